@@ -1,0 +1,368 @@
+//! What happened in a conversation: the public vocabulary, one enum.
+//!
+//! A fact is written once, where it is first known, stamped with its number and time. That same value is the source of the
+//! webhook's body, the item of the event stream, the message on the data channel, the metric, the line of `simulate` and the
+//! record that REST reads ([`crate::view`]).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::time::{Position, Time};
+
+/// A fact with its place in the conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stamped {
+    /// 0, 1, 2 … without a gap within the conversation.
+    pub seq: u64,
+    /// When it happened.
+    pub at: Time,
+    /// What happened.
+    pub event: Event,
+}
+
+/// One utterance of the agent (an LLM step, a say, a message) within a conversation. Shown to clients as `speech_N`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UtteranceId(pub u32);
+
+/// Something that happened. Serialised as `{"what": name, …fields}`, the line of `simulate`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "what")]
+pub enum Event {
+    // The eleven of the interface, with its names and fields.
+    /// The user cut in: the reply's first hold or cut.
+    #[serde(rename = "agent.interrupted")]
+    AgentInterrupted,
+    /// The first sample of an utterance leaves.
+    #[serde(rename = "agent.started_speaking")]
+    AgentStartedSpeaking {
+        /// All of its text that is known at this instant.
+        text: String,
+        /// Which utterance; not part of the webhook, nor of `simulate`.
+        utterance: UtteranceId,
+    },
+    /// The last sample of an utterance left, or it was killed.
+    #[serde(rename = "agent.stopped_speaking")]
+    AgentStoppedSpeaking {
+        /// What was heard of it.
+        text: String,
+        /// Which utterance; not part of the webhook, nor of `simulate`.
+        utterance: UtteranceId,
+    },
+    /// The call is over.
+    #[serde(rename = "call_ended")]
+    CallEnded,
+    /// The call reached its limit.
+    #[serde(rename = "max_call_duration_timeout")]
+    MaxCallDurationTimeout {
+        /// Seconds the call lasted.
+        call_duration: f64,
+        /// Seconds configured.
+        max_call_duration: f64,
+    },
+    /// The call will soon reach its limit.
+    #[serde(rename = "max_call_duration_warning")]
+    MaxCallDurationWarning {
+        /// Seconds the call has lasted.
+        call_duration: f64,
+        /// Seconds configured.
+        max_call_duration: f64,
+    },
+    /// The user is gone.
+    #[serde(rename = "participant_left")]
+    ParticipantLeft {
+        /// The user's id, else the conversation's.
+        id: String,
+    },
+    /// The result of a tool is in.
+    #[serde(rename = "tool_call")]
+    ToolCall {
+        /// Its name.
+        tool_name: String,
+        /// What the model passed.
+        parameters: Value,
+        /// What came back.
+        result: Value,
+    },
+    /// The user's turn is over.
+    #[serde(rename = "utterance_committed")]
+    UtteranceCommitted {
+        /// Its whole text.
+        text: String,
+    },
+    /// The detector hears the user.
+    #[serde(rename = "user.started_speaking")]
+    UserStartedSpeaking,
+    /// The detector hears the user no more.
+    #[serde(rename = "user.stopped_speaking")]
+    UserStoppedSpeaking,
+
+    // Our own, in the event stream and the record.
+    /// Nobody said anything for `idle_timeout`.
+    #[serde(rename = "user.idle")]
+    UserIdle,
+    /// What the agent is doing changed.
+    #[serde(rename = "agent.state")]
+    AgentState {
+        /// What it does now.
+        state: AgentState,
+    },
+    /// An item entered the history, as the LLM and the transcript see it.
+    #[serde(rename = "history")]
+    History(HistoryItem),
+    /// Sound of the agent.
+    #[serde(rename = "playout.started")]
+    PlayoutStarted {
+        /// Within the piece, in seconds.
+        position: f64,
+    },
+    /// The agent was made quieter as the user began to speak.
+    #[serde(rename = "playout.ducked")]
+    PlayoutDucked {
+        /// Within the piece, in seconds.
+        position: f64,
+    },
+    /// The agent is as loud as before.
+    #[serde(rename = "playout.unducked")]
+    PlayoutUnducked {
+        /// Within the piece, in seconds.
+        position: f64,
+    },
+    /// Playout pauses at a sample.
+    #[serde(rename = "playout.held")]
+    PlayoutHeld {
+        /// Within the piece, in seconds.
+        position: f64,
+    },
+    /// Playout goes on at the sample it was held at.
+    #[serde(rename = "playout.resumed")]
+    PlayoutResumed {
+        /// Within the piece, in seconds.
+        position: f64,
+    },
+    /// A piece is over.
+    #[serde(rename = "playout.finished")]
+    PlayoutFinished {
+        /// Within the piece, in seconds.
+        position: f64,
+        /// Whether it was cut.
+        interrupted: bool,
+        /// The piece's words that were heard.
+        heard: String,
+    },
+    /// The LLM was asked.
+    #[serde(rename = "llm.started")]
+    LlmStarted,
+    /// The LLM was stopped.
+    #[serde(rename = "llm.cancelled")]
+    LlmCancelled,
+    /// The TTS was asked for a piece.
+    #[serde(rename = "tts.started")]
+    TtsStarted {
+        /// The piece's text.
+        #[serde(skip_serializing_if = "String::is_empty", default)]
+        text: String,
+    },
+    /// A stage failed.
+    #[serde(rename = "error")]
+    Error {
+        /// Which one.
+        stage: Stage,
+        /// Why, in the provider's words.
+        reason: String,
+    },
+    /// The conversation is over. The last fact but a summary.
+    #[serde(rename = "ended")]
+    Ended {
+        /// Why.
+        reason: EndReason,
+    },
+
+    // Only of live calls; never in `simulate`.
+    /// The user's connection is up: the conversation began.
+    #[serde(rename = "joined")]
+    Joined,
+    /// What the STT understood so far, or finally.
+    #[serde(rename = "user.transcript")]
+    UserTranscript {
+        /// Its text.
+        text: String,
+        /// False while it may still change.
+        is_final: bool,
+    },
+    /// What the user has heard of the utterance that sounds, told at least once a second, so that a crash loses no more.
+    #[serde(rename = "agent.heard")]
+    AgentHeard {
+        /// Which utterance.
+        utterance: UtteranceId,
+        /// Heard words so far.
+        text: String,
+    },
+    /// The LLM's words as they come.
+    #[serde(rename = "llm.text")]
+    LlmText {
+        /// The new words.
+        text: String,
+    },
+    /// The LLM's step is complete.
+    #[serde(rename = "llm.stopped")]
+    LlmStopped {
+        /// Tokens of the request, if told.
+        prompt_tokens: u32,
+        /// Tokens of the answer, if told.
+        completion_tokens: u32,
+    },
+    /// A tool was started.
+    #[serde(rename = "tool.started")]
+    ToolStarted {
+        /// The call's id.
+        call_id: String,
+        /// Its name.
+        tool_name: String,
+        /// What the model passed.
+        parameters: Value,
+    },
+    /// What the knowledge search found for a turn.
+    #[serde(rename = "snippets")]
+    Snippets {
+        /// Best first.
+        items: Vec<Snippet>,
+    },
+    /// Something the operator or the caller should know: a provider that this server lacks, a fallback.
+    #[serde(rename = "warning")]
+    Warning {
+        /// One sentence.
+        text: String,
+    },
+    /// Where a turn's time went.
+    #[serde(rename = "turn")]
+    Turn(TurnTimes),
+}
+
+/// What the agent is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentState {
+    /// It waits for the user.
+    #[default]
+    Listening,
+    /// From the commit to the first sample, and between steps.
+    Thinking,
+    /// It sounds.
+    Speaking,
+}
+
+/// Part of the graph that may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Language model.
+    Llm,
+    /// Text to speech.
+    Tts,
+    /// Speech to text.
+    Stt,
+    /// A tool.
+    Tool,
+}
+
+/// Why a conversation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Hang-up, or gone.
+    UserLeft,
+    /// DELETE, or `end`.
+    EndedByApi,
+    /// The limit.
+    MaxCallDuration,
+    /// Nobody came.
+    NoJoin,
+    /// Nobody answered the call-outs.
+    Idle,
+    /// A stage failed for too long, or the server was restarted.
+    Error,
+    /// The external meeting is over.
+    MeetingEnded,
+}
+
+/// Who speaks in an item of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The person.
+    User,
+    /// The agent.
+    Assistant,
+    /// A tool's call and result, one item.
+    Tool,
+    /// Context given by a command.
+    System,
+}
+
+/// An item of the history: what the LLM, the transcript and the captions agree on to the letter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryItem {
+    /// Who.
+    pub role: Role,
+    /// Name of the tool.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
+    /// What the model passed to the tool.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub arguments: Option<Value>,
+    /// The words: said by the user, heard from the agent, returned by the tool.
+    pub text: String,
+    /// Whether the utterance was cut (assistant only).
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub interrupted: bool,
+    /// The agent's utterance; not in `simulate`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub utterance: Option<UtteranceId>,
+    /// When its first word was spoken; not in `simulate`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub began: Option<Time>,
+    /// Whether the LLM sees it (a `say` without `add_to_context` is heard, told and recorded, but not seen); not in `simulate`.
+    #[serde(skip_serializing_if = "is_true", default = "yes")]
+    pub in_context: bool,
+}
+
+/// A piece of the agent's knowledge that went into an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snippet {
+    /// Knowledge base.
+    pub kb_id: String,
+    /// Document.
+    pub doc_id: String,
+    /// The words.
+    pub text: String,
+    /// Larger is better; comparable within one answer only.
+    pub score: f32,
+}
+
+/// Where a turn's time went, in seconds; null where there was no speech or no reply.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TurnTimes {
+    /// True end of speech to commit.
+    pub endpointing: Option<f64>,
+    /// Asked to first token, of the first step.
+    pub llm_ttft: Option<f64>,
+    /// Asked to first audio, of the turn's first sound.
+    pub tts_ttfb: Option<f64>,
+    /// True end of speech to the first sample.
+    pub voice_to_voice: Option<f64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+fn is_false(b: &bool) -> bool {
+    !b
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+fn is_true(b: &bool) -> bool {
+    *b
+}
+
+fn yes() -> bool {
+    true
+}

@@ -1,0 +1,100 @@
+//! The one door between the planes. The control plane holds a [`Host`] (the engine) and gives it a [`Ledger`] (the store);
+//! neither knows the other. Futures come from `core`, so that no runtime is chosen here.
+
+use core::future::Future;
+use core::pin::Pin;
+use std::sync::Arc;
+
+use crate::call::{Call, ConversationId};
+use crate::event::{Snippet, Stamped};
+use crate::input::Command;
+use crate::output::{Answer, Refusal};
+
+/// A future on the heap.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What the control plane asks of the engine.
+pub trait Host: Send + Sync + 'static {
+    /// A client's SDP offer: begins the call, or takes it over with a new connection.
+    ///
+    /// The call begins (fact `joined`) when the connection is up; an offer that does not connect within `timeouts.offer` leaves no trace but
+    /// a freed decoder. The older connection of a call gets `peerLeft` and is closed when the new one is connected, not before.
+    fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Accepted, OfferError>>;
+
+    /// A command for a running call.
+    fn command(&self, conversation: ConversationId, command: Command) -> BoxFuture<'_, Result<Answer, CommandError>>;
+
+    /// Hangs up one connection (WHIP DELETE): the user's leaving, if it is the call's current one.
+    ///
+    /// False if there is no such connection.
+    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool>;
+
+    /// Calls held now, connecting ones included.
+    fn calls(&self) -> usize;
+
+    /// Why no call can be taken right now (models still load), or `None`.
+    fn not_ready(&self) -> Option<String>;
+}
+
+/// A client's offer.
+pub struct Offer {
+    /// The call, as its agent is configured now. Ignored where the conversation is live already.
+    pub call: Arc<Call>,
+    /// SDP.
+    pub sdp: String,
+    /// Connection that this offer renegotiates or replaces, if the client named one.
+    pub replaces: Option<String>,
+    /// Whether it asks for a new connection in place of `replaces` (otherwise `replaces` is renegotiated).
+    pub restart: bool,
+    /// Given before the call began, in order; they take effect at the join.
+    pub commands: Vec<Command>,
+}
+
+/// An offer was taken.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// SDP, with all candidates.
+    pub answer: String,
+    /// Id of this connection, unguessable: `pc_id`, WHIP resource.
+    pub connection: String,
+}
+
+/// An offer was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OfferError {
+    /// 400.
+    #[error("bad SDP: {0}")]
+    BadSdp(String),
+    /// 406.
+    #[error("{0}")]
+    NotAcceptable(String),
+    /// 409.
+    #[error("Conversation has ended")]
+    Ended,
+    /// 503: no decoder, no room, draining, or still loading.
+    #[error("{0}")]
+    NoCapacity(String),
+}
+
+/// A command could not be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// No such call runs here.
+    #[error("not running here")]
+    NotHere,
+    /// The call refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// Where facts go. Implemented by the control plane's store.
+pub trait Ledger: Send + Sync + 'static {
+    /// Keeps a fact. Never blocks; called in order of `seq` for one conversation, from its media thread.
+    fn record(&self, conversation: ConversationId, fact: Stamped);
+}
+
+/// What an agent knows. Implemented by the control plane, which holds the index.
+pub trait Knowledge: Send + Sync + 'static {
+    /// The best `limit` snippets for `query`, best first; empty if nothing fits. Computes for at most a few ms.
+    fn search(&self, query: &str, limit: usize) -> Vec<Snippet>;
+}

@@ -1,0 +1,230 @@
+//! Everything that can happen to a conversation.
+//!
+//! Serialisable: the list of inputs with their times is the trace from which a call is replayed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{Event, Stage};
+use crate::time::{Position, Time};
+
+/// A reply, or anything else that is spoken and can be cut as a whole. Rises; cancelling one makes everything stamped with it stale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u32);
+
+/// One question to the LLM. Unique in the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StepId {
+    /// The reply it belongs to.
+    pub epoch: Epoch,
+    /// 0, then one more after each round of tools and each second try.
+    pub step: u32,
+}
+
+/// One piece of text given to the TTS and played as one. Unique in the call; rises in the order of asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PieceId(pub u32);
+
+/// One call of a tool. Unique in the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolCallId(pub u32);
+
+/// One stretch of the user's speech, counted from 0, as the detector reports it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StretchId(pub u32);
+
+/// One command from outside, to be answered by [`crate::output::Output::Answer`]. Chosen by the driver, unique in the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CommandId(pub u32);
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Input {
+    /// The user's connection is up. The first input, at [`Time::ZERO`].
+    Begin,
+    /// Time passed; serves what is due and nothing else.
+    Tick,
+    /// The detector hears the user.
+    SpeechStarted {
+        /// True onset: start of the first window at or over the threshold.
+        onset: Time,
+    },
+    /// The detector hears the user no more.
+    SpeechStopped {
+        /// True end: end of the last window at or over the threshold.
+        end: Time,
+    },
+    /// The STT understood something.
+    Transcript {
+        /// Words since the last final.
+        text: String,
+        /// False while they may still change.
+        is_final: bool,
+    },
+    /// The turn model answered.
+    TurnProbability {
+        /// The stretch it was asked about.
+        stretch: StretchId,
+        /// P(turn is over).
+        p: f32,
+    },
+    /// From the LLM.
+    Llm {
+        /// The question.
+        step: StepId,
+        /// The answer's next part.
+        event: LlmEvent,
+    },
+    /// From the TTS.
+    Tts {
+        /// The piece.
+        piece: PieceId,
+        /// What came.
+        event: TtsEvent,
+    },
+    /// From playout.
+    Playout {
+        /// The piece.
+        piece: PieceId,
+        /// What it did.
+        event: PlayoutEvent,
+    },
+    /// A tool's result.
+    Tool {
+        /// The call.
+        call: ToolCallId,
+        /// What it returned, or why it failed.
+        result: Result<Value, String>,
+    },
+    /// A guardrail fired for the turn committed last: its words are said verbatim and the turn ends.
+    Guardrail {
+        /// The words.
+        say: String,
+    },
+    /// A command from outside.
+    Command {
+        /// Answered under this id.
+        id: CommandId,
+        /// What is asked.
+        command: Command,
+    },
+    /// A stage failed outside of a request of its own (the STT's connection).
+    Failed {
+        /// Which one.
+        stage: Stage,
+        /// Why, in its words.
+        reason: String,
+    },
+    /// The stage works again.
+    Recovered {
+        /// Which one.
+        stage: Stage,
+    },
+    /// A fact that another node knew first; it is stamped and told as it is.
+    Fact(Event),
+}
+
+/// Part of an LLM's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum LlmEvent {
+    /// The model has begun to answer. Implied by the first of the others.
+    Began,
+    /// More text.
+    Text(String),
+    /// What came so far is a piece of its own ([`crate::spec::Phrasing::Flushed`]).
+    Flush,
+    /// The model wants a tool.
+    Call {
+        /// The model's own id, given back with the result.
+        id: String,
+        /// Name of the tool.
+        name: String,
+        /// Its arguments: an object.
+        arguments: Value,
+    },
+    /// This reply is a guardrail's: its words verbatim, no tools, and the turn ends.
+    Guardrail,
+    /// The answer is complete.
+    End {
+        /// Tokens of the question, 0 if not told.
+        prompt_tokens: u32,
+        /// Tokens of the answer, 0 if not told.
+        completion_tokens: u32,
+    },
+    /// It failed; nothing follows.
+    Failed(String),
+}
+
+/// What the TTS tells of a piece. The samples themselves go to playout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum TtsEvent {
+    /// The first samples are there.
+    Ready,
+    /// Words with the position of their ends, if the voice knows them; may come in several parts.
+    Words(Vec<(String, Position)>),
+    /// All samples are there.
+    End {
+        /// Length of the piece.
+        duration: Position,
+    },
+    /// It failed; nothing follows.
+    Failed(String),
+}
+
+/// What playout reports of a piece. Reported when it happens, stamped with the media clock.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PlayoutEvent {
+    /// The first sample left.
+    Started,
+    /// Samples up to here have left. Told at least every 100 ms while playing, and in answer to Hold and Cancel.
+    Progress(Position),
+    /// The last sample left.
+    Finished(Position),
+}
+
+/// What may be asked from outside, by REST, the data channel or a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Stop the agent and drop what is queued.
+    Interrupt,
+    /// Say this.
+    Say {
+        /// The words.
+        text: String,
+        /// Stop the agent first, or wait until it has ended.
+        interrupt: bool,
+        /// Whether the user may interrupt it.
+        allow_interruptions: bool,
+        /// Whether the LLM sees it in the history.
+        add_to_context: bool,
+    },
+    /// As if the user had said it.
+    Respond {
+        /// The words.
+        text: String,
+    },
+    /// Change what the LLM knows.
+    Context {
+        /// The words.
+        text: String,
+        /// Whether they replace earlier context of this kind.
+        overwrite: bool,
+    },
+    /// End the call by the API.
+    End,
+    /// The user leaves.
+    Leave,
+    /// The server ends the call: a drain, a fault.
+    Stop {
+        /// Why.
+        reason: crate::event::EndReason,
+        /// Whether the exit message is spoken first.
+        exit_message: bool,
+    },
+}

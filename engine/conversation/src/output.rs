@@ -1,0 +1,158 @@
+//! Everything that a conversation asks for or tells.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{EndReason, HistoryItem, Stamped};
+use crate::input::{CommandId, Epoch, PieceId, StepId, StretchId, ToolCallId};
+
+/// A wish or a fact. Drain them all after every input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Output {
+    /// A fact for the world.
+    Tell(Stamped),
+    /// Ask the LLM. Answered by [`crate::input::Input::Llm`].
+    AskLlm(LlmRequest),
+    /// Stop asking; nothing more of it is wanted. Dropped hard by the driver after 5 s.
+    CancelLlm(StepId),
+    /// Ask the TTS. Its samples go to playout, under the piece; its news comes as [`crate::input::Input::Tts`].
+    Synthesize(SpeechRequest),
+    /// The piece may sound: at once, or right behind the piece that sounds now.
+    Play(PieceId),
+    /// −12 dB within 20 ms.
+    Duck,
+    /// As loud as before.
+    Unduck,
+    /// Pause at a sample, fading 5 ms. The driver answers with [`crate::input::PlayoutEvent::Progress`] at once.
+    Hold,
+    /// Go on at that sample.
+    Resume,
+    /// Everything of this epoch is stale: TTS, queued and sounding pieces (one block is faded). Tools run on.
+    Cancel(Epoch),
+    /// A piece that never sounds any more, while its epoch goes on.
+    Drop(PieceId),
+    /// Run a tool. Answered by [`crate::input::Input::Tool`]. A name without a tool is answered by the conversation itself.
+    RunTool {
+        /// The call.
+        call: ToolCallId,
+        /// The model's own id of it.
+        id: String,
+        /// Which tool.
+        name: String,
+        /// With what.
+        arguments: Value,
+    },
+    /// Ask the turn model about the stretch that just ended.
+    AskTurn(StretchId),
+    /// The answer to a command.
+    Answer {
+        /// The command.
+        id: CommandId,
+        /// What became of it.
+        answer: Answer,
+    },
+    /// The call is over; nothing follows. The driver closes the connection when what sounds has left.
+    End(EndReason),
+}
+
+/// A question to the LLM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LlmRequest {
+    /// Answered under this id.
+    pub step: StepId,
+    /// The history as the LLM may see it, without the system prompt, oldest first. A preemptive question ends with the open turn.
+    pub history: Vec<HistoryItem>,
+    /// False in the step after the last round of tools.
+    pub tools: bool,
+    /// Ask the fallback model.
+    pub fallback: bool,
+    /// Whether the turn is not committed yet.
+    pub preemptive: bool,
+}
+
+/// A piece of text to be spoken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpeechRequest {
+    /// Answered under this id.
+    pub piece: PieceId,
+    /// Stale when this is cancelled.
+    pub epoch: Epoch,
+    /// The words.
+    pub text: String,
+    /// Where they come from.
+    pub source: Source,
+    /// Ask the fallback voice.
+    pub fallback: bool,
+}
+
+/// Where a piece of speech comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// Of an LLM's step: its `part`-th piece.
+    Step {
+        /// The step.
+        step: StepId,
+        /// 0, 1, 2 …
+        part: u32,
+    },
+    /// The greeting.
+    Greeting,
+    /// The `n`-th idle message of the list.
+    Idle(u32),
+    /// The warning message.
+    Warning,
+    /// The exit message.
+    Exit,
+    /// The error message.
+    Error,
+    /// Said by a command.
+    Say(CommandId),
+    /// A guardrail's words.
+    Guardrail,
+    /// A tool's message.
+    Tool {
+        /// The call.
+        call: ToolCallId,
+        /// Which one.
+        message: ToolMessage,
+    },
+}
+
+/// The messages of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolMessage {
+    /// As it starts.
+    OnStart,
+    /// Still out.
+    OnDelay,
+    /// The result is in.
+    OnSuccess,
+    /// It failed.
+    OnError,
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Done, or will be.
+    Accepted,
+    /// There was nothing to do.
+    Already,
+    /// Not now.
+    Refused(Refusal),
+}
+
+/// Why a command was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// What sounds may not be interrupted.
+    #[error("Agent speech cannot be interrupted")]
+    Uninterruptible,
+    /// The exit message sounds.
+    #[error("Conversation is ending")]
+    Ending,
+    /// It is over.
+    #[error("Conversation has ended")]
+    Ended,
+}

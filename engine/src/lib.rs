@@ -1,0 +1,3 @@
+//! Threads, edges and nodes around the pure conversation.
+
+pub mod transport;

@@ -1,0 +1,40 @@
+//! What carries a call: WebRTC, or nothing at all (tests).
+
+use bytes::Bytes;
+
+/// What a connection tells its call.
+#[derive(Debug)]
+pub enum Event {
+    /// ICE and DTLS are up: media may flow.
+    Connected,
+    /// An RTP packet of the user's voice.
+    Audio {
+        /// Sequence number, extended beyond 16 bits.
+        sequence: u64,
+        /// RTP time stamp at 48 kHz, extended beyond 32 bits.
+        timestamp: u64,
+        /// One Opus packet.
+        payload: Bytes,
+    },
+    /// The client opened its data channel.
+    ChannelOpen,
+    /// A text frame of the data channel.
+    Text(String),
+    /// The client needs a key frame (PLI, FIR).
+    KeyframeRequested,
+    /// The receiver's bandwidth estimate, bits a second.
+    Bandwidth(u64),
+    /// The client closed the connection without a word (DTLS or channel closed).
+    Closed,
+}
+
+/// One VP8 frame without its RTP descriptor, shared by all calls that show it.
+#[derive(Clone, Debug)]
+pub struct VideoFrame {
+    /// The frame as the encoder made it.
+    pub payload: Bytes,
+    /// A key frame: sent reliably (NACK, RTX), as temporal layer 0.
+    pub key: bool,
+    /// Sent as temporal layer 0 with the next TL0PICIDX; otherwise as layer 1, Y=1, N=1.
+    pub base_layer: bool,
+}

@@ -1,0 +1,63 @@
+//! Language models.
+
+use conversation::event::{HistoryItem, Snippet};
+use serde_json::Value;
+
+use crate::{Error, Handle, Sink};
+
+/// A question.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// System prompt.
+    pub prompt: String,
+    /// The conversation so far, oldest first; the user's turn is the last item, or tool results after it.
+    pub history: Vec<HistoryItem>,
+    /// From the agent's knowledge, best first.
+    pub snippets: Vec<Snippet>,
+    /// What the model may call; empty = nothing.
+    pub tools: Vec<Tool>,
+    /// Which model; empty = the server's default.
+    pub model: String,
+}
+
+/// A tool as the model sees it.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// News of a question: text and calls as they come, then the end. A stream that breaks off without its end mark is `Failed`.
+#[derive(Debug)]
+pub enum Event {
+    /// More text; the first is the first token.
+    Text(String),
+    /// A complete call of a tool.
+    Call {
+        /// The model's id of it.
+        id: String,
+        /// The tool.
+        name: String,
+        /// An object.
+        arguments: Value,
+    },
+    /// The answer is complete.
+    End {
+        /// Tokens of the question, 0 if not told.
+        prompt_tokens: u32,
+        /// Tokens of the answer, 0 if not told.
+        completion_tokens: u32,
+    },
+    /// It failed; nothing follows.
+    Failed(Error),
+}
+
+/// A language model.
+pub trait Llm: Send + Sync {
+    /// Begins to answer; returns at once.
+    fn ask(&self, request: Request, sink: Sink<Event>) -> Handle;
+}
