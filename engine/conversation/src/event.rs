@@ -181,7 +181,10 @@ pub enum Event {
     // Only of live calls; never in `simulate`.
     /// The user's connection is up: the conversation began.
     #[serde(rename = "joined")]
-    Joined,
+    Joined {
+        /// Wall clock at the conversation's beginning: µs since the Unix epoch. Every other fact's wall clock is this plus its time.
+        unix_micros: u64,
+    },
     /// What the STT understood so far, or finally.
     #[serde(rename = "user.transcript")]
     UserTranscript {
