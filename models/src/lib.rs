@@ -5,6 +5,7 @@
 //! Adapters reconnect; the conversation decides about fallback.
 
 pub mod error;
+pub mod face;
 pub mod llm;
 pub mod stt;
 pub mod tts;

@@ -1,0 +1,73 @@
+//! What moves in a face.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that may move, at once. The default is a calm face that looks straight ahead with closed lips.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pose {
+    /// Lips, jaw and tongue.
+    pub mouth: Mouth,
+    /// 0 earnest … 1 broad smile. Held still while the lips speak.
+    pub smile: f32,
+    /// Lids and gaze.
+    pub eyes: Eyes,
+    /// Brows.
+    pub brows: Brows,
+    /// Where the head points.
+    pub head: Head,
+}
+
+/// Lips, jaw and tongue: the six parameters of a viseme.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mouth {
+    /// 0 shut … 1 wide open (17° at the hinge).
+    pub jaw: f32,
+    /// −1 narrow … 1 spread.
+    pub width: f32,
+    /// 0 … 1 rounded and pushed forward, as in "oo".
+    pub round: f32,
+    /// 0 … 1 lips pressed together, as in "p".
+    pub press: f32,
+    /// 0 … 1 lower lip under the upper teeth, as in "f".
+    pub tuck: f32,
+    /// 0 lying … 0.6 tip behind the upper teeth, as in "d" … 1 between the teeth, as in "th".
+    pub tongue: f32,
+}
+
+/// Lids and gaze.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Eyes {
+    /// 0 open … 1 shut.
+    pub lids: f32,
+    /// 0 … 1 narrowed, as in a smile.
+    pub squint: f32,
+    /// −1 to the picture's left … 1 to its right (26°).
+    pub gaze_x: f32,
+    /// −1 down … 1 up (20°).
+    pub gaze_y: f32,
+}
+
+/// Brows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Brows {
+    /// −1 lowered … 1 raised.
+    pub raise: f32,
+    /// −1 inner ends down (frown) … 1 inner ends up (worry).
+    pub knit: f32,
+}
+
+/// Where the head points, in radians.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Head {
+    /// Positive to the picture's right.
+    pub yaw: f32,
+    /// Positive down.
+    pub pitch: f32,
+    /// Positive counter-clockwise in the picture.
+    pub roll: f32,
+}

@@ -1,0 +1,174 @@
+//! Pictures as VP8 wants them.
+
+/// A picture in planar YUV 4:2:0, BT.601, limited range: `width × height` of Y, then a quarter of U, then a quarter of V, without gaps.
+#[derive(Clone, PartialEq, Eq)]
+pub struct I420 {
+    width: usize,
+    height: usize,
+    bytes: Vec<u8>,
+}
+
+impl I420 {
+    /// A black picture. Both sides are even.
+    ///
+    /// # Panics
+    /// On an odd side.
+    #[must_use]
+    pub fn black(width: usize, height: usize) -> Self {
+        assert!(width.is_multiple_of(2) && height.is_multiple_of(2), "even sides");
+        let mut bytes = vec![128; width * height * 3 / 2];
+        bytes[..width * height].fill(16);
+        Self { width, height, bytes }
+    }
+
+    /// From `width × height` RGB triples. Coefficients of ITU-R BT.601; chroma is the mean of four pixels.
+    ///
+    /// # Panics
+    /// On an odd side or a slice of another length.
+    #[must_use]
+    pub fn from_rgb(rgb: &[u8], width: usize, height: usize) -> Self {
+        assert_eq!(rgb.len(), width * height * 3, "three bytes for each pixel");
+        let mut picture = Self::black(width, height);
+        let at = |x: usize, y: usize| -> [f32; 3] {
+            let i = (y * width + x) * 3;
+            [rgb[i].into(), rgb[i + 1].into(), rgb[i + 2].into()]
+        };
+        for y in 0..height {
+            for x in 0..width {
+                let [r, g, b] = at(x, y);
+                picture.bytes[y * width + x] = to_byte(16.0 + 0.256_788 * r + 0.504_129 * g + 0.097_906 * b);
+            }
+        }
+        let (w, h) = (width / 2, height / 2);
+        let (u, v) = (width * height, width * height + w * h);
+        for y in 0..h {
+            for x in 0..w {
+                let mut sum = [0.0; 3];
+                for (dx, dy) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+                    for (sum, c) in sum.iter_mut().zip(at(2 * x + dx, 2 * y + dy)) {
+                        *sum += c * 0.25;
+                    }
+                }
+                let [r, g, b] = sum;
+                picture.bytes[u + y * w + x] = to_byte(128.0 - 0.148_223 * r - 0.290_993 * g + 0.439_216 * b);
+                picture.bytes[v + y * w + x] = to_byte(128.0 + 0.439_216 * r - 0.367_788 * g - 0.071_427 * b);
+            }
+        }
+        picture
+    }
+
+    /// Back to RGB triples, for looking at.
+    #[must_use]
+    pub fn to_rgb(&self) -> Vec<u8> {
+        let (w, h) = (self.width, self.height);
+        let (u, v) = (w * h, w * h * 5 / 4);
+        (0..w * h)
+            .flat_map(|i| {
+                let c = (i / w / 2) * (w / 2) + i % w / 2;
+                let y = 1.164_384 * (f32::from(self.bytes[i]) - 16.0);
+                let (u, v) = (f32::from(self.bytes[u + c]) - 128.0, f32::from(self.bytes[v + c]) - 128.0);
+                [
+                    to_byte(y + 1.596_027 * v),
+                    to_byte(y - 0.391_762 * u - 0.812_968 * v),
+                    to_byte(y + 2.017_232 * u),
+                ]
+            })
+            .collect()
+    }
+
+    /// Pixels in a row.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// All planes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// All planes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Brightness of a pixel, 16 (black) … 235 (white).
+    #[must_use]
+    pub fn luma(&self, x: usize, y: usize) -> u8 {
+        self.bytes[y * self.width + x]
+    }
+
+    /// Which macroblocks (16×16, row by row) differ from `other` by more than `tolerance` in any sample.
+    ///
+    /// # Panics
+    /// If the sizes differ.
+    #[must_use]
+    pub fn changed_blocks(&self, other: &Self, tolerance: u8) -> Vec<bool> {
+        assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
+        let columns = self.width.div_ceil(16);
+        let mut changed = vec![false; columns * self.height.div_ceil(16)];
+        let luma = self.width * self.height;
+        for (i, (a, b)) in self.bytes.iter().zip(&other.bytes).enumerate() {
+            if a.abs_diff(*b) <= tolerance {
+                continue;
+            }
+            let (x, y) = if i < luma {
+                (i % self.width, i / self.width)
+            } else {
+                let j = (i - luma) % (luma / 4);
+                (j % (self.width / 2) * 2, j / (self.width / 2) * 2)
+            };
+            changed[y / 16 * columns + x / 16] = true;
+        }
+        changed
+    }
+
+    /// Peak signal-to-noise ratio of the brightness in dB; infinite for equal pictures.
+    #[must_use]
+    pub fn psnr(&self, other: &Self) -> f64 {
+        let n = self.width * self.height;
+        let sum: f64 = self.bytes[..n]
+            .iter()
+            .zip(&other.bytes[..n])
+            .map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2))
+            .sum();
+        10.0 * (255.0 * 255.0 * n as f64 / sum).log10()
+    }
+}
+
+fn to_byte(v: f32) -> u8 {
+    (v + 0.5).clamp(0.0, 255.0) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_survive_the_way_to_yuv_and_back() {
+        for colour in [[255, 255, 255], [0, 0, 0], [200, 30, 60], [20, 180, 240], [128, 128, 128]] {
+            let rgb: Vec<u8> = colour.repeat(16);
+            let back = I420::from_rgb(&rgb, 4, 4).to_rgb();
+            assert!(
+                back.iter().zip(&rgb).all(|(a, b)| a.abs_diff(*b) <= 3),
+                "{colour:?} became {:?}",
+                &back[..3]
+            );
+        }
+    }
+
+    #[test]
+    fn a_single_changed_pixel_marks_its_macroblock_only() {
+        let a = I420::black(48, 32);
+        let mut b = a.clone();
+        b.bytes_mut()[20 * 48 + 17] = 99;
+        assert_eq!(a.changed_blocks(&b, 4), [false, false, false, false, true, false]);
+    }
+}

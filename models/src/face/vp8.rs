@@ -1,0 +1,267 @@
+//! VP8 as the pose cache needs it: one key frame, and frames that depend on nothing but that key.
+//!
+//! A pose frame refers to golden only and updates nothing: no reference, no probability. So pose frames may be sent in any order, dropped,
+//! repeated and shared by all calls (`Encoder::pose`; libvpx's flags `NO_REF_LAST | NO_REF_ARF | NO_UPD_*`, error resilient, fixed quantiser).
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_long, c_uint};
+use std::ptr::{self, NonNull};
+
+use super::picture::I420;
+
+/// libvpx refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("libvpx error {0}")]
+pub struct Error(i64);
+
+/// Worst quantiser; 0 is the best.
+pub const MAX_QUANTIZER: u32 = 63;
+
+/// An encoder of one picture size.
+pub struct Encoder {
+    raw: NonNull<RawEncoder>,
+    width: usize,
+    height: usize,
+}
+
+// SAFETY: libvpx contexts are bound to no thread; `&mut self` keeps calls apart.
+unsafe impl Send for Encoder {}
+
+impl Encoder {
+    /// An encoder for pictures of this size; both sides are even.
+    ///
+    /// # Errors
+    /// Where libvpx cannot allocate or refuses the size.
+    pub fn new(width: usize, height: usize) -> Result<Self, Error> {
+        let (Ok(w), Ok(h)) = (c_uint::try_from(width), c_uint::try_from(height)) else {
+            return Err(Error(-1));
+        };
+        // SAFETY: plain numbers; the result is owned by `Self` and freed once.
+        let raw = unsafe { visavis_vp8_encoder_new(w, h) };
+        NonNull::new(raw).map(|raw| Self { raw, width, height }).ok_or(Error(-1))
+    }
+
+    /// The key: becomes the reference of every later pose.
+    ///
+    /// # Errors
+    /// libvpx's.
+    pub fn key(&mut self, picture: &I420, quantizer: u32) -> Result<Vec<u8>, Error> {
+        self.encode(picture, true, quantizer, None)
+    }
+
+    /// A frame that depends on the last key only. `active` marks the macroblocks (16×16, row by row) that differ from the key's picture;
+    /// the others are copied from it.
+    ///
+    /// # Errors
+    /// libvpx's.
+    ///
+    /// # Panics
+    /// If `active` has not one entry for each macroblock.
+    pub fn pose(&mut self, picture: &I420, quantizer: u32, active: &[bool]) -> Result<Vec<u8>, Error> {
+        self.encode(picture, false, quantizer, Some(active))
+    }
+
+    fn encode(
+        &mut self,
+        picture: &I420,
+        key: bool,
+        quantizer: u32,
+        active: Option<&[bool]>,
+    ) -> Result<Vec<u8>, Error> {
+        assert_eq!(
+            (picture.width(), picture.height()),
+            (self.width, self.height),
+            "a picture of the encoder's size"
+        );
+        let blocks = self.width.div_ceil(16) * self.height.div_ceil(16);
+        let map: Vec<u8> = match active {
+            Some(active) => active.iter().map(|&on| u8::from(on)).collect(),
+            None => vec![1; blocks],
+        };
+        assert_eq!(map.len(), blocks, "one entry for each macroblock");
+        let mut data = ptr::null();
+        // SAFETY: the picture's size was checked, the map's length too; `data` is copied before the next call.
+        let length = unsafe {
+            visavis_vp8_encode(
+                self.raw.as_ptr(),
+                picture.bytes().as_ptr(),
+                c_int::from(key),
+                quantizer.min(MAX_QUANTIZER),
+                map.as_ptr(),
+                &raw mut data,
+            )
+        };
+        match usize::try_from(length) {
+            // SAFETY: libvpx says that `length` bytes live at `data` until the next call.
+            Ok(length) if length > 0 => Ok(unsafe { std::slice::from_raw_parts(data, length) }.to_vec()),
+            _ => Err(Error(length as i64)),
+        }
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        // SAFETY: made by `visavis_vp8_encoder_new`, freed once.
+        unsafe { visavis_vp8_encoder_free(self.raw.as_ptr()) }
+    }
+}
+
+/// A decoder: for proofs, not for calls.
+pub struct Decoder {
+    raw: NonNull<RawDecoder>,
+    width: usize,
+    height: usize,
+}
+
+// SAFETY: as for the encoder.
+unsafe impl Send for Decoder {}
+
+impl Decoder {
+    /// A decoder of streams of this size; both sides are even.
+    ///
+    /// # Errors
+    /// Where libvpx cannot allocate.
+    pub fn new(width: usize, height: usize) -> Result<Self, Error> {
+        // SAFETY: no arguments; the result is owned by `Self` and freed once.
+        let raw = unsafe { visavis_vp8_decoder_new() };
+        NonNull::new(raw).map(|raw| Self { raw, width, height }).ok_or(Error(-1))
+    }
+
+    /// Decodes the next frame.
+    ///
+    /// # Errors
+    /// libvpx's, or a frame of another size.
+    pub fn decode(&mut self, frame: &[u8]) -> Result<I420, Error> {
+        let mut picture = I420::black(self.width, self.height);
+        // SAFETY: the picture holds width × height × 3 / 2 bytes, which is what the shim writes after it has compared the sizes.
+        let code = unsafe {
+            visavis_vp8_decode(
+                self.raw.as_ptr(),
+                frame.as_ptr(),
+                frame.len(),
+                picture.bytes_mut().as_mut_ptr(),
+                self.width as c_uint,
+                self.height as c_uint,
+            )
+        };
+        if code == 0 { Ok(picture) } else { Err(Error(code.into())) }
+    }
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        // SAFETY: made by `visavis_vp8_decoder_new`, freed once.
+        unsafe { visavis_vp8_decoder_free(self.raw.as_ptr()) }
+    }
+}
+
+#[repr(C)]
+struct RawEncoder {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct RawDecoder {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn visavis_vp8_encoder_new(width: c_uint, height: c_uint) -> *mut RawEncoder;
+    fn visavis_vp8_encode(
+        encoder: *mut RawEncoder,
+        i420: *const u8,
+        key: c_int,
+        quantizer: c_uint,
+        active: *const u8,
+        data: *mut *const u8,
+    ) -> c_long;
+    fn visavis_vp8_encoder_free(encoder: *mut RawEncoder);
+    fn visavis_vp8_decoder_new() -> *mut RawDecoder;
+    fn visavis_vp8_decode(
+        decoder: *mut RawDecoder,
+        data: *const u8,
+        length: usize,
+        i420: *mut u8,
+        width: c_uint,
+        height: c_uint,
+    ) -> c_int;
+    fn visavis_vp8_decoder_free(decoder: *mut RawDecoder);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIDE: usize = 128;
+
+    /// A picture with a disc of some place and size on a gradient.
+    fn scene(n: usize) -> I420 {
+        let (cx, cy, r) = (40 + n * 13 % 50, 50 + n * 29 % 40, 8 + n * 7 % 20);
+        let rgb: Vec<u8> = (0..SIDE * SIDE)
+            .flat_map(|i| {
+                let (x, y) = (i % SIDE, i / SIDE);
+                let inside = x.abs_diff(cx).pow(2) + y.abs_diff(cy).pow(2) < r * r;
+                if inside { [(n * 40) as u8, 90, 200] } else { [x as u8, y as u8, 128] }
+            })
+            .collect();
+        I420::from_rgb(&rgb, SIDE, SIDE)
+    }
+
+    #[test]
+    fn random_splices_with_loss_decode_to_the_same_bits_as_each_pose_alone() {
+        let rest = scene(0);
+        let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
+        let key = encoder.key(&rest, 8).unwrap();
+        let poses: Vec<Vec<u8>> = (1..40)
+            .map(|n| {
+                let picture = scene(n);
+                let changed = picture.changed_blocks(&rest, 0);
+                encoder.pose(&picture, 24, &changed).unwrap()
+            })
+            .collect();
+        // What each pose looks like right behind the key.
+        let alone: Vec<I420> = poses
+            .iter()
+            .map(|pose| {
+                let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
+                decoder.decode(&key).unwrap();
+                decoder.decode(pose).unwrap()
+            })
+            .collect();
+        let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
+        decoder.decode(&key).unwrap();
+        let mut random = 7u32;
+        for step in 0..2000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let n = (random >> 16) as usize % poses.len();
+            if random % 20 == 0 {
+                continue; // lost
+            }
+            if step % 300 == 299 {
+                decoder.decode(&key).unwrap();
+            }
+            assert!(decoder.decode(&poses[n]).unwrap() == alone[n], "step {step}, pose {n}");
+        }
+    }
+
+    #[test]
+    fn a_pose_resembles_its_picture_and_keeps_the_key_elsewhere() {
+        let rest = scene(0);
+        let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
+        let key = encoder.key(&rest, 8).unwrap();
+        let picture = scene(3);
+        let changed = picture.changed_blocks(&rest, 0);
+        assert!(changed.iter().any(|&c| c) && changed.iter().any(|&c| !c));
+        let pose = encoder.pose(&picture, 20, &changed).unwrap();
+        let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
+        decoder.decode(&key).unwrap();
+        assert!(decoder.decode(&pose).unwrap().psnr(&picture) > 34.0);
+    }
+
+    #[test]
+    fn rubbish_is_an_error_and_not_a_crash() {
+        let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
+        assert!(decoder.decode(&[1, 2, 3, 4, 5]).is_err());
+    }
+}
