@@ -1,0 +1,272 @@
+//! The pages that people see: a landing page, and the call page behind `/join/{conversation_id}#token=…` and `/embed/{agentId}`.
+//!
+//! Plain HTML, CSS and ES modules, compiled into the binary; no build step, no third-party code. Nothing is inline, so the policy
+//! can forbid it. Which agent may be embedded, and where, is decided by the caller; this module only words the answer.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use bytes::Bytes;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+const LANDING: &str = include_str!("pages/landing.html");
+const CALL: &str = include_str!("pages/call.html");
+const JS: &str = "text/javascript; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Name, media type, content of everything under `/assets/`.
+const ASSETS: &[(&str, &str, &str)] = &[
+    ("base.css", CSS, include_str!("pages/base.css")),
+    ("landing.css", CSS, include_str!("pages/landing.css")),
+    ("call.css", CSS, include_str!("pages/call.css")),
+    ("call.js", JS, include_str!("pages/call.js")),
+    ("captions.js", JS, include_str!("pages/captions.js")),
+    ("captions-view.js", JS, include_str!("pages/captions-view.js")),
+    ("link.js", JS, include_str!("pages/link.js")),
+    ("sound.js", JS, include_str!("pages/sound.js")),
+    ("words.js", JS, include_str!("pages/words.js")),
+    ("icon.svg", "image/svg+xml", include_str!("pages/icon.svg")),
+];
+
+/// The pages, with what the operator's configuration says in them.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    call: Bytes,
+}
+
+impl Pages {
+    /// `ice_servers` is the array that `RTCPeerConnection` takes as `iceServers` (TURN for clients that need it), `[]` for none.
+    #[must_use]
+    pub fn new(ice_servers: &Value) -> Self {
+        Self { call: Bytes::from(CALL.replace("{{ice_servers}}", &escape(&ice_servers.to_string()))) }
+    }
+
+    /// `GET /join/{conversation_id}` and `GET /assets/{file}`.
+    ///
+    /// The join page is the same for every id: whether the conversation exists is told only to an offer with a token.
+    pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
+        let call = self.call.clone();
+        Router::new()
+            .route("/join/{conversation_id}", get(move || async move { page(call, "'none'") }))
+            .route("/assets/{file}", get(asset))
+    }
+
+    /// `GET /`, with a link to the demo agent if there is one.
+    #[must_use]
+    pub fn landing(&self, demo: Option<&str>) -> Response<Body> {
+        let link = demo.map_or_else(String::new, |agent| {
+            format!(
+                r#"<a class="button primary" href="/embed/{}">Talk with the demo agent</a>"#,
+                escape(agent)
+            )
+        });
+        page(Bytes::from(LANDING.replace("<!--demo-->", &link)), "'none'")
+    }
+
+    /// `GET /embed/{agentId}` of an agent that may be embedded. No origins: any page may frame it.
+    #[must_use]
+    pub fn embed(&self, origins: &[String]) -> Response<Body> {
+        let sources: Vec<&str> =
+            origins.iter().map(String::as_str).filter(|origin| is_source(origin)).collect();
+        match (origins.is_empty(), sources.is_empty()) {
+            (true, _) => page(self.call.clone(), ""),
+            (false, true) => page(self.call.clone(), "'none'"),
+            (false, false) => page(self.call.clone(), &sources.join(" ")),
+        }
+    }
+}
+
+/// Whether a text can stand in a policy as one source: it must not end the directive or add another.
+fn is_source(origin: &str) -> bool {
+    !origin.is_empty()
+        && origin.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'\'' | b'"'))
+}
+
+fn page(content: Bytes, ancestors: &str) -> Response<Body> {
+    let mut policy = String::from(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'",
+    );
+    if !ancestors.is_empty() {
+        policy.push_str("; frame-ancestors ");
+        policy.push_str(ancestors);
+    }
+    // Only ASCII goes into the policy, so the value is always valid; an invalid one would close the page, not open it.
+    let policy = HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(HTML)),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (
+            HeaderName::from_static("permissions-policy"),
+            HeaderValue::from_static("camera=(), geolocation=(), microphone=(self)"),
+        ),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, content).into_response()
+}
+
+async fn asset(Path(file): Path<String>, request: HeaderMap) -> Response<Body> {
+    let Some((_, media_type, content)) = ASSETS.iter().find(|(name, ..)| *name == file) else {
+        return (StatusCode::NOT_FOUND, axum::Json(serde_json::json!({"error": "Not found"})))
+            .into_response();
+    };
+    let digest = Sha256::digest(content.as_bytes());
+    let tag = format!(
+        "\"{:02x}{:02x}{:02x}{:02x}{:02x}{:02x}\"",
+        digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]
+    );
+    let known = request.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
+    // An old page beside new scripts would be worse than asking each time.
+    let headers = [
+        (header::CONTENT_TYPE, (*media_type).to_owned()),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+        (header::CACHE_CONTROL, "no-cache".to_owned()),
+        (header::ETAG, tag),
+    ];
+    if known {
+        (StatusCode::NOT_MODIFIED, headers).into_response()
+    } else {
+        (headers, *content).into_response()
+    }
+}
+
+/// Text as the content of an element or of a quoted attribute.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use axum::http::Request;
+    use serde_json::json;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn body(response: Response<Body>) -> String {
+        String::from_utf8(to_bytes(response.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap()
+    }
+
+    async fn fetch(pages: &Pages, path: &str) -> Response<Body> {
+        pages
+            .router::<()>()
+            .with_state(())
+            .oneshot(Request::get(path).body(Body::empty()).unwrap())
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_join_page_forbids_everything_that_it_does_not_need() {
+        let response = fetch(&Pages::new(&json!([])), "/join/0190e4b2-0000-7000-8000-000000000000").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let policy = response.headers()["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
+        assert!(!policy.contains("unsafe") && policy.ends_with("frame-ancestors 'none'"), "{policy}");
+        assert_eq!(response.headers()["referrer-policy"], "no-referrer");
+    }
+
+    #[tokio::test]
+    async fn every_file_that_a_page_or_a_module_names_is_served() {
+        let pages = Pages::new(&json!([]));
+        for text in [LANDING, CALL] {
+            for part in text.split("/assets/").skip(1) {
+                let name = part.split('"').next().unwrap();
+                assert_eq!(
+                    fetch(&pages, &format!("/assets/{name}")).await.status(),
+                    StatusCode::OK,
+                    "{name}"
+                );
+            }
+        }
+        for (_, media_type, text) in ASSETS.iter().filter(|(_, media_type, _)| *media_type == JS) {
+            assert_eq!(*media_type, JS);
+            for part in text.split("from \"./").skip(1) {
+                let name = part.split('"').next().unwrap();
+                assert_eq!(
+                    fetch(&pages, &format!("/assets/{name}")).await.status(),
+                    StatusCode::OK,
+                    "{name}"
+                );
+            }
+        }
+        assert_eq!(fetch(&pages, "/assets/nothing.js").await.status(), StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn an_unchanged_file_is_not_sent_again() {
+        let pages = Pages::new(&json!([]));
+        let tag = fetch(&pages, "/assets/call.js").await.headers()["etag"].clone();
+        let request =
+            Request::get("/assets/call.js").header("if-none-match", tag).body(Body::empty()).unwrap();
+        let response = pages.router::<()>().with_state(()).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
+    }
+
+    #[test]
+    fn no_page_has_a_script_or_a_style_of_its_own() {
+        for text in [LANDING, CALL] {
+            assert!(!text.contains("<style") && !text.contains(" style=") && !text.contains(" onclick="));
+            assert!(
+                text.split("<script")
+                    .skip(1)
+                    .all(|part| part.contains("src=\"/assets/") && part.contains("></script>"))
+            );
+        }
+    }
+
+    #[test]
+    fn no_module_makes_html_out_of_text() {
+        for (name, _, text) in ASSETS {
+            for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "srcdoc"]
+            {
+                assert!(!text.contains(word), "{name} uses {word}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn ice_servers_reach_the_page_as_text_only() {
+        let page = body(Pages::new(&json!([{"urls": "turn:a\"><script>b'"}])).embed(&[])).await;
+        assert!(
+            page.contains(
+                "data-ice-servers=\"[{&quot;urls&quot;:&quot;turn:a\\&quot;&gt;&lt;script&gt;b&#39;&quot;}]\""
+            ),
+            "{page}"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_landing_page_links_the_demo_only_where_there_is_one() {
+        let pages = Pages::new(&json!([]));
+        assert!(body(pages.landing(Some("abc"))).await.contains("href=\"/embed/abc\""));
+        assert!(!body(pages.landing(None)).await.contains("/embed/"));
+    }
+
+    #[test]
+    fn an_embed_page_may_be_framed_by_its_origins_only() {
+        let pages = Pages::new(&json!([]));
+        let policy = |origins: &[&str]| {
+            let origins: Vec<String> = origins.iter().map(|origin| (*origin).to_owned()).collect();
+            pages.embed(&origins).headers()["content-security-policy"].to_str().unwrap().to_owned()
+        };
+        assert!(!policy(&[]).contains("frame-ancestors"));
+        assert!(
+            policy(&["https://a.example", "https://b.example"])
+                .ends_with("frame-ancestors https://a.example https://b.example")
+        );
+        assert!(policy(&["https://a.example; script-src *"]).ends_with("frame-ancestors 'none'"));
+    }
+}
