@@ -7,6 +7,7 @@
 pub mod error;
 pub mod face;
 pub mod llm;
+pub mod net;
 pub mod stt;
 pub mod tts;
 
