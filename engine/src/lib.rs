@@ -1,3 +1,5 @@
 //! Threads, edges and nodes around the pure conversation.
 
+pub mod hear;
+pub mod speak;
 pub mod transport;

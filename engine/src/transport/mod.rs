@@ -1,5 +1,9 @@
 //! What carries a call: WebRTC, or nothing at all (tests).
 
+mod sdp;
+mod vp8;
+pub mod webrtc;
+
 use bytes::Bytes;
 
 /// What a connection tells its call.

@@ -1,0 +1,170 @@
+//! Opus straight to what the detector and the recogniser take: 16 kHz mono. Stereo is mixed down by the decoder.
+
+use opus::Channels;
+
+use super::jitter::{Frame, Kind};
+
+/// Samples a second of the result.
+pub const RATE: u32 = 16_000;
+/// Longest packet of Opus: 120 ms.
+const MAX_SAMPLES: usize = 1920;
+
+/// The Opus library refused.
+#[derive(Debug, thiserror::Error)]
+#[error("opus: {0}")]
+pub struct Error(#[from] opus::Error);
+
+/// One call's decoder.
+pub struct Decoder {
+    opus: opus::Decoder,
+    buffer: [i16; MAX_SAMPLES],
+    broken: u64,
+}
+
+impl Decoder {
+    /// # Errors
+    ///
+    /// The library is out of memory.
+    pub fn new() -> Result<Self, Error> {
+        Ok(Self { opus: opus::Decoder::new(RATE, Channels::Mono)?, buffer: [0; MAX_SAMPLES], broken: 0 })
+    }
+
+    /// Packets that could not be decoded and were replaced by silence.
+    #[must_use]
+    pub fn broken(&self) -> u64 {
+        self.broken
+    }
+
+    /// Appends the frame's samples: a third of `frame.samples`, always, whatever the packet holds.
+    pub fn decode(&mut self, frame: &Frame, out: &mut Vec<i16>) {
+        let samples = (frame.samples as usize / 3).min(MAX_SAMPLES);
+        let decoded = match &frame.kind {
+            Kind::Packet(packet) => self.opus.decode(packet, &mut self.buffer, false),
+            // With FEC and concealment the output's length says how much is missing.
+            Kind::Fec(next) => self.opus.decode(next, &mut self.buffer[..samples], true),
+            Kind::Conceal => self.opus.decode(&[], &mut self.buffer[..samples], false),
+            Kind::Silence => Ok(0),
+        };
+        let length = decoded.unwrap_or_else(|_| {
+            self.broken += 1;
+            0
+        });
+        let length = length.min(samples);
+        out.extend_from_slice(&self.buffer[..length]);
+        out.resize(out.len() + samples - length, 0);
+    }
+}
+
+/// Loudness of sound in dB of full scale: 0 is a full-scale square wave, −3 a sine, silence [`SILENCE`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Level {
+    sum: f64,
+    count: u32,
+}
+
+/// What silence measures.
+pub const SILENCE: f32 = -90.0;
+
+impl Level {
+    /// Takes samples in.
+    pub fn add(&mut self, samples: &[i16]) {
+        self.sum += samples.iter().map(|sample| f64::from(*sample) * f64::from(*sample)).sum::<f64>();
+        self.count += samples.len() as u32;
+    }
+
+    /// Samples taken in since the last [`Level::take`].
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// RMS of what was taken in, in dBFS; begins anew.
+    pub fn take(&mut self) -> f32 {
+        let Self { sum, count } = std::mem::take(self);
+        if count == 0 || sum == 0.0 {
+            return SILENCE;
+        }
+        let rms = (sum / f64::from(count)).sqrt() / 32_768.0;
+        ((20.0 * rms.log10()) as f32).max(SILENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn packets(count: usize) -> Vec<Bytes> {
+        let mut encoder =
+            crate::speak::encode::Encoder::new(crate::speak::encode::Config::default()).unwrap();
+        (0..count)
+            .map(|at| {
+                let tone: [i16; 960] =
+                    core::array::from_fn(|i| (((at * 960 + i) as f32 * 0.06).sin() * 9000.0) as i16);
+                Bytes::copy_from_slice(encoder.encode(&tone).unwrap())
+            })
+            .collect()
+    }
+
+    fn frame(kind: Kind) -> Frame {
+        Frame { timestamp: 0, samples: 960, at: Instant::now(), kind }
+    }
+
+    fn level(samples: &[i16]) -> f32 {
+        let mut level = Level::default();
+        level.add(samples);
+        level.take()
+    }
+
+    #[test]
+    fn a_lost_packet_is_heard_again_from_the_next_one() {
+        let packets = packets(12);
+        let mut decoder = Decoder::new().unwrap();
+        let mut out = Vec::new();
+        for packet in &packets[..10] {
+            decoder.decode(&frame(Kind::Packet(packet.clone())), &mut out);
+        }
+        out.clear();
+        decoder.decode(&frame(Kind::Fec(packets[11].clone())), &mut out);
+        decoder.decode(&frame(Kind::Packet(packets[11].clone())), &mut out);
+        assert_eq!(out.len(), 640);
+        assert!((level(&out[..320]) + 14.0).abs() < 3.0, "{}", level(&out[..320]));
+        assert!((level(&out[320..]) + 14.0).abs() < 3.0);
+    }
+
+    #[test]
+    fn concealment_fades_and_silence_is_silent() {
+        let mut decoder = Decoder::new().unwrap();
+        let mut out = Vec::new();
+        for packet in &packets(10) {
+            decoder.decode(&frame(Kind::Packet(packet.clone())), &mut out);
+        }
+        out.clear();
+        decoder.decode(&frame(Kind::Conceal), &mut out);
+        assert_eq!(out.len(), 320);
+        assert!(level(&out) > -40.0);
+        out.clear();
+        decoder.decode(&frame(Kind::Silence), &mut out);
+        assert_eq!(out, vec![0; 320]);
+    }
+
+    #[test]
+    fn nonsense_is_silence_of_the_right_length() {
+        let mut decoder = Decoder::new().unwrap();
+        let mut out = Vec::new();
+        decoder.decode(&frame(Kind::Packet(Bytes::from_static(&[0xff, 0xff, 0xff]))), &mut out);
+        assert_eq!(out.len(), 320);
+        assert_eq!(decoder.broken(), 1);
+    }
+
+    #[test]
+    fn levels_are_those_of_known_signals() {
+        assert_eq!(level(&[]), SILENCE);
+        assert_eq!(level(&[0; 100]), SILENCE);
+        assert!(level(&[i16::MIN; 100]).abs() < 0.01);
+        assert!((level(&[3277; 100]) + 20.0).abs() < 0.01);
+    }
+}

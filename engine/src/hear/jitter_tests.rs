@@ -1,0 +1,235 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// An Opus packet of 20 ms whose second byte tells which one it is (CELT-only, full band, mono).
+fn packet(n: u64) -> Bytes {
+    Bytes::from(vec![0xf8, n as u8, (n >> 8) as u8])
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+struct Line {
+    buffer: Buffer,
+    start: Instant,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { buffer: Buffer::new(), start: Instant::now() }
+    }
+
+    /// Packet `n`, whose last sample was taken at 20·(n+1) ms, comes `late` ms later.
+    fn push(&mut self, n: u64, late: u64) {
+        self.push_as(n, n * FRAME + 7_000, 20 * (n + 1) + late);
+    }
+
+    fn push_as(&mut self, sequence: u64, timestamp: u64, at: u64) {
+        self.buffer.push(self.start + ms(at), sequence, timestamp, packet(sequence));
+    }
+
+    fn pull(&mut self, at: u64) -> Vec<String> {
+        let now = self.start + ms(at);
+        std::iter::from_fn(|| self.buffer.pull(now))
+            .map(|frame| match frame.kind {
+                Kind::Packet(p) => format!("{}", u16::from_le_bytes([p[1], p[2]])),
+                Kind::Fec(p) => format!("fec of {}", u16::from_le_bytes([p[1], p[2]])),
+                Kind::Conceal => "conceal".into(),
+                Kind::Silence => "silence".into(),
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn packets_in_order_are_handed_on_at_once() {
+    let mut line = Line::new();
+    for n in 0..10 {
+        line.push(n, 5);
+        assert_eq!(line.pull(20 * (n + 1) + 5), [n.to_string()]);
+    }
+    assert_eq!(line.buffer.stats(), Stats { packets: 10, ..Stats::default() });
+}
+
+#[test]
+fn two_packets_in_the_wrong_order_are_put_right() {
+    let mut line = Line::new();
+    line.push(0, 0);
+    assert_eq!(line.pull(20), ["0"]);
+    line.push(2, 0);
+    assert_eq!(line.pull(60), Vec::<String>::new());
+    line.push(1, 30);
+    assert_eq!(line.pull(70), ["1", "2"]);
+}
+
+#[test]
+fn a_lost_packet_is_waited_for_and_then_recovered_from_the_next() {
+    let mut line = Line::new();
+    line.push(0, 0);
+    line.push(2, 0);
+    // Packet 1 was due at 40 ms; the least wait is 20 ms.
+    assert_eq!(line.pull(59), ["0"]);
+    assert_eq!(line.buffer.timeout(), Some(line.start + ms(60)));
+    assert_eq!(line.pull(60), ["fec of 2", "2"]);
+    line.push(1, 100);
+    assert_eq!(line.pull(120).len(), 0);
+    assert_eq!(line.buffer.stats().late, 1);
+}
+
+#[test]
+fn a_longer_loss_is_concealed_then_silent_and_its_end_recovered() {
+    let mut line = Line::new();
+    line.push(0, 0);
+    line.push(7, 0);
+    assert_eq!(line.pull(20), ["0"]);
+    assert_eq!(line.pull(400), ["conceal", "conceal", "conceal", "silence", "silence", "fec of 7", "7"]);
+}
+
+#[test]
+fn a_pause_of_the_sender_is_silence_and_no_loss() {
+    let mut line = Line::new();
+    line.push(0, 0);
+    assert_eq!(line.pull(20), ["0"]);
+    // Sequence numbers go on, time stamps jump by 5 packets: DTX.
+    line.push_as(1, 6 * FRAME + 7_000, 140);
+    assert_eq!(line.pull(140), ["conceal", "silence", "silence", "silence", "silence", "1"]);
+}
+
+#[test]
+fn when_nothing_comes_time_goes_on_in_silence_and_then_rests() {
+    let mut line = Line::new();
+    line.push(0, 0);
+    assert_eq!(line.pull(20), ["0"]);
+    assert_eq!(line.pull(99), Vec::<String>::new());
+    let first = line.pull(1_000);
+    assert_eq!(first.len(), 46);
+    assert_eq!(first[..4], ["conceal", "conceal", "conceal", "silence"]);
+    let rest = line.pull(60_000);
+    assert!((200..=250).contains(&rest.len()), "{}", rest.len());
+    assert_eq!(line.buffer.timeout(), None);
+    line.push_as(1, 3_000 * FRAME, 60_020);
+    assert_eq!(line.pull(60_020), ["1"]);
+}
+
+#[test]
+fn words_that_a_standing_network_held_back_are_still_heard() {
+    let mut line = Line::new();
+    for n in 0..50 {
+        line.push(n, 0);
+        line.pull(20 * (n + 1));
+    }
+    assert!(!line.pull(1_700).is_empty());
+    for n in 50..85 {
+        line.push_as(n, n * FRAME + 7_000, 1_710);
+    }
+    let burst = line.pull(1_710);
+    assert_eq!(burst, (50..85).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(line.buffer.stats().late, 0);
+}
+
+#[test]
+fn a_new_source_with_other_numbers_goes_on_at_once() {
+    let mut line = Line::new();
+    for n in 0..5 {
+        line.push(n, 0);
+    }
+    assert_eq!(line.pull(100).len(), 5);
+    line.push_as(40_000, 3_000_000_000, 120);
+    assert_eq!(line.pull(120), ["40000"]);
+    line.push_as(3, 17, 140);
+    assert_eq!(line.pull(140), ["3"]);
+    assert_eq!(line.buffer.stats().restarts, 2);
+}
+
+#[test]
+fn the_wait_follows_the_jitter_up_and_slowly_down() {
+    let mut line = Line::new();
+    for n in 0..100 {
+        line.push(n, if n % 3 == 0 { 80 } else { 0 });
+        line.pull(20 * (n + 1) + 80);
+    }
+    let high = line.buffer.target();
+    assert!((ms(60)..=ms(200)).contains(&high), "{high:?}");
+    for n in 100..1_000 {
+        line.push(n, 0);
+        line.pull(20 * (n + 1));
+    }
+    assert_eq!(line.buffer.target(), ms(20));
+}
+
+#[test]
+fn clocks_that_drift_apart_lose_nothing_in_an_hour() {
+    // The sender's clock runs 200 ppm fast, then 200 ppm slow.
+    for ppm in [200_i64, -200] {
+        let mut line = Line::new();
+        let mut heard = 0;
+        for n in 0..180_000_u64 {
+            let at = 20_000 * (n as i64 + 1) * (1_000_000 - ppm) / 1_000_000;
+            let now = line.start + Duration::from_micros(at as u64);
+            line.buffer.push(now, n, n * FRAME, packet(n));
+            while let Some(frame) = line.buffer.pull(now) {
+                assert!(matches!(frame.kind, Kind::Packet(_)));
+                assert!(now.saturating_duration_since(frame.at) < ms(10));
+                heard += 1;
+            }
+        }
+        assert_eq!(heard, 180_000);
+    }
+}
+
+#[test]
+fn nonsense_is_dropped() {
+    let mut line = Line::new();
+    line.buffer.push(line.start, 0, 0, Bytes::new());
+    line.buffer.push(line.start, 0, 0, Bytes::from_static(&[0xff, 0xff]));
+    assert_eq!(line.buffer.pull(line.start), None);
+    assert_eq!(line.buffer.stats().dropped, 2);
+}
+
+proptest! {
+    /// Whatever the network does: every packet is handed on once or counted, in order, frames follow each other without a
+    /// hole except where numbering restarts or time goes back to what came late, and nothing is held for ever.
+    #[test]
+    fn any_network(fates in prop::collection::vec((0_u64..300, 0_u8..20), 1..400)) {
+        let start = Instant::now();
+        let mut arrivals: Vec<(u64, u64)> = Vec::new();
+        for (n, (late, fate)) in fates.iter().enumerate() {
+            let n = n as u64;
+            let at = 20 * (n + 1) + if *fate < 4 { *late } else { late % 10 };
+            match fate {
+                0 => {}
+                1 => arrivals.extend([(at, n), (at + 3, n)]),
+                _ => arrivals.push((at, n)),
+            }
+        }
+        arrivals.sort();
+        let mut buffer = Buffer::new();
+        let mut heard: Vec<u64> = Vec::new();
+        let mut at = None;
+        let mut pending = arrivals.iter().peekable();
+        for tick in 0..(fates.len() as u64 * 2 + 200) {
+            let now = start + ms(tick * 10);
+            while let Some((_, n)) = pending.next_if(|(due, _)| *due <= tick * 10) {
+                buffer.push(now, *n, n * FRAME, packet(*n));
+            }
+            let mut pulled = 0;
+            while let Some(frame) = buffer.pull(now) {
+                pulled += 1;
+                prop_assert!(pulled < 400);
+                prop_assert!(at.is_none_or(|at| at <= frame.at));
+                at = Some(frame.at);
+                if let Kind::Packet(p) = frame.kind {
+                    heard.push(u64::from(u16::from_le_bytes([p[1], p[2]])));
+                }
+            }
+            prop_assert!(buffer.timeout().is_none_or(|timeout| timeout > now));
+        }
+        prop_assert!(heard.windows(2).all(|pair| pair[0] < pair[1]), "{heard:?}");
+        let stats = buffer.stats();
+        prop_assert_eq!(stats.packets as usize, heard.len());
+        prop_assert_eq!(stats.packets + stats.late + stats.duplicates + stats.dropped, arrivals.len() as u64);
+        prop_assert_eq!(buffer.held.len(), 0);
+    }
+}

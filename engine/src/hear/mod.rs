@@ -1,0 +1,4 @@
+//! From packets of the user's voice to words.
+
+pub mod decode;
+pub mod jitter;

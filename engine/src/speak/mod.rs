@@ -1,0 +1,3 @@
+//! From words to packets of the agent's voice.
+
+pub mod encode;

@@ -1,0 +1,201 @@
+//! What we do to SDP before and after str0m: an offer is narrowed to what a call needs, an answer is completed.
+//!
+//! Narrowing the *offer* keeps str0m's session and the answer it writes the same thing: a section that the offer calls inactive
+//! stays inactive, whoever looks.
+
+/// Largest offer that is read, bytes.
+pub(super) const MAX_OFFER: usize = 64 * 1024;
+/// Most m-sections that are read.
+const MAX_SECTIONS: usize = 16;
+
+/// Why an offer is not even given to str0m.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    Bad(&'static str),
+    NoOpus,
+}
+
+/// The offer as str0m shall see it.
+///
+/// - The first audio section with Opus is the user's voice and the agent's; further audio sections are inactive.
+/// - The first video section is the agent's face. We never look at the user, so `sendrecv` becomes `recvonly` (answered `sendonly`:
+///   a camera would be uploaded for nothing) and `sendonly` becomes `inactive`. Further video sections (a screen) are inactive.
+/// - The client's candidates are dropped: an ICE-lite server learns the client's addresses from its checks, and `.local` names do not parse.
+pub(super) fn narrow(offer: &str) -> Result<String, Refused> {
+    if offer.len() > MAX_OFFER {
+        return Err(Refused::Bad("too long"));
+    }
+    let mut parts: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in offer.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        if line.starts_with("m=") {
+            parts.push(Vec::new());
+        }
+        if !line.starts_with("a=candidate:") && line != "a=end-of-candidates" {
+            parts.last_mut().expect("there is always one").push(line);
+        }
+    }
+    let mut parts = parts.into_iter();
+    let head = parts.next().unwrap_or_default();
+    if head.first() != Some(&"v=0") {
+        return Err(Refused::Bad("it does not begin with v=0"));
+    }
+    let default = head.iter().rev().find_map(|line| direction(line)).unwrap_or("sendrecv");
+
+    let mut text = String::with_capacity(offer.len());
+    let push = |text: &mut String, line: &str| {
+        text.push_str(line);
+        text.push_str("\r\n");
+    };
+    head.iter().filter(|line| direction(line).is_none()).for_each(|line| push(&mut text, line));
+    let (mut voice, mut face, mut sections) = (false, false, 0);
+    for section in parts {
+        sections += 1;
+        if sections > MAX_SECTIONS {
+            return Err(Refused::Bad("too many sections"));
+        }
+        let first = section[0];
+        let offered = section.iter().rev().find_map(|line| direction(line)).unwrap_or(default);
+        let wanted = if first.starts_with("m=audio") && !voice && has_opus(&section) {
+            voice = true;
+            Some(offered)
+        } else if first.starts_with("m=video") && !face {
+            face = true;
+            Some(match offered {
+                "sendrecv" | "recvonly" => "recvonly",
+                _ => "inactive",
+            })
+        } else if first.starts_with("m=audio") || first.starts_with("m=video") {
+            Some("inactive")
+        } else {
+            None
+        };
+        section.iter().filter(|line| direction(line).is_none()).for_each(|line| push(&mut text, line));
+        if let Some(wanted) = wanted {
+            text.push_str("a=");
+            push(&mut text, wanted);
+        }
+    }
+    if sections == 0 {
+        return Err(Refused::Bad("it has no m= section"));
+    }
+    if voice { Ok(text) } else { Err(Refused::NoOpus) }
+}
+
+fn direction(line: &str) -> Option<&str> {
+    line.strip_prefix("a=").filter(|word| matches!(*word, "sendrecv" | "sendonly" | "recvonly" | "inactive"))
+}
+
+fn has_opus(section: &[&str]) -> bool {
+    section.iter().filter_map(|line| line.strip_prefix("a=rtpmap:")).any(|map| {
+        map.split_once(' ').is_some_and(|(_, codec)| codec.to_ascii_lowercase().starts_with("opus/48000"))
+    })
+}
+
+/// The answer as the client shall see it: both tracks in the media stream `stream` (browsers synchronise lips within one stream
+/// only), and the server's candidates with their end in every live section, because the first one may be rejected.
+pub(super) fn complete(answer: &str, stream: &str) -> String {
+    let candidates: Vec<&str> = answer.lines().filter(|line| line.starts_with("a=candidate:")).collect();
+    let mut text = String::with_capacity(answer.len() + 512);
+    let mut section_live = false;
+    let end = |text: &mut String, live: bool| {
+        if live {
+            for line in candidates.iter().copied().chain(["a=end-of-candidates"]) {
+                text.push_str(line);
+                text.push_str("\r\n");
+            }
+        }
+    };
+    for line in
+        answer.lines().filter(|line| !line.starts_with("a=candidate:") && *line != "a=end-of-candidates")
+    {
+        if let Some(media) = line.strip_prefix("m=") {
+            end(&mut text, section_live);
+            section_live = media.split(' ').nth(1) != Some("0");
+        }
+        if line.starts_with("a=msid-semantic:") {
+            text.push_str("a=msid-semantic:WMS ");
+            text.push_str(stream);
+        } else if let Some(track) = line.strip_prefix("a=msid:").and_then(|rest| rest.split_once(' ')) {
+            text.push_str("a=msid:");
+            text.push_str(stream);
+            text.push(' ');
+            text.push_str(track.1);
+        } else if let Some((ssrc, rest)) =
+            line.strip_prefix("a=ssrc:").and_then(|rest| rest.split_once(" msid:"))
+        {
+            text.push_str("a=ssrc:");
+            text.push_str(ssrc);
+            text.push_str(" msid:");
+            text.push_str(stream);
+            text.push(' ');
+            text.push_str(rest.split_once(' ').map_or("", |(_, track)| track));
+        } else {
+            text.push_str(line);
+        }
+        text.push_str("\r\n");
+    }
+    end(&mut text, section_live);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n";
+    const OPUS: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\na=rtpmap:111 opus/48000/2\r\n";
+
+    fn video(direction: &str) -> String {
+        format!("m=video 9 UDP/TLS/RTP/SAVPF 96\r\na={direction}\r\na=rtpmap:96 VP8/90000\r\n")
+    }
+
+    #[test]
+    fn the_face_is_only_ever_received_by_the_client_and_a_screen_is_inactive() {
+        let offer = format!("{HEAD}{OPUS}a=sendrecv\r\n{}{}", video("sendrecv"), video("sendonly"));
+        let narrowed = narrow(&offer).unwrap();
+        let directions: Vec<_> = narrowed.lines().filter_map(direction).collect();
+        assert_eq!(directions, ["sendrecv", "recvonly", "inactive"]);
+    }
+
+    #[test]
+    fn a_first_video_that_only_sends_is_not_the_face() {
+        let narrowed = narrow(&format!("{HEAD}{OPUS}{}", video("sendonly"))).unwrap();
+        assert_eq!(narrowed.lines().filter_map(direction).collect::<Vec<_>>(), ["sendrecv", "inactive"]);
+    }
+
+    #[test]
+    fn a_direction_of_the_session_holds_for_its_sections() {
+        let narrowed = narrow(&format!("{HEAD}a=recvonly\r\n{OPUS}")).unwrap();
+        assert_eq!(narrowed.lines().filter_map(direction).collect::<Vec<_>>(), ["recvonly"]);
+    }
+
+    #[test]
+    fn candidates_of_the_client_are_dropped() {
+        let offer =
+            format!("{HEAD}{OPUS}a=candidate:1 1 udp 1 abc.local 4 typ host\r\na=end-of-candidates\r\n");
+        assert!(!narrow(&offer).unwrap().contains("candidate"));
+    }
+
+    #[test]
+    fn an_offer_without_opus_is_told_from_a_bad_one() {
+        let g722 = "m=audio 9 UDP/TLS/RTP/SAVPF 9\r\na=rtpmap:9 G722/8000\r\n";
+        assert_eq!(narrow(&format!("{HEAD}{g722}")), Err(Refused::NoOpus));
+        assert_eq!(narrow(&format!("{HEAD}{}", video("sendrecv"))), Err(Refused::NoOpus));
+        assert!(matches!(narrow("hello"), Err(Refused::Bad(_))));
+        assert!(matches!(narrow(HEAD), Err(Refused::Bad(_))));
+        assert!(matches!(narrow(&"v=0\n".repeat(20_000)), Err(Refused::Bad(_))));
+        assert!(matches!(narrow(&format!("{HEAD}{}", OPUS.repeat(17))), Err(Refused::Bad(_))));
+    }
+
+    #[test]
+    fn both_tracks_are_in_one_stream_and_every_live_section_has_the_candidates() {
+        let answer = "v=0\r\na=msid-semantic:WMS a b\r\nm=audio 9 X 1\r\na=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=msid:a t0\r\n\
+                      a=ssrc:7 msid:a t0\r\nm=video 0 X 0\r\na=inactive\r\nm=video 9 X 2\r\na=msid:b t1\r\n";
+        assert_eq!(
+            complete(answer, "s"),
+            "v=0\r\na=msid-semantic:WMS s\r\nm=audio 9 X 1\r\na=msid:s t0\r\na=ssrc:7 msid:s t0\r\n\
+             a=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=end-of-candidates\r\nm=video 0 X 0\r\na=inactive\r\n\
+             m=video 9 X 2\r\na=msid:s t1\r\na=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=end-of-candidates\r\n"
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! VP8 into RTP payloads (RFC 7741), with the temporal layers that let frames of the pose cache be lost, skipped and repeated.
+//!
+//! Every frame of the cache refers to the key alone. The key and, now and then, a cached frame are temporal layer 0; all others are
+//! layer 1 with Y (depends on nothing but layer 0) and N (nothing depends on it), so that a browser shows whatever arrives.
+
+use std::sync::Arc;
+
+use super::VideoFrame;
+
+/// Largest RTP payload, descriptor included: 1200 bytes of UDP payload less the RTP header, its extensions and the SRTP tag.
+pub(super) const MAX_PAYLOAD: usize = 1120;
+/// X, I+L+T, PictureID of 15 bits, TL0PICIDX, TID+Y.
+const DESCRIPTOR: usize = 6;
+
+/// Counters of one outgoing track.
+#[derive(Debug, Default)]
+pub(super) struct Packetizer {
+    picture: u16,
+    base: u8,
+}
+
+impl Packetizer {
+    /// Starts the picture ids anywhere.
+    pub(super) fn new(picture: u16, base: u8) -> Self {
+        Self { picture: picture & 0x7fff, base }
+    }
+
+    /// Calls `send(payload, last)` for each packet of the frame, all about equally long.
+    pub(super) fn packetize(&mut self, frame: &VideoFrame, mut send: impl FnMut(Arc<[u8]>, bool)) {
+        if frame.payload.is_empty() {
+            return;
+        }
+        let layer0 = frame.key || frame.base_layer;
+        if layer0 {
+            self.base = self.base.wrapping_add(1);
+        }
+        self.picture = (self.picture + 1) & 0x7fff;
+        let [high, low] = (self.picture | 0x8000).to_be_bytes();
+        let droppable = if layer0 { 0 } else { 0x20 };
+        let layer = if layer0 { 0 } else { 0x60 };
+        let packets = frame.payload.len().div_ceil(MAX_PAYLOAD - DESCRIPTOR);
+        let size = frame.payload.len().div_ceil(packets);
+        for (i, part) in frame.payload.chunks(size).enumerate() {
+            let start = if i == 0 { 0x10 } else { 0 };
+            let descriptor = [0x80 | droppable | start, 0xe0, high, low, self.base, layer];
+            send(descriptor.into_iter().chain(part.iter().copied()).collect(), i + 1 == packets);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn packets(
+        packetizer: &mut Packetizer,
+        len: usize,
+        key: bool,
+        base_layer: bool,
+    ) -> Vec<(Arc<[u8]>, bool)> {
+        let payload = Bytes::from((0..len).map(|i| i as u8).collect::<Vec<_>>());
+        let mut out = Vec::new();
+        packetizer
+            .packetize(&VideoFrame { payload, key, base_layer }, |packet, last| out.push((packet, last)));
+        out
+    }
+
+    #[test]
+    fn a_key_is_layer_0_and_a_cached_frame_is_a_droppable_layer_1() {
+        let mut packetizer = Packetizer::new(0x7ffe, 255);
+        let key = packets(&mut packetizer, 10, true, false);
+        assert_eq!(key[0].0[..6], [0x90, 0xe0, 0xff, 0xff, 0, 0x00]);
+        let other = packets(&mut packetizer, 10, false, false);
+        assert_eq!(other[0].0[..6], [0xb0, 0xe0, 0x80, 0x00, 0, 0x60]);
+        let base = packets(&mut packetizer, 10, false, true);
+        assert_eq!(base[0].0[..6], [0x90, 0xe0, 0x80, 0x01, 1, 0x00]);
+    }
+
+    #[test]
+    fn a_long_frame_is_cut_evenly_and_only_its_last_packet_ends_it() {
+        let packets = packets(&mut Packetizer::default(), 3000, true, false);
+        assert_eq!(packets.iter().map(|(p, _)| p.len()).collect::<Vec<_>>(), [1006, 1006, 1006]);
+        assert_eq!(packets.iter().map(|(_, last)| *last).collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(packets.iter().map(|(p, _)| p[0]).collect::<Vec<_>>(), [0x90, 0x80, 0x80]);
+        let whole: Vec<u8> = packets.iter().flat_map(|(p, _)| p[6..].iter().copied()).collect();
+        assert_eq!(whole, (0..3000).map(|i| i as u8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_packet_is_longer_than_the_limit() {
+        for len in [1, 1113, 1114, 1115, 2228, 2229, 40_000] {
+            let packets = packets(&mut Packetizer::default(), len, false, false);
+            assert!(packets.iter().all(|(p, _)| p.len() <= MAX_PAYLOAD));
+            assert_eq!(packets.iter().filter(|(_, last)| *last).count(), 1);
+            assert_eq!(packets.iter().map(|(p, _)| p.len() - DESCRIPTOR).sum::<usize>(), len);
+        }
+    }
+
+    #[test]
+    fn an_empty_frame_sends_nothing() {
+        assert!(packets(&mut Packetizer::default(), 0, true, true).is_empty());
+    }
+}

@@ -1,0 +1,559 @@
+//! One WebRTC connection on str0m: no socket, thread or clock inside.
+//!
+//! ICE-lite (the client finds us), RTP mode: the jitter buffer of the voice is ours ([`crate::hear::jitter`]), and so are the VP8
+//! descriptors ([`super::vp8`]). Time stamps of both tracks count from one zero, and the sender reports say so.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use str0m::bwe::BweKind;
+use str0m::change::SdpOffer;
+use str0m::channel::ChannelId;
+use str0m::format::Codec;
+use str0m::media::{Direction, Frequency, MediaKind, Mid, Pt};
+use str0m::net::{Receive, TcpType};
+use str0m::rtp::{Extension, RtpWrite, Ssrc};
+use str0m::{Candidate, IceCreds, Input, Output, Rtc};
+
+pub use str0m::net::{Protocol, Transmit};
+
+use super::vp8::Packetizer;
+use super::{Event, VideoFrame, sdp};
+
+/// Longest text frame that a client may send, bytes; told to it in the answer.
+pub const MAX_TEXT: usize = 64 * 1024;
+/// Texts that wait for the channel, or for a slow client.
+const OUTBOX_BYTES: usize = 512 * 1024;
+/// How long a closing connection waits for its last texts to be acknowledged, and again for its close_notify to leave.
+const LINGER: Duration = Duration::from_millis(300);
+/// Both tracks' wall clock is set back by this much: str0m reports an RTP time of 0 if a packet's wall clock is in the future, and
+/// pictures are written a little early. Only the difference between the tracks matters to a receiver.
+const SET_BACK: Duration = Duration::from_millis(500);
+/// Time stamps that stray from the clock by more than this start a new relation to it.
+const STRAY: Duration = Duration::from_secs(2);
+/// Due timeouts served in one `poll`; a guard against spinning.
+const MAX_TIMEOUTS: usize = 64;
+/// Packets and age of what may be sent again: a few key frames.
+const RESEND_PACKETS: usize = 512;
+const RESEND_AGE: Duration = Duration::from_secs(3);
+
+/// The server's DTLS certificate. Making one takes about 0.2 s: make it once, at start-up.
+#[derive(Clone, Debug)]
+pub struct Certificate(str0m::config::DtlsCert);
+
+impl Certificate {
+    /// A new key and its self-signed certificate; `None` if the crypto library fails.
+    #[must_use]
+    pub fn generate() -> Option<Self> {
+        str0m::crypto::from_feature_flags().dtls_provider.generate_certificate().map(Self)
+    }
+}
+
+/// An address under which the server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalCandidate {
+    /// As the client shall address it.
+    pub address: SocketAddr,
+    /// UDP, or TCP (passive).
+    pub protocol: Protocol,
+}
+
+/// Why an offer was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcceptError {
+    /// No WebRTC offer. HTTP 400.
+    #[error("{0}")]
+    BadSdp(String),
+    /// Nothing that the agent could speak or hear. HTTP 406.
+    #[error("the offer has no audio section with Opus")]
+    NoOpus,
+}
+
+impl From<sdp::Refused> for AcceptError {
+    fn from(refused: sdp::Refused) -> Self {
+        match refused {
+            sdp::Refused::Bad(why) => Self::BadSdp(why.into()),
+            sdp::Refused::NoOpus => Self::NoOpus,
+        }
+    }
+}
+
+/// One outgoing track.
+struct Track {
+    mid: Mid,
+    pt: Pt,
+    ssrc: Ssrc,
+    rtx: Option<Ssrc>,
+    /// False until the first packet: before that str0m would send reports that tie RTP time 0 to the clock.
+    declared: bool,
+    sequence: u64,
+    offset: u32,
+}
+
+/// One peer connection. Its owner feeds datagrams and time, and drains [`Connection::poll`].
+pub struct Connection {
+    rtc: Rtc,
+    id: String,
+    ufrag: String,
+    stream: String,
+    opus: Option<Pt>,
+    voice: Option<Track>,
+    face: Option<Track>,
+    packetizer: Packetizer,
+    /// An instant and what the time stamps said at it.
+    clock: Option<(Instant, Duration)>,
+    channel: Option<ChannelId>,
+    outbox: VecDeque<String>,
+    outbox_bytes: usize,
+    dropped_texts: u64,
+    timeout: Instant,
+    last_heard: Option<Instant>,
+    /// Deadline of the present step of closing.
+    closing: Option<Instant>,
+    closing_sent: bool,
+    closed_told: bool,
+}
+
+impl Connection {
+    /// Answers an offer. The answer holds all `local` addresses; nothing of the client is trusted or kept before a STUN check with
+    /// a valid MESSAGE-INTEGRITY.
+    ///
+    /// # Errors
+    ///
+    /// The offer is no usable SDP, or has no Opus.
+    pub fn accept(
+        offer: &str,
+        local: &[LocalCandidate],
+        certificate: &Certificate,
+        now: Instant,
+    ) -> Result<(Self, String), AcceptError> {
+        let mut rtc = Rtc::builder()
+            .set_ice_lite(true)
+            .set_local_ice_credentials(IceCreds { ufrag: unguessable(16), pass: unguessable(32) })
+            .set_dtls_cert(certificate.0.clone())
+            .set_rtp_mode(true)
+            .clear_codecs()
+            .enable_opus(true, false)
+            .enable_vp8(true)
+            // Without transport-wide feedback a browser reports its estimate (REMB), for which it needs the send time. That is all
+            // we want to know, and costs neither side a packet per packet.
+            .clear_extension_map()
+            .set_extension(2, Extension::AbsoluteSendTime)
+            .set_extension(4, Extension::RtpMid)
+            .set_sctp_max_message_size(MAX_TEXT as u32)
+            .set_rtcp_report_interval_audio(Duration::from_secs(1))
+            .set_rtcp_report_interval_video(Duration::from_secs(1))
+            .build(now);
+        for candidate in local {
+            let built = match candidate.protocol {
+                Protocol::Udp => Candidate::builder().udp().host(candidate.address).build(),
+                _ => Candidate::builder().tcp().host(candidate.address).tcptype(TcpType::Passive).build(),
+            };
+            match built {
+                Ok(built) => drop(rtc.add_local_candidate(built)),
+                Err(error) => {
+                    tracing::warn!(address = %candidate.address, %error, "an address cannot be a candidate")
+                }
+            }
+        }
+        let mut connection = Self {
+            rtc,
+            id: unguessable(32),
+            ufrag: String::new(),
+            stream: format!("agent-{}", unguessable(8)),
+            opus: None,
+            voice: None,
+            face: None,
+            packetizer: Packetizer::new(rand::random(), rand::random()),
+            clock: None,
+            channel: None,
+            outbox: VecDeque::new(),
+            outbox_bytes: 0,
+            dropped_texts: 0,
+            timeout: now,
+            last_heard: None,
+            closing: None,
+            closing_sent: false,
+            closed_told: false,
+        };
+        let answer = connection.renegotiate(offer, now)?;
+        Ok((connection, answer))
+    }
+
+    /// Answers a further offer on this connection. [`Connection::ufrag`] may change.
+    ///
+    /// # Errors
+    ///
+    /// The offer does not fit; the connection goes on as it was, as far as str0m allows.
+    pub fn renegotiate(&mut self, offer: &str, now: Instant) -> Result<String, AcceptError> {
+        let narrowed = sdp::narrow(offer)?;
+        let bad = |error: &dyn std::fmt::Display| AcceptError::BadSdp(error.to_string());
+        let offer = SdpOffer::from_sdp_string(&narrowed).map_err(|error| bad(&error))?;
+        self.declare_tracks();
+        let answer = self.rtc.sdp_api().accept_offer(offer).map_err(|error| bad(&error))?;
+        self.ufrag = self.rtc.direct_api().local_ice_credentials().ufrag;
+        let answer = answer.to_sdp_string();
+        self.adopt_media(answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from))?;
+        self.timeout = now;
+        Ok(sdp::complete(&answer, &self.stream))
+    }
+
+    /// Reads from the session what was agreed.
+    fn adopt_media(&mut self, mids: impl Iterator<Item = Mid>) -> Result<(), AcceptError> {
+        let pt = |rtc: &Rtc, codec: Codec, mid: Mid| {
+            let offered = rtc.media(mid).map(|media| media.remote_pts().to_vec()).unwrap_or_default();
+            rtc.codec_config()
+                .params()
+                .iter()
+                .find(|p| p.spec().codec == codec && offered.contains(&p.pt()))
+                .map(|p| p.pt())
+        };
+        let (mut opus, mut voice, mut face) = (None, None, None);
+        for mid in mids {
+            let Some(media) = self.rtc.media(mid) else { continue };
+            let (kind, direction) = (media.kind(), media.direction());
+            if direction == Direction::Inactive || media.disabled() {
+                continue;
+            }
+            match kind {
+                MediaKind::Audio if opus.is_none() => {
+                    opus = pt(&self.rtc, Codec::Opus, mid);
+                    voice = opus.filter(|_| direction.is_sending()).map(|pt| (mid, pt));
+                }
+                MediaKind::Video if face.is_none() && direction.is_sending() => {
+                    face = pt(&self.rtc, Codec::Vp8, mid).map(|pt| (mid, pt));
+                }
+                _ => {}
+            }
+        }
+        if opus.is_none() {
+            return Err(AcceptError::NoOpus);
+        }
+        self.opus = opus;
+        self.voice = Self::adopt_track(&mut self.rtc, self.voice.take(), voice);
+        self.face = Self::adopt_track(&mut self.rtc, self.face.take(), face);
+        Ok(())
+    }
+
+    fn adopt_track(rtc: &mut Rtc, old: Option<Track>, agreed: Option<(Mid, Pt)>) -> Option<Track> {
+        let (mid, pt) = agreed?;
+        if let Some(old) = old.filter(|old| old.mid == mid) {
+            return Some(Track { pt, ..old });
+        }
+        let mut api = rtc.direct_api();
+        let stream = api.stream_tx_by_mid(mid, None)?;
+        let (ssrc, rtx) = (stream.ssrc(), stream.rtx());
+        api.remove_stream_tx(ssrc);
+        // The first sequence number is below 2^15, so that a receiver that misses the first packets counts no rollover.
+        let sequence = u64::from(rand::random::<u16>() >> 1);
+        Some(Track { mid, pt, ssrc, rtx, declared: false, sequence, offset: rand::random() })
+    }
+
+    /// Random, so that it can serve as a name that only the client knows.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The server's half of the user name in the client's STUN checks.
+    #[must_use]
+    pub fn ufrag(&self) -> &str {
+        &self.ufrag
+    }
+
+    /// Whether the client wants to see the agent.
+    #[must_use]
+    pub fn has_video(&self) -> bool {
+        self.face.is_some()
+    }
+
+    /// When something of the client last came, proven to be its own by ICE.
+    #[must_use]
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.last_heard
+    }
+
+    /// Texts lost because the client did not take them.
+    #[must_use]
+    pub fn dropped_texts(&self) -> u64 {
+        self.dropped_texts
+    }
+
+    /// Whether the datagram is this connection's: a STUN check with its user name and a valid MESSAGE-INTEGRITY, or anything from an
+    /// address that sent such a check.
+    #[must_use]
+    pub fn handles(
+        &self,
+        now: Instant,
+        proto: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        datagram: &[u8],
+    ) -> bool {
+        Receive::new(proto, source, destination, datagram)
+            .is_ok_and(|receive| self.rtc.accepts(&Input::Receive(now, receive)))
+    }
+
+    /// Takes a datagram, if [`Connection::handles`] says so; returns that. `destination` is the local candidate it came to.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        proto: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        datagram: &[u8],
+    ) -> bool {
+        let Ok(receive) = Receive::new(proto, source, destination, datagram) else { return false };
+        let input = Input::Receive(now, receive);
+        if !self.rtc.accepts(&input) {
+            return false;
+        }
+        if let Err(error) = self.rtc.handle_input(input) {
+            // Whoever can forge the client's address can send nonsense; it must not end the call.
+            tracing::debug!(%error, "a datagram was not understood");
+        } else {
+            self.last_heard = Some(now);
+        }
+        self.timeout = now;
+        true
+    }
+
+    /// When [`Connection::tick`] is due next.
+    #[must_use]
+    pub fn timeout(&self) -> Instant {
+        self.timeout
+    }
+
+    /// Lets time pass. Drain [`Connection::poll`] afterwards.
+    pub fn tick(&mut self, now: Instant) {
+        if self.rtc.handle_input(Input::Timeout(now)).is_err() {
+            self.rtc.disconnect();
+        }
+    }
+
+    /// The next event; datagrams go to `transmit` on the way. Call it until `None` after every other call. Serves what is due.
+    pub fn poll(&mut self, now: Instant, transmit: &mut impl FnMut(Transmit)) -> Option<Event> {
+        let mut served = 0;
+        loop {
+            match self.rtc.poll_output() {
+                Ok(Output::Transmit(datagram)) => transmit(datagram),
+                Ok(Output::Event(event)) => {
+                    if let Some(event) = self.translate(event) {
+                        return Some(event);
+                    }
+                }
+                Ok(Output::Timeout(at)) => {
+                    if self.flush_texts() || self.finish_closing(now) {
+                        continue;
+                    }
+                    if at <= now && self.rtc.is_alive() && served < MAX_TIMEOUTS {
+                        served += 1;
+                        self.tick(now);
+                        continue;
+                    }
+                    self.timeout = at.max(now + Duration::from_micros(100));
+                    if let Some(deadline) = self.closing {
+                        self.timeout = self.timeout.min(deadline);
+                    }
+                    return if self.rtc.is_alive() { None } else { self.tell_closed() };
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a connection failed");
+                    self.rtc.disconnect();
+                    self.timeout = now + Duration::from_secs(3600);
+                    return self.tell_closed();
+                }
+            }
+        }
+    }
+
+    fn tell_closed(&mut self) -> Option<Event> {
+        let told = std::mem::replace(&mut self.closed_told, true);
+        (!told && self.closing.is_none()).then_some(Event::Closed)
+    }
+
+    fn translate(&mut self, event: str0m::Event) -> Option<Event> {
+        match event {
+            str0m::Event::Connected => Some(Event::Connected),
+            str0m::Event::RtpPacket(packet) => {
+                let voice = Some(packet.header.payload_type) == self.opus && !packet.payload.is_empty();
+                voice.then(|| Event::Audio {
+                    sequence: *packet.seq_no,
+                    timestamp: packet.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
+                    payload: Bytes::copy_from_slice(&packet.payload),
+                })
+            }
+            str0m::Event::KeyframeRequest(request) => self
+                .face
+                .as_ref()
+                .is_some_and(|face| face.mid == request.mid)
+                .then_some(Event::KeyframeRequested),
+            str0m::Event::EgressBitrateEstimate(BweKind::Remb { estimate, .. }) => {
+                Some(Event::Bandwidth(estimate.as_u64()))
+            }
+            str0m::Event::ChannelOpen(id, _) if self.channel.is_none() => {
+                self.channel = Some(id);
+                Some(Event::ChannelOpen)
+            }
+            str0m::Event::ChannelClose(id) if self.channel == Some(id) => {
+                self.channel = None;
+                None
+            }
+            str0m::Event::ChannelData(data) if !data.binary => {
+                String::from_utf8(data.data).ok().map(Event::Text)
+            }
+            str0m::Event::Closed => self.tell_closed(),
+            _ => None,
+        }
+    }
+
+    /// Queues an Opus packet of the agent's voice. `timestamp` counts samples at 48 kHz; `marker` begins a talk spurt.
+    pub fn send_audio(&mut self, now: Instant, timestamp: u64, marker: bool, payload: &[u8]) {
+        let wallclock = self
+            .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 48_000) as u64));
+        let Some(track) = &mut self.voice else { return };
+        write(&mut self.rtc, track, timestamp, wallclock, marker, false, payload.into());
+        self.timeout = now;
+    }
+
+    /// Queues a picture of the agent. `timestamp` counts at 90 kHz from the same zero as that of the voice.
+    pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) {
+        let wallclock = self
+            .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64));
+        let Some(track) = &mut self.face else { return };
+        let (rtc, again) = (&mut self.rtc, frame.key || frame.base_layer);
+        self.packetizer
+            .packetize(frame, |payload, last| write(rtc, track, timestamp, wallclock, last, again, payload));
+        self.timeout = now;
+    }
+
+    /// The instant that a time stamp belongs to, by the relation that the first packet set up for both tracks.
+    fn wallclock(&mut self, now: Instant, stamp: Duration) -> Instant {
+        let (zero, first) = *self.clock.get_or_insert((now, stamp));
+        let at =
+            if stamp >= first { zero.checked_add(stamp - first) } else { zero.checked_sub(first - stamp) };
+        let at = match at {
+            Some(at) if at.max(now) - at.min(now) <= STRAY => at,
+            _ => {
+                self.clock = Some((now, stamp));
+                now
+            }
+        };
+        at.checked_sub(SET_BACK).unwrap_or(at).min(now)
+    }
+
+    /// Sends a text frame on the client's data channel, as soon as it is open. While the client takes none, the oldest are dropped
+    /// and counted.
+    pub fn send_text(&mut self, now: Instant, text: &str) {
+        self.outbox_bytes += text.len();
+        self.outbox.push_back(text.to_owned());
+        while self.outbox_bytes > OUTBOX_BYTES {
+            let Some(dropped) = self.outbox.pop_front() else { break };
+            self.outbox_bytes -= dropped.len();
+            self.dropped_texts += 1;
+        }
+        self.timeout = now;
+    }
+
+    /// Hands waiting texts to SCTP; true if any went.
+    fn flush_texts(&mut self) -> bool {
+        let mut any = false;
+        while let (Some(id), Some(text)) = (self.channel, self.outbox.front()) {
+            let Some(mut channel) = self.rtc.channel(id) else { break };
+            match channel.write(false, text.as_bytes()) {
+                Ok(true) => any = true,
+                Ok(false) => break,
+                Err(_) => self.dropped_texts += 1,
+            }
+            self.outbox_bytes -= text.len();
+            self.outbox.pop_front();
+        }
+        any
+    }
+
+    /// Ends the connection: waiting texts first (for at most 0.3 s), then RTCP BYE and DTLS close_notify. Keep polling until
+    /// [`Connection::is_closed`].
+    pub fn close(&mut self, now: Instant) {
+        self.closing.get_or_insert(now + LINGER);
+        self.timeout = now;
+    }
+
+    /// Whether nothing more will come of this connection.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        !self.rtc.is_alive()
+    }
+
+    /// Goes on with closing; true if there is something new to poll.
+    fn finish_closing(&mut self, now: Instant) -> bool {
+        let Some(deadline) = self.closing.filter(|_| self.rtc.is_alive()) else { return false };
+        if self.closing_sent {
+            if now >= deadline {
+                self.rtc.disconnect();
+            }
+            return false;
+        }
+        let waiting = self
+            .channel
+            .and_then(|id| self.rtc.channel(id))
+            .map_or(0, |mut channel| channel.buffered_amount());
+        if now < deadline && (waiting > 0 || (!self.outbox.is_empty() && self.channel.is_some())) {
+            return false;
+        }
+        self.closing_sent = true;
+        self.closing = Some(now + LINGER);
+        if self.rtc.close().is_err() {
+            self.rtc.disconnect();
+        }
+        true
+    }
+
+    fn declare_tracks(&mut self) {
+        for track in [&mut self.voice, &mut self.face].into_iter().flatten() {
+            declare(&mut self.rtc, track);
+        }
+    }
+}
+
+/// Hands one packet to str0m, which encrypts it with the next time step.
+fn write(
+    rtc: &mut Rtc,
+    track: &mut Track,
+    timestamp: u64,
+    wallclock: Instant,
+    marker: bool,
+    again: bool,
+    payload: std::sync::Arc<[u8]>,
+) {
+    if !rtc.is_connected() {
+        return;
+    }
+    declare(rtc, track);
+    let mut api = rtc.direct_api();
+    let Some(stream) = api.stream_tx_by_mid(track.mid, None) else { return };
+    let stamp = (timestamp as u32).wrapping_add(track.offset);
+    let packet = RtpWrite::new(track.pt, track.sequence.into(), stamp, wallclock, payload);
+    stream.write_rtp(packet.marker(marker).nackable(again));
+    track.sequence += 1;
+}
+
+fn declare(rtc: &mut Rtc, track: &mut Track) {
+    if track.declared {
+        return;
+    }
+    track.declared = true;
+    let mut api = rtc.direct_api();
+    let stream = api.declare_stream_tx(track.ssrc, track.rtx, track.mid, None);
+    if track.rtx.is_some() {
+        // No cap on the share of resent bytes: a key frame after seconds of still picture is most of the traffic.
+        stream.set_rtx_cache(RESEND_PACKETS, RESEND_AGE, None);
+    }
+}
+
+fn unguessable(digits: usize) -> String {
+    let mut text = format!("{:032x}", rand::random::<u128>());
+    text.truncate(digits);
+    text
+}
