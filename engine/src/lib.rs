@@ -2,4 +2,5 @@
 
 pub mod hear;
 pub mod speak;
+pub mod show;
 pub mod transport;

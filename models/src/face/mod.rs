@@ -4,4 +4,5 @@ pub mod picture;
 pub mod set;
 pub mod vp8;
 
+pub use character::{Brows, Eyes, Head, Mouth};
 pub use set::{Key, Look, PoseSet};

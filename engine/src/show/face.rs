@@ -1,0 +1,343 @@
+//! One face in one call: chooses a frame for every instant. Runs on the media thread: no lock, no allocation for a frame.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conversation::event::AgentState;
+use conversation::input::PieceId;
+use conversation::time::Time;
+use models::face::{Mouth, PoseSet};
+use models::tts::Phone;
+
+use super::life::Life;
+use super::pose::{Track, lerp};
+use super::pose_cache::PoseCache;
+use crate::transport::VideoFrame;
+
+/// A frame stays on the screen for a while: show the mouth of its middle, in seconds after its start.
+const LEAD: f32 = 0.02;
+/// A still picture is sent again after this long, so that the receiver sees that the stream lives.
+const STILL: Duration = Duration::from_millis(960);
+/// Keys asked for more often than this are answered by the one on its way.
+const KEY_INTERVAL: Duration = Duration::from_millis(250);
+/// A frame of the base layer at least this often: libwebrtc forgets what it decoded 8192 frames ago.
+const BASE_INTERVAL: u32 = 200;
+/// Mean bytes of a frame are multiplied by this for packet headers and blinks when bandwidth is reckoned.
+const OVERHEAD: f64 = 1.25;
+
+/// How much of what could be sent is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thrift {
+    /// Every frame while speaking.
+    Full,
+    /// Only pictures that differ from the last one.
+    Changes,
+    /// The same, at half the frame rate.
+    Half,
+}
+
+/// One face in one call.
+pub struct Face {
+    cache: PoseCache,
+    frame_rate: u32,
+    life: Life,
+    state: AgentState,
+    held: bool,
+    thrift: Thrift,
+    user_speaks: bool,
+    tracks: Vec<(PieceId, Track)>,
+    lips: Mouth,
+    /// The lips are on their way from sound to silence; the next frame closes them.
+    closing: bool,
+    key_wanted: bool,
+    key_sent: Option<Time>,
+    shown: Option<u16>,
+    sent: Time,
+    since_base: u32,
+    now: Time,
+}
+
+impl Face {
+    /// A face of this person. `frame_rate` is what [`Self::frame`] will be called at; the same `seed` blinks at the same times.
+    #[must_use]
+    pub fn new(set: Arc<PoseSet>, frame_rate: u32, seed: u64) -> Self {
+        Self {
+            cache: PoseCache::new(set),
+            frame_rate: if frame_rate == 0 { 25 } else { frame_rate },
+            life: Life::new(seed),
+            state: AgentState::Listening,
+            held: false,
+            thrift: Thrift::Full,
+            user_speaks: false,
+            tracks: Vec::with_capacity(8),
+            lips: Mouth::default(),
+            closing: false,
+            key_wanted: true,
+            key_sent: None,
+            shown: None,
+            sent: Time::ZERO,
+            since_base: 0,
+            now: Time::ZERO,
+        }
+    }
+
+    /// The receiver needs a key frame: it joined, or asked by PLI or FIR. The first frame is one anyway.
+    pub fn request_key(&mut self) {
+        self.key_wanted = true;
+    }
+
+    /// What the agent does now, and whether its speech is held (the mouth closes, and goes on in place afterwards).
+    pub fn set_state(&mut self, state: AgentState, held: bool) {
+        self.held = held;
+        if state != self.state {
+            self.state = state;
+            self.life.set_state(state, self.now);
+        }
+    }
+
+    /// Whether the user speaks: a listening face nods now and then where the user pauses.
+    pub fn set_user_speaks(&mut self, speaks: bool) {
+        if self.user_speaks && !speaks {
+            self.life.nod(self.now);
+        }
+        self.user_speaks = speaks;
+    }
+
+    /// What the receiver can take, in bits a second; 0 = unknown.
+    pub fn set_bandwidth(&mut self, bps: u64) {
+        let all = self.cache.mean_bytes() * 8.0 * OVERHEAD * f64::from(self.frame_rate);
+        self.thrift = match bps as f64 / all {
+            _ if bps == 0 => Thrift::Full,
+            x if x > 1.0 => Thrift::Full,
+            x if x > 0.5 => Thrift::Changes,
+            _ => Thrift::Half,
+        };
+    }
+
+    /// Phones of a piece of speech; more of them follow those given before.
+    pub fn phones(&mut self, piece: PieceId, phones: &[Phone]) {
+        match self.tracks.iter_mut().find(|(id, _)| *id == piece) {
+            Some((_, track)) => track.extend(phones),
+            None => self.tracks.push((piece, Track::new(phones))),
+        }
+    }
+
+    /// The piece sounds no more.
+    pub fn forget(&mut self, piece: PieceId) {
+        self.tracks.retain(|(id, _)| *id != piece);
+    }
+
+    /// The frame for `now`, if one is to be sent. Call it once for every tick of [`super::Pace`]; `now` never runs backwards.
+    ///
+    /// `mouth` says which piece sounds at this instant and how many seconds of it have left; `None` in silence. A piece without phones is
+    /// silent to the eye.
+    pub fn frame(&mut self, now: Time, mouth: Option<(PieceId, f32)>) -> Option<VideoFrame> {
+        self.now = now;
+        let sounding = mouth.filter(|_| !self.held);
+        self.move_lips(sounding);
+        let (look, head) = self.life.at(now);
+        let speaking = sounding.is_some();
+        let index = self.cache.nearest(head, look, self.lips, speaking);
+
+        if self.key_wanted && self.key_sent.is_none_or(|at| now.since(at) >= KEY_INTERVAL) {
+            self.key_wanted = false;
+            self.key_sent = Some(now);
+            self.sent = now;
+            self.since_base = 0;
+            // What the key shows is rest; the next frame differs from it or is due anyway.
+            self.shown = None;
+            return Some(VideoFrame { payload: self.cache.key().clone(), key: true, base_layer: true });
+        }
+
+        let silent_for = now.since(self.sent);
+        let changed = self.shown != Some(index);
+        let wanted = match self.thrift {
+            Thrift::Full => changed || speaking,
+            Thrift::Changes => changed,
+            // One and a half intervals: every second frame, whatever the rounding.
+            Thrift::Half => {
+                changed && silent_for >= Duration::from_micros(1_500_000 / u64::from(self.frame_rate))
+            }
+        };
+        if !wanted && silent_for < STILL {
+            return None;
+        }
+        self.shown = Some(index);
+        self.sent = now;
+        self.since_base += 1;
+        let base_layer = self.since_base >= BASE_INTERVAL;
+        if base_layer {
+            self.since_base = 0;
+        }
+        Some(VideoFrame { payload: self.cache.frame(index).clone(), key: false, base_layer })
+    }
+
+    /// Follows the sound; without it, shuts in two frames.
+    fn move_lips(&mut self, sounding: Option<(PieceId, f32)>) {
+        let track = sounding.and_then(|(piece, at)| {
+            let (_, track) = self.tracks.iter().find(|(id, _)| *id == piece)?;
+            Some(track.at(at + LEAD))
+        });
+        match track {
+            Some(lips) => {
+                self.lips = lips;
+                self.closing = true;
+            }
+            None if self.closing => {
+                self.lips = lerp(self.lips, Mouth::default(), 0.6);
+                self.closing = false;
+            }
+            None => self.lips = Mouth::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use models::face::set::Manifest;
+    use models::face::{Head, Key, Look};
+
+    use super::*;
+    use crate::show::pose::Viseme;
+
+    /// A set with all visemes as mouths, a blink, and one other head; each frame holds its own number.
+    fn set() -> Arc<PoseSet> {
+        let mouths: Vec<Mouth> = Viseme::ALL.iter().map(|v| v.mouth()).collect();
+        let mut shut = Look::default();
+        shut.eyes.lids = 1.0;
+        let looks = vec![Look::default(), shut];
+        let mut frames = Vec::new();
+        for look in 0..2 {
+            for mouth in 0..mouths.len() as u8 {
+                frames.push((Key { head: 0, look, mouth }, 0));
+            }
+        }
+        frames.push((Key { head: 1, look: 0, mouth: 0 }, 0));
+        let bytes = (0..frames.len()).map(|i| Bytes::from(vec![i as u8; 1000])).collect();
+        let manifest = Manifest {
+            width: 16,
+            height: 16,
+            heads: vec![Head::default(), super::super::life::LISTENING],
+            looks,
+            mouths,
+            frames,
+            ..Manifest::default()
+        };
+        Arc::new(PoseSet::new(manifest, Bytes::from_static(b"key"), bytes).unwrap())
+    }
+
+    fn phones(names: &[&str]) -> Vec<Phone> {
+        names
+            .iter()
+            .enumerate()
+            .map(|(i, n)| Phone { name: (*n).into(), end: 0.1 * (i + 1) as f32 })
+            .collect()
+    }
+
+    /// Number of the mouth that a frame shows, blink or not.
+    fn mouth_of(frame: &VideoFrame) -> u8 {
+        if frame.key || frame.payload[0] >= 30 { 0 } else { frame.payload[0] % 15 }
+    }
+
+    const PIECE: PieceId = PieceId(1);
+
+    fn at(frame: u64) -> Time {
+        Time::from_micros(frame * 40_000)
+    }
+
+    #[test]
+    fn the_first_frame_is_the_key_and_a_request_brings_another_but_no_storm() {
+        let mut face = Face::new(set(), 25, 1);
+        assert!(face.frame(at(0), None).unwrap().key);
+        let mut keys = 0;
+        for n in 1..=50 {
+            face.request_key();
+            keys += usize::from(face.frame(at(n), None).is_some_and(|f| f.key));
+        }
+        assert_eq!(keys, 7, "one in each 280 ms");
+    }
+
+    #[test]
+    fn lips_follow_the_phones_and_every_frame_is_sent_while_they_do() {
+        let mut face = Face::new(set(), 25, 1);
+        face.frame(at(0), None);
+        face.set_state(AgentState::Speaking, false);
+        face.phones(PIECE, &phones(&["aa", "aa", "p", "aa", "aa"]));
+        let frames: Vec<VideoFrame> = (1..=12)
+            .map(|n| face.frame(at(n), Some((PIECE, (n - 1) as f32 * 0.04))).expect("every frame"))
+            .collect();
+        let mouths: Vec<u8> = frames.iter().map(mouth_of).collect();
+        assert_eq!(mouths[2], 10, "aa: {mouths:?}");
+        assert!(mouths[5..8].contains(&1), "p: {mouths:?}");
+        assert_eq!(mouths[9], 10, "aa: {mouths:?}");
+    }
+
+    #[test]
+    fn on_hold_the_mouth_is_shut_within_two_frames_and_goes_on_in_place() {
+        let mut face = Face::new(set(), 25, 1);
+        face.frame(at(0), None);
+        face.set_state(AgentState::Speaking, false);
+        face.phones(PIECE, &phones(&["aa"; 9]));
+        assert_eq!(mouth_of(&face.frame(at(1), Some((PIECE, 0.3))).unwrap()), 10);
+        face.set_state(AgentState::Speaking, true);
+        face.frame(at(2), Some((PIECE, 0.34)));
+        let second = face.frame(at(3), Some((PIECE, 0.34))).unwrap();
+        assert_eq!(mouth_of(&second), 0);
+        face.set_state(AgentState::Speaking, false);
+        assert_eq!(mouth_of(&face.frame(at(4), Some((PIECE, 0.34))).unwrap()), 10);
+    }
+
+    #[test]
+    fn a_cut_closes_the_mouth_and_a_forgotten_piece_is_silent() {
+        let mut face = Face::new(set(), 25, 1);
+        face.frame(at(0), None);
+        face.phones(PIECE, &phones(&["aa"; 9]));
+        face.frame(at(1), Some((PIECE, 0.3)));
+        face.forget(PIECE);
+        face.frame(at(2), Some((PIECE, 0.34)));
+        assert_eq!(mouth_of(&face.frame(at(3), Some((PIECE, 0.38))).unwrap()), 0);
+    }
+
+    #[test]
+    fn in_silence_only_changes_are_sent_but_something_every_second() {
+        let mut face = Face::new(set(), 25, 1);
+        let times: Vec<u64> = (0..25 * 60).filter(|n| face.frame(at(*n), None).is_some()).collect();
+        assert!(times.windows(2).all(|w| w[1] - w[0] <= 25), "a gap of over a second");
+        assert!(times.len() < 25 * 60 / 4, "{} frames in a minute", times.len());
+    }
+
+    #[test]
+    fn the_base_layer_comes_at_least_every_250_frames() {
+        let mut face = Face::new(set(), 25, 1);
+        face.phones(PIECE, &phones(&["aa"; 200]));
+        let mut gap = 0;
+        for n in 0..2000 {
+            let Some(frame) = face.frame(at(n), Some((PIECE, (n % 400) as f32 * 0.04))) else { continue };
+            gap = if frame.base_layer { 0 } else { gap + 1 };
+            assert!(gap < 250);
+        }
+    }
+
+    #[test]
+    fn a_narrow_line_gets_fewer_frames_and_never_none() {
+        let count = |bps| {
+            let mut face = Face::new(set(), 25, 1);
+            face.set_bandwidth(bps);
+            face.phones(PIECE, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(20)));
+            (0..250).filter(|n| face.frame(at(*n), Some((PIECE, *n as f32 * 0.04))).is_some()).count()
+        };
+        let (full, changes, half) = (count(0), count(150_000), count(50_000));
+        assert_eq!(full, 250);
+        assert!(changes < full && half < changes && half > 60, "{full} {changes} {half}");
+        assert!(half <= 130, "{half}");
+    }
+
+    #[test]
+    fn frames_are_shared_and_not_copied() {
+        let set = set();
+        let mut face = Face::new(Arc::clone(&set), 25, 1);
+        assert_eq!(face.frame(at(0), None).unwrap().payload.as_ptr(), set.key().as_ptr());
+    }
+}
