@@ -18,7 +18,13 @@ pub struct ConversationId(pub u128);
 
 impl fmt::Display for ConversationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e] = [self.0 >> 96, self.0 >> 80 & 0xffff, self.0 >> 64 & 0xffff, self.0 >> 48 & 0xffff, self.0 & 0xffff_ffff_ffff];
+        let [a, b, c, d, e] = [
+            self.0 >> 96,
+            self.0 >> 80 & 0xffff,
+            self.0 >> 64 & 0xffff,
+            self.0 >> 48 & 0xffff,
+            self.0 & 0xffff_ffff_ffff,
+        ];
         write!(f, "{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
     }
 }
@@ -41,7 +47,10 @@ impl FromStr for ConversationId {
         let bytes = text.as_bytes();
         let dashes = [8, 13, 18, 23];
         let shape = bytes.len() == 36
-            && bytes.iter().enumerate().all(|(i, b)| if dashes.contains(&i) { *b == b'-' } else { b.is_ascii_hexdigit() });
+            && bytes
+                .iter()
+                .enumerate()
+                .all(|(i, b)| if dashes.contains(&i) { *b == b'-' } else { b.is_ascii_hexdigit() });
         if !shape {
             return Err(NoUuid);
         }
@@ -124,7 +133,10 @@ pub struct LlmChoice {
 
 impl fmt::Debug for LlmChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LlmChoice").field("provider", &self.provider).field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("LlmChoice")
+            .field("provider", &self.provider)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 

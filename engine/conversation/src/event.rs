@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::time::{Position, Time};
+use crate::time::Time;
 
 /// A fact with its place in the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -346,6 +346,15 @@ pub struct Snippet {
 /// Where a turn's time went, in seconds; null where there was no speech or no reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnTimes {
+    /// Which committed turn: 0, 1, 2 …; not in `simulate`.
+    #[serde(default)]
+    pub turn: u32,
+    /// True end of speech to the last final transcript; not in `simulate`.
+    #[serde(default)]
+    pub stt: Option<f64>,
+    /// First audio there to first sample left; not in `simulate`.
+    #[serde(default)]
+    pub playout: Option<f64>,
     /// True end of speech to commit.
     pub endpointing: Option<f64>,
     /// Asked to first token, of the first step.

@@ -22,7 +22,11 @@ pub trait Host: Send + Sync + 'static {
     fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Accepted, OfferError>>;
 
     /// A command for a running call.
-    fn command(&self, conversation: ConversationId, command: Command) -> BoxFuture<'_, Result<Answer, CommandError>>;
+    fn command(
+        &self,
+        conversation: ConversationId,
+        command: Command,
+    ) -> BoxFuture<'_, Result<Answer, CommandError>>;
 
     /// Hangs up one connection (WHIP DELETE): the user's leaving, if it is the call's current one.
     ///

@@ -54,6 +54,12 @@ pub enum Input {
         /// True onset: start of the first window at or over the threshold.
         onset: Time,
     },
+    /// The detector still hears the user: told with each window at or over the threshold, after [`Input::SpeechStarted`]. What makes
+    /// an overlap an interruption is speech without its trailing silence, and only the detector knows that in time.
+    SpeechHeard {
+        /// End of that window.
+        until: Time,
+    },
     /// The detector hears the user no more.
     SpeechStopped {
         /// True end: end of the last window at or over the threshold.
@@ -181,8 +187,11 @@ pub enum TtsEvent {
 pub enum PlayoutEvent {
     /// The first sample left.
     Started,
-    /// Samples up to here have left. Told at least every 100 ms while playing, and in answer to Hold and Cancel.
+    /// Samples up to here have left, and more are leaving. Told at least every 100 ms while playing, and in answer to Hold. In between the
+    /// conversation counts on by itself, one second a second.
     Progress(Position),
+    /// The voice is late: nothing more leaves until the next `Progress`. Told at once.
+    Stalled(Position),
     /// The last sample left.
     Finished(Position),
 }

@@ -5,14 +5,44 @@
 //! [`Conversation::handle`] with what happened and when, drains [`Conversation::poll`] and does what the outputs ask, and calls
 //! `handle` again no later than [`Conversation::poll_timeout`] says. Text and decisions pass through here; samples and pixels never do.
 //!
+//! # The driver's side
+//!
+//! - Drain [`Conversation::poll`] after every `handle`, and answer what can be answered at once before any other input.
+//! - [`Output::Play`] permits a piece to sound: at once, or right behind the piece that sounds. The first sample is reported by
+//!   [`PlayoutEvent::Started`], the last by `Finished`, and the position at least every 100 ms by `Progress`; between two reports the
+//!   conversation counts on by itself, so that a voice that is late must be reported by `Stalled` at once. Samples that are not there
+//!   yet are waited for: a piece is `Finished` only after its [`TtsEvent::End`].
+//! - [`Output::Hold`] pauses playout and is answered at once by `Progress(position)`; [`Output::Cancel`] ends everything of an epoch, TTS and
+//!   playout, and needs no answer. Playout also forgets that it was ducked: [`Output::Unduck`] is sent where it matters.
+//! - [`TtsEvent::Ready`] = the first samples are there; `End` = the length of the piece is known. Before that, heard words are counted
+//!   from word times alone: what cannot be judged was not heard.
+//! - While the detector hears the user, [`Input::SpeechHeard`] is told with each window over the threshold: speech without trailing
+//!   silence is what holds the agent. An interim [`Input::Transcript`] replaces the one before it.
+//! - Asked for a turn's end ([`Output::AskTurn`]), a turn model may answer until the commit; later answers and no answer change nothing.
+//! - Stale news (of a cancelled epoch, an unknown piece or call) is ignored, in any order.
+//!
+//! [`Output::Play`]: output::Output::Play
+//! [`Output::Hold`]: output::Output::Hold
+//! [`Output::Cancel`]: output::Output::Cancel
+//! [`Output::Unduck`]: output::Output::Unduck
+//! [`Output::AskTurn`]: output::Output::AskTurn
+//! [`PlayoutEvent::Started`]: input::PlayoutEvent::Started
+//! [`TtsEvent::Ready`]: input::TtsEvent::Ready
+//! [`TtsEvent::End`]: input::TtsEvent::End
+//! [`Input::SpeechHeard`]: input::Input::SpeechHeard
+//! [`Input::Transcript`]: input::Input::Transcript
 //! [`Conversation::handle`]: conversation::Conversation::handle
 //! [`Conversation::poll`]: conversation::Conversation::poll
 //! [`Conversation::poll_timeout`]: conversation::Conversation::poll_timeout
 
 pub mod call;
+pub mod conversation;
 pub mod event;
 pub mod host;
 pub mod input;
 pub mod output;
+pub mod settings;
 pub mod spec;
 pub mod time;
+pub mod timers;
+pub mod view;

@@ -51,8 +51,19 @@ pub enum Output {
         /// What became of it.
         answer: Answer,
     },
+    /// Why something was decided; only after [`explain`](crate::conversation::Conversation::explain).
+    Explain(Explanation),
     /// The call is over; nothing follows. The driver closes the connection when what sounds has left.
     End(EndReason),
+}
+
+/// Why something was decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// When.
+    pub at: crate::time::Time,
+    /// The decision, its rule, the deadline and the setting that made it.
+    pub why: String,
 }
 
 /// A question to the LLM.

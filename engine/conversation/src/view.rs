@@ -1,0 +1,353 @@
+//! What REST returns of a conversation: the fold of its facts. No second truth is kept.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::event::{AgentState, EndReason, Event, Role, Snippet, Stamped, TurnTimes, UtteranceId};
+use crate::time::Time;
+
+/// A conversation as its facts tell it so far.
+///
+/// Times are relative to the conversation's beginning; the caller knows when that was. Without an `ended` fact (the server died),
+/// [`View::transcript`] and [`View::messages`] hold what was heard up to the last `agent.heard`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// Whether the user came.
+    pub started: bool,
+    /// Why it ended, if it did.
+    pub ended: Option<EndReason>,
+    /// Time of the last fact.
+    pub last: Time,
+    /// What the agent does.
+    pub state: AgentState,
+    /// Finished items, oldest first.
+    pub items: Vec<Item>,
+    /// The utterance that sounds now, with what is known to have been heard.
+    pub sounding: Option<Item>,
+    /// What the agent's knowledge gave.
+    pub snippets: Vec<UsedSnippet>,
+    /// Sentences for the operator or the caller.
+    pub warnings: Vec<String>,
+    /// One entry per committed turn, by number.
+    pub turns: Vec<TurnTimes>,
+    /// What was used.
+    pub usage: Usage,
+    /// When the detector began to hear the user, while it does.
+    pub user_since: Option<Time>,
+}
+
+/// An item of the conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Who.
+    pub role: Role,
+    /// The words: said by the user, heard from the agent, returned by the tool.
+    pub text: String,
+    /// When its first word was spoken.
+    pub began: Time,
+    /// Seconds from then to its last word.
+    pub duration: f64,
+    /// The agent's utterance.
+    pub utterance: Option<UtteranceId>,
+    /// Whether it was cut.
+    pub interrupted: bool,
+    /// Tool's name and arguments.
+    pub tool: Option<(String, Value)>,
+}
+
+/// A snippet with the answer that it went into.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UsedSnippet {
+    /// What was found.
+    #[serde(flatten)]
+    pub snippet: Snippet,
+    /// The answer's first utterance, once it is known.
+    pub utterance: Option<UtteranceId>,
+}
+
+/// What a conversation used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Seconds that the user's speech lasted, as the detector reported it.
+    pub stt_seconds: f64,
+    /// Tokens of questions.
+    pub prompt_tokens: u64,
+    /// Tokens of answers.
+    pub completion_tokens: u64,
+    /// Characters given to the voice.
+    pub tts_characters: u64,
+}
+
+/// How the values of one stage are spread over the turns, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Half of the turns were as fast.
+    pub p50: f64,
+    /// Nine of ten.
+    pub p90: f64,
+    /// 99 of 100.
+    pub p99: f64,
+    /// The slowest.
+    pub max: f64,
+    /// How many.
+    pub n: usize,
+}
+
+impl View {
+    /// Takes in the next fact.
+    pub fn apply(&mut self, fact: &Stamped) {
+        let at = fact.at;
+        self.last = self.last.max(at);
+        match &fact.event {
+            Event::Joined => self.started = true,
+            Event::UserStartedSpeaking => self.user_since = Some(at),
+            Event::UserStoppedSpeaking => {
+                if let Some(since) = self.user_since.take() {
+                    self.usage.stt_seconds += at.since(since).as_secs_f64();
+                }
+            }
+            Event::AgentStartedSpeaking { utterance, .. } => {
+                self.sounding = Some(Item {
+                    role: Role::Assistant,
+                    text: String::new(),
+                    began: at,
+                    duration: 0.0,
+                    utterance: Some(*utterance),
+                    interrupted: true,
+                    tool: None,
+                });
+                for used in self.snippets.iter_mut().rev().take_while(|used| used.utterance.is_none()) {
+                    used.utterance = Some(*utterance);
+                }
+            }
+            Event::AgentHeard { utterance, text } => {
+                if let Some(item) = self.sounding.as_mut().filter(|item| item.utterance == Some(*utterance)) {
+                    item.text.clone_from(text);
+                    item.duration = at.since(item.began).as_secs_f64();
+                }
+            }
+            Event::AgentStoppedSpeaking { .. } => self.sounding = None,
+            Event::AgentState { state } => self.state = *state,
+            Event::History(item) => {
+                let began = item.began.unwrap_or(at);
+                self.items.push(Item {
+                    role: item.role,
+                    text: item.text.clone(),
+                    began,
+                    duration: at.since(began).as_secs_f64(),
+                    utterance: item.utterance,
+                    interrupted: item.interrupted,
+                    tool: item.name.clone().map(|name| (name, item.arguments.clone().unwrap_or(Value::Null))),
+                });
+            }
+            Event::TtsStarted { text } => self.usage.tts_characters += text.chars().count() as u64,
+            Event::LlmStopped { prompt_tokens, completion_tokens } => {
+                self.usage.prompt_tokens += u64::from(*prompt_tokens);
+                self.usage.completion_tokens += u64::from(*completion_tokens);
+            }
+            Event::Snippets { items } => {
+                self.snippets
+                    .extend(items.iter().cloned().map(|snippet| UsedSnippet { snippet, utterance: None }));
+            }
+            Event::Warning { text } => self.warnings.push(text.clone()),
+            Event::Turn(times) => {
+                let at = self.turns.partition_point(|other| other.turn < times.turn);
+                match self.turns.get_mut(at).filter(|other| other.turn == times.turn) {
+                    Some(known) => known.clone_from(times),
+                    None => self.turns.insert(at, times.clone()),
+                }
+            }
+            Event::Ended { reason } => {
+                self.ended = Some(*reason);
+                self.sounding = None;
+            }
+            Event::AgentInterrupted
+            | Event::CallEnded
+            | Event::MaxCallDurationTimeout { .. }
+            | Event::MaxCallDurationWarning { .. }
+            | Event::ParticipantLeft { .. }
+            | Event::ToolCall { .. }
+            | Event::UtteranceCommitted { .. }
+            | Event::UserIdle
+            | Event::PlayoutStarted { .. }
+            | Event::PlayoutDucked { .. }
+            | Event::PlayoutUnducked { .. }
+            | Event::PlayoutHeld { .. }
+            | Event::PlayoutResumed { .. }
+            | Event::PlayoutFinished { .. }
+            | Event::LlmStarted
+            | Event::LlmCancelled
+            | Event::Error { .. }
+            | Event::UserTranscript { .. }
+            | Event::LlmText { .. }
+            | Event::ToolStarted { .. } => {}
+        }
+    }
+
+    /// Everything said and heard, oldest first; what sounds now (or sounded as the server died) last, where a word of it was heard.
+    pub fn messages(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().chain(self.sounding.iter().filter(|item| !item.text.is_empty()))
+    }
+
+    /// The spoken part of it: user and assistant.
+    pub fn transcript(&self) -> impl Iterator<Item = &Item> {
+        self.messages().filter(|item| matches!(item.role, Role::User | Role::Assistant))
+    }
+
+    /// How long the conversation has lasted, in seconds.
+    #[must_use]
+    pub fn duration(&self) -> f64 {
+        self.last.as_seconds()
+    }
+
+    /// The `messages` of `chat_history`; `timestamp(began)` makes the wall-clock time of an item.
+    pub fn chat_history(&self, mut timestamp: impl FnMut(Time) -> Value) -> Value {
+        let messages: Vec<Value> = self
+            .messages()
+            .map(|item| {
+                let mut message = Map::new();
+                message.insert("role".into(), json!(item.role));
+                message.insert("content".into(), json!(item.text));
+                message.insert("timestamp".into(), timestamp(item.began));
+                message.insert("seconds_from_start".into(), json!(round(item.began.as_seconds())));
+                message.insert("duration".into(), json!(round(item.duration)));
+                message.insert("speech_id".into(), json!(item.utterance.map(speech_id)));
+                message.insert("interrupted".into(), json!(item.interrupted));
+                if let Some((name, arguments)) = &item.tool {
+                    message.insert(
+                        "tool_call".into(),
+                        json!({"name": name, "arguments": arguments, "result": item.text}),
+                    );
+                }
+                Value::Object(message)
+            })
+            .collect();
+        json!({ "messages": messages })
+    }
+
+    /// `snippets` as REST returns them.
+    #[must_use]
+    pub fn snippets_json(&self) -> Value {
+        let items: Vec<Value> = self
+            .snippets
+            .iter()
+            .map(|used| {
+                let s = &used.snippet;
+                json!({"kb_id": s.kb_id, "doc_id": s.doc_id, "text": s.text, "score": s.score, "speech_id": used.utterance.map(speech_id)})
+            })
+            .collect();
+        json!({ "items": items })
+    }
+
+    /// `usage_json` as an object; `video_seconds` is known to the caller only.
+    #[must_use]
+    pub fn usage_json(&self, video_seconds: f64) -> Value {
+        let of = |pick: fn(&TurnTimes) -> Option<f64>| json!(self.spread(pick));
+        json!({
+            "duration_seconds": round(self.duration()),
+            "stt_seconds": round(self.usage.stt_seconds),
+            "llm": {"prompt_tokens": self.usage.prompt_tokens, "completion_tokens": self.usage.completion_tokens},
+            "tts_characters": self.usage.tts_characters,
+            "video_seconds": round(video_seconds),
+            "turns": self.turns.len(),
+            "latency": {
+                "voice_to_voice": of(|t| t.voice_to_voice),
+                "endpointing": of(|t| t.endpointing),
+                "stt": of(|t| t.stt),
+                "llm": of(|t| t.llm_ttft),
+                "tts": of(|t| t.tts_ttfb),
+                "playout": of(|t| t.playout),
+            },
+        })
+    }
+
+    /// How one value of the turns is spread; `None` where no turn has it. Percentiles are nearest-rank.
+    pub fn spread(&self, pick: impl Fn(&TurnTimes) -> Option<f64>) -> Option<Spread> {
+        let mut values: Vec<f64> = self.turns.iter().filter_map(pick).collect();
+        values.sort_by(f64::total_cmp);
+        let n = values.len();
+        let rank =
+            |q: f64| values.get(((n as f64 * q).ceil() as usize).clamp(1, n.max(1)) - 1).map(|v| round(*v));
+        Some(Spread { p50: rank(0.5)?, p90: rank(0.9)?, p99: rank(0.99)?, max: rank(1.0)?, n })
+    }
+}
+
+/// An utterance's name for clients.
+#[must_use]
+pub fn speech_id(utterance: UtteranceId) -> String {
+    format!("speech_{}", utterance.0)
+}
+
+/// Seconds to the millisecond, without float noise.
+#[must_use]
+pub fn round(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::HistoryItem;
+
+    fn view(facts: impl IntoIterator<Item = (f64, Event)>) -> View {
+        let mut view = View::default();
+        for (seq, (at, event)) in facts.into_iter().enumerate() {
+            view.apply(&Stamped { seq: seq as u64, at: Time::from_seconds(at), event });
+        }
+        view
+    }
+
+    #[test]
+    fn after_a_crash_the_transcript_holds_what_was_heard_a_second_before() {
+        let utterance = UtteranceId(0);
+        let view = view([
+            (0.0, Event::Joined),
+            (1.0, Event::AgentStartedSpeaking { text: "One two three.".into(), utterance }),
+            (2.0, Event::AgentHeard { utterance, text: "One two".into() }),
+        ]);
+        assert_eq!(view.ended, None);
+        let heard: Vec<_> = view.transcript().map(|item| (item.text.as_str(), item.interrupted)).collect();
+        assert_eq!(heard, [("One two", true)]);
+    }
+
+    #[test]
+    fn a_finished_utterance_is_in_the_chat_history_once() {
+        let utterance = UtteranceId(3);
+        let item = HistoryItem {
+            role: Role::Assistant,
+            name: None,
+            arguments: None,
+            text: "Hello there.".into(),
+            interrupted: false,
+            utterance: Some(utterance),
+            began: Some(Time::from_seconds(1.0)),
+            in_context: true,
+        };
+        let view = view([
+            (1.0, Event::AgentStartedSpeaking { text: "Hello there.".into(), utterance }),
+            (2.0, Event::AgentHeard { utterance, text: "Hello".into() }),
+            (2.5, Event::AgentStoppedSpeaking { text: "Hello there.".into(), utterance }),
+            (2.5, Event::History(item)),
+        ]);
+        let history = view.chat_history(|at| json!(at.as_seconds()));
+        assert_eq!(
+            history,
+            json!({"messages": [{"role": "assistant", "content": "Hello there.", "timestamp": 1.0, "seconds_from_start": 1.0,
+                "duration": 1.5, "speech_id": "speech_3", "interrupted": false}]})
+        );
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_turns_that_have_the_value() {
+        let turn = |turn, v| Event::Turn(TurnTimes { turn, voice_to_voice: v, ..TurnTimes::default() });
+        let view = view([
+            (1.0, turn(0, Some(0.7))),
+            (2.0, turn(1, None)),
+            (3.0, turn(2, Some(0.5))),
+            (4.0, turn(2, Some(0.9))),
+        ]);
+        let spread = view.spread(|t| t.voice_to_voice).unwrap();
+        assert_eq!((spread.p50, spread.p90, spread.max, spread.n), (0.7, 0.9, 0.9, 2));
+        assert_eq!(view.turns.len(), 3);
+    }
+}
