@@ -8,8 +8,10 @@ pub mod error;
 pub mod face;
 pub mod llm;
 pub mod net;
+pub mod paths;
 pub mod stt;
 pub mod tts;
+pub mod vad;
 
 use std::sync::Arc;
 

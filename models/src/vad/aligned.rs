@@ -1,0 +1,43 @@
+//! Floats that begin on a cache line.
+
+/// A fixed number of floats from a 64-byte boundary on: an unaligned vector of 16 crosses a cache line at every load.
+/// Not `Clone`: a copy would begin elsewhere.
+pub(super) struct Aligned {
+    floats: Vec<f32>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    /// `len` zeros.
+    pub(super) fn zeros(len: usize) -> Self {
+        let floats = vec![0.0; len + 16];
+        let start = floats.as_ptr().align_offset(64);
+        Self { floats, start, len }
+    }
+
+    /// `len` values, the i-th being `value(i)`.
+    pub(super) fn build(len: usize, value: impl Fn(usize) -> f32) -> Self {
+        let mut all = Self::zeros(len);
+        for (i, x) in all.slice_mut().iter_mut().enumerate() {
+            *x = value(i);
+        }
+        all
+    }
+
+    #[inline(always)]
+    pub(super) fn slice(&self) -> &[f32] {
+        &self.floats[self.start..self.start + self.len]
+    }
+
+    #[inline(always)]
+    pub(super) fn slice_mut(&mut self) -> &mut [f32] {
+        &mut self.floats[self.start..self.start + self.len]
+    }
+
+    /// The same in vectors of `L`; a rest shorter than a vector is left out.
+    #[inline(always)]
+    pub(super) fn vectors<const L: usize>(&self) -> &[[f32; L]] {
+        self.slice().as_chunks().0
+    }
+}

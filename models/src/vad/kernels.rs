@@ -1,0 +1,265 @@
+//! The arithmetic: plain arrays that the compiler turns into vectors of its caller's target features. No intrinsics, no pointers.
+//!
+//! Everything here is `inline(always)`, so that it is compiled inside the functions of `simd` with their features. For the same reason
+//! there is no `array::from_fn` and no iterator adapter with a closure in a hot loop: closures are compiled without the features.
+//! `L` = lanes of a vector; weights come in blocks of two vectors of outputs; `S` = streams at a time, which share each loaded weight.
+
+// Index loops over small fixed arrays are what becomes straight vector code.
+#![allow(clippy::needless_range_loop)]
+
+use super::weights::BINS;
+
+/// Distance of two frames' magnitudes: [`BINS`] rounded up to whole vectors.
+pub(super) const FRAME: usize = 144;
+
+/// A vector of `L` lanes. `FMA`: the target has fused multiply-add (without it `mul_add` is a library call).
+#[derive(Clone, Copy)]
+struct Lanes<const L: usize, const FMA: bool>([f32; L]);
+
+impl<const L: usize, const FMA: bool> Lanes<L, FMA> {
+    #[inline(always)]
+    fn store(self, to: &mut [f32], relu: bool) {
+        for (to, x) in to[..L].iter_mut().zip(self.0) {
+            *to = if relu { x.max(0.0) } else { x };
+        }
+    }
+
+    #[inline(always)]
+    fn multiply_add(&mut self, a: Self, x: f32) {
+        for i in 0..L {
+            self.0[i] = if FMA { a.0[i].mul_add(x, self.0[i]) } else { self.0[i] + a.0[i] * x };
+        }
+    }
+
+    #[inline(always)]
+    fn plus(mut self, a: Self) -> Self {
+        for i in 0..L {
+            self.0[i] += a.0[i];
+        }
+        self
+    }
+}
+
+/// One block of the first convolution: 129×4 → block×4, kernel 3, padding 1, for `S` streams.
+/// `x`: a row per frame, [`FRAME`] apart; `y`: a row of 128 per frame, written from column `at` on.
+#[inline(always)]
+pub(super) fn conv_129x4<const L: usize, const FMA: bool, const S: usize>(
+    w: &[[f32; L]],
+    b: &[[f32; L]],
+    x: &[f32],
+    y: &mut [f32],
+    at: usize,
+) {
+    let w: &[[[f32; L]; 6]; BINS] = w.as_chunks().0.try_into().unwrap();
+    let mut rows = [[&[0f32; BINS]; 4]; S];
+    for s in 0..S {
+        for t in 0..4 {
+            rows[s][t] = x[(s * 4 + t) * FRAME..][..BINS].try_into().unwrap();
+        }
+    }
+    let mut sum = [[[Lanes::<L, FMA>(b[0]), Lanes(b[1])]; 4]; S];
+    for i in 0..BINS {
+        let w = &w[i];
+        let taps = [[Lanes(w[0]), Lanes(w[1])], [Lanes(w[2]), Lanes(w[3])], [Lanes(w[4]), Lanes(w[5])]];
+        for s in 0..S {
+            let v = [rows[s][0][i], rows[s][1][i], rows[s][2][i], rows[s][3][i]];
+            for h in 0..2 {
+                for t in 0..4 {
+                    sum[s][t][h].multiply_add(taps[1][h], v[t]);
+                }
+                for t in 1..4 {
+                    sum[s][t][h].multiply_add(taps[0][h], v[t - 1]);
+                }
+                for t in 0..3 {
+                    sum[s][t][h].multiply_add(taps[2][h], v[t + 1]);
+                }
+            }
+        }
+    }
+    for s in 0..S {
+        for t in 0..4 {
+            for h in 0..2 {
+                sum[s][t][h].store(&mut y[s * 512 + t * 128 + at + h * L..], true);
+            }
+        }
+    }
+}
+
+/// One block of the second convolution: 128×4 → block×2, kernel 3, stride 2, padding 1, for `S` streams.
+/// `x`: a row of 128 per frame; `y`: a row of 64 per frame, written from column `at` on.
+#[inline(always)]
+pub(super) fn conv_128x4<const L: usize, const FMA: bool, const S: usize>(
+    w: &[[f32; L]],
+    b: &[[f32; L]],
+    x: &[f32],
+    y: &mut [f32],
+    at: usize,
+) {
+    let w: &[[[f32; L]; 6]; 128] = w.as_chunks().0.try_into().unwrap();
+    let mut rows = [[&[0f32; 128]; 4]; S];
+    for s in 0..S {
+        for t in 0..4 {
+            rows[s][t] = x[s * 512 + t * 128..][..128].try_into().unwrap();
+        }
+    }
+    let mut sum = [[[Lanes::<L, FMA>(b[0]), Lanes(b[1])]; 2]; S];
+    for i in 0..128 {
+        let w = &w[i];
+        let taps = [[Lanes(w[0]), Lanes(w[1])], [Lanes(w[2]), Lanes(w[3])], [Lanes(w[4]), Lanes(w[5])]];
+        for s in 0..S {
+            for h in 0..2 {
+                sum[s][0][h].multiply_add(taps[1][h], rows[s][0][i]);
+                sum[s][1][h].multiply_add(taps[1][h], rows[s][2][i]);
+                sum[s][0][h].multiply_add(taps[2][h], rows[s][1][i]);
+                sum[s][1][h].multiply_add(taps[2][h], rows[s][3][i]);
+                sum[s][1][h].multiply_add(taps[0][h], rows[s][1][i]);
+            }
+        }
+    }
+    for s in 0..S {
+        for t in 0..2 {
+            for h in 0..2 {
+                sum[s][t][h].store(&mut y[s * 128 + t * 64 + at + h * L..], true);
+            }
+        }
+    }
+}
+
+/// Where a dense layer reads and writes: distances of two streams' rows, and whether ReLU follows.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    pub(super) input: usize,
+    pub(super) output: usize,
+    pub(super) relu: bool,
+}
+
+/// One block of a dense layer, `K` inputs, for `S` streams, written from column `at` on.
+#[inline(always)]
+pub(super) fn dense<const L: usize, const FMA: bool, const K: usize, const S: usize>(
+    w: &[[f32; L]],
+    b: &[[f32; L]],
+    x: &[f32],
+    y: &mut [f32],
+    at: usize,
+    rows: Rows,
+) {
+    let w: &[[[f32; L]; 2]; K] = w.as_chunks().0.try_into().unwrap();
+    let mut input = [&[0f32; K]; S];
+    for s in 0..S {
+        input[s] = x[s * rows.input..][..K].try_into().unwrap();
+    }
+    let mut sum = [[Lanes::<L, FMA>(b[0]), Lanes(b[1])]; S];
+    if S == 1 {
+        // Four chains hide the latency of the multiply-add; with more streams there are chains enough.
+        let zero = Lanes([0.0; L]);
+        let mut chains = [sum[0], [zero; 2], [zero; 2], [zero; 2]];
+        for (w, x) in w.as_chunks::<4>().0.iter().zip(input[0].as_chunks::<4>().0) {
+            for h in 0..2 {
+                for c in 0..4 {
+                    chains[c][h].multiply_add(Lanes(w[c][h]), x[c]);
+                }
+            }
+        }
+        for h in 0..2 {
+            sum[0][h] = chains[0][h].plus(chains[1][h]).plus(chains[2][h].plus(chains[3][h]));
+        }
+    } else {
+        for i in 0..K {
+            let w = [Lanes(w[i][0]), Lanes(w[i][1])];
+            for s in 0..S {
+                sum[s][0].multiply_add(w[0], input[s][i]);
+                sum[s][1].multiply_add(w[1], input[s][i]);
+            }
+        }
+    }
+    for s in 0..S {
+        for h in 0..2 {
+            sum[s][h].store(&mut y[s * rows.output + at + h * L..], rows.relu);
+        }
+    }
+}
+
+/// The LSTM cell: new `c` and `h` from the sums of the gates i, f, g, o (128 of each).
+#[inline(always)]
+pub(super) fn lstm(gates: &[f32; 512], h: &mut [f32; 128], c: &mut [f32; 128]) {
+    for i in 0..128 {
+        c[i] = sigmoid(gates[128 + i]) * c[i] + sigmoid(gates[i]) * tanh(gates[256 + i]);
+    }
+    for i in 0..128 {
+        h[i] = sigmoid(gates[384 + i]) * tanh(c[i]);
+    }
+}
+
+/// σ(w·ReLU(h) + b).
+#[inline(always)]
+pub(super) fn output(h: &[f32; 128], w: &[f32; 128], b: f32) -> f32 {
+    let mut sums = [0f32; 16];
+    for i in (0..128).step_by(16) {
+        for j in 0..16 {
+            sums[j] += h[i + j].max(0.0) * w[i + j];
+        }
+    }
+    let mut sum = b;
+    for j in 0..16 {
+        sum += sums[j];
+    }
+    sigmoid(sum)
+}
+
+/// Rational, the coefficients of Eigen's `generic_fast_tanh_float`; error below 1e-6.
+#[inline(always)]
+fn tanh(x: f32) -> f32 {
+    let x = x.clamp(-7.905_311, 7.905_311);
+    let y = x * x;
+    let p = ((((((-2.760_768_5e-16 * y + 2.000_188e-13) * y - 8.604_672e-11) * y + 5.122_297e-8) * y
+        + 1.485_722_4e-5)
+        * y
+        + 6.372_619_3e-4)
+        * y
+        + 4.893_524_6e-3)
+        * x;
+    p / (((1.198_258_4e-6 * y + 1.185_347e-4) * y + 2.268_434_6e-3) * y + 4.893_525e-3)
+}
+
+/// By `exp`, not by `tanh`: the forget gate lives next to 1 and its error adds up over an hour (3e-4 against 3e-5).
+#[inline(always)]
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// As in Cephes' `expf`, one or two units in the last place; no branch, so that it becomes vectors.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    // 1.5 · 2^23: adding and subtracting it rounds to the nearest integer.
+    const ROUND: f32 = 12_582_912.0;
+    let x = x.clamp(-87.0, 87.0);
+    let n = (x * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    let r = (x - n * 0.693_359_4) - n * -2.121_944_4e-4;
+    let p = (((((1.987_569_1e-4 * r + 1.398_199_9e-3) * r + 8.333_452e-3) * r + 4.166_579_6e-2) * r
+        + 1.666_666_5e-1)
+        * r
+        + 0.5)
+        * r
+        * r
+        + r
+        + 1.0;
+    // The low bits of ROUND + 127 + n are the exponent of 2^n.
+    p * f32::from_bits((n + ROUND + 127.0).to_bits() << 23)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_functions_of_the_gates_are_right_to_a_millionth() {
+        for i in -4000..=4000 {
+            let x = i as f32 / 100.0;
+            let exact = f64::from(x);
+            assert!((f64::from(tanh(x)) - exact.tanh()).abs() < 1e-6, "tanh({x})");
+            assert!((f64::from(sigmoid(x)) - 1.0 / (1.0 + (-exact).exp())).abs() < 3e-7, "sigmoid({x})");
+            let relative = f64::from(exp(x)) / exact.exp() - 1.0;
+            assert!(relative.abs() < 3e-7, "exp({x}) is off by {relative:e}");
+        }
+    }
+}

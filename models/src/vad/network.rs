@@ -1,0 +1,290 @@
+//! The network over its layers.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use realfft::num_complex::Complex;
+use realfft::{RealFftPlanner, RealToComplex};
+use sha2::{Digest as _, Sha256};
+
+use super::aligned::Aligned;
+use super::kernels::{self, FRAME, Rows};
+use super::simd::{Detected, Isa};
+use super::weights::{BINS, FFT, Layer, Weights};
+use super::{Error, SHA256, WINDOW, onnx};
+
+/// Samples of the window before, which the network sees again.
+const CONTEXT: usize = 64;
+/// Streams that go through all layers together; the scratch holds so many.
+const CHUNK: usize = 16;
+
+/// The weights: one for the process, shared by its threads.
+pub struct Network {
+    isa: Detected,
+    weights: Weights,
+    fft: Arc<dyn RealToComplex<f32>>,
+}
+
+/// What the network remembers of one stream: 1280 bytes. [`State::default`] is the state before the first window.
+#[derive(Clone)]
+#[repr(align(64))]
+pub struct State {
+    h: [f32; 128],
+    c: [f32; 128],
+    context: [f32; CONTEXT],
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { h: [0.0; 128], c: [0.0; 128], context: [0.0; CONTEXT] }
+    }
+}
+
+/// Buffers of one thread, shared by its streams: 190 KiB, allocated once.
+pub struct Scratch {
+    /// Magnitudes, the layers' outputs in turn, and `x` beside `h`: a row per stream. Where a kernel always takes two streams
+    /// there is a row too many.
+    magnitudes: Aligned,
+    layers: [Aligned; 3],
+    xh: Aligned,
+    gates: Aligned,
+    samples: [f32; CONTEXT + WINDOW + CONTEXT],
+    frame: Vec<f32>,
+    spectrum: Vec<Complex<f32>>,
+    fft: Vec<Complex<f32>>,
+}
+
+impl Scratch {
+    /// Buffers for `network`.
+    #[must_use]
+    pub fn new(network: &Network) -> Self {
+        Self {
+            magnitudes: Aligned::zeros((CHUNK + 1) * 4 * FRAME),
+            layers: [
+                Aligned::zeros((CHUNK + 1) * 512),
+                Aligned::zeros((CHUNK + 1) * 128),
+                Aligned::zeros(CHUNK * 64),
+            ],
+            xh: Aligned::zeros(CHUNK * 256),
+            gates: Aligned::zeros(CHUNK * 512),
+            samples: [0.0; CONTEXT + WINDOW + CONTEXT],
+            frame: network.fft.make_input_vec(),
+            spectrum: network.fft.make_output_vec(),
+            fft: network.fft.make_scratch_vec(),
+        }
+    }
+}
+
+impl Network {
+    /// Loads `silero_vad_16k_op15.onnx` for the best vectors of this machine; some milliseconds.
+    ///
+    /// # Errors
+    /// The file cannot be read, is another one by its hash, or lacks a tensor.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let file = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        Self::from_bytes(&file, Isa::best())
+    }
+
+    /// The same from the file's bytes, with vectors of choice (for tests and benches). Where the machine has no `isa`, the portable code runs.
+    ///
+    /// # Errors
+    /// The file is another one by its hash, or lacks a tensor.
+    pub fn from_bytes(file: &[u8], isa: Isa) -> Result<Self, Error> {
+        let found = Sha256::digest(file).iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        if found != SHA256 {
+            return Err(Error::Hash { found });
+        }
+        Self::from_tensors(file, isa)
+    }
+
+    fn from_tensors(file: &[u8], isa: Isa) -> Result<Self, Error> {
+        let isa = Detected::new(isa);
+        let weights = Weights::pack(&onnx::tensors(file), isa.isa().block())?;
+        Ok(Self { isa, weights, fft: RealFftPlanner::new().plan_fft_forward(FFT) })
+    }
+
+    /// The vectors that it uses.
+    #[must_use]
+    pub fn isa(&self) -> Isa {
+        self.isa.isa()
+    }
+
+    /// Size of the weights in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.weights.bytes()
+    }
+
+    /// The next window of each stream: mono samples at 16 kHz from −1 to 1; `probabilities[i]` becomes P(speech) in `windows[i]`.
+    /// Samples must be finite.
+    ///
+    /// # Panics
+    /// If the three slices differ in length.
+    pub fn run(
+        &self,
+        scratch: &mut Scratch,
+        states: &mut [&mut State],
+        windows: &[&[f32; WINDOW]],
+        probabilities: &mut [f32],
+    ) {
+        assert!(
+            states.len() == windows.len() && windows.len() == probabilities.len(),
+            "one state, window and probability per stream"
+        );
+        let chunks = states.chunks_mut(CHUNK).zip(windows.chunks(CHUNK)).zip(probabilities.chunks_mut(CHUNK));
+        for ((states, windows), probabilities) in chunks {
+            for (slot, (state, window)) in states.iter_mut().zip(windows).enumerate() {
+                self.magnitudes(scratch, slot, state, window);
+            }
+            self.isa.run(self, scratch, states, probabilities);
+        }
+    }
+
+    /// Four frames of 129 magnitudes from context and window, reflected by 64 samples at the right end only.
+    fn magnitudes(&self, scratch: &mut Scratch, slot: usize, state: &mut State, window: &[f32; WINDOW]) {
+        let samples = &mut scratch.samples;
+        samples[..CONTEXT].copy_from_slice(&state.context);
+        samples[CONTEXT..CONTEXT + WINDOW].copy_from_slice(window);
+        for i in 0..CONTEXT {
+            samples[CONTEXT + WINDOW + i] = samples[CONTEXT + WINDOW - 2 - i];
+        }
+        state.context.copy_from_slice(&window[WINDOW - CONTEXT..]);
+
+        for t in 0..4 {
+            let frame = &samples[t * FFT / 2..][..FFT];
+            for ((to, x), w) in scratch.frame.iter_mut().zip(frame).zip(&self.weights.hann) {
+                *to = x * w;
+            }
+            let done =
+                self.fft.process_with_scratch(&mut scratch.frame, &mut scratch.spectrum, &mut scratch.fft);
+            debug_assert!(done.is_ok(), "the buffers are of the plan's own lengths");
+            let row = &mut scratch.magnitudes.slice_mut()[(slot * 4 + t) * FRAME..][..BINS];
+            for (to, x) in row.iter_mut().zip(&scratch.spectrum) {
+                *to = (x.re * x.re + x.im * x.im).sqrt();
+            }
+        }
+    }
+
+    /// From magnitudes to probabilities, all streams of the chunk through one layer after the other.
+    #[inline(always)]
+    pub(super) fn layers<const L: usize, const FMA: bool>(
+        &self,
+        scratch: &mut Scratch,
+        states: &mut [&mut State],
+        probabilities: &mut [f32],
+    ) {
+        let n = states.len();
+        let block = 2 * L;
+        // With 32 registers more streams can share a weight.
+        let wide = L == 16;
+        let magnitudes = scratch.magnitudes.slice();
+        let [first, second, third] = &mut scratch.layers;
+        let (first, second, third) = (first.slice_mut(), second.slice_mut(), third.slice_mut());
+        let (xh, gates) = (scratch.xh.slice_mut(), scratch.gates.slice_mut());
+        let [conv1, conv2, conv3, conv4] = &self.weights.convolutions;
+
+        for q in 0..128 / block {
+            let (w, b) =
+                (&conv1.weight.vectors::<L>()[q * BINS * 6..][..BINS * 6], &conv1.bias.vectors()[q * 2..]);
+            let mut s = 0;
+            while s < n {
+                let (x, y) = (&magnitudes[s * 4 * FRAME..], &mut first[s * 512..]);
+                s += if wide && n - s >= 2 {
+                    kernels::conv_129x4::<L, FMA, 2>(w, b, x, y, q * block);
+                    2
+                } else {
+                    kernels::conv_129x4::<L, FMA, 1>(w, b, x, y, q * block);
+                    1
+                };
+            }
+        }
+        for q in 0..64 / block {
+            let (w, b) =
+                (&conv2.weight.vectors::<L>()[q * 128 * 6..][..128 * 6], &conv2.bias.vectors()[q * 2..]);
+            let mut s = 0;
+            while s < n {
+                let (x, y) = (&first[s * 512..], &mut second[s * 128..]);
+                s += if wide && n - s >= 4 {
+                    kernels::conv_128x4::<L, FMA, 4>(w, b, x, y, q * block);
+                    4
+                } else {
+                    // A single stream is vectorised badly here: the row too many goes along.
+                    kernels::conv_128x4::<L, FMA, 2>(w, b, x, y, q * block);
+                    2
+                };
+            }
+        }
+        dense::<L, FMA, 128>(n, conv3, 64, second, third, Rows { input: 128, output: 64, relu: true });
+        dense::<L, FMA, 64>(n, conv4, 128, third, xh, Rows { input: 64, output: 256, relu: true });
+        for (row, state) in xh.as_chunks_mut::<256>().0.iter_mut().zip(states.iter()) {
+            row[128..].copy_from_slice(&state.h);
+        }
+        dense::<L, FMA, 256>(
+            n,
+            &self.weights.lstm,
+            512,
+            xh,
+            gates,
+            Rows { input: 256, output: 512, relu: false },
+        );
+        for (s, gates) in gates.as_chunks::<512>().0.iter().take(n).enumerate() {
+            let State { h, c, .. } = &mut *states[s];
+            kernels::lstm(gates, h, c);
+            probabilities[s] = kernels::output(h, &self.weights.output, self.weights.output_bias);
+        }
+    }
+}
+
+/// A dense layer of `K` inputs for `n` streams.
+#[inline(always)]
+fn dense<const L: usize, const FMA: bool, const K: usize>(
+    n: usize,
+    layer: &Layer,
+    outputs: usize,
+    x: &[f32],
+    y: &mut [f32],
+    rows: Rows,
+) {
+    let block = 2 * L;
+    for q in 0..outputs / block {
+        let (w, b) = (&layer.weight.vectors::<L>()[q * K * 2..][..K * 2], &layer.bias.vectors()[q * 2..]);
+        let mut s = 0;
+        while s < n {
+            let (x, y) = (&x[s * rows.input..], &mut y[s * rows.output..]);
+            s += match n - s {
+                8.. if L == 16 => {
+                    kernels::dense::<L, FMA, K, 8>(w, b, x, y, q * block, rows);
+                    8
+                }
+                4.. => {
+                    kernels::dense::<L, FMA, K, 4>(w, b, x, y, q * block, rows);
+                    4
+                }
+                2.. => {
+                    kernels::dense::<L, FMA, K, 2>(w, b, x, y, q * block, rows);
+                    2
+                }
+                _ => {
+                    kernels::dense::<L, FMA, K, 1>(w, b, x, y, q * block, rows);
+                    1
+                }
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn garbage_is_refused_even_without_the_hash() {
+        for garbage in [&b""[..], b"\x00", b"garbage", &[0xff; 4096], &[0x3a, 0x7f]] {
+            assert!(matches!(Network::from_tensors(garbage, Isa::Portable), Err(Error::Shape { .. })));
+        }
+    }
+}

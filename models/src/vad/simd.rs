@@ -1,0 +1,99 @@
+//! Which vectors the machine has, and the kernels compiled for them.
+//!
+//! The only `unsafe` outside the modules that talk to C: a function compiled for an instruction set may be called only where it exists.
+#![allow(unsafe_code)]
+
+use super::network::{Network, Scratch, State};
+
+/// The vectors that the kernels use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// What every machine of the target has.
+    Portable,
+    /// Eight lanes with fused multiply-add.
+    Avx2,
+    /// Sixteen lanes.
+    Avx512,
+}
+
+impl Isa {
+    /// All that this machine has, the best one last.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|isa| isa.here()).collect()
+    }
+
+    /// The best that this machine has.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::all().pop().unwrap_or(Self::Portable)
+    }
+
+    fn here(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            match self {
+                Self::Portable => true,
+                Self::Avx2 => avx2,
+                Self::Avx512 => avx2 && is_x86_feature_detected!("avx512f"),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Self::Portable
+        }
+    }
+
+    /// Outputs that are computed at a time: two vectors.
+    pub(super) fn block(self) -> usize {
+        if self == Self::Avx512 { 32 } else { 16 }
+    }
+}
+
+/// An instruction set that was seen on this machine.
+#[derive(Clone, Copy)]
+pub(super) struct Detected(Isa);
+
+impl Detected {
+    /// `isa`, or the portable one where the machine has it not.
+    pub(super) fn new(isa: Isa) -> Self {
+        Self(if isa.here() { isa } else { Isa::Portable })
+    }
+
+    pub(super) fn isa(self) -> Isa {
+        self.0
+    }
+
+    /// Encoder and decoder for the streams whose magnitudes are in `scratch`.
+    pub(super) fn run(
+        self,
+        network: &Network,
+        scratch: &mut Scratch,
+        states: &mut [&mut State],
+        probabilities: &mut [f32],
+    ) {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` saw avx512f, avx2 and fma on this machine.
+            Isa::Avx512 => unsafe { avx512(network, scratch, states, probabilities) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` saw avx2 and fma on this machine.
+            Isa::Avx2 => unsafe { avx2(network, scratch, states, probabilities) },
+            // Every aarch64 has fused multiply-add.
+            _ => network.layers::<8, { cfg!(target_arch = "aarch64") }>(scratch, states, probabilities),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx2,fma")]
+fn avx512(network: &Network, scratch: &mut Scratch, states: &mut [&mut State], probabilities: &mut [f32]) {
+    network.layers::<16, true>(scratch, states, probabilities);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2(network: &Network, scratch: &mut Scratch, states: &mut [&mut State], probabilities: &mut [f32]) {
+    network.layers::<8, true>(scratch, states, probabilities);
+}

@@ -1,0 +1,135 @@
+//! The network's weights, checked and packed for the kernels.
+//!
+//! | step | shape | tensor |
+//! |---|---|---|
+//! | STFT of 256, hop 128, periodic Hann, magnitude | 4 frames × 129 | `stft.forward_basis_buffer` (258, 1, 256): replaced by an FFT |
+//! | convolution 129→128, kernel 3, padding 1, ReLU | 128 × 4 | `encoder.0` |
+//! | convolution 128→64, kernel 3, stride 2, padding 1, ReLU | 64 × 2 | `encoder.1` |
+//! | convolution 64→64, kernel 3, stride 2, padding 1, ReLU | 64 × 1 | `encoder.2`: tap 0 meets only padding |
+//! | convolution 64→128, kernel 3, padding 1, ReLU | 128 × 1 | `encoder.3`: only the middle tap meets data |
+//! | LSTM cell 128→128, gates i f g o | h, c | `decoder.rnn` |
+//! | ReLU(h), 128→1, sigmoid | 1 | `decoder.decoder.2` |
+
+use std::collections::HashMap;
+use std::f64::consts::TAU;
+
+use super::Error;
+use super::aligned::Aligned;
+use super::onnx::Tensor;
+
+/// FFT length.
+pub(super) const FFT: usize = 256;
+/// Frequencies of a frame.
+pub(super) const BINS: usize = FFT / 2 + 1;
+
+/// One layer: `weight` as [block of outputs][input][tap][output in block], so that the kernels read it from front to back.
+pub(super) struct Layer {
+    pub(super) weight: Aligned,
+    pub(super) bias: Aligned,
+}
+
+pub(super) struct Weights {
+    pub(super) convolutions: [Layer; 4],
+    /// Inputs are x and h, one after the other.
+    pub(super) lstm: Layer,
+    pub(super) output: [f32; 128],
+    pub(super) output_bias: f32,
+    pub(super) hann: [f32; FFT],
+}
+
+impl Weights {
+    /// Takes the tensors apart; `block` outputs are computed at a time.
+    pub(super) fn pack(tensors: &HashMap<String, Tensor>, block: usize) -> Result<Self, Error> {
+        let find = |name: &'static str, shape: &[usize]| {
+            let found = tensors.get(name).filter(|(s, _)| s == shape).map(|(_, values)| values.as_slice());
+            found.ok_or_else(|| Error::Shape { name, shape: shape.to_vec() })
+        };
+        let hann = std::array::from_fn(|n| (0.5 - 0.5 * (TAU * n as f64 / FFT as f64).cos()) as f32);
+        check_filter_bank(find("model.stft.forward_basis_buffer", &[2 * BINS, 1, FFT])?, &hann)?;
+
+        // (weights, bias), (inputs per output), which value of an output's row is the kernel's k-th
+        let conv =
+            |weight, bias, [outputs, inputs]: [usize; 2], used: usize, pick: &dyn Fn(usize) -> usize| {
+                let (w, b) = (find(weight, &[outputs, inputs, 3])?, find(bias, &[outputs])?);
+                let weight = pack(block, outputs, used, |o, k| w[o * inputs * 3 + pick(k)]);
+                Ok::<_, Error>(Layer { weight, bias: Aligned::build(outputs, |o| b[o]) })
+            };
+        let convolutions = [
+            conv(
+                "model.encoder.0.reparam_conv.weight",
+                "model.encoder.0.reparam_conv.bias",
+                [128, BINS],
+                BINS * 3,
+                &|k| k,
+            )?,
+            conv(
+                "model.encoder.1.reparam_conv.weight",
+                "model.encoder.1.reparam_conv.bias",
+                [64, 128],
+                128 * 3,
+                &|k| k,
+            )?,
+            // Taps 1 and 2, all inputs of one before those of the other: the order in which the layer before leaves its two frames.
+            conv(
+                "model.encoder.2.reparam_conv.weight",
+                "model.encoder.2.reparam_conv.bias",
+                [64, 64],
+                128,
+                &|k| k % 64 * 3 + 1 + k / 64,
+            )?,
+            conv(
+                "model.encoder.3.reparam_conv.weight",
+                "model.encoder.3.reparam_conv.bias",
+                [128, 64],
+                64,
+                &|k| k * 3 + 1,
+            )?,
+        ];
+
+        let (input, hidden) = (
+            find("model.decoder.rnn.weight_ih", &[512, 128])?,
+            find("model.decoder.rnn.weight_hh", &[512, 128])?,
+        );
+        let (input_bias, hidden_bias) =
+            (find("model.decoder.rnn.bias_ih", &[512])?, find("model.decoder.rnn.bias_hh", &[512])?);
+        let gate = |o: usize, k: usize| if k < 128 { input[o * 128 + k] } else { hidden[o * 128 + k - 128] };
+        let lstm = Layer {
+            weight: pack(block, 512, 256, gate),
+            bias: Aligned::build(512, |o| input_bias[o] + hidden_bias[o]),
+        };
+
+        let mut output = [0.0; 128];
+        output.copy_from_slice(find("model.decoder.decoder.2.weight", &[1, 128, 1])?);
+        let output_bias = find("model.decoder.decoder.2.bias", &[1])?[0];
+        Ok(Self { convolutions, lstm, output, output_bias, hann })
+    }
+
+    /// Size in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let layers = self.convolutions.iter().chain([&self.lstm]);
+        layers.map(|l| 4 * (l.weight.slice().len() + l.bias.slice().len())).sum()
+    }
+}
+
+fn pack(block: usize, outputs: usize, inputs: usize, value: impl Fn(usize, usize) -> f32) -> Aligned {
+    Aligned::build(outputs * inputs, |at| {
+        let (row, lane) = (at / block, at % block);
+        value(row / inputs * block + lane, row % inputs)
+    })
+}
+
+/// The filter bank in the file must be what the FFT computes: cosines, then negative sines, times the window. All 66 048 of them.
+fn check_filter_bank(bank: &[f32], hann: &[f32; FFT]) -> Result<(), Error> {
+    for (row, filter) in bank.as_chunks::<FFT>().0.iter().enumerate() {
+        for (n, &tap) in filter.iter().enumerate() {
+            // Reduced before it is an angle: the product of row and n would cost digits.
+            let angle = TAU * ((row % BINS) * n % FFT) as f64 / FFT as f64;
+            let expected = if row < BINS { angle.cos() } else { -angle.sin() } * f64::from(hann[n]);
+            // Written so that NaN fails too.
+            if !((expected - f64::from(tap)).abs() <= 1e-5) {
+                return Err(Error::FilterBank);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! The native network against the probabilities that ONNX Runtime gave for the same sound (`vad/expected.py`), and against itself.
+
+mod common;
+
+use models::vad::{Error, Isa, Network, Scratch, State, WINDOW};
+
+/// The sound of `vad/expected.py`, line by line.
+fn sound() -> Vec<f32> {
+    const RESONANCES: [[[f64; 2]; 3]; 3] = [
+        [[1.8608, -0.9409], [1.7652, -0.9409], [1.1050, -0.9216]],
+        [[1.9291, -0.9409], [1.2049, -0.9409], [0.7296, -0.9216]],
+        [[1.9266, -0.9409], [1.8279, -0.9409], [1.2249, -0.9216]],
+    ];
+    let (mut noise, mut phase, mut memory) = (1u64, 0.0f64, [[0.0f64; 2]; 3]);
+    let mut out = Vec::new();
+    for n in 0..400 * WINDOW {
+        let (segment, at) = (n / 12_800, n % 12_800);
+        noise = (noise * 1_103_515_245 + 12_345) % 2_147_483_648;
+        let white = noise as f64 / 1_073_741_824.0 - 1.0;
+        let kind = segment % 4;
+        let x = if kind == 0 {
+            white * 30.0
+        } else if kind == 1 || kind == 2 {
+            let syllable = (at % 2_133) as f64 / 2_133.0;
+            let loud = 4.0 * syllable * (1.0 - syllable);
+            phase += (160.0 - 60.0 * at as f64 / 12_800.0) / 16_000.0;
+            let mut pulse = 0.0;
+            if phase >= 1.0 {
+                phase -= 1.0;
+                pulse = 1.0;
+            }
+            let vowel = (at / 2_133 + segment) % 3;
+            let mut x = 0.0;
+            for (band, [a, b]) in RESONANCES[vowel].into_iter().enumerate() {
+                let y = pulse + a * memory[band][0] + b * memory[band][1];
+                memory[band] = [y, memory[band][0]];
+                x += y * [1.0, 0.5, 0.25][band];
+            }
+            x * loud * if kind == 1 { 900.0 } else { 250.0 } + white * if kind == 1 { 20.0 } else { 200.0 }
+        } else if at < 6_400 {
+            white * 3000.0
+        } else if at % 32 < 16 {
+            8000.0
+        } else {
+            -8000.0
+        };
+        out.push(((x.clamp(-32_768.0, 32_767.0) as i16 as f64) / 32_768.0) as f32);
+    }
+    out
+}
+
+fn file() -> Vec<u8> {
+    let path = models::paths::vad(&common::models());
+    std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}: run `make setup`", path.display()))
+}
+
+fn expected() -> Vec<f32> {
+    include_str!("vad/expected.csv").lines().skip(1).map(|line| line.parse().unwrap()).collect()
+}
+
+/// The probabilities of one stream alone.
+fn alone(network: &Network, sound: &[f32]) -> Vec<f32> {
+    let (mut scratch, mut state) = (Scratch::new(network), State::default());
+    let mut probability = [0.0];
+    let windows = sound.as_chunks::<WINDOW>().0.iter();
+    windows
+        .map(|window| {
+            network.run(&mut scratch, &mut [&mut state], &[window], &mut probability);
+            probability[0]
+        })
+        .collect()
+}
+
+fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn every_instruction_set_equals_onnx_runtime() {
+    let (file, sound, expected) = (file(), sound(), expected());
+    assert!(
+        expected.iter().any(|p| *p > 0.99) && expected.iter().any(|p| *p < 0.01),
+        "the sound has speech and none"
+    );
+    for isa in Isa::all() {
+        let network = Network::from_bytes(&file, isa).unwrap();
+        assert_eq!(network.isa(), isa);
+        let difference = largest_difference(&alone(&network, &sound), &expected);
+        assert!(difference < 2e-5, "{isa:?} differs by {difference:e}");
+    }
+}
+
+#[test]
+fn a_stream_in_a_batch_of_any_size_gives_what_it_gives_alone() {
+    let (file, sound) = (file(), sound());
+    for isa in Isa::all() {
+        let network = Network::from_bytes(&file, isa).unwrap();
+        let mut scratch = Scratch::new(&network);
+        let all = sound.as_chunks::<WINDOW>().0;
+        for batch in [2, 3, 5, 8, 16, 17, 40] {
+            // Stream i begins i windows into the sound.
+            let mut states = vec![State::default(); batch];
+            let mut heard = vec![Vec::new(); batch];
+            for step in 0..60 {
+                let windows: Vec<_> = (0..batch).map(|i| &all[30 + i + step]).collect();
+                let mut probabilities = vec![0.0; batch];
+                network.run(
+                    &mut scratch,
+                    &mut states.iter_mut().collect::<Vec<_>>(),
+                    &windows,
+                    &mut probabilities,
+                );
+                for (heard, p) in heard.iter_mut().zip(probabilities) {
+                    heard.push(p);
+                }
+            }
+            for (i, heard) in heard.iter().enumerate() {
+                let difference =
+                    largest_difference(heard, &alone(&network, &sound[(30 + i) * WINDOW..][..60 * WINDOW]));
+                assert!(difference < 5e-6, "{isa:?}, stream {i} of {batch} differs by {difference:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_batch_is_no_work() {
+    let network = Network::from_bytes(&file(), Isa::best()).unwrap();
+    network.run(&mut Scratch::new(&network), &mut [], &[], &mut []);
+}
+
+#[test]
+fn a_damaged_file_and_another_file_are_refused_with_a_sentence() {
+    let file = file();
+    for damaged in [&file[..0], &file[..1000], &file[..file.len() - 1], b"<html>"] {
+        let error = Network::from_bytes(damaged, Isa::best()).err().unwrap();
+        assert!(matches!(error, Error::Hash { .. }), "{error}");
+    }
+    let mut flipped = file;
+    flipped[600_000] ^= 1;
+    assert!(matches!(Network::from_bytes(&flipped, Isa::best()), Err(Error::Hash { .. })));
+    let error = Network::load("no/such/file".as_ref()).err().unwrap();
+    assert!(
+        error.to_string().contains("no/such/file") && error.to_string().contains("make setup"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_network_is_shared_by_threads_and_a_state_is_small() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Network>();
+    assert_eq!(size_of::<State>(), 1280);
+}
+
+/// A window must cost far less than the budget of a media thread; the bench says how much exactly.
+#[test]
+fn a_window_in_a_batch_of_eight_costs_less_than_a_tenth_of_a_millisecond() {
+    let (network, sound) = (Network::from_bytes(&file(), Isa::best()).unwrap(), sound());
+    let mut scratch = Scratch::new(&network);
+    let mut states = vec![State::default(); 8];
+    let windows: Vec<_> = sound.as_chunks::<WINDOW>().0[30..38].iter().collect();
+    let mut probabilities = [0.0; 8];
+    // The best of many: other work on the machine must not decide.
+    let best = (0..200)
+        .map(|_| {
+            let start = std::time::Instant::now();
+            network.run(
+                &mut scratch,
+                &mut states.iter_mut().collect::<Vec<_>>(),
+                &windows,
+                &mut probabilities,
+            );
+            start.elapsed() / 8
+        })
+        .min()
+        .unwrap();
+    println!("{:?}: {best:?} a window", network.isa());
+    assert!(best.as_micros() < 100, "{best:?}");
+}
