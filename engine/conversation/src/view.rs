@@ -99,7 +99,7 @@ impl View {
         let at = fact.at;
         self.last = self.last.max(at);
         match &fact.event {
-            Event::Joined => self.started = true,
+            Event::Joined { .. } => self.started = true,
             Event::UserStartedSpeaking => self.user_since = Some(at),
             Event::UserStoppedSpeaking => {
                 if let Some(since) = self.user_since.take() {

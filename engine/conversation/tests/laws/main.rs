@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use conversation::conversation::Conversation;
 use conversation::event::{AgentState, Event, HistoryItem, Role, UtteranceId};
 use conversation::input::{Epoch, Input};
-use conversation::output::{Output, Source};
+use conversation::output::Output;
 use conversation::time::Time;
 use world::{Random, Step, World, spec};
 
@@ -32,7 +32,10 @@ fn live(seed: u64) -> History {
     let has_idle = spec(&mut Random::new(seed)).idle_timeout.is_some();
     while world.step((seconds + 300) * 1_000_000) {}
     let rested = world.ended || world.conversation.poll_timeout().is_none();
-    let state = facts(&world.steps).iter().rev().find_map(|(_, e)| if let Event::AgentState { state } = e { Some(*state) } else { None });
+    let state = facts(&world.steps)
+        .iter()
+        .rev()
+        .find_map(|(_, e)| if let Event::AgentState { state } = e { Some(*state) } else { None });
     History { seed, steps: world.steps, rested, has_idle, state: state.unwrap_or_default() }
 }
 
@@ -110,7 +113,10 @@ fn numbered(h: &History) -> Result<(), String> {
     for step in &h.steps {
         if let Step::Out(now, Output::Tell(fact)) = step {
             if fact.seq != next || fact.at < last || fact.at > *now {
-                return Err(format!("fact {} at {} after number {next} at {last}, now {now}", fact.seq, fact.at));
+                return Err(format!(
+                    "fact {} at {} after number {next} at {last}, now {now}",
+                    fact.seq, fact.at
+                ));
             }
             (next, last) = (next + 1, fact.at);
         }
@@ -167,7 +173,6 @@ fn heard_is_said(h: &History) -> Result<(), String> {
         .steps
         .iter()
         .filter_map(|s| match s {
-            Step::Out(_, Output::Synthesize(r)) if !matches!(r.source, Source::Say(_)) => Some(r.text.clone() + " "),
             Step::Out(_, Output::Synthesize(r)) => Some(r.text.clone() + " "),
             _ => None,
         })
@@ -199,7 +204,9 @@ fn heard_is_said(h: &History) -> Result<(), String> {
     for (_, event) in facts(&h.steps) {
         if let Event::AgentStoppedSpeaking { utterance, text } = event {
             match history.get(utterance) {
-                Some(item) if item.text != *text => return Err(format!("history {:?} but heard {text:?}", item.text)),
+                Some(item) if item.text != *text => {
+                    return Err(format!("history {:?} but heard {text:?}", item.text));
+                }
                 None if !text.is_empty() => return Err(format!("{text:?} was heard and is not in history")),
                 _ => {}
             }
@@ -209,8 +216,10 @@ fn heard_is_said(h: &History) -> Result<(), String> {
 }
 
 fn committed_once(h: &History) -> Result<(), String> {
-    let told: Vec<&String> =
-        facts(&h.steps).into_iter().filter_map(|(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None }).collect();
+    let told: Vec<&String> = facts(&h.steps)
+        .into_iter()
+        .filter_map(|(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None })
+        .collect();
     let kept: Vec<&String> = facts(&h.steps)
         .into_iter()
         .filter_map(|(_, e)| match e {
@@ -273,7 +282,11 @@ fn interrupted_once(h: &History) -> Result<(), String> {
             _ => None,
         })
         .collect();
-    if count > epochs.len() { Err(format!("{count} interruptions of {} replies", epochs.len())) } else { Ok(()) }
+    if count > epochs.len() {
+        Err(format!("{count} interruptions of {} replies", epochs.len()))
+    } else {
+        Ok(())
+    }
 }
 
 fn end_is_last(h: &History) -> Result<(), String> {
@@ -336,7 +349,11 @@ fn same(expected: &[Output], got: &[Output]) -> Result<(), String> {
             return Err(format!("output {i} was {a:?}, now {b:?}"));
         }
     }
-    if expected.len() == got.len() { Ok(()) } else { Err(format!("{} outputs, now {}", expected.len(), got.len())) }
+    if expected.len() == got.len() {
+        Ok(())
+    } else {
+        Err(format!("{} outputs, now {}", expected.len(), got.len()))
+    }
 }
 
 fn outputs(h: &History) -> Vec<Output> {
@@ -364,7 +381,9 @@ fn late_driver(h: &History) -> Result<(), String> {
 fn check(seed: u64) -> (usize, Option<String>) {
     let history = live(seed);
     let inputs = history.steps.iter().filter(|s| matches!(s, Step::In(..))).count();
-    let broken = LAWS.iter().find_map(|(name, law)| law(&history).err().map(|why| format!("seed {seed}: {name}: {why}")));
+    let broken = LAWS
+        .iter()
+        .find_map(|(name, law)| law(&history).err().map(|why| format!("seed {seed}: {name}: {why}")));
     (inputs, broken)
 }
 
@@ -378,7 +397,8 @@ fn the_laws_hold_over_random_histories() {
         assert_eq!(check(seed).1, None);
         return;
     }
-    let wanted: usize = std::env::var("VISAVIS_LAWS_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    let wanted: usize =
+        std::env::var("VISAVIS_LAWS_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let results: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)

@@ -7,7 +7,8 @@ use std::time::Duration;
 use conversation::conversation::Conversation;
 use conversation::event::Stage;
 use conversation::input::{
-    Command, CommandId, Epoch, Input, LlmEvent, PieceId, PlayoutEvent, StepId, StretchId, ToolCallId, TtsEvent,
+    Command, CommandId, Epoch, Input, LlmEvent, PieceId, PlayoutEvent, StepId, StretchId, ToolCallId,
+    TtsEvent,
 };
 use conversation::output::Output;
 use conversation::spec::{Greeting, Phrasing, Spec, ToolSpec, Vad};
@@ -52,7 +53,8 @@ impl Random {
     }
 }
 
-const WORDS: &[&str] = &["tell", "me", "about", "the", "price", "of", "stop", "okay", "yes", "no", "please", "story", "wait"];
+const WORDS: &[&str] =
+    &["tell", "me", "about", "the", "price", "of", "stop", "okay", "yes", "no", "please", "story", "wait"];
 const REPLIES: &[&str] = &[
     "Sure. Here is a long story for you, it goes on and on. The end.",
     "Yes.",
@@ -85,7 +87,11 @@ pub fn spec(r: &mut Random) -> Spec {
         max_call_duration: r.chance(30).then(|| r.span(5.0, 60.0)),
         call_warning_before: r.span(0.0, 10.0),
         greeting: r.chance(40).then(|| Greeting { say: "Hello there.".into(), wait: r.span(0.0, 1.0) }),
-        idle_messages: if r.chance(50) { vec!["Are you there?".into(), "Still with me?".into()] } else { Vec::new() },
+        idle_messages: if r.chance(50) {
+            vec!["Are you there?".into(), "Still with me?".into()]
+        } else {
+            Vec::new()
+        },
         warning_message: message(r, "We must end soon."),
         exit_message: message(r, "Goodbye now."),
         error_message: message(r, "I'm sorry, something went wrong."),
@@ -183,6 +189,9 @@ impl World {
             let length = self.random.grid(50_000, 2_500_000);
             let end = at + length;
             self.later(at + 50_000.min(length), Input::SpeechStarted { onset: Time::from_micros(at) });
+            for until in (at + 50_000..=end).step_by(64_000) {
+                self.later(until + 32_000, Input::SpeechHeard { until: Time::from_micros(until) });
+            }
             self.later(end + 250_000, Input::SpeechStopped { end: Time::from_micros(end) });
             if self.random.chance(75) {
                 let n = 1 + self.random.below(5);
@@ -208,7 +217,10 @@ impl World {
                     add_to_context: self.random.chance(50),
                 },
                 6..=8 => Command::Respond { text: "what is the time".into() },
-                9 | 10 => Command::Context { text: "The user is in a hurry.".into(), overwrite: self.random.chance(50) },
+                9 | 10 => Command::Context {
+                    text: "The user is in a hurry.".into(),
+                    overwrite: self.random.chance(50),
+                },
                 _ if self.random.chance(50) => Command::End,
                 _ => Command::Leave,
             };
@@ -219,7 +231,10 @@ impl World {
         for _ in 0..self.random.below(3) {
             let at = self.random.grid(0, seconds * 1_000_000);
             let nonsense = match self.random.below(8) {
-                0 => Input::Llm { step: StepId { epoch: Epoch(77), step: 3 }, event: LlmEvent::Text("ghost".into()) },
+                0 => Input::Llm {
+                    step: StepId { epoch: Epoch(77), step: 3 },
+                    event: LlmEvent::Text("ghost".into()),
+                },
                 1 => Input::Tts { piece: PieceId(9999), event: TtsEvent::Ready },
                 2 => Input::Playout { piece: PieceId(9999), event: PlayoutEvent::Started },
                 3 => Input::Tool { call: ToolCallId(9999), result: Ok("ghost".into()) },
@@ -249,7 +264,9 @@ impl World {
         let timeout = self.conversation.poll_timeout().map(|(t, _)| t.as_micros());
         let input = self.due.keys().next().map(|k| k.0);
         let finish = self.finish_at();
-        let Some(at) = [timeout, input, finish].into_iter().flatten().min().filter(|t| *t <= until) else { return false };
+        let Some(at) = [timeout, input, finish].into_iter().flatten().min().filter(|t| *t <= until) else {
+            return false;
+        };
         self.now = self.now.max(at);
         if finish == Some(at) {
             let piece = self.sounding.take().unwrap();
@@ -275,14 +292,21 @@ impl World {
                         }
                     }
                 }
-                Input::Playout { piece, event: PlayoutEvent::Progress(_) } if self.sounding != Some(*piece) || self.held => return true,
+                Input::Playout { piece, event: PlayoutEvent::Progress(_) }
+                    if self.sounding != Some(*piece) || self.held =>
+                {
+                    return true;
+                }
                 Input::SpeechStopped { .. } => self.stretches += 1,
                 _ => {}
             }
             let input = match input {
                 Input::Playout { piece, event: PlayoutEvent::Progress(_) } => {
                     let limit = self.pieces[&piece].length;
-                    Input::Playout { piece, event: PlayoutEvent::Progress(micros(self.position().min(limit))) }
+                    Input::Playout {
+                        piece,
+                        event: PlayoutEvent::Progress(micros(self.position().min(limit))),
+                    }
                 }
                 other => other,
             };
@@ -339,7 +363,10 @@ impl World {
                     self.since = (self.now, 0);
                     self.put(Input::Playout { piece: next, event: PlayoutEvent::Started });
                     for i in 1..50 {
-                        self.later(self.now + i * 100_000, Input::Playout { piece: next, event: PlayoutEvent::Progress(Position::ZERO) });
+                        self.later(
+                            self.now + i * 100_000,
+                            Input::Playout { piece: next, event: PlayoutEvent::Progress(Position::ZERO) },
+                        );
                     }
                 }
                 Some(_) => return,
@@ -376,13 +403,20 @@ impl World {
                 if request.tools && (silent || self.random.chance(25)) {
                     for i in 0..1 + self.random.below(2) {
                         let name = self.random.pick(&["plain", "chatty", "chatty", "nobody"]).to_owned();
-                        let event = LlmEvent::Call { id: format!("call_{i}"), name, arguments: serde_json::json!({"a": i}) };
+                        let event = LlmEvent::Call {
+                            id: format!("call_{i}"),
+                            name,
+                            arguments: serde_json::json!({"a": i}),
+                        };
                         self.later(at, Input::Llm { step, event });
                     }
                 } else if self.random.chance(4) {
                     self.later(at, Input::Llm { step, event: LlmEvent::Guardrail });
                 }
-                self.later(at, Input::Llm { step, event: LlmEvent::End { prompt_tokens: 9, completion_tokens: 9 } });
+                self.later(
+                    at,
+                    Input::Llm { step, event: LlmEvent::End { prompt_tokens: 9, completion_tokens: 9 } },
+                );
             }
             Output::CancelLlm(step) => {
                 self.cancelled_steps.insert(step);
@@ -390,7 +424,10 @@ impl World {
             Output::Synthesize(request) => {
                 let piece = request.piece;
                 let length = 100_000 + request.text.len() as u64 * 50_000;
-                self.pieces.insert(piece, Piece { epoch: request.epoch, length, ready: false, ended: false, may_sound: false });
+                self.pieces.insert(
+                    piece,
+                    Piece { epoch: request.epoch, length, ready: false, ended: false, may_sound: false },
+                );
                 let at = self.now + self.random.grid(0, 400_000);
                 if self.random.chance(4) {
                     self.later(at, Input::Tts { piece, event: TtsEvent::Failed("scripted".into()) });
@@ -403,10 +440,17 @@ impl World {
                 if self.random.chance(40) {
                     let words: Vec<&str> = request.text.split_whitespace().collect();
                     let each = length / words.len().max(1) as u64;
-                    let words = words.iter().enumerate().map(|(i, w)| ((*w).to_owned(), micros(each * (i as u64 + 1)))).collect();
+                    let words = words
+                        .iter()
+                        .enumerate()
+                        .map(|(i, w)| ((*w).to_owned(), micros(each * (i as u64 + 1))))
+                        .collect();
                     self.later(at, Input::Tts { piece, event: TtsEvent::Words(words) });
                 }
-                self.later(at + self.random.grid(0, 50_000), Input::Tts { piece, event: TtsEvent::End { duration: micros(length) } });
+                self.later(
+                    at + self.random.grid(0, 50_000),
+                    Input::Tts { piece, event: TtsEvent::End { duration: micros(length) } },
+                );
             }
             Output::Play(piece) => {
                 if let Some(p) = self.pieces.get_mut(&piece) {
@@ -434,10 +478,8 @@ impl World {
                 if let Some(piece) = self.sounding
                     && self.pieces.get(&piece).is_some_and(|p| p.epoch == epoch)
                 {
-                    let at = micros(self.position().min(self.pieces[&piece].length));
                     self.sounding = None;
                     self.held = false;
-                    self.put(Input::Playout { piece, event: PlayoutEvent::Progress(at) });
                 }
                 self.pieces.retain(|_, p| p.epoch != epoch);
                 if self.sounding.is_none() {
@@ -462,7 +504,7 @@ impl World {
                 }
             }
             Output::End(_) => self.ended = true,
-            Output::Tell(_) | Output::Duck | Output::Unduck | Output::Answer { .. } => {}
+            Output::Tell(_) | Output::Explain(_) | Output::Duck | Output::Unduck | Output::Answer { .. } => {}
         }
     }
 }
