@@ -16,14 +16,14 @@ use conversation::time::{Position, Time};
 
 /// SplitMix64: small, and the same on every machine.
 #[derive(Clone)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,15 +31,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    pub fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    pub fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+    pub(crate) fn pick<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize].clone()
     }
 
@@ -63,7 +63,7 @@ const REPLIES: &[&str] = &[
 ];
 
 /// A random, valid specification.
-pub fn spec(r: &mut Random) -> Spec {
+pub(crate) fn spec(r: &mut Random) -> Spec {
     let min = r.span(0.0, 1.0);
     let message = |r: &mut Random, text: &str| r.chance(50).then(|| text.to_owned());
     Spec {
@@ -124,17 +124,17 @@ struct Piece {
 
 /// What was put in and what came out, in order, with its time.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     In(Time, Input),
     Out(Time, Output),
 }
 
-pub struct World {
-    pub conversation: Conversation,
-    pub random: Random,
-    pub steps: Vec<Step>,
-    pub now: u64,
-    pub ended: bool,
+pub(crate) struct World {
+    pub(crate) conversation: Conversation,
+    pub(crate) random: Random,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) now: u64,
+    pub(crate) ended: bool,
     due: BTreeMap<(u64, u64), Input>,
     count: u64,
     pieces: BTreeMap<PieceId, Piece>,
@@ -151,7 +151,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let spec = spec(&mut random);
         let mut world = Self {
@@ -183,7 +183,7 @@ impl World {
     }
 
     /// A random user: some utterances, some noise, some commands, some nonsense, over about `seconds`.
-    pub fn script(&mut self, seconds: u64) {
+    pub(crate) fn script(&mut self, seconds: u64) {
         let mut at = self.random.grid(100_000, 2_000_000);
         while at < seconds * 1_000_000 {
             let length = self.random.grid(50_000, 2_500_000);
@@ -257,7 +257,7 @@ impl World {
     }
 
     /// One step of the world. False when nothing is left to happen before `until` µs.
-    pub fn step(&mut self, until: u64) -> bool {
+    pub(crate) fn step(&mut self, until: u64) -> bool {
         if self.ended {
             return false;
         }
@@ -447,10 +447,8 @@ impl World {
                         .collect();
                     self.later(at, Input::Tts { piece, event: TtsEvent::Words(words) });
                 }
-                self.later(
-                    at + self.random.grid(0, 50_000),
-                    Input::Tts { piece, event: TtsEvent::End { duration: micros(length) } },
-                );
+                let last = at + self.random.grid(0, 50_000);
+                self.later(last, Input::Tts { piece, event: TtsEvent::End { duration: micros(length) } });
             }
             Output::Play(piece) => {
                 if let Some(p) = self.pieces.get_mut(&piece) {
