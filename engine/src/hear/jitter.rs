@@ -18,6 +18,8 @@ use bytes::Bytes;
 const FRAME: u64 = 960;
 /// Least and longest wait behind a gap.
 const TARGET: (i64, i64) = (20_000, 200_000);
+/// Least wait from the packet that shows the gap: two packets that changed places come close together.
+const SWAPPED: i64 = 10_000;
 /// Where nothing comes at all, time goes on in silence this much later still.
 const UNDERRUN: i64 = 40_000;
 /// Filled pieces in a row that are concealed; the rest is silence.
@@ -81,6 +83,7 @@ pub struct Stats {
 }
 
 struct Held {
+    arrived: i64,
     sequence: u64,
     samples: u64,
     payload: Bytes,
@@ -210,7 +213,7 @@ impl Buffer {
             self.stats.dropped += 1;
             self.next = self.held.first_key_value().map(|(first, _)| *first);
         }
-        self.held.insert(timestamp, Held { sequence, samples, payload });
+        self.held.insert(timestamp, Held { arrived: now, sequence, samples, payload });
     }
 
     fn restart(&mut self) {
@@ -251,7 +254,7 @@ impl Buffer {
         if in_sequence {
             return Some((i64::MIN, Plan::Silence(gap.min(FRAME))));
         }
-        let at = self.due(next + gap.min(FRAME)) + self.transit.target();
+        let at = (self.due(next + gap.min(FRAME)) + self.transit.target()).max(held.arrived + SWAPPED);
         let plan = if gap <= held.samples.min(2 * FRAME) {
             Plan::Fec(gap)
         } else if self.filled < MAX_CONCEALED {

@@ -1,6 +1,9 @@
 //! What carries a call: WebRTC, or nothing at all (tests).
 
+mod ffi;
 mod sdp;
+pub mod socket;
+pub mod tcp;
 mod vp8;
 pub mod webrtc;
 

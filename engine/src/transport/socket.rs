@@ -1,0 +1,450 @@
+//! The UDP socket of a media thread, and which call a datagram belongs to.
+//!
+//! All calls of a thread share one port. IPv4 only: browsers on IPv6-only networks reach us through their NAT64 or TURN.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::ops::RangeInclusive;
+use std::os::fd::AsRawFd;
+use std::time::Instant;
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use str0m::net::{Protocol, Transmit};
+
+use super::ffi;
+use super::webrtc::LocalCandidate;
+
+/// System buffers, bytes: a key frame to every call of a thread at once.
+const BUFFER: usize = 4 << 20;
+/// Batches read in one go, so that one flooded socket does not starve the thread.
+const MAX_BATCHES: usize = 8;
+
+/// Where to listen.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// This host's addresses, as [`hosts`] finds them; IPv6 ones are left out.
+    pub hosts: Vec<IpAddr>,
+    /// Addresses under which a NAT in front of us is known; if any, they are told to clients instead of the host's.
+    pub public: Vec<IpAddr>,
+    /// Ports to choose from; any free one without.
+    pub ports: Option<RangeInclusive<u16>>,
+}
+
+/// Addresses of this host that a client may use. `loopback`: 127.0.0.1 too, for a server that serves this machine.
+#[must_use]
+pub fn hosts(loopback: bool) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = ffi::interfaces()
+        .inspect_err(|error| tracing::warn!(%error, "the interfaces of this host cannot be listed"))
+        .unwrap_or_default();
+    found.retain(|address| match address {
+        IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local() && !v4.is_unspecified(),
+        IpAddr::V6(_) => false,
+    });
+    found.sort_unstable();
+    found.dedup();
+    if loopback {
+        found.insert(0, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    found
+}
+
+/// A nonblocking UDP socket with the local address of every datagram.
+pub struct Socket {
+    inner: mio::net::UdpSocket,
+    port: u16,
+    hosts: Vec<Ipv4Addr>,
+    candidates: Vec<LocalCandidate>,
+    batch: ffi::Batch,
+    queue: Vec<Transmit>,
+    dropped: u64,
+}
+
+impl Socket {
+    /// Binds to the first free port of the range, on all interfaces, or on loopback alone if no other address is given.
+    ///
+    /// # Errors
+    ///
+    /// No port is free, or there is no IPv4 address to tell.
+    pub fn bind(config: &Config) -> io::Result<Self> {
+        let v4 = |list: &[IpAddr]| -> Vec<Ipv4Addr> {
+            list.iter().filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None }).collect()
+        };
+        let (hosts, public) = (v4(&config.hosts), v4(&config.public));
+        let told = if public.is_empty() { &hosts } else { &public };
+        if told.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                "this host has no IPv4 address for media",
+            ));
+        }
+        let local = public.is_empty() && hosts.iter().all(Ipv4Addr::is_loopback);
+        let ip = if local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+        let mut last = io::Error::new(io::ErrorKind::AddrInUse, "no port for media is free");
+        for port in config.ports.clone().unwrap_or(0..=0) {
+            match Self::open(SocketAddrV4::new(ip, port)) {
+                Ok(socket) => {
+                    let port = socket.local_addr()?.port();
+                    ffi::want_destination(socket.as_raw_fd())?;
+                    let candidates = told
+                        .iter()
+                        .map(|ip| LocalCandidate {
+                            address: SocketAddr::from((*ip, port)),
+                            protocol: Protocol::Udp,
+                        })
+                        .collect();
+                    let inner = mio::net::UdpSocket::from_std(socket);
+                    let (batch, queue) = (ffi::Batch::new(), Vec::with_capacity(64));
+                    return Ok(Self { inner, port, hosts, candidates, batch, queue, dropped: 0 });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn open(address: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
+        socket.set_nonblocking(true)?;
+        // The kernel grants what it may; less is no error.
+        let _ = socket.set_recv_buffer_size(BUFFER);
+        let _ = socket.set_send_buffer_size(BUFFER);
+        socket.bind(&SocketAddr::V4(address).into())?;
+        Ok(socket.into())
+    }
+
+    /// What to tell clients.
+    #[must_use]
+    pub fn candidates(&self) -> &[LocalCandidate] {
+        &self.candidates
+    }
+
+    /// Datagrams that the system did not take.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Reads what has come and calls `take(source, destination, datagram)`, where destination is the candidate that the client
+    /// used. Returns how many there were, and whether there may be more (readiness is told only once the socket was empty).
+    ///
+    /// # Errors
+    ///
+    /// The system's, but for an empty socket.
+    pub fn receive(
+        &mut self,
+        mut take: impl FnMut(SocketAddr, SocketAddr, &mut [u8]),
+    ) -> io::Result<(usize, bool)> {
+        let mut total = 0;
+        for _ in 0..MAX_BATCHES {
+            let socket = self.inner.as_raw_fd();
+            let batch = &mut self.batch;
+            match self.inner.try_io(|| batch.receive(socket)) {
+                Ok(count) => total += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((total, false)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            let (candidates, port) = (&self.candidates, self.port);
+            for (datagram, source, local) in self.batch.datagrams() {
+                if datagram.is_empty() {
+                    continue;
+                }
+                let to = SocketAddr::from((local, port));
+                let told = candidates.iter().any(|candidate| candidate.address == to);
+                let to = if told { to } else { candidates[0].address };
+                take(SocketAddr::V4(source), to, datagram);
+            }
+        }
+        Ok((total, true))
+    }
+
+    /// Queues a datagram; [`Socket::flush`] sends. IPv6 and TCP are not ours.
+    pub fn send(&mut self, datagram: Transmit) {
+        if datagram.proto == Protocol::Udp {
+            self.queue.push(datagram);
+        }
+    }
+
+    /// Sends what is queued. What the system does not take at once is dropped and counted: live media does not wait.
+    pub fn flush(&mut self) {
+        let mut rest = &self.queue[..];
+        while !rest.is_empty() {
+            let outgoing = rest.iter().map(|datagram| {
+                let source = match datagram.source.ip() {
+                    IpAddr::V4(ip) if self.hosts.contains(&ip) => ip,
+                    _ => Ipv4Addr::UNSPECIFIED,
+                };
+                let destination =
+                    ffi::v4(datagram.destination).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+                ffi::Outgoing { data: &datagram.contents, source, destination }
+            });
+            match ffi::send(self.inner.as_raw_fd(), outgoing) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.dropped += rest.len() as u64;
+                    break;
+                }
+                // This one cannot be sent (no route, say); the others may.
+                Err(_) => {
+                    self.dropped += 1;
+                    rest = &rest[1..];
+                }
+            }
+        }
+        self.queue.clear();
+    }
+}
+
+impl Source for Socket {
+    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        self.inner.register(registry, token, interests)
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        self.inner.reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.inner.deregister(registry)
+    }
+}
+
+/// Whose datagram it is: STUN checks by their user name, all else by its address, which is known only after a check with a valid
+/// MESSAGE-INTEGRITY.
+pub struct Demux<K> {
+    names: HashMap<String, K>,
+    addresses: HashMap<SocketAddr, K>,
+    limits: Limits,
+}
+
+impl<K: Copy + Eq + Hash> Default for Demux<K> {
+    fn default() -> Self {
+        Self { names: HashMap::new(), addresses: HashMap::new(), limits: Limits::new(100.0, 200.0) }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Demux<K> {
+    /// Knows nobody.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A connection with this user name belongs to `call`. A connection may have had another name before.
+    pub fn insert(&mut self, ufrag: &str, call: K) {
+        self.names.insert(ufrag.to_owned(), call);
+    }
+
+    /// Forgets all names and addresses of `call`.
+    pub fn remove(&mut self, call: &K) {
+        self.names.retain(|_, other| other != call);
+        self.addresses.retain(|_, other| other != call);
+    }
+
+    /// An authenticated check came from there ([`super::webrtc::Connection::receive`] said true).
+    pub fn learn(&mut self, source: SocketAddr, call: K) {
+        if self.addresses.get(&source) != Some(&call) {
+            self.addresses.insert(source, call);
+        }
+    }
+
+    /// Whose it is. Checks from addresses without an authenticated call are limited per IP address, loopback exempt.
+    pub fn route(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) -> Option<K> {
+        let known = self.addresses.get(&source).copied();
+        let Some(ufrag) = stun_ufrag(datagram) else { return known };
+        if known.is_none() && !source.ip().is_loopback() && !self.limits.admit(now, source.ip()) {
+            return None;
+        }
+        self.names.get(ufrag).copied()
+    }
+}
+
+/// The receiver's part of the user name of a STUN message, if that is what the datagram looks like.
+#[must_use]
+pub fn stun_ufrag(datagram: &[u8]) -> Option<&str> {
+    let magic = datagram.get(4..8)? == [0x21, 0x12, 0xa4, 0x42];
+    if !magic || datagram[0] > 1 {
+        return None;
+    }
+    let mut rest = datagram.get(20..)?;
+    while let [a, b, c, d, tail @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*c, *d]));
+        if [*a, *b] == [0, 6] {
+            return std::str::from_utf8(tail.get(..length)?).ok()?.split(':').next();
+        }
+        rest = tail.get(length.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+/// So many things a second for each address: token buckets, of a bounded number of addresses.
+pub struct Limits {
+    rate: f64,
+    burst: f64,
+    buckets: HashMap<IpAddr, (f64, Instant)>,
+}
+
+/// Addresses that are remembered; over that, those with a full bucket are forgotten, or else all.
+const MAX_ADDRESSES: usize = 10_000;
+
+impl Limits {
+    /// `rate` a second, `burst` at once.
+    #[must_use]
+    pub fn new(rate: f64, burst: f64) -> Self {
+        Self { rate, burst, buckets: HashMap::new() }
+    }
+
+    /// Whether one more may pass.
+    pub fn admit(&mut self, now: Instant, address: IpAddr) -> bool {
+        let (rate, burst) = (self.rate, self.burst);
+        let filled = |(tokens, since): (f64, Instant)| {
+            (tokens + now.saturating_duration_since(since).as_secs_f64() * rate).min(burst)
+        };
+        if self.buckets.len() >= MAX_ADDRESSES && !self.buckets.contains_key(&address) {
+            self.buckets.retain(|_, bucket| filled(*bucket) < burst);
+            if self.buckets.len() >= MAX_ADDRESSES {
+                self.buckets.clear();
+            }
+        }
+        let bucket = self.buckets.entry(address).or_insert((burst, now));
+        let tokens = filled(*bucket);
+        let admitted = tokens >= 1.0;
+        *bucket = (if admitted { tokens - 1.0 } else { tokens }, now);
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn check(user: &str) -> Vec<u8> {
+        let mut datagram = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        datagram.extend([0x80, 0x22, 0, 3, 1, 2, 3, 0]);
+        datagram.extend([0, 6, 0, user.len() as u8]);
+        datagram.extend(user.bytes());
+        datagram.resize(datagram.len().next_multiple_of(4), 0);
+        datagram
+    }
+
+    fn client(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    #[test]
+    fn a_check_is_routed_by_name_and_media_only_from_an_address_that_was_learnt() {
+        let (mut demux, now) = (Demux::new(), Instant::now());
+        demux.insert("abc", 1);
+        demux.insert("xyz", 2);
+        assert_eq!(demux.route(now, client(1), &check("xyz:remote")), Some(2));
+        assert_eq!(demux.route(now, client(1), &check("nobody:remote")), None);
+        assert_eq!(demux.route(now, client(1), &[0x80, 111, 0, 0]), None);
+        demux.learn(client(1), 2);
+        assert_eq!(demux.route(now, client(1), &[0x80, 111, 0, 0]), Some(2));
+        // The same browser address may move to another call.
+        assert_eq!(demux.route(now, client(1), &check("abc:remote")), Some(1));
+        demux.remove(&2);
+        assert_eq!(demux.route(now, client(1), &[0x80, 111, 0, 0]), None);
+        assert_eq!(demux.route(now, client(1), &check("xyz:remote")), None);
+    }
+
+    #[test]
+    fn a_flood_of_checks_from_one_address_is_cut_off_and_others_are_not() {
+        let (mut demux, now) = (Demux::new(), Instant::now());
+        demux.insert("abc", 1);
+        let routed = (0..1000).filter(|n| demux.route(now, client(*n), &check("abc:r")).is_some()).count();
+        assert_eq!(routed, 200);
+        assert_eq!(demux.route(now, SocketAddr::from(([192, 0, 2, 2], 1)), &check("abc:r")), Some(1));
+        demux.learn(client(5), 1);
+        assert_eq!(demux.route(now, client(5), &check("abc:r")), Some(1));
+        assert_eq!(demux.route(now + Duration::from_secs(1), client(6), &check("abc:r")), Some(1));
+    }
+
+    #[test]
+    fn user_names_are_found_in_checks_only() {
+        assert_eq!(stun_ufrag(&check("abc:def")), Some("abc"));
+        assert_eq!(stun_ufrag(&check("abc")), Some("abc"));
+        assert_eq!(stun_ufrag(&[]), None);
+        let mut cut = check("abcdef:ghi");
+        cut.truncate(36);
+        assert_eq!(stun_ufrag(&cut), None);
+        let mut media = check("abc:def");
+        media[0] = 0x80;
+        assert_eq!(stun_ufrag(&media), None);
+    }
+
+    #[test]
+    fn the_limiter_remembers_a_bounded_number_of_addresses() {
+        let (mut limits, now) = (Limits::new(1.0, 2.0), Instant::now());
+        for n in 0..30_000_u32 {
+            assert!(limits.admit(now, IpAddr::V4(Ipv4Addr::from(n))));
+        }
+        assert!(limits.buckets.len() <= MAX_ADDRESSES);
+    }
+
+    #[test]
+    fn datagrams_go_round_with_the_local_address_that_they_came_to() {
+        let config = Config { hosts: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], ..Config::default() };
+        let mut a = Socket::bind(&config).unwrap();
+        let mut b = Socket::bind(&config).unwrap();
+        let (from, to) = (a.candidates()[0].address, b.candidates()[0].address);
+        for n in 0..70_u8 {
+            a.send(Transmit {
+                proto: Protocol::Udp,
+                source: from,
+                destination: to,
+                contents: vec![n; 40].into(),
+            });
+        }
+        a.flush();
+        assert_eq!(a.dropped(), 0);
+        let mut got = Vec::new();
+        let (count, more) = b
+            .receive(|source, destination, data| {
+                assert_eq!((source, destination, data.len()), (from, to, 40));
+                got.push(data[0]);
+            })
+            .unwrap();
+        assert_eq!((count, more), (70, false));
+        assert_eq!(got, (0..70).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn behind_a_nat_clients_are_told_the_public_address_and_datagrams_count_as_sent_to_it() {
+        let public = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
+        let config =
+            Config { hosts: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], public: vec![public], ports: None };
+        let mut a = Socket::bind(&config).unwrap();
+        assert_eq!(a.candidates().iter().map(|c| c.address.ip()).collect::<Vec<_>>(), [public]);
+        let port = a.candidates()[0].address.port();
+        let probe = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        probe.send_to(&[9], ("127.0.0.1", port)).unwrap();
+        let mut to = None;
+        a.receive(|_, destination, _| to = Some(destination)).unwrap();
+        assert_eq!(to, Some(SocketAddr::new(public, port)));
+        // And it can be answered from that address, which is not an interface of this host.
+        let contents = vec![7].into();
+        let (source, destination) = (SocketAddr::new(public, port), probe.local_addr().unwrap());
+        a.send(Transmit { proto: Protocol::Udp, source, destination, contents });
+        a.flush();
+        let mut back = [0; 4];
+        assert_eq!(probe.recv(&mut back).unwrap(), 1);
+        assert_eq!(back[0], 7);
+    }
+
+    #[test]
+    fn ports_come_from_the_range_until_it_is_used_up() {
+        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let config =
+            Config { hosts: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], public: vec![], ports: Some(free..=free) };
+        let first = Socket::bind(&config).unwrap();
+        assert_eq!(first.candidates()[0].address.port(), free);
+        assert!(Socket::bind(&config).is_err());
+    }
+}
