@@ -1,6 +1,6 @@
 //! Threads, edges and nodes around the pure conversation.
 
 pub mod hear;
-pub mod speak;
 pub mod show;
+pub mod speak;
 pub mod transport;

@@ -301,7 +301,7 @@ mod tests {
     fn after_a_crash_the_transcript_holds_what_was_heard_a_second_before() {
         let utterance = UtteranceId(0);
         let view = view([
-            (0.0, Event::Joined),
+            (0.0, Event::Joined { unix_micros: 0 }),
             (1.0, Event::AgentStartedSpeaking { text: "One two three.".into(), utterance }),
             (2.0, Event::AgentHeard { utterance, text: "One two".into() }),
         ]);
