@@ -1,0 +1,410 @@
+//! One BM25 index over chunks (S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009).
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
+use crate::sound::Sound;
+use crate::text::chunks;
+use crate::words::{Word, words};
+
+/// Saturation of repeated words.
+const K1: f32 = 1.2;
+
+/// How much longer chunks are held back.
+const B: f32 = 0.75;
+
+/// A document's chunks, searched together with all others. `Id` names a document.
+#[derive(Clone, Debug)]
+pub struct Index<Id> {
+    /// Gaps are removed chunks.
+    chunks: Vec<Option<Entry<Id>>>,
+    free: Vec<u32>,
+    live: usize,
+    total_length: f64,
+    terms: Vec<Term>,
+    /// Beside `terms`, packed: all are compared with a word that is not known.
+    shapes: Vec<Shape>,
+    by_stem: HashMap<String, u32>,
+    by_sound: HashMap<Sound, Vec<u32>>,
+    /// The same by the number of sounds: near ones differ by one at most.
+    by_sounds: [Vec<(Sound, u32)>; 17],
+}
+
+/// What tells at once that two words differ.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    pairs: u64,
+    length: u8,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<Id> {
+    id: Id,
+    ordinal: u32,
+    text: String,
+    /// In words that are no stop words.
+    length: f32,
+}
+
+#[derive(Clone, Debug)]
+struct Term {
+    stem: String,
+    /// (chunk, times), chunks in no order.
+    postings: Vec<(u32, u16)>,
+}
+
+/// A chunk that fits a query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit<'a, Id> {
+    /// Its document.
+    pub id: &'a Id,
+    /// Which chunk of it.
+    pub ordinal: u32,
+    /// Its words.
+    pub text: &'a str,
+    /// BM25: larger is better; comparable within one search only.
+    pub score: f32,
+    /// Which part of what was asked for is in it, by information, 0 to 1.
+    pub coverage: f32,
+}
+
+impl<Id> Default for Index<Id> {
+    fn default() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: Vec::new(),
+            live: 0,
+            total_length: 0.0,
+            terms: Vec::new(),
+            shapes: Vec::new(),
+            by_stem: HashMap::new(),
+            by_sound: HashMap::new(),
+            by_sounds: Default::default(),
+        }
+    }
+}
+
+impl<Id: Clone + PartialEq> Index<Id> {
+    /// An index of nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Chunks in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Adds a document, cut into chunks.
+    pub fn insert(&mut self, id: &Id, text: &str) {
+        for chunk in chunks(text) {
+            self.insert_chunk(id, chunk.ordinal, chunk.text);
+        }
+    }
+
+    /// Adds one chunk as it is.
+    pub fn insert_chunk(&mut self, id: &Id, ordinal: u32, text: String) {
+        let words: Vec<Word> = words(&text).into_iter().filter(|word| !word.is_stop()).collect();
+        let mut times: HashMap<&str, (u16, &Word)> = HashMap::new();
+        for word in &words {
+            let entry = times.entry(&word.stem).or_insert((0, word));
+            entry.0 = entry.0.saturating_add(1);
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.chunks.push(None);
+            (self.chunks.len() - 1) as u32
+        });
+        for (stem, (times, word)) in times {
+            let term = self.by_stem.get(stem).copied().unwrap_or_else(|| self.learn(word));
+            self.terms[term as usize].postings.push((slot, times));
+        }
+        let length = words.len() as f32;
+        self.live += 1;
+        self.total_length += f64::from(length);
+        self.chunks[slot as usize] = Some(Entry { id: id.clone(), ordinal, text, length });
+    }
+
+    fn learn(&mut self, word: &Word) -> u32 {
+        let number = self.terms.len() as u32;
+        // The sound is that of the first form of the word that came.
+        let sound = Sound::of(&word.plain);
+        self.by_sound.entry(sound).or_default().push(number);
+        self.by_sounds[sound.len() as usize].push((sound, number));
+        self.shapes.push(Shape { pairs: pairs(&word.stem), length: word.stem.len().min(255) as u8 });
+        self.by_stem.insert(word.stem.clone(), number);
+        self.terms.push(Term { stem: word.stem.clone(), postings: Vec::new() });
+        number
+    }
+
+    /// Forgets a document. Takes as long as the whole index is large.
+    pub fn remove(&mut self, id: &Id) {
+        let mut gone = HashSet::new();
+        for (slot, chunk) in (0_u32..).zip(&mut self.chunks) {
+            if let Some(entry) = chunk.take_if(|entry| entry.id == *id) {
+                self.total_length -= f64::from(entry.length);
+                gone.insert(slot);
+            }
+        }
+        if !gone.is_empty() {
+            for term in &mut self.terms {
+                term.postings.retain(|(slot, _)| !gone.contains(slot));
+            }
+            self.live -= gone.len();
+            self.free.extend(gone);
+        }
+    }
+
+    /// The best `limit` chunks for `query`, best first; none if no word of it is known.
+    #[must_use]
+    pub fn search(&self, query: &str, limit: usize) -> Vec<Hit<'_, Id>> {
+        self.search_weighted(&[(query, 1.0)], limit)
+    }
+
+    /// The same for a query in parts that count differently (a follow-up and the question before it).
+    #[must_use]
+    pub fn search_weighted(&self, query: &[(&str, f32)], limit: usize) -> Vec<Hit<'_, Id>> {
+        let asked = self.asked(query);
+        if asked.is_empty() || self.live == 0 {
+            return Vec::new();
+        }
+        let average = (self.total_length / self.live as f64).max(1.0) as f32;
+        let all: f32 = asked.iter().map(|one| one.weight * one.information).sum();
+        let mut scores = Scores::new(self.chunks.len());
+        let mut best = Scores::new(self.chunks.len());
+        for one in &asked {
+            // Of the terms that a word may stand for, the best counts in each chunk, not their sum.
+            for &(term, likeness) in &one.terms {
+                let postings = &self.terms[term as usize].postings;
+                let idf = self.idf(postings.len());
+                for &(slot, times) in postings {
+                    let Some(chunk) = &self.chunks[slot as usize] else { continue };
+                    let times = f32::from(times);
+                    let norm = K1 * (1.0 - B + B * chunk.length / average);
+                    let score = likeness * idf * times * (K1 + 1.0) / (times + norm);
+                    let entry = best.at(slot);
+                    *entry = (entry.0.max(score), entry.1.max(likeness));
+                }
+            }
+            best.drain(|slot, (score, likeness)| {
+                let entry = scores.at(slot);
+                *entry = (entry.0 + one.weight * score, entry.1 + one.weight * one.information * likeness);
+            });
+        }
+        let mut ranked: Vec<(u32, f32, f32)> = Vec::with_capacity(scores.touched.len());
+        scores.drain(|slot, (score, covered)| ranked.push((slot, score, covered)));
+        // Ties go to the earlier chunk, so that a search is the same on every machine.
+        let order = |a: &(u32, f32, f32), b: &(u32, f32, f32)| {
+            b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0))
+        };
+        if ranked.len() > limit && limit > 0 {
+            ranked.select_nth_unstable_by(limit - 1, order);
+        }
+        ranked.truncate(limit);
+        ranked.sort_unstable_by(order);
+        let hit = |(slot, score, covered): (u32, f32, f32)| {
+            let chunk = self.chunks[slot as usize].as_ref()?;
+            let coverage = if all > 0.0 { (covered / all).min(1.0) } else { 0.0 };
+            Some(Hit { id: &chunk.id, ordinal: chunk.ordinal, text: &chunk.text, score, coverage })
+        };
+        ranked.into_iter().filter_map(hit).collect()
+    }
+
+    /// What is asked for, each with the terms that it may stand for.
+    fn asked(&self, query: &[(&str, f32)]) -> Vec<Asked> {
+        let mut all = Vec::new();
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        for &(text, weight) in query {
+            let words = words(text);
+            let mut taken = vec![false; words.len()];
+            self.joined(&words, weight, &mut taken, &mut all);
+            for (word, taken) in words.iter().zip(taken) {
+                if word.is_stop() || taken {
+                    continue;
+                }
+                if let Some(&i) = seen.get(&word.stem) {
+                    let known: &mut Asked = &mut all[i];
+                    known.weight = known.weight.max(weight);
+                    continue;
+                }
+                seen.insert(word.stem.clone(), all.len());
+                let terms = self.alike(word);
+                all.push(Asked { information: self.information(&terms), weight, terms });
+            }
+        }
+        all
+    }
+
+    /// Neighbouring words that are one word of the index: "data base", or a name that the recogniser did not know ("sore blacks").
+    fn joined(&self, words: &[Word], weight: f32, taken: &mut [bool], all: &mut Vec<Asked>) {
+        for length in [3, 2] {
+            for at in 0..(words.len() + 1).saturating_sub(length) {
+                let window = &words[at..at + length];
+                let strange = |word: &Word| !word.is_stop() && !self.knows(&word.stem);
+                if taken[at..at + length].contains(&true)
+                    || window.iter().any(Word::is_number)
+                    || window.iter().all(Word::is_stop)
+                {
+                    continue;
+                }
+                let spelling: String = window.iter().map(|word| word.plain.as_str()).collect();
+                let exact = crate::words::words(&spelling)
+                    .first()
+                    .and_then(|word| self.by_stem.get(&word.stem))
+                    .filter(|term| self.df(**term) > 0);
+                let terms = match exact {
+                    Some(&term) => vec![(term, 1.0)],
+                    None if window.iter().any(strange) => self.sounding(&spelling),
+                    None => continue,
+                };
+                if terms.is_empty() {
+                    continue;
+                }
+                // Its parts are explained by it, unless they are words of the index themselves.
+                for (i, word) in window.iter().enumerate() {
+                    taken[at + i] = word.is_stop() || strange(word);
+                }
+                all.push(Asked { information: self.information(&terms), weight, terms });
+            }
+        }
+    }
+
+    /// Terms that a word may stand for, with how likely: itself, else those spelt or sounding like it.
+    fn alike(&self, word: &Word) -> Vec<(u32, f32)> {
+        if let Some(&term) = self.by_stem.get(&word.stem) {
+            if self.df(term) > 0 {
+                return vec![(term, 1.0)];
+            }
+        }
+        let length = word.stem.chars().count();
+        if word.is_number() || length < 3 {
+            return Vec::new();
+        }
+        let mut found = self.sounding(&word.plain);
+        let most = match length {
+            ..4 => 0,
+            4..8 => 1,
+            _ => 2,
+        };
+        if most > 0 {
+            let (pairs, bytes) = (pairs(&word.stem), word.stem.len().min(255) as u8);
+            // An edit (a swap of neighbours at worst) changes at most six pairs: a test of a nanosecond that spares nearly all comparisons.
+            let near = |shape: &Shape| {
+                (shape.pairs ^ pairs).count_ones() <= 6 * most
+                    && u32::from(shape.length.abs_diff(bytes)) <= 4 * most
+            };
+            for (number, _) in (0_u32..).zip(&self.shapes).filter(|(_, shape)| near(shape)) {
+                let distance = strsim::osa_distance(&self.terms[number as usize].stem, &word.stem) as u32;
+                if distance <= most && self.df(number) > 0 {
+                    found.push((number, 0.9 - 0.2 * distance as f32));
+                }
+            }
+        }
+        best_of(found)
+    }
+
+    /// Terms that sound like `spelling`. Short words sound like too many to be told apart.
+    fn sounding(&self, spelling: &str) -> Vec<(u32, f32)> {
+        let sound = Sound::of(spelling);
+        if sound.len() < 3 {
+            return Vec::new();
+        }
+        let equal = self.by_sound.get(&sound).into_iter().flatten();
+        let mut found: Vec<(u32, f32)> = equal.map(|&term| (term, 0.7)).collect();
+        if found.is_empty() && sound.len() >= 4 {
+            let length = sound.len() as usize;
+            let near = self.by_sounds[(length - 1).max(4)..=(length + 1).min(16)].iter().flatten();
+            found.extend(near.filter(|(known, _)| known.near(sound)).map(|&(_, number)| (number, 0.5)));
+        }
+        found.retain(|&(term, _)| self.df(term) > 0);
+        // Of those that sound alike, the ones that are also spelt alike are likelier: Dice's coefficient of their pairs of letters.
+        let spelt = pairs(spelling);
+        for (term, likeness) in &mut found {
+            let known = self.shapes[*term as usize].pairs;
+            let shared = 2 * (known & spelt).count_ones();
+            *likeness *= 0.5 + 0.5 * shared as f32 / (known.count_ones() + spelt.count_ones()) as f32;
+        }
+        best_of(found)
+    }
+
+    fn knows(&self, stem: &str) -> bool {
+        self.by_stem.get(stem).is_some_and(|&term| self.df(term) > 0)
+    }
+
+    fn df(&self, term: u32) -> usize {
+        self.terms[term as usize].postings.len()
+    }
+
+    fn idf(&self, df: usize) -> f32 {
+        let (n, df) = (self.live as f32, df as f32);
+        ((n - df + 0.5) / (df + 0.5)).ln_1p()
+    }
+
+    /// How much a word tells: the rarer the more; an unknown one as much as one that occurs once.
+    fn information(&self, terms: &[(u32, f32)]) -> f32 {
+        self.idf(terms.iter().map(|&(term, _)| self.df(term)).max().unwrap_or(1))
+    }
+}
+
+/// A word of a query, or several that make one.
+struct Asked {
+    terms: Vec<(u32, f32)>,
+    weight: f32,
+    information: f32,
+}
+
+/// At most four, the likeliest first, each once.
+fn best_of(mut found: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
+    found.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0)));
+    let mut seen = HashSet::new();
+    found.retain(|(term, _)| seen.insert(*term));
+    found.truncate(4);
+    found
+}
+
+/// The set of a word's pairs of neighbouring letters, its ends included, spread over 64 bits.
+fn pairs(word: &str) -> u64 {
+    let padded = std::iter::once(b'^').chain(word.bytes()).chain(std::iter::once(b'$'));
+    let after = word.bytes().chain(std::iter::once(b'$'));
+    padded.zip(after).fold(0, |set, (a, b)| {
+        set | 1
+            << ((u32::from(a).wrapping_mul(31).wrapping_add(u32::from(b))).wrapping_mul(0x9e37_79b1) >> 26)
+    })
+}
+
+/// Two numbers for each chunk, and which chunks have any.
+struct Scores {
+    of: Vec<(f32, f32)>,
+    touched: Vec<u32>,
+}
+
+impl Scores {
+    fn new(chunks: usize) -> Self {
+        Self { of: vec![(0.0, 0.0); chunks], touched: Vec::new() }
+    }
+
+    /// A touched chunk's likeness is above zero.
+    fn at(&mut self, slot: u32) -> &mut (f32, f32) {
+        let entry = &mut self.of[slot as usize];
+        if entry.1 == 0.0 {
+            self.touched.push(slot);
+        }
+        entry
+    }
+
+    fn drain(&mut self, mut each: impl FnMut(u32, (f32, f32))) {
+        for slot in self.touched.drain(..) {
+            each(slot, std::mem::take(&mut self.of[slot as usize]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

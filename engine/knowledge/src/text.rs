@@ -1,0 +1,252 @@
+//! Text cut into chunks and sentences.
+
+use unicode_segmentation::UnicodeSegmentation;
+
+/// A piece of a document, small enough to be read whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// 0, 1, 2 … within the document.
+    pub ordinal: u32,
+    /// The words, lines kept.
+    pub text: String,
+}
+
+/// Paragraphs are put together up to this many bytes.
+const TARGET: usize = 500;
+
+/// A chunk is never longer than this many bytes.
+const MAX: usize = 900;
+
+/// Cuts `text` between paragraphs, long paragraphs between sentences, long sentences between words. A heading stays with what follows it.
+#[must_use]
+pub fn chunks(text: &str) -> Vec<Chunk> {
+    let mut done: Vec<String> = Vec::new();
+    let mut open = String::new();
+    let mut heading = true; // the last paragraph wants its successor
+    for paragraph in paragraphs(text) {
+        let is_heading = is_heading(&paragraph);
+        let fits = open.len() + 1 + paragraph.len() <= if heading { MAX } else { TARGET };
+        if !open.is_empty()
+            && (!fits || (is_heading && !heading && (paragraph.starts_with('#') || open.len() > TARGET / 4)))
+        {
+            done.push(std::mem::take(&mut open));
+        }
+        for part in parts(&paragraph) {
+            if !open.is_empty() && open.len() + 1 + part.len() > MAX {
+                done.push(std::mem::take(&mut open));
+            }
+            if !open.is_empty() {
+                open.push('\n');
+            }
+            open.push_str(part);
+        }
+        heading = is_heading;
+    }
+    if !open.is_empty() {
+        done.push(open);
+    }
+    (0..).zip(done).map(|(ordinal, text)| Chunk { ordinal, text }).collect()
+}
+
+/// Paragraphs with their lines trimmed; blank lines and headings part them.
+fn paragraphs(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut open = String::new();
+    for line in text.lines().map(str::trim) {
+        if (line.is_empty() || line.starts_with('#')) && !open.is_empty() {
+            all.push(std::mem::take(&mut open));
+        }
+        if !line.is_empty() {
+            if !open.is_empty() {
+                open.push('\n');
+            }
+            open.push_str(line);
+        }
+        if line.starts_with('#') {
+            all.push(std::mem::take(&mut open));
+        }
+    }
+    if !open.is_empty() {
+        all.push(open);
+    }
+    all
+}
+
+/// One short line without a full stop.
+fn is_heading(paragraph: &str) -> bool {
+    paragraph.starts_with('#')
+        || (paragraph.len() < 80
+            && !paragraph.contains('\n')
+            && !ends_sentence(paragraph)
+            && !is_item(paragraph))
+}
+
+fn ends_sentence(text: &str) -> bool {
+    text.trim_end_matches(['"', '\'', ')', '”', '’', '*', '_'])
+        .ends_with(['.', '!', '?', ';', '。', '！', '？', '…'])
+}
+
+/// A paragraph in pieces of at most [`MAX`] bytes.
+fn parts(paragraph: &str) -> Vec<&str> {
+    if paragraph.len() <= MAX {
+        return vec![paragraph];
+    }
+    let mut parts = Vec::new();
+    let (mut from, mut to) = (0, 0);
+    for (start, piece) in paragraph.split_sentence_bound_indices().flat_map(|(start, sentence)| {
+        let whole = sentence.len() <= MAX;
+        // A sentence without an end (a table, a list of names) is cut between words, a word without an end between characters.
+        let pieces: Vec<(usize, &str)> =
+            if whole { vec![(0, sentence)] } else { sentence.split_word_bound_indices().collect() };
+        let pieces: Vec<(usize, &str)> = pieces
+            .into_iter()
+            .flat_map(|(at, p)| {
+                if p.len() <= MAX {
+                    vec![(at, p)]
+                } else {
+                    p.char_indices().map(|(i, c)| (at + i, &p[i..i + c.len_utf8()])).collect()
+                }
+            })
+            .collect();
+        pieces.into_iter().map(move |(at, piece)| (start + at, piece))
+    }) {
+        if start + piece.len() - from > MAX {
+            parts.push(paragraph[from..to].trim());
+            from = start;
+        }
+        to = start + piece.len();
+    }
+    parts.push(paragraph[from..to].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// The sentences of `text`, without marks of lists and headings. A line ends a sentence unless the text plainly goes on in the next one.
+#[must_use]
+pub fn sentences(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines() {
+        let line = line.trim();
+        let item = is_item(line) || line.starts_with('#');
+        let line = unmarked(line);
+        if line.is_empty() {
+            goes_on = false;
+            continue;
+        }
+        let lower = line.chars().next().is_some_and(char::is_lowercase);
+        match lines.last_mut() {
+            // Wrapped by an editor: the line was long, or the next one begins in mid-sentence.
+            Some(last) if goes_on && !item && (lower || last.len() >= 60) => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            _ => lines.push(line.to_owned()),
+        }
+        goes_on = !ends_sentence(line) && !line.ends_with(':');
+    }
+    lines.iter().flat_map(|line| split(line)).collect()
+}
+
+fn is_item(line: &str) -> bool {
+    unmarked(line).len() < line.len() && !line.starts_with('#')
+}
+
+/// Without the mark of a heading or of a list's item.
+fn unmarked(line: &str) -> &str {
+    let line = line.trim_start_matches('#').trim_start();
+    for mark in ["- ", "* ", "+ ", "• ", "– ", "> "] {
+        if let Some(rest) = line.strip_prefix(mark) {
+            return rest.trim_start();
+        }
+    }
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    match line[digits..].strip_prefix(['.', ')']) {
+        Some(rest) if (1..=3).contains(&digits) && rest.starts_with(' ') => rest.trim_start(),
+        _ => line,
+    }
+}
+
+/// A line's sentences (UAX 29), joined again after abbreviations.
+fn split(line: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut joins = false;
+    for sentence in line.split_sentence_bounds() {
+        match all.last_mut() {
+            Some(last) if joins => last.push_str(sentence),
+            _ => all.push(sentence.to_owned()),
+        }
+        joins = all.last().is_some_and(|sentence| abbreviated(sentence.trim_end()));
+    }
+    all.into_iter()
+        .map(|sentence| sentence.trim().to_owned())
+        .filter(|sentence| !sentence.is_empty())
+        .collect()
+}
+
+fn abbreviated(sentence: &str) -> bool {
+    const ABBREVIATIONS: [&str; 18] = [
+        "dr", "mr", "mrs", "ms", "prof", "st", "no", "vs", "approx", "inc", "ltd", "co", "e.g", "i.e", "fig",
+        "dept", "tel", "jr",
+    ];
+    let Some(rest) = sentence.strip_suffix('.') else { return false };
+    let last = rest.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
+    let initial = last.chars().count() == 1 && last.chars().all(char::is_uppercase) && last != "I";
+    initial || ABBREVIATIONS.contains(&last.to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_paragraphs_share_a_chunk_and_headings_stay_with_their_text() {
+        let text = format!(
+            "# Hours\n\nWe open at nine.\n\nWe close at five.\n\n# Prices\n\n{}",
+            "A ticket costs ten euros. ".repeat(10)
+        );
+        let chunks = chunks(&text);
+        assert_eq!(chunks[0].text, "# Hours\nWe open at nine.\nWe close at five.");
+        assert!(chunks[1].text.starts_with("# Prices\nA ticket"), "{:?}", chunks[1].text);
+        assert_eq!(
+            chunks.iter().map(|chunk| chunk.ordinal).collect::<Vec<_>>(),
+            (0..chunks.len() as u32).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn no_chunk_is_too_long_and_no_word_is_lost() {
+        let long = "Ein sehr langer Satz ohne Ende ".repeat(100);
+        let sentences = "This is a sentence of some length that repeats. ".repeat(100);
+        let word = "ß".repeat(2000);
+        let text = format!("{long}\n\n{sentences}\n\n{word}");
+        let chunks = chunks(&text);
+        assert!(chunks.iter().all(|chunk| chunk.text.len() <= MAX && !chunk.text.is_empty()));
+        let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+        assert_eq!(
+            squeezed(&chunks.iter().map(|chunk| chunk.text.as_str()).collect::<String>()),
+            squeezed(&text)
+        );
+    }
+
+    #[test]
+    fn nothing_gives_nothing() {
+        assert!(chunks(" \n\n ").is_empty());
+        assert!(sentences(" \n ").is_empty());
+    }
+
+    #[test]
+    fn sentences_end_where_they_end() {
+        assert_eq!(sentences("Dr. Smith is in. Ask J. R. Jones, e.g. about pay. Is it 3.5? Yes!").len(), 4);
+        assert_eq!(
+            sentences("Opening hours:\n- Monday: 9 to 5\n- Sunday: closed\n1. First\n2) Second"),
+            ["Opening hours:", "Monday: 9 to 5", "Sunday: closed", "First", "Second"]
+        );
+    }
+
+    #[test]
+    fn wrapped_lines_are_one_sentence() {
+        let text = "The clinic is on the second floor of the building at the corner of Main\nStreet and opens at nine. It\nis closed on Sunday.";
+        assert_eq!(sentences(text).len(), 2);
+    }
+}

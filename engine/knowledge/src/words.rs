@@ -1,0 +1,448 @@
+//! Text to the words that are compared: lower case, no accents, stemmed, numbers as digits.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use rust_stemmers::{Algorithm, Stemmer};
+use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+use unicode_segmentation::UnicodeSegmentation;
+
+/// A word as it is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Word {
+    /// As spelt, in lower case without accents; digits for numbers.
+    pub plain: String,
+    /// Its stem: what is compared.
+    pub stem: String,
+}
+
+impl Word {
+    fn new(plain: String) -> Self {
+        let stem = if plain.is_ascii() { stem(&plain) } else { plain.clone() };
+        Self { plain, stem }
+    }
+
+    /// Whether it is a number in digits.
+    #[must_use]
+    pub fn is_number(&self) -> bool {
+        self.plain.bytes().all(|b| b.is_ascii_digit())
+    }
+
+    /// Whether it says too little to be searched for.
+    #[must_use]
+    pub fn is_stop(&self) -> bool {
+        stop_word(&self.plain)
+    }
+}
+
+/// The words of `text` in order, stop words included. Words that spell a number become its digits; where several numbers follow each
+/// other ("four two seven", "twenty twenty six", "555 0100") the digits of them all are a word too, at the end of the run.
+#[must_use]
+pub fn words(text: &str) -> Vec<Word> {
+    digits(&plain(text)).into_iter().map(Word::new).collect()
+}
+
+/// The words of `text` in lower case without accents and possessive endings, split between digits and letters.
+#[must_use]
+pub fn plain(text: &str) -> Vec<String> {
+    let folded: String =
+        text.nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect();
+    let mut plain = Vec::new();
+    for word in folded.unicode_words() {
+        let word = word.trim_end_matches("'s").trim_end_matches("’s");
+        let mut part = String::new();
+        for c in word.chars() {
+            // "10,000", "don't": one word.
+            if matches!(c, '\'' | '’' | ',' | '_') {
+                continue;
+            }
+            let changes = part
+                .chars()
+                .last()
+                .is_some_and(|last| last.is_ascii_digit() != c.is_ascii_digit() && c != '.' && last != '.');
+            if changes {
+                plain.push(std::mem::take(&mut part));
+            }
+            part.push(c);
+        }
+        if !part.is_empty() {
+            plain.push(part);
+        }
+    }
+    plain
+}
+
+/// The number that `words` spell together ("one hundred and five"), if they spell exactly one.
+#[must_use]
+pub fn number(words: &[String]) -> Option<u64> {
+    match group(words) {
+        Some((value, length)) if length == words.len() => Some(value),
+        _ => None,
+    }
+}
+
+fn digits(plain: &[String]) -> Vec<String> {
+    let mut out = Vec::with_capacity(plain.len());
+    let mut at = 0;
+    while at < plain.len() {
+        let mut run: Vec<String> = Vec::new();
+        while at < plain.len() {
+            let zero = !run.is_empty() && matches!(plain[at].as_str(), "oh" | "o");
+            if zero || plain[at].bytes().all(|b| b.is_ascii_digit()) {
+                run.push(if zero { "0".into() } else { plain[at].clone() });
+                at += 1;
+            } else if let Some((value, length)) = group(&plain[at..]) {
+                run.push(value.to_string());
+                at += length;
+            } else {
+                break;
+            }
+        }
+        match run.len() {
+            0 => {
+                out.push(plain[at].clone());
+                at += 1;
+            }
+            // Alone, "one" is nearly always the pronoun.
+            1 if run[0] == "1" && plain[at - 1] == "one" => out.push("one".into()),
+            1 => out.append(&mut run),
+            _ => {
+                let joined = run.concat();
+                // Digits said one by one mean nothing alone.
+                if run.len() == 2 || run.iter().any(|n| n.len() > 1) {
+                    out.append(&mut run);
+                }
+                out.push(joined);
+            }
+        }
+    }
+    out
+}
+
+/// The longest number spelt at the beginning of `words`, and how many words it takes.
+fn group(words: &[String]) -> Option<(u64, usize)> {
+    #[derive(PartialEq)]
+    enum Last {
+        Nothing,
+        Unit,
+        Teen,
+        Tens,
+        Hundred,
+        Scale,
+    }
+    let (mut total, mut current, mut last, mut length) = (0_u64, 0_u64, Last::Nothing, 0);
+    for (i, word) in words.iter().enumerate() {
+        let fresh = matches!(last, Last::Nothing | Last::Hundred | Last::Scale);
+        match (word.as_str(), small(word)) {
+            ("zero", _) if last == Last::Nothing => return Some((0, 1)),
+            (_, Some(value @ 1..=9)) if fresh || last == Last::Tens => {
+                current += value;
+                last = Last::Unit;
+            }
+            (_, Some(value @ 10..=19)) if fresh => {
+                current += value;
+                last = Last::Teen;
+            }
+            (_, Some(value @ 20..)) if fresh => {
+                current += value;
+                last = Last::Tens;
+            }
+            ("hundred", _) if matches!(last, Last::Unit | Last::Teen) && current < 100 => {
+                current *= 100;
+                last = Last::Hundred;
+            }
+            ("thousand" | "million", _) if current > 0 && last != Last::Scale => {
+                total += current * if word == "million" { 1_000_000 } else { 1000 };
+                current = 0;
+                last = Last::Scale;
+            }
+            ("and", _)
+                if matches!(last, Last::Hundred | Last::Scale)
+                    && words.get(i + 1).is_some_and(|w| small(w).is_some()) =>
+            {
+                continue;
+            }
+            _ => break,
+        }
+        length = i + 1;
+    }
+    (length > 0).then_some((total + current, length))
+}
+
+fn small(word: &str) -> Option<u64> {
+    const UNITS: [&str; 19] = [
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+    ];
+    const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+    let at = |list: &[&str]| list.iter().position(|known| *known == word).map(|i| i as u64);
+    at(&UNITS).map(|i| i + 1).or_else(|| at(&TENS).map(|i| (i + 2) * 10))
+}
+
+fn stem(word: &str) -> String {
+    thread_local! {
+        // The stemmer is slow on long texts (tens of thousands of words), and texts repeat their words.
+        static KNOWN: RefCell<HashMap<String, String>> = RefCell::new(HashMap::new());
+    }
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(stem) = known.get(word) {
+            return stem.clone();
+        }
+        let stem = Stemmer::create(Algorithm::English).stem(word).into_owned();
+        if known.len() > 10_000 {
+            known.clear();
+        }
+        known.insert(word.to_owned(), stem.clone());
+        stem
+    })
+}
+
+/// Whether a word (lower case, without apostrophes) says too little to be searched for.
+#[must_use]
+pub fn stop_word(word: &str) -> bool {
+    STOP.binary_search(&word).is_ok()
+}
+
+/// Sorted.
+const STOP: [&str; 167] = [
+    "a",
+    "about",
+    "actually",
+    "after",
+    "again",
+    "all",
+    "also",
+    "am",
+    "an",
+    "and",
+    "any",
+    "anything",
+    "are",
+    "arent",
+    "as",
+    "ask",
+    "at",
+    "be",
+    "because",
+    "been",
+    "being",
+    "but",
+    "by",
+    "can",
+    "cant",
+    "could",
+    "did",
+    "didnt",
+    "do",
+    "does",
+    "doesnt",
+    "doing",
+    "done",
+    "dont",
+    "er",
+    "ever",
+    "find",
+    "for",
+    "from",
+    "get",
+    "give",
+    "go",
+    "going",
+    "gonna",
+    "got",
+    "had",
+    "has",
+    "have",
+    "having",
+    "he",
+    "hello",
+    "her",
+    "hers",
+    "hey",
+    "hi",
+    "him",
+    "his",
+    "how",
+    "i",
+    "id",
+    "if",
+    "ill",
+    "im",
+    "in",
+    "into",
+    "is",
+    "isnt",
+    "it",
+    "its",
+    "ive",
+    "just",
+    "kind",
+    "know",
+    "let",
+    "lets",
+    "like",
+    "many",
+    "may",
+    "maybe",
+    "me",
+    "might",
+    "mine",
+    "much",
+    "must",
+    "my",
+    "need",
+    "no",
+    "not",
+    "now",
+    "of",
+    "off",
+    "oh",
+    "ok",
+    "okay",
+    "on",
+    "one",
+    "or",
+    "our",
+    "ours",
+    "out",
+    "please",
+    "really",
+    "right",
+    "said",
+    "say",
+    "see",
+    "shall",
+    "she",
+    "should",
+    "so",
+    "some",
+    "something",
+    "sort",
+    "sure",
+    "tell",
+    "than",
+    "thank",
+    "thanks",
+    "that",
+    "thats",
+    "the",
+    "their",
+    "theirs",
+    "them",
+    "then",
+    "there",
+    "theres",
+    "these",
+    "they",
+    "thing",
+    "things",
+    "this",
+    "those",
+    "to",
+    "too",
+    "uh",
+    "um",
+    "us",
+    "very",
+    "wanna",
+    "want",
+    "was",
+    "we",
+    "well",
+    "were",
+    "what",
+    "whats",
+    "when",
+    "where",
+    "wheres",
+    "which",
+    "who",
+    "whom",
+    "whos",
+    "whose",
+    "why",
+    "will",
+    "with",
+    "would",
+    "yeah",
+    "yes",
+    "yet",
+    "you",
+    "youd",
+    "your",
+    "youre",
+    "yours",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> String {
+        words(text).into_iter().map(|word| word.plain).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_stop_words_are_sorted() {
+        assert!(STOP.is_sorted());
+        assert!(stop_word("the") && stop_word("yours") && stop_word("a") && !stop_word("price"));
+    }
+
+    #[test]
+    fn words_lose_case_accents_and_endings() {
+        assert_eq!(all("The Café's menu — don't panic!"), "the cafe menu dont panic");
+        assert_eq!(words("opening")[0].stem, words("opens")[0].stem);
+        assert_eq!(all("open 9am, v2 costs $10,000 or 3.5"), "open 9 am v 2 costs 10000 or 3.5");
+    }
+
+    #[test]
+    fn numbers_in_words_become_digits() {
+        assert_eq!(all("forty-two"), "42");
+        assert_eq!(all("one hundred and five rooms"), "105 rooms");
+        assert_eq!(all("three thousand two hundred"), "3200");
+        assert_eq!(all("two million and one"), "2000001");
+        assert_eq!(all("nineteen hundred"), "1900");
+        assert_eq!(all("sixteen and seventeen"), "16 and 17");
+        assert_eq!(all("zero"), "0");
+    }
+
+    #[test]
+    fn numbers_in_a_row_are_read_together_too() {
+        assert_eq!(all("twenty twenty six"), "20 26 2026");
+        assert_eq!(all("room four two seven please"), "room 427 please");
+        assert_eq!(all("four oh seven"), "407");
+        assert_eq!(all("call 555 0100"), "call 555 0100 5550100");
+        assert_eq!(all("ten thirty"), "10 30 1030");
+    }
+
+    #[test]
+    fn a_lone_one_stays_a_word() {
+        assert_eq!(all("which one is it"), "which one is it");
+        assert_eq!(all("twenty one"), "21");
+    }
+
+    #[test]
+    fn one_number_is_told_from_several() {
+        let of = |text: &str| number(&plain(text));
+        assert_eq!(of("forty two"), Some(42));
+        assert_eq!(of("forty two cats"), None);
+        assert_eq!(of("cats"), None);
+    }
+}
