@@ -1,5 +1,12 @@
 //! Text to speech.
 
+pub mod flite;
+mod text;
+mod voice;
+
+pub use flite::Flite;
+pub use voice::{Voice, resolve};
+
 use crate::{Error, Handle, Sink};
 
 /// What is to be said.

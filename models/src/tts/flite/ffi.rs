@@ -1,0 +1,310 @@
+//! Flite's C library, opened at run time.
+//!
+//! Opened, not linked: the binary is built and starts where flite is not installed, a voice of 4 MB is mapped only when somebody speaks with
+//! it, and `visavis check` can say what is missing. Debian's `libflite1` has one library for each voice; the voice's library names the
+//! language and the lexicon among its own dependencies.
+//!
+//! Sources for the layouts: `flite/cst_wave.h`, `cst_audio.h`, `cst_utterance.h` of flite 2.2, whose soname is that of every 2.x.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_float, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::super::Voice;
+
+/// The segments and tokens of an utterance, known before its first sample.
+pub(super) struct Marks {
+    /// Phones with the second of their end.
+    pub(super) phones: Vec<(String, f32)>,
+    /// Tokens: a place in the text, at most one byte behind the token's end, and the second of the end of its sound (0 if it has none).
+    pub(super) tokens: Vec<(usize, f32)>,
+}
+
+/// Who listens to an utterance while it is made.
+pub(super) trait Listener {
+    /// Once, before the first samples.
+    fn marks(&mut self, marks: Marks);
+    /// The next samples; false ends the work here.
+    fn samples(&mut self, pcm: &[i16]) -> bool;
+}
+
+#[repr(C)]
+struct Utterance {
+    features: *mut c_void,
+}
+
+#[repr(C)]
+struct Wave {
+    kind: *const c_char,
+    sample_rate: c_int,
+    num_samples: c_int,
+    num_channels: c_int,
+    samples: *const i16,
+}
+
+#[repr(C)]
+struct StreamingInfo {
+    min_buffsize: c_int,
+    callback: Option<unsafe extern "C" fn(*const Wave, c_int, c_int, c_int, *mut StreamingInfo) -> c_int>,
+    utterance: *const Utterance,
+    item: *const c_void,
+    userdata: *mut c_void,
+}
+
+const CONTINUE: c_int = 0;
+const STOP: c_int = -1;
+
+/// Opaque pointers of the library.
+type Item = *const c_void;
+type CVoice = *mut c_void;
+type Register = unsafe extern "C" fn(*const c_char) -> CVoice;
+
+macro_rules! api {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions that we call.
+        struct Api { $($name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)* }
+
+        impl Api {
+            /// # Safety
+            /// `library` is flite 2.x and is never closed.
+            unsafe fn load(library: &Library) -> Result<Self, libloading::Error> {
+                // SAFETY: the types are those of flite's headers; the library stays open.
+                unsafe { Ok(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)* }) }
+            }
+        }
+    };
+}
+
+api! {
+    fn flite_init() -> c_int;
+    fn new_utterance() -> *mut Utterance;
+    fn delete_utterance(*mut Utterance);
+    fn utt_set_input_text(*mut Utterance, *const c_char) -> c_int;
+    fn utt_init(*mut Utterance, CVoice) -> *mut Utterance;
+    fn utt_synth(*mut Utterance) -> *mut Utterance;
+    fn utt_relation_present(*const Utterance, *const c_char) -> c_int;
+    fn utt_relation(*const Utterance, *const c_char) -> *mut c_void;
+    fn relation_head(*mut c_void) -> Item;
+    fn item_next(Item) -> Item;
+    fn item_daughter(Item) -> Item;
+    fn item_feat_string(Item, *const c_char) -> *const c_char;
+    fn item_feat_float(Item, *const c_char) -> c_float;
+    fn item_feat_int(Item, *const c_char) -> c_int;
+    fn ffeature_float(Item, *const c_char) -> c_float;
+    fn new_audio_streaming_info() -> *mut StreamingInfo;
+    fn audio_streaming_info_val(*mut StreamingInfo) -> *mut c_void;
+    fn feat_set(*mut c_void, *const c_char, *const c_void);
+}
+
+/// The library. One for the process, and never closed: its voices are static data of C.
+pub(super) struct Engine {
+    api: Api,
+    voices: [OnceLock<Result<Registered, String>>; Voice::ALL.len()],
+}
+
+/// A voice, made once. The synthesiser only reads it.
+struct Registered(CVoice);
+
+// SAFETY: flite copies a voice's features into each utterance and never writes to the voice after its registration.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+
+impl Engine {
+    /// The engine, opened at the first call.
+    pub(super) fn shared() -> Result<&'static Self, String> {
+        static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
+        ENGINE.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Self, String> {
+        let library = library("libflite.so.1")?;
+        // SAFETY: the soname says flite, and the library is leaked.
+        let api = unsafe { Api::load(library) }.map_err(|e| format!("libflite.so.1 is not flite 2: {e}"))?;
+        // SAFETY: called once, before anything else of the library.
+        unsafe { (api.flite_init)() };
+        Ok(Self { api, voices: [const { OnceLock::new() }; Voice::ALL.len()] })
+    }
+
+    fn voice(&self, voice: Voice) -> Result<CVoice, String> {
+        let at = Voice::ALL.iter().position(|v| *v == voice).unwrap_or(0);
+        let registered = self.voices[at].get_or_init(|| {
+            let library = library(&format!("libflite_cmu_us_{}.so.1", voice.name()))?;
+            // SAFETY: every voice's library exports this function with this type (`register_cmu_us_slt(const char *)`). The
+            // cell runs it once; null means no directory of voice data, which built-in voices do not have.
+            let made = unsafe {
+                let register =
+                    library.get::<Register>(format!("register_cmu_us_{}\0", voice.name()).as_bytes());
+                register.map_err(|e| e.to_string())?(std::ptr::null())
+            };
+            if made.is_null() {
+                Err(format!("flite could not make the voice {}", voice.name()))
+            } else {
+                Ok(Registered(made))
+            }
+        });
+        registered.as_ref().map(|r| r.0).map_err(Clone::clone)
+    }
+
+    /// Whether `voice` is installed; registers it.
+    pub(super) fn has(&self, voice: Voice) -> Result<(), String> {
+        self.voice(voice).map(drop)
+    }
+
+    /// Makes `text` (ASCII) audible. Blocks until all is made or the listener stops.
+    pub(super) fn synthesise(
+        &self,
+        voice: Voice,
+        text: &str,
+        listener: &mut dyn Listener,
+    ) -> Result<(), String> {
+        let voice = self.voice(voice)?;
+        let text = CString::new(text).map_err(|_| "the text holds a zero byte".to_owned())?;
+        let mut call = Call {
+            api: &self.api,
+            utterance: std::ptr::null(),
+            listener,
+            begun: false,
+            stopped: false,
+            panicked: false,
+        };
+        // SAFETY: the order of flite's own `flite_synth_text`; the utterance is deleted on every path below. `utt_set_input_text`
+        // copies the text. The streaming information belongs to the utterance's features from `feat_set` on, and `call` outlives
+        // `utt_synth`, which is the only caller of the callback.
+        unsafe {
+            let api = &self.api;
+            let utterance = (api.new_utterance)();
+            if utterance.is_null() {
+                return Err("flite is out of memory".to_owned());
+            }
+            call.utterance = utterance;
+            (api.utt_set_input_text)(utterance, text.as_ptr());
+            (api.utt_init)(utterance, voice);
+            let streaming = (api.new_audio_streaming_info)();
+            (*streaming).callback = Some(callback);
+            (*streaming).userdata = (&raw mut call).cast();
+            // On the utterance, not on the voice, which all threads share.
+            (api.feat_set)(
+                (*utterance).features,
+                c"streaming_info".as_ptr(),
+                (api.audio_streaming_info_val)(streaming),
+            );
+            let made = (api.utt_synth)(utterance);
+            (api.delete_utterance)(utterance);
+            if call.panicked {
+                return Err("a listener of flite panicked".to_owned());
+            }
+            if made.is_null() && !call.stopped {
+                return Err("flite could not synthesise the text".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a library for the life of the process.
+fn library(name: &str) -> Result<&'static Library, String> {
+    // SAFETY: flite's libraries have no constructors that do anything of their own.
+    let library = unsafe { Library::new(name) };
+    library
+        .map(|library| &*Box::leak(Box::new(library)))
+        .map_err(|_| format!("{name} is missing: install libflite1 (`make setup` does)"))
+}
+
+/// What the callback finds behind `userdata`.
+struct Call<'a> {
+    api: &'a Api,
+    utterance: *const Utterance,
+    listener: &'a mut dyn Listener,
+    begun: bool,
+    stopped: bool,
+    panicked: bool,
+}
+
+unsafe extern "C" fn callback(
+    wave: *const Wave,
+    start: c_int,
+    size: c_int,
+    _last: c_int,
+    streaming: *mut StreamingInfo,
+) -> c_int {
+    // SAFETY: `synthesise` put a `Call` there that lives until `utt_synth` returns, and nobody else uses it meanwhile.
+    let call = unsafe { &mut *(*streaming).userdata.cast::<Call<'_>>() };
+    // A panic must not unwind through C.
+    let go_on = catch_unwind(AssertUnwindSafe(|| {
+        if !call.begun {
+            call.begun = true;
+            // SAFETY: the utterance is alive and its segments have their times before the first sample is made.
+            let marks = unsafe { marks(call.api, call.utterance) };
+            call.listener.marks(marks);
+        }
+        let (Ok(start), Ok(size)) = (usize::try_from(start), usize::try_from(size)) else { return true };
+        if size == 0 {
+            return true;
+        }
+        // SAFETY: flite says that samples start..start+size of its buffer are made.
+        let pcm = unsafe { std::slice::from_raw_parts((*wave).samples.add(start), size) };
+        call.listener.samples(pcm)
+    }));
+    call.panicked = go_on.is_err();
+    call.stopped = !matches!(go_on, Ok(true));
+    if call.stopped { STOP } else { CONTINUE }
+}
+
+/// # Safety
+/// `utterance` is alive and synthesised up to its segments.
+unsafe fn marks(api: &Api, utterance: *const Utterance) -> Marks {
+    // SAFETY: the caller's; names are static, strings are copied before anything else is called.
+    unsafe {
+        let phones = items(api, utterance, c"Segment")
+            .map(|segment| {
+                let name = (api.item_feat_string)(segment, c"name".as_ptr());
+                let name = if name.is_null() {
+                    String::new()
+                } else {
+                    CStr::from_ptr(name).to_string_lossy().into_owned()
+                };
+                (name, (api.item_feat_float)(segment, c"end".as_ptr()))
+            })
+            .collect();
+        let tokens = items(api, utterance, c"Token")
+            .map(|token| {
+                let at = usize::try_from((api.item_feat_int)(token, c"file_pos".as_ptr())).unwrap_or(0);
+                let words = std::iter::successors(non_null((api.item_daughter)(token)), |w| {
+                    non_null((api.item_next)(*w))
+                });
+                // Word → last syllable → last segment; 0 for a word without sound.
+                let path = c"R:SylStructure.daughtern.daughtern.R:Segment.end".as_ptr();
+                (at, words.map(|word| (api.ffeature_float)(word, path)).fold(0.0, f32::max))
+            })
+            .collect();
+        Marks { phones, tokens }
+    }
+}
+
+/// # Safety
+/// As [`marks`].
+unsafe fn items<'a>(
+    api: &'a Api,
+    utterance: *const Utterance,
+    relation: &CStr,
+) -> impl Iterator<Item = Item> + use<'a> {
+    // SAFETY: a relation that is present is not null; flite reports an absent one on standard error, therefore the question.
+    let head = unsafe {
+        let present = (api.utt_relation_present)(utterance, relation.as_ptr()) != 0;
+        if present {
+            (api.relation_head)((api.utt_relation)(utterance, relation.as_ptr()))
+        } else {
+            std::ptr::null()
+        }
+    };
+    // SAFETY: items live as long as their utterance.
+    std::iter::successors(non_null(head), |item| non_null(unsafe { (api.item_next)(*item) }))
+}
+
+fn non_null(item: Item) -> Option<Item> {
+    (!item.is_null()).then_some(item)
+}

@@ -1,0 +1,216 @@
+//! Flite: five English voices without a model file, 16 ms to the first sound and a sixtieth of real time for the rest.
+//!
+//! A text becomes parts of about a sentence; each part's phones and word ends are told before its first samples, because flite knows all
+//! durations before it makes the first sample. Flite begins each utterance with up to .2 s of silence, which the caller would hear as
+//! a slow answer, and ends it with as much: both are cut, and all times are told for what is left.
+
+mod ffi;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+
+use self::ffi::{Engine, Listener, Marks};
+use super::text::{self, Part};
+use super::{Event, Phone, Request, Tts, Voice, resolve};
+use crate::{Error, Handle, Kind, Sink};
+
+/// Requests that may wait for a thread.
+const QUEUE: usize = 256;
+/// Longer texts are refused: about twenty minutes of speech.
+const TEXT: usize = 20_000;
+/// Silence left before the first sound and after the last, in seconds.
+const LEAD: f32 = 0.03;
+const TAIL: f32 = 0.2;
+/// Seconds of the first chunk, small because somebody waits for it, and of the others.
+const FIRST_CHUNK: f32 = 0.02;
+const CHUNK: f32 = 0.1;
+
+/// The built-in voices on their own threads.
+pub struct Flite {
+    queue: Sender<Job>,
+}
+
+struct Job {
+    request: Request,
+    sink: Sink<Event>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Flite {
+    /// Opens the library and starts `threads` threads (at least one). The first one warms up the default voice.
+    ///
+    /// # Errors
+    /// [`Kind::Missing`] if flite or its default voice is not installed.
+    pub fn start(threads: usize) -> Result<Self, Error> {
+        let missing = |reason: String| Error::new(Kind::Missing, reason);
+        let engine = Engine::shared().map_err(missing)?;
+        engine.has(Voice::Slt).map_err(missing)?;
+        let (queue, jobs) = crossbeam_channel::bounded(QUEUE);
+        for n in 0..threads.max(1) {
+            let jobs = jobs.clone();
+            let started = thread::Builder::new()
+                .name(format!("model-tts-{n}"))
+                .spawn(move || work(engine, &jobs, n == 0));
+            started.map_err(|e| {
+                Error::new(Kind::Broken, "a thread for the voice could not be started").with_source(e)
+            })?;
+        }
+        Ok(Self { queue })
+    }
+}
+
+impl Tts for Flite {
+    fn speak(&self, request: Request, sink: Sink<Event>) -> Handle {
+        let cancelled = Arc::new(AtomicBool::new(false));
+        match self.queue.try_send(Job { request, sink, cancelled: Arc::clone(&cancelled) }) {
+            Ok(()) => Handle::new(move || cancelled.store(true, Ordering::Relaxed)),
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
+                job.sink.send(Event::Failed(Error::new(Kind::Busy, "too many texts wait for the voice")));
+                Handle::done()
+            }
+        }
+    }
+}
+
+/// Whether `voice` can speak here; the reason if not.
+///
+/// # Errors
+/// One sentence that says what to install.
+pub fn installed(voice: Voice) -> Result<(), String> {
+    Engine::shared()?.has(voice)
+}
+
+fn work(engine: &Engine, jobs: &Receiver<Job>, warm: bool) {
+    if warm {
+        // The first utterance pages the voice in.
+        let sink = Sink::new(|_| ());
+        let request = Request { text: "Hello.".into(), voice: String::new(), pronunciation: Vec::new() };
+        speak(engine, &Job { request, sink, cancelled: Arc::default() });
+    }
+    for job in jobs {
+        if !job.cancelled.load(Ordering::Relaxed) {
+            speak(engine, &job);
+        }
+    }
+}
+
+fn speak(engine: &Engine, job: &Job) {
+    let refuse = |reason| job.sink.send(Event::Failed(Error::new(Kind::Refused, reason)));
+    if job.request.text.len() > TEXT {
+        return refuse("the text is too long to be said");
+    }
+    let parts = text::parts(&job.request.text, &job.request.pronunciation);
+    if parts.is_empty() {
+        return refuse("there is no text to be said");
+    }
+    let (voice, _) = resolve(&job.request.voice);
+    let mut speaker = Speaker::new(job, voice.sample_rate());
+    for part in &parts {
+        speaker.begin(part);
+        if part.spoken.is_empty() {
+            // Marks and pictures only: told as words, with a moment of silence as their sound.
+            speaker.marks(Marks { phones: vec![("pau".to_owned(), LEAD)], tokens: Vec::new() });
+            let silence = vec![0; speaker.samples_in(LEAD)];
+            speaker.samples(&silence);
+        } else if let Err(reason) = engine.synthesise(voice, &part.spoken, &mut speaker) {
+            return job.sink.send(Event::Failed(Error::new(Kind::Broken, reason)));
+        }
+        if job.cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        speaker.finish();
+    }
+    job.sink.send(Event::End);
+}
+
+/// Turns flite's utterances into the news of one request.
+struct Speaker<'a> {
+    job: &'a Job,
+    sample_rate: u32,
+    part: Option<&'a Part>,
+    /// Samples given in the parts before, and of this part.
+    before: usize,
+    given: usize,
+    /// Samples that flite made of this part, and which of them are kept.
+    made: usize,
+    keep: std::ops::Range<usize>,
+    chunk: Vec<i16>,
+}
+
+impl<'a> Speaker<'a> {
+    fn new(job: &'a Job, sample_rate: u32) -> Self {
+        Self { job, sample_rate, part: None, before: 0, given: 0, made: 0, keep: 0..0, chunk: Vec::new() }
+    }
+
+    fn begin(&mut self, part: &'a Part) {
+        self.part = Some(part);
+        self.before += std::mem::take(&mut self.given);
+        self.made = 0;
+    }
+
+    fn samples_in(&self, seconds: f32) -> usize {
+        (seconds.max(0.0) * self.sample_rate as f32).round() as usize
+    }
+
+    fn give(&mut self) {
+        if !self.chunk.is_empty() {
+            self.given += self.chunk.len();
+            let pcm = std::mem::take(&mut self.chunk);
+            self.job.sink.send(Event::Audio { pcm, sample_rate: self.sample_rate });
+        }
+    }
+
+    fn finish(&mut self) {
+        self.give();
+    }
+}
+
+impl Listener for Speaker<'_> {
+    fn marks(&mut self, marks: Marks) {
+        let end = marks.phones.last().map_or(0.0, |(_, end)| *end);
+        let first = marks.phones.first().filter(|(name, _)| name == "pau").map_or(0.0, |(_, end)| *end);
+        // The last pause begins where the phone before it ends.
+        let last = match marks.phones.as_slice() {
+            [.., (_, sound), (name, _)] if name == "pau" => *sound,
+            _ => end,
+        };
+        let (from, to) = ((first - LEAD).max(0.0), (last + TAIL).min(end));
+        self.keep = self.samples_in(from)..self.samples_in(to);
+        let base = self.before as f64 / f64::from(self.sample_rate);
+        let time = |t: f32| base + f64::from(t.clamp(from, to) - from);
+
+        let phones = marks.phones.into_iter().map(|(name, end)| Phone { name, end: time(end) as f32 });
+        self.job.sink.send(Event::Phones(phones.collect()));
+
+        let mut tokens = marks.tokens.iter().peekable();
+        let mut heard = base;
+        let words = self.part.into_iter().flat_map(|part| &part.words).map(|word| {
+            // A token's place may be the blank behind it.
+            while let Some((_, end)) = tokens.next_if(|(at, _)| *at <= word.end + 1) {
+                if *end > 0.0 {
+                    heard = heard.max(time(*end));
+                }
+            }
+            (word.written.clone(), heard)
+        });
+        self.job.sink.send(Event::Words(words.collect()));
+    }
+
+    fn samples(&mut self, pcm: &[i16]) -> bool {
+        if self.job.cancelled.load(Ordering::Relaxed) {
+            return false;
+        }
+        let (from, to) = (self.made, self.made + pcm.len());
+        self.made = to;
+        let kept = self.keep.start.clamp(from, to) - from..self.keep.end.clamp(from, to) - from;
+        self.chunk.extend_from_slice(&pcm[kept.start.min(kept.end)..kept.end]);
+        let enough = if self.before + self.given == 0 { FIRST_CHUNK } else { CHUNK };
+        if self.chunk.len() >= self.samples_in(enough) {
+            self.give();
+        }
+        true
+    }
+}

@@ -1,0 +1,174 @@
+//! From written words to what an English synthesiser reads aloud, and back from its places to the written words.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+/// A part longer than this ends with its sentence: the first sound of a part waits for the work on all of it.
+const SENTENCE: usize = 80;
+/// A part ends here even within a sentence.
+const PART: usize = 400;
+/// A spoken word longer than this is broken up.
+const WORD: usize = 60;
+
+/// What is synthesised at a time.
+#[derive(Debug, PartialEq)]
+pub(super) struct Part {
+    /// Words in ASCII, one blank between two of them; empty if nothing in it can be said.
+    pub(super) spoken: String,
+    /// The written words, in order.
+    pub(super) words: Vec<Word>,
+}
+
+/// A written word in a part.
+#[derive(Debug, PartialEq)]
+pub(super) struct Word {
+    pub(super) written: String,
+    /// Where its spoken form ends in [`Part::spoken`]; that of the word before if it is not spoken.
+    pub(super) end: usize,
+}
+
+/// Cuts `text` into parts. `pronunciation`: (as written, as it should sound), compared without case and surrounding punctuation.
+pub(super) fn parts(text: &str, pronunciation: &[(String, String)]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut part = Part { spoken: String::new(), words: Vec::new() };
+    for written in text.split_whitespace() {
+        let sound = plain(&pronounce(written, pronunciation));
+        let spoken = &mut part.spoken;
+        if sound.bytes().any(|b| b.is_ascii_alphanumeric()) {
+            for piece in sound.split(' ').flat_map(|word| word.as_bytes().chunks(WORD)) {
+                if !spoken.is_empty() && !piece.is_empty() {
+                    spoken.push(' ');
+                }
+                spoken.extend(piece.iter().map(|&b| char::from(b)));
+            }
+        } else if !sound.is_empty() && spoken.ends_with(|c: char| c.is_ascii_alphanumeric()) {
+            // A mark by itself, such as a dash between two words: a pause.
+            spoken.push(',');
+        }
+        let end = spoken.len();
+        part.words.push(Word { written: written.to_owned(), end });
+        let ends_sentence =
+            written.trim_end_matches(['"', '\'', ')', '”', '’']).ends_with(['.', '!', '?', '…']);
+        if end > PART || end > SENTENCE && ends_sentence {
+            parts.push(std::mem::replace(&mut part, Part { spoken: String::new(), words: Vec::new() }));
+        }
+    }
+    if !part.words.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+/// `written` with its core replaced as the list says. A possessive `'s` stays.
+fn pronounce(written: &str, list: &[(String, String)]) -> String {
+    let core = written.trim_matches(|c: char| !c.is_alphanumeric());
+    if core.is_empty() {
+        return written.to_owned();
+    }
+    let stem = core.strip_suffix("'s").or_else(|| core.strip_suffix("’s")).unwrap_or(core);
+    let find = |word: &str| {
+        let word = word.to_lowercase();
+        list.iter()
+            .find(|(as_written, _)| as_written.trim().to_lowercase() == word)
+            .map(|(_, sound)| sound.as_str())
+    };
+    // Whole first: somebody may list "O'Brien's" itself.
+    let (word, sound) = match (find(core), find(stem)) {
+        (Some(sound), _) => (core, sound),
+        (None, Some(sound)) => (stem, sound),
+        (None, None) => return written.to_owned(),
+    };
+    written.replacen(word, sound, 1)
+}
+
+/// In printable ASCII: accents are dropped, typographic marks become plain ones, a dash a comma, other scripts nothing.
+fn plain(word: &str) -> String {
+    let mut out = String::with_capacity(word.len());
+    for c in word.nfkd() {
+        match c {
+            '‘' | '’' | 'ʼ' | '′' => out.push('\''),
+            '“' | '”' | '„' | '″' => out.push('"'),
+            // Within a word the comma needs its blank, or the two halves are read as one word.
+            '–' | '—' | '―' if out.is_empty() => out.push(','),
+            '–' | '—' | '―' => out.push_str(", "),
+            'ß' => out.push_str("ss"),
+            'æ' | 'Æ' => out.push_str("ae"),
+            'œ' | 'Œ' => out.push_str("oe"),
+            'ø' | 'Ø' => out.push('o'),
+            'ł' | 'Ł' => out.push('l'),
+            '€' => out.push_str(" euros "),
+            '£' => out.push_str(" pounds "),
+            '°' => out.push_str(" degrees "),
+            // Emphasis and code marks of a language model are no sound; flite would read them out.
+            '*' | '`' | '_' | '~' | '|' | '\\' | '<' | '>' | '^' | '{' | '}' | '[' | ']' => {}
+            c if c.is_whitespace() => out.push(' '),
+            c if c.is_ascii_graphic() => out.push(c),
+            _ => {}
+        }
+    }
+    out.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spoken(text: &str, pronunciation: &[(&str, &str)]) -> String {
+        let list: Vec<_> = pronunciation.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        parts(text, &list).into_iter().map(|p| p.spoken).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn plain_english_is_left_alone() {
+        assert_eq!(spoken("Hello,  Dr. Smith's\n$5.50 e-mail!", &[]), "Hello, Dr. Smith's $5.50 e-mail!");
+    }
+
+    #[test]
+    fn typography_becomes_ascii() {
+        assert_eq!(spoken("“It’s” a café — naïve…", &[]), "\"It's\" a cafe, naive...");
+        assert_eq!(spoken("well—yes", &[]), "well, yes");
+        assert_eq!(spoken("**Bold** `code` 👍", &[]), "Bold code");
+    }
+
+    #[test]
+    fn a_word_is_pronounced_as_listed_whatever_its_case_and_marks() {
+        let list = [("nginx", "engine ex"), ("SQL", "sequel")];
+        assert_eq!(
+            spoken("Use NGINX, not nginx's \"SQL\" or mysql.", &list),
+            "Use engine ex, not engine ex's \"sequel\" or mysql."
+        );
+    }
+
+    #[test]
+    fn the_written_words_are_all_there_with_the_places_of_their_sounds() {
+        let part = parts("Ask nginx 👍 now", &[("nginx".into(), "engine ex".into())]).remove(0);
+        assert_eq!(part.spoken, "Ask engine ex now");
+        let words: Vec<_> = part.words.iter().map(|w| (w.written.as_str(), w.end)).collect();
+        assert_eq!(words, [("Ask", 3), ("nginx", 13), ("👍", 13), ("now", 17)]);
+    }
+
+    #[test]
+    fn long_text_is_cut_after_sentences_and_loses_no_word() {
+        let text = "This sentence goes on for quite a while, so that it alone is longer than eighty bytes. Short one. ".repeat(5);
+        let parts = parts(&text, &[]);
+        assert_eq!(parts.len(), 6, "a part after each long sentence, and the last short one");
+        assert!(parts[0].spoken.ends_with("bytes."));
+        let words: Vec<_> = parts.iter().flat_map(|p| &p.words).map(|w| w.written.as_str()).collect();
+        assert_eq!(words, text.split_whitespace().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn text_without_sentences_and_endless_words_are_cut_too() {
+        assert!(parts(&"word ".repeat(1000), &[]).iter().all(|p| p.spoken.len() <= PART + WORD));
+        let part = parts(&"a".repeat(1000), &[]).remove(0);
+        assert!(part.spoken.split(' ').all(|w| w.len() <= WORD));
+        assert_eq!(part.words.len(), 1);
+    }
+
+    #[test]
+    fn what_has_no_sound_has_no_spoken_text() {
+        for silent in ["...", "👍 🎉", "?!", "***", "—"] {
+            assert_eq!(spoken(silent, &[]), "", "{silent}");
+        }
+        assert!(parts(" \n", &[]).is_empty());
+    }
+}

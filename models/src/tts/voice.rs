@@ -1,0 +1,74 @@
+//! The built-in voices by name.
+
+/// A built-in voice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// A woman, American English: the default.
+    Slt,
+    /// A man, American English.
+    Rms,
+    /// A man, Scottish English.
+    Awb,
+    /// A man, American English: robotic, and a twentieth of the others' work.
+    Kal16,
+    /// The same with telephone quality.
+    Kal,
+}
+
+impl Voice {
+    /// All of them, the default first.
+    pub const ALL: [Self; 5] = [Self::Slt, Self::Rms, Self::Awb, Self::Kal16, Self::Kal];
+
+    /// Its name in configurations.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slt => "slt",
+            Self::Rms => "rms",
+            Self::Awb => "awb",
+            Self::Kal16 => "kal16",
+            Self::Kal => "kal",
+        }
+    }
+
+    /// Of its samples, in Hz.
+    #[must_use]
+    pub fn sample_rate(self) -> u32 {
+        if self == Self::Kal { 8_000 } else { 16_000 }
+    }
+}
+
+/// The voice of that name (`slt` or `cmu_us_slt`, in any case; empty = the default). An unknown one becomes the default, with a sentence that says so.
+#[must_use]
+pub fn resolve(name: &str) -> (Voice, Option<String>) {
+    let asked = name.trim().to_ascii_lowercase();
+    let short = asked.strip_prefix("cmu_us_").unwrap_or(&asked);
+    if short.is_empty() {
+        return (Voice::Slt, None);
+    }
+    match Voice::ALL.into_iter().find(|voice| voice.name() == short) {
+        Some(voice) => (voice, None),
+        None => (Voice::Slt, Some(format!("the voice {name:?} is not built in: slt speaks in its place"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_voice_is_found_by_its_name() {
+        for voice in Voice::ALL {
+            assert_eq!(resolve(voice.name()), (voice, None));
+            assert_eq!(resolve(&format!("CMU_US_{}", voice.name())), (voice, None));
+        }
+        assert_eq!(resolve(" "), (Voice::Slt, None));
+    }
+
+    #[test]
+    fn an_unknown_voice_falls_back_and_says_so() {
+        let (voice, warning) = resolve("Joanna");
+        assert_eq!(voice, Voice::Slt);
+        assert!(warning.is_some_and(|w| w.contains("Joanna") && w.contains("slt")));
+    }
+}

@@ -1,0 +1,247 @@
+//! Flite through the trait that the engine uses.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, unbounded};
+use models::tts::{Event, Flite, Phone, Request, Tts, Voice};
+use models::{Handle, Kind, Sink};
+
+fn flite() -> Flite {
+    Flite::start(2).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn ask(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -> (Handle, Receiver<Event>) {
+    let (news, heard) = unbounded();
+    let pronunciation = pronunciation.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
+    let request = Request { text: text.into(), voice: voice.into(), pronunciation };
+    (flite.speak(request, Sink::new(move |event| news.send(event).unwrap_or_default())), heard)
+}
+
+#[derive(Default)]
+struct Said {
+    phones: Vec<Phone>,
+    words: Vec<(String, f64)>,
+    pcm: Vec<i16>,
+    rate: u32,
+    /// What came before the first audio.
+    first_words: usize,
+}
+
+impl Said {
+    fn seconds(&self) -> f64 {
+        self.pcm.len() as f64 / f64::from(self.rate)
+    }
+}
+
+fn say(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -> Said {
+    let (_handle, heard) = ask(flite, text, voice, pronunciation);
+    let mut said = Said::default();
+    loop {
+        match heard.recv_timeout(Duration::from_secs(60)).expect("flite goes on") {
+            Event::Phones(phones) => said.phones.extend(phones),
+            Event::Words(words) => said.words.extend(words),
+            Event::Audio { pcm, sample_rate } => {
+                assert!(said.rate == 0 || said.rate == sample_rate, "one rate");
+                if said.rate == 0 {
+                    said.first_words = said.words.len();
+                }
+                said.rate = sample_rate;
+                said.pcm.extend(pcm);
+            }
+            Event::End => return said,
+            Event::Failed(error) => panic!("{text:?}: {error}"),
+        }
+    }
+}
+
+fn loudness(pcm: &[i16]) -> f64 {
+    (pcm.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / pcm.len().max(1) as f64).sqrt()
+}
+
+#[test]
+fn every_voice_says_the_words_with_marks_before_the_first_sound() {
+    let flite = flite();
+    for voice in Voice::ALL {
+        let said = say(&flite, "Hello, it's Dr. Smith's e-mail.", voice.name(), &[]);
+        assert_eq!(said.rate, voice.sample_rate(), "{voice:?}");
+        assert_eq!(said.first_words, 5, "{voice:?}");
+        let words: Vec<_> = said.words.iter().map(|(w, _)| w.as_str()).collect();
+        assert_eq!(words, ["Hello,", "it's", "Dr.", "Smith's", "e-mail."], "{voice:?}");
+        assert!(
+            said.words.is_sorted_by(|a, b| a.1 < b.1),
+            "{voice:?}: every word ends later than the one before: {:?}",
+            said.words
+        );
+        assert!(said.phones.is_sorted_by(|a, b| a.end <= b.end), "{voice:?}");
+        let (last_word, last_phone) = (said.words[4].1, f64::from(said.phones.last().unwrap().end));
+        assert!(last_word < last_phone, "{voice:?}: a pause follows the last word");
+        // The diphone voices give .1 s of the last pause less than they plan.
+        let missing = last_phone - said.seconds();
+        assert!(
+            (-0.02..0.15).contains(&missing),
+            "{voice:?}: {} s of sound, phones end at {last_phone}",
+            said.seconds()
+        );
+        assert!(last_word < said.seconds(), "{voice:?}: the last word is heard whole");
+        assert!(
+            said.phones.iter().any(|p| p.name == "hh") && said.phones.iter().any(|p| p.name == "pau"),
+            "{voice:?}"
+        );
+        assert!(loudness(&said.pcm) > 500.0, "{voice:?} is audible");
+    }
+}
+
+#[test]
+fn the_silence_at_both_ends_is_short_and_is_silence() {
+    let flite = flite();
+    for voice in ["slt", "rms", "awb", "kal16"] {
+        let said = say(&flite, "Good morning to you.", voice, &[]);
+        let last_word = said.words.last().unwrap().1;
+        assert!(
+            said.seconds() - last_word < 0.25,
+            "{voice}: {} after the last word",
+            said.seconds() - last_word
+        );
+        assert!(said.phones[0].name == "pau" && said.phones[0].end <= 0.031, "{voice}: {:?}", said.phones[0]);
+        // Nothing was cut off a sound.
+        let edge = said.rate as usize / 200;
+        let (first, last) = (loudness(&said.pcm[..edge]), loudness(&said.pcm[said.pcm.len() - edge..]));
+        assert!(
+            first < 150.0 && last < 150.0,
+            "{voice}: loudness {first} at the beginning and {last} at the end"
+        );
+    }
+}
+
+#[test]
+fn a_listed_word_sounds_otherwise_and_is_reported_as_written() {
+    let flite = flite();
+    let said = say(&flite, "Ask NGINX now.", "slt", &[("nginx", "engine ex")]);
+    let words: Vec<_> = said.words.iter().map(|(w, _)| w.as_str()).collect();
+    assert_eq!(words, ["Ask", "NGINX", "now."]);
+    let phones = |s: &Said| s.phones.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+    assert_eq!(phones(&said), phones(&say(&flite, "Ask engine ex now.", "slt", &[])));
+    assert_ne!(phones(&said), phones(&say(&flite, "Ask NGINX now.", "slt", &[])));
+}
+
+#[test]
+fn a_long_text_goes_on_in_parts_with_one_time_line() {
+    let flite = flite();
+    let text = "This is a sentence of some length, as people say it when they explain a thing to somebody. And this is the next one. ".repeat(4);
+    let said = say(&flite, &text, "slt", &[]);
+    assert_eq!(
+        said.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(),
+        text.split_whitespace().collect::<Vec<_>>()
+    );
+    assert!(said.words.is_sorted_by(|a, b| a.1 <= b.1) && said.phones.is_sorted_by(|a, b| a.end <= b.end));
+    assert!((said.seconds() - f64::from(said.phones.last().unwrap().end)).abs() < 0.05);
+    assert!(said.first_words < said.words.len() / 2, "the first sound does not wait for the whole text");
+}
+
+#[test]
+fn the_same_text_lasts_as_long_each_time_on_any_thread() {
+    let flite = flite();
+    let all: Vec<_> =
+        (0..8).map(|_| ask(&flite, "Eight of these run at a time, two by two.", "rms", &[])).collect();
+    let lengths: Vec<usize> = all
+        .iter()
+        .map(|(_, heard)| {
+            heard
+                .iter()
+                .take_while(|e| !matches!(e, Event::End))
+                .map(|e| if let Event::Audio { pcm, .. } = e { pcm.len() } else { 0 })
+                .sum()
+        })
+        .collect();
+    assert!(lengths[0] > 16_000 && lengths.iter().all(|l| *l == lengths[0]), "{lengths:?}");
+}
+
+#[test]
+fn a_cancelled_request_stops_before_its_end() {
+    let flite = Flite::start(1).unwrap();
+    let text = "This text is long enough to be cancelled in the middle of it. ".repeat(200);
+    let (handle, heard) = ask(&flite, &text, "slt", &[]);
+    let first = heard.iter().find(|e| matches!(e, Event::Audio { .. }));
+    assert!(first.is_some());
+    handle.cancel();
+    // The thread is free again for the next, whose answer comes after all that the cancelled one still gave.
+    let next = say(&flite, "Next.", "slt", &[]);
+    assert_eq!(next.words.len(), 1);
+    let rest: Vec<Event> = heard.try_iter().collect();
+    assert!(
+        !rest.iter().any(|e| matches!(e, Event::End | Event::Failed(_))),
+        "no end is told for what was cancelled"
+    );
+    let samples: usize =
+        rest.iter().map(|e| if let Event::Audio { pcm, .. } = e { pcm.len() } else { 0 }).sum();
+    assert!(samples < 16_000 * 600, "{samples} samples came after the cancel");
+}
+
+#[test]
+fn empty_and_huge_texts_are_refused_and_marks_alone_are_a_moment_of_silence() {
+    let flite = flite();
+    for text in ["", " \n ", &"long ".repeat(5000)] {
+        let (_handle, heard) = ask(&flite, text, "slt", &[]);
+        assert!(
+            matches!(heard.recv(), Ok(Event::Failed(e)) if e.kind() == Kind::Refused),
+            "{} bytes",
+            text.len()
+        );
+        assert!(heard.recv().is_err(), "nothing follows");
+    }
+    let said = say(&flite, "👍 ...", "slt", &[]);
+    assert_eq!(said.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(), ["👍", "..."]);
+    assert!(said.seconds() < 0.05 && said.pcm.iter().all(|x| *x == 0));
+}
+
+#[test]
+fn no_text_makes_flite_fall() {
+    let flite = flite();
+    let odd = [
+        "a",
+        "I'm 5'6\" tall & I'd",
+        "( ) [ ] { }  a",
+        "12345678901234567890123 3/4 50% #1 +1-800-555-0199",
+        "x@y.com http://a.b/c?d=e&f",
+        "$",
+        "$$ 5",
+        "1.2.3.4 ...a",
+        "''' \"\"\" a",
+        "%s %n %d",
+        "zzzzxqw rhythm hmm",
+        "MCMXCIV XIV.",
+        "a/b/c//d",
+        "10:30am 12/31/1999 1st 22nd",
+        "Ünïcödé 漢字 и русский a",
+        "\u{0}zero\u{0} byte",
+        "€5 £5 5°",
+        "don’t—stop",
+        "<speak>tags</speak>",
+        "-5 -.5 .5 5. 0",
+    ];
+    for text in odd {
+        let said = say(&flite, text, "kal16", &[]);
+        assert_eq!(said.words.len(), text.split_whitespace().count(), "{text:?}");
+        assert!(
+            said.words.iter().all(|(_, end)| *end <= said.seconds() * 1.05 + 0.1),
+            "{text:?}: {:?}",
+            said.words
+        );
+    }
+}
+
+#[test]
+fn the_first_sound_comes_soon() {
+    let flite = flite();
+    let best = (0..5)
+        .map(|_| {
+            let start = Instant::now();
+            let (_handle, heard) = ask(&flite, "Certainly, I can help you with that.", "slt", &[]);
+            heard.iter().find(|e| matches!(e, Event::Audio { .. })).expect("sound");
+            start.elapsed()
+        })
+        .min()
+        .unwrap();
+    println!("first sound after {best:?}");
+    assert!(best < Duration::from_millis(150), "{best:?}");
+}
