@@ -2,3 +2,88 @@
 
 pub mod decode;
 pub mod jitter;
+pub mod stt;
+pub mod vad;
+
+use std::collections::VecDeque;
+
+use conversation::spec;
+use conversation::time::Time;
+use models::stt::Stream;
+
+use decode::Level;
+use vad::{Change, Listener, State, WINDOW, Windows};
+
+/// Samples between two reports of the user's level: .1 s at 16 kHz.
+const LEVEL_EVERY: u32 = 1_600;
+
+/// One call's hearing: what comes is cut into windows, kept for the STT, measured; the windows are judged together with other calls'.
+pub struct Hearing {
+    windows: Windows,
+    /// What the network remembers of this user.
+    pub(crate) state: State,
+    /// Windows to be judged, oldest first, with the instants of their ends.
+    pub(crate) ready: VecDeque<([f32; WINDOW], Time)>,
+    listener: Listener,
+    ear: stt::Ear,
+    level: Level,
+    until: Time,
+}
+
+impl Hearing {
+    /// Ears for one call.
+    #[must_use]
+    pub fn new(times: spec::Vad, stream: Box<dyn Stream>) -> Self {
+        Self {
+            windows: Windows::default(),
+            state: State::default(),
+            ready: VecDeque::with_capacity(4),
+            listener: Listener::new(times),
+            ear: stt::Ear::new(stream),
+            level: Level::default(),
+            until: Time::ZERO,
+        }
+    }
+
+    /// Takes the user's sound (16 kHz mono), which ends at `end`.
+    pub fn take(&mut self, pcm: &[i16], end: Time) {
+        self.ear.audio(pcm);
+        self.level.add(pcm);
+        let ready = &mut self.ready;
+        self.windows.push(pcm, end, |window, end| ready.push_back((*window, end)));
+    }
+
+    /// The probability of the oldest window is known.
+    pub fn judged(&mut self, p: f32) -> Option<Change> {
+        let (_, end) = self.ready.pop_front()?;
+        self.until = end;
+        let change = self.listener.window(p, end);
+        self.follow(change)
+    }
+
+    /// The sound stopped coming: speech under way is over.
+    pub fn gap(&mut self) -> Option<Change> {
+        let change = self.listener.interrupt(self.until);
+        self.follow(change)
+    }
+
+    /// RMS of the last .1 s in dBFS, once for each.
+    pub fn level(&mut self) -> Option<f32> {
+        (self.level.count() >= LEVEL_EVERY).then(|| self.level.take())
+    }
+
+    /// Whether the detector hears the user.
+    #[must_use]
+    pub fn hears(&self) -> bool {
+        self.listener.hears()
+    }
+
+    fn follow(&mut self, change: Option<Change>) -> Option<Change> {
+        match change {
+            Some(Change::Started { .. }) => self.ear.begin(),
+            Some(Change::Stopped { .. }) => self.ear.end(),
+            Some(Change::Heard { .. }) | None => {}
+        }
+        change
+    }
+}

@@ -1,3 +1,162 @@
 //! From words to packets of the agent's voice.
 
 pub mod encode;
+pub mod playout;
+pub mod tts;
+
+use std::time::{Duration, Instant};
+
+use conversation::input::{Epoch, PieceId, PlayoutEvent};
+use models::Handle;
+
+use encode::Encoder;
+use playout::{BLOCK, Leaving, Playout, Reports};
+
+/// Length of a block.
+pub const FRAME: Duration = Duration::from_millis(20);
+/// Blocks sent at once after a late tick; what is missed beyond is left out, and counted.
+const CATCH_UP: u32 = 10;
+
+/// A piece that the TTS is making.
+struct Making {
+    piece: PieceId,
+    epoch: Epoch,
+    /// Samples have come.
+    ready: bool,
+    _handle: Handle,
+}
+
+/// One call's voice on the media clock: one block every 20 ms, silence included.
+pub struct Speaking {
+    /// What sounds.
+    pub playout: Playout,
+    encoder: Encoder,
+    making: Vec<Making>,
+    block: Box<[i16; BLOCK]>,
+    reports: Reports,
+    /// When the next block is due, its number and the time stamp of the first one: the clock of the RTP time stamps.
+    next: Instant,
+    number: u64,
+    base: u64,
+    late: u64,
+    sounding: bool,
+}
+
+/// A block that is due.
+pub struct Block<'a> {
+    /// RTP time stamp at 48 kHz.
+    pub timestamp: u64,
+    /// Whether speech begins in it, after silence.
+    pub begins: bool,
+    /// The Opus packet; empty for a block that is not encoded.
+    pub packet: &'a [u8],
+    /// Its samples.
+    pub pcm: &'a [i16; BLOCK],
+    /// What sounds in it.
+    pub leaving: Option<Leaving>,
+}
+
+impl Speaking {
+    /// A voice whose first block is due at `start`.
+    ///
+    /// # Errors
+    /// There is no encoder.
+    pub fn new(start: Instant) -> Result<Self, encode::Error> {
+        Ok(Self {
+            playout: Playout::default(),
+            encoder: Encoder::new(encode::Config::default())?,
+            making: Vec::with_capacity(8),
+            block: Box::new([0; BLOCK]),
+            reports: Vec::with_capacity(8),
+            next: start,
+            number: 0,
+            base: 0,
+            late: 0,
+            sounding: false,
+        })
+    }
+
+    /// The media clock begins: time stamps count from `origin`, the first block is due at `first`.
+    pub fn begin(&mut self, origin: Instant, first: Instant) {
+        self.next = first;
+        self.number = 0;
+        self.base = (first.saturating_duration_since(origin).as_micros() as u64) * 48 / 1_000;
+    }
+
+    /// Blocks left out because a tick came too late for them.
+    #[must_use]
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Renders the block that is due at `now`, if one is. `audible`: somebody is there to hear; otherwise the sound waits.
+    pub fn render(&mut self, now: Instant, encode: bool, audible: bool) -> Option<Block<'_>> {
+        if now < self.next {
+            return None;
+        }
+        let behind = (now - self.next).as_millis() as u64 / FRAME.as_millis() as u64;
+        if behind > u64::from(CATCH_UP) {
+            // Time stamps go on with the clock; what should have sounded sounds later.
+            let skipped = behind - u64::from(CATCH_UP);
+            self.number += skipped;
+            self.next += FRAME * u32::try_from(skipped).unwrap_or(u32::MAX);
+            self.late += skipped;
+        }
+        if audible {
+            self.playout.render(&mut self.block, &mut self.reports);
+        } else {
+            self.block.fill(0);
+        }
+        let timestamp = self.base + self.number * BLOCK as u64;
+        self.number += 1;
+        self.next += FRAME;
+        let leaving = self.playout.leaving().filter(|_| audible);
+        let begins = leaving.is_some() && !self.sounding;
+        self.sounding = leaving.is_some();
+        // An encoder that fails once is likely to work again; the packet is missed like a lost one.
+        let packet = if encode { self.encoder.encode(&self.block).unwrap_or(&[]) } else { &[] };
+        Some(Block { timestamp, begins, packet, pcm: &self.block, leaving })
+    }
+
+    /// What the last blocks told, in order.
+    pub fn reports(&mut self) -> Option<(PieceId, PlayoutEvent)> {
+        if self.reports.is_empty() { None } else { Some(self.reports.remove(0)) }
+    }
+
+    /// Piece and second of it that leave at `now`.
+    #[must_use]
+    pub fn mouth(&self, now: Instant) -> Option<(PieceId, f32)> {
+        let leaving = self.playout.leaving()?;
+        let since = now.saturating_duration_since(self.next - FRAME).as_secs_f64();
+        let at = leaving.position.as_seconds() - leaving.offset as f64 / 48_000.0 + since;
+        (at >= 0.0).then_some((leaving.piece, at as f32))
+    }
+
+    /// A piece is being made.
+    pub fn make(&mut self, piece: PieceId, epoch: Epoch, handle: Handle) {
+        self.playout.open(piece, epoch);
+        self.making.push(Making { piece, epoch, ready: false, _handle: handle });
+    }
+
+    /// Whether a piece is still being made; whether these are its first samples.
+    pub fn arrived(&mut self, piece: PieceId) -> Option<bool> {
+        let making = self.making.iter_mut().find(|m| m.piece == piece)?;
+        Some(!std::mem::replace(&mut making.ready, true))
+    }
+
+    /// Whether a piece is still being made.
+    #[must_use]
+    pub fn makes(&self, piece: PieceId) -> bool {
+        self.making.iter().any(|m| m.piece == piece)
+    }
+
+    /// A piece is made, or not wanted any more: whatever still makes it stops.
+    pub fn made(&mut self, piece: PieceId) {
+        self.making.retain(|m| m.piece != piece);
+    }
+
+    /// Nothing of an epoch is wanted any more.
+    pub fn cancelled(&mut self, epoch: Epoch) {
+        self.making.retain(|m| m.epoch != epoch);
+    }
+}

@@ -1,6 +1,7 @@
 //! What carries a call: WebRTC, or nothing at all (tests).
 
 mod ffi;
+pub mod loopback;
 mod sdp;
 pub mod socket;
 pub mod tcp;

@@ -1,0 +1,169 @@
+//! What goes from thread to thread, and what happens where it does not fit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conversation::call::{Call, ConversationId};
+use conversation::event::Snippet;
+use conversation::host::{Accepted, CommandError, OfferError};
+use conversation::input::{Command, PieceId, StepId, ToolCallId};
+use conversation::output::Answer;
+use models::stt::Stream;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::edge::{Edge, OnFull};
+use crate::hear::vad::Judge;
+use crate::host::Seat;
+use crate::speak::tts;
+use crate::transport::loopback;
+use crate::transport::webrtc::Certificate;
+
+/// Items in a media thread's inbox. One call makes at most some fifty a second, while its agent speaks.
+const INBOX: usize = 8_192;
+
+/// Offers, commands and hang-ups → media thread. The client is told (503), or asked again.
+pub static REQUESTS: Edge = Edge { name: "requests → media", depth: INBOX, on_full: OnFull::Refuse };
+/// Words, decisions and samples from models and tools → media thread. Text is waited for: a model's thread stands still for a moment
+/// rather than lose a word; a media thread that reads nothing for as long as this is broken, and then news are dropped and counted.
+pub static NEWS: Edge =
+    Edge { name: "news → media", depth: INBOX, on_full: OnFull::Wait(Duration::from_millis(200)) };
+/// ICE-TCP datagrams → media thread. As on a full socket: dropped and counted.
+pub static TCP: Edge = Edge { name: "tcp → media", depth: INBOX, on_full: OnFull::Drop };
+/// Inputs of traced calls → disk thread. Live calls come first: dropped and counted.
+pub static TRACE: Edge = Edge { name: "media → disk", depth: 16_384, on_full: OnFull::Drop };
+
+/// All edges between threads. Beyond these: speech → STT is bounded by the adapter (it never blocks), facts → ledger by the store
+/// (it never blocks and never loses one), text → data channel and packets → socket by the transport, which counts what it drops.
+/// Within a media thread nothing queues but samples of a piece ([`crate::speak::playout`]), which the piece's own length bounds.
+pub static EDGES: [&Edge; 4] = [&REQUESTS, &NEWS, &TCP, &TRACE];
+
+/// One call on one media thread, never used again: news of a call that is over find nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKey(pub u64);
+
+/// What a media thread is told.
+pub enum Message {
+    /// The certificate and the detector's weights are loaded.
+    Ready(Box<Kit>),
+    /// A client offers a connection.
+    Offer(Box<Offer>),
+    /// A call without a network begins.
+    Loopback(Box<Loopback>),
+    /// A command for a call.
+    Command {
+        /// Which call.
+        conversation: ConversationId,
+        /// What is asked.
+        command: Command,
+        /// Where the answer goes; `None` = nobody waits.
+        reply: Option<oneshot::Sender<Result<Answer, CommandError>>>,
+    },
+    /// A client closes one connection.
+    HangUp {
+        /// Which call.
+        conversation: ConversationId,
+        /// Which connection.
+        connection: String,
+        /// Whether there was one.
+        reply: oneshot::Sender<bool>,
+    },
+    /// News for a call.
+    News(CallKey, News),
+    /// A datagram that came by TCP.
+    Tcp(Box<crate::transport::tcp::Datagram>),
+    /// Every call is asked to stop.
+    Stop {
+        /// Whether each may speak its exit message first.
+        exit_message: bool,
+    },
+    /// The thread ends.
+    Quit,
+}
+
+/// What a media thread needs before it can take calls.
+pub struct Kit {
+    /// For DTLS.
+    pub certificate: Arc<Certificate>,
+    /// Who judges windows of sound.
+    pub judge: Box<dyn Judge>,
+}
+
+/// An offer on its way to its media thread.
+pub struct Offer {
+    /// Which conversation.
+    pub conversation: ConversationId,
+    /// SDP.
+    pub sdp: String,
+    /// Connection named by the client.
+    pub replaces: Option<String>,
+    /// Whether it asks for a new connection in place of that one.
+    pub restart: bool,
+    /// The call's models, where this offer may begin it.
+    pub opening: Option<Opening>,
+    /// Where the answer goes.
+    pub reply: oneshot::Sender<Reply>,
+}
+
+/// What became of an offer on its media thread.
+pub enum Reply {
+    /// Taken, under this user name of ICE.
+    Accepted(Accepted, String),
+    /// Refused.
+    Refused(OfferError),
+    /// The call is not here, and nothing was given to begin it with.
+    NotHere,
+}
+
+/// A call that begins.
+pub struct Opening {
+    /// Its key.
+    pub key: CallKey,
+    /// The agent's settings.
+    pub call: Arc<Call>,
+    /// What the call works with.
+    pub models: CallModels,
+    /// Given before it began.
+    pub commands: Vec<Command>,
+    /// Its place on the thread.
+    pub seat: Seat,
+}
+
+/// A call without a network.
+pub struct Loopback {
+    /// The call.
+    pub opening: Opening,
+    /// Its sound.
+    pub near: loopback::Near,
+}
+
+/// The models of one call, resolved before it begins.
+pub struct CallModels {
+    /// Its ear.
+    pub stt: Box<dyn Stream>,
+    /// Its mind.
+    pub llm: Arc<dyn models::llm::Llm>,
+    /// Asked after a failure.
+    pub llm_fallback: Option<Arc<dyn models::llm::Llm>>,
+    /// Its voice.
+    pub tts: Arc<dyn models::tts::Tts>,
+    /// Asked after a failure.
+    pub tts_fallback: Option<Arc<dyn models::tts::Tts>>,
+    /// What the operator or the caller should know about the choice.
+    pub warnings: Vec<String>,
+}
+
+/// News of a model or tool, stamped with what they belong to.
+#[derive(Debug)]
+pub enum News {
+    /// Of the call's STT stream.
+    Stt(models::stt::Event),
+    /// Of a question to the LLM.
+    Llm(StepId, models::llm::Event),
+    /// What the knowledge search found before the question was asked.
+    Snippets(Vec<Snippet>),
+    /// Of a piece of speech.
+    Tts(PieceId, tts::News),
+    /// A tool's result.
+    Tool(ToolCallId, Result<Value, String>),
+}

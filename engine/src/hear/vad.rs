@@ -1,0 +1,180 @@
+//! When the user speaks: windows of sound, judged together for all calls of a tick, and the detector over their probabilities.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conversation::spec;
+use conversation::time::Time;
+use models::vad::{Detector, Network, Report, Scratch};
+pub use models::vad::{State, WINDOW};
+
+/// p of a window at or over which speech goes on; the [`Detector`]'s own lower threshold.
+const STAYS: f32 = 0.35;
+
+/// What the detector reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// Speech began.
+    Started {
+        /// Start of its first window at or over the threshold.
+        onset: Time,
+        /// End of the window that made it certain.
+        until: Time,
+    },
+    /// Speech goes on.
+    Heard {
+        /// End of the window.
+        until: Time,
+    },
+    /// Speech ended.
+    Stopped {
+        /// End of its last window at or over the (lower) threshold.
+        end: Time,
+    },
+}
+
+/// Makes windows of what comes, with the instants at which they began and ended.
+pub struct Windows {
+    samples: Box<[f32; WINDOW]>,
+    filled: usize,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self { samples: Box::new([0.0; WINDOW]), filled: 0 }
+    }
+}
+
+impl Windows {
+    /// Takes samples (16 kHz), which end at `end`; calls `ready` with each full window and the instant of its end.
+    pub fn push(&mut self, pcm: &[i16], end: Time, mut ready: impl FnMut(&[f32; WINDOW], Time)) {
+        let mut rest = pcm;
+        while !rest.is_empty() {
+            let n = rest.len().min(WINDOW - self.filled);
+            for (to, from) in self.samples[self.filled..].iter_mut().zip(&rest[..n]) {
+                *to = f32::from(*from) / 32768.0;
+            }
+            self.filled += n;
+            rest = &rest[n..];
+            if self.filled == WINDOW {
+                self.filled = 0;
+                ready(&self.samples, end - span(rest.len()));
+            }
+        }
+    }
+}
+
+/// How long `samples` at 16 kHz last.
+#[must_use]
+pub fn span(samples: usize) -> Duration {
+    Duration::from_nanos(samples as u64 * 62_500)
+}
+
+/// Who judges windows of sound: the network, or a test's double.
+pub trait Judge: Send {
+    /// The next window of each stream: `probabilities[i]` becomes P(speech) in `windows[i]`.
+    fn judge(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]);
+}
+
+/// The network with a thread's own buffers.
+pub struct Silero {
+    network: Arc<Network>,
+    scratch: Scratch,
+}
+
+impl Silero {
+    /// One for a media thread.
+    #[must_use]
+    pub fn new(network: Arc<Network>) -> Self {
+        let scratch = Scratch::new(&network);
+        Self { network, scratch }
+    }
+}
+
+impl Judge for Silero {
+    fn judge(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+        self.network.run(&mut self.scratch, states, windows, probabilities);
+    }
+}
+
+/// The detector of one call, on the call's time.
+pub struct Listener {
+    detector: Detector,
+}
+
+impl Listener {
+    /// One with the call's times.
+    #[must_use]
+    pub fn new(times: spec::Vad) -> Self {
+        Self { detector: Detector::new(times) }
+    }
+
+    /// Judges the window that ended at `end`.
+    pub fn window(&mut self, p: f32, end: Time) -> Option<Change> {
+        match self.detector.window(p) {
+            Some(report) => Some(self.date(report, end)),
+            None => (self.hears() && p >= STAYS).then_some(Change::Heard { until: end }),
+        }
+    }
+
+    /// The sound has a gap: speech under way ended with its last window. `now` is the end of the last window.
+    pub fn interrupt(&mut self, end: Time) -> Option<Change> {
+        let report = self.detector.interrupt()?;
+        Some(self.date(report, end))
+    }
+
+    /// Whether the user is heard.
+    #[must_use]
+    pub fn hears(&self) -> bool {
+        self.detector.speaking()
+    }
+
+    /// Positions count back from the end of the last window: the sender's clock and ours never drift apart by more than one stretch does.
+    fn date(&self, report: Report, end: Time) -> Change {
+        let at = |position: u64| end - span((self.detector.position() - position) as usize);
+        match report {
+            Report::Start { onset } => Change::Started { onset: at(onset), until: end },
+            Report::End { end, .. } => Change::Stopped { end: at(end) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Time {
+        Time::from_micros(ms * 1000)
+    }
+
+    #[test]
+    fn speech_is_reported_with_its_true_ends() {
+        let mut listener = Listener::new(spec::Vad {
+            start: Duration::from_millis(50),
+            silence: Duration::from_millis(250),
+        });
+        let p = [0.1; 4].into_iter().chain([0.9; 20]).chain([0.1; 10]);
+        // The user's first window ended 1 s into the call.
+        let told: Vec<_> = p
+            .enumerate()
+            .filter_map(|(i, p)| listener.window(p, ms(1000 + i as u64 * 32)).map(|c| (i, c)))
+            .collect();
+        assert_eq!(told.len(), 1 + 18 + 1);
+        assert_eq!(told[0], (5, Change::Started { onset: ms(1096), until: ms(1160) }));
+        assert_eq!(told[18], (23, Change::Heard { until: ms(1736) }));
+        assert_eq!(told[19], (31, Change::Stopped { end: ms(1736) }));
+    }
+
+    #[test]
+    fn windows_are_cut_and_dated_to_the_sample() {
+        let mut windows = Windows::default();
+        let mut ends = Vec::new();
+        for i in 1..=8u64 {
+            windows.push(&[16_384; 320], Time::from_micros(i * 20_000), |w, end| {
+                assert!(w.iter().all(|s| (*s - 0.5).abs() < 1e-6));
+                ends.push(end.as_micros());
+            });
+        }
+        assert_eq!(ends, [32_000, 64_000, 96_000, 128_000, 160_000]);
+    }
+}

@@ -1,0 +1,559 @@
+//! The engine: media threads, and the door that the control plane knocks at.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conversation::call::{Call, ConversationId, LlmChoice, SttChoice, TtsChoice};
+use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferError};
+use conversation::input::Command;
+use conversation::output::Answer;
+use models::{Error, Sink};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+
+use crate::edge::Sender;
+use crate::graph::{self, CallKey, CallModels, Kit, Loopback, Message, News, Opening, Reply};
+use crate::hear::vad::Judge;
+use crate::keep::trace;
+use crate::shard::{Inbox, Shard, Stats};
+use crate::show::Avatars;
+use crate::transport::webrtc::Certificate;
+use crate::transport::{loopback, socket, tcp};
+use crate::{clock, thread};
+
+/// How long an offer waits for certificate and models.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A call that still runs this long before the end of a drain speaks its exit message.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// How often a drain looks whether all calls are over.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How the engine runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Media threads; 0 = one per core.
+    pub threads: usize,
+    /// Calls on one thread at most; 0 = no limit but the decoders'.
+    pub calls_per_thread: usize,
+    /// This host's addresses that clients may use; see [`socket::hosts`].
+    pub hosts: Vec<IpAddr>,
+    /// Addresses under which a NAT in front of us is known.
+    pub public: Vec<IpAddr>,
+    /// UDP ports to choose from, one per thread; any free ones without.
+    pub udp_ports: Option<RangeInclusive<u16>>,
+    /// Port of ICE-TCP, for networks without UDP; 0 = any.
+    pub tcp_port: Option<u16>,
+    /// When a user is gone.
+    pub timeouts: Timeouts,
+    /// Folder of traces; without it no call is traced.
+    pub traces: Option<PathBuf>,
+}
+
+/// Times that decide that nobody is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// An offer connects within this time or is dropped.
+    pub offer: Duration,
+    /// A connection closed without a word may come back within this time.
+    pub closed: Duration,
+    /// A client of which nothing is heard may come back within this time.
+    pub silence: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            offer: Duration::from_secs(15),
+            closed: Duration::from_secs(5),
+            silence: Duration::from_secs(25),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            calls_per_thread: 0,
+            hosts: socket::hosts(true),
+            public: Vec::new(),
+            udp_ports: None,
+            tcp_port: None,
+            timeouts: Timeouts::default(),
+            traces: None,
+        }
+    }
+}
+
+/// A model for a choice, and what the operator or the caller should know about it (a vendor that is not configured, say).
+pub type Chosen<T> = (T, Option<String>);
+
+/// The models that calls are made of. The binary's registry, or a test's doubles.
+pub trait Models: Send + Sync + 'static {
+    /// Loads what takes time; called once, on a thread of its own.
+    ///
+    /// # Errors
+    /// What is missing, in one sentence: no call is taken.
+    fn load(&self) -> Result<(), String>;
+
+    /// Who judges windows of sound, one for each media thread; after [`Models::load`].
+    ///
+    /// # Errors
+    /// The weights are missing.
+    fn judge(&self) -> Result<Box<dyn Judge>, String>;
+
+    /// An ear.
+    fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn models::stt::Stt>, Error>>;
+
+    /// A mind.
+    fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn models::llm::Llm>>;
+
+    /// A voice.
+    fn tts(&self, choice: &TtsChoice) -> Chosen<Result<Arc<dyn models::tts::Tts>, Error>>;
+}
+
+/// What all media threads share. Nothing in it is waited for.
+pub struct Shared {
+    /// The net pool.
+    pub net: Handle,
+    /// For tools.
+    pub client: models::net::Client,
+    /// Where facts go.
+    pub ledger: Arc<dyn Ledger>,
+    /// Where traced inputs go.
+    pub trace: Option<Sender<trace::Line>>,
+    /// Who can be shown.
+    pub avatars: Avatars,
+    /// When a user is gone.
+    pub timeouts: Timeouts,
+}
+
+/// A call's place on its thread; dropping it frees the place.
+pub struct Seat {
+    taken: Arc<AtomicUsize>,
+    alive: Arc<AtomicBool>,
+}
+
+impl Seat {
+    fn take(taken: &Arc<AtomicUsize>) -> Self {
+        taken.fetch_add(1, Relaxed);
+        Self { taken: Arc::clone(taken), alive: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// A place for a test's call.
+    #[must_use]
+    pub fn free() -> Self {
+        Self::take(&Arc::default())
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(1, Relaxed);
+        self.alive.store(false, Relaxed);
+    }
+}
+
+/// Where a call is.
+struct Place {
+    thread: usize,
+    alive: Arc<AtomicBool>,
+}
+
+impl Place {
+    fn lives(&self) -> bool {
+        self.alive.load(Relaxed)
+    }
+}
+
+#[derive(Default)]
+struct Directory {
+    calls: HashMap<ConversationId, Place>,
+    /// User names of ICE, for datagrams that come by TCP.
+    names: HashMap<String, Place>,
+    draining: bool,
+}
+
+/// Dead entries are forgotten whenever the directory has grown by this many.
+const FORGET_AT: usize = 256;
+
+impl Directory {
+    fn forget(&mut self) {
+        if self.calls.len().is_multiple_of(FORGET_AT) {
+            self.calls.retain(|_, place| place.lives());
+        }
+        if self.names.len().is_multiple_of(FORGET_AT) {
+            self.names.retain(|_, place| place.lives());
+        }
+    }
+}
+
+struct Thread {
+    inbox: Inbox,
+    taken: Arc<AtomicUsize>,
+    stats: Arc<Stats>,
+}
+
+/// Whether calls can be taken: what is missing otherwise.
+type Missing = Option<String>;
+
+/// The engine.
+pub struct Engine {
+    threads: Vec<Thread>,
+    directory: Arc<Mutex<Directory>>,
+    ready: watch::Sender<Missing>,
+    models: Arc<dyn Models>,
+    next_key: AtomicU64,
+    calls_per_thread: usize,
+    tcp: Option<tcp::Outlet>,
+    trace: Option<Sender<trace::Line>>,
+}
+
+impl Engine {
+    /// Starts the media threads and, behind, the loading of certificate and models: returns at once.
+    ///
+    /// # Errors
+    /// A port is taken, a folder cannot be made, or the system has no thread left.
+    pub fn start(
+        config: Config,
+        models: Arc<dyn Models>,
+        avatars: Avatars,
+        client: models::net::Client,
+        ledger: Arc<dyn Ledger>,
+        net: Handle,
+    ) -> io::Result<Arc<Self>> {
+        let trace = config.traces.map(trace::start).transpose()?.map(|(sender, _)| sender);
+        let shared = Arc::new(Shared {
+            net,
+            client,
+            ledger,
+            trace: trace.clone(),
+            avatars,
+            timeouts: config.timeouts,
+        });
+        let server =
+            config.tcp_port.map(|port| tcp::Server::bind(port, &config.hosts, &config.public)).transpose()?;
+        let outlet = server.as_ref().map(|s| (s.outlet(), s.candidates().to_vec()));
+        let udp = socket::Config { hosts: config.hosts, public: config.public, ports: config.udp_ports };
+        let count = if config.threads == 0 { thread::cores() } else { config.threads };
+        let mut threads = Vec::with_capacity(count);
+        for number in 0..count {
+            let socket = socket::Socket::bind(&udp)?;
+            let (shard, inbox, stats) =
+                Shard::new(socket, outlet.clone(), Arc::clone(&shared), clock::now())?;
+            thread::spawn(&format!("media-{number}"), move || shard.run())?;
+            threads.push(Thread { inbox, taken: Arc::default(), stats });
+        }
+        let directory = Arc::<Mutex<Directory>>::default();
+        if let Some(server) = server {
+            serve_tcp(server, &directory, threads.iter().map(|t| t.inbox.clone()).collect())?;
+        }
+        let (ready, _) = watch::channel(Some("certificate and models are still loading".to_owned()));
+        let engine = Arc::new(Self {
+            threads,
+            directory,
+            ready,
+            models,
+            next_key: AtomicU64::new(1),
+            calls_per_thread: config.calls_per_thread,
+            tcp: outlet.map(|(outlet, _)| outlet),
+            trace,
+        });
+        let behind = Arc::clone(&engine);
+        thread::spawn("warm-up", move || {
+            let missing = behind.warm_up().err();
+            if let Some(missing) = &missing {
+                tracing::error!(%missing, "no call can be taken");
+            }
+            behind.ready.send_replace(missing);
+        })?;
+        Ok(engine)
+    }
+
+    fn warm_up(&self) -> Result<(), String> {
+        let certificate = Arc::new(Certificate::generate().ok_or("no DTLS certificate can be made")?);
+        self.models.load()?;
+        for thread in &self.threads {
+            let kit = Kit { certificate: Arc::clone(&certificate), judge: self.models.judge()? };
+            let sent = thread.inbox.requests.send(Message::Ready(Box::new(kit)));
+            sent.map_err(|_| "a media thread is gone".to_owned())?;
+        }
+        Ok(())
+    }
+
+    /// What each media thread tells of itself.
+    pub fn stats(&self) -> impl Iterator<Item = &Stats> {
+        self.threads.iter().map(|t| &*t.stats)
+    }
+
+    /// Edges by name with how often each was full.
+    #[must_use]
+    pub fn full_edges(&self) -> Vec<(&'static str, u64)> {
+        let mut counts: Vec<(&'static str, u64)> = graph::EDGES.iter().map(|e| (e.name, 0)).collect();
+        let mut add = |sender: (&'static str, u64)| {
+            for count in counts.iter_mut().filter(|c| c.0 == sender.0) {
+                count.1 += sender.1;
+            }
+        };
+        for Inbox { requests, news, tcp } in self.threads.iter().map(|t| &t.inbox) {
+            for edge in [requests, news, tcp] {
+                add((edge.edge().name, edge.full()));
+            }
+        }
+        if let Some(trace) = &self.trace {
+            add((trace.edge().name, trace.full()));
+        }
+        counts
+    }
+
+    /// Takes no new calls; those that run go on for at most `limit`. What still runs shortly before speaks its exit message; what runs
+    /// at the end is stopped. Returns when no call is left.
+    pub async fn drain(&self, limit: Duration) {
+        self.locked().draining = true;
+        let all_over = async {
+            while self.calls() > 0 {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let phases = async {
+            tokio::time::sleep(limit.saturating_sub(FAREWELL)).await;
+            self.stop(limit > FAREWELL);
+            tokio::time::sleep(FAREWELL.min(limit)).await;
+            self.stop(false);
+            // Hanging up takes a moment; a thread that does not even do that is not waited for.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        };
+        tokio::select! {
+            () = all_over => {}
+            () = phases => {}
+        }
+    }
+
+    /// Stops every call now.
+    pub fn stop(&self, exit_message: bool) {
+        for thread in &self.threads {
+            drop(thread.inbox.requests.send(Message::Stop { exit_message }));
+        }
+    }
+
+    /// Begins a call without a network; its sound is at the returned end. For simulation and load.
+    ///
+    /// # Errors
+    /// As [`Host::offer`].
+    pub fn attach(&self, call: Arc<Call>, commands: Vec<Command>) -> Result<loopback::Far, OfferError> {
+        if let Some(missing) = self.not_ready() {
+            return Err(OfferError::NoCapacity(missing));
+        }
+        let (thread, seat) = self.seat(call.id)?;
+        let Some(seat) = seat else { return Err(OfferError::NoCapacity("the call runs already".into())) };
+        let opening = self.open(thread, call, commands, seat)?;
+        let (near, far) = loopback::pair();
+        let sent =
+            self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near })));
+        sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
+        Ok(far)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Directory> {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait_until_ready(&self) -> Result<(), OfferError> {
+        let mut ready = self.ready.subscribe();
+        let waited = tokio::time::timeout(PATIENCE, ready.wait_for(Option::is_none)).await;
+        match waited {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(OfferError::NoCapacity(self.not_ready().unwrap_or_default())),
+        }
+    }
+
+    /// The thread of a call that lives, or a place for it on the least loaded one.
+    fn seat(&self, id: ConversationId) -> Result<(usize, Option<Seat>), OfferError> {
+        let mut directory = self.locked();
+        if let Some(place) = directory.calls.get(&id).filter(|p| p.lives()) {
+            return Ok((place.thread, None));
+        }
+        if directory.draining {
+            return Err(OfferError::NoCapacity("the server is shutting down".into()));
+        }
+        let least = self.threads.iter().enumerate().min_by_key(|(_, t)| t.taken.load(Relaxed));
+        let Some((thread, Thread { taken, .. })) = least else {
+            return Err(OfferError::NoCapacity("the server has no media thread".into()));
+        };
+        if self.calls_per_thread > 0 && taken.load(Relaxed) >= self.calls_per_thread {
+            return Err(OfferError::NoCapacity("the server is full".into()));
+        }
+        let seat = Seat::take(taken);
+        directory.calls.insert(id, Place { thread, alive: Arc::clone(&seat.alive) });
+        directory.forget();
+        Ok((thread, Some(seat)))
+    }
+
+    /// Resolves a call's models.
+    fn open(
+        &self,
+        thread: usize,
+        call: Arc<Call>,
+        commands: Vec<Command>,
+        seat: Seat,
+    ) -> Result<Opening, OfferError> {
+        let key = CallKey(self.next_key.fetch_add(1, Relaxed));
+        let news = self.threads[thread].inbox.sink(key);
+        let models =
+            resolve(&*self.models, &call, news).map_err(|error| OfferError::NoCapacity(error.to_string()))?;
+        Ok(Opening { key, call, models, commands, seat })
+    }
+
+    async fn take(&self, offer: conversation::host::Offer) -> Result<Accepted, OfferError> {
+        self.wait_until_ready().await?;
+        let conversation::host::Offer { call, sdp, replaces, restart, commands } = offer;
+        // A call may end between the look into the directory and the arrival at its thread: then it is begun anew.
+        for _ in 0..3 {
+            let (thread, seat) = self.seat(call.id)?;
+            let alive = seat.as_ref().map(|s| Arc::clone(&s.alive));
+            let opening =
+                seat.map(|seat| self.open(thread, Arc::clone(&call), commands.clone(), seat)).transpose()?;
+            let (reply, answer) = oneshot::channel();
+            let offer = graph::Offer {
+                conversation: call.id,
+                sdp: sdp.clone(),
+                replaces: replaces.clone(),
+                restart,
+                opening,
+                reply,
+            };
+            let sent = self.threads[thread].inbox.requests.send(Message::Offer(Box::new(offer)));
+            sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
+            match answer.await {
+                Ok(Reply::Accepted(accepted, ufrag)) => {
+                    let mut directory = self.locked();
+                    let alive = alive.or_else(|| directory.calls.get(&call.id).map(|p| Arc::clone(&p.alive)));
+                    if let (Some(alive), true) = (alive, self.tcp.is_some()) {
+                        directory.names.insert(ufrag, Place { thread, alive });
+                    }
+                    return Ok(accepted);
+                }
+                Ok(Reply::Refused(why)) => return Err(why),
+                Ok(Reply::NotHere) => {}
+                Err(_) => return Err(OfferError::NoCapacity("a media thread is gone".into())),
+            }
+        }
+        Err(OfferError::NoCapacity("the call ends and begins too fast".into()))
+    }
+
+    fn thread_of(&self, id: ConversationId) -> Option<&Thread> {
+        let directory = self.locked();
+        let place = directory.calls.get(&id).filter(|p| p.lives())?;
+        self.threads.get(place.thread)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            drop(thread.inbox.requests.send(Message::Quit));
+        }
+        if let Some(tcp) = &self.tcp {
+            tcp.stop();
+        }
+    }
+}
+
+impl Host for Engine {
+    fn offer(&self, offer: conversation::host::Offer) -> BoxFuture<'_, Result<Accepted, OfferError>> {
+        Box::pin(self.take(offer))
+    }
+
+    fn command(
+        &self,
+        conversation: ConversationId,
+        command: Command,
+    ) -> BoxFuture<'_, Result<Answer, CommandError>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let thread = self.thread_of(conversation).ok_or(CommandError::NotHere)?;
+            let message = Message::Command { conversation, command, reply: Some(reply) };
+            thread.inbox.requests.send(message).map_err(|_| CommandError::NotHere)?;
+            answer.await.unwrap_or(Err(CommandError::NotHere))
+        })
+    }
+
+    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let (reply, found) = oneshot::channel();
+            let Some(thread) = self.thread_of(conversation) else { return false };
+            let message = Message::HangUp { conversation, connection, reply };
+            thread.inbox.requests.send(message).is_ok() && found.await.unwrap_or(false)
+        })
+    }
+
+    fn calls(&self) -> usize {
+        self.threads.iter().map(|t| t.taken.load(Relaxed)).sum()
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        self.ready.borrow().clone()
+    }
+}
+
+/// The models of one call.
+///
+/// # Errors
+/// It would be deaf or mute: no decoder is free, or the voice is not there.
+pub fn resolve(models: &dyn Models, call: &Call, news: Sink<News>) -> Result<CallModels, Error> {
+    let mut warnings = Vec::new();
+    let (stt, warning) = models.stt(&call.stt);
+    warnings.extend(warning);
+    let (tts, warning) = models.tts(&call.tts);
+    warnings.extend(warning);
+    let (llm, warning) = models.llm(&call.llm, &call.agent_name, false);
+    warnings.extend(warning);
+    let llm_fallback = call.spec.fallback_llm.then(|| models.llm(&call.llm, &call.agent_name, true)).map(
+        |(llm, warning)| {
+            warnings.extend(warning);
+            llm
+        },
+    );
+    let tts = tts?;
+    let stt = stt?.open(Sink::new(move |event| news.send(News::Stt(event))))?;
+    // warm
+    Ok(CallModels { stt, llm, llm_fallback, tts, tts_fallback: None, warnings })
+}
+
+fn serve_tcp(
+    mut server: tcp::Server,
+    directory: &Arc<Mutex<Directory>>,
+    inboxes: Vec<Inbox>,
+) -> io::Result<()> {
+    let directory = Arc::clone(directory);
+    thread::spawn("ice-tcp", move || {
+        let deliver = |ufrag: &str, datagram: tcp::Datagram| {
+            let directory = directory.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = directory.names.get(ufrag).filter(|p| p.lives());
+            let Some(inbox) = place.and_then(|p| inboxes.get(p.thread)) else { return false };
+            // A full inbox drops it, as a full socket would, and counts it; the connection stays.
+            drop(inbox.tcp.send(Message::Tcp(Box::new(datagram))));
+            true
+        };
+        if let Err(error) = server.run(clock::now, deliver) {
+            tracing::error!(%error, "ICE-TCP has ended");
+        }
+    })
+    .map(drop)
+}
+
+/// Sizes of things, for logs.
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = String::new();
+        write!(text, "{} media threads, {} calls", self.threads.len(), self.calls())?;
+        f.write_str(&text)
+    }
+}

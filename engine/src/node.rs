@@ -1,0 +1,442 @@
+//! One call: a conversation with its connections, ears, voice, mind and face. Lives on one media thread from birth to end.
+//!
+//! Nothing here waits or reads a clock. The thread tells it what happened and when; it does what the conversation asks.
+
+mod act;
+mod clocks;
+mod talk;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conversation::call::Call;
+use conversation::conversation::Conversation;
+use conversation::event::{AgentState, Event as Fact};
+use conversation::host::CommandError;
+use conversation::input::{Command, CommandId, Input};
+use conversation::output::Answer;
+use conversation::time::Time;
+use models::Sink;
+use tokio::sync::oneshot;
+
+use crate::clock;
+use crate::graph::{CallKey, CallModels, News, Opening};
+use crate::hear::Hearing;
+use crate::hear::vad::Change;
+use crate::host::{Seat, Shared};
+use crate::keep::trace::Trace;
+use crate::link::Link;
+use crate::show::{Face, Pace};
+use crate::speak::Speaking;
+use crate::think::llm::Asked;
+use crate::transport::Event;
+use crate::transport::webrtc::{Protocol, Transmit};
+use talk::Origin;
+
+pub(crate) use clocks::Fate;
+
+/// Commands kept for a call that has not begun.
+const EARLY: usize = 64;
+/// A detector that hears speech while no packet comes for this long hears it no more.
+const GAP: Duration = Duration::from_millis(600);
+
+/// Who waits for the answer to a command.
+enum Waiting {
+    Host(oneshot::Sender<Result<Answer, CommandError>>),
+    Client(Origin),
+}
+
+/// The face of a call.
+struct Showing {
+    face: Face,
+    pace: Pace,
+    state: AgentState,
+    held: bool,
+}
+
+/// One call.
+pub(crate) struct Node {
+    /// Its key.
+    pub(crate) key: CallKey,
+    /// The agent's settings.
+    pub(crate) call: Arc<Call>,
+    shared: Arc<Shared>,
+    news: Sink<News>,
+    conversation: Conversation,
+    /// When the conversation began: its time zero.
+    origin: Option<Instant>,
+    /// Answers that the driver owes the conversation at once.
+    inputs: VecDeque<Input>,
+    links: Vec<Link>,
+    /// Number of the link that carries the call.
+    current: Option<u32>,
+    next_link: u32,
+    hearing: Hearing,
+    pcm: Vec<i16>,
+    speaking: Speaking,
+    llm: Arc<dyn models::llm::Llm>,
+    llm_fallback: Option<Arc<dyn models::llm::Llm>>,
+    tts: Arc<dyn models::tts::Tts>,
+    tts_fallback: Option<Arc<dyn models::tts::Tts>>,
+    voice: String,
+    asked: Vec<Asked>,
+    client_tools: Vec<talk::ClientTool>,
+    showing: Option<Showing>,
+    trace: Option<Trace>,
+    early: Vec<Command>,
+    warnings: Vec<String>,
+    waiting: Vec<(CommandId, Waiting)>,
+    next_command: u32,
+    leaving: bool,
+    ended: Option<Instant>,
+    /// Links that are gone and still known by name.
+    dropped: Vec<u32>,
+    next_tick: Instant,
+    _seat: Seat,
+}
+
+impl Node {
+    /// A call that waits for its first connection.
+    ///
+    /// # Errors
+    /// No Opus encoder can be had.
+    pub(crate) fn new(
+        opening: Opening,
+        shared: Arc<Shared>,
+        news: Sink<News>,
+        now: Instant,
+    ) -> Result<Self, crate::speak::encode::Error> {
+        let Opening { key, call, models, commands, seat } = opening;
+        let CallModels { stt, llm, llm_fallback, tts, tts_fallback, warnings } = models;
+        let set = shared.avatars.find_or_first(&call.face.avatar_key_id).map(|a| Arc::clone(&a.set));
+        let own = set.as_ref().map(|set| set.manifest().voice.clone()).unwrap_or_default();
+        let voice = if call.tts.voice_id.is_empty() { own } else { call.tts.voice_id.clone() };
+        let showing = set.map(|set| Showing {
+            face: Face::new(set, call.face.frame_rate, key.0),
+            pace: Pace::new(call.face.frame_rate, Time::ZERO),
+            state: AgentState::Listening,
+            held: false,
+        });
+        Ok(Self {
+            key,
+            conversation: Conversation::new(call.spec.clone()),
+            hearing: Hearing::new(call.spec.vad, stt),
+            speaking: Speaking::new(now)?,
+            call,
+            shared,
+            news,
+            origin: None,
+            inputs: VecDeque::with_capacity(4),
+            links: Vec::with_capacity(2),
+            current: None,
+            next_link: 0,
+            pcm: Vec::with_capacity(2_048),
+            llm,
+            llm_fallback,
+            tts,
+            tts_fallback,
+            voice,
+            asked: Vec::with_capacity(4),
+            client_tools: Vec::new(),
+            showing,
+            trace: None,
+            early: commands,
+            warnings,
+            waiting: Vec::new(),
+            next_command: 0,
+            leaving: false,
+            ended: None,
+            dropped: Vec::new(),
+            next_tick: now,
+            _seat: seat,
+        })
+    }
+
+    /// Takes a connection that may become the call's; returns its number.
+    pub(crate) fn link(&mut self, make: impl FnOnce(u32) -> Link) -> u32 {
+        let number = self.next_link;
+        self.next_link += 1;
+        self.links.push(make(number));
+        number
+    }
+
+    /// The connection of this name.
+    pub(crate) fn link_named(&mut self, id: &str) -> Option<&mut Link> {
+        self.links.iter_mut().find(|l| l.id() == id)
+    }
+
+    /// Numbers of its connections.
+    pub(crate) fn links(&self) -> impl Iterator<Item = u32> + '_ {
+        self.links.iter().map(|l| l.number)
+    }
+
+    /// Numbers of the connections that are gone since last asked.
+    pub(crate) fn dropped_links(&mut self) -> impl Iterator<Item = u32> + '_ {
+        self.dropped.drain(..)
+    }
+
+    /// Blocks left out, and blocks in which a sounding piece lacked samples.
+    #[must_use]
+    pub(crate) fn losses(&self) -> (u64, u64) {
+        (self.speaking.late(), self.speaking.playout.underruns())
+    }
+
+    /// Whether a window of it waits for the detector.
+    #[must_use]
+    pub(crate) fn waits_for_judgement(&self) -> bool {
+        !self.hearing.ready.is_empty()
+    }
+
+    /// Whether the conversation is over.
+    #[must_use]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Conversation time.
+    fn time(&self, now: Instant) -> Time {
+        let micros = self.origin.map_or(0, |origin| now.saturating_duration_since(origin).as_micros());
+        Time::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// The thread's next tick.
+    pub(crate) fn set_tick(&mut self, at: Instant) {
+        self.next_tick = at;
+    }
+
+    /// A datagram for one of its connections.
+    pub(crate) fn datagram(
+        &mut self,
+        now: Instant,
+        number: u32,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        datagram: &[u8],
+    ) -> bool {
+        let link = self.links.iter_mut().find(|l| l.number == number);
+        link.is_some_and(|l| l.receive(now, protocol, source, destination, datagram))
+    }
+
+    /// Drains all connections: what they tell happens, what they send goes to `transmit`.
+    pub(crate) fn drive(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
+        let mut at = 0;
+        while at < self.links.len() {
+            while let Some(event) = self.links[at].poll(now, transmit) {
+                let number = self.links[at].number;
+                self.event(now, number, event);
+            }
+            at += 1;
+        }
+        // Answers written while a later link was drained.
+        for link in &mut self.links {
+            while link.poll(now, transmit).is_some() {}
+        }
+    }
+
+    fn event(&mut self, now: Instant, number: u32, event: Event) {
+        match event {
+            Event::Connected => self.connected(now, number),
+            Event::Text(text) => self.client_says(now, number, &text),
+            Event::KeyframeRequested => {
+                if let Some(showing) = &mut self.showing {
+                    showing.face.request_key();
+                }
+            }
+            Event::Bandwidth(bps) => {
+                if let Some(showing) = self.showing.as_mut().filter(|_| self.current == Some(number)) {
+                    showing.face.set_bandwidth(bps);
+                }
+            }
+            // Clocks watch a closed link; voice went into the jitter buffer.
+            Event::Closed | Event::ChannelOpen | Event::Audio { .. } => {}
+        }
+    }
+
+    /// A connection is up: the call begins, or goes on with it.
+    fn connected(&mut self, now: Instant, number: u32) {
+        if self.ended.is_some() || self.current == Some(number) {
+            return;
+        }
+        let older = self.current.replace(number);
+        for link in self.links.iter_mut().filter(|l| Some(l.number) == older) {
+            link.hang_up(now);
+        }
+        if let Some(showing) = &mut self.showing {
+            showing.face.request_key();
+        }
+        if self.origin.is_none() {
+            self.begin(now);
+        } else {
+            self.greet_again(now);
+        }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        let first_block = self.next_tick.max(now);
+        self.origin = Some(now);
+        let unix_micros = clock::unix_micros();
+        if self.call.record_trace
+            && let Some(disk) = &self.shared.trace
+        {
+            self.trace = Some(Trace::begin(disk.clone(), &self.call, unix_micros));
+        }
+        // On the thread's tick, so that the blocks of all calls are due together.
+        self.speaking.begin(now, first_block);
+        self.feed(now, Input::Begin);
+        self.feed(now, Input::Fact(Fact::Joined { unix_micros }));
+        for text in std::mem::take(&mut self.warnings) {
+            self.feed(now, Input::Fact(Fact::Warning { text }));
+        }
+        for command in std::mem::take(&mut self.early) {
+            self.command(now, command, None);
+        }
+    }
+
+    /// A command from outside.
+    pub(crate) fn command(
+        &mut self,
+        now: Instant,
+        command: Command,
+        reply: Option<oneshot::Sender<Result<Answer, CommandError>>>,
+    ) {
+        let answer = |reply: Option<oneshot::Sender<_>>, answer| {
+            if let Some(reply) = reply {
+                // Whoever asked may have gone meanwhile.
+                let _ = reply.send(answer);
+            }
+        };
+        if self.ended.is_some() {
+            return answer(reply, Err(CommandError::NotHere));
+        }
+        if self.origin.is_none() {
+            if matches!(command, Command::End | Command::Leave | Command::Stop { .. }) {
+                self.ended = Some(now); // it never began: it leaves no trace, and the record is not ours to close
+                return answer(reply, Err(CommandError::NotHere));
+            }
+            if self.early.len() < EARLY {
+                self.early.push(command);
+            }
+            return answer(reply, Ok(Answer::Accepted));
+        }
+        self.give_command(now, command, reply.map(Waiting::Host));
+    }
+
+    fn give_command(&mut self, now: Instant, command: Command, waiting: Option<Waiting>) {
+        let id = CommandId(self.next_command);
+        self.next_command += 1;
+        if let Some(waiting) = waiting {
+            self.waiting.push((id, waiting));
+        }
+        self.feed(now, Input::Command { id, command });
+    }
+
+    /// A client closes one of the connections by itself: the user's leaving, if it carries the call. False if there is no such connection.
+    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
+        let Some(link) = self.links.iter_mut().find(|l| l.id() == id) else { return false };
+        let number = link.number;
+        if self.current == Some(number) {
+            self.leave(now);
+        } else {
+            link.hang_up(now);
+            if self.origin.is_none() && self.links.iter().all(|l| l.number == number) {
+                self.ended = Some(now);
+            }
+        }
+        true
+    }
+
+    /// The user leaves.
+    fn leave(&mut self, now: Instant) {
+        if self.ended.is_none() && !std::mem::replace(&mut self.leaving, true) {
+            self.give_command(now, Command::Leave, None);
+        }
+    }
+
+    /// Takes the sound that has come; windows may become ready.
+    pub(crate) fn hear(&mut self, now: Instant) {
+        if self.ended.is_some() || self.origin.is_none() {
+            return;
+        }
+        let Some(link) = self.links.iter_mut().find(|l| Some(l.number) == self.current) else { return };
+        let origin = self.origin.unwrap_or(now);
+        while let Some(end) = link.hear(now, &mut self.pcm) {
+            let end = end.min(now).saturating_duration_since(origin);
+            self.hearing.take(&self.pcm, Time::from_micros(end.as_micros() as u64));
+            self.pcm.clear();
+        }
+        let silent = link.voice.is_none_or(|at| now.saturating_duration_since(at) >= GAP);
+        if silent && self.hearing.hears() {
+            let change = self.hearing.gap();
+            self.heard(now, change);
+        }
+        if let Some(level) = self.hearing.level() {
+            self.tell_level(now, level);
+        }
+    }
+
+    /// Windows that wait for the detector.
+    pub(crate) fn hearing(&mut self) -> &mut Hearing {
+        &mut self.hearing
+    }
+
+    /// The oldest window was judged.
+    pub(crate) fn judged(&mut self, now: Instant, p: f32) {
+        let change = self.hearing.judged(p);
+        self.heard(now, change);
+    }
+
+    fn heard(&mut self, now: Instant, change: Option<Change>) {
+        match change {
+            Some(Change::Started { onset, until }) => {
+                self.feed(now, Input::SpeechStarted { onset });
+                self.feed(now, Input::SpeechHeard { until });
+            }
+            Some(Change::Heard { until }) => self.feed(now, Input::SpeechHeard { until }),
+            Some(Change::Stopped { end }) => self.feed(now, Input::SpeechStopped { end }),
+            None => {}
+        }
+    }
+
+    /// Sends the blocks and pictures that are due.
+    pub(crate) fn speak(&mut self, now: Instant) {
+        if self.origin.is_none() {
+            return;
+        }
+        let current = self.current;
+        let mut link = self.links.iter_mut().find(|l| Some(l.number) == current && l.is_up());
+        let audible = link.is_some();
+        let encode = link.as_ref().is_some_and(|l| l.wants_packets());
+        while let Some(block) = self.speaking.render(now, encode, audible) {
+            if let Some(link) = &mut link {
+                link.sound(now, &block);
+            }
+        }
+        while let Some((piece, event)) = self.speaking.reports() {
+            if let (conversation::input::PlayoutEvent::Finished(_), Some(showing)) =
+                (event, &mut self.showing)
+            {
+                showing.face.forget(piece);
+            }
+            self.feed(now, Input::Playout { piece, event });
+        }
+        self.show(now);
+    }
+
+    fn show(&mut self, now: Instant) {
+        let time = self.time(now);
+        let Some(showing) = &mut self.showing else { return };
+        let Some(timestamp) = showing.pace.take(time) else { return };
+        let Some(link) = self.links.iter_mut().find(|l| Some(l.number) == self.current && l.is_up()) else {
+            return;
+        };
+        if !link.has_video() {
+            return;
+        }
+        if let Some(frame) = showing.face.frame(time, self.speaking.mouth(now)) {
+            link.picture(now, timestamp, frame);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What the conversation asks for is done, and what models and tools answer is told to it.
+
+use std::time::Instant;
+
+use conversation::call::{Pronunciation, ToolRun};
+use conversation::event::{AgentState, Event as Fact, Stage, Stamped};
+use conversation::host::CommandError;
+use conversation::input::{Input, LlmEvent, PieceId, PlayoutEvent, ToolCallId, TtsEvent};
+use conversation::output::{Answer, LlmRequest, Output, SpeechRequest};
+use serde_json::Value;
+
+use super::talk::ClientTool;
+use super::{Node, Waiting};
+use crate::graph::News;
+use crate::speak::tts;
+use crate::think::llm;
+mod tools {
+    pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
+    pub async fn run(
+        _: &models::net::Client,
+        _: &conversation::call::Tool,
+        _: &serde_json::Value,
+    ) -> Result<serde_json::Value, String> {
+        Err(String::new())
+    }
+}
+
+impl Node {
+    /// Tells the conversation what happened, and does all that it asks for.
+    pub(super) fn feed(&mut self, now: Instant, input: Input) {
+        self.inputs.push_back(input);
+        while let Some(input) = self.inputs.pop_front() {
+            if self.ended.is_some() {
+                self.inputs.clear();
+                return;
+            }
+            let at = self.time(now);
+            if let Some(trace) = &mut self.trace {
+                trace.input(at, &input);
+            }
+            self.conversation.handle(input, at);
+            while let Some(output) = self.conversation.poll() {
+                self.act(now, output);
+            }
+        }
+    }
+
+    fn act(&mut self, now: Instant, output: Output) {
+        match output {
+            Output::Tell(fact) => self.tell(now, fact),
+            Output::AskLlm(request) => self.ask(request),
+            Output::CancelLlm(step) => self.asked.retain(|a| a.step != step),
+            Output::Synthesize(request) => self.synthesize(request),
+            Output::Play(piece) => self.speaking.playout.play(piece),
+            Output::Duck => self.speaking.playout.duck(),
+            Output::Unduck => self.speaking.playout.unduck(),
+            Output::Hold => {
+                if let Some((piece, position)) = self.speaking.playout.hold() {
+                    self.inputs.push_back(Input::Playout { piece, event: PlayoutEvent::Progress(position) });
+                }
+                self.pose(None, Some(true));
+            }
+            Output::Resume => {
+                self.speaking.playout.resume();
+                self.pose(None, Some(false));
+            }
+            Output::Cancel(epoch) => {
+                self.speaking.playout.cancel(epoch);
+                self.speaking.cancelled(epoch);
+                self.asked.retain(|a| a.step.epoch != epoch);
+                self.pose(None, Some(false));
+            }
+            Output::Drop(piece) => {
+                self.speaking.playout.discard(piece);
+                self.speaking.made(piece);
+            }
+            Output::RunTool { call, id, name, arguments } => self.run_tool(now, call, id, &name, arguments),
+            // No turn model is built in yet: a stretch without an answer ends after the shorter wait.
+            Output::AskTurn(_) | Output::Explain(_) => {}
+            Output::Answer { id, answer } => self.answer(now, id, answer),
+            Output::End(_) => self.ended = Some(now),
+        }
+    }
+
+    fn tell(&mut self, now: Instant, fact: Stamped) {
+        match &fact.event {
+            Fact::AgentState { state } => self.pose(Some(*state), None),
+            Fact::UserStartedSpeaking => self.nod(true),
+            Fact::UserStoppedSpeaking => self.nod(false),
+            _ => {}
+        }
+        self.tell_client(now, &fact);
+        self.shared.ledger.record(self.call.id, fact);
+    }
+
+    fn pose(&mut self, state: Option<AgentState>, held: Option<bool>) {
+        if let Some(showing) = &mut self.showing {
+            showing.state = state.unwrap_or(showing.state);
+            showing.held = held.unwrap_or(showing.held);
+            showing.face.set_state(showing.state, showing.held);
+        }
+    }
+
+    fn nod(&mut self, speaks: bool) {
+        if let Some(showing) = &mut self.showing {
+            showing.face.set_user_speaks(speaks);
+        }
+    }
+
+    fn answer(&mut self, now: Instant, id: conversation::input::CommandId, answer: Answer) {
+        let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == id) else { return };
+        match self.waiting.swap_remove(at).1 {
+            Waiting::Host(reply) => {
+                let answer = match answer {
+                    Answer::Refused(why) => Err(CommandError::Refused(why)),
+                    taken => Ok(taken),
+                };
+                // Whoever asked may have gone meanwhile.
+                let _ = reply.send(answer);
+            }
+            Waiting::Client(origin) => self.answer_client(now, &origin, answer),
+        }
+    }
+
+    fn ask(&mut self, request: LlmRequest) {
+        let model = self.llm_fallback.as_ref().filter(|_| request.fallback).unwrap_or(&self.llm);
+        let tools = if request.tools {
+            let seen = |t: &conversation::call::Tool| models::llm::Tool {
+                name: t.name.clone(),
+                description: t.description.clone(),
+                parameters: t.parameters.clone(),
+            };
+            self.call.tools.iter().map(seen).collect()
+        } else {
+            Vec::new()
+        };
+        let question = models::llm::Request {
+            prompt: self.call.prompt.clone(),
+            history: request.history,
+            snippets: Vec::new(),
+            tools,
+            model: String::new(),
+        };
+        let source = self.call.knowledge.clone();
+        self.asked.push(llm::ask(
+            &self.shared.net,
+            model.clone(),
+            source,
+            question,
+            request.step,
+            self.news.clone(),
+        ));
+    }
+
+    fn synthesize(&mut self, request: SpeechRequest) {
+        let voice = self.tts_fallback.as_ref().filter(|_| request.fallback).unwrap_or(&self.tts);
+        let sounds = |p: &Pronunciation| (p.word.clone(), p.pronunciation.clone());
+        let words = models::tts::Request {
+            text: request.text,
+            voice: self.voice.clone(),
+            pronunciation: self.call.tts.custom_pronunciation.iter().map(sounds).collect(),
+        };
+        let (news, piece) = (self.news.clone(), request.piece);
+        let handle = voice.speak(words, tts::sink(move |event| news.send(News::Tts(piece, event))));
+        self.speaking.make(piece, request.epoch, handle);
+    }
+
+    fn run_tool(&mut self, now: Instant, call: ToolCallId, id: String, name: &str, arguments: Value) {
+        let Some(tool) = self.call.tools.iter().find(|t| t.name == name).cloned() else {
+            return self.inputs.push_back(Input::Tool { call, result: Err("unknown tool".into()) });
+        };
+        if tool.run == ToolRun::Client {
+            let open = ClientTool { call, id, name: name.to_owned(), until: now + tools::TIMEOUT };
+            return self.ask_client(now, open, &arguments);
+        }
+        let (client, news) = (self.shared.client.clone(), self.news.clone());
+        self.shared.net.spawn(async move {
+            let result = tokio::time::timeout(tools::TIMEOUT, tools::run(&client, &tool, &arguments)).await;
+            news.send(News::Tool(call, result.unwrap_or_else(|_| Err("timeout".into()))));
+        });
+    }
+
+    /// News of a model or a tool.
+    pub(crate) fn news(&mut self, now: Instant, news: News) {
+        if self.origin.is_none() || self.ended.is_some() {
+            return;
+        }
+        match news {
+            News::Stt(event) => self.understood(now, event),
+            News::Snippets(items) => self.feed(now, Input::Fact(Fact::Snippets { items })),
+            News::Llm(step, event) => {
+                // A question that was cancelled is not heard any more, whatever was on its way.
+                if !self.asked.iter().any(|a| a.step == step) {
+                    return;
+                }
+                let (event, last) = llm::input(event);
+                if last {
+                    self.asked.retain(|a| a.step != step);
+                }
+                if let LlmEvent::Failed(reason) = &event {
+                    tracing::warn!(conversation = %self.call.id, %reason, "the language model failed");
+                }
+                self.feed(now, Input::Llm { step, event });
+            }
+            News::Tts(piece, event) => self.spoken(now, piece, event),
+            News::Tool(call, result) => self.feed(now, Input::Tool { call, result }),
+        }
+    }
+
+    fn understood(&mut self, now: Instant, event: models::stt::Event) {
+        let input = match event {
+            models::stt::Event::Interim(text) => Input::Transcript { text, is_final: false },
+            models::stt::Event::Final(text) => Input::Transcript { text, is_final: true },
+            models::stt::Event::Failed(error) => {
+                tracing::warn!(conversation = %self.call.id, %error, "speech recognition failed");
+                Input::Failed { stage: Stage::Stt, reason: error.to_string() }
+            }
+            models::stt::Event::Recovered => Input::Recovered { stage: Stage::Stt },
+        };
+        self.feed(now, input);
+    }
+
+    fn spoken(&mut self, now: Instant, piece: PieceId, event: tts::News) {
+        if !self.speaking.makes(piece) {
+            return;
+        }
+        let event = match event {
+            tts::News::Phones(phones) => {
+                if let Some(showing) = &mut self.showing {
+                    showing.face.phones(piece, &phones);
+                }
+                return;
+            }
+            tts::News::Words(words) => TtsEvent::Words(words),
+            tts::News::Samples(samples) => {
+                self.speaking.playout.push(piece, samples);
+                if self.speaking.arrived(piece) != Some(true) {
+                    return;
+                }
+                TtsEvent::Ready
+            }
+            tts::News::End => {
+                self.speaking.made(piece);
+                let Some(duration) = self.speaking.playout.complete(piece) else { return };
+                TtsEvent::End { duration }
+            }
+            tts::News::Failed(error) => {
+                tracing::warn!(conversation = %self.call.id, %error, "speech synthesis failed");
+                self.speaking.made(piece);
+                self.speaking.playout.discard(piece);
+                TtsEvent::Failed(error.to_string())
+            }
+        };
+        self.feed(now, Input::Tts { piece, event });
+    }
+}

@@ -1,0 +1,539 @@
+//! A media thread: its socket, its inbox, its tick, its calls.
+//!
+//! [`Shard::step`] does all that is due at a given instant and never waits; [`Shard::run`] calls it with the clock, and sleeps in
+//! between until a datagram, a message or a deadline. A test calls `step` with instants of its own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use conversation::call::ConversationId;
+use conversation::host::{Accepted, OfferError};
+use crossbeam_channel::Receiver;
+use mio::{Events, Interest, Poll, Token, Waker};
+use models::Sink;
+use smallvec::SmallVec;
+
+use crate::clock;
+use crate::edge::{self, Sender};
+use crate::graph::{self, CallKey, Kit, Loopback, Message, Offer, Opening, Reply};
+use crate::hear::decode::Decoder;
+use crate::hear::vad::{State, WINDOW};
+use crate::host::Shared;
+use crate::link::Link;
+use crate::node::{Fate, Node};
+use crate::transport::socket::{Demux, Socket};
+use crate::transport::tcp;
+use crate::transport::webrtc::{AcceptError, Connection, LocalCandidate, Protocol, Transmit};
+
+/// Time between two ticks.
+pub const TICK: Duration = Duration::from_millis(10);
+/// Messages taken in one step, so that a flood of them does not starve the tick.
+const MESSAGES: usize = 1_024;
+/// Connections of one call at once: the one that carries it, and offers that try to take over.
+const LINKS: usize = 4;
+/// Windows judged in one go.
+const BATCH: usize = 16;
+
+const SOCKET: Token = Token(0);
+const WAKER: Token = Token(1);
+
+/// A connection of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Slot {
+    call: CallKey,
+    link: u32,
+}
+
+/// What a thread tells of itself. All counts since the start.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Ticks.
+    pub ticks: AtomicU64,
+    /// Ticks that came more than 5 ms late.
+    pub late_ticks: AtomicU64,
+    /// The latest tick's lateness in µs.
+    pub worst_tick: AtomicU64,
+    /// Sum of the ticks' lateness in µs.
+    pub lateness: AtomicU64,
+    /// µs spent in steps.
+    pub busy: AtomicU64,
+    /// Blocks of sound left out because a tick came too late for them.
+    pub late_blocks: AtomicU64,
+    /// Blocks in which a sounding piece lacked samples.
+    pub underruns: AtomicU64,
+    /// Windows judged by the speech detector.
+    pub windows: AtomicU64,
+    /// Datagrams that belonged to nobody.
+    pub strays: AtomicU64,
+    /// Calls that are over.
+    pub ended: AtomicU64,
+}
+
+/// How others reach a media thread.
+#[derive(Clone)]
+pub struct Inbox {
+    /// Offers, commands, hang-ups.
+    pub requests: Sender<Message>,
+    /// News of models and tools.
+    pub news: Sender<Message>,
+    /// Datagrams by TCP.
+    pub tcp: Sender<Message>,
+}
+
+impl Inbox {
+    fn open(waker: Option<Arc<Waker>>) -> (Self, Receiver<Message>) {
+        let (requests, receiver) = edge::open(&graph::REQUESTS, waker);
+        (Self { news: requests.by(&graph::NEWS), tcp: requests.by(&graph::TCP), requests }, receiver)
+    }
+
+    /// A sink for one call's news.
+    #[must_use]
+    pub fn sink(&self, key: CallKey) -> Sink<crate::graph::News> {
+        let news = self.news.clone();
+        // An edge that stays full counts what it drops; nobody here could do more.
+        Sink::new(move |item| drop(news.send(Message::News(key, item))))
+    }
+}
+
+/// A media thread's state.
+pub struct Shard {
+    poll: Option<Poll>,
+    socket: Option<Socket>,
+    tcp: Option<(tcp::Outlet, Vec<LocalCandidate>)>,
+    candidates: Vec<LocalCandidate>,
+    demux: Demux<Slot>,
+    messages: Receiver<Message>,
+    inbox: Inbox,
+    shared: Arc<Shared>,
+    stats: Arc<Stats>,
+    kit: Option<Kit>,
+    nodes: BTreeMap<CallKey, Box<Node>>,
+    by_conversation: HashMap<ConversationId, CallKey>,
+    next_tick: Instant,
+    /// Calls that something happened to.
+    touched: Vec<CallKey>,
+    /// Nothing is due before this, but for the tick.
+    due: Option<Instant>,
+    probabilities: Vec<f32>,
+    running: bool,
+}
+
+impl Shard {
+    /// A thread's state without a network, for calls by loop-back: a test steps it.
+    #[must_use]
+    pub fn bare(shared: Arc<Shared>, now: Instant) -> (Self, Inbox, Arc<Stats>) {
+        let (inbox, messages) = Inbox::open(None);
+        Self::with(None, None, None, inbox, messages, shared, now)
+    }
+
+    /// A thread's state with its own socket.
+    ///
+    /// # Errors
+    /// The poll cannot be set up.
+    pub fn new(
+        mut socket: Socket,
+        tcp: Option<(tcp::Outlet, Vec<LocalCandidate>)>,
+        shared: Arc<Shared>,
+        now: Instant,
+    ) -> io::Result<(Self, Inbox, Arc<Stats>)> {
+        let poll = Poll::new()?;
+        poll.registry().register(&mut socket, SOCKET, Interest::READABLE)?;
+        let (inbox, messages) = Inbox::open(Some(Arc::new(Waker::new(poll.registry(), WAKER)?)));
+        Ok(Self::with(Some(poll), Some(socket), tcp, inbox, messages, shared, now))
+    }
+
+    fn with(
+        poll: Option<Poll>,
+        socket: Option<Socket>,
+        tcp: Option<(tcp::Outlet, Vec<LocalCandidate>)>,
+        inbox: Inbox,
+        messages: Receiver<Message>,
+        shared: Arc<Shared>,
+        now: Instant,
+    ) -> (Self, Inbox, Arc<Stats>) {
+        let stats = Arc::new(Stats::default());
+        let mut candidates = socket.as_ref().map(|s| s.candidates().to_vec()).unwrap_or_default();
+        candidates.extend(tcp.iter().flat_map(|(_, c)| c.iter().copied()));
+        let shard = Self {
+            poll,
+            socket,
+            tcp,
+            candidates,
+            demux: Demux::new(),
+            messages,
+            inbox: inbox.clone(),
+            shared,
+            stats: Arc::clone(&stats),
+            kit: None,
+            nodes: BTreeMap::new(),
+            by_conversation: HashMap::new(),
+            next_tick: now,
+            touched: Vec::with_capacity(64),
+            due: None,
+            probabilities: Vec::with_capacity(64),
+            running: true,
+        };
+        (shard, inbox, stats)
+    }
+
+    /// The thread's life.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(64);
+        while self.running {
+            let now = clock::now();
+            let more = self.step(now);
+            let spent = clock::now().saturating_duration_since(now);
+            self.stats.busy.fetch_add(spent.as_micros() as u64, Relaxed);
+            let wait = if more {
+                Some(Duration::ZERO)
+            } else {
+                self.wake_at().map(|at| at.saturating_duration_since(clock::now()))
+            };
+            let Some(poll) = &mut self.poll else { return };
+            if let Err(error) = poll.poll(&mut events, wait)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "a media thread cannot poll");
+                return;
+            }
+        }
+    }
+
+    /// When [`Shard::step`] is due at the latest; `None` = something must come first.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Instant> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        Some(self.due.map_or(self.next_tick, |due| due.min(self.next_tick)))
+    }
+
+    /// Calls held, connecting and closing ones included.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Does what is due at `now`. Whether more is waiting to be read.
+    pub fn step(&mut self, now: Instant) -> bool {
+        let mut more = self.read_messages(now);
+        more |= self.read_socket(now);
+        let tick = !self.nodes.is_empty() && now >= self.next_tick;
+        if tick {
+            self.tick(now);
+        }
+        let all_due = tick || self.due.is_some_and(|due| now >= due);
+        if all_due {
+            self.touched.clear();
+            self.touched.extend(self.nodes.keys());
+            self.due = None;
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        for key in touched.drain(..) {
+            self.serve(now, key, tick);
+        }
+        self.touched = touched;
+        if let Some(socket) = &mut self.socket {
+            socket.flush();
+        }
+        more
+    }
+
+    fn read_messages(&mut self, now: Instant) -> bool {
+        for _ in 0..MESSAGES {
+            let Ok(message) = self.messages.try_recv() else { return false };
+            self.message(now, message);
+        }
+        true
+    }
+
+    fn message(&mut self, now: Instant, message: Message) {
+        match message {
+            Message::Ready(kit) => self.kit = Some(*kit),
+            Message::Offer(offer) => self.offer(now, *offer),
+            Message::Loopback(call) => self.begin_loopback(now, *call),
+            Message::Command { conversation, command, reply } => {
+                match self.by_conversation.get(&conversation) {
+                    Some(key) => {
+                        let key = *key;
+                        if let Some(node) = self.nodes.get_mut(&key) {
+                            node.command(now, command, reply);
+                            self.touch(key);
+                        }
+                    }
+                    None => {
+                        if let Some(reply) = reply {
+                            // Whoever asked may have gone meanwhile.
+                            let _ = reply.send(Err(conversation::host::CommandError::NotHere));
+                        }
+                    }
+                }
+            }
+            Message::HangUp { conversation, connection, reply } => {
+                let key = self.by_conversation.get(&conversation).copied();
+                let node = key.and_then(|key| self.nodes.get_mut(&key));
+                let found = node.is_some_and(|node| node.hang_up(now, &connection));
+                if let Some(key) = key {
+                    self.touch(key);
+                }
+                // As above.
+                let _ = reply.send(found);
+            }
+            Message::News(key, news) => {
+                if let Some(node) = self.nodes.get_mut(&key) {
+                    node.news(now, news);
+                    self.touch(key);
+                }
+            }
+            Message::Tcp(datagram) => {
+                let tcp::Datagram { source, destination, mut contents } = *datagram;
+                self.datagram(now, Protocol::Tcp, source, destination, &mut contents);
+            }
+            Message::Stop { exit_message } => {
+                let reason = conversation::event::EndReason::EndedByApi;
+                let keys: Vec<_> = self.nodes.keys().copied().collect();
+                for key in keys {
+                    if let Some(node) = self.nodes.get_mut(&key) {
+                        node.command(now, conversation::input::Command::Stop { reason, exit_message }, None);
+                        self.touch(key);
+                    }
+                }
+            }
+            Message::Quit => self.running = false,
+        }
+    }
+
+    fn touch(&mut self, key: CallKey) {
+        if self.touched.last() != Some(&key) {
+            self.touched.push(key);
+        }
+    }
+
+    fn read_socket(&mut self, now: Instant) -> bool {
+        let Some(mut socket) = self.socket.take() else { return false };
+        let read = socket.receive(|source, destination, datagram| {
+            self.datagram(now, Protocol::Udp, source, destination, datagram)
+        });
+        self.socket = Some(socket);
+        match read {
+            Ok((_, more)) => more,
+            Err(error) => {
+                // A datagram of ours was refused by the far end's host, or the like: the socket goes on.
+                tracing::debug!(%error, "the media socket complains");
+                false
+            }
+        }
+    }
+
+    fn datagram(
+        &mut self,
+        now: Instant,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        datagram: &mut [u8],
+    ) {
+        let taken = self.demux.route(now, source, datagram).filter(|slot| {
+            let node = self.nodes.get_mut(&slot.call);
+            node.is_some_and(|node| node.datagram(now, slot.link, protocol, source, destination, datagram))
+        });
+        let Some(slot) = taken else {
+            self.stats.strays.fetch_add(1, Relaxed);
+            return;
+        };
+        self.demux.learn(source, slot);
+        self.touch(slot.call);
+    }
+
+    /// Every 10 ms: sound in, windows judged together, sound out.
+    fn tick(&mut self, now: Instant) {
+        let late = now.saturating_duration_since(self.next_tick);
+        let late_micros = late.as_micros() as u64;
+        self.stats.ticks.fetch_add(1, Relaxed);
+        self.stats.lateness.fetch_add(late_micros, Relaxed);
+        self.stats.worst_tick.fetch_max(late_micros, Relaxed);
+        if late > Duration::from_millis(5) {
+            self.stats.late_ticks.fetch_add(1, Relaxed);
+        }
+        let missed = late.as_micros() / TICK.as_micros();
+        self.next_tick += TICK * (u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1);
+        for node in self.nodes.values_mut() {
+            node.hear(now);
+        }
+        while self.judge(now) {}
+    }
+
+    /// Judges one window of every call that has one; whether any had.
+    fn judge(&mut self, now: Instant) -> bool {
+        let Some(kit) = &mut self.kit else { return false };
+        self.probabilities.clear();
+        let mut nodes = self.nodes.values_mut().peekable();
+        while nodes.peek().is_some() {
+            let mut states: SmallVec<[&mut State; BATCH]> = SmallVec::new();
+            let mut windows: SmallVec<[&[f32; WINDOW]; BATCH]> = SmallVec::new();
+            for node in nodes.by_ref() {
+                let hearing = node.hearing();
+                if let Some((window, _)) = hearing.ready.front() {
+                    states.push(&mut hearing.state);
+                    windows.push(window);
+                }
+                if states.len() == BATCH {
+                    break;
+                }
+            }
+            let from = self.probabilities.len();
+            self.probabilities.resize(from + states.len(), 0.0);
+            kit.judge.judge(&mut states, &windows, &mut self.probabilities[from..]);
+        }
+        let mut judged = self.probabilities.iter();
+        for node in self.nodes.values_mut().filter(|n| n.waits_for_judgement()) {
+            if let Some(p) = judged.next() {
+                node.judged(now, *p);
+            }
+        }
+        self.stats.windows.fetch_add(self.probabilities.len() as u64, Relaxed);
+        !self.probabilities.is_empty()
+    }
+
+    /// Lets one call do what is due.
+    fn serve(&mut self, now: Instant, key: CallKey, tick: bool) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        if tick {
+            node.speak(now);
+        }
+        let (socket, tcp) = (&mut self.socket, &self.tcp);
+        let mut transmit = |datagram: Transmit| match (datagram.proto, socket.as_mut(), tcp) {
+            (Protocol::Udp, Some(socket), _) => socket.send(datagram),
+            (Protocol::Tcp, _, Some((outlet, _))) => {
+                outlet.send(datagram.destination, datagram.contents.to_vec())
+            }
+            _ => {}
+        };
+        node.set_tick(self.next_tick);
+        node.drive(now, &mut transmit);
+        let fate = node.clocks(now);
+        node.drive(now, &mut transmit);
+        for link in node.dropped_links() {
+            self.demux.remove(&Slot { call: key, link });
+        }
+        let over = fate == Fate::Over;
+        if over {
+            let (late, underruns) = node.losses();
+            self.stats.late_blocks.fetch_add(late, Relaxed);
+            self.stats.underruns.fetch_add(underruns, Relaxed);
+            self.stats.ended.fetch_add(1, Relaxed);
+            for link in node.links() {
+                self.demux.remove(&Slot { call: key, link });
+            }
+            self.by_conversation.remove(&node.call.id);
+            self.nodes.remove(&key);
+            return;
+        }
+        if let Some(at) = node.deadline() {
+            self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        }
+    }
+
+    fn offer(&mut self, now: Instant, mut offer: Offer) {
+        let reply = self.take_offer(now, &mut offer);
+        // The client may have hung up the request; then the connection is dropped with its time-out.
+        let _ = offer.reply.send(reply);
+    }
+
+    fn take_offer(&mut self, now: Instant, offer: &mut Offer) -> Reply {
+        let Some(kit) = &self.kit else {
+            return Reply::Refused(OfferError::NoCapacity("still loading".into()));
+        };
+        let refused = |error: AcceptError| {
+            Reply::Refused(match error {
+                AcceptError::BadSdp(why) => OfferError::BadSdp(why),
+                AcceptError::NoOpus => OfferError::NotAcceptable(error.to_string()),
+            })
+        };
+        let live = self.by_conversation.get(&offer.conversation).copied();
+        let key = match (live, &offer.opening) {
+            (Some(key), _) => key,
+            (None, Some(opening)) => opening.key,
+            (None, None) => return Reply::NotHere,
+        };
+        let mut node = live.and_then(|key| self.nodes.get_mut(&key));
+        if node.as_ref().is_some_and(|n| n.has_ended()) {
+            return Reply::Refused(OfferError::Ended);
+        }
+        if let (Some(node), Some(id), false) = (&mut node, &offer.replaces, offer.restart)
+            && let Some(link) = node.link_named(id).filter(|l| l.is_up())
+        {
+            let number = link.number;
+            if let Some(connection) = link.connection() {
+                let answer = match connection.renegotiate(&offer.sdp, now) {
+                    Ok(answer) => answer,
+                    Err(error) => return refused(error),
+                };
+                let (ufrag, connection) = (connection.ufrag().to_owned(), connection.id().to_owned());
+                self.demux.insert(&ufrag, Slot { call: key, link: number });
+                self.touch(key);
+                return Reply::Accepted(Accepted { answer, connection }, ufrag);
+            }
+        }
+        let made = Connection::accept(&offer.sdp, &self.candidates, &kit.certificate, now);
+        let (connection, answer) = match made {
+            Ok(made) => made,
+            Err(error) => return refused(error),
+        };
+        let Ok(decoder) = Decoder::new() else {
+            return Reply::Refused(OfferError::NoCapacity("no audio decoder".into()));
+        };
+        if live.is_none() {
+            let Some(opening) = offer.opening.take() else { return Reply::NotHere };
+            if let Err(why) = self.add(now, opening) {
+                return Reply::Refused(OfferError::NoCapacity(why));
+            }
+        }
+        let Some(node) = self.nodes.get_mut(&key) else { return Reply::NotHere };
+        if node.links().count() >= LINKS {
+            return Reply::Refused(OfferError::NoCapacity("too many offers at once".into()));
+        }
+        let (ufrag, id) = (connection.ufrag().to_owned(), connection.id().to_owned());
+        let link = node.link(|number| Link::rtc(number, connection, decoder, now));
+        self.demux.insert(&ufrag, Slot { call: key, link });
+        self.touch(key);
+        Reply::Accepted(Accepted { answer, connection: id }, ufrag)
+    }
+
+    fn add(&mut self, now: Instant, opening: Opening) -> Result<(), String> {
+        let key = opening.key;
+        let node = Node::new(opening, Arc::clone(&self.shared), self.inbox.sink(key), now)
+            .map_err(|e| e.to_string())?;
+        if self.nodes.is_empty() {
+            self.next_tick = now; // the thread slept
+        }
+        self.by_conversation.insert(node.call.id, key);
+        self.nodes.insert(key, Box::new(node));
+        self.touch(key);
+        Ok(())
+    }
+
+    fn begin_loopback(&mut self, now: Instant, call: Loopback) {
+        let Loopback { opening, near } = call;
+        let id = opening.call.id;
+        let key = match self.by_conversation.get(&id) {
+            Some(key) => *key,
+            None => {
+                let key = opening.key;
+                if let Err(why) = self.add(now, opening) {
+                    tracing::warn!(conversation = %id, %why, "a call did not begin");
+                    return;
+                }
+                key
+            }
+        };
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.link(|number| Link::looped(number, near, now));
+            self.touch(key);
+        }
+    }
+}

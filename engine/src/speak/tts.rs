@@ -1,0 +1,236 @@
+//! From a voice's samples to playout's: resampled to 48 kHz on the thread that made them, so that a media thread only moves them.
+
+use std::sync::{Mutex, PoisonError};
+
+use conversation::time::{Position, SAMPLE_RATE};
+use models::tts::{Event, Phone};
+use models::{Error, Kind, Sink};
+use rubato::audioadapter_buffers::direct::InterleavedSlice;
+use rubato::{
+    Async, FixedAsync, Indexing, Resampler, SincInterpolationParameters, SincInterpolationType,
+    WindowFunction,
+};
+
+/// News of a piece, as a media thread wants them.
+#[derive(Debug)]
+pub enum News {
+    /// Phones, for the lips.
+    Phones(Vec<Phone>),
+    /// Words and the positions of their ends.
+    Words(Vec<(String, Position)>),
+    /// Samples at 48 kHz.
+    Samples(Vec<i16>),
+    /// All samples were given.
+    End,
+    /// It failed; nothing follows.
+    Failed(Error),
+}
+
+/// A sink for a voice that passes its news on, with samples at 48 kHz.
+pub fn sink(push: impl Fn(News) + Send + Sync + 'static) -> Sink<Event> {
+    // One thread speaks a piece, so the lock is never waited for; it is there because a sink is shared by type.
+    let upsampler: Mutex<Option<Upsampler>> = Mutex::new(None);
+    Sink::new(move |event| match event {
+        Event::Phones(phones) => push(News::Phones(phones)),
+        Event::Words(words) => {
+            push(News::Words(words.into_iter().map(|(w, end)| (w, Position::from_seconds(end))).collect()))
+        }
+        Event::Audio { pcm, sample_rate } => {
+            let mut slot = upsampler.lock().unwrap_or_else(PoisonError::into_inner);
+            if slot.is_none() {
+                match Upsampler::new(sample_rate) {
+                    Ok(made) => *slot = Some(made),
+                    Err(e) => return push(News::Failed(e)),
+                }
+            }
+            if let Some(upsampler) = slot.as_mut() {
+                let samples = upsampler.push(&pcm);
+                if !samples.is_empty() {
+                    push(News::Samples(samples));
+                }
+            }
+        }
+        Event::End => {
+            let rest =
+                upsampler.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(Upsampler::finish);
+            if let Some(rest) = rest.filter(|r| !r.is_empty()) {
+                push(News::Samples(rest));
+            }
+            push(News::End);
+        }
+        Event::Failed(e) => push(News::Failed(e)),
+    })
+}
+
+/// Samples of the voice's rate taken at once by the resampler.
+const CHUNK: usize = 160;
+
+/// Brings a voice to 48 kHz: no delay of its own (the filter's is cut off), exactly as long as the input.
+pub struct Upsampler {
+    rate: u64,
+    inner: Option<Async<f32>>,
+    input: Vec<f32>,
+    output: Vec<f32>,
+    /// Samples of the filter's delay still to be cut off.
+    skip: usize,
+    taken: u64,
+    given: u64,
+}
+
+impl Upsampler {
+    /// From `rate` Hz.
+    ///
+    /// # Errors
+    /// The rate is none that a voice has (8 to 96 kHz).
+    pub fn new(rate: u32) -> Result<Self, Error> {
+        let rate = u64::from(rate);
+        if !(8_000..=96_000).contains(&rate) {
+            return Err(Error::new(
+                Kind::Refused,
+                format!("the voice has an impossible sample rate of {rate} Hz"),
+            ));
+        }
+        let mut this = Self {
+            rate,
+            inner: None,
+            input: Vec::with_capacity(2 * CHUNK),
+            output: Vec::new(),
+            skip: 0,
+            taken: 0,
+            given: 0,
+        };
+        if rate != SAMPLE_RATE {
+            // Where 48 kHz is a multiple of the rate, every wanted point is one of the oversampled filter's: exact without interpolation.
+            let exact = SAMPLE_RATE.is_multiple_of(rate);
+            let parameters = SincInterpolationParameters::new(64, WindowFunction::BlackmanHarris2)
+                .oversampling_factor(if exact { 48 } else { 128 })
+                .interpolation(if exact {
+                    SincInterpolationType::Nearest
+                } else {
+                    SincInterpolationType::Linear
+                });
+            let inner = Async::new_sinc(
+                SAMPLE_RATE as f64 / rate as f64,
+                1.0,
+                &parameters,
+                CHUNK,
+                1,
+                FixedAsync::Input,
+            )
+            .map_err(|e| Error::new(Kind::Refused, "no resampler for the voice").with_source(e))?;
+            // Its first sample lies one step behind the filter's delay, so the sample at zero comes one earlier than `output_delay` says.
+            this.skip = inner.output_delay().saturating_sub(1);
+            this.output = vec![0.0; inner.output_frames_max()];
+            this.inner = Some(inner);
+        }
+        Ok(this)
+    }
+
+    /// Takes samples, gives those that are complete.
+    pub fn push(&mut self, pcm: &[i16]) -> Vec<i16> {
+        self.taken += pcm.len() as u64;
+        if self.inner.is_none() {
+            self.given += pcm.len() as u64;
+            return pcm.to_vec();
+        }
+        self.input.extend(pcm.iter().map(|s| f32::from(*s)));
+        let mut out = Vec::with_capacity((pcm.len() as u64 * SAMPLE_RATE / self.rate) as usize + CHUNK * 6);
+        let whole = self.input.len() / CHUNK * CHUNK;
+        for from in (0..whole).step_by(CHUNK) {
+            self.chunk(from, CHUNK, &mut out);
+        }
+        self.input.drain(..whole);
+        out
+    }
+
+    /// The rest: what the filter still holds.
+    pub fn finish(&mut self) -> Vec<i16> {
+        let mut out = Vec::new();
+        let due = (self.taken * SAMPLE_RATE).div_ceil(self.rate);
+        let left = self.input.len();
+        if left > 0 {
+            self.input.resize(CHUNK, 0.0);
+            self.chunk(0, left, &mut out);
+            self.input.clear();
+        }
+        self.input.resize(CHUNK, 0.0);
+        while self.inner.is_some() && self.given < due {
+            self.chunk(0, 0, &mut out);
+        }
+        let surplus = (self.given - due) as usize;
+        out.truncate(out.len().saturating_sub(surplus));
+        self.given = due;
+        self.input.clear();
+        out
+    }
+
+    fn chunk(&mut self, from: usize, valid: usize, out: &mut Vec<i16>) {
+        let Some(inner) = self.inner.as_mut() else { return };
+        let frames = self.output.len();
+        let made = InterleavedSlice::new(&self.input[from..from + CHUNK], 1, CHUNK).ok().and_then(|input| {
+            let mut output = InterleavedSlice::new_mut(&mut self.output, 1, frames).ok()?;
+            inner.process_into_buffer(&input, &mut output, Some(&Indexing::new().partial_len(valid))).ok()
+        });
+        // The sizes are the resampler's own, so it never refuses; if it did, silence would take the place of the sound.
+        let (_, made) = made.unwrap_or((CHUNK, 0));
+        let cut = self.skip.min(made);
+        self.skip -= cut;
+        self.given += (made - cut) as u64;
+        out.extend(self.output[cut..made].iter().map(|s| s.round().clamp(-32768.0, 32767.0) as i16));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tone(rate: u32, hz: f64, samples: usize) -> Vec<i16> {
+        (0..samples)
+            .map(|i| (10_000.0 * (i as f64 / f64::from(rate) * hz * std::f64::consts::TAU).sin()) as i16)
+            .collect()
+    }
+
+    fn through(rate: u32, pcm: &[i16], portion: usize) -> Vec<i16> {
+        let mut upsampler = Upsampler::new(rate).unwrap();
+        let mut out = Vec::new();
+        for part in pcm.chunks(portion) {
+            out.extend(upsampler.push(part));
+        }
+        out.extend(upsampler.finish());
+        out
+    }
+
+    #[test]
+    fn a_tone_keeps_its_length_place_and_loudness() {
+        for rate in [8_000, 16_000, 22_050, 24_000, 44_100, 48_000] {
+            let n = rate as usize / 2 + 77;
+            let out = through(rate, &tone(rate, 440.0, n), 333);
+            assert_eq!(out.len(), (n as u64 * 48_000).div_ceil(u64::from(rate)) as usize, "{rate}");
+            let ideal = tone(48_000, 440.0, out.len());
+            let worst = out[480..out.len() - 480]
+                .iter()
+                .zip(&ideal[480..])
+                .map(|(a, b)| (i32::from(*a) - i32::from(*b)).abs())
+                .max()
+                .unwrap();
+            assert!(worst < 120, "{rate} Hz: off by {worst} of 10000");
+        }
+    }
+
+    #[test]
+    fn the_first_chunk_is_passed_on_at_once() {
+        let mut upsampler = Upsampler::new(16_000).unwrap();
+        let first = upsampler.push(&tone(16_000, 440.0, 800));
+        assert!(first.len() >= 2_200, "all but the filter's few ms: {}", first.len());
+    }
+
+    #[test]
+    fn an_impossible_rate_is_a_failure_of_the_voice() {
+        assert_eq!(Upsampler::new(0).err().unwrap().kind(), Kind::Refused);
+    }
+
+    #[test]
+    fn an_empty_piece_ends_without_samples() {
+        assert!(Upsampler::new(16_000).unwrap().finish().is_empty());
+    }
+}

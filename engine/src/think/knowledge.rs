@@ -1,0 +1,58 @@
+//! What is searched for, and how much of it is given to the LLM.
+
+use conversation::event::{HistoryItem, Role};
+
+/// Snippets given to the LLM with one question.
+pub const LIMIT: usize = 4;
+
+/// A turn shorter than this many words is searched together with the turn before it: "And how much is it?"
+const ALONE: usize = 5;
+
+/// The words to search for: the user's open turn, with the one before it where the last is too short to stand alone.
+///
+/// `None` if nobody asked anything (the step after a tool, a greeting): there is nothing new to be found.
+#[must_use]
+pub fn query(history: &[HistoryItem]) -> Option<String> {
+    let mut turns = history.iter().rev().skip_while(|i| i.role == Role::System).peekable();
+    let last = turns.next_if(|i| i.role == Role::User)?;
+    if last.text.split_whitespace().count() >= ALONE {
+        return Some(last.text.clone());
+    }
+    let before = turns.find(|i| i.role == Role::User);
+    Some(before.map_or_else(|| last.text.clone(), |before| format!("{} {}", before.text, last.text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(role: Role, text: &str) -> HistoryItem {
+        HistoryItem {
+            role,
+            name: None,
+            arguments: None,
+            text: text.into(),
+            interrupted: false,
+            utterance: None,
+            began: None,
+            in_context: true,
+        }
+    }
+
+    #[test]
+    fn a_short_question_is_searched_with_the_one_before_it() {
+        let history = [
+            item(Role::User, "What does the blue bicycle cost?"),
+            item(Role::Assistant, "Ninety."),
+            item(Role::User, "And its weight?"),
+        ];
+        assert_eq!(query(&history[..1]).unwrap(), "What does the blue bicycle cost?");
+        assert_eq!(query(&history).unwrap(), "What does the blue bicycle cost? And its weight?");
+    }
+
+    #[test]
+    fn the_step_after_a_tool_searches_nothing() {
+        assert_eq!(query(&[item(Role::User, "What is the weather?"), item(Role::Tool, "Sunny")]), None);
+        assert_eq!(query(&[]), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! Questions to the LLM: the search of the agent's knowledge before, on the net pool; the news back to the call; the cancelling.
+
+use std::sync::Arc;
+
+use conversation::host::Knowledge;
+use conversation::input::{LlmEvent, StepId};
+use models::Sink;
+use models::llm::{Event, Llm, Request};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::knowledge;
+use crate::graph::News;
+
+/// A question under way. Dropping it cancels the question.
+pub struct Asked {
+    /// Which one.
+    pub step: StepId,
+    _cancel: oneshot::Sender<()>,
+}
+
+/// Asks on the net pool; the news come through `news`.
+pub fn ask(
+    net: &Handle,
+    llm: Arc<dyn Llm>,
+    source: Option<Arc<dyn Knowledge>>,
+    mut request: Request,
+    step: StepId,
+    news: Sink<News>,
+) -> Asked {
+    let (cancel, cancelled) = oneshot::channel();
+    net.spawn(async move {
+        if let Some(source) = source
+            && let Some(query) = knowledge::query(&request.history)
+        {
+            request.snippets = source.search(&query, knowledge::LIMIT);
+            if !request.snippets.is_empty() {
+                news.send(News::Snippets(request.snippets.clone()));
+            }
+        }
+        let handle = llm.ask(request, Sink::new(move |event: Event| news.send(News::Llm(step, event))));
+        // Resolves when the question is cancelled or done with: the sender is dropped, nothing is ever sent.
+        let _ = cancelled.await;
+        handle.cancel();
+    });
+    Asked { step, _cancel: cancel }
+}
+
+/// An adapter's news as the conversation knows them; whether they are the last.
+#[must_use]
+pub fn input(event: Event) -> (LlmEvent, bool) {
+    match event {
+        Event::Text(text) => (LlmEvent::Text(text), false),
+        Event::Call { id, name, arguments } => (LlmEvent::Call { id, name, arguments }, false),
+        Event::End { prompt_tokens, completion_tokens } => {
+            (LlmEvent::End { prompt_tokens, completion_tokens }, true)
+        }
+        Event::Failed(error) => (LlmEvent::Failed(error.to_string()), true),
+    }
+}

@@ -1,0 +1,4 @@
+//! From a question to words.
+
+pub mod knowledge;
+pub mod llm;
