@@ -123,11 +123,11 @@ async function join(withMicrophone, again = false) {
     if (!again || !(error instanceof Refused)) console.warn("no call:", error);
     const { words, final } = whyNoCall(error);
     dismiss();
-    if (final) memory.clear();
+    if (final) return over("useless", words);
     at("problem").textContent = words;
     at("problem").hidden = false;
-    at("join").hidden = at("join-typing").hidden = Boolean(final) && !embedded;
     show("welcome");
+    at("join").focus();
   } finally {
     at("join").disabled = at("join-typing").disabled = false;
     at("join").textContent = at("problem").hidden ? "Start talking" : "Try again";

@@ -40,6 +40,7 @@ export const OVER = {
   ended: ["The conversation is over", "Thank you for talking."],
   limit: ["Time is up", "The conversation reached its longest allowed length."],
   elsewhere: ["The call goes on elsewhere", "This conversation was opened in another window."],
+  useless: ["No conversation here", ""],
   stalled: ["The connection is lost", "The server could not be reached for a while."],
 };
 
