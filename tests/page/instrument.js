@@ -15,7 +15,8 @@
 
   // --- the recorder ---
   const recorder = (async () => {
-    await context.audioWorklet.addModule("/assets/e2e-recorder.js");
+    const module = URL.createObjectURL(new Blob([window.e2eRecorder], { type: "text/javascript" }));
+    await context.audioWorklet.addModule(module);
     const node = new AudioWorkletNode(context, "recorder", { numberOfInputs: 2, numberOfOutputs: 1, channelCount: 1, channelCountMode: "explicit" });
     const mute = new GainNode(context, { gain: 0 });
     node.connect(mute).connect(context.destination);

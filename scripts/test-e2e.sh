@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# End-to-end tests: the one release binary, a real browser, clients that are not ours. Reports go to target/e2e/.
+#
+#   scripts/test-e2e.sh [pytest arguments]        VISAVIS_BIN = the binary, else $CARGO_TARGET_DIR or target, release/visavis
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+
+missing=()
+for program in chromium flite node npm; do
+    command -v "$program" > /dev/null || missing+=("${program/#node/nodejs}")
+done
+python3 -c 'import ensurepip' 2> /dev/null || missing+=(python3-venv)
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "installing ${missing[*]}" >&2
+    sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+    $sudo apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
+fi
+
+venv=$root/.cache/venv
+if ! cmp -s tests/requirements.txt "$venv/requirements.txt"; then
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/requirements.txt
+    cp tests/requirements.txt "$venv/requirements.txt"
+fi
+
+# The public RTVI client, bundled once for the page that uses it.
+rtvi=$root/.cache/rtvi
+if ! cmp -s tests/rtvi/package.json "$rtvi/package.json" || ! cmp -s tests/rtvi/client.mjs "$rtvi/client.mjs" || [ ! -f "$rtvi/bundle.js" ]; then
+    mkdir -p "$rtvi"
+    cp tests/rtvi/package.json tests/rtvi/client.mjs "$rtvi/"
+    (cd "$rtvi" && npm install --silent --no-audit --no-fund && npx --no-install esbuild client.mjs --bundle --format=iife --outfile=bundle.js --log-level=error)
+fi
+
+node --test tests/
+mkdir -p target/e2e
+exec "$venv/bin/python" -m pytest tests "$@"

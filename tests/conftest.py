@@ -1,0 +1,135 @@
+"""Fixtures of the end-to-end tests. What a person needs to understand a failure is printed with it."""
+
+import random
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from kit import call as calls
+from kit.receivers import Hooks, Model, Tool
+from kit.report import Report
+from kit.server import Server
+
+CHROMIUM = "/usr/bin/chromium"
+LIVE: dict[str, list] = {"servers": [], "calls": []}
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.when != "call" or not report.failed:
+        return
+    for number, page in enumerate(LIVE["calls"]):
+        name = f"failed-{item.name}-{number}"
+        try:
+            page.shot(name)
+            report.sections.append(("picture", f"target/e2e/{name}.png"))
+            report.sections.append(("captions", "\n".join(f"{c['who']}: {c['spoken']} [{c['cut']}]" for c in page.captions())))
+            report.sections.append(("messages", "\n".join(map(str, page.page.evaluate("e2e.messages.slice(-25)")))))
+            report.sections.append(("console", "\n".join(page.complaints)))
+        except Exception as error:  # the page may be what failed
+            report.sections.append(("picture", f"none: {error}"))
+    for server in LIVE["servers"]:
+        report.sections.append(("server", server.tail()))
+
+
+@pytest.fixture(scope="session")
+def report():
+    return Report()
+
+
+@pytest.fixture(scope="session")
+def playwright():
+    with sync_playwright() as tool:
+        yield tool
+
+
+@pytest.fixture(scope="session")
+def browser(playwright):
+    """One Chromium; every call has an empty profile of its own."""
+    chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=[*calls.FLAGS, calls.FAKE_DEVICE])
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture
+def call(browser):
+    """Opens calls: `call(width=…)`. Closes them afterwards."""
+    made = []
+
+    def make(**options):
+        options.setdefault("browser", browser)
+        page = calls.Call(**options)
+        made.append(page)
+        LIVE["calls"].append(page)
+        return page
+
+    yield make
+    for page in made:
+        LIVE["calls"].remove(page)
+        page.close()
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory):
+    """Starts servers: `start(name, *flags, data=…, env=…)`. Stops them at the end."""
+    made = []
+
+    def make(name, *flags, data=None, env=None):
+        server = Server(data or tmp_path_factory.mktemp(name), *flags, env=env, name=name)
+        made.append(server)
+        LIVE["servers"].append(server)
+        return server
+
+    yield make
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(start):
+    """The server that most tests share."""
+    return start("server").first_start().ready()
+
+
+@pytest.fixture
+def hooks():
+    receiver = Hooks()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def model():
+    """Makes scripted language models: `model(script)`."""
+    made = []
+
+    def make(script):
+        made.append(Model(script))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def tool():
+    made = []
+
+    def make(result):
+        made.append(Tool(result))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def chance():
+    """Invents facts; the seed is printed with a failure."""
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    return random.Random(seed)

@@ -1,0 +1,158 @@
+"""A call in a headless Chromium, with an instrumented page (see page/instrument.js)."""
+
+import base64
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+
+from . import voice
+from .server import OUT
+
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "page"
+FLAGS = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--autoplay-policy=no-user-gesture-required", "--use-fake-ui-for-media-stream",
+]  # fmt: skip
+FAKE_DEVICE = "--use-fake-device-for-media-stream"
+
+
+@dataclasses.dataclass
+class Said:
+    """What the user said, and when (seconds on the page's audio clock)."""
+
+    text: str
+    start: float
+    end: float
+
+
+class Call:
+    """One page with a call. Everything is measured on the page's audio clock."""
+
+    def __init__(self, browser, *, width=1280, height=800, scheme="light", options: dict | None = None, **context):
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, permissions=["microphone"], **context)
+        self.context.add_init_script(f"window.e2eOptions = {json.dumps(options or {})};")
+        recorder = (PAGE / "recorder.js").read_text()
+        self.context.add_init_script(f"window.e2eRecorder = {json.dumps(recorder)};")
+        self.context.add_init_script(path=str(PAGE / "instrument.js"))
+        self.context.route(lambda url: "/join/" in url or "/embed/" in url, self._let_the_recorder_in)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(15_000)
+        self.complaints: list[str] = []
+        self.page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    @staticmethod
+    def _let_the_recorder_in(route):
+        """The page's policy stays as it is, but for the recorder's module, which comes from a blob."""
+        if route.request.method != "GET":
+            route.continue_()
+            return
+        answer = route.fetch()
+        headers = dict(answer.headers)
+        if policy := headers.get("content-security-policy"):
+            headers["content-security-policy"] = policy.replace("script-src 'self'", "script-src 'self' blob:")
+        route.fulfill(response=answer, headers=headers)
+
+    def open(self, url: str):
+        self.page.goto(url)
+        self.page.evaluate("e2e.ready")
+        return self
+
+    def join(self):
+        """Clicks, and returns the seconds until the first picture."""
+        self.page.click("#join")
+        self.until("frames", {"more": 1})
+        self.page.wait_for_selector("#veil.gone", state="attached")
+        return self.page.evaluate("(e2e.marks.firstFrame - e2e.marks.click) / 1000")
+
+    def until(self, kind: str, about: dict | None = None, timeout: float = 15) -> dict:
+        return self.page.evaluate("([kind, about, timeout]) => e2e.until(kind, about, timeout)", [kind, about or {}, timeout * 1000])
+
+    def mark(self) -> int:
+        """The number of the next message."""
+        return self.page.evaluate("e2e.messages.length")
+
+    def event(self, name: str, after: int = 0, timeout: float = 15) -> dict:
+        """The next event of this name among the messages from `after` on: `{n, t, name, payload}`."""
+        message = self.until("message", {"type": "server-message", "event": name, "after": after}, timeout)
+        event = message["data"]["event"].get("event", message["data"]["event"])
+        return {"n": message["n"], "t": message["t"], **event}
+
+    def message(self, type: str, after: int = 0, timeout: float = 15) -> dict:
+        return self.until("message", {"type": type, "after": after}, timeout)
+
+    def speak(self, text: str, voice_name: str = "slt") -> Said:
+        sound, _ = voice.say(text, voice_name)
+        return Said(text, **self.page.evaluate("(wav) => e2e.speak(wav)", sound))
+
+    def speak_over(self, text: str, into: float, voice_name: str = "slt", timeout: float = 20) -> Said:
+        """Says it once the agent has spoken for `into` seconds."""
+        sound, _ = voice.say(text, voice_name)
+        return Said(text, **self.page.evaluate("([wav, into, timeout]) => e2e.speakOver(wav, into, timeout)", [sound, into, timeout * 1000]))
+
+    def quiet(self, lasting: float = 0.6, after: float = 0.0, timeout: float = 30) -> float:
+        """Waits until the agent has been silent for so long (counted from `after` at the earliest)."""
+        return self.until("quiet", {"lasting": lasting, "after": after}, timeout)["at"]
+
+    def sound(self, after: float, timeout: float = 10) -> dict:
+        return self.until("sound", {"after": after}, timeout)
+
+    def now(self) -> float:
+        return self.page.evaluate("e2e.context.currentTime")
+
+    def pass_to(self, at: float, timeout: float = 30):
+        """Waits until everything up to `at` on the page's clock has been recorded."""
+        self.until("clock", {"at": at}, timeout)
+
+    def recording(self, start: float, end: float) -> tuple[np.ndarray, np.ndarray]:
+        """User and agent, 16 bit, 48 kHz."""
+        self.pass_to(end)
+        parts: list[list[np.ndarray]] = [[], []]
+        at = start
+        while at < end:  # in pieces: an answer of the browser's debugger has a limit
+            to = min(end, at + 20)
+            for side, text in enumerate(self.page.evaluate("([from, to]) => e2e.recording(from, to)", [at, to])):
+                parts[side].append(np.frombuffer(base64.b64decode(text), np.int16))
+            at = to
+        return np.concatenate(parts[0]), np.concatenate(parts[1])
+
+    def first_sound(self, after: float, until: float, threshold: float = 0.004) -> float:
+        """When the agent's first sound after `after` began, exactly."""
+        _, agent = self.recording(after, until)
+        loud = np.flatnonzero(voice.loudness(agent, step=0.005) > threshold)
+        assert len(loud), f"the agent was silent from {after} to {until}"
+        return after + loud[0] * 0.005
+
+    def silence_after(self, onset: float, until: float, lasting: float = 0.3, threshold: float = 0.004) -> float:
+        """The first moment after `onset` from which the agent was silent for `lasting`."""
+        _, agent = self.recording(onset, until + lasting)
+        loud = voice.loudness(agent, step=0.005) > threshold
+        need = int(lasting / 0.005)
+        for at in range(len(loud) - need):
+            if not loud[at : at + need].any():
+                return onset + at * 0.005
+        raise AssertionError(f"the agent was never silent for {lasting} s between {onset} and {until}")
+
+    def watch_face(self, on: bool = True, delay_ms: int = 0):
+        self.page.evaluate("([on, delay]) => { e2e.watching = on; e2e.delay = delay; if (on) e2e.frames = []; }", [on, delay_ms])
+
+    def pictures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Times, numbers, and pictures (n × 96 × 96 luma)."""
+        frames = self.page.evaluate("e2e.pictures()")
+        luma = np.stack([np.frombuffer(base64.b64decode(frame["luma"]), np.uint8).reshape(96, 96) for frame in frames])
+        return np.array([frame["t"] for frame in frames]), np.array([frame["presented"] for frame in frames]), luma
+
+    def captions(self) -> list[dict]:
+        return self.page.evaluate(
+            """[...document.querySelectorAll('#captions li')].map((item) => ({ who: item.dataset.who, open: item.dataset.open === 'true',
+                 spoken: item.querySelector('.spoken')?.textContent ?? '', cut: item.querySelector('.cut')?.textContent ?? '' }))"""
+        )
+
+    def shot(self, name: str):
+        OUT.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=str(OUT / f"{name}.png"))
+
+    def close(self):
+        self.context.close()

@@ -1,0 +1,36 @@
+"""Facts that no model can know, made of words that the tests' own recogniser hears well."""
+
+import dataclasses
+import random
+
+NAMES = ["Robert", "Michael", "David", "Richard", "Susan", "Margaret", "Patricia", "William", "Daniel", "Elizabeth"]
+NUMBERS = ["seventeen", "thirty six", "forty seven", "fifty one", "sixty eight", "ninety two"]
+
+#: Long sentences, so that there is time to cut in.
+LONG = """In the first room visitors see a large collection of old clocks, and every clock shows a different time because nobody
+winds them in the same order, which surprises most people. The garden behind the house has red roses, a small river, and a bridge
+made of stone, where people sit in the afternoon and listen to the water for a long time. The restaurant has soup and bread and
+fish from the river, and on every Sunday there is a large apple cake for all the children of the village. The train to the city
+leaves from the station at the end of the street every hour, and the last train at night leaves shortly before twelve. People park
+the car behind the church on the other side of the river, because the street in front of the house is much too small for cars."""
+
+
+@dataclasses.dataclass
+class Fact:
+    """A text, two questions, the words that their answers must hold, and a question with a long answer."""
+
+    text: str
+    questions: list[str]
+    answers: list[list[str]]
+    long_question: str
+
+
+def invent(chance: random.Random) -> Fact:
+    name, number = chance.choice(NAMES), chance.choice(NUMBERS)
+    text = f"The night guard of the museum is called {name}. There are {number} silver keys in the wooden box behind the door. {LONG}"
+    return Fact(
+        text=text,
+        questions=["What is the name of the night guard of the museum?", "How many silver keys are in the wooden box?"],
+        answers=[[name.lower()], number.split()],
+        long_question="Tell me about the garden behind the house.",
+    )

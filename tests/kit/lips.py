@@ -1,0 +1,60 @@
+"""Whether lips and sound belong together, from what the browser showed and played.
+
+The mouth is found as those picture points of the lower half of the face that change most; its darkness (an open mouth is dark) is compared
+with the loudness of the agent's sound. Offsets are in seconds, positive where the picture is late. Sound that is early by 45 ms, or late by
+125 ms, is noticed (ITU-R BT.1359): the offset must be within −125 … +45 ms.
+"""
+
+import numpy as np
+
+from . import voice
+
+STEP = 0.005
+EARLIEST, LATEST = -0.125, 0.045
+
+
+def darkness(luma: np.ndarray) -> np.ndarray:
+    """Mean darkness (0..1) of the mouth in each picture (n × 96 × 96)."""
+    face = luma[:, 44:84, 28:68].astype(np.float64)
+    change = face.std(axis=0)
+    mouth = change >= np.percentile(change, 93)
+    return 1 - face[:, mouth].mean(axis=1) / 255
+
+
+def envelope(agent: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:
+    """Times and loudness (0..1, on a root scale, as mouths open) of 16-bit samples that begin at `start`."""
+    loud = np.sqrt(voice.loudness(agent, step=STEP))
+    return start + STEP * (np.arange(len(loud)) + 0.5), smooth(loud, 0.03)
+
+
+def smooth(values: np.ndarray, width: float) -> np.ndarray:
+    reach = int(3 * width / STEP)
+    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * STEP / width) ** 2)
+    return np.convolve(values, kernel / kernel.sum(), mode="same")
+
+
+def offset(times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray, reach: float = 0.4) -> tuple[float, float]:
+    """The shift of the picture against the sound that fits best, and how well (correlation)."""
+    inside = (at > times[0] + reach) & (at < times[-1] - reach)
+    at, loud = at[inside], loud[inside]
+    best = (-2.0, 0.0)
+    for shift in np.arange(-reach, reach + STEP, STEP):
+        shown = smooth(np.interp(at + shift, times, dark), 0.03)
+        fit = np.corrcoef(shown, loud)[0, 1]
+        if fit > best[0]:
+            best = (fit, shift)
+    return best[1], best[0]
+
+
+def motion(times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray, threshold: float = 0.06) -> tuple[float, float]:
+    """How much the mouth moves (standard deviation of its darkness) in sound and in silence. Moments within .25 s of a change count as neither."""
+    sounding = loud > threshold
+    reach = int(0.25 / STEP)
+    near = np.convolve(sounding, np.ones(2 * reach + 1), mode="same")
+    inner = np.convolve(~sounding, np.ones(2 * reach + 1), mode="same")
+    shown = np.interp(at, times, dark)
+    inside = (at > times[0]) & (at < times[-1])
+    quiet, busy = shown[(near == 0) & inside], shown[sounding & (inner < 2 * reach) & inside]
+    if len(quiet) < 20 or len(busy) < 20:
+        raise ValueError(f"too little silence or sound to judge by: {len(quiet)}, {len(busy)} moments")
+    return float(busy.std()), float(quiet.std())

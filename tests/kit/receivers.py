@@ -1,0 +1,217 @@
+"""Servers that the server under test talks to: a webhook receiver, a tool, and a scripted OpenAI-compatible model."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Receiver:
+    """An HTTP server on a port of its own. Subclasses answer."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def handle_any(self):
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                outer.answer(self, body)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, request, body: bytes):
+        raise NotImplementedError
+
+    @staticmethod
+    def reply(request, status: int, body: bytes = b"", media_type: str = "application/json"):
+        request.send_response(status)
+        request.send_header("content-type", media_type)
+        request.send_header("content-length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    def wait(self, found, timeout: float, what: str):
+        """The first true value of `found()`."""
+        with self.changed:
+            end = time.monotonic() + timeout
+            while not (value := found()):
+                left = end - time.monotonic()
+                assert left > 0, f"waited {timeout} s for {what}; so far: {self.seen()}"
+                self.changed.wait(left)
+            return value
+
+    def seen(self):
+        return ""
+
+    def close(self):
+        self.server.shutdown()
+
+
+class Hooks(Receiver):
+    """Receives events. `secret` is the agent's; every signature is checked as it comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.secret = None
+        self.events: list[dict] = []
+        self.faults: list[str] = []
+        self.refuse = 0
+
+    def answer(self, request, body):
+        with self.changed:
+            if self.refuse > 0:
+                self.refuse -= 1
+                self.reply(request, 500)
+                return
+            fault = self.fault(request.headers, body)
+            if fault:
+                self.faults.append(fault)
+            else:
+                sequence = int(request.headers["visavis-sequence"])
+                if sequence not in [event["sequence"] for event in self.events if event["conversation_id"] == json.loads(body)["conversation_id"]]:
+                    self.events.append({**json.loads(body), "sequence": sequence})
+            self.changed.notify_all()
+        self.reply(request, 204)
+
+    def fault(self, headers, body: bytes) -> str | None:
+        """Standard Webhooks 1.0: what is wrong with a delivery, or None."""
+        mark, stamp = headers.get("webhook-id"), headers.get("webhook-timestamp")
+        if not mark or not stamp or not headers.get("webhook-signature"):
+            return "a header is missing"
+        if abs(time.time() - int(stamp)) > 60:
+            return f"the time stamp {stamp} is off"
+        key = base64.b64decode(self.secret.removeprefix("whsec_") + "==")
+        made = base64.b64encode(hmac.new(key, f"{mark}.{stamp}.".encode() + body, hashlib.sha256).digest()).decode()
+        if f"v1,{made}" not in headers["webhook-signature"].split():
+            return "the signature does not fit"
+        value = json.loads(body)
+        if set(value) != {"timestamp", "conversation_id", "type", "event"} or set(value["event"]) != {"name", "payload"} or value["type"] != "pipeline":
+            return f"the fields are not the interface's: {body[:300]!r}"
+        if abs(time.time() - value["timestamp"]) > 3600:
+            return "the event's time is no Unix time in seconds"
+        return None
+
+    def of(self, conversation: str) -> list[dict]:
+        """Events of a conversation in the order of their numbers."""
+        return sorted((e for e in self.events if e["conversation_id"] == conversation), key=lambda e: e["sequence"])
+
+    def names(self, conversation: str) -> list[str]:
+        return [e["event"]["name"] for e in self.of(conversation)]
+
+    def until(self, conversation: str, name: str, timeout: float = 15) -> dict:
+        return self.wait(lambda: next((e for e in self.of(conversation) if e["event"]["name"] == name), None), timeout, name)
+
+    def seen(self):
+        return [e["event"]["name"] for e in self.events] + self.faults
+
+
+class Tool(Receiver):
+    """A real HTTP tool."""
+
+    def __init__(self, result):
+        super().__init__()
+        self.result = result
+        self.calls = []
+
+    def answer(self, request, body):
+        with self.changed:
+            self.calls.append({"method": request.command, "path": request.path, "body": body, "headers": dict(request.headers)})
+            self.changed.notify_all()
+        self.reply(request, 200, json.dumps(self.result).encode())
+
+    def seen(self):
+        return self.calls
+
+
+class Model(Receiver):
+    """An OpenAI-compatible server. `script` answers a request: a list of steps, each one a delay in seconds (float), a text, a dict
+    (a `delta`), `"!500"`, `"!stall"`, `"!cut"`; without `"!cut"` the stream ends properly."""
+
+    def __init__(self, script):
+        super().__init__()
+        self.script = script
+        self.requests = []
+        self.sent: list[tuple[float, str]] = []
+        self.done: list[float] = []
+        self.released = threading.Event()
+
+    @property
+    def base(self):
+        return self.url + "/v1"
+
+    def answer(self, request, body):
+        if request.path != "/v1/chat/completions":
+            self.reply(request, 404, b'{"error":{"message":"no such path"}}')
+            return
+        asked = json.loads(body)
+        with self.changed:
+            self.requests.append(asked)
+            self.changed.notify_all()
+        steps = self.script(asked)
+        if steps == ["!500"]:
+            self.reply(request, 500, b'{"error":{"message":"broken on purpose"}}')
+            return
+        request.close_connection = True
+        try:
+            request.send_response(200)
+            request.send_header("content-type", "text/event-stream")
+            request.send_header("transfer-encoding", "chunked")
+            request.end_headers()
+            finish = "stop"
+            for step in steps:
+                if isinstance(step, float):
+                    self.released.wait(step)
+                elif step == "!stall":
+                    self.released.wait(30)
+                    return
+                elif step == "!cut":
+                    request.connection.shutdown(2)
+                    return
+                else:
+                    delta = {"content": step} if isinstance(step, str) else step
+                    if "tool_calls" in delta:
+                        finish = "tool_calls"
+                    self._event(request, {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+                    with self.changed:
+                        self.sent.append((time.time(), str(step)))
+                        self.changed.notify_all()
+            self._event(request, {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+            if (asked.get("stream_options") or {}).get("include_usage"):
+                self._event(request, {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}})
+            self._chunk(request, b"data: [DONE]\n\n")
+            self._chunk(request, b"")
+            with self.changed:
+                self.done.append(time.time())
+                self.changed.notify_all()
+        except OSError:
+            pass  # the asker hung up, as it may
+
+    def _event(self, request, value):
+        about = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
+        self._chunk(request, f"data: {json.dumps({**about, **value})}\n\n".encode())
+
+    @staticmethod
+    def _chunk(request, data: bytes):
+        request.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        request.wfile.flush()
+
+    def close(self):
+        self.released.set()
+        super().close()
+
+    def seen(self):
+        return f"{len(self.requests)} requests, sent {self.sent[-3:]}"

@@ -1,0 +1,23 @@
+"""The numbers of a run, kept as target/e2e/report.json."""
+
+import json
+import os
+
+from .server import OUT
+
+
+class Report:
+    def __init__(self):
+        self.sections: dict[str, object] = {"machine": {"cores": os.cpu_count(), "load": os.getloadavg()}}
+
+    def add(self, section: str, value):
+        self.sections[section] = value
+        OUT.mkdir(parents=True, exist_ok=True)
+        (OUT / "report.json").write_text(json.dumps(self.sections, indent=1, default=float) + "\n")
+
+
+def spread(values: list[float]) -> dict:
+    """p50, p95, largest and number, rounded to ms."""
+    ordered = sorted(values)
+    pick = lambda share: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)  # noqa: E731
+    return {"p50": pick(0.5), "p95": pick(0.95), "max": round(ordered[-1], 3), "n": len(ordered)}

@@ -1,0 +1,222 @@
+"""The server under test: the one release binary, on a port of its own, with a data folder of its own."""
+
+import json
+import os
+import pathlib
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUT = ROOT / "target" / "e2e"
+
+
+def binary() -> str:
+    target = os.environ.get("CARGO_TARGET_DIR") or ROOT / "target"
+    return os.environ.get("VISAVIS_BIN") or str(pathlib.Path(target) / "release" / "visavis")
+
+
+class Reply:
+    """Status, headers and body of an answer."""
+
+    def __init__(self, status, headers, body: bytes):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"{self.status} {self.body[:400]!r}"
+
+
+class Server:
+    """Starts at once; `ready()` waits until calls can be taken."""
+
+    def __init__(self, data: pathlib.Path, *flags: str, env: dict | None = None, name: str = "server"):
+        self.data = data
+        self.key = None
+        self.demo = None
+        OUT.mkdir(parents=True, exist_ok=True)
+        self.log = OUT / f"{name}.log"
+        self.begun = time.monotonic()
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_")}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [binary(), "serve", "--listen", "127.0.0.1:0", "--data", str(data), *flags],
+                stdout=subprocess.PIPE, stderr=log, text=True, cwd=data,
+                env={"RUST_LOG": "info", **clean, **(env or {})},
+            )  # fmt: skip
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        line = self._line(20)
+        found = re.fullmatch(r"Visavis is listening on (http://[^ ]+)", line)
+        assert found, f"first line: {line!r}\n{self.tail()}"
+        self.url = found.group(1)
+        self.listening_after = time.monotonic() - self.begun
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.rstrip("\n"))
+        self.lines.put(None)
+
+    def _line(self, timeout: float) -> str:
+        try:
+            line = self.lines.get(timeout=timeout)
+        except queue.Empty:
+            raise AssertionError(f"the server said nothing for {timeout} s\n{self.tail()}") from None
+        assert line is not None, f"the server stopped with {self.process.wait()}\n{self.tail()}"
+        return line
+
+    def first_start(self):
+        """Reads what a first start prints: the key, and the demo's link."""
+        line = self._line(20)
+        assert line.startswith("API key: "), line
+        self.key = line.removeprefix("API key: ")
+        line = self._line(20)
+        assert line.startswith(f"Demo: {self.url}/embed/"), line
+        self.demo = line.removeprefix("Demo: ")
+        return self
+
+    def ready(self, timeout: float = 60):
+        """Waits until `/readyz` says 200."""
+        end = time.monotonic() + timeout
+        while (reply := self.call("GET", "/readyz", key=None)).status != 200:
+            assert time.monotonic() < end, f"not ready after {timeout} s: {reply}\n{self.tail()}"
+            assert self.process.poll() is None, f"the server stopped\n{self.tail()}"
+            threading.Event().wait(0.05)
+        return self
+
+    def tail(self, lines: int = 40) -> str:
+        text = self.log.read_text(errors="replace").splitlines()
+        return f"--- last lines of {self.log} ---\n" + "\n".join(text[-lines:])
+
+    # --- HTTP ---
+
+    def call(self, method: str, path: str, body=None, key: str | None = "own", headers: dict | None = None, raw: bytes | None = None, timeout=15) -> Reply:
+        """`key`: "own" = the server's first key, None = without."""
+        url = path if path.startswith("http") else self.url + path
+        headers = dict(headers or {})
+        if key:
+            headers["x-api-key"] = self.key if key == "own" else key
+        if body is not None:
+            raw = json.dumps(body).encode()
+            headers.setdefault("content-type", "application/json")
+        request = urllib.request.Request(url, data=raw, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return Reply(answer.status, answer.headers, answer.read())
+        except urllib.error.HTTPError as answer:
+            return Reply(answer.code, answer.headers, answer.read())
+
+    def agent(self, *, name="Test agent", prompt="You are a friendly assistant.", knowledge: str | None = None, greeting: str | None = None,
+              hooks=None, events=None, tools=(), llm: dict | None = None, voice: str = "rms", turn: dict | None = None,
+              config: dict | None = None, avatar: dict | None = None, extra: dict | None = None) -> dict:  # fmt: skip
+        """Makes an agent; returns its id and webhook secret."""
+        pictures = self.call("GET", "/v1/ext/avatars").json()
+        assert pictures, "there is no stock avatar"
+        look = {
+            "avatar_key_id": pictures[0]["avatar_key_id"],
+            "persona_name": name,
+            "welcome_message": {"wait_time": 0, "messages": [greeting] if greeting else []},
+            "config": {"tts": {"provider": "flite", "voice_id": voice}, **({"llm": llm} if llm else {})},
+            **(avatar or {}),
+        }
+        body = {
+            "agent_name": name,
+            "agent_system_prompt": prompt,
+            "avatars": [look],
+            "config": {"turn": {"echo_warmup": 0, **(turn or {})}, **(config or {})},
+            "tool": list(tools),
+            **(extra or {}),
+        }
+        if knowledge:
+            body["knowledge_base"] = [self.knowledge(knowledge)]
+        if hooks:
+            body |= {"callback_url": hooks.url, "callback_events": events or ALL_EVENTS}
+        reply = self.call("POST", "/v1/ext/agent", body)
+        assert reply.status == 200, reply
+        made = reply.json()
+        assert made["message"] == "Agent created successfully", made
+        if hooks:
+            hooks.secret = made["webhook_secret"]
+        return made
+
+    def knowledge(self, text: str) -> str:
+        """Makes a knowledge base of a text, waits until it is indexed, returns its id."""
+        edge = uuid.uuid4().hex
+        parts = {"name": "Test knowledge", "description": "What the tests ask for", "text": text}
+        raw = "".join(f'--{edge}\r\ncontent-disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in parts.items()) + f"--{edge}--\r\n"
+        reply = self.call("POST", "/v1/ext/kb", raw=raw.encode(), headers={"content-type": f"multipart/form-data; boundary={edge}"})
+        assert reply.status == 200, reply
+        made = reply.json()["id"]
+        end = time.monotonic() + 10
+        while True:
+            documents = self.call("GET", f"/v1/ext/kb/{made}").json()["documents"]
+            if documents and all(document["status"] == "ready" for document in documents):
+                return made
+            assert time.monotonic() < end, documents
+            threading.Event().wait(0.05)
+
+    def conversation(self, agent: str, **more) -> dict:
+        reply = self.call("POST", "/v1/ext/conversation", {"agent_id": agent, **more})
+        assert reply.status == 201, reply
+        return reply.json()
+
+    def record(self, conversation: str) -> dict:
+        reply = self.call("GET", f"/v1/ext/conversation/{conversation}")
+        assert reply.status == 200, reply
+        return reply.json()
+
+    def until(self, conversation: str, status: str, timeout: float = 10) -> dict:
+        """The record as soon as its status is `status`."""
+        end = time.monotonic() + timeout
+        while (record := self.record(conversation))["status"] != status:
+            assert time.monotonic() < end, f"{record['status']} instead of {status} after {timeout} s\n{self.tail()}"
+            threading.Event().wait(0.1)
+        return record
+
+    # --- the process ---
+
+    def rss(self) -> float:
+        """MB."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1000
+
+    def cpu(self) -> float:
+        """Seconds of CPU used so far."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """Twice SIGTERM: the second does not wait for calls."""
+        if not self.alive():
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"the server did not stop\n{self.tail()}") from None
+
+
+ALL_EVENTS = [
+    "agent.interrupted", "agent.started_speaking", "agent.stopped_speaking", "call_ended", "max_call_duration_timeout",
+    "max_call_duration_warning", "participant_left", "tool_call", "utterance_committed", "user.started_speaking", "user.stopped_speaking",
+]  # fmt: skip

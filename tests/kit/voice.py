@@ -1,0 +1,105 @@
+"""Spoken test sentences (flite), and recognition of what was heard (PocketSphinx)."""
+
+import base64
+import functools
+import io
+import re
+import subprocess
+import wave
+
+import numpy as np
+import pocketsphinx
+
+RATE = 48_000
+
+
+@functools.cache
+def say(text: str, voice: str = "slt") -> tuple[str, float]:
+    """`text` as a WAV without silence at its ends, base64; and its length in seconds."""
+    samples, rate = flite(text, voice)
+    samples = trim(samples)
+    return encode(samples, rate), len(samples) / rate
+
+
+def flite(text: str, voice: str) -> tuple[np.ndarray, int]:
+    """16-bit samples and their rate."""
+    done = subprocess.run(["flite", "-voice", voice, "-t", text, "-o", "/dev/stdout"], capture_output=True, check=True)
+    return read(done.stdout)
+
+
+def read(data: bytes) -> tuple[np.ndarray, int]:
+    """16-bit samples of a WAV and their rate. flite writes to a pipe without knowing the length, so the header's is not used."""
+    start = data.index(b"data") + 8
+    rate = int.from_bytes(data[24:28], "little")
+    body = data[start : start + (len(data) - start) // 2 * 2]
+    return np.frombuffer(body, np.int16), rate
+
+
+def trim(samples: np.ndarray) -> np.ndarray:
+    """From the first to the last sample that counts as speech: 3 % of the loudest."""
+    loud = np.flatnonzero(np.abs(samples.astype(int)) > 0.03 * np.abs(samples.astype(int)).max())
+    return samples[loud[0] : loud[-1] + 1]
+
+
+def encode(samples: np.ndarray, rate: int) -> str:
+    return base64.b64encode(wav(samples, rate)).decode()
+
+
+def wav(samples: np.ndarray, rate: int) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.astype(np.int16).tobytes())
+    return out.getvalue()
+
+
+def script(parts: list[tuple[str, str] | float], rate: int = RATE) -> np.ndarray:
+    """Sentences `(text, voice)` and pauses in seconds, in a row, at `rate`."""
+    sound = []
+    for part in parts:
+        if isinstance(part, float):
+            sound.append(np.zeros(int(part * rate), np.int16))
+        else:
+            samples, own = flite(*part)
+            samples = trim(samples)
+            count = int(len(samples) * rate / own)
+            sound.append(np.interp(np.arange(count) * own / rate, np.arange(len(samples)), samples).astype(np.int16))
+    return np.concatenate(sound)
+
+
+def loudness(samples: np.ndarray, rate: int = RATE, step: float = 0.01) -> np.ndarray:
+    """RMS (0..1) of every `step` seconds."""
+    block = int(rate * step)
+    whole = samples[: len(samples) // block * block].reshape(-1, block).astype(np.float64) / 32768
+    return np.sqrt((whole**2).mean(axis=1))
+
+
+def recognise(samples: np.ndarray, rate: int = RATE) -> str:
+    """What PocketSphinx hears in 16-bit samples."""
+    if rate == 48_000:
+        samples = samples[: len(samples) // 3 * 3].reshape(-1, 3).mean(axis=1)
+    elif rate != 16_000:
+        raise ValueError(f"cannot take {rate} Hz")
+    decoder = pocketsphinx.Decoder(samprate=16_000, loglevel="FATAL")
+    decoder.start_utt()
+    decoder.process_raw(samples.astype(np.int16).tobytes(), no_search=False, full_utt=True)
+    decoder.end_utt()
+    best = decoder.hyp()
+    return best.hypstr if best else ""
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9']+", text.lower().replace("’", "'"))
+
+
+def errors(said: str, heard: str) -> tuple[int, int]:
+    """Word errors (substituted, left out, put in), and words said."""
+    a, b = words(said), words(heard)
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1], len(a)

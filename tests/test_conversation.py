@@ -1,0 +1,319 @@
+"""A person talks with an agent, end to end: a browser with a microphone, the served binary, its webhooks and its record."""
+
+import time
+
+import pytest
+
+from kit import calls_with_file, facts, lips, voice
+from kit.call import Call
+
+pytestmark = pytest.mark.usefixtures("server")
+
+
+def check_order(events: list[dict], conversation: str):
+    """What must hold of every conversation's events."""
+    names = [event["event"]["name"] for event in events]
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), "sequence numbers have a gap"
+    assert all(event["conversation_id"] == conversation for event in events)
+    stamps = [event["timestamp"] for event in events]
+    assert stamps == sorted(stamps), "time stamps run backwards"
+    for start, stop in (("user.started_speaking", "user.stopped_speaking"), ("agent.started_speaking", "agent.stopped_speaking")):
+        pair = [name for name in names if name in (start, stop)]
+        assert pair[::2] == [start] * len(pair[::2]) and pair[1::2] == [stop] * len(pair[1::2]), f"{start} and {stop} do not alternate: {names}"
+    assert names[-2:] == ["participant_left", "call_ended"], names
+    for event in events:
+        payload = event["event"]["payload"]
+        match event["event"]["name"]:
+            case "agent.started_speaking" | "agent.stopped_speaking" | "utterance_committed":
+                assert set(payload) == {"text"} and isinstance(payload["text"], str), event
+            case "participant_left":
+                assert set(payload) == {"id"} and isinstance(payload["id"], str), event
+            case _:
+                assert payload == {}, event
+
+
+def test_a_whole_conversation(server, call, hooks, report, chance):
+    """Asks for facts invented in this run, cuts in, hangs up: words, face, captions, events and record agree."""
+    fact = facts.invent(chance)
+    agent = server.agent(knowledge=fact.text, hooks=hooks, greeting="Hello, and welcome to the museum.", turn={"min_interruption_duration": 0.25})
+    conversation = server.conversation(agent["id"], user_name="Ada", user_id="ada-1")
+    assert conversation["status"] == "STARTED" and conversation["join_link"].startswith(f"{server.url}/join/{conversation['id']}#token=")
+
+    page = call().open(conversation["join_link"])
+    page.shot("welcome-desktop-light")
+    join = page.join()
+    greeting = page.event("agent.stopped_speaking")
+    assert greeting["payload"]["text"] == "Hello, and welcome to the museum."
+    page.quiet()
+    page.watch_face()
+    begun = page.now()
+
+    # Two questions, answered whole.
+    said, turns = [], []
+    for question in fact.questions:
+        mark = page.mark()
+        speech = page.speak(question)
+        said.append(question)
+        committed = page.event("utterance_committed", mark)
+        if not turns:
+            page.event("agent.started_speaking", mark)
+            page.sound(speech.end)
+            page.shot("speaking-desktop-light")
+        answer = page.event("agent.stopped_speaking", mark, timeout=30)
+        silent = page.quiet(after=speech.end)
+        _, heard = page.recording(speech.end, silent)
+        turns.append({"asked": question, "understood": committed["payload"]["text"], "answer": answer["payload"]["text"], "recognised": voice.recognise(heard)})
+
+    # The picture, while all of this sounded.
+    until = page.now()
+    _, agent_sound = page.recording(begun, until)
+    page.watch_face(False)
+    times, presented, luma = page.pictures()
+    dark = lips.darkness(luma)
+    at, loud = lips.envelope(agent_sound, begun)
+    shift, fit = lips.offset(times, dark, at, loud)
+    busy, quiet = lips.motion(times, dark, at, loud)
+    spans = [span for span in page.page.evaluate("e2e.loudSpans") if span["from"] > begun]
+    fps = rate_while(spans, times, presented)
+
+    # Cut in on the third answer.
+    mark = page.mark()
+    page.speak(fact.long_question)
+    said.append(fact.long_question)
+    cut_in = page.speak_over("Stop please. I have another question.", into=1.0)
+    said.append(cut_in.text)
+    page.event("agent.interrupted", mark)
+    stopped = page.event("agent.stopped_speaking", mark)
+    silent = page.silence_after(cut_in.start, cut_in.end + 0.4)
+    page.event("utterance_committed", stopped["n"])
+    page.page.wait_for_selector("#captions s.cut")
+    page.shot("interrupted-desktop-light")
+    page.quiet(lasting=1.0, after=cut_in.end + 1.5)
+
+    captions = page.captions()
+    page.page.click("#hang-up")
+    page.page.wait_for_selector("#over-title:has-text('You hung up')")
+    hooks.until(conversation["id"], "call_ended")
+    record = server.until(conversation["id"], "ENDED")
+
+    report.add("conversation", {"join": join, "turns": turns, "fps": fps, "lips": {"offset": shift, "fit": fit, "busy": busy, "quiet": quiet},
+                                "barge_in": silent - cut_in.start, "captions": captions})  # fmt: skip
+
+    # Words.
+    understood = [e["event"]["payload"]["text"] for e in hooks.of(conversation["id"]) if e["event"]["name"] == "utterance_committed"]
+    wrong, count = voice.errors(" ".join(said), " ".join(understood))
+    assert wrong <= 0.2 * count, f"{wrong} of {count} words are wrong: {said} / {understood}"
+    for turn, key in zip(turns, fact.answers, strict=True):
+        heard = voice.words(turn["recognised"])
+        assert all(word in heard for word in key), f"the invented {key} was not heard: {turn}"
+
+    # Face.
+    assert fps >= 20, fps
+    assert fit > 0.3, f"lips and sound have nothing in common: {fit}"
+    assert lips.EARLIEST <= shift <= lips.LATEST, f"the picture is {shift * 1000:.0f} ms late"
+    assert busy > 4 * quiet, f"the mouth moves without sound: {busy} in sound, {quiet} in silence"
+
+    # Events, record, captions: one truth.
+    assert not hooks.faults, hooks.faults
+    events = hooks.of(conversation["id"])
+    check_order(events, conversation["id"])
+    names = hooks.names(conversation["id"])
+    assert names.count("agent.interrupted") == 1, names
+    left = next(e for e in events if e["event"]["name"] == "participant_left")
+    assert left["event"]["payload"]["id"] == "ada-1"
+    assert record["end_reason"] == "user_left" and record["user_name"] == "Ada"
+    told = [(("user" if e["event"]["name"] == "utterance_committed" else "assistant"), e["event"]["payload"]["text"])
+            for e in events if e["event"]["name"] in ("utterance_committed", "agent.stopped_speaking")]  # fmt: skip
+    kept = [(entry["role"], entry["content"]) for entry in record["transcript"]]
+    assert sorted(told) == sorted(kept), (told, kept)
+    cut = next(m for m in record["chat_history"]["messages"] if m["interrupted"])
+    assert cut["content"] == stopped["payload"]["text"], (cut, stopped)
+    shown = [(("user" if c["who"] == "user" else "assistant"), c["spoken"]) for c in captions]
+    assert sorted(text for _, text in shown) == sorted(text for _, text in kept), (shown, kept)
+    assert any(c["cut"] for c in captions), "no caption is struck through"
+    assert not page.complaints, page.complaints
+
+
+def rate_while(spans: list[dict], times, presented) -> float:
+    """Pictures a second while the agent spoke, over all spans of sound of at least a second."""
+    shown = seconds = 0.0
+    for span in spans:
+        inside = (times >= span["from"]) & (times <= span["to"])
+        if span["to"] - span["from"] < 1 or inside.sum() < 2:
+            continue
+        shown += presented[inside][-1] - presented[inside][0]
+        seconds += times[inside][-1] - times[inside][0]
+    assert seconds > 2, f"the agent spoke too little to judge by: {spans}"
+    return shown / seconds
+
+
+def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report):
+    """The control of the check on lips: what it judges good must not pass when it is delayed on purpose."""
+    agent = server.agent(knowledge=facts.LONG)
+    page = call().open(server.conversation(agent["id"])["join_link"])
+    page.join()
+    page.watch_face(delay_ms=200)
+    begun = page.now()
+    for question in ("What do visitors see in the first room?", "Tell me about the garden behind the house."):
+        mark = page.mark()
+        speech = page.speak(question)
+        page.event("agent.stopped_speaking", mark, timeout=30)
+        page.quiet(after=speech.end)
+    _, sound = page.recording(begun, page.now())
+    times, _, luma = page.pictures()
+    shift, fit = lips.offset(times, lips.darkness(luma), *lips.envelope(sound, begun))
+    report.add("lips delayed by 200 ms", {"offset": shift, "fit": fit})
+    assert fit > 0.3
+    assert not lips.EARLIEST <= shift <= lips.LATEST, f"a delay of 200 ms was measured as {shift * 1000:.0f} ms"
+
+
+def test_a_wav_as_the_browsers_microphone(server, playwright, hooks, tmp_path):
+    """Nothing of the page is replaced here: Chromium itself reads a file as the microphone, with pauses and one barge-in."""
+    agent = server.agent(knowledge=facts.LONG, hooks=hooks, turn={"min_interruption_duration": 0.25})
+    conversation = server.conversation(agent["id"])
+    script = [1.0, ("What do visitors see in the first room?", "slt"), 3.0, ("Please tell me about the garden behind the house.", "slt"), 6.0]
+    with calls_with_file(playwright, tmp_path, voice.script(script)) as chromium:
+        page = Call(chromium, options={"ownMicrophone": True}).open(conversation["join_link"])
+        page.join()
+        first = page.event("utterance_committed", timeout=20)
+        page.event("agent.started_speaking", first["n"])
+        cut = page.event("agent.interrupted", first["n"], timeout=20)
+        second = page.event("utterance_committed", cut["n"], timeout=20)
+        page.event("agent.started_speaking", second["n"])
+        page.page.click("#hang-up")
+        hooks.until(conversation["id"], "call_ended")
+        page.close()
+    spoken = [part[0] for part in script if not isinstance(part, float)]
+    wrong, count = voice.errors(" ".join(spoken), f"{first['payload']['text']} {second['payload']['text']}")
+    assert wrong <= 0.2 * count, (first, second)
+    assert not hooks.faults, hooks.faults
+    check_order(hooks.of(conversation["id"]), conversation["id"])
+
+
+def test_typing_instead_of_speaking(server, call, chance):
+    """A person without a microphone types, reads and hears the answer."""
+    fact = facts.invent(chance)
+    agent = server.agent(knowledge=fact.text)
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.page.click("#join-typing")
+    page.until("frames", {"more": 1})
+    page.page.fill("#text", fact.questions[0])
+    page.page.press("#text", "Enter")
+    committed = page.event("utterance_committed")
+    assert committed["payload"]["text"] == fact.questions[0]
+    answer = page.event("agent.stopped_speaking", committed["n"], timeout=30)
+    for word in fact.answers[0]:
+        assert word in voice.words(answer["payload"]["text"]), answer
+    assert page.until("sound", {"after": 0})
+
+
+def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, hooks):
+    agent = server.agent(knowledge=facts.LONG, hooks=hooks)
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    first = page.speak("What do visitors see in the first room?")
+    page.event("agent.started_speaking")
+    page.sound(first.end)
+    page.page.reload()
+    page.page.evaluate("e2e.ready")
+    page.until("frames", {"more": 1})
+    assert page.page.locator("#captions li[data-who=user]").count() == 1, "the captions of before are gone"
+    page.quiet(lasting=1.0, timeout=40)
+    mark = page.mark()
+    page.speak("Tell me about the garden behind the house.")
+    page.event("agent.started_speaking", mark)
+    page.page.click("#hang-up")
+    hooks.until(conversation["id"], "call_ended")
+    names = hooks.names(conversation["id"])
+    assert names.count("participant_left") == names.count("call_ended") == 1, names
+    assert names.count("utterance_committed") == 2, names
+    record = server.until(conversation["id"], "ENDED")
+    assert [entry["role"] for entry in record["transcript"]].count("user") == 2
+
+
+def test_a_second_window_takes_the_call_over(server, call):
+    agent = server.agent(knowledge=facts.LONG)
+    conversation = server.conversation(agent["id"])
+    first = call().open(conversation["join_link"])
+    first.join()
+    second = call().open(conversation["join_link"])
+    second.join()
+    first.page.wait_for_selector("#over-title:has-text('The call goes on elsewhere')")
+    speech = second.speak("What do visitors see in the first room?")
+    second.sound(speech.end)
+    assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
+
+
+def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, hooks):
+    agent = server.agent(hooks=hooks)
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "The museum closes in ten minutes."})
+    assert reply.status == 200 and reply.json() == {"message": "Agent is speaking the provided text."}, reply
+    started = page.event("agent.started_speaking")
+    assert started["payload"]["text"] == "The museum closes in ten minutes."
+    stopped = page.event("agent.stopped_speaking", started["n"])
+    silent = page.quiet(after=started["t"])
+    _, heard = page.recording(max(0, started["t"] - 0.3), silent)
+    assert {"museum", "ten", "minutes"} <= set(voice.words(voice.recognise(heard)))
+    assert stopped["payload"]["text"] == "The museum closes in ten minutes."
+    reply = server.call("DELETE", f"/v1/conversation/{conversation['id']}")
+    assert reply.status == 200 and reply.json()["message"] == "Conversation ended successfully", reply
+    page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
+    hooks.until(conversation["id"], "call_ended")
+    assert "participant_left" not in hooks.names(conversation["id"])
+    assert server.record(conversation["id"])["end_reason"] == "ended_by_api"
+    reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "Too late."})
+    assert reply.status == 409 and reply.json() == {"error": "Conversation has ended"}, reply
+
+
+def test_a_call_warns_before_its_limit_and_ends_at_it(server, call, hooks):
+    agent = server.agent(hooks=hooks, config={"maxCallDuration": 8},
+                         avatar={"exit_heads_up_message": {"callout_before": 5, "messages": []}, "exit_message": {"messages": ["Goodbye."]}})  # fmt: skip
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    warning = hooks.until(conversation["id"], "max_call_duration_warning", timeout=10)
+    assert warning["event"]["payload"]["max_call_duration"] == 8 and 2.5 <= warning["event"]["payload"]["call_duration"] <= 4
+    page.page.wait_for_selector("#notice:not([hidden])")
+    hooks.until(conversation["id"], "call_ended", timeout=15)
+    timeout = hooks.until(conversation["id"], "max_call_duration_timeout")
+    assert set(timeout["event"]["payload"]) == {"call_duration", "max_call_duration"}
+    page.page.wait_for_selector("#over-title:has-text('Time is up')")
+    record = server.until(conversation["id"], "ENDED")
+    assert record["end_reason"] == "max_call_duration"
+    assert record["transcript"][-1]["content"] == "Goodbye."
+
+
+def test_a_receiver_that_fails_gets_the_event_again(server, call, hooks):
+    hooks.refuse = 1
+    agent = server.agent(hooks=hooks, events=["participant_left", "call_ended"])
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    page.page.click("#hang-up")
+    hooks.until(conversation["id"], "call_ended", timeout=20)
+    assert hooks.names(conversation["id"]) == ["participant_left", "call_ended"]
+    assert not hooks.faults, hooks.faults
+
+
+def test_the_demo_talks_without_any_set_up(server, call):
+    page = call(width=390, height=844, scheme="dark").open(server.demo)
+    page.shot("welcome-phone-dark")
+    page.join()
+    started = page.event("agent.started_speaking", timeout=10)
+    page.sound(started["t"] - 0.5)
+    page.shot("speaking-phone-dark")
+    page.quiet(lasting=1.0, timeout=40)
+    mark = page.mark()
+    page.speak("What can you do?")
+    page.event("agent.started_speaking", mark)
+    landing = server.call("GET", "/", key=None)
+    assert landing.status == 200 and server.demo.removeprefix(server.url).encode() in landing.body
+    begun = time.monotonic()
+    page.page.click("#hang-up")
+    page.page.wait_for_selector("#over-title:has-text('You hung up')")
+    assert time.monotonic() - begun < 2

@@ -1,0 +1,245 @@
+"""Both doors, with clients that are not ours: the public RTVI JavaScript client at /api/offer, and aiortc at the WHIP door."""
+
+import asyncio
+import fractions
+import json
+import os
+import pathlib
+
+import numpy as np
+import pytest
+from av import AudioFrame, AudioResampler
+from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
+
+from kit import facts, voice
+
+BUNDLE = pathlib.Path(os.environ.get("VISAVIS_RTVI_BUNDLE") or pathlib.Path(__file__).resolve().parents[1] / ".cache" / "rtvi" / "bundle.js")
+
+
+# --- the public RTVI client ---
+
+
+@pytest.fixture
+def rtvi(server, call):
+    """A page of another origin that holds the public client."""
+
+    def make(conversation):
+        assert BUNDLE.exists(), f"{BUNDLE} is missing: scripts/test-e2e.sh makes it"
+        page = call(options={"face": "#bot"})
+        html = (pathlib.Path(__file__).parent / "rtvi" / "page.html").read_text()
+        origin = "http://localhost:18999"  # nobody listens there: the tests answer for it, and for the server it is a foreign origin
+        page.context.route(f"{origin}/", lambda route: route.fulfill(body=html, content_type="text/html"))
+        page.context.route(f"{origin}/bundle.js", lambda route: route.fulfill(path=str(BUNDLE), content_type="text/javascript"))
+        page.open(origin + "/")
+        page.page.evaluate("([base, token]) => client.start(base, token)", [server.url, conversation["token"]])
+        return page
+
+    return make
+
+
+def test_the_public_rtvi_client_talks(server, rtvi, hooks):
+    agent = server.agent(knowledge=facts.LONG, hooks=hooks)
+    conversation = server.conversation(agent["id"])
+    page = rtvi(conversation)
+    page.page.wait_for_function("client.log.some((entry) => entry.name === 'botReady')")
+    page.until("frames", {"more": 2})
+    said = page.speak("What do visitors see in the first room?")
+    page.message("user-transcription")
+    page.message("bot-started-speaking")
+    page.sound(said.end)
+    page.message("bot-output")
+    page.message("bot-stopped-speaking", timeout=30)
+    page.message("bot-tts-stopped")
+    types = [m.get("type") for m in page.page.evaluate("e2e.messages")]
+    for type in ("bot-ready", "user-started-speaking", "user-stopped-speaking", "user-llm-text", "bot-llm-started", "bot-llm-text", "bot-llm-stopped", "bot-tts-started", "bot-tts-text", "server-message"):
+        assert type in types, f"{type} is missing in {types}"
+    # Typed text interrupts and is answered; a request gets its response; nonsense gets an error.
+    mark = page.mark()
+    page.page.evaluate("client.pc.sendText('Tell me about the garden behind the house.')")
+    page.event("utterance_committed", mark)
+    page.event("agent.started_speaking", mark)
+    assert page.page.evaluate("client.pc.sendClientRequest('interrupt').then(() => 'answered')") == "answered"
+    page.event("agent.stopped_speaking", mark)
+    assert page.page.evaluate("client.pc.sendClientRequest('no-such-thing').then(() => 'answered', () => 'refused')") == "refused"
+    names = page.page.evaluate("client.log.map((entry) => entry.name)")
+    for name in ("connected", "botReady", "userTranscript", "botStartedSpeaking", "botStoppedSpeaking", "trackStarted"):
+        assert name in names, f"{name} is missing in {names}"
+    page.page.evaluate("client.pc.disconnectBot()")
+    page.page.wait_for_function("client.log.some((entry) => entry.name === 'disconnected')")
+    hooks.until(conversation["id"], "call_ended")
+    assert server.until(conversation["id"], "ENDED")["end_reason"] == "user_left"
+
+
+def test_the_rtvi_client_gives_up_at_once_on_a_wrong_token(server, rtvi):
+    page = rtvi({"token": "nonsense"})
+    page.page.wait_for_function("client.failure")
+    assert "401" in page.page.evaluate("client.failure")
+
+
+def test_foreign_origins_may_knock_at_the_rtvi_door(server):
+    asked = {"origin": "https://shop.example", "access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+    reply = server.call("OPTIONS", "/api/offer", key=None, headers=asked)
+    assert reply.status in (200, 204), reply
+    assert reply.headers["access-control-allow-origin"] in ("*", "https://shop.example")
+    allowed = reply.headers["access-control-allow-headers"].lower()
+    assert "authorization" in allowed and "content-type" in allowed
+    refused = server.call("POST", "/api/offer", {"sdp": "x", "type": "offer"}, key=None, headers={"origin": "https://shop.example"})
+    assert refused.status == 401 and refused.headers["access-control-allow-origin"], refused
+
+
+# --- aiortc ---
+
+
+class Speaker(MediaStreamTrack):
+    """Sends 48 kHz samples in real time, then silence."""
+
+    kind = "audio"
+
+    def __init__(self):
+        super().__init__()
+        self.queue = np.zeros(0, np.int16)
+        self.sent = 0
+        self.begun = None
+
+    async def recv(self):
+        clock = asyncio.get_running_loop().time
+        self.begun = self.begun or clock()
+        await asyncio.sleep(max(0, self.begun + self.sent / 48_000 - clock()))  # the pace of sound, not a wait for somebody
+        part, self.queue = self.queue[:960], self.queue[960:]
+        frame = AudioFrame.from_ndarray(np.pad(part, (0, 960 - len(part))).reshape(1, -1), format="s16", layout="mono")
+        frame.sample_rate, frame.pts, frame.time_base = 48_000, self.sent, fractions.Fraction(1, 48_000)
+        self.sent += 960
+        return frame
+
+
+class Client:
+    """aiortc at the WHIP door."""
+
+    def __init__(self, server, conversation, video=True, channel=True):
+        self.server, self.conversation = server, conversation
+        self.peer = RTCPeerConnection()
+        self.mouth = Speaker()
+        self.heard: list[np.ndarray] = []
+        self.pictures = []
+        self.messages = []
+        self.changed = asyncio.Condition()
+        self.peer.addTrack(self.mouth)
+        if video:
+            self.peer.addTransceiver("video", direction="recvonly")
+        self.channel = self.peer.createDataChannel("anything") if channel else None
+        if self.channel:
+            self.channel.on("open", lambda: self.send("client-ready", {"version": "2.1.0", "about": {}}))
+            self.channel.on("message", self._message)
+        self.peer.on("track", lambda track: asyncio.ensure_future(self._hear(track) if track.kind == "audio" else self._see(track)))
+
+    def send(self, type, data):
+        self.channel.send(json.dumps({"label": "rtvi-ai", "type": type, "id": "1", "data": data}))
+
+    def _message(self, text):
+        self.messages.append(json.loads(text))
+        asyncio.ensure_future(self._tell())
+
+    async def _tell(self):
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def _hear(self, track):
+        resampler = AudioResampler(format="s16", layout="mono", rate=48_000)
+        while True:
+            try:
+                frame = await track.recv()
+            except Exception:
+                return
+            for part in resampler.resample(frame):
+                self.heard.append(part.to_ndarray().reshape(-1).copy())
+            await self._tell()
+
+    async def _see(self, track):
+        while True:
+            try:
+                frame = await track.recv()
+            except Exception:
+                return
+            self.pictures.append((frame.width, frame.height))
+            await self._tell()
+
+    async def join(self):
+        await self.peer.setLocalDescription(await self.peer.createOffer())
+        reply = await asyncio.to_thread(
+            self.server.call, "POST", f"/rtc/{self.conversation['id']}", key=None, raw=self.peer.localDescription.sdp.encode(),
+            headers={"content-type": "application/sdp", "authorization": f"Bearer {self.conversation['token']}"},
+        )  # fmt: skip
+        assert reply.status == 201 and reply.headers["content-type"].startswith("application/sdp"), reply
+        self.resource = reply.headers["location"]
+        assert self.resource.startswith(f"/rtc/{self.conversation['id']}/"), self.resource
+        assert "a=candidate:" in reply.body.decode()
+        await self.peer.setRemoteDescription(RTCSessionDescription(reply.body.decode(), "answer"))
+        return self
+
+    async def until(self, found, timeout=15, what=""):
+        async def wait():
+            async with self.changed:
+                while not (value := found()):
+                    await self.changed.wait()
+                return value
+
+        try:
+            return await asyncio.wait_for(wait(), timeout)
+        except TimeoutError:
+            raise AssertionError(f"waited {timeout} s for {what}; {len(self.heard)} sounds, {len(self.pictures)} pictures, {self.messages[-5:]}") from None
+
+    def says(self, type=None, event=None):
+        for message in self.messages:
+            told = (message.get("data") or {}).get("event") or {}
+            if (not type or message.get("type") == type) and (not event or told.get("event", told).get("name") == event):
+                return message
+        return None
+
+    async def leave(self):
+        reply = await asyncio.to_thread(self.server.call, "DELETE", self.resource, key=None, headers={"authorization": f"Bearer {self.conversation['token']}"})
+        await self.peer.close()
+        return reply
+
+
+def test_an_independent_stack_talks_at_the_whip_door(server, hooks):
+    agent = server.agent(knowledge="The night guard is called Robert and he is seventeen years old.", hooks=hooks)
+    conversation = server.conversation(agent["id"])
+
+    async def talk():
+        client = await Client(server, conversation).join()
+        await client.until(lambda: client.pictures, what="a picture")
+        await client.until(lambda: client.says("bot-ready"), what="bot-ready")
+        client.mouth.queue = voice.script([("Who is the night guard?", "rms")])
+        await client.until(lambda: client.says(event="agent.stopped_speaking"), 30, "the answer")
+        answer = client.says(event="agent.stopped_speaking")["data"]["event"]
+        assert "Robert" in answer.get("event", answer)["payload"]["text"]
+        heard = np.concatenate(client.heard)
+        assert {"night", "robert", "seventeen"} <= set(voice.words(voice.recognise(heard)))
+        assert client.pictures[0] == (512, 512)
+        trickle = await asyncio.to_thread(server.call, "PATCH", client.resource, key=None, raw=b"a=ice-ufrag:x\r\n",
+                                          headers={"content-type": "application/trickle-ice-sdpfrag", "authorization": f"Bearer {conversation['token']}"})  # fmt: skip
+        assert trickle.status == 204, trickle
+        left = await client.leave()
+        assert left.status == 200, left
+
+    asyncio.run(talk())
+    hooks.until(conversation["id"], "call_ended")
+    assert server.until(conversation["id"], "ENDED")["end_reason"] == "user_left"
+
+
+def test_a_client_without_video_and_data_channel_is_served_too(server):
+    agent = server.agent(greeting="Hello, and welcome to the museum.")
+    conversation = server.conversation(agent["id"])
+
+    async def talk():
+        client = await Client(server, conversation, video=False, channel=False).join()
+
+        def loud():
+            return len(client.heard) > 150 and voice.loudness(np.concatenate(client.heard)).max() > 0.02
+
+        await client.until(loud, what="the greeting")
+        await client.leave()
+
+    asyncio.run(talk())
+    record = server.until(conversation["id"], "ENDED")
+    assert record["transcript"][0]["content"].startswith("Hello")

@@ -1,0 +1,83 @@
+"""The promised numbers, measured in the page on one audio clock, with the built-in providers. Every turn is in target/e2e/report.json."""
+
+import os
+
+import pytest
+
+from kit import facts, voice
+from kit.report import spread
+
+QUESTIONS = [
+    "What do visitors see in the first room?",
+    "Tell me about the garden behind the house.",
+    "What is there to eat in the restaurant?",
+    "When does the last train leave at night?",
+    "Where do people park the car?",
+]
+ENDPOINTING = 0.4
+
+
+@pytest.fixture(scope="module")
+def talker(server):
+    return server.agent(name="Numbers", knowledge=facts.LONG, turn={"min_interruption_duration": 0.25, "min_endpointing_delay": ENDPOINTING, "backchannels": False},
+                        avatar={"idle_timeout": {"timeout": 0}})  # fmt: skip
+
+
+def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, talker):
+    """Twenty-two questions; from the second on each one cuts in on the answer before. WER over all of them."""
+    conversation = server.conversation(talker["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    turns = []
+    for number in range(22):
+        question = QUESTIONS[number % len(QUESTIONS)]
+        voice_name = ("rms", "slt")[number % 2]
+        mark = page.mark()
+        said = page.speak_over(question, 1.2, voice_name) if number else page.speak(question, voice_name)
+        committed = page.event("utterance_committed", mark, timeout=20)
+        sound = page.sound(said.end + 0.1)
+        turn = {"asked": question, "voice": voice_name, "understood": committed["payload"]["text"], "end": said.end}
+        turn["answer_after"] = page.first_sound(said.end, sound["from"] + 0.3) - said.end
+        if number:
+            turn["silent_after"] = page.silence_after(said.start, said.end + 0.2) - said.start
+        turns.append(turn)
+        page.until("speaking", {"into": 0.5}, 20)
+    page.page.click("#hang-up")
+    record = server.until(conversation["id"], "ENDED")
+    asked = server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns")
+    answers = spread([turn["answer_after"] for turn in turns])
+    barge_ins = spread([turn["silent_after"] for turn in turns[1:]])
+    wrong, count = voice.errors(" ".join(t["asked"] for t in turns), " ".join(t["understood"] for t in turns))
+    report.add("turns", {"end of speech to first sound": answers, "barge-in to silence": barge_ins, "wer": round(wrong / count, 3), "every turn": turns,
+                         "the server's own view": asked.json() if asked.status == 200 else None, "usage": record.get("usage_json")})  # fmt: skip
+    assert len(turns) >= 20
+    assert wrong <= 0.2 * count, f"{wrong} of {count} words are wrong"
+    assert answers["p50"] <= ENDPOINTING + 0.3, answers
+    assert barge_ins["p95"] <= 0.45, barge_ins
+
+
+def test_the_first_picture_comes_within_a_second_of_the_click(server, call, report, talker):
+    joins = []
+    for _ in range(4):
+        page = call().open(server.conversation(talker["id"])["join_link"])
+        joins.append(page.join())
+        page.page.click("#hang-up")
+        page.page.wait_for_selector("#over-title:has-text('You hung up')")
+    report.add("join click to first picture", {"all": joins, **spread(joins)})
+    assert sorted(joins)[len(joins) // 2] <= 1.0, joins
+
+
+def test_an_idle_call_costs_little(server, call, report, talker):
+    conversation = server.conversation(talker["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    page.quiet(lasting=2.0)
+    cpu, begun = server.cpu(), page.now()
+    page.pass_to(begun + 15, timeout=40)
+    share = (server.cpu() - cpu) / (page.now() - begun)
+    rss = server.rss()
+    decoders = int(os.environ.get("VISAVIS_STT_POOL") or os.cpu_count())
+    report.add("idle call", {"share of a core": round(share, 4), "rss MB": rss, "decoders": decoders, "rss limit MB": 110 + 95 * decoders})
+    assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
+    assert share <= 0.03, f"{share:.1%} of a core"
+    assert rss <= 110 + 95 * decoders, f"{rss} MB"

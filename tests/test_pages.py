@@ -1,0 +1,186 @@
+"""The pages without luck: clear words, keyboard, screen reader, policy."""
+
+import pytest
+
+from kit import call as calls
+from conftest import CHROMIUM
+
+
+@pytest.fixture(scope="module")
+def link(server):
+    agent = server.agent(greeting="Hello, and welcome to the museum.")
+    return lambda: server.conversation(agent["id"])["join_link"]
+
+
+@pytest.fixture(scope="module")
+def deaf(playwright):
+    """A Chromium without any microphone."""
+    flags = [flag for flag in calls.FLAGS if "fake-ui" not in flag]
+    chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+    yield chromium
+    chromium.close()
+
+
+def test_without_a_microphone_one_can_still_type(link, deaf, call):
+    page = call(browser=deaf, width=390, height=844, options={"ownMicrophone": True}).open(link())
+    page.page.click("#join")
+    page.page.wait_for_selector("#notice:has-text('No microphone was found')")
+    page.until("sound", {"after": 0})
+    page.shot("no-microphone-phone")
+    mark = page.mark()
+    page.page.fill("#text", "Hello there")
+    page.page.press("#text", "Enter")
+    assert page.event("utterance_committed", mark)["payload"]["text"] == "Hello there"
+
+
+def test_a_refused_microphone_is_explained(link, call):
+    page = call(options={"ownMicrophone": True})
+    page.context.add_init_script("navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', 'NotAllowedError'); }")
+    page.open(link())
+    page.page.click("#join")
+    page.page.wait_for_selector("#notice:has-text('The microphone is blocked')")
+    assert page.page.is_visible("#notice-action:has-text('Try again')")
+    page.until("frames", {"more": 1})
+
+
+def test_blocked_media_are_explained(link, call):
+    """A network without UDP and TCP to the server: candidates of the answer lead nowhere."""
+    page = call()
+    page.context.add_init_script("""
+        const set = RTCPeerConnection.prototype.setRemoteDescription;
+        RTCPeerConnection.prototype.setRemoteDescription = function (about) {
+          const sdp = about.sdp.replace(/(a=candidate:\\S+ 1 \\S+ \\d+) \\S+ \\d+ /g, '$1 192.0.2.1 9 ');
+          return set.call(this, { type: about.type, sdp });
+        };""")
+    page.open(link())
+    page.page.click("#join")
+    page.page.wait_for_selector("#problem:has-text('Your network blocks the call')", timeout=30_000)
+    page.shot("blocked")
+
+
+def test_an_ended_conversation_says_so(server, link, call):
+    url = link()
+    conversation = url.split("/join/")[1].split("#")[0]
+    assert server.call("DELETE", f"/v1/conversation/{conversation}").status == 200
+    page = call().open(url)
+    page.page.click("#join")
+    page.page.wait_for_selector("#over-words:has-text('This conversation is over')")
+
+
+def test_a_link_without_its_token_says_so(server, link, call):
+    page = call().open(link().split("#")[0])
+    page.page.click("#join")
+    page.page.wait_for_selector("#over-words:has-text('expired or is not valid')")
+
+
+def test_a_network_that_comes_back_finds_the_same_call(server, link, call):
+    """The connection is lost without a word; the page comes back by itself, and the call goes on."""
+    url = link()
+    page = call().open(url)
+    page.join()
+    page.quiet(lasting=1.0, timeout=20)
+    offers = page.page.evaluate("e2e.offers.length")
+    page.page.evaluate("e2e.peer.close()")  # what a dead network looks like to the page, without the wait
+    page.page.evaluate("e2e.presented = 0; e2e.channel.dispatchEvent(new Event('close'))")
+    page.until("frames", {"more": 1})
+    assert page.page.evaluate("e2e.offers.length") == offers + 1
+    mark = page.mark()
+    page.speak("What do visitors see in the first room?")
+    page.event("utterance_committed", mark, timeout=20)
+    assert server.record(url.split("/join/")[1].split("#")[0])["status"] == "IN_PROGRESS"
+
+
+def test_everything_works_by_keyboard_and_has_a_name(link, call):
+    page = call().open(link())
+    order = []
+    for _ in range(2):
+        page.page.keyboard.press("Tab")
+        order.append(page.page.evaluate("document.activeElement.id"))
+    assert order == ["join", "join-typing"]
+    page.page.focus("#join")
+    page.page.keyboard.press("Enter")
+    page.until("frames", {"more": 1})
+    page.page.wait_for_selector("#mute:focus")
+    page.page.keyboard.press("Space")
+    assert page.page.get_attribute("#mute", "aria-pressed") == "true"
+    page.page.keyboard.press("Space")
+    assert page.page.get_attribute("#mute", "aria-pressed") == "false"
+    page.page.keyboard.press("Tab")
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector("#microphone:focus")
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_selector("#devices:focus")
+    nameless = page.page.evaluate("""[...document.querySelectorAll('button, input, select, [role=meter], video')].filter((node) => node.checkVisibility()
+        && !(node.ariaLabel || node.labels?.length || node.textContent.trim() || node.getAttribute('aria-labelledby'))).map((node) => node.outerHTML)""")
+    assert nameless == []
+    page.event("agent.stopped_speaking", timeout=20)
+    page.page.wait_for_selector("#said:has-text('welcome to the museum')", state="attached")
+    page.page.keyboard.press("Tab")
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector("#over-title:focus")
+
+
+def test_muting_and_both_levels(server, link, call):
+    """The bar of the own microphone and the one of what the server hears move with speech; a muted microphone is heard by nobody."""
+    page = call().open(link())
+    page.join()
+    page.quiet(lasting=0.8, timeout=20)
+    peak = """(id) => new Promise((done) => { let most = 0; const until = e2e.context.currentTime + 2.5;
+        const look = () => { most = Math.max(most, Number(document.getElementById(id).style.getPropertyValue('--level') || 0));
+          e2e.context.currentTime < until ? requestAnimationFrame(look) : done(most); }; look(); })"""
+    page.speak("What do visitors see in the first room?")
+    own = page.page.evaluate(peak, "mine")
+    page.speak("What do visitors see in the first room?")
+    theirs = page.page.evaluate(peak, "theirs")
+    assert own > 0.4 and theirs > 0.4, (own, theirs)
+    page.quiet(lasting=1.5, timeout=40)
+    page.page.click("#mute")
+    mark = page.mark()
+    said = page.speak("What do visitors see in the first room?")
+    page.pass_to(said.end + 2)
+    assert not [m for m in page.page.evaluate(f"e2e.messages.slice({mark})") if m["type"] == "user-started-speaking"]
+
+
+@pytest.mark.parametrize("path", ["/", "/join/00000000-0000-4000-8000-000000000000", "demo"])
+def test_pages_have_a_strict_policy(server, path):
+    reply = server.call("GET", server.demo if path == "demo" else path, key=None)
+    assert reply.status == 200 and reply.headers["referrer-policy"] == "no-referrer"
+    policy = reply.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy, policy
+
+
+def test_what_people_say_is_never_html(server, call):
+    agent = server.agent()
+    page = call().open(server.conversation(agent["id"])["join_link"])
+    page.page.click("#join-typing")
+    page.until("frames", {"more": 1})
+    text = "<img src=x onerror=alert(1)> <b>bold</b>"
+    page.page.fill("#text", text)
+    page.page.press("#text", "Enter")
+    page.event("utterance_committed")
+    page.page.wait_for_selector("#captions li[data-who=user]")
+    assert page.captions()[0]["spoken"] == text
+    assert page.page.locator("#captions img, #captions b, #said img").count() == 0
+
+
+def test_an_agent_that_is_not_for_embedding_has_no_embed_page(server):
+    agent = server.agent()
+    assert server.call("GET", f"/embed/{agent['id']}", key=None).status == 404
+    assert server.call("POST", f"/embed/{agent['id']}", {}, key=None).status == 404
+    allowed = server.agent(extra={"embed": {"enabled": True, "origins": ["https://shop.example"]}})
+    reply = server.call("GET", f"/embed/{allowed['id']}?username=Ada", key=None)
+    assert reply.status == 200 and "frame-ancestors https://shop.example" in reply.headers["content-security-policy"]
+
+
+def test_an_embedded_agent_knows_its_visitor(server, call):
+    agent = server.agent(greeting="Hello, and welcome to the museum.", extra={"embed": {"enabled": True, "origins": []}})
+    page = call().open(f"{server.url}/embed/{agent['id']}?username=Ada&id=ada-7&context=likes%20clocks")
+    page.join()
+    page.event("agent.started_speaking")
+    rows = [row for row in server.call("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]]
+    assert len(rows) == 1 and rows[0]["user_name"] == "Ada" and rows[0]["user_id"] == "ada-7" and "likes clocks" in rows[0]["context"]
+    page.page.reload()
+    page.page.evaluate("e2e.ready")
+    page.until("frames", {"more": 1})
+    rows = [row for row in server.call("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]]
+    assert len(rows) == 1, "a reload made a second conversation"
