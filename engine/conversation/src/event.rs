@@ -5,8 +5,9 @@
 //! record that REST reads ([`crate::view`]).
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::call::ConversationId;
 use crate::time::Time;
 
 /// A fact with its place in the conversation.
@@ -18,6 +19,48 @@ pub struct Stamped {
     pub at: Time,
     /// What happened.
     pub event: Event,
+}
+
+impl Stamped {
+    /// The body of the webhook: `{timestamp, conversation_id, type: "pipeline", event: {name, payload}}`, as the interface words it;
+    /// `None` for facts that are not among its eleven. `began` is the wall clock of the conversation's beginning in µs since the Unix
+    /// epoch, told by [`Event::Joined`].
+    #[must_use]
+    pub fn webhook_body(&self, conversation: ConversationId, began: u64) -> Option<String> {
+        let (name, payload) = self.event.webhook()?;
+        let timestamp = (began + self.at.as_micros()) as f64 / 1e6;
+        let event = json!({ "name": name, "payload": payload });
+        Some(json!({ "timestamp": timestamp, "conversation_id": conversation, "type": "pipeline", "event": event }).to_string())
+    }
+}
+
+impl Event {
+    /// Name and payload as the interface words them; `None` for what is not among its eleven events.
+    fn webhook(&self) -> Option<(&'static str, Value)> {
+        let call = |now: f64, limit: f64| json!({ "call_duration": now, "max_call_duration": limit });
+        Some(match self {
+            Self::AgentInterrupted => ("agent.interrupted", json!({})),
+            Self::AgentStartedSpeaking { text, .. } => ("agent.started_speaking", json!({ "text": text })),
+            Self::AgentStoppedSpeaking { text, .. } => ("agent.stopped_speaking", json!({ "text": text })),
+            Self::CallEnded => ("call_ended", json!({})),
+            Self::MaxCallDurationTimeout { call_duration, max_call_duration } => {
+                ("max_call_duration_timeout", call(*call_duration, *max_call_duration))
+            }
+            Self::MaxCallDurationWarning { call_duration, max_call_duration } => {
+                ("max_call_duration_warning", call(*call_duration, *max_call_duration))
+            }
+            Self::ParticipantLeft { id } => ("participant_left", json!({ "id": id })),
+            Self::ToolCall { tool_name, parameters, result } => {
+                // The interface calls the result an object; what a tool returned may be anything.
+                let result = if result.is_object() { result.clone() } else { json!({ "result": result }) };
+                ("tool_call", json!({ "tool_name": tool_name, "parameters": parameters, "result": result }))
+            }
+            Self::UtteranceCommitted { text } => ("utterance_committed", json!({ "text": text })),
+            Self::UserStartedSpeaking => ("user.started_speaking", json!({})),
+            Self::UserStoppedSpeaking => ("user.stopped_speaking", json!({})),
+            _ => return None,
+        })
+    }
 }
 
 /// One utterance of the agent (an LLM step, a say, a message) within a conversation. Shown to clients as `speech_N`.
@@ -377,4 +420,70 @@ fn is_true(b: &bool) -> bool {
 
 fn yes() -> bool {
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(event: Event) -> Option<Value> {
+        let fact = Stamped { seq: 0, at: Time::from_micros(250_000), event };
+        fact.webhook_body(ConversationId(1), 1_700_000_000_000_000)
+            .map(|body| serde_json::from_str(&body).unwrap())
+    }
+
+    #[test]
+    fn a_webhook_is_worded_as_the_interface_words_it() {
+        let fact = Stamped {
+            seq: 9,
+            at: Time::from_micros(1_500_000),
+            event: Event::UtteranceCommitted { text: "Hi.".into() },
+        };
+        assert_eq!(
+            fact.webhook_body(ConversationId(1), 1_700_000_000_000_000).unwrap(),
+            "{\"timestamp\":1700000001.5,\"conversation_id\":\"00000000-0000-0000-0000-000000000001\",\"type\":\"pipeline\",\
+             \"event\":{\"name\":\"utterance_committed\",\"payload\":{\"text\":\"Hi.\"}}}"
+        );
+    }
+
+    #[test]
+    fn the_eleven_have_a_body_with_their_own_fields_and_nothing_else_has_one() {
+        let utterance = UtteranceId(3);
+        let text = "x".to_owned();
+        let eleven = [
+            (Event::AgentInterrupted, json!({})),
+            (Event::AgentStartedSpeaking { text: text.clone(), utterance }, json!({ "text": "x" })),
+            (Event::AgentStoppedSpeaking { text: text.clone(), utterance }, json!({ "text": "x" })),
+            (Event::CallEnded, json!({})),
+            (
+                Event::MaxCallDurationTimeout { call_duration: 60.5, max_call_duration: 60.0 },
+                json!({ "call_duration": 60.5, "max_call_duration": 60.0 }),
+            ),
+            (
+                Event::MaxCallDurationWarning { call_duration: 30.0, max_call_duration: 60.0 },
+                json!({ "call_duration": 30.0, "max_call_duration": 60.0 }),
+            ),
+            (Event::ParticipantLeft { id: "u".into() }, json!({ "id": "u" })),
+            (
+                Event::ToolCall {
+                    tool_name: "t".into(),
+                    parameters: json!({ "a": 1 }),
+                    result: json!("sunny"),
+                },
+                json!({ "tool_name": "t", "parameters": { "a": 1 }, "result": { "result": "sunny" } }),
+            ),
+            (Event::UtteranceCommitted { text }, json!({ "text": "x" })),
+            (Event::UserStartedSpeaking, json!({})),
+            (Event::UserStoppedSpeaking, json!({})),
+        ];
+        for (event, payload) in eleven {
+            let name = serde_json::to_value(&event).unwrap()["what"].clone();
+            assert_eq!(body(event).unwrap()["event"], json!({ "name": name, "payload": payload }));
+        }
+        for other in
+            [Event::Joined { unix_micros: 0 }, Event::UserIdle, Event::Ended { reason: EndReason::Idle }]
+        {
+            assert_eq!(body(other), None);
+        }
+    }
 }

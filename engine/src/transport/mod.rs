@@ -2,9 +2,11 @@
 
 mod ffi;
 pub mod loopback;
+pub mod rtvi;
 mod sdp;
 pub mod socket;
 pub mod tcp;
+pub mod tell;
 mod vp8;
 pub mod webrtc;
 

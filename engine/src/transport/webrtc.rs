@@ -35,6 +35,8 @@ const SET_BACK: Duration = Duration::from_millis(500);
 const STRAY: Duration = Duration::from_secs(2);
 /// Due timeouts served in one `poll`; a guard against spinning.
 const MAX_TIMEOUTS: usize = 64;
+/// As good as never.
+const NEVER: Duration = Duration::from_secs(86_400);
 /// Packets and age of what may be sent again: a few key frames.
 const RESEND_PACKETS: usize = 512;
 const RESEND_AGE: Duration = Duration::from_secs(3);
@@ -353,16 +355,18 @@ impl Connection {
                         self.tick(now);
                         continue;
                     }
-                    self.timeout = at.max(now + Duration::from_micros(100));
-                    if let Some(deadline) = self.closing {
-                        self.timeout = self.timeout.min(deadline);
+                    if !self.rtc.is_alive() {
+                        self.timeout = now + NEVER;
+                        return self.tell_closed();
                     }
-                    return if self.rtc.is_alive() { None } else { self.tell_closed() };
+                    let at = self.closing.map_or(at, |deadline| at.min(deadline));
+                    self.timeout = at.max(now + Duration::from_micros(100));
+                    return None;
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection failed");
                     self.rtc.disconnect();
-                    self.timeout = now + Duration::from_secs(3600);
+                    self.timeout = now + NEVER;
                     return self.tell_closed();
                 }
             }
@@ -557,3 +561,7 @@ fn unguessable(digits: usize) -> String {
     text.truncate(digits);
     text
 }
+
+#[cfg(test)]
+#[path = "webrtc_tests.rs"]
+mod tests;
