@@ -1,3 +1,50 @@
-//! Being built.
+//! The control plane: agents, conversations and what hangs on them, by REST, in a store of its own; the two doors through which a
+//! client's connection comes in; webhooks.
+//!
+//! It knows the engine only as a [`Host`](conversation::host::Host) and gives it a [`Ledger`](conversation::host::Ledger):
+//!
+//! ```text
+//! App::open ─ first_start ─ ledger() ──► engine ──► router(host) ─ serve(listener, router, stop)
+//!                └─ run_background(stop), beside serving: keeps facts, delivers webhooks, ends what nobody joined
+//! ```
+//!
+//! One file per resource; each has its `routes()`, and `router.rs` puts them together. A handler reads its request in the order in which
+//! faults are told (`request.rs`), asks the store (`store/`, one file per table) and answers; every refusal is a variant of one enum
+//! (`error.rs`), which has the exact bytes.
 
+mod agent;
+mod apikey;
+mod app;
+mod auth;
+mod avatar;
+mod call;
+mod clock;
+mod config;
+mod conversation;
+mod delivery;
+mod demo;
+mod door;
+mod embed;
+mod error;
+mod fields;
+mod guard;
+mod health;
+mod kb;
+pub mod keys;
+mod knowledge_cache;
+mod ledger;
+mod lifecycle;
+mod limits;
+mod request;
+mod router;
+mod serve;
+mod store;
+mod token;
+mod tool;
+mod vault;
 pub mod web;
+
+pub use app::{App, OpenError};
+pub use config::{Config, IceServer, Limits, StockAvatar, Timeouts, Webhooks};
+pub use serve::serve;
+pub use store::Error as StoreError;

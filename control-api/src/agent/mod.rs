@@ -1,0 +1,221 @@
+//! Agents: `/v1/ext/agent`.
+
+pub(crate) mod merge;
+pub(crate) mod parse;
+pub(crate) mod secrets;
+pub(crate) mod show;
+pub(crate) mod turn;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+
+use self::parse::Parsed;
+use self::secrets::Secrets;
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::clock;
+use crate::error::{ApiError, Missing, OrFail as _};
+use crate::fields::Faults;
+use crate::request::{Json, Listed, Paged};
+use crate::store::document::{self, Draft, Row, Table};
+use crate::store::{self, Transaction, fresh_id};
+
+type Answer = Result<axum::Json<Value>, ApiError>;
+
+const READ: &str = "Failed to retrieve agent details";
+const DELETE: &str = "Failed to delete agent";
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v1/ext/agent", post(create).get(list))
+        .route("/v1/ext/agent/{id}", get(one).put(replace).patch(change).delete(remove))
+        .route("/v1/ext/agent/{id}/webhook-secret", post(renew))
+}
+
+async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): Json) -> Answer {
+    let (id, webhook) = insert(&shared, &caller.workspace, body).await?;
+    Ok(axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook})))
+}
+
+/// Makes an agent; its id and its webhook secret.
+pub(crate) async fn insert(
+    shared: &Shared,
+    workspace: &str,
+    body: Value,
+) -> Result<(String, String), ApiError> {
+    let Parsed { document, secrets } = parse::parse(body, &shared.avatars, None)?;
+    let mut tx = shared.store.write().await?;
+    known(&mut tx, workspace, &document).await?;
+    let id = fresh_id();
+    let sealed = secrets::seal(&shared.vault, &id, &secrets);
+    document::insert(
+        &mut tx,
+        Table::Agent,
+        &draft(workspace, &id, &document, &document.to_string(), &sealed),
+    )
+    .await?;
+    tx.commit().await.map_err(store::Error::from)?;
+    Ok((id, secrets.webhook))
+}
+
+fn draft<'a>(
+    workspace: &'a str,
+    id: &'a str,
+    document: &'a Value,
+    text: &'a str,
+    secrets: &'a str,
+) -> Draft<'a> {
+    let name = document["agent_name"].as_str().unwrap_or_default();
+    Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
+}
+
+/// 400 if the document names a record that is not there.
+async fn known(tx: &mut Transaction, workspace: &str, document: &Value) -> Result<(), ApiError> {
+    let faults = Faults::default();
+    for list in parse::ATTACHED {
+        for (i, id) in show::ids(document, list).iter().enumerate() {
+            let found = match list {
+                "tool" => document::find_in(tx, Table::Tool, workspace, id).await?.is_some(),
+                "knowledge_base" => store::kb::exists(tx, workspace, id).await?,
+                // No guardrail and no MCP configuration can exist yet.
+                _ => false,
+            };
+            if !found {
+                faults.add(format!("{list}[{i}]"), "names nothing");
+            }
+        }
+    }
+    faults.unless(())
+}
+
+async fn list(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Paged(page): Paged<false>,
+) -> Result<Listed, ApiError> {
+    let (rows, total) =
+        shared.store.document_page(Table::Agent, &caller.workspace, &page).await.or_fail(READ)?;
+    let agents = shown(&shared, &caller.workspace, &rows).await.or_fail(READ)?;
+    Ok(Listed(agents, total))
+}
+
+async fn shown(shared: &Shared, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
+    let documents = rows.iter().map(|row| show::parsed(&row.document)).collect::<store::Result<Vec<_>>>()?;
+    let attached = show::Attached::read(shared, workspace, &documents).await?;
+    Ok(rows.iter().zip(&documents).map(|(row, document)| show::shown(row, document, &attached)).collect())
+}
+
+async fn one(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let id = store::id(&id).ok_or(ApiError::Missing(Missing::Agent))?;
+    let row = shared.store.document(Table::Agent, &caller.workspace, &id).await.or_fail(READ)?;
+    let row = row.ok_or(ApiError::Missing(Missing::Agent))?;
+    let mut agents = shown(&shared, &caller.workspace, &[row]).await.or_fail(READ)?;
+    Ok(axum::Json(agents.pop().unwrap_or_default()))
+}
+
+async fn replace(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let check = body.clone();
+    let done = update(&shared, &caller, &id, |_| body).await;
+    if matches!(done, Err(ApiError::Missing(_))) {
+        // A body at fault is told before an agent that is not there.
+        parse::parse(check, &shared.avatars, None)?;
+    }
+    done
+}
+
+async fn change(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(patch): Json,
+) -> Answer {
+    if !patch.is_object() {
+        return Err(ApiError::Invalid(Vec::new()));
+    }
+    let merged = |mut document: Value| {
+        merge::merge(&mut document, patch);
+        document
+    };
+    update(&shared, &caller, &id, merged).await
+}
+
+/// Replaces an agent by what `body` makes of the stored document.
+async fn update(shared: &Shared, caller: &Caller, id: &str, body: impl FnOnce(Value) -> Value) -> Answer {
+    let missing = || ApiError::Missing(Missing::Agent);
+    let id = store::id(id).ok_or_else(missing)?;
+    let mut tx = shared.store.write().await?;
+    let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
+    let old: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let mut stored = show::parsed(&row.document)?;
+    forget_deleted(&mut tx, &caller.workspace, &mut stored).await?;
+    let Parsed { document, secrets } = parse::parse(body(stored), &shared.avatars, Some(&old))?;
+    known(&mut tx, &caller.workspace, &document).await?;
+    let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
+    let text = document.to_string();
+    document::update(&mut tx, Table::Agent, &draft(&caller.workspace, &row.id, &document, &text, &sealed))
+        .await?;
+    // Whatever was wrong with the receiver may have been mended by this.
+    document::set_stopped(&mut tx, &row.id, false).await?;
+    tx.commit().await.map_err(store::Error::from)?;
+    shared.stopped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&row.id);
+    Ok(axum::Json(json!({"id": row.id, "message": "Agent updated successfully"})))
+}
+
+/// Takes references to deleted records out of a stored document: a partial change must not fail for what the client cannot see.
+async fn forget_deleted(tx: &mut Transaction, workspace: &str, document: &mut Value) -> Result<(), ApiError> {
+    for list in ["tool", "knowledge_base"] {
+        let mut kept = Vec::new();
+        for id in show::ids(document, list) {
+            let found = match list {
+                "tool" => document::find_in(tx, Table::Tool, workspace, &id).await?.is_some(),
+                _ => store::kb::exists(tx, workspace, &id).await?,
+            };
+            if found {
+                kept.push(Value::from(id));
+            }
+        }
+        if document[list].is_array() {
+            document[list] = kept.into();
+        }
+    }
+    Ok(())
+}
+
+async fn remove(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let missing = || ApiError::Missing(Missing::Agent);
+    let id = store::id(&id).ok_or_else(missing)?;
+    let mut tx = shared.store.write().await.or_fail(DELETE)?;
+    let found = document::delete(&mut tx, Table::Agent, &caller.workspace, &id).await.or_fail(DELETE)?;
+    tx.commit().await.map_err(store::Error::from).or_fail(DELETE)?;
+    if found {
+        Ok(axum::Json(json!({"id": id, "message": "Agent deleted successfully"})))
+    } else {
+        Err(missing())
+    }
+}
+
+async fn renew(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let missing = || ApiError::Missing(Missing::Agent);
+    let id = store::id(&id).ok_or_else(missing)?;
+    let mut tx = shared.store.write().await?;
+    let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
+    let old: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let secrets = Secrets { webhook: secrets::fresh_webhook(), ..old };
+    let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
+    let document = show::parsed(&row.document)?;
+    let draft = draft(&caller.workspace, &row.id, &document, &row.document, &sealed);
+    document::update(&mut tx, Table::Agent, &draft).await?;
+    tx.commit().await.map_err(store::Error::from)?;
+    Ok(axum::Json(
+        json!({"id": id, "message": "Webhook secret renewed successfully", "webhook_secret": secrets.webhook}),
+    ))
+}

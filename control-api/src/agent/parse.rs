@@ -1,0 +1,330 @@
+//! A request's agent → the document that is stored: every field present and in range, secrets taken out.
+//!
+//! What the request did not state and what another setting decides (the endpointing delays) stays null in the store, so that a later
+//! change of that setting counts; reading fills it in.
+
+use serde_json::{Map, Value, json};
+
+use super::secrets::{self, Secrets};
+use super::turn;
+use crate::config::StockAvatar;
+use crate::error::ApiError;
+use crate::fields::{Faults, Fields};
+
+/// The eleven events, and the alias that is stored and never sent.
+const EVENTS: &[&str] = &[
+    "agent.interrupted",
+    "agent.started_speaking",
+    "agent.stopped_speaking",
+    "call_ended",
+    "max_call_duration_timeout",
+    "max_call_duration_warning",
+    "participant_left",
+    "tool_call",
+    "utterance_committed",
+    "user.started_speaking",
+    "user.stopped_speaking",
+    "action_found",
+];
+
+/// The lists of attached records, by the names of an agent's fields.
+pub(crate) const ATTACHED: [&str; 4] = ["knowledge_base", "tool", "guardrail", "mcp"];
+/// Seconds that no call lasts.
+const DAY: f64 = 86_400.0;
+
+/// A valid agent.
+pub(crate) struct Parsed {
+    pub(crate) document: Value,
+    pub(crate) secrets: Secrets,
+}
+
+/// Reads an agent. `old` are the secrets of the agent that it replaces: a `***` keeps them.
+pub(crate) fn parse(body: Value, stock: &[StockAvatar], old: Option<&Secrets>) -> Result<Parsed, ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    let mut secrets = Secrets {
+        webhook: old.map_or_else(secrets::fresh_webhook, |s| s.webhook.clone()),
+        ..Secrets::default()
+    };
+    let name = fields.required("agent_name");
+    let prompt = fields.required("agent_system_prompt");
+    let mut avatars = Vec::new();
+    match fields.objects("avatars") {
+        Some(list) if !list.is_empty() => {
+            for (i, avatar) in list.iter().enumerate() {
+                let (document, kept) = avatar_document(avatar, stock, old.and_then(|s| s.avatars.get(i)));
+                avatars.push(document);
+                secrets.avatars.push(kept);
+            }
+        }
+        Some(_) => fields.fault("avatars", "must hold at least one avatar"),
+        None if fields.raw("avatars").is_none_or(Value::is_null) => fields.fault("avatars", "is required"),
+        None => {}
+    }
+    let events = fields.texts("callback_events").unwrap_or_default();
+    for (i, event) in events.iter().enumerate() {
+        if !EVENTS.contains(&event.as_str()) {
+            faults.add(format!("callback_events[{i}]"), format!("must be one of {}", EVENTS.join(", ")));
+        }
+    }
+    let embed = fields.object("embed");
+    let mut document = Map::new();
+    let mut put = |name: &str, value: Value| document.insert(name.into(), value);
+    put("agent_name", name.into());
+    put("agent_system_prompt", prompt.into());
+    put("avatars", avatars.into());
+    put("callback_events", events.into());
+    put("callback_url", fields.address("callback_url").into());
+    put("config", config(&fields.object("config")));
+    for name in ATTACHED {
+        put(name, fields.ids(name).map_or(Value::Null, Value::from));
+    }
+    put("record", fields.boolean("record").unwrap_or(false).into());
+    put("is_active", fields.boolean("is_active").unwrap_or(true).into());
+    put("type", fields.text("type").map_or(Value::Null, Value::from));
+    put(
+        "embed",
+        json!({"enabled": embed.boolean("enabled").unwrap_or(false), "origins": embed.texts("origins").unwrap_or_default()}),
+    );
+    faults.unless(Parsed { document: Value::Object(document), secrets })
+}
+
+fn config(fields: &Fields<'_>) -> Value {
+    let memory = fields.object("memory");
+    let mut config = Map::new();
+    let mut put = |name: &str, value: Option<Value>| config.insert(name.into(), value.unwrap_or(Value::Null));
+    put("timeout", fields.number("timeout", 0.0..=DAY));
+    put("maxCallDuration", fields.number("maxCallDuration", 0.0..=DAY));
+    put("conversationalContext", Some(fields.text("conversationalContext").unwrap_or_default().into()));
+    put(
+        "memory",
+        Some(json!({
+            "isEnabled": memory.boolean("isEnabled").unwrap_or(false),
+            "instruction": memory.text("instruction").unwrap_or_default(),
+        })),
+    );
+    // Here null says something: silence instead of the default words.
+    let silence = fields.raw("error_message").is_some_and(Value::is_null);
+    let words = fields.text("error_message").unwrap_or_else(|| turn::ERROR_MESSAGE.into());
+    put("error_message", (!silence).then(|| words.into()));
+    put("turn", Some(turn::parse(&fields.object("turn"))));
+    put("expose_tools", Some(fields.boolean("expose_tools").unwrap_or(false).into()));
+    put("record_trace", Some(fields.boolean("record_trace").unwrap_or(false).into()));
+    Value::Object(config)
+}
+
+fn avatar_document(
+    fields: &Fields<'_>,
+    stock: &[StockAvatar],
+    old: Option<&secrets::Avatar>,
+) -> (Value, secrets::Avatar) {
+    let key = fields.required("avatar_key_id");
+    let known = stock.iter().find(|a| a.avatar_key_id == key);
+    if known.is_none() && !key.is_empty() {
+        fields.fault("avatar_key_id", "names no avatar");
+    }
+    let under = fields.object("config");
+    let part = |name: &str| fields.object(name).overlaid(under.object(name));
+    let (llm, stt, tts) = (part("llm"), part("stt"), part("tts"));
+    let mut kept = secrets::Avatar::default();
+    let handling = fields.choice("turn_handling", turn::HANDLINGS, "balanced");
+    let interruptability = fields.choice("interruptability", turn::INTERRUPTABILITIES, "medium");
+    turn::check_delays(&stt, &handling);
+    let messages = |f: &Fields<'_>, name: &str| f.texts(name).unwrap_or_default();
+    let welcome = fields.object("welcome_message");
+    let idle = fields.object("idle_timeout");
+    let warning = fields.object("exit_heads_up_message");
+    let exit = fields.object("exit_message");
+    // Null says something in both: no call-outs, and call-outs without end.
+    let idle_timeout = match idle.raw("timeout") {
+        Some(Value::Null) => Value::Null,
+        _ => idle.number("timeout", 0.0..=DAY).unwrap_or_else(|| 30.into()),
+    };
+    let end_after = match idle.raw("end_after") {
+        None => 3.into(),
+        Some(Value::Null) => Value::Null,
+        Some(n) if n.as_u64().is_some_and(|n| n <= 1000) => n.clone(),
+        Some(_) => {
+            idle.fault("end_after", "must be a whole number between 0 and 1000, or null");
+            Value::Null
+        }
+    };
+    let frame_rate = fields.number("frame_rate", 1.0..=60.0).unwrap_or_else(|| 25.into());
+    let document = json!({
+        "avatar_key_id": key,
+        "persona_name": fields.text("persona_name").or_else(|| known.map(|a| a.avatar_name.clone())),
+        "config": {
+            "llm": {
+                "provider": llm.text("provider"),
+                "model": llm.text("model"),
+                "fallback_model": llm.text("fallback_model"),
+                "url": llm.text("url"),
+                "token": secrets::take(&llm, &mut kept.llm, old.and_then(|o| o.llm.as_deref())),
+            },
+            "stt": {
+                "provider": stt.text("provider"),
+                "model": stt.text("model"),
+                "fallback_model": stt.text("fallback_model"),
+                "language": stt.text("language"),
+                "min_endpointing_delay": stt.number("min_endpointing_delay", 0.0..=10.0),
+                "max_endpointing_delay": stt.number("max_endpointing_delay", 0.0..=10.0),
+                "turn_model": stt.boolean("turn_model").unwrap_or(false),
+                "token": secrets::take(&stt, &mut kept.stt, old.and_then(|o| o.stt.as_deref())),
+            },
+            "tts": {
+                "model_id": tts.text("model_id"),
+                "provider": tts.text("provider"),
+                "voice_id": tts.text("voice_id"),
+                "sample_rate": tts.number("sample_rate", 8000.0..=48_000.0),
+                "custom_pronunciation": pronunciations(&tts),
+                "token": secrets::take(&tts, &mut kept.tts, old.and_then(|o| o.tts.as_deref())),
+            },
+        },
+        "welcome_message": {
+            "wait_time": welcome.number("wait_time", 0.0..=60.0).unwrap_or_else(|| 1.into()),
+            "messages": messages(&welcome, "messages"),
+        },
+        "idle_timeout": {"timeout": idle_timeout, "filler_phrases": messages(&idle, "filler_phrases"), "end_after": end_after},
+        "exit_heads_up_message": {
+            "callout_before": warning.number("callout_before", 0.0..=DAY).unwrap_or_else(|| 10.into()),
+            "messages": messages(&warning, "messages"),
+        },
+        "exit_message": {"messages": messages(&exit, "messages"), "max_call_duration": exit.number("max_call_duration", 0.0..=DAY)},
+        "turn_handling": handling,
+        "interruptability": interruptability,
+        "frame_rate": frame_rate,
+    });
+    (document, kept)
+}
+
+fn pronunciations(tts: &Fields<'_>) -> Vec<Value> {
+    let list = tts.objects("custom_pronunciation").unwrap_or_default();
+    list.iter()
+        .map(|p| json!({"word": p.required("word"), "pronunciation": p.required("pronunciation")}))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stock() -> Vec<StockAvatar> {
+        vec![StockAvatar { avatar_key_id: "ada".into(), avatar_name: "Ada".into(), ..StockAvatar::default() }]
+    }
+
+    fn body(extra: Value) -> Value {
+        let mut body =
+            json!({"agent_name": "A", "agent_system_prompt": "P", "avatars": [{"avatar_key_id": "ada"}]});
+        merge(&mut body, extra);
+        body
+    }
+
+    fn merge(into: &mut Value, extra: Value) {
+        if let (Value::Object(into), Value::Object(extra)) = (into, extra) {
+            into.extend(extra);
+        }
+    }
+
+    fn faults(body: Value) -> Vec<String> {
+        match parse(body, &stock(), None) {
+            Err(ApiError::Invalid(faults)) => faults.into_iter().map(|f| f.field).collect(),
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_smallest_agent_gets_every_default() {
+        let parsed = parse(body(json!({})), &stock(), None).unwrap();
+        let d = &parsed.document;
+        assert_eq!(d["record"], false);
+        assert_eq!(d["is_active"], true);
+        assert_eq!(d["callback_url"], "");
+        assert_eq!(d["tool"], Value::Null);
+        assert_eq!(d["embed"], json!({"enabled": false, "origins": []}));
+        let avatar = &d["avatars"][0];
+        assert_eq!(avatar["persona_name"], "Ada");
+        assert_eq!(avatar["welcome_message"], json!({"wait_time": 1, "messages": []}));
+        assert_eq!(avatar["idle_timeout"], json!({"timeout": 30, "filler_phrases": [], "end_after": 3}));
+        assert_eq!(avatar["turn_handling"], "balanced");
+        assert_eq!(avatar["frame_rate"], 25);
+        assert!(parsed.secrets.webhook.starts_with("whsec_"));
+    }
+
+    #[test]
+    fn every_missing_or_wrong_field_is_named_at_once() {
+        assert_eq!(faults(json!({})), ["agent_name", "agent_system_prompt", "avatars"]);
+        assert_eq!(faults(body(json!({"avatars": []}))), ["avatars"]);
+        assert_eq!(
+            faults(body(json!({"avatars": [{"avatar_key_id": "nobody"}]}))),
+            ["avatars[0].avatar_key_id"]
+        );
+        assert_eq!(faults(body(json!({"avatars": ["ada"], "record": "yes"}))), ["avatars[0]", "record"]);
+        assert_eq!(
+            faults(body(json!({"callback_url": "ftp://x", "callback_events": ["call_ended", "nothing"]}))),
+            ["callback_events[1]", "callback_url"]
+        );
+        assert_eq!(faults(body(json!({"config": {"maxCallDuration": -1}}))), ["config.maxCallDuration"]);
+        assert!(matches!(parse(json!([]), &stock(), None), Err(ApiError::Invalid(f)) if f.is_empty()));
+    }
+
+    #[test]
+    fn endpointing_delays_are_checked_after_the_defaults_of_turn_handling() {
+        let with = |handling: &str, stt: Value| {
+            body(json!({"avatars": [{"avatar_key_id": "ada", "turn_handling": handling, "stt": stt}]}))
+        };
+        let path = ["avatars[0].stt.max_endpointing_delay"];
+        assert_eq!(faults(with("balanced", json!({"min_endpointing_delay": 4}))), path);
+        assert!(faults(with("deliberate", json!({"min_endpointing_delay": 4}))).is_empty());
+        assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 0.3}))), path);
+        assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 11}))), path);
+        assert_eq!(faults(with("hasty", json!({}))), ["avatars[0].turn_handling"]);
+    }
+
+    #[test]
+    fn config_wins_over_what_stands_flat() {
+        let avatar = json!({"avatar_key_id": "ada", "llm": {"model": "flat", "provider": "p"}, "config": {"llm": {"model": "under"}}});
+        let parsed = parse(body(json!({"avatars": [avatar]})), &stock(), None).unwrap();
+        let llm = &parsed.document["avatars"][0]["config"]["llm"];
+        assert_eq!((llm["model"].as_str(), llm["provider"].as_str()), (Some("under"), Some("p")));
+    }
+
+    #[test]
+    fn a_token_is_kept_by_stars_and_cleared_by_silence() {
+        let with =
+            |token: Value| body(json!({"avatars": [{"avatar_key_id": "ada", "llm": {"token": token}}]}));
+        let first = parse(with("secret".into()), &stock(), None).unwrap();
+        assert!(!first.document.to_string().contains("secret"));
+        assert_eq!(first.document["avatars"][0]["config"]["llm"]["token"], "***");
+        let kept = parse(with("***".into()), &stock(), Some(&first.secrets)).unwrap();
+        assert_eq!(kept.secrets.avatars[0].llm.as_deref(), Some("secret"));
+        assert_eq!(kept.secrets.webhook, first.secrets.webhook);
+        let cleared = parse(body(json!({})), &stock(), Some(&first.secrets)).unwrap();
+        assert_eq!(cleared.secrets.avatars[0].llm, None);
+        let nothing = parse(with("***".into()), &stock(), None).unwrap();
+        assert_eq!(nothing.document["avatars"][0]["config"]["llm"]["token"], Value::Null);
+    }
+
+    #[test]
+    fn null_means_silence_and_without_end_where_it_says_something() {
+        let parsed = parse(
+            body(json!({"config": {"error_message": null}, "avatars": [{"avatar_key_id": "ada", "idle_timeout": {"end_after": null}}]})),
+            &stock(),
+            None,
+        )
+        .unwrap();
+        assert_eq!(parsed.document["config"]["error_message"], Value::Null);
+        assert_eq!(parsed.document["avatars"][0]["idle_timeout"]["end_after"], Value::Null);
+        let parsed = parse(body(json!({})), &stock(), None).unwrap();
+        assert_eq!(parsed.document["config"]["error_message"], turn::ERROR_MESSAGE);
+    }
+
+    #[test]
+    fn attached_records_are_ids_or_objects_with_an_id() {
+        let parsed =
+            parse(body(json!({"tool": ["a", {"id": "b", "type": "tool.api"}, "a"]})), &stock(), None)
+                .unwrap();
+        assert_eq!(parsed.document["tool"], json!(["a", "b"]));
+        assert_eq!(faults(body(json!({"mcp": [1]}))), ["mcp[0]"]);
+    }
+}

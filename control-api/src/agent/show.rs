@@ -1,0 +1,91 @@
+//! The stored document → what a client reads: attached records in full, delays filled in, secrets as stars.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::{secrets, turn};
+use crate::app::Shared;
+use crate::store::{self, document};
+use crate::{clock, kb, tool};
+
+/// What is attached to a page of agents, by id, read once for all of them.
+pub(super) struct Attached {
+    tools: HashMap<String, Value>,
+    kbs: HashMap<String, Value>,
+}
+
+/// A stored document, parsed.
+pub(crate) fn parsed(document: &str) -> store::Result<Value> {
+    serde_json::from_str(document).map_err(|e| store::Error::Damaged("agent", e.to_string()))
+}
+
+/// The ids that a document holds in one of its lists.
+pub(crate) fn ids(document: &Value, list: &str) -> Vec<String> {
+    let items = document[list].as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+}
+
+impl Attached {
+    /// Reads what these documents name.
+    pub(super) async fn read(shared: &Shared, workspace: &str, documents: &[Value]) -> store::Result<Self> {
+        let named = |list: &str| {
+            let mut all: Vec<String> = documents.iter().flat_map(|d| ids(d, list)).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        let tools = shared.store.documents(document::Table::Tool, workspace, &named("tool")).await?;
+        let kbs = shared.store.kbs(workspace, &named("knowledge_base")).await?;
+        let tools =
+            tools.iter().map(|row| Ok((row.id.clone(), tool::shown(row)?))).collect::<store::Result<_>>()?;
+        Ok(Self { tools, kbs: kbs.iter().map(|row| (row.id.clone(), kb::shown(row))).collect() })
+    }
+
+    fn list(&self, document: &Value, list: &str) -> Value {
+        let known = match list {
+            "tool" => &self.tools,
+            "knowledge_base" => &self.kbs,
+            // Nothing of the other kinds can be attached yet.
+            _ => return document[list].clone(),
+        };
+        match &document[list] {
+            Value::Array(_) => ids(document, list).iter().filter_map(|id| known.get(id).cloned()).collect(),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// One agent as it is told.
+pub(super) fn shown(row: &document::Row, document: &Value, attached: &Attached) -> Value {
+    let mut agent = Map::new();
+    agent.insert("id".into(), row.id.clone().into());
+    if let Value::Object(map) = document {
+        for (name, value) in map {
+            let value = match name.as_str() {
+                "avatars" => value.as_array().into_iter().flatten().map(avatar).collect(),
+                list if super::parse::ATTACHED.contains(&list) => attached.list(document, list),
+                _ => value.clone(),
+            };
+            agent.insert(name.clone(), value);
+        }
+    }
+    agent.insert("webhook_secret".into(), secrets::STARS.into());
+    agent.insert("created_at".into(), clock::iso(row.created_at).into());
+    agent.insert("updated_at".into(), clock::iso(row.updated_at).into());
+    Value::Object(agent)
+}
+
+/// An avatar with the delays that apply.
+fn avatar(stored: &Value) -> Value {
+    let mut avatar = stored.clone();
+    let (min, max) = turn::delays(stored["turn_handling"].as_str().unwrap_or_default());
+    if let Some(stt) = avatar.pointer_mut("/config/stt") {
+        for (name, delay) in [("min_endpointing_delay", min), ("max_endpointing_delay", max)] {
+            if stt[name].is_null() {
+                stt[name] = delay.into();
+            }
+        }
+    }
+    avatar
+}

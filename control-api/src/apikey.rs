@@ -1,0 +1,91 @@
+//! API keys: `/v1/ext/apikey`. A key shares the workspace of the key that made it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{delete, post};
+use serde_json::{Value, json};
+
+use crate::app::Shared;
+use crate::auth::{self, Caller};
+use crate::clock;
+use crate::error::{ApiError, Missing};
+use crate::fields::{Faults, Fields};
+use crate::request::{Json, Listed, Paged};
+use crate::store::{self, key};
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new().route("/v1/ext/apikey", post(create).get(list)).route("/v1/ext/apikey/{id}", delete(remove))
+}
+
+async fn create(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Json(body): Json,
+) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+    let (name, expires_at) = {
+        let faults = Faults::default();
+        let fields = Fields::body(body, &faults)?;
+        let name = fields.required("name");
+        let expires_at = fields.text("expires_at").and_then(|text| {
+            let at = clock::instant(&text);
+            if at.is_none_or(|at| at <= clock::now()) {
+                fields.fault("expires_at", "must be an ISO 8601 time to come");
+            }
+            at
+        });
+        faults.unless((name, expires_at))?
+    };
+    let key = auth::fresh_key();
+    let (prefix, hash) = (auth::prefix(&key), auth::stored(&key));
+    let mut tx = shared.store.write().await?;
+    let draft = key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at };
+    let id = key::insert(&mut tx, &draft).await?;
+    tx.commit().await.map_err(store::Error::from)?;
+    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "name": name, "key": key, "prefix": prefix}))))
+}
+
+async fn list(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Paged(page): Paged<false>,
+) -> Result<Listed, ApiError> {
+    let keys = shared.store.keys(Some(&caller.workspace)).await?;
+    let matches = |row: &&key::Row| {
+        let text = format!("{}\n{}\n{}", row.id, row.name, row.prefix).to_lowercase();
+        page.search.as_ref().is_none_or(|part| text.contains(part))
+            && page.from.is_none_or(|from| row.created_at >= from)
+            && page.to.is_none_or(|to| row.created_at < to)
+    };
+    let found: Vec<&key::Row> = keys.iter().filter(matches).collect();
+    let shown = |row: &&key::Row| {
+        json!({
+            "id": row.id,
+            "name": row.name,
+            "prefix": row.prefix,
+            "created_at": clock::iso(row.created_at),
+            "expires_at": row.expires_at.map(clock::iso),
+        })
+    };
+    let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
+    let perpage = page.perpage.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    Ok(Listed(found.iter().skip(offset).take(perpage).map(shown).collect(), found.len() as i64))
+}
+
+async fn remove(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<axum::Json<Value>, ApiError> {
+    let id = store::id(&id).ok_or(ApiError::Missing(Missing::ApiKey))?;
+    let mut tx = shared.store.write().await?;
+    let found = key::delete(&mut tx, Some(&caller.workspace), &id).await?;
+    tx.commit().await.map_err(store::Error::from)?;
+    if !found {
+        return Err(ApiError::Missing(Missing::ApiKey));
+    }
+    shared.keys.forget();
+    Ok(axum::Json(json!({"id": id, "message": "API key deleted successfully"})))
+}

@@ -1,0 +1,285 @@
+//! The control plane as the binary sees it, and what its parts share.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use conversation::call::ConversationId;
+use conversation::host::{Host, Ledger};
+use models::net;
+use tokio::sync::{broadcast, mpsc};
+
+use crate::auth::Keys;
+use crate::config::{Config, StockAvatar};
+use crate::delivery;
+use crate::door::Pending;
+use crate::knowledge_cache::Cache;
+use crate::ledger::{self, Facts};
+use crate::limits::Limit;
+use crate::store::{self, Store};
+use crate::token::Signer;
+use crate::vault::{self, Vault};
+use crate::{auth, demo, lifecycle, router};
+
+/// Name of the workspace that the first start makes.
+const FIRST_WORKSPACE: &str = "default";
+/// Commits that a slow reader of events may lag behind before it reads the store anew.
+const NEWS_DEPTH: usize = 1024;
+
+/// The control plane could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The data folder cannot be used.
+    #[error("{0}: {1}")]
+    Data(PathBuf, #[source] io::Error),
+    /// Another server runs on the data folder.
+    #[error("{0} is used by another running server")]
+    InUse(PathBuf),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// Limits by the minute.
+pub(crate) struct Limits {
+    pub(crate) keys: Limit<[u8; 32]>,
+    pub(crate) offers: Limit<std::net::IpAddr>,
+    pub(crate) embeds: Limit<std::net::IpAddr>,
+}
+
+/// What the parts of this plane share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) store: Store,
+    pub(crate) vault: Vault,
+    pub(crate) tokens: Signer,
+    pub(crate) keys: Keys,
+    pub(crate) limits: Limits,
+    pub(crate) avatars: Vec<StockAvatar>,
+    /// The first workspace, that of the demo agent.
+    pub(crate) workspace: String,
+    /// Whose conversations a restart ends.
+    pub(crate) server: String,
+    /// The engine, from [`App::router`] on.
+    pub(crate) host: OnceLock<Arc<dyn Host>>,
+    /// Where facts go.
+    pub(crate) facts: Facts,
+    /// Told after each commit of facts.
+    pub(crate) news: broadcast::Sender<ConversationId>,
+    /// Told of each webhook that was written.
+    pub(crate) outbox: mpsc::UnboundedSender<delivery::News>,
+    /// Agents whose receiver said 410.
+    pub(crate) stopped: Mutex<HashSet<String>>,
+    /// Offers that may still connect.
+    pub(crate) pending: Pending,
+    /// Indexes of what agents know.
+    pub(crate) knowledge: Cache,
+    /// Sends webhooks, under the operator's policy.
+    pub(crate) net: net::Client,
+    draining: AtomicBool,
+}
+
+impl Shared {
+    /// The engine.
+    pub(crate) fn host(&self) -> &Arc<dyn Host> {
+        self.host.get().expect("handlers run only under a router, and the router has set the host")
+    }
+
+    /// Whether new calls are refused because the server is about to stop.
+    pub(crate) fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether an agent's receiver wants no more.
+    pub(crate) fn is_stopped(&self, agent: &str) -> bool {
+        self.stopped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).contains(agent)
+    }
+}
+
+struct Background {
+    facts: ledger::Queue,
+    outbox: mpsc::UnboundedReceiver<delivery::News>,
+}
+
+/// The control plane of one data folder.
+pub struct App {
+    shared: Arc<Shared>,
+    background: Mutex<Option<Background>>,
+    /// Held as long as the server lives.
+    _lock: File,
+}
+
+/// Makes the data folder if absent, for its owner only.
+pub(crate) fn prepare(data: &Path) -> Result<(), OpenError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let fail = |e| OpenError::Data(data.to_owned(), e);
+    builder.create(data).map_err(fail)?;
+    // SQLite gives its other files the mode of the first one.
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(database(data)).map_err(fail)?;
+    Ok(())
+}
+
+/// The database's file.
+pub(crate) fn database(data: &Path) -> PathBuf {
+    data.join("visavis.db")
+}
+
+impl App {
+    /// Opens the data folder (made if absent): database, key files, the lock against a second server. `net` sends the webhooks; its
+    /// policy should be [`Config::private_targets`].
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(
+        config: Config,
+        avatars: Vec<StockAvatar>,
+        net: net::Client,
+    ) -> Result<Self, OpenError> {
+        let data = config.data.clone();
+        let fail = |e| OpenError::Data(data.clone(), e);
+        prepare(&data)?;
+        let lock = File::options().create(true).append(true).open(data.join("lock")).map_err(fail)?;
+        lock.try_lock().map_err(|_| OpenError::InUse(data.clone()))?;
+        let vault = Vault::new(&vault::key_file(&data.join("secrets.key")).map_err(fail)?);
+        let tokens = Signer::new(&vault::key_file(&data.join("tokens.key")).map_err(fail)?);
+        let store = Store::open(&database(&data)).await?;
+        let server = match store.setting("server").await? {
+            Some(id) => id,
+            None => {
+                let id = store::fresh_id();
+                store.remember("server", &id).await?;
+                id
+            }
+        };
+        let mut tx = store.write().await?;
+        let (workspace, _) = store::key::workspace(&mut tx, FIRST_WORKSPACE).await?;
+        tx.commit().await.map_err(store::Error::from)?;
+        let exempt = config.local();
+        let config_offer = config.timeouts.offer;
+        let per_address = |n| Limit::new(if exempt { 0 } else { n });
+        let limits = Limits {
+            keys: Limit::new(config.limits.per_key),
+            offers: per_address(config.limits.offers),
+            embeds: per_address(config.limits.embeds),
+        };
+        let stopped = store.stopped_agents().await?.into_iter().collect();
+        let (facts, facts_queue) = ledger::channel();
+        let (outbox, outbox_queue) = mpsc::unbounded_channel();
+        let shared = Shared {
+            keys: Keys::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
+            config,
+            store,
+            vault,
+            tokens,
+            limits,
+            avatars,
+            workspace,
+            server,
+            host: OnceLock::new(),
+            facts,
+            news: broadcast::Sender::new(NEWS_DEPTH),
+            outbox,
+            stopped: Mutex::new(stopped),
+            pending: Pending::new(config_offer),
+            knowledge: Cache::default(),
+            net,
+            draining: AtomicBool::new(false),
+        };
+        let background = Background { facts: facts_queue, outbox: outbox_queue };
+        Ok(Self { shared: Arc::new(shared), background: Mutex::new(Some(background)), _lock: lock })
+    }
+
+    /// On the first start of a data folder: makes the demo agent and, unless one came from the environment, an API key, which is told
+    /// here and never again. `None` on every later start, and where the key is known already.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn first_start(&self) -> Result<Option<String>, OpenError> {
+        let store = &self.shared.store;
+        if store.setting("first_start").await?.is_some() {
+            return Ok(None);
+        }
+        demo::create(&self.shared).await?;
+        let key = match self.shared.config.api_key {
+            Some(_) => None,
+            None => {
+                let key = auth::fresh_key();
+                let (prefix, hash) = (auth::prefix(&key), auth::stored(&key));
+                let workspace = &self.shared.workspace;
+                let mut tx = store.write().await?;
+                let draft = store::key::Draft {
+                    workspace,
+                    name: "first start",
+                    prefix,
+                    hash: &hash,
+                    expires_at: None,
+                };
+                store::key::insert(&mut tx, &draft).await?;
+                tx.commit().await.map_err(store::Error::from)?;
+                Some(key)
+            }
+        };
+        store.remember("first_start", &crate::clock::iso(crate::clock::now())).await?;
+        Ok(key)
+    }
+
+    /// The demo agent's id, while it exists and may be embedded: its page is `/embed/{id}`.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn demo_agent(&self) -> Result<Option<String>, OpenError> {
+        Ok(demo::find(&self.shared).await?)
+    }
+
+    /// Every route, over the engine `host`. Serve it with [`serve`](crate::serve), which tells handlers their peer's address.
+    ///
+    /// # Panics
+    /// If called twice.
+    pub fn router(&self, host: Arc<dyn Host>) -> axum::Router {
+        assert!(self.shared.host.set(host).is_ok(), "there is one engine and one router");
+        router::router(&self.shared)
+    }
+
+    /// Where the engine puts its facts. They are kept once [`App::run_background`] runs.
+    pub fn ledger(&self) -> Arc<dyn Ledger> {
+        Arc::new(self.shared.facts.clone())
+    }
+
+    /// Refuses new calls and says so at `/readyz`; running calls go on, and may be taken over by a new connection.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends what a crash left open, then keeps facts, delivers webhooks and ends what nobody joined, until `shutdown`; then keeps the
+    /// facts that are still on their way, and returns. Call it once, beside serving.
+    pub async fn run_background(&self, shutdown: impl Future<Output = ()> + Send) {
+        let taken = self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let Some(background) = taken else { return };
+        lifecycle::recover(&self.shared).await;
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let writer = tokio::spawn(ledger::run(Arc::clone(&self.shared), background.facts, stopped.clone()));
+        let others = [
+            tokio::spawn(delivery::run(Arc::clone(&self.shared), background.outbox, stopped.clone())),
+            tokio::spawn(lifecycle::run(Arc::clone(&self.shared), stopped)),
+        ];
+        shutdown.await;
+        // The receivers live in the tasks; if all of them are gone there is nobody left to stop.
+        let _ = stop.send(true);
+        for task in others.into_iter().chain([writer]) {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a background task failed");
+            }
+        }
+        self.shared.store.close().await;
+    }
+}

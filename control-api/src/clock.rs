@@ -1,0 +1,57 @@
+//! The wall clock of this plane: µs since the Unix epoch, and how they are written.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+/// Microseconds since the Unix epoch. Signed, because that is what a database column is.
+pub(crate) type Micros = i64;
+
+/// Now.
+pub(crate) fn now() -> Micros {
+    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// A span in µs.
+pub(crate) fn micros(span: Duration) -> Micros {
+    Micros::try_from(span.as_micros()).unwrap_or(Micros::MAX)
+}
+
+/// ISO 8601 in UTC with milliseconds, such as `2026-11-21T12:55:46.817Z`.
+pub(crate) fn iso(at: Micros) -> String {
+    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1000)
+        .ok()
+        .and_then(|t| t.format(&format).ok())
+        .unwrap_or_else(|| "1970-01-01T00:00:00.000Z".into())
+}
+
+/// The first instant of a day written as `YYYY-MM-DD`.
+pub(crate) fn day(text: &str) -> Option<Micros> {
+    let date = time::Date::parse(text, &format_description!("[year]-[month]-[day]")).ok()?;
+    Some(date.midnight().assume_utc().unix_timestamp() * 1_000_000)
+}
+
+/// An instant written as ISO 8601 (RFC 3339).
+pub(crate) fn instant(text: &str) -> Option<Micros> {
+    let at = OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()?;
+    Micros::try_from(at.unix_timestamp_nanos() / 1000).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_written_in_utc_with_milliseconds() {
+        assert_eq!(iso(1_795_265_746_817_999), "2026-11-21T12:55:46.817Z");
+        assert_eq!(day("2026-11-21").map(iso).as_deref(), Some("2026-11-21T00:00:00.000Z"));
+        assert_eq!(day("2026-02-30"), None);
+        assert_eq!(day("today"), None);
+        assert_eq!(
+            instant("2026-11-21T13:55:46+01:00").map(iso).as_deref(),
+            Some("2026-11-21T12:55:46.000Z")
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! What the control plane is told by the configuration, with the defaults of `config/example.toml`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that concerns this plane. The binary parses files and environment and fills it in.
+#[derive(Clone)]
+pub struct Config {
+    /// `server.listen`: where the API is served. Decides about the Host check and the default of `allow_private_targets`.
+    pub listen: SocketAddr,
+    /// `server.data`: folder of the database and the key files; made if absent.
+    pub data: PathBuf,
+    /// `server.public_url`: `{base_url}`, without a slash at the end; else `http://` and the request's checked Host.
+    pub public_url: Option<String>,
+    /// `server.metrics_token`: opens `/metrics` to other than loopback peers.
+    pub metrics_token: Option<String>,
+    /// `server.retention_days`: ended conversations older than this are erased; 0 = never.
+    pub retention_days: u32,
+    /// `server.allow_private_targets`; `None` = allowed where `listen` is loopback and there is no `public_url`.
+    pub allow_private_targets: Option<bool>,
+    /// `VISAVIS_API_KEY`: a key of the first workspace, known beforehand.
+    pub api_key: Option<String>,
+    /// `timeouts.*`
+    pub timeouts: Timeouts,
+    /// `webhooks.*`
+    pub webhooks: Webhooks,
+    /// `limits.*`
+    pub limits: Limits,
+    /// `media.ice_servers`, handed to pages and clients.
+    pub ice_servers: Vec<IceServer>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            data: PathBuf::from("data"),
+            public_url: None,
+            metrics_token: None,
+            retention_days: 0,
+            allow_private_targets: None,
+            api_key: None,
+            timeouts: Timeouts::default(),
+            webhooks: Webhooks::default(),
+            limits: Limits::default(),
+            ice_servers: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    /// Without keys and tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("listen", &self.listen)
+            .field("data", &self.data)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// Whether only this machine can reach the server: loopback listener, no public address.
+    #[must_use]
+    pub fn local(&self) -> bool {
+        self.listen.ip().is_loopback() && self.public_url.is_none()
+    }
+
+    /// Whether webhooks may go to private addresses.
+    #[must_use]
+    pub fn private_targets(&self) -> bool {
+        self.allow_private_targets.unwrap_or_else(|| self.local())
+    }
+}
+
+/// `timeouts.*`
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Time from creation after which a conversation that nobody joined ends.
+    pub join: Duration,
+    /// Time from creation within which the first join must come.
+    pub token: Duration,
+    /// Time an offer has to connect.
+    pub offer: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            join: Duration::from_secs(300),
+            token: Duration::from_secs(300),
+            offer: Duration::from_secs(15),
+        }
+    }
+}
+
+/// `webhooks.*`
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    /// Waits before each try, the first one's included; the last failure is a dead letter.
+    pub schedule: Vec<Duration>,
+    /// How long a failing event holds the next one of its conversation back.
+    pub hold: Duration,
+}
+
+impl Default for Webhooks {
+    fn default() -> Self {
+        let schedule = [0, 5, 300, 1800, 7200, 18_000, 36_000].map(Duration::from_secs).to_vec();
+        Self { schedule, hold: Duration::from_secs(30) }
+    }
+}
+
+/// `limits.*`, a minute; 0 = off.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests of one API key.
+    pub per_key: u32,
+    /// Offers of one address.
+    pub offers: u32,
+    /// Conversations that one address starts at embedded agents.
+    pub embeds: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { per_key: 0, offers: 30, embeds: 10 }
+    }
+}
+
+/// One entry of `media.ice_servers`, as a browser's `RTCIceServer`.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct IceServer {
+    /// `stun:` and `turn:` addresses.
+    pub urls: Vec<String>,
+    /// For TURN.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub username: Option<String>,
+    /// For TURN.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub credential: Option<String>,
+}
+
+impl fmt::Debug for IceServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IceServer").field("urls", &self.urls).finish_non_exhaustive()
+    }
+}
+
+/// A stock avatar, as `GET /v1/ext/avatars` tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StockAvatar {
+    /// Id used when an agent is created.
+    pub avatar_key_id: String,
+    /// Default name.
+    pub avatar_name: String,
+    /// `male` or `female`.
+    pub gender: String,
+    /// Picture, as a base64 data URI.
+    pub display_picture: String,
+}

@@ -1,0 +1,169 @@
+//! Control of a conversation: speak, interrupt, respond, context, end.
+//!
+//! In STARTED a command is queued and takes effect at the join; in IN_PROGRESS the engine answers; once ENDED it is 409.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::{delete, post, put};
+use conversation::call::ConversationId;
+use conversation::event::EndReason;
+use conversation::host::CommandError;
+use conversation::input::Command;
+use conversation::output::{Answer as Told, Refusal};
+use serde_json::{Value, json};
+
+use super::found;
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::error::{ApiError, Missing};
+use crate::fields::{Faults, Fields};
+use crate::lifecycle;
+use crate::request::Json;
+use crate::store::conversation::{ENDED, Row, STARTED};
+
+type Answer = Result<axum::Json<Value>, ApiError>;
+
+/// How long DELETE waits until the record says ENDED.
+const END_WAIT: Duration = Duration::from_secs(3);
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v1/conversation/{id}", delete(end))
+        .route("/v1/conversation/{id}/speak", put(speak))
+        .route("/v1/conversation/{id}/interrupt", post(interrupt))
+        .route("/v1/conversation/{id}/respond", post(respond))
+        .route("/v1/conversation/{id}/context", post(context))
+}
+
+fn refused(refusal: Refusal) -> ApiError {
+    ApiError::Conflict(refusal.to_string())
+}
+
+/// Gives a command to a conversation in whatever state it is.
+async fn give(shared: &Shared, caller: &Caller, row: Row, command: Command) -> Result<(), ApiError> {
+    let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
+    let mut row = row;
+    // Twice, because the call may begin or end between reading its status and giving the command.
+    for _ in 0..2 {
+        if row.status == ENDED {
+            return Err(refused(Refusal::Ended));
+        }
+        let queued =
+            row.status == STARTED && shared.store.queue_command(&caller.workspace, &row.id, &command).await?;
+        if queued && !shared.pending.contains(id) {
+            return Ok(());
+        }
+        match shared.host().command(id, command.clone()).await {
+            Ok(Told::Accepted | Told::Already) => return Ok(()),
+            Ok(Told::Refused(refusal)) | Err(CommandError::Refused(refusal)) => return Err(refused(refusal)),
+            Err(CommandError::NotHere) if queued => return Ok(()),
+            Err(CommandError::NotHere) => {}
+        }
+        shared.facts.flush().await;
+        row = found(shared, caller, &row.id).await?;
+    }
+    if row.status == ENDED {
+        Err(refused(Refusal::Ended))
+    } else {
+        Err(ApiError::NoCapacity("the call is not held by this server".into()))
+    }
+}
+
+fn fields<T>(body: Value, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    let value = read(&fields);
+    faults.unless(value)
+}
+
+async fn speak(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let command = fields(body, |f| Command::Say {
+        text: f.required("text"),
+        interrupt: f.boolean("interrupt").unwrap_or(true),
+        allow_interruptions: true,
+        add_to_context: f.boolean("add_to_context").unwrap_or(false),
+    })?;
+    let row = found(&shared, &caller, &id).await?;
+    give(&shared, &caller, row, command).await?;
+    Ok(axum::Json(json!({"message": "Agent is speaking the provided text."})))
+}
+
+async fn interrupt(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let row = found(&shared, &caller, &id).await?;
+    give(&shared, &caller, row, Command::Interrupt).await?;
+    Ok(axum::Json(json!({"message": "Agent interrupted successfully"})))
+}
+
+async fn respond(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let command = fields(body, |f| Command::Respond { text: f.required("text") })?;
+    let row = found(&shared, &caller, &id).await?;
+    give(&shared, &caller, row, command).await?;
+    Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
+}
+
+async fn context(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let command = fields(body, |f| Command::Context {
+        text: f.required("text"),
+        overwrite: f.choice("mode", &["append", "overwrite"], "append") == "overwrite",
+    })?;
+    let row = found(&shared, &caller, &id).await?;
+    give(&shared, &caller, row, command).await?;
+    Ok(axum::Json(json!({"message": "Context updated successfully"})))
+}
+
+async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let row = found(&shared, &caller, &id).await?;
+    if row.status == ENDED {
+        return Err(refused(Refusal::Ended));
+    }
+    let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
+    let mut news = shared.news.subscribe();
+    if row.status == STARTED {
+        lifecycle::end_unjoined(&shared, &row.id, EndReason::EndedByApi).await?;
+    }
+    match shared.host().command(id, Command::End).await {
+        Ok(Told::Refused(Refusal::Ended))
+        | Err(CommandError::Refused(Refusal::Ended) | CommandError::NotHere) => {
+            shared.facts.flush().await;
+        }
+        Ok(Told::Refused(refusal)) | Err(CommandError::Refused(refusal)) => return Err(refused(refusal)),
+        Ok(Told::Accepted | Told::Already) => {}
+    }
+    let ended = async {
+        loop {
+            let now = found(&shared, &caller, &row.id).await?;
+            if now.status == ENDED {
+                return Ok::<_, ApiError>(());
+            }
+            // A reader that lags reads the store anew all the same.
+            let _ = news.recv().await;
+        }
+    };
+    // The call ends all the same if the engine takes longer than the client should wait.
+    if let Ok(ended) = tokio::time::timeout(END_WAIT, ended).await {
+        ended?;
+    }
+    Ok(axum::Json(json!({
+        "agent_identity": row.agent_name,
+        "conversation_id": row.id,
+        "message": "Conversation ended successfully",
+    })))
+}

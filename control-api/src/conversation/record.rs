@@ -1,0 +1,140 @@
+//! What REST returns of a conversation: the fold of its events, and what is known beside them.
+
+use conversation::event::{EndReason, Role};
+use conversation::time::Time;
+use conversation::view::{View, round};
+use serde_json::{Map, Value, json};
+
+use crate::app::Shared;
+use crate::clock::{self, Micros, iso};
+use crate::store;
+use crate::store::conversation::{ENDED, Row, STARTED};
+use crate::token::Claims;
+
+/// An end reason's name.
+pub(crate) fn reason(reason: EndReason) -> &'static str {
+    match reason {
+        EndReason::UserLeft => "user_left",
+        EndReason::EndedByApi => "ended_by_api",
+        EndReason::MaxCallDuration => "max_call_duration",
+        EndReason::NoJoin => "no_join",
+        EndReason::Idle => "idle",
+        EndReason::Error => "error",
+        EndReason::MeetingEnded => "meeting_ended",
+    }
+}
+
+/// The part of a record that the events tell. `base`: wall clock of the conversation's beginning.
+pub(crate) fn folded(view: &View, id: &str, base: Micros) -> Value {
+    let wall = |at: Time| Value::from(iso(base.saturating_add(at.as_micros() as Micros)));
+    let transcript: Vec<Value> = view
+        .transcript()
+        .map(|item| {
+            let role = if item.role == Role::User { "user" } else { "assistant" };
+            json!({
+                "timestamp": wall(item.began),
+                "role": role,
+                "content": item.text,
+                "conversation_id": id,
+                "message_timestamp": round(item.began.as_seconds()),
+            })
+        })
+        .collect();
+    json!({
+        "transcript": transcript,
+        "chat_history": view.chat_history(wall),
+        "snippets": view.snippets_json(),
+        // Every call sends pictures for as long as it lasts, unless the page asked for none, which no fact tells.
+        "usage_json": view.usage_json(view.duration()).to_string(),
+        "warnings": view.warnings,
+        "turns": view.turns,
+    })
+}
+
+/// The folded part of a record: kept with an ended conversation, else made of its events.
+pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Value> {
+    if let Some(record) = &row.record {
+        return serde_json::from_str(record)
+            .map_err(|e| store::Error::Damaged("conversation", e.to_string()));
+    }
+    let mut view = View::default();
+    if row.status != STARTED {
+        for fact in shared.store.events(&row.id, 0).await? {
+            view.apply(&fact);
+        }
+    }
+    Ok(folded(&view, &row.id, row.joined_at.unwrap_or(row.created_at)))
+}
+
+/// The session token of a conversation.
+pub(crate) fn token(shared: &Shared, id: &str, created_at: Micros) -> Option<String> {
+    let iat = u64::try_from(created_at / 1_000_000).ok()?;
+    let exp = iat + shared.config.timeouts.token.as_secs();
+    Some(shared.tokens.sign(&Claims { sub: id.parse().ok()?, iat, exp }))
+}
+
+/// The page where a person joins.
+pub(crate) fn join_link(shared: &Shared, row: &Row, base: &str) -> String {
+    let token = token(shared, &row.id, row.created_at).unwrap_or_default();
+    format!("{base}/join/{}#token={token}", row.id)
+}
+
+fn json_of(text: Option<&str>) -> Value {
+    text.and_then(|t| serde_json::from_str(t).ok()).unwrap_or(Value::Null)
+}
+
+/// What both forms have, beside the fold.
+fn common(row: &Row) -> Map<String, Value> {
+    let fields = json!({
+        "id": row.id,
+        "agent_id": row.agent,
+        "agent_name": row.agent_name,
+        "avatar_id": row.avatar_id,
+        "user_id": row.user_id,
+        "user_name": row.user_name,
+        "context": row.context,
+        "status": row.status,
+        "end_reason": row.end_reason,
+        "type": row.kind,
+        "meta_data": json_of(row.meta_data.as_deref()),
+        "feedback": row.feedback,
+        "rating": row.rating,
+        "usage_status": if row.status == ENDED { "completed" } else { "pending" },
+        "is_active": row.status != ENDED,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(row.updated_at),
+        "joined_at": row.joined_at.map(iso),
+        "ended_at": row.ended_at.map(iso),
+    });
+    match fields {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// An element of the list.
+pub(super) fn listed(shared: &Shared, row: &Row, mut fold: Value, base: &str) -> Value {
+    let mut record = common(row);
+    record.insert("join_link".into(), join_link(shared, row, base).into());
+    record.insert("job_id".into(), Value::Null);
+    for name in ["usage_json", "snippets", "chat_history"] {
+        record.insert(name.into(), fold[name].take());
+    }
+    Value::Object(record)
+}
+
+/// The single-record form.
+pub(super) fn single(row: &Row, mut fold: Value) -> Value {
+    let mut record = common(row);
+    record.insert("is_recorded".into(), false.into());
+    record.insert("recording_url".into(), "".into());
+    for name in ["transcript", "chat_history", "snippets", "usage_json", "warnings"] {
+        record.insert(name.into(), fold[name].take());
+    }
+    Value::Object(record)
+}
+
+/// Whether the first join would come too late.
+pub(crate) fn expired(shared: &Shared, row: &Row) -> bool {
+    clock::now() >= row.created_at.saturating_add(clock::micros(shared.config.timeouts.token))
+}

@@ -1,0 +1,69 @@
+//! The demo agent: what a first start shows, with a little to know and a page of its own.
+
+use serde_json::json;
+
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::store::{self, document::Table};
+use crate::{agent, kb};
+
+const SETTING: &str = "demo_agent";
+
+const ABOUT: &str = include_str!("demo/visavis.md");
+const SHOP: &str = include_str!("demo/shop.md");
+
+/// Makes the demo agent with its knowledge.
+pub(crate) async fn create(shared: &Shared) -> store::Result<()> {
+    let Some(avatar) = shared.avatars.first() else {
+        tracing::warn!("there is no avatar: the demo agent is left out");
+        return Ok(());
+    };
+    let documents = [("visavis.md", "md", ABOUT), ("shop.md", "md", SHOP)];
+    let workspace = &shared.workspace;
+    let kb = kb::insert(
+        shared,
+        workspace,
+        "Demo",
+        "About Visavis, and about a flower shop that is made up",
+        &documents,
+    )
+    .await?;
+    let body = json!({
+        "agent_name": "Visavis demo",
+        "agent_system_prompt": format!(
+            "You are {}, the friendly host of a Visavis demo. Answer briefly, in one or two spoken sentences, from what you know. \
+             You also look after the demo shop, a small flower shop.",
+            avatar.avatar_name
+        ),
+        "avatars": [{
+            "avatar_key_id": avatar.avatar_key_id,
+            "welcome_message": {"wait_time": 1, "messages": [
+                "Hello! I am the Visavis demo. Ask me about Visavis, or about our little flower shop.",
+                "Hi there! Ask me when the flower shop is open, or what Visavis can do.",
+            ]},
+            "idle_timeout": {"timeout": 30, "filler_phrases": ["Are you still there?", "I am still here if you have a question."]},
+            "exit_heads_up_message": {"callout_before": 20, "messages": ["We have about twenty seconds left."]},
+            "exit_message": {"messages": ["Our time is up. Thank you for the visit, goodbye!"]},
+            "interruptability": "high",
+        }],
+        "config": {"maxCallDuration": 600},
+        "knowledge_base": [kb],
+        "embed": {"enabled": true, "origins": []},
+    });
+    let (id, _) = agent::insert(shared, workspace, body).await.map_err(|error| match error {
+        ApiError::Failed(_, cause) => store::Error::Damaged("agent", cause),
+        // The demo agent is ours: a refusal is a fault of this file, which its test finds.
+        refused => store::Error::Damaged("agent", format!("{refused:?}")),
+    })?;
+    shared.store.remember(SETTING, &id).await
+}
+
+/// The demo agent's id, while it exists and may be embedded.
+pub(crate) async fn find(shared: &Shared) -> store::Result<Option<String>> {
+    let Some(id) = shared.store.setting(SETTING).await? else { return Ok(None) };
+    let row = shared.store.document(Table::Agent, &shared.workspace, &id).await?;
+    Ok(row
+        .and_then(|row| agent::show::parsed(&row.document).ok())
+        .filter(|agent| agent["embed"]["enabled"] == true)
+        .map(|_| id))
+}

@@ -1,0 +1,280 @@
+//! The two doors through which a client's connection comes in: `/rtc/{conversation_id}` (WHIP manners, RFC 9725, but with media both
+//! ways) and `/api/offer` (the shape that the public RTVI client libraries speak). Both take the session token, and nothing else does.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, patch, post};
+use conversation::call::ConversationId;
+use conversation::host::{Accepted, Offer, OfferError};
+use serde_json::{Value, json};
+
+use crate::app::Shared;
+use crate::auth::bearer;
+use crate::call;
+use crate::conversation::record;
+use crate::error::ApiError;
+use crate::fields::{Faults, Fields};
+use crate::request::{self, Peer};
+use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
+use crate::token::Claims;
+
+/// Largest session description; the largest that was seen is 10 kB.
+const SDP_LIMIT: usize = 256 << 10;
+
+/// Conversations with an offer that was answered and is not yet connected.
+pub(crate) struct Pending {
+    /// Time an offer has to connect.
+    offer: Duration,
+    until: Mutex<HashMap<ConversationId, Instant>>,
+}
+
+impl Pending {
+    pub(crate) fn new(offer: Duration) -> Self {
+        Self { offer, until: Mutex::default() }
+    }
+
+    fn map(&self) -> std::sync::MutexGuard<'_, HashMap<ConversationId, Instant>> {
+        self.until.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn note(&self, id: ConversationId) {
+        let now = Instant::now();
+        let mut map = self.map();
+        map.retain(|_, until| *until > now);
+        map.insert(id, now + self.offer);
+    }
+
+    /// Whether an offer of this conversation may still connect.
+    pub(crate) fn contains(&self, id: ConversationId) -> bool {
+        self.map().get(&id).is_some_and(|until| *until > Instant::now())
+    }
+
+    /// It connected, or the conversation is over.
+    pub(crate) fn forget(&self, id: ConversationId) {
+        self.map().remove(&id);
+    }
+}
+
+pub(crate) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
+    // `any` lets OPTIONS in; a wrong method is refused below with the CORS headers that every reply carries.
+    Router::new()
+        .route("/rtc/{conversation_id}", post(whip_offer).options(preflight).fallback(wrong_whip))
+        .route(
+            "/rtc/{conversation_id}/{resource}",
+            patch(whip_trickle).delete(whip_hang_up).options(preflight).fallback(wrong_resource),
+        )
+        .route("/api/offer", any(api_offer))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(shared), cors))
+}
+
+/// Any page may call: what opens a door is the token, which no browser adds by itself.
+async fn cors(State(_): State<Arc<Shared>>, request: Request, next: axum::middleware::Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST, PATCH, DELETE, OPTIONS"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type"),
+        (header::ACCESS_CONTROL_EXPOSE_HEADERS, "location, retry-after"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn preflight() -> Response {
+    (StatusCode::NO_CONTENT, [(HeaderName::from_static("accept-post"), "application/sdp")]).into_response()
+}
+
+fn wrong(allow: &'static str) -> Response {
+    let mut response = ApiError::Method.into_response();
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+async fn wrong_whip() -> Response {
+    wrong("POST, OPTIONS")
+}
+
+async fn wrong_resource() -> Response {
+    wrong("PATCH, DELETE, OPTIONS")
+}
+
+/// What the token of a request says.
+fn claims(shared: &Shared, parts: &Parts) -> Result<Claims, ApiError> {
+    let token = bearer(&parts.headers, parts.uri.query()).ok_or(ApiError::Unauthorized)?;
+    shared.tokens.read(&token).ok_or(ApiError::Unauthorized)
+}
+
+/// The conversation that a token still opens. Never used and expired: 401; ended: 409.
+async fn opened(shared: &Shared, claims: &Claims) -> Result<Row, ApiError> {
+    let row =
+        shared.store.conversation_anywhere(&claims.sub.to_string()).await?.ok_or(ApiError::Unauthorized)?;
+    // A call that began a moment ago may not be in the store yet.
+    let pending = shared.pending.contains(claims.sub);
+    if row.joined_at.is_none() && !pending && record::expired(shared, &row) {
+        return Err(ApiError::Unauthorized);
+    }
+    if row.status == ENDED {
+        return Err(ApiError::Conflict("Conversation has ended".into()));
+    }
+    Ok(row)
+}
+
+fn refusal(error: OfferError) -> ApiError {
+    match error {
+        OfferError::BadSdp(_) => ApiError::BadRequest(error.to_string()),
+        OfferError::NotAcceptable(text) => ApiError::NotAcceptable(text),
+        OfferError::Ended => ApiError::Conflict(error.to_string()),
+        OfferError::NoCapacity(reason) => ApiError::NoCapacity(reason),
+    }
+}
+
+/// Hands an offer to the engine.
+async fn offer(
+    shared: &Shared,
+    row: &Row,
+    sdp: String,
+    replaces: Option<String>,
+    restart: bool,
+) -> Result<Accepted, ApiError> {
+    if shared.draining() && row.status != IN_PROGRESS {
+        return Err(ApiError::NoCapacity("the server is shutting down".into()));
+    }
+    let call = call::shared(shared, row).await?;
+    let id = call.id;
+    let commands = if row.status == STARTED { shared.store.commands(&row.id).await? } else { Vec::new() };
+    let offer = Offer { call, sdp, replaces, restart, commands };
+    let accepted = shared.host().offer(offer).await.map_err(refusal)?;
+    if row.status == STARTED {
+        shared.pending.note(id);
+    }
+    Ok(accepted)
+}
+
+fn limited(shared: &Shared, peer: Peer) -> Result<(), ApiError> {
+    shared.limits.offers.take(peer.0, Instant::now()).map_err(ApiError::TooMany)
+}
+
+/// The token's claims, if they are for the conversation of the path.
+fn claims_for(shared: &Shared, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
+    let claims = claims(shared, parts)?;
+    if id.parse::<ConversationId>().is_ok_and(|id| id == claims.sub) {
+        Ok(claims)
+    } else {
+        Err(ApiError::Unauthorized)
+    }
+}
+
+/// A body of one media type; none given counts as that one.
+async fn body(request: Request, media_type: &'static str) -> Result<Bytes, ApiError> {
+    let (parts, body) = request.into_parts();
+    let bytes = request::read(body, &parts.headers, SDP_LIMIT).await?;
+    if request::media_type(&parts.headers).is_some_and(|given| given != media_type) {
+        return Err(ApiError::MediaType(media_type));
+    }
+    Ok(bytes)
+}
+
+fn split(request: Request) -> (Parts, Request) {
+    let (parts, body) = request.into_parts();
+    (parts.clone(), Request::from_parts(parts, body))
+}
+
+async fn whip_offer(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    peer: Peer,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, request) = split(request);
+    let claims = claims_for(&shared, &parts, &id)?;
+    limited(&shared, peer)?;
+    let sdp = body(request, "application/sdp").await?;
+    let sdp = String::from_utf8(sdp.to_vec())
+        .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
+    let row = opened(&shared, &claims).await?;
+    let accepted = offer(&shared, &row, sdp, None, false).await?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/sdp".to_owned()),
+        (header::LOCATION, format!("/rtc/{}/{}", row.id, accepted.connection)),
+    ];
+    Ok((StatusCode::CREATED, headers, accepted.answer).into_response())
+}
+
+/// Candidates are not needed: the client is learned from its own checks.
+async fn whip_trickle(
+    State(shared): State<Arc<Shared>>,
+    Path((id, _)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    let (parts, request) = split(request);
+    let claims = claims_for(&shared, &parts, &id)?;
+    body(request, "application/trickle-ice-sdpfrag").await?;
+    opened(&shared, &claims).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn whip_hang_up(
+    State(shared): State<Arc<Shared>>,
+    Path((id, resource)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    let (parts, _) = split(request);
+    let claims = claims_for(&shared, &parts, &id)?;
+    if shared.host().hang_up(claims.sub, resource).await {
+        return Ok(StatusCode::OK);
+    }
+    // A call that ended by itself has nothing left to hang up.
+    shared.facts.flush().await;
+    match opened(&shared, &claims).await {
+        Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
+        Err(refused) => Err(refused),
+        Ok(_) => Err(ApiError::Missing(crate::error::Missing::Path)),
+    }
+}
+
+async fn api_offer(
+    State(shared): State<Arc<Shared>>,
+    peer: Peer,
+    request: Request,
+) -> Result<Response, ApiError> {
+    match *request.method() {
+        Method::OPTIONS => return Ok(StatusCode::NO_CONTENT.into_response()),
+        Method::POST | Method::PATCH => {}
+        _ => return Ok(wrong("POST, PATCH, OPTIONS")),
+    }
+    let (parts, request) = split(request);
+    let claims = claims(&shared, &parts)?;
+    if parts.method == Method::PATCH {
+        // The client waits for this reply before it says "connected".
+        let (_, body) = request.into_parts();
+        request::read(body, &HeaderMap::new(), SDP_LIMIT).await?;
+        opened(&shared, &claims).await?;
+        return Ok(axum::Json(json!({"status": "success"})).into_response());
+    }
+    limited(&shared, peer)?;
+    let bytes = body(request, "application/json").await?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
+    let (sdp, replaces, restart) = {
+        let faults = Faults::default();
+        let fields = Fields::body(value, &faults)?;
+        fields.choice("type", &["offer"], "offer");
+        let read =
+            (fields.required("sdp"), fields.text("pc_id"), fields.boolean("restart_pc").unwrap_or(false));
+        faults.unless(read)?
+    };
+    let row = opened(&shared, &claims).await?;
+    let accepted = offer(&shared, &row, sdp, replaces, restart).await?;
+    Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
+        .into_response())
+}

@@ -1,0 +1,164 @@
+//! Every refusal of the API, with the exact bytes that go out.
+//!
+//! What the client reads and what the operator must know are apart: the cause of a 500 is logged here, once, and never sent.
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::store;
+
+/// One field of a request that is at fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Path of the field, such as `avatars[0].config.stt.min_endpointing_delay`.
+    pub(crate) field: String,
+    /// What is wrong with it, in a few words.
+    pub(crate) reason: String,
+}
+
+/// What was looked for in vain; each kind has a text of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Agent,
+    Conversation,
+    Tool,
+    Knowledge,
+    ApiKey,
+    Path,
+}
+
+/// Why a request is refused.
+#[derive(Debug)]
+pub(crate) enum ApiError {
+    /// 401
+    Unauthorized,
+    /// 400 `Invalid request body`, with the fields at fault where they are known.
+    Invalid(Vec<Fault>),
+    /// 400 with a text of its own.
+    BadRequest(String),
+    /// 404
+    Missing(Missing),
+    /// 403
+    Forbidden(&'static str),
+    /// 405; axum adds `Allow`.
+    Method,
+    /// 406
+    NotAcceptable(String),
+    /// 409
+    Conflict(String),
+    /// 413
+    TooLarge,
+    /// 415
+    MediaType(&'static str),
+    /// 421
+    UnknownHost,
+    /// 429
+    TooMany(Quota),
+    /// 503: no worker has room; the reason is told beside.
+    NoCapacity(String),
+    /// 500 with the resource's own text; the cause is for the log.
+    Failed(&'static str, String),
+}
+
+/// The state of a limit that was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quota {
+    /// Requests a minute.
+    pub(crate) limit: u32,
+    /// Seconds until the next request is let in.
+    pub(crate) retry_after: u64,
+    /// Seconds until the whole limit is free again.
+    pub(crate) reset: u64,
+}
+
+impl ApiError {
+    /// A single field at fault.
+    pub(crate) fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid(vec![Fault { field: field.into(), reason: reason.into() }])
+    }
+}
+
+impl From<store::Error> for ApiError {
+    fn from(error: store::Error) -> Self {
+        Self::Failed("Internal server error", error.to_string())
+    }
+}
+
+/// Gives a failure of the store the text of its resource.
+pub(crate) trait OrFail<T> {
+    /// 500 `{"error": text}`
+    fn or_fail(self, text: &'static str) -> Result<T, ApiError>;
+}
+
+impl<T> OrFail<T> for Result<T, store::Error> {
+    fn or_fail(self, text: &'static str) -> Result<T, ApiError> {
+        self.map_err(|e| ApiError::Failed(text, e.to_string()))
+    }
+}
+
+impl Missing {
+    fn body(self) -> Value {
+        match self {
+            Self::Agent => json!({"message": "Agent details not found"}),
+            Self::Conversation => json!({"error": "Conversation not found"}),
+            Self::Tool => json!({"message": "Tool not found"}),
+            Self::Knowledge => json!({"message": "Knowledge Base not found"}),
+            Self::ApiKey => json!({"message": "API key not found"}),
+            Self::Path => json!({"error": "Not found"}),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let error = |text: &str| json!({"error": text});
+        let (status, body) = match &self {
+            Self::Unauthorized => {
+                (StatusCode::UNAUTHORIZED, error("Unauthorized: not a valid authorization api key"))
+            }
+            Self::Invalid(faults) if faults.is_empty() => {
+                (StatusCode::BAD_REQUEST, error("Invalid request body"))
+            }
+            Self::Invalid(faults) => {
+                let details: Vec<Value> =
+                    faults.iter().map(|f| json!({"field": f.field, "reason": f.reason})).collect();
+                (StatusCode::BAD_REQUEST, json!({"error": "Invalid request body", "details": details}))
+            }
+            Self::BadRequest(text) => (StatusCode::BAD_REQUEST, error(text)),
+            Self::Missing(what) => (StatusCode::NOT_FOUND, what.body()),
+            Self::Forbidden(text) => (StatusCode::FORBIDDEN, error(text)),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
+            Self::NotAcceptable(text) => (StatusCode::NOT_ACCEPTABLE, error(text)),
+            Self::Conflict(text) => (StatusCode::CONFLICT, error(text)),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, error("Request body is too large")),
+            Self::MediaType(wanted) => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, error(&format!("Content-Type must be {wanted}")))
+            }
+            Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, error("Unknown host")),
+            Self::TooMany(_) => (StatusCode::TOO_MANY_REQUESTS, error("Too many requests")),
+            Self::NoCapacity(reason) => {
+                (StatusCode::SERVICE_UNAVAILABLE, json!({"error": "No capacity", "reason": reason}))
+            }
+            Self::Failed(text, cause) => {
+                tracing::error!(%cause, "{text}");
+                (StatusCode::INTERNAL_SERVER_ERROR, error(text))
+            }
+        };
+        let mut response = (status, axum::Json(body)).into_response();
+        let headers = response.headers_mut();
+        match self {
+            Self::TooMany(quota) => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(quota.retry_after));
+                headers.insert(HeaderName::from_static("ratelimit-limit"), HeaderValue::from(quota.limit));
+                headers.insert(HeaderName::from_static("ratelimit-remaining"), HeaderValue::from(0));
+                headers.insert(HeaderName::from_static("ratelimit-reset"), HeaderValue::from(quota.reset));
+            }
+            Self::NoCapacity(_) => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(2));
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,208 @@
+//! Reading a JSON body field by field, keeping every fault with its path, so that one answer names them all.
+
+use std::cell::RefCell;
+
+use serde_json::{Map, Value};
+
+use crate::error::{ApiError, Fault};
+
+/// Faults found so far.
+#[derive(Default)]
+pub(crate) struct Faults(RefCell<Vec<Fault>>);
+
+impl Faults {
+    /// Notes a fault.
+    pub(crate) fn add(&self, field: impl Into<String>, reason: impl Into<String>) {
+        self.0.borrow_mut().push(Fault { field: field.into(), reason: reason.into() });
+    }
+
+    /// `value` if no fault was found, else 400.
+    pub(crate) fn unless<T>(self, value: T) -> Result<T, ApiError> {
+        let faults = self.0.into_inner();
+        if faults.is_empty() { Ok(value) } else { Err(ApiError::Invalid(faults)) }
+    }
+}
+
+/// An object of the body. A field that is null counts as absent unless a method says otherwise.
+#[derive(Clone)]
+pub(crate) struct Fields<'a> {
+    map: Map<String, Value>,
+    path: String,
+    faults: &'a Faults,
+}
+
+impl<'a> Fields<'a> {
+    /// The body itself. 400 without details if it is no object.
+    pub(crate) fn body(value: Value, faults: &'a Faults) -> Result<Self, ApiError> {
+        match value {
+            Value::Object(map) => Ok(Self { map, path: String::new(), faults }),
+            _ => Err(ApiError::Invalid(Vec::new())),
+        }
+    }
+
+    /// Path of a field of this object.
+    pub(crate) fn path(&self, name: &str) -> String {
+        if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// Notes that a field is at fault.
+    pub(crate) fn fault(&self, name: &str, reason: impl Into<String>) {
+        self.faults.add(self.path(name), reason);
+    }
+
+    /// The field as it is, null included.
+    pub(crate) fn raw(&self, name: &str) -> Option<&Value> {
+        self.map.get(name)
+    }
+
+    /// All of it, as it is.
+    pub(crate) fn all(&self) -> Map<String, Value> {
+        self.map.clone()
+    }
+
+    /// Whether the field is there, be it null.
+    pub(crate) fn states(&self, name: &str) -> bool {
+        self.map.contains_key(name)
+    }
+
+    fn value(&self, name: &str) -> Option<&Value> {
+        self.map.get(name).filter(|v| !v.is_null())
+    }
+
+    /// A string.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        match self.value(name)? {
+            Value::String(text) => Some(text.clone()),
+            _ => {
+                self.fault(name, "must be a string");
+                None
+            }
+        }
+    }
+
+    /// A string that must be there and hold more than blanks.
+    pub(crate) fn required(&self, name: &str) -> String {
+        match self.value(name) {
+            None => self.fault(name, "is required"),
+            Some(Value::String(text)) if text.trim().is_empty() => self.fault(name, "must not be empty"),
+            Some(_) => return self.text(name).unwrap_or_default(),
+        }
+        String::new()
+    }
+
+    /// A string out of `choices`.
+    pub(crate) fn choice(&self, name: &str, choices: &[&str], default: &str) -> String {
+        let text = self.text(name).unwrap_or_else(|| default.into());
+        if !choices.contains(&text.as_str()) {
+            self.fault(name, format!("must be one of {}", choices.join(", ")));
+        }
+        text
+    }
+
+    /// A boolean.
+    pub(crate) fn boolean(&self, name: &str) -> Option<bool> {
+        match self.value(name)? {
+            Value::Bool(b) => Some(*b),
+            _ => {
+                self.fault(name, "must be true or false");
+                None
+            }
+        }
+    }
+
+    /// A number within `range`, kept as it was written.
+    pub(crate) fn number(&self, name: &str, range: std::ops::RangeInclusive<f64>) -> Option<Value> {
+        let value = self.value(name)?;
+        match value.as_f64() {
+            Some(n) if range.contains(&n) => return Some(value.clone()),
+            Some(_) => self.fault(name, format!("must be between {} and {}", range.start(), range.end())),
+            None => self.fault(name, "must be a number"),
+        }
+        None
+    }
+
+    /// A list of strings.
+    pub(crate) fn texts(&self, name: &str) -> Option<Vec<String>> {
+        let Value::Array(items) = self.value(name)? else {
+            self.fault(name, "must be an array of strings");
+            return None;
+        };
+        let texts: Option<Vec<String>> = items.iter().map(|v| v.as_str().map(str::to_owned)).collect();
+        if texts.is_none() {
+            self.fault(name, "must be an array of strings");
+        }
+        texts
+    }
+
+    /// A list of objects.
+    pub(crate) fn objects(&self, name: &str) -> Option<Vec<Fields<'a>>> {
+        let Value::Array(items) = self.value(name)? else {
+            self.fault(name, "must be an array");
+            return None;
+        };
+        let mut objects = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            let path = format!("{}[{i}]", self.path(name));
+            match item {
+                Value::Object(map) => objects.push(Fields { map: map.clone(), path, faults: self.faults }),
+                _ => self.faults.add(path, "must be an object"),
+            }
+        }
+        Some(objects)
+    }
+
+    /// An object; an empty one where it is absent.
+    pub(crate) fn object(&self, name: &str) -> Fields<'a> {
+        let map = match self.value(name) {
+            Some(Value::Object(map)) => map.clone(),
+            Some(_) => {
+                self.fault(name, "must be an object");
+                Map::new()
+            }
+            None => Map::new(),
+        };
+        Fields { map, path: self.path(name), faults: self.faults }
+    }
+
+    /// This object with `over` laid over it, field by field. Paths are those of `over` where it states anything.
+    pub(crate) fn overlaid(mut self, over: Fields<'a>) -> Self {
+        if !over.map.is_empty() {
+            self.path = over.path;
+            self.map.extend(over.map);
+        }
+        self
+    }
+
+    /// A list of ids, each given as a string or as an object with `id`.
+    pub(crate) fn ids(&self, name: &str) -> Option<Vec<String>> {
+        let Value::Array(items) = self.value(name)? else {
+            self.fault(name, "must be an array of ids");
+            return None;
+        };
+        let mut ids = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            match item.as_str().or_else(|| item.get("id").and_then(Value::as_str)) {
+                Some(id) if ids.iter().any(|known| known == id) => {}
+                Some(id) => ids.push(id.to_owned()),
+                None => self
+                    .faults
+                    .add(format!("{}[{i}]", self.path(name)), "must be an id or an object with an id"),
+            }
+        }
+        Some(ids)
+    }
+
+    /// An http(s) address; empty where it is absent or empty.
+    pub(crate) fn address(&self, name: &str) -> String {
+        let text = self.text(name).unwrap_or_default();
+        if !text.is_empty() && !is_http(&text) {
+            self.fault(name, "must be a valid http(s) URL");
+        }
+        text
+    }
+}
+
+/// Whether `text` is a well-formed http(s) URL with a host.
+pub(crate) fn is_http(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host())
+}

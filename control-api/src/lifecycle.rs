@@ -1,0 +1,118 @@
+//! What ends conversations beside the engine: nobody joined, the server was restarted; and what erases old records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conversation::event::{EndReason, Event, HistoryItem, Role};
+use conversation::view::View;
+use tokio::sync::watch;
+
+use crate::app::Shared;
+use crate::clock::{self, Micros};
+use crate::store::conversation::IN_PROGRESS;
+use crate::{ledger, store};
+
+/// Longest wait between two looks. Conversations are made at any time, none ends sooner than the join time-out.
+const LOOK: Duration = Duration::from_secs(30);
+/// Shortest wait between two looks.
+const BREATH: Duration = Duration::from_millis(200);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Ends a conversation that nobody joined: `call_ended` is told all the same.
+pub(crate) async fn end_unjoined(shared: &Shared, id: &str, reason: EndReason) -> store::Result<()> {
+    let now = clock::now();
+    ledger::append(shared, id, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
+}
+
+/// Ends the conversations that ran on this server when it died, with what was heard of the agent's last words.
+pub(crate) async fn recover(shared: &Shared) {
+    let running = match shared.store.running(&shared.server).await {
+        Ok(running) => running,
+        Err(error) => {
+            tracing::error!(%error, "the conversations that a crash left open cannot be read");
+            return;
+        }
+    };
+    for id in running {
+        if let Err(error) = recover_one(shared, &id).await {
+            tracing::error!(conversation = %id, %error, "a conversation that a crash left open cannot be ended");
+        }
+    }
+}
+
+async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> {
+    let Some(row) = shared.store.conversation_anywhere(id).await?.filter(|row| row.status == IN_PROGRESS)
+    else {
+        return Ok(());
+    };
+    let mut view = View::default();
+    for fact in shared.store.events(id, 0).await? {
+        view.apply(&fact);
+    }
+    // Nothing is known of what came after the last fact, so that is when the call ended.
+    let at = row
+        .joined_at
+        .unwrap_or(row.created_at)
+        .saturating_add(Micros::try_from(view.last.as_micros()).unwrap_or(0));
+    let mut facts = Vec::new();
+    if let Some(item) = view.sounding.as_ref() {
+        let utterance = item.utterance.unwrap_or_default();
+        facts.push(Event::AgentStoppedSpeaking { text: item.text.clone(), utterance });
+        if !item.text.is_empty() {
+            facts.push(Event::History(HistoryItem {
+                role: Role::Assistant,
+                name: None,
+                arguments: None,
+                text: item.text.clone(),
+                interrupted: true,
+                utterance: Some(utterance),
+                began: Some(item.began),
+                in_context: true,
+            }));
+        }
+    }
+    facts.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
+    tracing::warn!(conversation = %id, "ended: the server was restarted while it ran");
+    ledger::append(shared, id, facts.into_iter().map(|event| (at, event)).collect()).await
+}
+
+/// Ends what nobody joined in time and erases what is too old, until `stop`.
+pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let wait = match look(&shared).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                tracing::error!(%error, "conversations that nobody joined cannot be ended");
+                LOOK
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+/// One look; how long until the next.
+async fn look(shared: &Shared) -> store::Result<Duration> {
+    let now = clock::now();
+    let join = clock::micros(shared.config.timeouts.join);
+    for id in shared.store.unjoined(now - join).await? {
+        // An offer that came in time may still connect.
+        if id.parse().is_ok_and(|id| shared.pending.contains(id)) {
+            continue;
+        }
+        end_unjoined(shared, &id, EndReason::NoJoin).await?;
+    }
+    if shared.config.retention_days > 0 {
+        let before = now - clock::micros(DAY * shared.config.retention_days);
+        for id in shared.store.ended_before(before).await? {
+            let mut tx = shared.store.write().await?;
+            store::conversation::erase(&mut tx, &id).await?;
+            tx.commit().await?;
+        }
+    }
+    let next = shared.store.oldest_unjoined().await?.map_or(join, |at| at + join - clock::now());
+    // A conversation made right after this look is due after a whole join time-out at the soonest.
+    Ok(Duration::from_micros(u64::try_from(next.min(join)).unwrap_or(0)).clamp(BREATH, LOOK))
+}

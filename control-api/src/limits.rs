@@ -1,0 +1,74 @@
+//! Limits by the minute: a bucket for each key or address that refills steadily (GCRA).
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::error::Quota;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Buckets kept before the full ones are forgotten.
+const PRUNE_AT: usize = 10_000;
+
+/// One limit.
+pub(crate) struct Limit<K> {
+    /// Requests a minute; 0 = off.
+    per_minute: u32,
+    /// For each bucket the instant at which it is full again.
+    full_at: Mutex<HashMap<K, Instant>>,
+}
+
+impl<K: Hash + Eq> Limit<K> {
+    pub(crate) fn new(per_minute: u32) -> Self {
+        Self { per_minute, full_at: Mutex::new(HashMap::new()) }
+    }
+
+    /// Takes one request out of the bucket of `key`.
+    pub(crate) fn take(&self, key: K, now: Instant) -> Result<(), Quota> {
+        if self.per_minute == 0 {
+            return Ok(());
+        }
+        let each = MINUTE / self.per_minute;
+        let mut buckets = self.full_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if buckets.len() >= PRUNE_AT {
+            buckets.retain(|_, full| *full > now);
+        }
+        let full = buckets.get(&key).copied().unwrap_or(now).max(now) + each;
+        let ahead = full - now;
+        if ahead > MINUTE {
+            let seconds = |span: Duration| span.as_secs_f64().ceil() as u64;
+            let reset = seconds(ahead - each);
+            return Err(Quota { limit: self.per_minute, retry_after: seconds(ahead - MINUTE).max(1), reset });
+        }
+        buckets.insert(key, full);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_s_worth_may_come_at_once_and_then_one_by_one() {
+        let limit = Limit::new(30);
+        let start = Instant::now();
+        for _ in 0..30 {
+            limit.take("a", start).unwrap();
+        }
+        assert_eq!(limit.take("a", start), Err(Quota { limit: 30, retry_after: 2, reset: 60 }));
+        limit.take("b", start).unwrap();
+        limit.take("a", start + Duration::from_secs(2)).unwrap();
+        assert!(limit.take("a", start + Duration::from_secs(3)).is_err());
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        let limit = Limit::new(0);
+        let now = Instant::now();
+        for _ in 0..1000 {
+            limit.take(1, now).unwrap();
+        }
+    }
+}

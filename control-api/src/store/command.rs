@@ -1,0 +1,42 @@
+//! Commands given before the join: they wait for the offer that begins the call.
+
+use conversation::input::Command;
+
+use super::{Error, Result, Store};
+
+impl Store {
+    /// Queues a command; false if the conversation is no longer STARTED.
+    pub(crate) async fn queue_command(
+        &self,
+        workspace: &str,
+        conversation: &str,
+        command: &Command,
+    ) -> Result<bool> {
+        let json = serde_json::to_string(command).map_err(|e| Error::Damaged("command", e.to_string()))?;
+        let mut tx = self.write().await?;
+        let done = sqlx::query(
+            "INSERT INTO command (conversation, position, workspace, json) \
+             SELECT id, (SELECT COUNT(*) FROM command WHERE conversation = $1), workspace, $2 FROM conversation \
+             WHERE id = $1 AND workspace = $3 AND status = 'STARTED'",
+        )
+        .bind(conversation)
+        .bind(json)
+        .bind(workspace)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// The queued commands, in order.
+    pub(crate) async fn commands(&self, conversation: &str) -> Result<Vec<Command>> {
+        let rows: Vec<String> =
+            sqlx::query_scalar("SELECT json FROM command WHERE conversation = $1 ORDER BY position")
+                .bind(conversation)
+                .fetch_all(self.read())
+                .await?;
+        rows.iter()
+            .map(|json| serde_json::from_str(json).map_err(|e| Error::Damaged("command", e.to_string())))
+            .collect()
+    }
+}

@@ -1,0 +1,268 @@
+//! Conversations: what is known beside their events. The record of an ended one is kept folded (`record`), as a cache for lists.
+
+use sqlx::{FromRow, QueryBuilder};
+
+use super::{Page, Result, Store, Transaction, page::searchable};
+use crate::clock::Micros;
+
+/// Status as stored and as told.
+pub(crate) const STARTED: &str = "STARTED";
+/// The user's connection was up.
+pub(crate) const IN_PROGRESS: &str = "IN_PROGRESS";
+/// Terminal.
+pub(crate) const ENDED: &str = "ENDED";
+
+/// One conversation.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) workspace: String,
+    pub(crate) agent: String,
+    pub(crate) agent_name: String,
+    /// The agent as it was configured at creation.
+    pub(crate) agent_document: String,
+    /// Its secrets, sealed, bound to the agent's id.
+    pub(crate) agent_secrets: String,
+    pub(crate) avatar_id: String,
+    /// The how manieth of its agent, from 0.
+    pub(crate) number: i64,
+    #[sqlx(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) user_id: Option<String>,
+    pub(crate) user_name: Option<String>,
+    /// JSON.
+    pub(crate) context: Option<String>,
+    /// Whether the context is a visitor's word.
+    pub(crate) visitor: i64,
+    /// JSON.
+    pub(crate) meta_data: Option<String>,
+    pub(crate) status: String,
+    pub(crate) end_reason: Option<String>,
+    pub(crate) rating: Option<i64>,
+    pub(crate) feedback: Option<String>,
+    /// The fold of the events, once ended: JSON.
+    pub(crate) record: Option<String>,
+    pub(crate) created_at: Micros,
+    pub(crate) updated_at: Micros,
+    /// Wall clock of the conversation's beginning.
+    pub(crate) joined_at: Option<Micros>,
+    pub(crate) ended_at: Option<Micros>,
+}
+
+const COLUMNS: &str = "id, workspace, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, user_id, user_name, \
+     context, visitor, meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at";
+
+/// What is written of a new conversation.
+pub(crate) struct Draft<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) workspace: &'a str,
+    pub(crate) server: &'a str,
+    pub(crate) agent: &'a str,
+    pub(crate) agent_name: &'a str,
+    pub(crate) agent_document: &'a str,
+    pub(crate) agent_secrets: &'a str,
+    pub(crate) avatar_id: &'a str,
+    pub(crate) number: i64,
+    pub(crate) kind: Option<&'a str>,
+    pub(crate) user_id: Option<&'a str>,
+    pub(crate) user_name: Option<&'a str>,
+    pub(crate) context: Option<&'a str>,
+    pub(crate) visitor: bool,
+    pub(crate) meta_data: Option<&'a str>,
+    pub(crate) at: Micros,
+}
+
+/// Adds a conversation in status STARTED.
+pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO conversation (id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, \
+         search, user_id, user_name, context, visitor, meta_data, status, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 'STARTED', $17, $17)",
+    )
+    .bind(draft.id)
+    .bind(draft.workspace)
+    .bind(draft.server)
+    .bind(draft.agent)
+    .bind(draft.agent_name)
+    .bind(draft.agent_document)
+    .bind(draft.agent_secrets)
+    .bind(draft.avatar_id)
+    .bind(draft.number)
+    .bind(draft.kind)
+    .bind(searchable(&[draft.id, draft.user_name.unwrap_or_default(), draft.agent_name]))
+    .bind(draft.user_id)
+    .bind(draft.user_name)
+    .bind(draft.context)
+    .bind(i64::from(draft.visitor))
+    .bind(draft.meta_data)
+    .bind(draft.at)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// One conversation as the transaction sees it, of whatever workspace.
+pub(crate) async fn find_in(tx: &mut Transaction, id: &str) -> Result<Option<Row>> {
+    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM conversation WHERE id = $1"));
+    Ok(sqlx::query_as(sql).bind(id).fetch_optional(&mut **tx).await?)
+}
+
+/// The user's connection is up, on this server.
+pub(crate) async fn begin(
+    tx: &mut Transaction,
+    id: &str,
+    server: &str,
+    joined: Micros,
+    now: Micros,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE conversation SET status = 'IN_PROGRESS', server = $1, joined_at = $2, updated_at = $3 WHERE id = $4 AND status = 'STARTED'",
+    )
+    .bind(server)
+    .bind(joined)
+    .bind(now)
+    .bind(id)
+    .execute(&mut **tx)
+    .await?;
+    sqlx::query("DELETE FROM command WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// It is over. `record` is the fold of its events.
+pub(crate) async fn end(
+    tx: &mut Transaction,
+    id: &str,
+    reason: &str,
+    record: &str,
+    ended: Micros,
+    now: Micros,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE conversation SET status = 'ENDED', end_reason = COALESCE(end_reason, $1), record = $2, ended_at = COALESCE(ended_at, $3), \
+         updated_at = $4 WHERE id = $5",
+    )
+    .bind(reason)
+    .bind(record)
+    .bind(ended)
+    .bind(now)
+    .bind(id)
+    .execute(&mut **tx)
+    .await?;
+    sqlx::query("DELETE FROM command WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// Keeps what the user thought of it; false if there is no such conversation.
+pub(crate) async fn rate(
+    tx: &mut Transaction,
+    workspace: &str,
+    id: &str,
+    rating: i64,
+    feedback: Option<&str>,
+    now: Micros,
+) -> Result<bool> {
+    let done = sqlx::query("UPDATE conversation SET rating = $1, feedback = $2, updated_at = $3 WHERE id = $4 AND workspace = $5")
+        .bind(rating)
+        .bind(feedback)
+        .bind(now)
+        .bind(id)
+        .bind(workspace)
+        .execute(&mut **tx)
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Erases an ended conversation with all that hangs on it. What must still be delivered is kept until it is.
+pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<()> {
+    sqlx::query("DELETE FROM event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
+    sqlx::query("DELETE FROM command WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
+    sqlx::query("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE conversation = $1 AND state <> 'pending')")
+        .bind(id)
+        .execute(&mut **tx)
+        .await?;
+    sqlx::query("DELETE FROM delivery WHERE conversation = $1 AND state <> 'pending'")
+        .bind(id)
+        .execute(&mut **tx)
+        .await?;
+    sqlx::query("DELETE FROM conversation WHERE id = $1").bind(id).execute(&mut **tx).await?;
+    Ok(())
+}
+
+impl Store {
+    /// One conversation of a workspace.
+    pub(crate) async fn conversation(&self, workspace: &str, id: &str) -> Result<Option<Row>> {
+        Ok(self.conversation_anywhere(id).await?.filter(|row| row.workspace == workspace))
+    }
+
+    /// One conversation of whatever workspace, for the holder of its token.
+    pub(crate) async fn conversation_anywhere(&self, id: &str) -> Result<Option<Row>> {
+        let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM conversation WHERE id = $1"));
+        Ok(sqlx::query_as(sql).bind(id).fetch_optional(self.read()).await?)
+    }
+
+    /// One page and the number of all matches.
+    pub(crate) async fn conversation_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
+        let mut count = QueryBuilder::new("SELECT COUNT(*) FROM conversation");
+        page.filter(&mut count, workspace, true, true);
+        let total = count.build_query_scalar().fetch_one(self.read()).await?;
+        let mut sql = QueryBuilder::new(format!("SELECT {COLUMNS} FROM conversation"));
+        page.filter(&mut sql, workspace, true, true);
+        page.window(&mut sql);
+        Ok((sql.build_query_as().fetch_all(self.read()).await?, total))
+    }
+
+    /// Conversations that nobody joined, created before `before`.
+    pub(crate) async fn unjoined(&self, before: Micros) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar("SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 ORDER BY created_at LIMIT 1000")
+            .bind(before)
+            .fetch_all(self.read())
+            .await?)
+    }
+
+    /// When the oldest conversation that nobody joined was made.
+    pub(crate) async fn oldest_unjoined(&self) -> Result<Option<Micros>> {
+        Ok(sqlx::query_scalar("SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED'")
+            .fetch_one(self.read())
+            .await?)
+    }
+
+    /// The records of the last three conversations of a user with an agent, newest first.
+    pub(crate) async fn earlier(&self, workspace: &str, agent: &str, user: &str) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(
+            "SELECT record FROM conversation WHERE workspace = $1 AND agent = $2 AND user_id = $3 AND status = 'ENDED' \
+             AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
+        )
+        .bind(workspace)
+        .bind(agent)
+        .bind(user)
+        .fetch_all(self.read())
+        .await?)
+    }
+
+    /// Conversations by status, for the metrics.
+    pub(crate) async fn conversation_counts(&self) -> Result<Vec<(String, i64)>> {
+        Ok(sqlx::query_as("SELECT status, COUNT(*) FROM conversation GROUP BY status")
+            .fetch_all(self.read())
+            .await?)
+    }
+
+    /// Conversations that ran on `server`.
+    pub(crate) async fn running(&self, server: &str) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(
+            "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server = $1 ORDER BY created_at",
+        )
+        .bind(server)
+        .fetch_all(self.read())
+        .await?)
+    }
+
+    /// Conversations that ended before `before`.
+    pub(crate) async fn ended_before(&self, before: Micros) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(
+            "SELECT id FROM conversation WHERE status = 'ENDED' AND ended_at < $1 LIMIT 1000",
+        )
+        .bind(before)
+        .fetch_all(self.read())
+        .await?)
+    }
+}

@@ -1,0 +1,182 @@
+//! Agents and tools: a JSON document, its sealed secrets, and the columns that lists need.
+
+use sqlx::{AssertSqlSafe, FromRow, QueryBuilder};
+
+use super::{Page, Result, Store, Transaction, page::searchable};
+use crate::clock::Micros;
+
+/// Which table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    Agent,
+    Tool,
+}
+
+impl Table {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// One document.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) document: String,
+    /// Sealed, bound to `id`.
+    pub(crate) secrets: String,
+    pub(crate) created_at: Micros,
+    pub(crate) updated_at: Micros,
+}
+
+/// What is written of a document.
+pub(crate) struct Draft<'a> {
+    pub(crate) workspace: &'a str,
+    pub(crate) id: &'a str,
+    /// Searched in lists, besides the id.
+    pub(crate) name: &'a str,
+    /// Filtered by in lists.
+    pub(crate) kind: Option<&'a str>,
+    pub(crate) document: &'a str,
+    pub(crate) secrets: &'a str,
+    pub(crate) at: Micros,
+}
+
+const COLUMNS: &str = "id, document, secrets, created_at, updated_at";
+
+/// Adds a document.
+pub(crate) async fn insert(tx: &mut Transaction, table: Table, draft: &Draft<'_>) -> Result<()> {
+    let sql = format!(
+        "INSERT INTO {} (id, workspace, search, type, document, secrets, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        table.name()
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .bind(draft.id)
+        .bind(draft.workspace)
+        .bind(searchable(&[draft.id, draft.name]))
+        .bind(draft.kind)
+        .bind(draft.document)
+        .bind(draft.secrets)
+        .bind(draft.at)
+        .bind(draft.at)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Replaces a document; false if there is none.
+pub(crate) async fn update(tx: &mut Transaction, table: Table, draft: &Draft<'_>) -> Result<bool> {
+    let sql = format!(
+        "UPDATE {} SET search = $1, type = $2, document = $3, secrets = $4, updated_at = $5 WHERE id = $6 AND workspace = $7",
+        table.name()
+    );
+    let done = sqlx::query(AssertSqlSafe(sql))
+        .bind(searchable(&[draft.id, draft.name]))
+        .bind(draft.kind)
+        .bind(draft.document)
+        .bind(draft.secrets)
+        .bind(draft.at)
+        .bind(draft.id)
+        .bind(draft.workspace)
+        .execute(&mut **tx)
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Removes a document; false if there was none.
+pub(crate) async fn delete(tx: &mut Transaction, table: Table, workspace: &str, id: &str) -> Result<bool> {
+    let sql = format!("DELETE FROM {} WHERE id = $1 AND workspace = $2", table.name());
+    Ok(sqlx::query(AssertSqlSafe(sql)).bind(id).bind(workspace).execute(&mut **tx).await?.rows_affected() > 0)
+}
+
+/// One document as the transaction sees it.
+pub(crate) async fn find_in(
+    tx: &mut Transaction,
+    table: Table,
+    workspace: &str,
+    id: &str,
+) -> Result<Option<Row>> {
+    let sql = format!("SELECT {COLUMNS} FROM {} WHERE id = $1 AND workspace = $2", table.name());
+    Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(&mut **tx).await?)
+}
+
+impl Store {
+    /// One document.
+    pub(crate) async fn document(&self, table: Table, workspace: &str, id: &str) -> Result<Option<Row>> {
+        let sql = format!("SELECT {COLUMNS} FROM {} WHERE id = $1 AND workspace = $2", table.name());
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.read()).await?)
+    }
+
+    /// Those of `ids` that exist, in no order.
+    pub(crate) async fn documents(&self, table: Table, workspace: &str, ids: &[String]) -> Result<Vec<Row>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut sql = QueryBuilder::new(format!("SELECT {COLUMNS} FROM {} WHERE workspace = ", table.name()));
+        sql.push_bind(workspace.to_owned()).push(" AND id IN (");
+        let mut list = sql.separated(", ");
+        for id in ids {
+            list.push_bind(id.clone());
+        }
+        sql.push(")");
+        Ok(sql.build_query_as().fetch_all(self.read()).await?)
+    }
+
+    /// One page and the number of all matches.
+    pub(crate) async fn document_page(
+        &self,
+        table: Table,
+        workspace: &str,
+        page: &Page,
+    ) -> Result<(Vec<Row>, i64)> {
+        let mut count = QueryBuilder::new(format!("SELECT COUNT(*) FROM {}", table.name()));
+        page.filter(&mut count, workspace, true, false);
+        let total = count.build_query_scalar().fetch_one(self.read()).await?;
+        let mut sql = QueryBuilder::new(format!("SELECT {COLUMNS} FROM {}", table.name()));
+        page.filter(&mut sql, workspace, true, false);
+        page.window(&mut sql);
+        Ok((sql.build_query_as().fetch_all(self.read()).await?, total))
+    }
+
+    /// The agent with this id in whatever workspace, with that workspace: for visitors, who have none.
+    pub(crate) async fn agent_anywhere(&self, id: &str) -> Result<Option<(String, Row)>> {
+        let workspace: Option<String> = sqlx::query_scalar("SELECT workspace FROM agent WHERE id = $1")
+            .bind(id)
+            .fetch_optional(self.read())
+            .await?;
+        match workspace {
+            None => Ok(None),
+            Some(workspace) => {
+                Ok(self.document(Table::Agent, &workspace, id).await?.map(|row| (workspace, row)))
+            }
+        }
+    }
+
+    /// Agents whose receiver said 410 since their last update.
+    pub(crate) async fn stopped_agents(&self) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar("SELECT id FROM agent WHERE stopped = 1").fetch_all(self.read()).await?)
+    }
+}
+
+/// Notes that an agent's receiver wants no more (410), or may be told again.
+pub(crate) async fn set_stopped(tx: &mut Transaction, agent: &str, stopped: bool) -> Result<()> {
+    sqlx::query("UPDATE agent SET stopped = $1 WHERE id = $2")
+        .bind(i64::from(stopped))
+        .bind(agent)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Counts one more conversation of an agent and tells its number, from 0.
+pub(crate) async fn next_call(tx: &mut Transaction, agent: &str) -> Result<i64> {
+    let calls: Option<i64> =
+        sqlx::query_scalar("UPDATE agent SET calls = calls + 1 WHERE id = $1 RETURNING calls")
+            .bind(agent)
+            .fetch_optional(&mut **tx)
+            .await?;
+    Ok(calls.unwrap_or(1) - 1)
+}

@@ -1,0 +1,102 @@
+//! Workspaces and API keys. A key is stored as its SHA-256 only.
+
+use sqlx::FromRow;
+
+use super::{Result, Store, Transaction, fresh_id};
+use crate::clock::{self, Micros};
+
+/// One key, without the key.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) workspace: String,
+    pub(crate) name: String,
+    pub(crate) prefix: String,
+    pub(crate) created_at: Micros,
+    pub(crate) expires_at: Option<Micros>,
+}
+
+/// What is written of a key.
+pub(crate) struct Draft<'a> {
+    pub(crate) workspace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) prefix: &'a str,
+    pub(crate) hash: &'a str,
+    pub(crate) expires_at: Option<Micros>,
+}
+
+/// Adds a key and tells its id.
+pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<String> {
+    let id = fresh_id();
+    sqlx::query("INSERT INTO api_key (id, workspace, name, prefix, hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)")
+        .bind(&id)
+        .bind(draft.workspace)
+        .bind(draft.name)
+        .bind(draft.prefix)
+        .bind(draft.hash)
+        .bind(clock::now())
+        .bind(draft.expires_at)
+        .execute(&mut **tx)
+        .await?;
+    Ok(id)
+}
+
+/// The workspace of this name, made if there is none; with its id, whether it was made.
+pub(crate) async fn workspace(tx: &mut Transaction, name: &str) -> Result<(String, bool)> {
+    let known: Option<String> = sqlx::query_scalar("SELECT id FROM workspace WHERE name = $1")
+        .bind(name)
+        .fetch_optional(&mut **tx)
+        .await?;
+    if let Some(id) = known {
+        return Ok((id, false));
+    }
+    let id = fresh_id();
+    sqlx::query("INSERT INTO workspace (id, name, created_at) VALUES ($1, $2, $3)")
+        .bind(&id)
+        .bind(name)
+        .bind(clock::now())
+        .execute(&mut **tx)
+        .await?;
+    Ok((id, true))
+}
+
+/// Revokes a key, of one workspace or of any; false if there is none.
+pub(crate) async fn delete(tx: &mut Transaction, workspace: Option<&str>, id: &str) -> Result<bool> {
+    let done = sqlx::query("DELETE FROM api_key WHERE id = $1 AND ($2 IS NULL OR workspace = $2)")
+        .bind(id)
+        .bind(workspace)
+        .execute(&mut **tx)
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+impl Store {
+    /// The key with this hash, expired or not.
+    pub(crate) async fn key(&self, hash: &str) -> Result<Option<Row>> {
+        Ok(sqlx::query_as(
+            "SELECT id, workspace, name, prefix, created_at, expires_at FROM api_key WHERE hash = $1",
+        )
+        .bind(hash)
+        .fetch_optional(self.read())
+        .await?)
+    }
+
+    /// All keys, of one workspace or of any, newest first.
+    pub(crate) async fn keys(&self, workspace: Option<&str>) -> Result<Vec<Row>> {
+        Ok(sqlx::query_as(
+            "SELECT id, workspace, name, prefix, created_at, expires_at FROM api_key WHERE $1 IS NULL OR workspace = $1 \
+             ORDER BY created_at DESC, id DESC",
+        )
+        .bind(workspace)
+        .fetch_all(self.read())
+        .await?)
+    }
+
+    /// The name of a workspace.
+    pub(crate) async fn workspace_name(&self, id: &str) -> Result<Option<String>> {
+        Ok(sqlx::query_scalar("SELECT name FROM workspace WHERE id = $1")
+            .bind(id)
+            .fetch_optional(self.read())
+            .await?)
+    }
+}

@@ -1,0 +1,88 @@
+//! Session tokens: a JWT (HS256) for one conversation. It opens the two doors and no REST route.
+//!
+//! Deterministic: the token of a conversation is computed from its id and creation, so that it need not be stored and every
+//! reading of the conversation shows the same link.
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use conversation::call::ConversationId;
+use serde::{Deserialize, Serialize};
+
+const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
+
+/// What a token says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Claims {
+    /// The conversation.
+    pub(crate) sub: ConversationId,
+    /// Creation, seconds since the Unix epoch.
+    pub(crate) iat: u64,
+    /// The first join must come before; afterwards the token holds until the conversation has ended.
+    pub(crate) exp: u64,
+}
+
+/// Signs and checks tokens.
+pub(crate) struct Signer(hmac::Key);
+
+impl Signer {
+    pub(crate) fn new(key: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key))
+    }
+
+    /// The token that says `claims`.
+    pub(crate) fn sign(&self, claims: &Claims) -> String {
+        let claims = serde_json::to_vec(claims).expect("claims are plain data");
+        let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims));
+        let tag = hmac::sign(&self.0, token.as_bytes());
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(tag, &mut token);
+        token
+    }
+
+    /// What `token` says, if it was signed here. Whether it has expired is the caller's question: see [`Claims::exp`].
+    pub(crate) fn read(&self, token: &str) -> Option<Claims> {
+        let (signed, tag) = token.rsplit_once('.')?;
+        let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
+        hmac::verify(&self.0, signed.as_bytes(), &tag).ok()?;
+        let (header, claims) = signed.split_once('.')?;
+        // Only our own header is ever signed, so that no other algorithm can be asked for.
+        if URL_SAFE_NO_PAD.decode(header).ok()? != HEADER.as_bytes() {
+            return None;
+        }
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims() -> Claims {
+        Claims { sub: ConversationId(7), iat: 100, exp: 400 }
+    }
+
+    #[test]
+    fn a_token_reads_back_and_is_always_the_same() {
+        let signer = Signer::new(&[1; 32]);
+        let token = signer.sign(&claims());
+        assert_eq!(signer.read(&token), Some(claims()));
+        assert_eq!(signer.sign(&claims()), token);
+    }
+
+    #[test]
+    fn a_changed_token_or_another_key_is_refused() {
+        let signer = Signer::new(&[1; 32]);
+        let token = signer.sign(&claims());
+        assert_eq!(Signer::new(&[2; 32]).read(&token), None);
+        let (signed, tag) = token.rsplit_once('.').unwrap();
+        let other = signer.sign(&Claims { sub: ConversationId(8), ..claims() });
+        let (other, _) = other.rsplit_once('.').unwrap();
+        assert_ne!(other, signed);
+        assert_eq!(signer.read(&format!("{other}.{tag}")), None);
+        let none =
+            format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), signed.split_once('.').unwrap().1);
+        assert_eq!(signer.read(&none), None);
+        assert_eq!(signer.read(""), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! Tools: `/v1/ext/tool`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::routing::{get, post};
+use serde_json::{Map, Value, json};
+
+use crate::agent::secrets::{self, STARS};
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::clock;
+use crate::error::{ApiError, Missing};
+use crate::fields::{Faults, Fields};
+use crate::request::{Json, Listed, Paged};
+use crate::store::document::{self, Draft, Row, Table};
+use crate::store::{self, fresh_id};
+
+type Answer = Result<axum::Json<Value>, ApiError>;
+
+/// Values of the tool's secret headers, by name.
+pub(crate) type Headers = BTreeMap<String, String>;
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v1/ext/tool", post(create).get(list))
+        .route("/v1/ext/tool/{id}", get(one).put(replace).delete(remove))
+}
+
+/// A stored tool as it is told.
+pub(crate) fn shown(row: &Row) -> store::Result<Value> {
+    let document: Value =
+        serde_json::from_str(&row.document).map_err(|e| store::Error::Damaged("tool", e.to_string()))?;
+    let mut tool = Map::new();
+    tool.insert("id".into(), row.id.clone().into());
+    if let Value::Object(document) = document {
+        tool.extend(document);
+    }
+    tool.insert("created_at".into(), clock::iso(row.created_at).into());
+    tool.insert("updated_at".into(), clock::iso(row.updated_at).into());
+    Ok(Value::Object(tool))
+}
+
+/// Reads a tool. `old` are the header values of the tool that it replaces.
+fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    let kind = fields.choice("type", &["tool.api", "tool.client"], "tool.api");
+    let schema = fields.object("schema");
+    if !fields.states("schema") {
+        fields.fault("schema", "is required");
+    }
+    let name = if fields.states("schema") { schema.required("name") } else { String::new() };
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || name.len() > 64 {
+        schema.fault("name", "must be at most 64 letters, digits, _, - or .");
+    }
+    let parameters = schema.object("parameters");
+    let properties = match parameters.raw("properties") {
+        Some(Value::Object(map)) => Value::Object(map.clone()),
+        None | Some(Value::Null) => json!({}),
+        Some(_) => {
+            parameters.fault("properties", "must be an object");
+            json!({})
+        }
+    };
+    let mut schema_parameters = parameters.all();
+    schema_parameters.insert("type".into(), parameters.choice("type", &["object"], "object").into());
+    schema_parameters.insert("properties".into(), properties);
+    schema_parameters.insert("required".into(), parameters.texts("required").unwrap_or_default().into());
+    let (request, headers) = request(&fields, &kind, old);
+    let messages = fields.object("event_messages");
+    let message = |event: &str| messages.object(event).text("message").map(|m| json!({"message": m}));
+    let delayed = messages.object("on_delay");
+    let on_delay = delayed.text("message").map(|m| {
+        let delay = delayed.number("delay", 0.0..=600.0).unwrap_or_else(|| 5.into());
+        json!({"delay": delay, "message": m})
+    });
+    let document = json!({
+        "type": kind,
+        "schema": {
+            "type": schema.choice("type", &["function"], "function"),
+            "name": name,
+            "description": schema.text("description").unwrap_or_default(),
+            "parameters": schema_parameters,
+        },
+        "request_config": request,
+        "event_messages": {
+            "on_start": message("on_start"),
+            "on_success": message("on_success"),
+            "on_error": message("on_error"),
+            "on_delay": on_delay,
+        },
+    });
+    faults.unless((document, headers))
+}
+
+/// The HTTP request of a `tool.api`; null for a tool of the client.
+fn request(fields: &Fields<'_>, kind: &str, old: Option<&Headers>) -> (Value, Headers) {
+    let mut kept = Headers::new();
+    if kind == "tool.client" {
+        return (Value::Null, kept);
+    }
+    let request = fields.object("request_config");
+    let method = request.text("method").unwrap_or_else(|| "POST".into()).to_ascii_uppercase();
+    if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str()) {
+        request.fault("method", "must be one of GET, POST, PUT, PATCH, DELETE");
+    }
+    let url = request.required("url");
+    // A parameter may stand in the path or the query, never in the host: what a model says must not choose whom we ask.
+    let authority =
+        url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    if !url.is_empty()
+        && (!crate::fields::is_http(&url.replace(['{', '}'], "")) || authority.contains(['{', '}']))
+    {
+        request.fault("url", "must be a valid http(s) URL without a parameter in its host");
+    }
+    let mut shown = Map::new();
+    for (name, value) in request.object("headers").all() {
+        let Value::String(value) = value else {
+            request.fault(&format!("headers.{name}"), "must be a string");
+            continue;
+        };
+        let value = if value == STARS { old.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
+        let Some(value) = value else { continue };
+        if HeaderName::try_from(name.as_str()).is_err() || HeaderValue::try_from(value.as_str()).is_err() {
+            request.fault(&format!("headers.{name}"), "is no valid header");
+            continue;
+        }
+        shown.insert(name.clone(), STARS.into());
+        kept.insert(name, value);
+    }
+    (json!({"method": method, "url": url, "headers": shown}), kept)
+}
+
+fn draft<'a>(
+    workspace: &'a str,
+    id: &'a str,
+    document: &'a Value,
+    text: &'a str,
+    secrets: &'a str,
+) -> Draft<'a> {
+    let name = document["schema"]["name"].as_str().unwrap_or_default();
+    Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
+}
+
+async fn create(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Json(body): Json,
+) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+    let (document, headers) = parse(body, None)?;
+    let id = fresh_id();
+    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let mut tx = shared.store.write().await?;
+    document::insert(
+        &mut tx,
+        Table::Tool,
+        &draft(&caller.workspace, &id, &document, &document.to_string(), &sealed),
+    )
+    .await?;
+    tx.commit().await.map_err(store::Error::from)?;
+    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Tool details created successfully"}))))
+}
+
+async fn list(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Paged(page): Paged<true>,
+) -> Result<Listed, ApiError> {
+    let (rows, total) = shared.store.document_page(Table::Tool, &caller.workspace, &page).await?;
+    Ok(Listed(rows.iter().map(shown).collect::<store::Result<_>>()?, total))
+}
+
+async fn one(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let id = store::id(&id).ok_or(ApiError::Missing(Missing::Tool))?;
+    let row = shared.store.document(Table::Tool, &caller.workspace, &id).await?;
+    Ok(axum::Json(shown(&row.ok_or(ApiError::Missing(Missing::Tool))?)?))
+}
+
+async fn replace(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let missing = || ApiError::Missing(Missing::Tool);
+    // A body at fault is told before a tool that is not there.
+    parse(body.clone(), None)?;
+    let id = store::id(&id).ok_or_else(missing)?;
+    let mut tx = shared.store.write().await?;
+    let row = document::find_in(&mut tx, Table::Tool, &caller.workspace, &id).await?.ok_or_else(missing)?;
+    let old: Headers = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let (document, headers) = parse(body, Some(&old))?;
+    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    document::update(
+        &mut tx,
+        Table::Tool,
+        &draft(&caller.workspace, &id, &document, &document.to_string(), &sealed),
+    )
+    .await?;
+    tx.commit().await.map_err(store::Error::from)?;
+    Ok(axum::Json(json!({"id": id, "message": "Tool details updated successfully"})))
+}
+
+async fn remove(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let id = store::id(&id).ok_or(ApiError::Missing(Missing::Tool))?;
+    let mut tx = shared.store.write().await?;
+    let found = document::delete(&mut tx, Table::Tool, &caller.workspace, &id).await?;
+    tx.commit().await.map_err(store::Error::from)?;
+    if !found {
+        return Err(ApiError::Missing(Missing::Tool));
+    }
+    Ok(axum::Json(json!({"id": id, "message": "Tool details deleted successfully"})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body() -> Value {
+        json!({
+            "type": "tool.api",
+            "schema": {"name": "weather", "parameters": {"properties": {"city": {"type": "string"}}, "required": ["city"]}},
+            "request_config": {"method": "get", "url": "http://127.0.0.1:1/{city}", "headers": {"Authorization": "Bearer x"}},
+            "event_messages": {"on_start": {"message": "One moment."}, "on_delay": {"message": "Still looking."}},
+        })
+    }
+
+    fn faults(change: impl FnOnce(&mut Value)) -> Vec<String> {
+        let mut tool = body();
+        change(&mut tool);
+        match parse(tool, None) {
+            Err(ApiError::Invalid(faults)) => faults.into_iter().map(|f| f.field).collect(),
+            other => panic!("{:?}", other.map(|(d, _)| d)),
+        }
+    }
+
+    #[test]
+    fn header_values_are_hidden_and_kept_by_stars() {
+        let (document, headers) = parse(body(), None).unwrap();
+        assert_eq!(
+            document["request_config"],
+            json!({"method": "GET", "url": "http://127.0.0.1:1/{city}", "headers": {"Authorization": "***"}})
+        );
+        assert_eq!(headers["Authorization"], "Bearer x");
+        assert_eq!(document["event_messages"]["on_delay"], json!({"delay": 5, "message": "Still looking."}));
+        let mut again = body();
+        again["request_config"]["headers"] = json!({"Authorization": "***", "X": "***"});
+        let (document, kept) = parse(again, Some(&headers)).unwrap();
+        assert_eq!(kept, headers);
+        assert_eq!(document["request_config"]["headers"], json!({"Authorization": "***"}));
+    }
+
+    #[test]
+    fn what_a_tool_may_not_be_is_named() {
+        assert_eq!(faults(|t| t["schema"] = Value::Null), ["schema.name"]);
+        assert_eq!(faults(|t| t["type"] = "tool.magic".into()), ["type"]);
+        assert_eq!(faults(|t| t["request_config"]["url"] = "http://{host}/".into()), ["request_config.url"]);
+        assert_eq!(faults(|t| t["request_config"]["url"] = "file:///etc".into()), ["request_config.url"]);
+        assert_eq!(
+            faults(|t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d"})),
+            ["request_config.headers.A"]
+        );
+        assert_eq!(
+            faults(|t| t["schema"]["parameters"] = json!({"properties": []})),
+            ["schema.parameters.properties"]
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! The key files of the data folder: what signs tokens and what encrypts the secrets of the store.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+
+const KEY_LEN: usize = 32;
+
+/// Reads the 32 bytes of a key file; makes them if the file is not there. Only its owner may read it.
+///
+/// # Errors
+/// The folder cannot be written, or the file holds something else.
+pub(crate) fn key_file(path: &Path) -> io::Result<[u8; KEY_LEN]> {
+    let mut key = [0; KEY_LEN];
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // Written under a name of its own and then linked, so that nobody ever reads half a key.
+    let fresh = path.with_extension(format!("{}.new", std::process::id()));
+    if !path.exists() {
+        random(&mut key);
+        let _ = fs::remove_file(&fresh);
+        let mut file = options.open(&fresh)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        let linked = fs::hard_link(&fresh, path);
+        fs::remove_file(&fresh)?;
+        match linked {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+    }
+    let mut file = fs::File::open(path)?;
+    file.read_exact(&mut key)?;
+    if file.read(&mut [0])? != 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is no key file", path.display())));
+    }
+    Ok(key)
+}
+
+/// Fills `bytes` from the system's generator.
+pub(crate) fn random(bytes: &mut [u8]) {
+    // The system's generator fails only where the process cannot go on anyway.
+    SystemRandom::new().fill(bytes).expect("the system gives random bytes");
+}
+
+/// What was sealed cannot be opened: another key file, or a damaged row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a stored secret cannot be decrypted with this data folder's key")]
+pub(crate) struct Sealed;
+
+/// Encrypts the secrets of the store: AES-256-GCM, a random nonce in front.
+pub(crate) struct Vault(LessSafeKey);
+
+impl Vault {
+    pub(crate) fn new(key: &[u8; KEY_LEN]) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, key).expect("an AES-256 key has 32 bytes");
+        Self(LessSafeKey::new(key))
+    }
+
+    /// Encrypts `plain`, bound to `owner` (the row's id), so that it cannot be moved to another row.
+    pub(crate) fn seal(&self, owner: &str, plain: &[u8]) -> Vec<u8> {
+        let mut nonce = [0; NONCE_LEN];
+        random(&mut nonce);
+        let mut sealed = plain.to_vec();
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(owner), &mut sealed)
+            .expect("a secret is far below the limit of AES-GCM");
+        [&nonce[..], &sealed, tag.as_ref()].concat()
+    }
+
+    /// Decrypts what [`Vault::seal`] made for the same `owner`.
+    pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<Vec<u8>, Sealed> {
+        let (nonce, rest) = sealed.split_at_checked(NONCE_LEN).ok_or(Sealed)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Sealed)?;
+        let mut bytes = rest.to_vec();
+        let length = self.0.open_in_place(nonce, Aad::from(owner), &mut bytes).map_err(|_| Sealed)?.len();
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_opens_only_for_its_row_and_with_its_key() {
+        let vault = Vault::new(&[7; 32]);
+        let sealed = vault.seal("agent 1", b"token");
+        assert_eq!(vault.open("agent 1", &sealed).unwrap(), b"token");
+        assert_eq!(vault.open("agent 2", &sealed), Err(Sealed));
+        assert_eq!(Vault::new(&[8; 32]).open("agent 1", &sealed), Err(Sealed));
+        assert_eq!(vault.open("agent 1", b"short"), Err(Sealed));
+        assert!(!sealed.windows(5).any(|w| w == b"token"));
+    }
+
+    #[test]
+    fn a_key_file_is_made_once_and_read_by_its_owner_only() {
+        let dir = std::env::temp_dir().join(format!("visavis-vault-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("secrets.key");
+        let key = key_file(&path).unwrap();
+        assert_eq!(key_file(&path).unwrap(), key);
+        #[cfg(unix)]
+        assert_eq!(
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o777,
+            0o600
+        );
+        fs::write(&path, b"short").unwrap();
+        assert!(key_file(&path).is_err());
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
