@@ -1,7 +1,229 @@
 //! A drawn person and a pose → a picture.
 //!
-//! Pure: no file, clock or randomness from outside; the same bits for any number of threads.
+//! Signed distance fields for everything solid, tens of thousands of strands for everything that is hair, studio light. Pure: no file, clock
+//! or randomness from outside; the same bits for any number of threads. A picture costs seconds: it is meant to be drawn once and encoded
+//! once ([`render`] for one picture, [`Sitter`] and [`Stage`] for many).
+//!
+//! ```text
+//! Character ─► Sitter (hair is grown) ─► Stage (a head pose: light through hair, hair drawn) ─► Patch (linear light) ─► Picture
+//! ```
 
+mod camera;
+mod eye;
+mod face_hair;
+mod finish;
+mod groom;
+mod head;
+mod light_grid;
+mod math;
+mod mouth;
+mod person;
 mod pose;
+mod render;
+mod scene;
+mod shade;
+mod skin;
+mod strand;
+mod trace;
+mod wear;
 
+use glam::Vec3;
+
+pub use person::{
+    BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Hair, HairStyle, Lips, NoColour, Nose,
+    Proportions, Skin,
+};
 pub use pose::{Brows, Eyes, Head, Mouth, Pose};
+
+use camera::{Camera, lights};
+use light_grid::LightGrid;
+use math::step;
+use scene::Scene;
+use shade::Shader;
+use strand::{Layer, Strand};
+
+/// A part of a picture in pixels: `x0..x1 × y0..y1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rect {
+    /// Left edge.
+    pub x0: usize,
+    /// Top edge.
+    pub y0: usize,
+    /// Behind the right edge.
+    pub x1: usize,
+    /// Behind the bottom edge.
+    pub y1: usize,
+}
+
+impl Rect {
+    /// A whole picture.
+    #[must_use]
+    pub fn whole(width: usize, height: usize) -> Self {
+        Self { x0: 0, y0: 0, x1: width, y1: height }
+    }
+
+    fn array(self) -> [usize; 4] {
+        [self.x0, self.y0, self.x1, self.y1]
+    }
+}
+
+/// A finished picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Pixels in a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// RGBA, row by row, sRGB; alpha is 255 everywhere.
+    pub rgba: Vec<u8>,
+}
+
+impl Picture {
+    /// The same without alpha.
+    #[must_use]
+    pub fn rgb(&self) -> Vec<u8> {
+        self.rgba.chunks_exact(4).flat_map(|p| [p[0], p[1], p[2]]).collect()
+    }
+}
+
+/// One picture, or a part of it (the picture then has the part's size).
+///
+/// # Panics
+/// If the part does not lie within the picture.
+#[must_use]
+pub fn render(
+    character: &Character,
+    pose: &Pose,
+    (width, height): (usize, usize),
+    rect: Option<Rect>,
+) -> Picture {
+    let sitter = Sitter::new(character);
+    let whole = sitter.stage(pose, (width, height)).draw(pose, Rect::whole(width, height)).finish();
+    let Some(r) = rect else { return whole };
+    let rows = (r.y0..r.y1).flat_map(|y| &whole.rgba[(y * width + r.x0) * 4..(y * width + r.x1) * 4]);
+    Picture { width: r.x1 - r.x0, height: r.y1 - r.y0, rgba: rows.copied().collect() }
+}
+
+/// A person whose hair has grown.
+pub struct Sitter {
+    character: Character,
+    hair: Vec<Strand>,
+}
+
+impl Sitter {
+    /// Brings the sliders into range and grows the hair, in about a second.
+    #[must_use]
+    pub fn new(character: &Character) -> Self {
+        let character = character.clone().bounded();
+        let hair = groom::head_hair(&Scene::new(&character, &Pose::default()));
+        Self { character, hair }
+    }
+
+    /// A head pose at a picture size: what all poses of lips and eyes share. Seconds.
+    #[must_use]
+    pub fn stage(&self, rest: &Pose, (width, height): (usize, usize)) -> Stage<'_> {
+        let camera = Camera::new(width, height);
+        let scene = Scene::new(&self.character, rest);
+        let lights = lights();
+        let directions = lights.each_ref().map(|l| l.direction);
+        let grid = (!self.hair.is_empty()).then(|| LightGrid::new(&scene, &self.hair, &directions));
+        let mut hair = Layer::new([0, 0, width, height]);
+        let shader = Shader { scene: &scene, camera: &camera, lights, grid: grid.as_ref() };
+        let strands: Vec<&Strand> = self.hair.iter().collect();
+        hair.draw(&strands, &camera, &scene, |s, p, t, k| shader.hair(s, p, t, k));
+        Stage { sitter: self, camera, rest: *rest, grid, hair }
+    }
+}
+
+/// A person with the head in one pose, ready to be drawn with many mouths and eyes.
+pub struct Stage<'a> {
+    sitter: &'a Sitter,
+    camera: Camera,
+    rest: Pose,
+    grid: Option<LightGrid>,
+    hair: Layer,
+}
+
+impl Stage<'_> {
+    /// A part of the picture in this pose. The head stays where the stage has it.
+    ///
+    /// # Panics
+    /// If the part does not lie within the picture.
+    #[must_use]
+    pub fn draw(&self, pose: &Pose, rect: Rect) -> Patch {
+        let (width, height) = (self.camera.width, self.camera.height);
+        assert!(rect.x0 < rect.x1 && rect.y0 < rect.y1 && rect.x1 <= width && rect.y1 <= height, "{rect:?}");
+        let scene = Scene::new(&self.sitter.character, &Pose { head: self.rest.head, ..*pose });
+        let shader =
+            Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: self.grid.as_ref() };
+        let strands = face_hair::face_hair(&scene);
+        let light = render::draw(&shader, self.hair.cut(rect.array()), &strands, rect.array());
+        Patch { rect, light }
+    }
+
+    /// The part of the picture in which this part of the rest pose's head shows, on the grid of macroblocks, `margin` pixels wider.
+    fn around(&self, low: Vec3, high: Vec3, margin: f32) -> Rect {
+        let scene = Scene::new(&self.sitter.character, &self.rest);
+        let corners = [(low.x, low.y), (high.x, low.y), (low.x, high.y), (high.x, high.y)]
+            .map(|(x, y)| self.camera.project(scene.to_world(Vec3::new(x, y, 0.7))));
+        let least = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min) - margin;
+        let most = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MIN, f32::max) + margin;
+        let down = |v: f32| (v.max(0.0) as usize) / 16 * 16;
+        let up = |v: f32, end: usize| ((v.max(0.0) as usize).div_ceil(16) * 16).min(end);
+        Rect {
+            x0: down(least(|c| c.0)),
+            y0: down(least(|c| c.1)),
+            x1: up(most(|c| c.0), self.camera.width),
+            y1: up(most(|c| c.1), self.camera.height),
+        }
+    }
+
+    /// The part in which lips and jaw move.
+    #[must_use]
+    pub fn mouth_rect(&self) -> Rect {
+        self.around(Vec3::new(-0.56, -1.26, 0.0), Vec3::new(0.56, -0.30, 0.0), 0.0)
+    }
+
+    /// The part in which lids, eyes and brows move.
+    #[must_use]
+    pub fn eyes_rect(&self) -> Rect {
+        self.around(Vec3::new(-0.70, -0.22, 0.0), Vec3::new(0.70, 0.46, 0.0), 0.0)
+    }
+}
+
+/// A part of a picture in linear light.
+#[derive(Clone)]
+pub struct Patch {
+    rect: Rect,
+    light: Vec<Vec3>,
+}
+
+impl Patch {
+    /// Adds what changes from `rest` to `moved`, two drawings of one part of this picture, fading out over `feather` pixels at the part's
+    /// border. What does not differ between the two stays as it is, to the bit.
+    ///
+    /// # Panics
+    /// If the two are not of one part, or it does not lie within this.
+    pub fn add_change(&mut self, rest: &Self, moved: &Self, feather: usize) {
+        let (r, whole) = (moved.rect, self.rect);
+        assert_eq!(rest.rect, r, "two drawings of one part");
+        assert!(r.x0 >= whole.x0 && r.y0 >= whole.y0 && r.x1 <= whole.x1 && r.y1 <= whole.y1, "{r:?}");
+        for y in r.y0..r.y1 {
+            for x in r.x0..r.x1 {
+                let edge = (x - r.x0).min(r.x1 - 1 - x).min(y - r.y0).min(r.y1 - 1 - y);
+                let i = (y - r.y0) * (r.x1 - r.x0) + x - r.x0;
+                let change = (moved.light[i] - rest.light[i]) * step(0.0, feather as f32, edge as f32);
+                self.light[(y - whole.y0) * (whole.x1 - whole.x0) + x - whole.x0] += change;
+            }
+        }
+    }
+
+    /// The picture.
+    #[must_use]
+    pub fn finish(&self) -> Picture {
+        let (width, height) = (self.rect.x1 - self.rect.x0, self.rect.y1 - self.rect.y0);
+        let rgb = finish::finish(&self.light, width, height);
+        let rgba = rgb.chunks_exact(3).flat_map(|p| [p[0], p[1], p[2], 255]).collect();
+        Picture { width, height, rgba }
+    }
+}

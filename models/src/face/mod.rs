@@ -1,5 +1,7 @@
 //! Faces: a person's poses, each drawn and encoded once and shared by every call.
 
+pub mod bake;
+pub mod people;
 pub mod picture;
 pub mod set;
 pub mod vp8;

@@ -1,0 +1,121 @@
+//! Where the picture is taken from, and what shines.
+
+use glam::{Vec3, vec3};
+
+use crate::math::{square, step};
+
+/// A camera in front of the face, 90 cm away.
+pub(crate) struct Camera {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) eye: Vec3,
+    /// Half the picture's height at distance 1.
+    half: f32,
+}
+
+/// Height of the picture's middle.
+const MIDDLE: f32 = -0.30;
+/// Distance of the camera.
+pub(crate) const DISTANCE: f32 = 9.0;
+/// Half the height that the picture shows at the face.
+const FIELD: f32 = 1.78;
+
+impl Camera {
+    pub(crate) fn new(width: usize, height: usize) -> Self {
+        Self { width, height, eye: vec3(0.0, MIDDLE, DISTANCE), half: FIELD / DISTANCE }
+    }
+
+    /// Direction through a point of the picture, in pixels.
+    pub(crate) fn ray(&self, x: f32, y: f32) -> Vec3 {
+        let half_height = self.height as f32 * 0.5;
+        let a = (x - self.width as f32 * 0.5) / half_height;
+        let b = (half_height - y) / half_height;
+        vec3(a * self.half, b * self.half, -1.0).normalize()
+    }
+
+    /// Pixel and depth of a point of the world.
+    pub(crate) fn project(&self, p: Vec3) -> (f32, f32, f32) {
+        let q = p - self.eye;
+        let k = self.scale(-q.z);
+        (self.width as f32 * 0.5 + q.x * k, self.height as f32 * 0.5 - q.y * k, -q.z)
+    }
+
+    /// Pixels a unit at this depth.
+    pub(crate) fn scale(&self, depth: f32) -> f32 {
+        self.height as f32 * 0.5 / self.half / depth
+    }
+
+    pub(crate) fn depth(&self, p: Vec3) -> f32 {
+        self.eye.z - p.z
+    }
+}
+
+/// A lamp, infinitely far away.
+pub(crate) struct Light {
+    pub(crate) direction: Vec3,
+    pub(crate) colour: Vec3,
+    pub(crate) casts_shadow: bool,
+    /// Hardness of its shadow.
+    pub(crate) hardness: f32,
+    pub(crate) specular: f32,
+}
+
+/// A warm soft key from the upper left, a cool fill, a warm and a cool rim.
+pub(crate) fn lights() -> [Light; 4] {
+    let light = |direction: Vec3, colour, casts_shadow, hardness, specular| Light {
+        direction: direction.normalize(),
+        colour,
+        casts_shadow,
+        hardness,
+        specular,
+    };
+    [
+        light(vec3(-0.62, 0.58, 0.72), vec3(1.0, 0.925, 0.83) * 1.75, true, 5.0, 1.0),
+        light(vec3(0.85, 0.10, 0.70), vec3(0.80, 0.88, 1.0) * 0.50, false, 4.0, 0.6),
+        light(vec3(0.80, 0.48, -0.62), vec3(1.0, 0.93, 0.86) * 2.3, true, 8.0, 1.0),
+        light(vec3(-0.85, 0.35, -0.62), vec3(0.80, 0.90, 1.0) * 1.2, true, 8.0, 1.0),
+    ]
+}
+
+/// Light from all around.
+pub(crate) fn sky(n: Vec3) -> Vec3 {
+    let t = n.y * 0.5 + 0.5;
+    let c = vec3(0.44, 0.39, 0.37).lerp(vec3(0.64, 0.69, 0.78), t * t * (3.0 - 2.0 * t));
+    c * (0.80 + 0.20 * n.z)
+}
+
+/// What a mirror sees: soft boxes over a gradient.
+pub(crate) fn studio(d: Vec3) -> Vec3 {
+    let soft_box = |middle: Vec3, width: f32, height: f32, soft: f32| {
+        let middle = middle.normalize();
+        let right = middle.cross(Vec3::Y).normalize();
+        let up = right.cross(middle);
+        let z = d.dot(middle);
+        if z <= 0.0 {
+            return 0.0;
+        }
+        let (a, b) = ((d.dot(right) / z).abs(), (d.dot(up) / z).abs());
+        step(width + soft, width - soft, a) * step(height + soft, height - soft, b)
+    };
+    sky(d) * 0.35
+        + vec3(1.0, 0.97, 0.93) * 7.0 * soft_box(vec3(-0.50, 0.48, 0.72), 0.26, 0.32, 0.03)
+        + vec3(0.85, 0.92, 1.0) * 2.2 * soft_box(vec3(0.62, -0.34, 0.70), 0.16, 0.16, 0.10)
+        + Vec3::ONE * 2.0 * soft_box(vec3(0.8, 0.45, -0.5), 0.3, 0.6, 0.1)
+}
+
+/// Glossy reflection of a light (GGX, Walter et al. 2007, with Schlick's approximations).
+pub(crate) fn gloss(n: Vec3, v: Vec3, l: Vec3, roughness: f32, f0: f32) -> f32 {
+    let h = (v + l).normalize_or_zero();
+    let (nl, nv) = (n.dot(l).max(0.0), n.dot(v).max(0.05));
+    let (nh, vh) = (n.dot(h).max(0.0), v.dot(h).max(0.0));
+    let a2 = square(roughness * roughness);
+    let spread = nh * nh * (a2 - 1.0) + 1.0;
+    let d = a2 / (core::f32::consts::PI * spread * spread);
+    let k = square(roughness + 1.0) / 8.0;
+    let g = 1.0 / ((nl * (1.0 - k) + k) * (nv * (1.0 - k) + k));
+    nl * d * g * (f0 + (1.0 - f0) * (1.0 - vh).powi(5)) * 0.25
+}
+
+pub(crate) fn luminance(c: Vec3) -> f32 {
+    c.dot(vec3(0.3, 0.6, 0.1))
+}

@@ -1,0 +1,196 @@
+//! Brows, lashes, beard: hair that follows the pose.
+
+use core::f32::consts::PI;
+
+use glam::{Vec3, vec3};
+
+use crate::math::{Random, gradient, mix, noise, square, step};
+use crate::scene::Scene;
+use crate::strand::Strand;
+
+/// All of them, in head space.
+pub(crate) fn face_hair(scene: &Scene) -> Vec<Strand> {
+    let mut random = Random::new(scene.c.seed.wrapping_mul(31).wrapping_add(5));
+    let mut strands = Vec::new();
+    for side in [-1.0, 1.0] {
+        brow(scene, side, &mut random, &mut strands);
+        lashes(scene, side, true, &mut random, &mut strands);
+        lashes(scene, side, false, &mut random, &mut strands);
+    }
+    beard(scene, &mut random, &mut strands);
+    strands
+}
+
+fn brow(scene: &Scene, side: f32, random: &mut Random, strands: &mut Vec<Strand>) {
+    let (b, pose) = (&scene.c.brows, &scene.pose);
+    let raise = pose.brows.raise * 0.055 + if side > 0.0 { 0.010 } else { 0.0 };
+    for _ in 0..(950.0 * b.thickness) as usize {
+        let t = random.unit() * 0.98;
+        if random.unit() > step(-0.08, 0.14, t) {
+            continue;
+        }
+        let x = scene.looks.eye_x - 0.175 + t * 0.43;
+        let arch = 0.230
+            + 0.9 * (scene.looks.eye_radius - 0.225)
+            + b.arch * 0.075 * (1.0 - square((t - 0.62) / 0.62))
+            - 0.05 * step(0.7, 1.0, t);
+        let thick =
+            0.036 * b.thickness * (1.0 - 0.72 * step(0.35, 1.0, t)) * (0.6 + 0.4 * step(0.0, 0.12, t));
+        let inner = pose.brows.knit * 0.04 * square(1.0 - t);
+        let y = arch + raise - pose.eyes.squint * 0.012 + inner + thick * random.signed();
+        let root = on_face(scene, side * x, y);
+        let normal = gradient(|p| scene.head(p), root, 0.01);
+        let up = mix(1.1, -0.25, step(0.0, 0.55, t));
+        let along = vec3(side, up + 0.14 * random.signed(), 0.0);
+        let along = (along - normal * along.dot(normal)).normalize();
+        let length = (0.075 + 0.035 * random.unit()) * (1.0 - 0.35 * t);
+        let points = (0..6)
+            .map(|i| {
+                let k = i as f32 / 5.0;
+                let p = root + along * length * k + vec3(0.0, -0.02 * k * k * up.max(0.0), 0.0);
+                p + normal * (0.006 + 0.014 * (k * PI).sin() - scene.head(p))
+            })
+            .collect();
+        let colour = scene.looks.brow * (0.8 + 0.4 * random.unit());
+        strands.push(Strand { points, width: 0.0036, tip: 0.2, colour, shine: 0.25, skin: Some(normal) });
+    }
+}
+
+fn lashes(scene: &Scene, side: f32, upper: bool, random: &mut Random, strands: &mut Vec<Strand>) {
+    let long = scene.c.eyes.lashes;
+    let number = if upper { 110.0 } else { 30.0 } * long.min(1.0);
+    let radius = scene.looks.eye_radius + 0.024;
+    let shut = scene.pose.eyes.lids;
+    for i in 0..number as usize {
+        let at = (i as f32 + 0.5 + random.signed() * 0.35) / number.floor();
+        let u = if upper { at * 1.62 - 0.66 } else { at * 1.7 - 0.76 };
+        let dx = u * scene.lid_half_width();
+        let (top, bottom) = scene.lids(dx);
+        let dy = if upper { top + 0.004 } else { bottom - 0.004 };
+        let z = (radius * radius - dx * dx - dy * dy).max(0.0).sqrt();
+        let root = vec3(side * (scene.eye.x + dx), scene.eye.y + dy, scene.eye.z + z - 0.006);
+        let length = if upper { long * (0.042 + 0.042 * step(-0.6, 0.8, u)) } else { long * 0.026 };
+        let length = length * (0.55 + 0.55 * random.unit());
+        // Lashes stick together in small bundles.
+        let bundle = (u * 7.0).round() / 7.0 * 0.45 + u * 0.55;
+        let fan = side * (bundle * 0.75 + 0.12);
+        let (first, last) = if upper {
+            (vec3(fan, 0.10 - 0.75 * shut, 1.0), vec3(fan * 1.1, mix(1.15, -0.25, shut), 0.45))
+        } else {
+            (vec3(fan, -0.5, 0.8), vec3(fan, -0.9, 0.2))
+        };
+        let (first, last) = (first.normalize(), last.normalize());
+        let points = (0..7)
+            .map(|k| {
+                let t = k as f32 / 6.0;
+                root + first * length * t * (1.0 - t * 0.5) + last * length * t * t * 0.62
+            })
+            .collect();
+        let width = if upper { 0.0064 } else { 0.004 };
+        strands.push(Strand {
+            points,
+            width,
+            tip: 0.15,
+            colour: scene.looks.brow * 0.07,
+            shine: 0.05,
+            skin: Some(Vec3::Z),
+        });
+    }
+}
+
+fn beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
+    let wanted = (22_000.0 * scene.c.beard) as usize;
+    let end = strands.len() + wanted;
+    let mut tries = 0;
+    while strands.len() < end && tries < wanted * 8 {
+        tries += 1;
+        let direction =
+            vec3(random.signed() * 1.1, -0.1 - 1.25 * random.unit(), random.unit() * 1.2 - 0.18).normalize();
+        let centre = vec3(0.0, -0.30, 0.10);
+        let mut t = 1.35;
+        for _ in 0..30 {
+            let d = scene.head(centre + direction * t);
+            if d < 0.002 {
+                break;
+            }
+            t -= d * 0.8;
+        }
+        let p = centre + direction * t;
+        let (weight, moustache) = beard_weight(scene, p);
+        if random.unit() > weight {
+            continue;
+        }
+        let ax = p.x.abs();
+        let q = scene.unjaw(p);
+        let normal = gradient(|p| scene.head(p), p, 0.01);
+        let (down, length, lift) = if moustache {
+            (vec3(p.x.signum() * (0.25 + 0.7 * step(0.0, 0.1, ax)), -0.65, 0.1), 0.075, 0.15)
+        } else {
+            (vec3(p.x * 0.25, -1.0, 0.15), mix(0.035, 0.11, step(-0.45, -0.95, q.y)), 0.35)
+        };
+        let length = length * (0.7 + 0.6 * random.unit());
+        let along = down - normal * down.dot(normal) * 0.7 + normal * lift + random.vector() * 0.22;
+        let (along, curl) = (along.normalize(), random.vector() * 0.02);
+        let points = (0..7)
+            .map(|i| {
+                let k = i as f32 / 6.0;
+                p + along * length * k
+                    + normal * 0.035 * k * (1.0 - 0.6 * k)
+                    + curl * (k * 5.0).sin()
+                    + vec3(0.0, -0.03 * k * k, 0.0)
+            })
+            .collect();
+        let [dark, light] = scene.looks.hair;
+        let colour = if random.unit() < scene.c.hair.grey {
+            vec3(0.24, 0.233, 0.228) * (0.7 + 0.4 * random.unit())
+        } else {
+            dark.lerp(light, random.unit())
+        };
+        strands.push(Strand { points, width: 0.0048, tip: 0.2, colour, shine: 0.45, skin: Some(normal) });
+    }
+}
+
+/// How likely a beard hair grows at a point of the skin, and whether it is of the moustache.
+fn beard_weight(scene: &Scene, p: Vec3) -> (f32, bool) {
+    let ax = p.x.abs();
+    let q = scene.unjaw(p);
+    let mouth = &scene.mouth;
+    let y = p.y - mouth.y;
+    let moustache = if p.z > 0.6 && y > 0.0 {
+        step(0.20, 0.17, y)
+            * step(mouth.width + 0.14, mouth.width + 0.06, ax)
+            * (1.6 + 2.0 * step(0.08, 0.0, ax))
+    } else {
+        0.0
+    };
+    let cheek_line = mix(-0.60, -0.10, step(0.28, 0.68, ax));
+    let edge = q.y + 0.06 * (noise(p * 14.0) - 0.5);
+    let mut weight = square(step(cheek_line + 0.12, cheek_line - 0.14, edge)).max(moustache);
+    if p.z > 0.5 {
+        let bare = 0.02 - scene.lip_mask(p) * 0.05 - scene.inside(p) - scene.seam(p) * 0.05;
+        weight *= step(0.004, 0.02, bare);
+    }
+    if q.y < -1.02 && p.z < 0.2 {
+        weight *= 0.3;
+    }
+    if ax > 0.5 && p.z < -0.02 {
+        weight = 0.0;
+    }
+    if y < 0.0 && y > -0.22 && p.z > 0.6 && ax < 0.16 && ax > 0.07 {
+        weight *= 0.55;
+    }
+    (weight, moustache > 0.3)
+}
+
+/// The point of the skin in front of (x, y).
+fn on_face(scene: &Scene, x: f32, y: f32) -> Vec3 {
+    let mut z = 1.4;
+    for _ in 0..50 {
+        let d = scene.head(vec3(x, y, z));
+        if d < 0.001 || z < -0.5 {
+            break;
+        }
+        z -= d * 0.75;
+    }
+    vec3(x, y, z)
+}

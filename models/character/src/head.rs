@@ -1,0 +1,128 @@
+//! Skull, jaw, cheeks, nose, ears, lids: the skin of the head, in head space.
+
+use glam::{Mat3, Vec3, vec3};
+
+use crate::math::{bell, capsule, ellipsoid, smax, smin, square, step};
+use crate::scene::Scene;
+
+impl Scene {
+    /// Skull, jaw, cheeks and sockets; no nose, lips or lids.
+    pub(crate) fn bones(&self, p: Vec3) -> f32 {
+        let c = &self.c.proportions;
+        let (pose, short) = (&self.pose, self.short_face());
+        let q = vec3(p.x.abs(), p.y, p.z);
+        let wide = c.face_width;
+        let mut d = ellipsoid(q - vec3(0.0, 0.33, -0.13), vec3(0.80 * wide, 0.84, 0.93));
+        d = smin(d, ellipsoid(q - vec3(0.0, -0.22, 0.17), vec3(0.655 * wide, 0.70, 0.66)), 0.22);
+        // The jaw, in its own space.
+        let qj = self.unjaw(q);
+        let jw = c.jaw_width * wide;
+        let mut jaw = ellipsoid(qj - vec3(0.0, -0.52 + 0.5 * short, 0.16), vec3(0.56 * jw, 0.50, 0.58));
+        jaw = smin(jaw, ellipsoid(qj - vec3(0.36 * jw, -0.56, 0.0), vec3(0.175, 0.26, 0.32)), 0.25);
+        let chin = vec3(0.0, -0.90 + 0.9 * short - 0.06 * (c.chin - 1.0), 0.55 + 0.03 * (c.chin - 1.0));
+        jaw = smin(jaw, ellipsoid(qj - chin, vec3(0.22 * c.jaw_width, 0.15, 0.17) * c.chin.sqrt()), 0.26);
+        d = smin(d, jaw, 0.16);
+        // Cheeks, lifted by a smile.
+        let lift = pose.smile * 0.7 + pose.eyes.squint * 0.3;
+        let cheek = vec3(0.41 * wide + 0.02 * lift, -0.300 + 0.055 * lift, 0.475 + 0.035 * lift)
+            - vec3(0.05, 0.0, 0.06) * pose.mouth.round * 0.5;
+        d = smin(d, ellipsoid(q - cheek, vec3(0.225, 0.20, 0.235) * c.cheeks * (1.0 + 0.05 * lift)), 0.26);
+        let (a, b) = (vec3(0.12, 0.205, 0.70), vec3(0.46 * wide, 0.20, 0.52));
+        d = smin(d, capsule(q, a, b, 0.085 * c.brow_ridge, 0.06 * c.brow_ridge), 0.20);
+        d = smax(
+            d,
+            -ellipsoid(q - vec3(self.looks.eye_x + 0.01, 0.005, 0.88), vec3(0.235, 0.155, 0.165)),
+            0.22,
+        );
+        // The teeth's mass under the lips.
+        smin(d, ellipsoid(q - vec3(0.0, -0.60 + 0.5 * short, 0.52), vec3(0.30, 0.25, 0.27)), 0.24)
+    }
+
+    /// Height and depth of the nose's tip.
+    fn nose_tip(&self) -> (f32, f32) {
+        let n = &self.c.nose;
+        (-0.335 * n.length + 0.03 * n.upturn, 0.945 + 0.05 * (n.length - 1.0))
+    }
+
+    fn nose(&self, p: Vec3) -> f32 {
+        let n = &self.c.nose;
+        let q = vec3(p.x.abs(), p.y, p.z);
+        let (y, z) = self.nose_tip();
+        let bridge = 0.078 * (0.5 + 0.5 * n.width);
+        let mut d = capsule(q, vec3(0.0, 0.06, 0.745), vec3(0.0, y + 0.06, z - 0.06), 0.066, bridge);
+        d = smin(d, ellipsoid(q - vec3(0.0, y, z), vec3(0.094 * n.width, 0.080, 0.092) * n.tip), 0.07);
+        d = smin(
+            d,
+            ellipsoid(q - vec3(0.116 * n.width, y - 0.025, z - 0.120), vec3(0.054, 0.060, 0.078)),
+            0.035,
+        );
+        smin(d, ellipsoid(q - vec3(0.0, y - 0.07, z - 0.09), vec3(0.05, 0.04, 0.06)), 0.05)
+    }
+
+    /// Distance to the nostrils' hollow.
+    pub(crate) fn nostril(&self, p: Vec3) -> f32 {
+        let (y, z) = self.nose_tip();
+        let width = self.c.nose.width;
+        let q = vec3(p.x.abs(), p.y, p.z) - vec3(0.060 * width, y - 0.082, z - 0.050);
+        ellipsoid(Mat3::from_rotation_z(-0.45) * q, vec3(0.042 * width, 0.027, 0.05))
+    }
+
+    pub(crate) fn ear(&self, p: Vec3) -> f32 {
+        let mut q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.c.proportions.face_width, -0.07, -0.12);
+        q = Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.45) * q);
+        let body = ellipsoid(q - vec3(0.0, 0.0, -0.02), vec3(0.05, 0.225, 0.14));
+        let mut d = smax(body, -ellipsoid(q - vec3(0.055, 0.03, 0.0), vec3(0.05, 0.145, 0.085)), 0.04);
+        // Helix: a tube around an ellipse.
+        let rim = ellipsoid(vec3(0.0, q.y - 0.02, q.z + 0.02), vec3(1.0, 0.215, 0.145));
+        d = smin(d, (rim * rim + square(q.x - 0.022)).sqrt() - 0.026, 0.03);
+        d = smin(d, ellipsoid(q - vec3(0.01, -0.2, 0.03), vec3(0.035, 0.06, 0.05)), 0.05);
+        d = smin(d, ellipsoid(q - vec3(0.03, -0.03, 0.105), vec3(0.03, 0.05, 0.025)), 0.03);
+        smax(d, -ellipsoid(q - vec3(0.03, -0.05, 0.06), vec3(0.03, 0.05, 0.035)), 0.03)
+    }
+
+    /// The skin of the head.
+    pub(crate) fn head(&self, p: Vec3) -> f32 {
+        let mut d = self.bones(p);
+        let ax = p.x.abs();
+        if d > 0.62 && ax < 0.6 {
+            return d - 0.22;
+        }
+        if p.z > 0.45 && ax < 0.42 && p.y < 0.3 && p.y > -0.68 {
+            d = smin(d, self.nose(p), 0.06);
+            d = smax(d, -self.nostril(p), 0.03);
+        }
+        if ax > 0.5 && p.y.abs() < 0.5 && p.z < 0.35 {
+            d = smin(d, self.ear(p), 0.05);
+        }
+        d = self.with_lids(d, vec3(ax, p.y, p.z) - self.eye);
+        d = self.with_mouth(d, p);
+        if self.c.age > 0.3 && p.z > 0.4 && p.y > 0.3 {
+            // Lines across the forehead.
+            let w = ((p.y - 0.42 - 0.02 * (p.x * 5.0).cos()) / 0.085).fract() - 0.5;
+            let place = step(0.42, 0.2, ax) * step(0.36, 0.42, p.y) * step(0.72, 0.62, p.y);
+            d += (self.c.age - 0.3) * 0.006 * (-(w * w) * 60.0).exp() * place;
+        }
+        d
+    }
+
+    /// Lids: a sphere a little larger than the eye, cut by the almond of its opening. `e` is relative to the eye's centre.
+    fn with_lids(&self, mut d: f32, e: Vec3) -> f32 {
+        let radius = self.looks.eye_radius;
+        let length = e.length();
+        if length >= radius + 0.22 || e.z <= -0.1 {
+            return d;
+        }
+        let shut = self.pose.eyes.lids;
+        let (upper, lower) = self.lids(e.x);
+        let half = self.lid_half_width();
+        d = smin(d, length - radius - 0.020 - 0.006 * shut, 0.055);
+        // A crease over the upper lid, a soft bag under the lower one.
+        let fade = step(1.15, 0.75, (e.x / half).abs());
+        let crease = upper.max(-0.02) + 0.050 + 0.018 * shut;
+        d += 0.016 * bell((e.y - crease) / 0.017) * fade * (1.0 - 0.5 * shut);
+        let bag = 0.0045 + 0.008 * self.c.age + 0.006 * self.pose.smile;
+        d += bag * bell((e.y - (lower - 0.060)) / 0.022) * fade;
+        let almond = (e.y - upper).max(lower - e.y).max(e.x.abs() - half) * 0.8;
+        smax(d, -almond.max(-e.z), 0.022)
+    }
+}

@@ -1,0 +1,120 @@
+//! Distances, noise, random numbers: everything here is a pure function.
+
+use glam::{Vec3, vec3};
+
+/// Smooth minimum with a seam of width `k` (quadratic).
+pub(crate) fn smin(a: f32, b: f32, k: f32) -> f32 {
+    let h = (k - (a - b).abs()).max(0.0) / k;
+    a.min(b) - h * h * k * 0.25
+}
+
+/// Smooth maximum.
+pub(crate) fn smax(a: f32, b: f32, k: f32) -> f32 {
+    -smin(-a, -b, k)
+}
+
+/// 0 at `a`, 1 at `b`, without corners; `a` may be the larger one.
+pub(crate) fn step(a: f32, b: f32, x: f32) -> f32 {
+    let t = ((x - a) / (b - a)).clamp(0.0, 1.0);
+    t * t * (3.0 - 2.0 * t)
+}
+
+/// From `a` (0) to `b` (1).
+pub(crate) fn mix(a: f32, b: f32, t: f32) -> f32 {
+    a + (b - a) * t
+}
+
+/// exp(−x²).
+pub(crate) fn bell(x: f32) -> f32 {
+    (-x * x).exp()
+}
+
+pub(crate) fn square(x: f32) -> f32 {
+    x * x
+}
+
+/// Distance to an ellipsoid at the origin, exact to first order near the surface.
+pub(crate) fn ellipsoid(p: Vec3, radii: Vec3) -> f32 {
+    let q = p / radii;
+    let k0 = q.length();
+    let k1 = (q / radii).length();
+    if k1 < 1e-6 { -radii.min_element() } else { k0 * (k0 - 1.0) / k1 }
+}
+
+/// Distance to a capsule from `a` to `b` whose radius changes from `ra` to `rb`.
+pub(crate) fn capsule(p: Vec3, a: Vec3, b: Vec3, ra: f32, rb: f32) -> f32 {
+    let ab = b - a;
+    let h = ((p - a).dot(ab) / ab.length_squared()).clamp(0.0, 1.0);
+    (p - a - ab * h).length() - mix(ra, rb, h)
+}
+
+fn hash(x: i32, y: i32, z: i32) -> f32 {
+    let mut h = (x as u32).wrapping_mul(0x8da6_b343)
+        ^ (y as u32).wrapping_mul(0xd816_3841)
+        ^ (z as u32).wrapping_mul(0xcb1a_b31f);
+    h ^= h >> 13;
+    h = h.wrapping_mul(0x5bd1_e995);
+    h ^= h >> 15;
+    h = h.wrapping_mul(0x27d4_eb2f);
+    h ^= h >> 14;
+    (h & 0xff_ffff) as f32 / 16_777_216.0
+}
+
+/// Value noise, 0 … 1, one feature a unit.
+pub(crate) fn noise(p: Vec3) -> f32 {
+    let floor = p.floor();
+    let w = p - floor;
+    let w = w * w * (Vec3::splat(3.0) - 2.0 * w);
+    let (x, y, z) = (floor.x as i32, floor.y as i32, floor.z as i32);
+    let row = |dy, dz| mix(hash(x, y + dy, z + dz), hash(x + 1, y + dy, z + dz), w.x);
+    mix(mix(row(0, 0), row(1, 0), w.y), mix(row(0, 1), row(1, 1), w.y), w.z)
+}
+
+/// Three octaves of noise, 0 … 1.
+pub(crate) fn clouds(p: Vec3) -> f32 {
+    noise(p) * 0.55 + noise(p * 2.03) * 0.28 + noise(p * 4.1) * 0.17
+}
+
+/// Direction in which `f` grows, of length 1.
+pub(crate) fn gradient(f: impl Fn(Vec3) -> f32, p: Vec3, e: f32) -> Vec3 {
+    let corners = [vec3(1.0, -1.0, -1.0), vec3(-1.0, -1.0, 1.0), vec3(-1.0, 1.0, -1.0), Vec3::ONE];
+    corners.iter().fold(Vec3::ZERO, |sum, c| sum + *c * f(p + *c * e)).normalize_or_zero()
+}
+
+/// Xorshift. Good enough for hair.
+pub(crate) struct Random(u32);
+
+impl Random {
+    /// Seed 0 would stay 0.
+    pub(crate) fn new(seed: u32) -> Self {
+        Self(seed | 1)
+    }
+
+    /// 0 … 1.
+    pub(crate) fn unit(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        (self.0 >> 8) as f32 / 16_777_216.0
+    }
+
+    /// −1 … 1.
+    pub(crate) fn signed(&mut self) -> f32 {
+        self.unit() * 2.0 - 1.0
+    }
+
+    /// In the cube −1 … 1.
+    pub(crate) fn vector(&mut self) -> Vec3 {
+        vec3(self.signed(), self.signed(), self.signed())
+    }
+
+    /// Nearly normal, deviation 0.5.
+    pub(crate) fn normal(&mut self) -> f32 {
+        (self.unit() + self.unit() + self.unit() + self.unit() - 2.0) * 0.87
+    }
+
+    /// A seed for somebody else.
+    pub(crate) fn seed(&mut self) -> u32 {
+        (self.unit() * 4e9) as u32
+    }
+}

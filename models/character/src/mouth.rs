@@ -1,0 +1,238 @@
+//! Lips, the room behind them, teeth and tongue, in head space.
+//!
+//! The lips are two tapered tubes along curves through twelve points a side, laid on the face where it is for the current jaw, so that they
+//! follow the chin. The room is carved between the curves and widens behind them.
+
+use glam::{Vec3, vec3};
+
+use crate::math::{bell, capsule, ellipsoid, mix, smax, smin, step};
+use crate::scene::Scene;
+
+const POINTS: usize = 12;
+/// Shares of the mouth's half width at which the curves have their points, from the middle outward.
+const SHARES: [f32; POINTS] = [0.0, 0.09, 0.18, 0.28, 0.39, 0.50, 0.61, 0.71, 0.80, 0.88, 0.95, 1.0];
+
+/// Where the lips are.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct MouthShape {
+    /// Centre line and radius of the upper lip.
+    upper: [(Vec3, f32); POINTS],
+    /// The same of the lower lip.
+    lower: [(Vec3, f32); POINTS],
+    /// Half width.
+    pub(crate) width: f32,
+    /// Height of the seam in the middle.
+    pub(crate) y: f32,
+    /// Depth of the upper lip in the middle.
+    pub(crate) z: f32,
+    /// How far the upper and the lower edge are from the seam in the middle.
+    up: f32,
+    down: f32,
+}
+
+/// Thickness of the upper lip with its bow.
+fn upper_profile(s: f32) -> f32 {
+    0.14 + 0.96 * (1.0 - s.powf(1.25)).max(0.0).powf(0.9) - 0.22 * bell(s / 0.085)
+}
+
+fn lower_profile(s: f32) -> f32 {
+    0.12 + 0.92 * (1.0 - s.powf(1.75)).max(0.0).powf(0.9) - 0.06 * bell(s / 0.12)
+}
+
+/// Shape of the opening from the middle (1) to the corner (0).
+fn opening(s: f32) -> f32 {
+    (1.0 - s * s).max(0.0).powf(0.62)
+}
+
+impl Scene {
+    pub(crate) fn shape_mouth(&self) -> MouthShape {
+        let (m, smile) = (&self.pose.mouth, self.pose.smile);
+        let fullness = self.c.lips.fullness;
+        let width = self.looks.mouth_width
+            * (1.0 + 0.20 * m.width + 0.20 * smile - 0.44 * m.round)
+            * (1.0 - 0.04 * m.jaw);
+        // The opening follows the jaw; pressing and tucking close it.
+        let open = m.jaw * 0.30 * (1.0 - 0.96 * m.press) * (1.0 - m.tuck * 0.55);
+        let thin = (1.0 - 0.38 * m.press) * (1.0 + 0.06 * m.round) * (1.0 - 0.10 * m.jaw * (1.0 - m.round));
+        let upper_radius = 0.034 * fullness * thin * (1.0 - 0.16 * smile);
+        let lower_radius = 0.044 * fullness * thin * (1.0 - 0.10 * smile) * (1.0 - 0.22 * m.tuck);
+        let mut shape = MouthShape {
+            width,
+            y: self.mouth_rest_y(),
+            up: 0.0035 + open * 0.22 + self.upper_lift * 0.045 + m.round * m.jaw * 0.015,
+            down: 0.0035 + open * 0.80 - m.tuck * 0.012,
+            ..MouthShape::default()
+        };
+        let forward =
+            |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.022 - 0.03 * smile * (1.0 - s * 0.3);
+        for (i, s) in SHARES.into_iter().enumerate() {
+            let x = width * s;
+            let lift = self.corner(s);
+            let (ra, rb) = (upper_radius * upper_profile(s), lower_radius * lower_profile(s));
+            let ya = shape.y + shape.up * opening(s) + lift + ra * 0.86;
+            let yb = shape.y - shape.down * opening(s) + lift - rb * 0.86;
+            let (za, zb) = (self.front(x, ya), self.front(x, yb));
+            let bow = if i == 0 { -0.006 } else { 0.0 };
+            shape.upper[i] = (vec3(x, ya + bow, za - ra * 0.30 + 0.012 + forward(s)), ra);
+            let tuck = m.tuck * (1.0 - s * s) * 0.022;
+            shape.lower[i] = (vec3(x, yb + tuck, zb - rb * 0.42 + 0.004 + forward(s) - tuck), rb);
+        }
+        let corner_z = (shape.upper[POINTS - 1].0.z + shape.lower[POINTS - 1].0.z) * 0.5 - 0.012;
+        shape.upper[POINTS - 1].0.z = corner_z;
+        shape.lower[POINTS - 1].0.z = corner_z;
+        shape.z = shape.upper[0].0.z;
+        shape
+    }
+
+    /// How far the seam is lifted at a share of the half width.
+    fn corner(&self, s: f32) -> f32 {
+        let smile = self.pose.smile;
+        (smile * 0.085 + 0.008 - self.pose.mouth.round * 0.01) * s.powf(2.3) - smile * 0.014
+    }
+
+    /// Distances to the upper and the lower lip.
+    fn lips(&self, p: Vec3) -> (f32, f32) {
+        let q = vec3(p.x.abs(), p.y, p.z);
+        // The curves run along x: only the segments around x can be near.
+        let at = segment(q.x / self.mouth.width);
+        let tube = |curve: &[(Vec3, f32); POINTS]| {
+            let mut d = 9.0;
+            for i in at.saturating_sub(3)..(at + 5).min(POINTS - 1) {
+                let ((a, ra), (b, rb)) = (curve[i], curve[i + 1]);
+                d = smin(d, capsule(q, a, b, ra, rb), 0.02);
+            }
+            d
+        };
+        (tube(&self.mouth.upper), tube(&self.mouth.lower))
+    }
+
+    /// Depth of the lips at (x, y): masks must follow it, or corners look boxy and the lower lip dark.
+    fn lip_depth(&self, x: f32, y: f32) -> f32 {
+        let s = (x.abs() / self.mouth.width).min(1.0);
+        let i = segment(s);
+        let k = (s - SHARES[i]) / (SHARES[i + 1] - SHARES[i]);
+        let upper = self.mouth.upper[i].0.lerp(self.mouth.upper[i + 1].0, k);
+        let lower = self.mouth.lower[i].0.lerp(self.mouth.lower[i + 1].0, k);
+        let beyond = if s >= 1.0 { 0.9 * (x.abs() - self.mouth.width) } else { 0.0 };
+        mix(lower.z, upper.z, ((y - lower.y) / (upper.y - lower.y).max(0.01)).clamp(0.0, 1.0)) - beyond
+    }
+
+    /// Distance to the room between the lips: negative inside.
+    fn room(&self, p: Vec3) -> f32 {
+        let m = &self.mouth;
+        let s = (p.x.abs() / m.width).min(1.0);
+        let (arc, lift) = (opening(s), self.corner(s));
+        let (upper, lower) = (m.y + m.up * arc + lift, m.y - m.down * arc + lift);
+        let widening = ((m.z - 0.05 - p.z).max(0.0) * 0.40).min(0.12);
+        let back = widening * ((m.up + m.down) * 8.0).min(1.0) * (arc * 1.6).min(1.0);
+        let gap = (p.y - upper).max(lower - p.y) - back;
+        gap.max(p.x.abs() - m.width * 0.95).max(m.z - 0.62 - p.z) * 0.75
+    }
+
+    /// Adds lips, folds and the room to the face.
+    pub(crate) fn with_mouth(&self, mut d: f32, p: Vec3) -> f32 {
+        let shape = &self.mouth;
+        let smile = self.pose.smile;
+        let m = vec3(p.x, p.y - shape.y, p.z - shape.z);
+        if m.z <= -0.8 || m.y.abs() >= 0.62 || m.x.abs() >= 0.62 {
+            return d;
+        }
+        let philtrum = step(0.04, 0.10, m.y) * step(0.23, 0.13, m.y);
+        d += 0.010 * bell(m.x / 0.035) * philtrum;
+        // The fold from the nose to the corner.
+        let fold = (smile * 0.9 + self.c.age * 0.8).min(1.3);
+        let across = m.x.abs() - (0.17 + (0.26 - m.y).max(0.0) * 0.62 * (0.8 + 0.2 * smile));
+        d += fold * 0.016 * bell(across / 0.030) * step(-0.12, 0.02, m.y) * step(0.30, 0.16, m.y);
+
+        let (lower, lower_radius) = shape.lower[0];
+        let far = (m.x.abs() - shape.width - 0.05).max(m.y - 0.26).max(lower.y - 0.14 - p.y);
+        if far > 0.05 {
+            return d;
+        }
+        let room = self.room(p);
+        d = smax(d, -room, 0.03);
+        let (a, b) = self.lips(p);
+        let dimple = vec3(p.x.abs() - shape.width - 0.022, p.y - shape.y - self.corner(1.0), 0.0).length();
+        d += (0.004 + 0.014 * smile) * bell(dimple / 0.035);
+        // The hollow under the lower lip.
+        let hollow = lower.y - lower_radius - 0.055;
+        d += 0.011 * bell((p.y - hollow) / 0.045) * bell(p.x / 0.13);
+        d = smin(d, smin(a, b, 0.004), mix(0.004, 0.040, step(0.004, 0.045, room)));
+        smax(d, -(room + 0.012), 0.012)
+    }
+
+    /// 1 on the lips' red, 0 on skin.
+    pub(crate) fn lip_mask(&self, p: Vec3) -> f32 {
+        let (a, b) = self.lips(p);
+        let z = self.lip_depth(p.x, p.y);
+        step(0.017, 0.001, a.min(b)) * step(z - 0.14, z - 0.06, p.z)
+    }
+
+    /// 1 on the dark seam between closed lips.
+    pub(crate) fn seam(&self, p: Vec3) -> f32 {
+        let (a, b) = self.lips(p);
+        let width = self.mouth.width;
+        bell((a - b) / 0.011) * step(0.05, 0.02, a.min(b)) * step(width + 0.01, width - 0.03, p.x.abs())
+    }
+
+    /// 1 on the walls of the room.
+    pub(crate) fn inside(&self, p: Vec3) -> f32 {
+        let room = self.room(p);
+        if room >= 0.03 {
+            return 0.0;
+        }
+        let z = self.lip_depth(p.x, p.y);
+        step(z + 0.015, z - 0.07, p.z) * step(0.03, 0.012, room)
+    }
+
+    /// A row of teeth: an arch with shallow grooves over a filled band.
+    pub(crate) fn teeth(&self, p: Vec3, upper: bool) -> f32 {
+        let q = if upper { p } else { self.unjaw(p) };
+        let front = 0.745 - if upper { 0.0 } else { 0.05 };
+        let gum = self.mouth_rest_y() - if upper { 0.016 } else { 0.040 };
+        let radii = if upper { vec3(0.275, 1.0, 0.27) } else { vec3(0.235, 1.0, 0.25) };
+        let v = vec3(q.x, 0.0, q.z - (front - radii.z));
+        let arch = ellipsoid(v, radii);
+        let angle = (v.x / radii.x).atan2(v.z.max(0.001) / radii.z);
+        let pitch = if upper { 0.26 } else { 0.19 };
+        let number = angle / pitch;
+        let cell = if upper { number.abs() } else { number + 0.5 };
+        let tooth = pitch * 0.26;
+        let dx = (cell - cell.floor() - 0.5).abs() * tooth;
+        // Cuspids are shorter than incisors, molars shorter still.
+        let size = match number.abs() {
+            _ if !upper => 1.0,
+            n if n < 1.0 => 1.0,
+            n if n < 2.0 => 0.90,
+            n => 0.94 - 0.05 * (n - 2.0),
+        };
+        let half = if upper { 0.075 } else { 0.055 };
+        let middle = if upper { gum + half + (1.0 - size) * 0.10 } else { gum - half };
+        let height = (q.y - middle).abs();
+        let b = vec3(dx, height, (arch + 0.02).abs()) - vec3(tooth * 0.5 - 0.0015, half, 0.02)
+            + Vec3::splat(0.016);
+        let d = b.max(Vec3::ZERO).length() + b.max_element().min(0.0) - 0.016;
+        let (fy, fz) = (height - half + 0.012, (arch + 0.030).abs() - 0.018);
+        let band = vec3(0.0, fy, fz).max(Vec3::ZERO).length() + fy.max(fz).min(0.0);
+        smin(d, band, 0.012).max((angle.abs() - 1.35) * 0.2).max(-v.z - 0.02)
+    }
+
+    pub(crate) fn tongue(&self, p: Vec3) -> f32 {
+        let q = self.unjaw(p);
+        let (up, out) = self.tongue;
+        let y = self.mouth_rest_y();
+        let mut d = ellipsoid(q - vec3(0.0, y - 0.14, 0.42), vec3(0.19, 0.085, 0.24));
+        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.055 * out, 0.60 + 0.02 * up + out * 0.175);
+        d = smin(d, capsule(q, vec3(0.0, y - 0.13 + 0.02 * up, 0.44), tip, 0.10, 0.058), 0.08);
+        d + 0.006 * bell(q.x / 0.02)
+    }
+}
+
+/// The segment of the curves that holds a share of the half width.
+fn segment(s: f32) -> usize {
+    let mut i = 0;
+    while i < POINTS - 2 && SHARES[i + 1] < s {
+        i += 1;
+    }
+    i
+}

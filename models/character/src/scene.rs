@@ -1,0 +1,264 @@
+//! A person in a pose as a signed distance field.
+//!
+//! One unit is about 10 cm. The eyes' line is y = 0, +x is the picture's right, +z points to the camera. "Head space" moves with the head;
+//! the neck and the bust live in the world. Most parts are mirrored in x.
+
+use glam::{EulerRot, Mat3, Vec3, vec3};
+
+use crate::math::{mix, smin};
+use crate::mouth::MouthShape;
+use crate::person::{Character, ClothesStyle, HairStyle};
+use crate::pose::Pose;
+
+/// What a surface is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Material {
+    Nothing,
+    Skin,
+    Eye,
+    Teeth,
+    Tongue,
+    Cloth,
+    Frame,
+    Scarf,
+}
+
+/// Colours in linear light and measures in units, taken from the sliders once.
+pub(crate) struct Looks {
+    pub(crate) skin: Vec3,
+    pub(crate) lip: Vec3,
+    pub(crate) iris: Vec3,
+    pub(crate) brow: Vec3,
+    pub(crate) hair: [Vec3; 2],
+    pub(crate) cloth: Vec3,
+    pub(crate) scarf: Vec3,
+    pub(crate) background: [Vec3; 2],
+    pub(crate) eye_radius: f32,
+    pub(crate) eye_x: f32,
+    pub(crate) neck_radius: f32,
+    pub(crate) mouth_width: f32,
+}
+
+impl Looks {
+    fn new(c: &Character) -> Self {
+        Self {
+            skin: c.skin.colour.linear(),
+            lip: c.lips.colour.linear(),
+            iris: c.eyes.colour.linear(),
+            brow: c.brows.colour.linear(),
+            hair: [c.hair.dark.linear(), c.hair.light.linear()],
+            cloth: c.clothes.colour.linear(),
+            scarf: c.headscarf.map_or(Vec3::ZERO, |s| s.linear()),
+            background: c.background.map(|b| b.linear()),
+            eye_radius: 0.225 * c.eyes.size,
+            eye_x: 0.322 * c.eyes.spacing,
+            neck_radius: 0.345 * c.proportions.neck,
+            mouth_width: 0.27 * c.lips.width,
+        }
+    }
+}
+
+/// A person in a pose.
+pub(crate) struct Scene {
+    pub(crate) c: Character,
+    pub(crate) looks: Looks,
+    pub(crate) pose: Pose,
+    /// How far the upper lip is lifted from the teeth, 0 … 1.
+    pub(crate) upper_lift: f32,
+    /// Tongue: raised 0 … 1, and out between the teeth 0 … 1.
+    pub(crate) tongue: (f32, f32),
+    /// From head space to the world, about the pivot.
+    pub(crate) turn: Mat3,
+    /// Back.
+    pub(crate) unturn: Mat3,
+    /// Centre of the right eye's ball; the left one is mirrored.
+    pub(crate) eye: Vec3,
+    /// Where the left and the right eye of the picture look, in head space.
+    pub(crate) gaze: [Vec3; 2],
+    /// Rotation of the jaw in radians.
+    pub(crate) jaw_angle: f32,
+    jaw_turn: Mat3,
+    pub(crate) mouth: MouthShape,
+    neck_top: Vec3,
+}
+
+/// The head turns about this point.
+const PIVOT: Vec3 = vec3(0.0, -1.0, -0.3);
+/// The jaw turns about this axis (along x).
+const HINGE: Vec3 = vec3(0.0, -0.18, -0.12);
+
+impl Scene {
+    pub(crate) fn new(character: &Character, pose: &Pose) -> Self {
+        let m = pose.mouth;
+        let turn = Mat3::from_euler(EulerRot::YXZ, pose.head.yaw, pose.head.pitch, pose.head.roll);
+        let jaw_angle = m.jaw * 0.30 - m.press * 0.012;
+        let open = crate::math::step(0.0, 0.14, m.jaw) * (1.0 - m.press);
+        let mut scene = Self {
+            c: character.clone(),
+            looks: Looks::new(character),
+            pose: Pose::default(),
+            upper_lift: (0.55 + 0.25 * m.width.max(0.0) - 0.38 * m.round) * open,
+            tongue: ((m.tongue / 0.6).min(1.0), ((m.tongue - 0.6) / 0.4).max(0.0)),
+            turn,
+            unturn: turn.transpose(),
+            eye: Vec3::ZERO,
+            gaze: [Vec3::Z; 2],
+            jaw_angle: 0.0,
+            jaw_turn: Mat3::IDENTITY,
+            mouth: MouthShape::default(),
+            neck_top: Vec3::ZERO,
+        };
+        scene.neck_top = scene.to_world(vec3(0.0, -0.62, -0.22));
+        // The eye sits in the socket of the face at rest: it must not move with jaw or cheeks.
+        let looks = &scene.looks;
+        scene.eye = vec3(looks.eye_x, 0.0, scene.front(looks.eye_x, 0.0) - looks.eye_radius * 0.93);
+        scene.pose = *pose;
+        scene.jaw_angle = jaw_angle;
+        scene.jaw_turn = Mat3::from_rotation_x(-jaw_angle);
+        for (i, side) in [-1.0, 1.0].into_iter().enumerate() {
+            let (yaw, up) = (pose.eyes.gaze_x * 0.45 - side * 0.035, pose.eyes.gaze_y * 0.35);
+            scene.gaze[i] = vec3(yaw.sin() * up.cos(), up.sin(), yaw.cos() * up.cos());
+        }
+        scene.mouth = scene.shape_mouth();
+        scene
+    }
+
+    pub(crate) fn to_head(&self, p: Vec3) -> Vec3 {
+        self.unturn * (p - PIVOT) + PIVOT
+    }
+
+    pub(crate) fn to_world(&self, p: Vec3) -> Vec3 {
+        self.turn * (p - PIVOT) + PIVOT
+    }
+
+    /// Where a point that moves with the jaw is when the jaw is shut.
+    pub(crate) fn unjaw(&self, p: Vec3) -> Vec3 {
+        self.jaw_turn * (p - HINGE) + HINGE
+    }
+
+    /// z of the bare face in front of (x, y), in head space.
+    pub(crate) fn front(&self, x: f32, y: f32) -> f32 {
+        let mut z = 1.6;
+        for _ in 0..60 {
+            let d = self.bones(vec3(x, y, z));
+            if d < 0.0005 || z < -1.0 {
+                break;
+            }
+            z -= d * 0.8;
+        }
+        z
+    }
+
+    /// Whether hair grows on the head.
+    pub(crate) fn has_hair(&self) -> bool {
+        self.c.hair.style != HairStyle::None && self.c.headscarf.is_none()
+    }
+
+    /// Distance to the nearest surface and what it is made of, in the world.
+    pub(crate) fn map(&self, p: Vec3) -> (f32, Material) {
+        let hp = self.to_head(p);
+        // Bounds must be larger than the cone of the soft shadows needs, or contour lines appear on the cloth.
+        let bound = (hp - vec3(0.0, -0.02, -0.02)).length() - 1.32;
+        let mut best = (9.0, Material::Nothing);
+        let mut add = |d: f32, material: Material| {
+            if d < best.0 {
+                best = (d, material);
+            }
+        };
+        let mut skin = if bound > 0.5 { bound } else { self.head(hp) };
+        let above_bust = p.y + 0.6;
+        if above_bust < 0.6 {
+            skin = smin(skin, smin(self.neck(p), self.torso(p), 0.25), 0.16);
+            add(self.cloth(p), Material::Cloth);
+        } else {
+            add(above_bust.max(0.3), Material::Cloth);
+        }
+        add(skin, Material::Skin);
+        if bound < 0.5 {
+            add(self.eyeball(hp), Material::Eye);
+            if (hp - vec3(0.0, -0.65, 0.6)).length() < 0.6 {
+                add(self.teeth(hp, true).min(self.teeth(hp, false)) * 0.9, Material::Teeth);
+                add(self.tongue(hp), Material::Tongue);
+            }
+            if self.c.glasses {
+                add(self.glasses(hp), Material::Frame);
+            }
+        }
+        if self.c.headscarf.is_some() {
+            add(self.scarf(hp, p), Material::Scarf);
+        }
+        best
+    }
+
+    /// Distance to the nearest surface.
+    pub(crate) fn distance(&self, p: Vec3) -> f32 {
+        self.map(p).0
+    }
+
+    /// A cheap solid for hair to lie on, in head space: head, ears, neck, bust.
+    pub(crate) fn solid(&self, hp: Vec3) -> f32 {
+        let mut d = self.bones(hp);
+        if hp.x.abs() > 0.5 && hp.y.abs() < 0.5 {
+            d = smin(d, self.ear(hp), 0.05);
+        }
+        d.min(self.neck(hp)).min(self.torso(hp) - 0.10)
+    }
+
+    fn eyeball(&self, p: Vec3) -> f32 {
+        (vec3(p.x.abs(), p.y, p.z) - self.eye).length() - self.looks.eye_radius
+    }
+
+    pub(crate) fn neck(&self, p: Vec3) -> f32 {
+        use crate::math::capsule;
+        let r = self.looks.neck_radius;
+        let q = vec3(p.x.abs(), p.y, p.z);
+        let column = capsule(p, self.neck_top, vec3(0.0, -1.95, -0.36), r, r * 1.12);
+        let tendon = capsule(q, vec3(0.34, -0.75, -0.25), vec3(0.08, -1.70, 0.0), 0.05, 0.05);
+        let collar_bone = capsule(q, vec3(0.09, -1.73, 0.02), vec3(0.75, -1.67, -0.16), 0.045, 0.045);
+        smin(smin(column, tendon, 0.20), collar_bone, 0.13)
+    }
+
+    /// Signed height over the neckline.
+    pub(crate) fn neckline(&self, p: Vec3) -> f32 {
+        match self.c.clothes.style {
+            ClothesStyle::Crew => (p.y + 1.38) * 0.90 + (p.z + 0.35) * 0.26,
+            ClothesStyle::Turtleneck => (p.y + 1.22) * 0.97 + (p.z + 0.30) * 0.20,
+        }
+    }
+
+    /// Height of the closed mouth.
+    pub(crate) fn mouth_rest_y(&self) -> f32 {
+        -0.615 + 0.5 * (1.0 - self.c.proportions.jaw_height) - 0.02 * (self.c.nose.length - 1.0)
+    }
+
+    /// How far the skull's parts below the nose move up on a short face.
+    pub(crate) fn short_face(&self) -> f32 {
+        1.0 - self.c.proportions.jaw_height
+    }
+
+    /// Half the width of the eye's opening.
+    pub(crate) fn lid_half_width(&self) -> f32 {
+        0.212 * self.c.eyes.size
+    }
+
+    /// Contours of the upper and the lower lid at `dx` from the eye's centre, outward positive.
+    pub(crate) fn lids(&self, dx: f32) -> (f32, f32) {
+        let (e, p) = (&self.c.eyes, &self.pose);
+        let k = e.size;
+        let u = (dx / self.lid_half_width()).clamp(-1.0, 1.0);
+        let raise =
+            p.eyes.gaze_y * 0.028 - p.eyes.squint * 0.02 - p.smile * 0.008 + p.brows.raise.max(0.0) * 0.008;
+        let drop = p.eyes.squint * 0.036 + p.smile * 0.022 + p.eyes.gaze_y * 0.012;
+        let (upper, lower) = ((0.116 * e.opening + raise) * k, (0.098 * e.opening - drop) * k);
+        let uu = u + 0.10 * (1.0 - u * u);
+        let ul = u - 0.14 * (1.0 - u * u);
+        let a = (1.0 - uu.abs().powf(2.3)).max(0.0).powf(0.80);
+        let b = (1.0 - ul.abs().powf(2.2)).max(0.0).powf(0.85);
+        let tilt = e.tilt * dx;
+        let shut = p.eyes.lids.clamp(0.0, 1.0);
+        let low = (-lower * b + tilt) * (1.0 - 0.12 * shut);
+        // The upper lid comes down on the lower one and keeps an arc halfway.
+        let up = mix(upper * a + tilt, low - 0.004 * shut, shut) + 0.085 * shut * (1.0 - shut) * a * k;
+        (up, low)
+    }
+}

@@ -1,0 +1,301 @@
+//! Light on surfaces and on hair.
+
+use glam::{Vec3, vec3};
+
+use crate::camera::{Camera, Light, gloss, sky, studio};
+use crate::light_grid::LightGrid;
+use crate::math::{clouds, mix, step};
+use crate::person::ClothesStyle;
+use crate::scene::{Material, Scene};
+use crate::skin::{grazing, in_folds, relief, wrapped};
+use crate::strand::Strand;
+use crate::trace;
+
+/// A scene under its lights.
+pub(crate) struct Shader<'a> {
+    pub(crate) scene: &'a Scene,
+    pub(crate) camera: &'a Camera,
+    pub(crate) lights: [Light; 4],
+    pub(crate) grid: Option<&'a LightGrid>,
+}
+
+/// What arrives at a point.
+pub(crate) struct Lighting {
+    /// Share of each lamp.
+    pub(crate) arrives: [f32; 4],
+    /// Share of the sky.
+    pub(crate) open: f32,
+}
+
+/// What a ray sees. Skin keeps its light apart from its colour until the light has been blurred.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    /// Light on skin.
+    pub(crate) irradiance: Vec3,
+    /// Colour of skin.
+    pub(crate) albedo: Vec3,
+    /// 1 on skin, 0 elsewhere.
+    pub(crate) is_skin: f32,
+    /// All light of what is not skin, gloss of skin included.
+    pub(crate) other: Vec3,
+    pub(crate) depth: f32,
+    pub(crate) normal: Vec3,
+    pub(crate) material: Material,
+}
+
+/// Depth of the background.
+pub(crate) const FAR: f32 = 1e9;
+
+impl Shader<'_> {
+    /// What the camera sees at a point of the picture, in pixels; hair apart.
+    pub(crate) fn sample(&self, x: f32, y: f32) -> Sample {
+        let scene = self.scene;
+        let ray = self.camera.ray(x, y);
+        let mut out = Sample {
+            irradiance: Vec3::ZERO,
+            albedo: Vec3::ZERO,
+            is_skin: 0.0,
+            other: Vec3::ZERO,
+            depth: FAR,
+            normal: Vec3::ZERO,
+            material: Material::Nothing,
+        };
+        let Some((p, material)) = trace::hit(scene, self.camera, ray) else {
+            out.other = self.background(x, y);
+            return out;
+        };
+        let (v, hp) = (-ray, scene.to_head(p));
+        let n = trace::normal(scene, p, if material == Material::Skin { 0.004 } else { 0.003 });
+        out.depth = self.camera.depth(p);
+        out.normal = n;
+        out.material = material;
+        let open = trace::openness(scene, p, n);
+        let woven = matches!(material, Material::Cloth | Material::Scarf);
+        let mut light = Lighting { arrives: [0.0; 4], open };
+        for (i, l) in self.lights.iter().enumerate() {
+            if n.dot(l.direction) > -0.35 {
+                let from = p + n * if woven { 0.045 } else { 0.01 };
+                let seen =
+                    if l.casts_shadow { trace::shadow(scene, from, l.direction, l.hardness) } else { open };
+                let hair = self.grid.map_or(1.0, |g| g.at(&g.through_hair[i], scene.to_head(p + n * 0.02)));
+                light.arrives[i] = seen * hair;
+            }
+        }
+        let under_hair =
+            self.grid.map_or(1.0, |g| 0.25 + 0.75 * g.at(&g.sky_through_hair, hp + scene.unturn * n * 0.05));
+        let ambient = sky(n) * 0.62 + vec3(0.16, 0.155, 0.15) * n.z.max(0.0);
+        match material {
+            Material::Skin => self.on_skin(&mut out, (hp, p), v, n, &light, ambient, under_hair),
+            Material::Eye => {
+                light.open = open * under_hair;
+                out.other = self.eye(hp, v, n, &light);
+            }
+            Material::Teeth | Material::Tongue => {
+                out.other = self.on_teeth(material, hp, v, n, &light, ambient)
+            }
+            Material::Cloth | Material::Scarf => {
+                out.other = self.on_cloth(material, p, v, n, &light, ambient, under_hair);
+            }
+            Material::Frame => out.other = self.on_frame(v, n, &light, ambient),
+            Material::Nothing => {}
+        }
+        if scene.c.glasses {
+            self.through_lens(&mut out, ray, hp);
+        }
+        out
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn on_skin(
+        &self,
+        out: &mut Sample,
+        (hp, p): (Vec3, Vec3),
+        v: Vec3,
+        n: Vec3,
+        light: &Lighting,
+        ambient: Vec3,
+        under_hair: f32,
+    ) {
+        let scene = self.scene;
+        let skin = scene.skin(hp, p);
+        let (lip, inside) = scene.lip_and_inside(hp);
+        let fine = relief(scene, n, hp, lip);
+        let (mut irradiance, mut specular) = (Vec3::ZERO, Vec3::ZERO);
+        for (l, &t) in self.lights.iter().zip(&light.arrives) {
+            let seen = vec3(t.powf(0.80), t, t.powf(1.04));
+            irradiance += l.colour * wrapped(n.dot(l.direction)) * seen;
+            let lobes = gloss(fine, v, l.direction, skin.roughness * 0.92, 0.032) * 0.95
+                + gloss(n, v, l.direction, 0.62, 0.035) * 0.5;
+            specular += l.colour * lobes * t * l.specular;
+        }
+        irradiance += ambient * in_folds(light.open) * under_hair;
+        let mirror = |n: Vec3| studio(n * 2.0 * n.dot(v) - v);
+        specular += mirror(n) * grazing(n, v) * 0.10 * light.open * under_hair;
+        specular += mirror(fine) * 0.035 * lip * light.open * under_hair;
+        let mut albedo = skin.colour;
+        if inside > 0.0 {
+            albedo = albedo.lerp(vec3(0.22, 0.035, 0.03), inside);
+            irradiance = irradiance * (1.0 - 0.62 * inside) + vec3(0.20, 0.15, 0.15) * inside;
+            specular *= 1.0 - 0.6 * inside;
+        }
+        out.irradiance = irradiance;
+        out.albedo = albedo;
+        out.is_skin = 1.0;
+        out.other = specular * skin.oil;
+    }
+
+    fn on_teeth(
+        &self,
+        material: Material,
+        hp: Vec3,
+        v: Vec3,
+        n: Vec3,
+        light: &Lighting,
+        ambient: Vec3,
+    ) -> Vec3 {
+        let colour =
+            if material == Material::Teeth { vec3(0.92, 0.87, 0.79) } else { vec3(0.52, 0.17, 0.15) };
+        let deep = step(-0.02, 0.10, self.scene.mouth.z - hp.z);
+        let open = light.open.powf(0.8);
+        let mut out = Vec3::ZERO;
+        for (l, &t) in self.lights.iter().zip(&light.arrives) {
+            let lit = (n.dot(l.direction) * 0.75 + 0.25).max(0.0) * (0.5 + 0.5 * t);
+            let wet = gloss(n, v, l.direction, 0.25, 0.04) * t * 0.6;
+            out += l.colour * (colour * lit * 0.80 + Vec3::splat(wet));
+        }
+        (out + colour * ambient * open * 0.9) * mix(1.15, 0.62, deep) * (0.55 + 0.45 * open)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn on_cloth(
+        &self,
+        material: Material,
+        p: Vec3,
+        v: Vec3,
+        n: Vec3,
+        light: &Lighting,
+        ambient: Vec3,
+        under_hair: f32,
+    ) -> Vec3 {
+        let scarf = material == Material::Scarf;
+        // Knit, or the crumple of a scarf. The knit has no regular pattern finer than a few pixels: that would shimmer in the encoder.
+        let (bump, depth) = if scarf {
+            (clouds(p * 16.0) - 0.5, 0.05)
+        } else {
+            let rib = if self.scene.c.clothes.style == ClothesStyle::Turtleneck { 1.2 } else { 1.0 };
+            let stitch =
+                (p.x * 170.0).sin() * 0.7 + (p.y * 120.0 + (p.x * 85.0).sin().abs() * 2.0).sin() * 0.5;
+            (stitch * rib, 0.10)
+        };
+        let n = (n + vec3(bump, -bump * 0.6, 0.0) * depth).normalize();
+        let base = if scarf { self.scene.looks.scarf } else { self.scene.looks.cloth };
+        let colour = base * (0.92 + 0.16 * clouds(p * 9.0)) * (1.0 + 0.10 * bump);
+        let fuzz = (1.0 - n.dot(v).max(0.0)).powi(3) * 0.9;
+        let mut out = Vec3::ZERO;
+        for (l, &t) in self.lights.iter().zip(&light.arrives) {
+            let lit = (n.dot(l.direction) * 0.85 + 0.15).max(0.0);
+            out += l.colour * t * lit * (colour + (colour * 0.5 + Vec3::splat(0.02)) * fuzz);
+            if scarf {
+                out += l.colour * t * gloss(n, v, l.direction, 0.55, 0.04) * 0.5;
+            }
+        }
+        out * 0.60 + colour * ambient * light.open * under_hair * 0.75
+    }
+
+    fn on_frame(&self, v: Vec3, n: Vec3, light: &Lighting, ambient: Vec3) -> Vec3 {
+        let colour = vec3(0.035, 0.028, 0.025);
+        let mut out = colour * ambient * light.open;
+        for (l, &t) in self.lights.iter().zip(&light.arrives) {
+            let shine = gloss(n, v, l.direction, 0.28, 0.04);
+            out += l.colour * t * (colour * n.dot(l.direction).max(0.0) + Vec3::splat(shine));
+        }
+        let fresnel = 0.04 + 0.5 * (1.0 - n.dot(v).max(0.0)).powi(5);
+        out + studio(n * 2.0 * n.dot(v) - v) * fresnel * light.open
+    }
+
+    /// A little glass over what lies behind it at `hp`.
+    fn through_lens(&self, out: &mut Sample, ray: Vec3, hp: Vec3) {
+        let scene = self.scene;
+        let eye = scene.to_head(self.camera.eye);
+        let direction = scene.unturn * ray;
+        let mut t = (0.9 - eye.z) / direction.z;
+        for _ in 0..4 {
+            t -= scene.lens(eye + direction * t).1 / direction.z;
+        }
+        let q = eye + direction * t;
+        if scene.lens(q).0 >= 0.0 || (q - eye).length() > (hp - eye).length() - 0.01 {
+            return;
+        }
+        let n = scene.turn * vec3(q.x * 0.95, 0.10 + q.y * 0.5, 1.0).normalize();
+        let v = -ray;
+        let fresnel = 0.045 + 0.6 * (1.0 - n.dot(v).max(0.0)).powi(5);
+        out.other = out.other * 0.94 + studio(n * 2.0 * n.dot(v) - v) * fresnel * 0.32;
+        out.albedo *= 0.94;
+    }
+
+    /// A gradient with a window and lamps out of focus.
+    fn background(&self, x: f32, y: f32) -> Vec3 {
+        let height = self.camera.height as f32;
+        let (u, v) = ((x - self.camera.width as f32 * 0.5) / height, y / height);
+        let [middle, rim] = self.scene.looks.background;
+        let far = ((u - 0.05).powi(2) * 0.9 + (v - 0.36).powi(2)).sqrt();
+        let mut out = middle.lerp(rim, step(0.0, 0.78, far));
+        let lamps = [
+            (-0.42, 0.22, 0.26, 0.10, vec3(1.0, 0.95, 0.85)),
+            (0.44, 0.34, 0.16, 0.07, vec3(1.0, 0.80, 0.6)),
+            (0.36, 0.12, 0.09, 0.05, vec3(0.8, 0.9, 1.0)),
+            (-0.36, 0.62, 0.13, 0.05, vec3(1.0, 0.85, 0.7)),
+        ];
+        for (cx, cy, radius, strength, colour) in lamps {
+            out += colour * strength * step(radius * 1.6, radius * 0.2, (u - cx).hypot(v - cy));
+        }
+        out
+    }
+
+    /// Light that leaves a strand at a point of the world: two highlights shifted along the tangent, diffuse light, light from behind
+    /// (after Kajiya & Kay 1989 and Marschner et al. 2003).
+    pub(crate) fn hair(&self, strand: &Strand, p: Vec3, tangent: Vec3, share: f32) -> Vec3 {
+        let scene = self.scene;
+        let v = (self.camera.eye - p).normalize();
+        let hp = scene.to_head(p);
+        let outward = scene.turn
+            * strand
+                .skin
+                .unwrap_or_else(|| (hp - vec3(0.0, (hp.y * 0.6).clamp(-1.2, 0.25), -0.15)).normalize());
+        let n = (outward - tangent * outward.dot(tangent)).normalize_or_zero();
+        let on_face = strand.skin.is_some();
+        let mut out = Vec3::ZERO;
+        for (i, l) in self.lights.iter().enumerate() {
+            let passed = |field: &[Vec<f32>]| self.grid.map_or(1.0, |g| g.at(&field[i], hp));
+            let arrives = if on_face {
+                self.grid.map_or(1.0, |g| passed(&g.through_hair))
+                    * step(-0.25, 0.5, outward.dot(l.direction))
+            } else {
+                self.grid.map_or(1.0, |g| passed(&g.through_all)).powf(0.78)
+            };
+            let along = tangent.dot(l.direction);
+            let sine = (1.0 - along * along).max(0.0).sqrt();
+            let half = (l.direction + v).normalize_or_zero();
+            let wrap = ((n.dot(l.direction) + 0.55) / 1.55).max(0.0);
+            let diffuse = strand.colour * (sine * 0.35 + 0.65) * wrap * 0.85;
+            let lobe = |shift: f32, exponent: f32| {
+                let along = (tangent + n * shift).normalize().dot(half);
+                (1.0 - along * along).max(0.0).sqrt().powf(exponent)
+            };
+            let front = step(-0.2, 0.3, n.dot(l.direction));
+            let shine =
+                Vec3::splat(lobe(-0.10, 150.0) * 0.11) + strand.colour * 1.15 * lobe(0.12, 26.0) * 0.55;
+            let behind = (-l.direction.dot(v)).max(0.0).powi(3);
+            let through = strand.colour.powf(0.7) * behind * sine * 0.9;
+            out += l.colour
+                * arrives
+                * (diffuse + shine * front * strand.shine + through * (0.4 + 0.6 * strand.shine));
+        }
+        let sky_passes = match self.grid {
+            Some(g) if !on_face => g.at(&g.sky_through_all, hp),
+            _ => 0.8,
+        };
+        out += strand.colour * (sky(outward) * 1.1 + Vec3::splat(0.10)) * sky_passes.powf(0.62);
+        out * if on_face { 1.0 } else { 0.55 + 0.45 * step(0.0, 0.25, share) }
+    }
+}

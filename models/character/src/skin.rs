@@ -1,0 +1,132 @@
+//! The colour of skin, lips included.
+
+use glam::{Vec3, vec3};
+
+use crate::groom::over_hairline;
+use crate::math::{bell, clouds, mix, noise, square, step};
+use crate::scene::Scene;
+
+/// Skin at a point.
+pub(crate) struct Skin {
+    pub(crate) colour: Vec3,
+    pub(crate) roughness: f32,
+    /// Factor of the gloss.
+    pub(crate) oil: f32,
+}
+
+/// Lips and their surroundings lie within this distance of the mouth's middle.
+const MOUTH: f32 = 0.7;
+
+impl Scene {
+    /// Share of lip and share of the mouth's inside at a point of head space.
+    pub(crate) fn lip_and_inside(&self, hp: Vec3) -> (f32, f32) {
+        let far = (hp - vec3(0.0, self.mouth.y, self.mouth.z)).length();
+        let lip = if far < MOUTH { self.lip_mask(hp) } else { 0.0 };
+        let inside = if hp.z > 0.1 && far < 0.9 { self.inside(hp) } else { 0.0 };
+        (lip, inside)
+    }
+
+    /// Skin at a point, in head space and in the world.
+    pub(crate) fn skin(&self, hp: Vec3, p: Vec3) -> Skin {
+        let c = &self.c;
+        let q = vec3(hp.x.abs(), hp.y, hp.z);
+        let spot = |middle: Vec3, radius: f32| bell((q - middle).length() / radius);
+        let mut a = self.looks.skin;
+        let mut tint = |colour: Vec3, share: f32| a *= Vec3::ONE.lerp(colour, share);
+
+        let red = spot(vec3(0.42, -0.30, 0.66), 0.30) * 0.55
+            + spot(vec3(0.0, -0.33, 0.98), 0.13) * 0.7
+            + spot(vec3(0.84, -0.1, -0.1), 0.22) * 0.7
+            + spot(vec3(0.0, -0.95, 0.72), 0.16) * 0.25;
+        tint(vec3(1.04, 0.70, 0.66), (red * c.skin.blush).min(1.2));
+        tint(vec3(1.02, 1.0, 0.93), spot(vec3(0.0, 0.48, 0.72), 0.36) * 0.5);
+        // The hollow around the eye is darker, and more so with age.
+        let e = q - self.eye;
+        let hollow = if hp.z > 0.3 { bell(e.y / 0.16) * bell(e.x / 0.25) } else { 0.0 };
+        tint(vec3(0.88, 0.76, 0.74), hollow * (0.42 + 0.3 * c.age));
+        if c.skin.stubble > 0.0 {
+            let j = self.unjaw(hp);
+            let chin = step(-0.38, -0.62, j.y + 0.15 * (0.5 - q.x)) * step(-0.2, 0.1, hp.z);
+            let share = chin.max(spot(vec3(0.08, -0.50, 0.9), 0.10));
+            tint(vec3(0.74, 0.76, 0.82), share * c.skin.stubble * (0.7 + 0.5 * noise(hp * 60.0)));
+        }
+        a *= Vec3::ONE + vec3(0.05, 0.12, 0.12) * (clouds(hp * 7.0) - 0.5) * 0.8;
+        if c.skin.freckles > 0.0 {
+            let f = noise(hp * 47.0 + vec3(0.3, 0.1, 0.7) * (hp.y * 31.0).sin());
+            let place = spot(vec3(0.34, -0.22, 0.72), 0.26) + spot(vec3(0.0, -0.2, 0.9), 0.14);
+            let share = step(0.78, 0.95, f) * 0.8 * place.min(1.0) * c.skin.freckles;
+            a *= Vec3::ONE.lerp(vec3(0.80, 0.62, 0.52), share);
+        }
+        if self.has_hair() && hp.z < 0.9 && p.y > -0.9 && q.x < 0.84 * c.proportions.face_width {
+            // Roots under the hair.
+            let share = step(-0.03, 0.12, over_hairline(c, hp)) * 0.88;
+            a = a.lerp(self.looks.hair[0] * 0.55, share);
+        }
+        let nostril = self.nostril(hp);
+        if nostril < 0.05 {
+            a *= Vec3::ONE.lerp(vec3(0.25, 0.10, 0.08), step(0.016, -0.004, nostril) * 0.9);
+        }
+        a *= self.lid_lines(e);
+
+        let mut skin = Skin {
+            colour: a,
+            roughness: 0.44 + 0.12 * clouds(hp * 14.0),
+            oil: 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12)),
+        };
+        let (lip, _) = self.lip_and_inside(hp);
+        if lip > 0.0 {
+            let red = self.looks.lip * (0.9 + 0.2 * noise(vec3(hp.x * 70.0, hp.y * 8.0, 0.0)));
+            skin.colour = skin.colour.lerp(red, lip * 0.95);
+            skin.roughness = mix(skin.roughness, 0.38, lip);
+            skin.oil = mix(skin.oil, 0.65, lip);
+        }
+        let seam =
+            if (hp - vec3(0.0, self.mouth.y, self.mouth.z)).length() < MOUTH { self.seam(hp) } else { 0.0 };
+        skin.colour *= Vec3::ONE.lerp(vec3(0.42, 0.22, 0.22), seam * 0.85 * lip.sqrt());
+        skin
+    }
+
+    /// The dark line of the lashes and the red rim under the eye. `e` is relative to the eye's centre.
+    fn lid_lines(&self, e: Vec3) -> Vec3 {
+        if e.length() >= self.looks.eye_radius + 0.06 || e.z <= 0.0 {
+            return Vec3::ONE;
+        }
+        let (upper, lower) = self.lids(e.x);
+        let fade = step(1.02, 0.8, (e.x / self.lid_half_width()).abs());
+        let dark = 0.75 * step(0.020, 0.004, (e.y - upper).abs()) * fade * self.c.eyes.lashes.min(1.0);
+        let rim = step(0.022, 0.004, (e.y - lower).abs()) * fade * 0.8;
+        (1.0 - dark) * Vec3::ONE.lerp(vec3(0.9, 0.62, 0.60), rim)
+    }
+}
+
+/// Fine relief: a normal bent by pores, or by the furrows of the lips.
+pub(crate) fn relief(scene: &Scene, n: Vec3, hp: Vec3, lip: f32) -> Vec3 {
+    let e = 0.35;
+    let q = hp * 34.0;
+    let h = noise(q);
+    let pores = vec3(
+        noise(q + vec3(e, 0.0, 0.0)) - h,
+        noise(q + vec3(0.0, e, 0.0)) - h,
+        noise(q + vec3(0.0, 0.0, e)) - h,
+    );
+    let q = vec3(hp.x * 60.0, hp.y * 9.0, hp.z * 9.0);
+    let furrow = vec3(noise(q + vec3(e, 0.0, 0.0)) - noise(q), 0.0, 0.0);
+    (n - scene.turn * (pores * mix(0.09, 0.015, lip) + furrow * 0.16 * lip)).normalize()
+}
+
+/// Light that wraps around the edge of shadow, red the most: it has travelled inside.
+pub(crate) fn wrapped(cos: f32) -> Vec3 {
+    let w = vec3(0.30, 0.17, 0.12);
+    let d = ((Vec3::splat(cos) + w) / (Vec3::ONE + w)).max(Vec3::ZERO);
+    d * d.powf(0.25)
+}
+
+/// Sky in folds: what bounces there is red.
+pub(crate) fn in_folds(openness: f32) -> Vec3 {
+    vec3(openness.powf(0.70), openness.powf(0.84), openness.powf(0.88))
+}
+
+/// Sheen at grazing angles.
+pub(crate) fn grazing(n: Vec3, v: Vec3) -> f32 {
+    square(square(1.0 - n.dot(v).max(0.0)))
+}

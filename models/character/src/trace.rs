@@ -1,0 +1,73 @@
+//! Rays through the field: what a pixel sees, how much of a light and of the sky arrives there.
+
+use glam::{Vec3, vec3};
+
+use crate::camera::Camera;
+use crate::math::gradient;
+use crate::scene::{Material, Scene};
+
+/// Everything lies between these depths.
+const FRONT: f32 = 1.75;
+const BACK: f32 = -1.6;
+
+/// The first surface that a ray from the camera meets.
+pub(crate) fn hit(scene: &Scene, camera: &Camera, ray: Vec3) -> Option<(Vec3, Material)> {
+    let origin = camera.eye;
+    let mut t = (FRONT - origin.z) / ray.z;
+    let end = (BACK - origin.z) / ray.z;
+    for _ in 0..110 {
+        let p = origin + ray * t;
+        let (d, material) = scene.map(p);
+        if d < 0.0012 {
+            return Some((p, material));
+        }
+        t += d * 0.82;
+        if t > end {
+            return None;
+        }
+    }
+    // Out of steps along a silhouette: near enough is a hit.
+    let p = origin + ray * t;
+    let (d, material) = scene.map(p);
+    (d <= 0.02).then_some((p, material))
+}
+
+pub(crate) fn normal(scene: &Scene, p: Vec3, e: f32) -> Vec3 {
+    gradient(|q| scene.distance(q), p, e)
+}
+
+/// How much of a light arrives, 0 … 1, with a penumbra guessed from the distances along the way.
+pub(crate) fn shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 {
+    let mut t = 0.035;
+    let mut least = 1.0f32;
+    for _ in 0..26 {
+        let d = scene.distance(p + light * t);
+        least = least.min(hardness * d / t);
+        t += d.clamp(0.025, 0.22);
+        if least < -0.3 || t > 2.2 {
+            break;
+        }
+    }
+    let open = (least.clamp(-0.3, 1.0) + 0.3) / 1.3;
+    open * open * (3.0 - 2.0 * open)
+}
+
+/// How much of the sky is seen, 0 … 1: near along the normal, farther to four sides.
+pub(crate) fn openness(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
+    let mut hidden = 0.0;
+    let mut weight = 1.0;
+    for i in 1..5 {
+        let h = 0.025 * (i * i) as f32;
+        hidden += (h - scene.distance(p + n * h)).max(0.0) * weight / h * 0.32;
+        weight *= 0.86;
+    }
+    let side = n.cross(vec3(0.3, 0.9, 0.2)).normalize();
+    let other = n.cross(side);
+    for i in 0..4 {
+        let angle = i as f32 * core::f32::consts::FRAC_PI_2 + 0.5;
+        let direction = (n * 0.6 + side * angle.cos() * 0.8 + other * angle.sin() * 0.8).normalize();
+        let h = 0.22;
+        hidden += (h * 0.75 - scene.distance(p + direction * h)).max(0.0) / h * 0.17;
+    }
+    (1.0 - hidden).clamp(0.0, 1.0)
+}
