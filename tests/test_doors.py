@@ -12,6 +12,7 @@ from av import AudioFrame, AudioResampler
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
 
 from kit import facts, voice
+from kit.receivers import Site
 
 BUNDLE = pathlib.Path(os.environ.get("VISAVIS_RTVI_BUNDLE") or pathlib.Path(__file__).resolve().parents[1] / ".cache" / "rtvi" / "bundle.js")
 
@@ -23,18 +24,17 @@ BUNDLE = pathlib.Path(os.environ.get("VISAVIS_RTVI_BUNDLE") or pathlib.Path(__fi
 def rtvi(server, call):
     """A page of another origin that holds the public client."""
 
+    page_html = (pathlib.Path(__file__).parent / "rtvi" / "page.html").read_bytes()
+    assert BUNDLE.exists(), f"{BUNDLE} is missing: scripts/test-e2e.sh makes it"
+    site = Site({"/": (page_html, "text/html"), "/bundle.js": (BUNDLE.read_bytes(), "text/javascript")})
+
     def make(conversation):
-        assert BUNDLE.exists(), f"{BUNDLE} is missing: scripts/test-e2e.sh makes it"
-        page = call(options={"face": "#bot"})
-        html = (pathlib.Path(__file__).parent / "rtvi" / "page.html").read_text()
-        origin = "http://localhost:18999"  # nobody listens there: the tests answer for it, and for the server it is a foreign origin
-        page.context.route(f"{origin}/", lambda route: route.fulfill(body=html, content_type="text/html"))
-        page.context.route(f"{origin}/bundle.js", lambda route: route.fulfill(path=str(BUNDLE), content_type="text/javascript"))
-        page.open(origin + "/")
+        page = call(options={"face": "#bot"}).open(site.url + "/")
         page.page.evaluate("([base, token]) => client.start(base, token)", [server.url, conversation["token"]])
         return page
 
-    return make
+    yield make
+    site.close()
 
 
 def test_the_public_rtvi_client_talks(server, rtvi, hooks):

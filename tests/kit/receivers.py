@@ -119,6 +119,18 @@ class Hooks(Receiver):
         return [e["event"]["name"] for e in self.events] + self.faults
 
 
+class Site(Receiver):
+    """Somebody else's web site: `files` by path, as (body, media type)."""
+
+    def __init__(self, files: dict[str, tuple[bytes, str]]):
+        super().__init__()
+        self.files = files
+
+    def answer(self, request, body):
+        found = self.files.get(request.path)
+        self.reply(request, 200 if found else 404, *(found or (b"",)))
+
+
 class Tool(Receiver):
     """A real HTTP tool."""
 

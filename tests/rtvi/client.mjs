@@ -1,9 +1,10 @@
-// The public client, used as its documentation says; `window.client` is what the tests look at.
+// The public client, used as its documentation says; `window.client` is what the tests look at. Its default media manager loads a script of
+// its vendor from the Internet; the one that it also exports does not.
 import { PipecatClient, RTVIEvent } from "@pipecat-ai/client-js";
-import { SmallWebRTCTransport } from "@pipecat-ai/small-webrtc-transport";
+import { SmallWebRTCTransport, WavMediaManager } from "@pipecat-ai/small-webrtc-transport";
 
 const log = [];
-const pc = new PipecatClient({ transport: new SmallWebRTCTransport(), enableMic: true, enableCam: false });
+const pc = new PipecatClient({ transport: new SmallWebRTCTransport({ mediaManager: new WavMediaManager() }), enableMic: true, enableCam: false });
 for (const [, name] of Object.entries(RTVIEvent)) pc.on(name, (...given) => log.push({ name, given: given.length }));
 pc.on(RTVIEvent.TrackStarted, (track, participant) => {
   if (participant?.local) return;
