@@ -112,7 +112,7 @@ async function join(withMicrophone, again = false) {
     if (!ready) await openMicrophone();
     begin(where);
     const opening = withMicrophone && ready ? openMicrophone() : null;
-    await link.join();
+    await enter();
     memory.save({ ...where, joined: true, typing: !withMicrophone });
     show("call");
     if (!withMicrophone) notice("You joined without a microphone: type to the agent.", "Use the microphone", () => openMicrophone());
@@ -132,6 +132,29 @@ async function join(withMicrophone, again = false) {
     at("join").disabled = at("join-typing").disabled = false;
     at("join").textContent = at("problem").hidden ? "Start talking" : "Try again";
   }
+}
+
+/** Joins; a server that has only just started is waited for. */
+async function enter() {
+  try {
+    await link.join();
+  } catch (error) {
+    if (!(error instanceof Refused) || error.status !== 503 || !(await started())) throw error;
+    await link.join();
+  }
+}
+
+/** Whether the server was still getting ready, and now is. */
+async function started() {
+  for (let tries = 0; tries < 120; tries++) {
+    const answer = await fetch("/readyz", { cache: "no-store" });
+    if (answer.ok) return tries > 0;
+    const { reason } = await answer.json().catch(() => ({}));
+    if (reason === "draining") return false;
+    at("join").textContent = "The server is getting ready …";
+    await new Promise((done) => setTimeout(done, 500));
+  }
+  return false;
 }
 
 function begin({ conversation, token }) {

@@ -7,6 +7,7 @@ export function whyNoCall(error) {
   if (error instanceof Refused) {
     switch (error.status) {
       case 401: return { words: "This link has expired or is not valid. Ask for a new one.", final: true };
+      case 403: return { words: "The page around this one may not use this agent.", final: true };
       case 404: return { words: "There is nobody to talk with under this address.", final: true };
       case 409: return { words: "This conversation is over. A link works for one conversation only.", final: true };
       case 429: return { words: "Too many tries from your network. Wait a minute, then try again." };
