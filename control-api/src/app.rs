@@ -70,7 +70,7 @@ pub(crate) struct Shared {
     /// Told after each commit of facts.
     pub(crate) news: broadcast::Sender<ConversationId>,
     /// Told of each webhook that was written.
-    pub(crate) outbox: mpsc::UnboundedSender<delivery::News>,
+    pub(crate) outbox: mpsc::UnboundedSender<delivery::Row>,
     /// Agents whose receiver said 410.
     pub(crate) stopped: Mutex<HashSet<String>>,
     /// Offers that may still connect.
@@ -101,7 +101,7 @@ impl Shared {
 
 struct Background {
     facts: ledger::Queue,
-    outbox: mpsc::UnboundedReceiver<delivery::News>,
+    outbox: mpsc::UnboundedReceiver<delivery::Row>,
 }
 
 /// The control plane of one data folder.
@@ -135,7 +135,8 @@ pub(crate) fn database(data: &Path) -> PathBuf {
 }
 
 impl App {
-    /// Opens the data folder (made if absent): database, key files, the lock against a second server. `net` sends the webhooks; its
+    /// Opens the data folder (made if absent): database, key files, the lock against a second server.
+    /// Ends the conversations that a crash left open. `net` sends the webhooks; its
     /// policy should be [`Config::private_targets`].
     ///
     /// # Errors
@@ -195,6 +196,8 @@ impl App {
             net,
             draining: AtomicBool::new(false),
         };
+        // Before anybody can ask: what a crash left open is over.
+        lifecycle::recover(&shared).await;
         let background = Background { facts: facts_queue, outbox: outbox_queue };
         Ok(Self { shared: Arc::new(shared), background: Mutex::new(Some(background)), _lock: lock })
     }
@@ -260,12 +263,11 @@ impl App {
         self.shared.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Ends what a crash left open, then keeps facts, delivers webhooks and ends what nobody joined, until `shutdown`; then keeps the
+    /// Keeps facts, delivers webhooks and ends what nobody joined, until `shutdown`; then keeps the
     /// facts that are still on their way, and returns. Call it once, beside serving.
     pub async fn run_background(&self, shutdown: impl Future<Output = ()> + Send) {
         let taken = self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(background) = taken else { return };
-        lifecycle::recover(&self.shared).await;
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let writer = tokio::spawn(ledger::run(Arc::clone(&self.shared), background.facts, stopped.clone()));
         let others = [

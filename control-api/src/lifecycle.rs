@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::app::Shared;
 use crate::clock::{self, Micros};
-use crate::store::conversation::IN_PROGRESS;
+use crate::store::conversation::{IN_PROGRESS, STARTED};
 use crate::{ledger, store};
 
 /// Longest wait between two looks. Conversations are made at any time, none ends sooner than the join time-out.
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Ends a conversation that nobody joined: `call_ended` is told all the same.
 pub(crate) async fn end_unjoined(shared: &Shared, id: &str, reason: EndReason) -> store::Result<()> {
     let now = clock::now();
-    ledger::append(shared, id, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
+    ledger::append(shared, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
 }
 
 /// Ends the conversations that ran on this server when it died, with what was heard of the agent's last words.
@@ -73,7 +73,7 @@ async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> {
     }
     facts.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
     tracing::warn!(conversation = %id, "ended: the server was restarted while it ran");
-    ledger::append(shared, id, facts.into_iter().map(|event| (at, event)).collect()).await
+    ledger::append(shared, id, IN_PROGRESS, facts.into_iter().map(|event| (at, event)).collect()).await
 }
 
 /// Ends what nobody joined in time and erases what is too old, until `stop`.

@@ -21,8 +21,11 @@ struct Entry {
 }
 
 impl Lane {
-    /// Adds the newest.
+    /// Adds the newest, unless it is there already.
     pub(super) fn push(&mut self, row: Row) {
+        if self.queue.iter().any(|known| known.row.id == row.id) {
+            return;
+        }
         self.queue.push_back(Entry { row, busy: false });
     }
 

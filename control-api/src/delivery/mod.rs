@@ -18,7 +18,8 @@ use self::lane::Lane;
 use crate::agent::secrets::{self, Secrets};
 use crate::app::Shared;
 use crate::clock::{self, Micros};
-use crate::store::delivery::{self, Row, State, Try};
+pub(crate) use crate::store::delivery::Row;
+use crate::store::delivery::{self, State, Try};
 use crate::store::{self, document};
 
 /// Longest try. Shorter than the hold, so that a receiver that hangs delays the next event by no more.
@@ -27,12 +28,6 @@ const TRY: Duration = Duration::from_secs(15);
 const TRIES: usize = 128;
 /// The schedule of the speaking events: three tries in half a minute.
 const SPEAKING: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(20)];
-
-/// What the delivery is told.
-pub(crate) enum News {
-    /// A webhook is in the outbox.
-    Written(Row),
-}
 
 /// What became of one try.
 enum Outcome {
@@ -45,7 +40,7 @@ enum Outcome {
 /// Delivers until `stop`. A try that the stop cuts short is made again after the next start.
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    mut news: mpsc::UnboundedReceiver<News>,
+    mut written: mpsc::UnboundedReceiver<Row>,
     mut stop: watch::Receiver<bool>,
 ) {
     let hold = clock::micros(shared.config.webhooks.hold);
@@ -97,13 +92,16 @@ pub(crate) async fn run(
             }
         };
         tokio::select! {
-            news = news.recv() => match news {
-                Some(News::Written(row)) => {
+            // First, because what was written before the start is read above too and must find its lane.
+            biased;
+            row = written.recv() => match row {
+                Some(row) => {
                     touched.insert(row.conversation.clone());
                     lanes.entry(row.conversation.clone()).or_default().push(row);
                 }
                 None => break,
             },
+            _ = stop.wait_for(|stop| *stop) => break,
             Some(done) = tries.join_next() => match done {
                 Ok((row, outcome)) => {
                     if let Some(lane) = lanes.get_mut(&row.conversation) {
@@ -123,7 +121,6 @@ pub(crate) async fn run(
                 let now = clock::now();
                 touched.extend(wakes.iter().take_while(|(at, _)| *at <= now).map(|(_, conversation)| conversation.clone()));
             }
-            _ = stop.wait_for(|stop| *stop) => break,
         }
     }
     tries.shutdown().await;

@@ -35,6 +35,12 @@ impl Stamped {
 }
 
 impl Event {
+    /// The name under which the world is told of it; `None` for what is not among the interface's eleven events.
+    #[must_use]
+    pub fn webhook_name(&self) -> Option<&'static str> {
+        self.webhook().map(|(name, _)| name)
+    }
+
     /// Name and payload as the interface words them; `None` for what is not among its eleven events.
     fn webhook(&self) -> Option<(&'static str, Value)> {
         let call = |now: f64, limit: f64| json!({ "call_duration": now, "max_call_duration": limit });

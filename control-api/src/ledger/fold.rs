@@ -1,0 +1,205 @@
+//! From a fact to what is written with it: the webhook that must be sent, the conversation's status, its record.
+
+use std::collections::BTreeSet;
+
+use conversation::call::ConversationId;
+use conversation::event::{Event, Stamped};
+use conversation::time::Time;
+use conversation::view::View;
+
+use crate::app::Shared;
+use crate::clock::{self, Micros};
+use crate::conversation::record;
+use crate::delivery::webhook;
+use crate::store::conversation::{ENDED, Row};
+use crate::store::{self, Transaction};
+
+/// What the writer knows of a conversation while facts of it come.
+pub(super) struct Live {
+    row: Row,
+    /// Events that the agent's receiver wants; empty without a receiver.
+    wanted: Vec<String>,
+    url: String,
+    /// Wall clock of the conversation's beginning.
+    base: Micros,
+    /// Of the last webhook.
+    sequence: i64,
+    view: View,
+}
+
+impl Live {
+    /// A conversation as the store knows it; `None` if there is no such conversation, or it was ended before it began.
+    pub(super) async fn load(shared: &Shared, id: &str) -> store::Result<Option<Self>> {
+        let row = shared.store.conversation_anywhere(id).await?;
+        let Some(row) = row.filter(|row| row.status != ENDED || row.joined_at.is_some()) else {
+            return Ok(None);
+        };
+        let agent = crate::agent::show::parsed(&row.agent_document)?;
+        let url = agent["callback_url"].as_str().unwrap_or_default().to_owned();
+        let wanted =
+            if url.is_empty() { Vec::new() } else { crate::agent::show::ids(&agent, "callback_events") };
+        let mut view = View::default();
+        for fact in shared.store.events(id, 0).await? {
+            view.apply(&fact);
+        }
+        let sequence = shared.store.last_sequence(id).await?;
+        let base = row.joined_at.unwrap_or(row.created_at);
+        Ok(Some(Self { row, wanted, url, base, sequence, view }))
+    }
+
+    /// Whether the conversation is over.
+    pub(super) fn ended(&self) -> bool {
+        self.view.ended.is_some()
+    }
+
+    /// Takes in the next fact and says what must be written with it.
+    pub(super) fn prepare(&mut self, shared: &Shared, fact: Stamped) -> Prepared {
+        if let Event::Joined { unix_micros } = &fact.event {
+            self.base = Micros::try_from(*unix_micros).unwrap_or_else(|_| clock::now());
+        }
+        self.view.apply(&fact);
+        let at = self.base.saturating_add(Micros::try_from(fact.at.as_micros()).unwrap_or(Micros::MAX));
+        let change = match (&fact.event, self.view.ended) {
+            // What comes after the end (a tool's result) belongs to the record too.
+            (_, Some(reason)) => Change::Ends {
+                reason: record::reason(reason),
+                record: record::folded(&self.view, &self.row.id, self.base).to_string(),
+                at,
+            },
+            (Event::Joined { .. }, None) => Change::Begins(at),
+            _ => Change::None,
+        };
+        let delivery = self.delivery(shared, &fact);
+        Prepared {
+            conversation: self.row.id.clone(),
+            workspace: self.row.workspace.clone(),
+            fact,
+            delivery,
+            change,
+        }
+    }
+
+    /// The webhook of a fact, if the agent's receiver wants it.
+    fn delivery(&mut self, shared: &Shared, fact: &Stamped) -> Option<store::delivery::Row> {
+        let event = fact.event.webhook_name()?;
+        if !self.wanted.iter().any(|wanted| wanted == event) || shared.is_stopped(&self.row.agent) {
+            return None;
+        }
+        let id: ConversationId = self.row.id.parse().ok()?;
+        let body = fact.webhook_body(id, u64::try_from(self.base).unwrap_or(0))?;
+        let wait = shared.config.webhooks.schedule.first().copied().unwrap_or_default();
+        self.sequence += 1;
+        Some(store::delivery::Row {
+            id: webhook::fresh_id(),
+            workspace: self.row.workspace.clone(),
+            conversation: self.row.id.clone(),
+            agent: self.row.agent.clone(),
+            sequence: self.sequence,
+            event: event.to_owned(),
+            url: self.url.clone(),
+            body,
+            attempts: 0,
+            first_try: None,
+            next_try: clock::now().saturating_add(clock::micros(wait)),
+        })
+    }
+}
+
+/// What a fact does to its conversation's row.
+pub(super) enum Change {
+    None,
+    Begins(Micros),
+    Ends { reason: &'static str, record: String, at: Micros },
+}
+
+/// A fact with all that is written with it.
+pub(super) struct Prepared {
+    pub(super) conversation: String,
+    workspace: String,
+    fact: Stamped,
+    delivery: Option<store::delivery::Row>,
+    pub(super) change: Change,
+}
+
+/// What [`write`] did.
+#[derive(Default)]
+pub(super) struct Written {
+    /// Facts whose webhook is in the outbox, by their place.
+    deliveries: BTreeSet<usize>,
+    /// Conversations whose facts were not taken, because this plane had ended them.
+    pub(super) refused: BTreeSet<String>,
+}
+
+/// Writes facts with what follows from them.
+pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]) -> store::Result<Written> {
+    let now = clock::now();
+    let mut written = Written::default();
+    for (i, prepared) in facts.iter().enumerate() {
+        if written.refused.contains(&prepared.conversation) {
+            continue;
+        }
+        if !store::event::insert(tx, &prepared.conversation, &prepared.workspace, &prepared.fact).await? {
+            written.refused.insert(prepared.conversation.clone());
+            continue;
+        }
+        match &prepared.change {
+            Change::None => {}
+            Change::Begins(at) => {
+                store::conversation::begin(tx, &prepared.conversation, server, *at, now).await?;
+            }
+            Change::Ends { reason, record, at } => {
+                store::conversation::end(tx, &prepared.conversation, reason, record, *at, now).await?;
+            }
+        }
+        if let Some(delivery) = &prepared.delivery {
+            store::delivery::insert(tx, delivery).await?;
+            written.deliveries.insert(i);
+        }
+    }
+    Ok(written)
+}
+
+/// Adds facts, each with its wall clock, to a conversation that is in status `expected` and of which no facts come: the endings that the
+/// sweeper, the API and the restart give. Does nothing in another status.
+pub(crate) async fn append(
+    shared: &Shared,
+    id: &str,
+    expected: &str,
+    events: Vec<(Micros, Event)>,
+) -> store::Result<()> {
+    let Some(mut live) = Live::load(shared, id).await? else { return Ok(()) };
+    let mut tx = shared.store.write().await?;
+    let current = store::conversation::find_in(&mut tx, id).await?;
+    if current.is_none_or(|row| row.status != expected) {
+        return Ok(());
+    }
+    let first = store::event::all_in(&mut tx, id).await?.last().map_or(0, |fact| fact.seq + 1);
+    let facts: Vec<Prepared> = (first..)
+        .zip(events)
+        .map(|(seq, (at, event))| {
+            let at = Time::from_micros(u64::try_from(at - live.base).unwrap_or(0));
+            live.prepare(shared, Stamped { seq, at, event })
+        })
+        .collect();
+    let written = write(&mut tx, &shared.server, &facts).await?;
+    tx.commit().await?;
+    announce(shared, facts, &written);
+    Ok(())
+}
+
+/// Tells the delivery and the readers of events what is now in the store.
+pub(super) fn announce(shared: &Shared, facts: Vec<Prepared>, written: &Written) {
+    let mut told: Vec<ConversationId> = facts.iter().filter_map(|p| p.conversation.parse().ok()).collect();
+    told.sort_unstable();
+    told.dedup();
+    for (i, prepared) in facts.into_iter().enumerate() {
+        if let (Some(delivery), true) = (prepared.delivery, written.deliveries.contains(&i)) {
+            // Its receiver lives as long as the background; afterwards the store has it.
+            let _ = shared.outbox.send(delivery);
+        }
+    }
+    for id in told {
+        // Nobody listens where no stream is open.
+        let _ = shared.news.send(id);
+    }
+}
