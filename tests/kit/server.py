@@ -45,12 +45,12 @@ class Server:
         OUT.mkdir(parents=True, exist_ok=True)
         self.log = OUT / f"{name}.log"
         self.begun = time.monotonic()
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_")}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_") and k not in ("VISAVIS_BIN", "VISAVIS_RTVI_BUNDLE")}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [binary(), "serve", "--listen", "127.0.0.1:0", "--data", str(data), *flags],
                 stdout=subprocess.PIPE, stderr=log, text=True, cwd=data,
-                env={"RUST_LOG": "info", **clean, **(env or {})},
+                env={"VISAVIS_LOG": "info,str0m=warn", **clean, **(env or {})},
             )  # fmt: skip
         self.lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

@@ -148,7 +148,7 @@ async function enter() {
 async function started() {
   for (let tries = 0; tries < 120; tries++) {
     const answer = await fetch("/readyz", { cache: "no-store" });
-    if (answer.ok) return tries > 0;
+    if (answer.status !== 503) return answer.ok && tries > 0;
     const { reason } = await answer.json().catch(() => ({}));
     if (reason === "draining") return false;
     at("join").textContent = "The server is getting ready …";
