@@ -278,10 +278,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
 
     /// Terms that a word may stand for, with how likely: itself, else those spelt or sounding like it.
     fn alike(&self, word: &Word) -> Vec<(u32, f32)> {
-        if let Some(&term) = self.by_stem.get(&word.stem) {
-            if self.df(term) > 0 {
-                return vec![(term, 1.0)];
-            }
+        if let Some(&term) = self.by_stem.get(&word.stem).filter(|term| self.df(**term) > 0) {
+            return vec![(term, 1.0)];
         }
         let length = word.stem.chars().count();
         if word.is_number() || length < 3 {

@@ -2,3 +2,4 @@
 
 pub mod knowledge;
 pub mod llm;
+pub mod tools;

@@ -1,5 +1,10 @@
 //! Language models.
 
+pub mod builtin;
+pub mod openai;
+mod sse;
+mod wire;
+
 use conversation::event::{HistoryItem, Snippet};
 use serde_json::Value;
 
@@ -16,7 +21,7 @@ pub struct Request {
     pub snippets: Vec<Snippet>,
     /// What the model may call; empty = nothing.
     pub tools: Vec<Tool>,
-    /// Which model; empty = the server's default.
+    /// Which model; empty = the one that the registry resolved.
     pub model: String,
 }
 
@@ -60,4 +65,7 @@ pub enum Event {
 pub trait Llm: Send + Sync {
     /// Begins to answer; returns at once.
     fn ask(&self, request: Request, sink: Sink<Event>) -> Handle;
+
+    /// Prepares for the first question (opens the connection). Returns at once; may do nothing.
+    fn warm(&self) {}
 }

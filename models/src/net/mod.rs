@@ -268,6 +268,13 @@ impl Response {
         self.inner.headers().get(name)?.to_str().ok()
     }
 
+    /// With another limit for the rest of the body.
+    #[must_use]
+    pub fn limit(mut self, bytes: usize) -> Self {
+        self.left = bytes;
+        self
+    }
+
     /// The next piece of the body as it came; `None` at its end. May be dropped and called again without losing bytes.
     ///
     /// # Errors

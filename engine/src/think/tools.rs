@@ -1,0 +1,158 @@
+//! Tools that are HTTP requests.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use conversation::call::{Tool, ToolRun};
+use models::net;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value, json};
+use url::Url;
+
+/// A tool that is still out after this has failed.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of an answer; more is cut.
+const LIMIT: usize = 256 << 10;
+
+/// Characters of a server's words in a reason.
+const WORDS: usize = 200;
+
+/// All but RFC 3986's unreserved characters: an argument is never more than a part of one segment or one value.
+const ARGUMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Runs a tool of kind [`ToolRun::Api`] with `arguments`, an object. What comes back is an object.
+///
+/// `{name}` in the URL's path and query is the argument of that name, percent-encoded; the other arguments go into the query (GET, DELETE)
+/// or the JSON body (POST, PUT, PATCH). An answer that is no JSON object becomes `{"result": …}`; one over 256 KiB is cut and says so.
+///
+/// # Errors
+/// The reason in one sentence, without secrets: it is the tool's result, told to the model and on record.
+pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<Value, String> {
+    let ToolRun::Api { method, url, headers } = &tool.run else { return Err("the tool runs in the browser".into()) };
+    let Value::Object(arguments) = arguments else { return Err("the arguments are no object".into()) };
+    let request = request(method, url, headers, arguments)?;
+    let told = |error: net::Error| error.to_string();
+    let response = client.send(request).await.map_err(told)?;
+    let (status, success) = (response.status(), response.success());
+    let body = response.body().await.map_err(told)?;
+    if success {
+        return Ok(result(&body));
+    }
+    let words: String = body.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    let words: String = clean(words, url, headers).chars().take(WORDS).collect();
+    Err(if words.is_empty() { format!("the tool's server answered {status}") } else { format!("the tool's server answered {status}: {words}") })
+}
+
+fn request(method: &str, template: &str, headers: &[(String, String)], arguments: Map<String, Value>) -> Result<net::Request, String> {
+    let method = match method.to_ascii_uppercase().as_str() {
+        "GET" => net::Method::GET,
+        "POST" => net::Method::POST,
+        "PUT" => net::Method::PUT,
+        "PATCH" => net::Method::PATCH,
+        "DELETE" => net::Method::DELETE,
+        _ => return Err("the tool's method is not one of GET, POST, PUT, PATCH, DELETE".into()),
+    };
+    let (mut url, used) = filled(template, &arguments)?;
+    let rest: Map<String, Value> = arguments.into_iter().filter(|(name, _)| !used.contains(name)).collect();
+    let in_query = matches!(method, net::Method::GET | net::Method::DELETE);
+    if in_query && !rest.is_empty() {
+        let mut query = url.query_pairs_mut();
+        for (name, value) in &rest {
+            match value {
+                Value::Null => {}
+                Value::Array(values) if values.iter().all(|value| !value.is_object() && !value.is_array()) => {
+                    query.extend_pairs(values.iter().map(|value| (name, text(value))));
+                }
+                value => {
+                    query.append_pair(name, &text(value));
+                }
+            }
+        }
+    }
+    let told = |error: net::Error| error.to_string();
+    let mut request = net::Request::new(method, url.as_str()).map_err(told)?.timeout(Some(TIMEOUT)).limit(LIMIT);
+    for (name, value) in headers {
+        request = request.header(name, value).map_err(told)?;
+    }
+    Ok(if in_query { request } else { request.json(Value::Object(rest).to_string()) })
+}
+
+/// The URL with its `{name}`s filled, and the names of the arguments that went into it.
+fn filled(template: &str, arguments: &Map<String, Value>) -> Result<(Url, HashSet<String>), String> {
+    let template = template.trim();
+    let mut url = String::with_capacity(template.len());
+    let mut plain = String::with_capacity(template.len());
+    let mut used = HashSet::new();
+    let mut rest = template;
+    while let Some((before, name, after)) = placeholder(rest) {
+        let value = arguments.get(name).filter(|value| !value.is_null()).ok_or_else(|| format!("the argument {name:?} is missing"))?;
+        url.push_str(before);
+        plain.push_str(before);
+        url.extend(utf8_percent_encode(&text(value), ARGUMENT));
+        plain.push('x');
+        used.insert(name.to_owned());
+        rest = after;
+    }
+    url.push_str(rest);
+    plain.push_str(rest);
+    let parse = |url: &str| Url::parse(url).map_err(|_| "the tool's URL is not valid".to_owned());
+    let (url, plain) = (parse(&url)?, parse(&plain)?);
+    if url.origin() != plain.origin() || url.username() != plain.username() || url.password() != plain.password() {
+        return Err("an argument may not be part of the tool's host".into());
+    }
+    // Dot segments are dropped by the parser: an argument ".." would climb out of its place, "." or nothing would name all instead of one.
+    let shape = |url: &Url| url.path().split('/').map(str::is_empty).collect::<Vec<_>>();
+    if shape(&url) != shape(&plain) {
+        return Err("an argument of the path may not be empty, nor dots alone".into());
+    }
+    Ok((url, used))
+}
+
+/// The first `{name}` of `text`: what is before, the name, what is after. Other braces are left alone.
+fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
+    let mut from = 0;
+    while let Some(open) = text[from..].find('{').map(|i| from + i) {
+        let inside = &text[open + 1..];
+        let length = inside.find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | '.')).unwrap_or(inside.len());
+        if length > 0 && inside[length..].starts_with('}') {
+            return Some((&text[..open], &inside[..length], &inside[length + 1..]));
+        }
+        from = open + 1;
+    }
+    None
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn result(body: &net::Body) -> Value {
+    let text = body.text();
+    if body.cut {
+        return json!({"result": text, "truncated": true, "note": "cut after 256 KiB"});
+    }
+    match serde_json::from_str(text.trim()) {
+        Ok(object @ Value::Object(_)) => object,
+        Ok(other) => json!({"result": other}),
+        Err(_) if text.trim().is_empty() => json!({"result": null}),
+        Err(_) => json!({"result": text}),
+    }
+}
+
+/// A server's words without what the tool's headers and URL keep secret: some servers repeat the request.
+fn clean(words: String, url: &str, headers: &[(String, String)]) -> String {
+    let url = Url::parse(url).ok();
+    let password = url.as_ref().and_then(|url| url.password().map(str::to_owned));
+    let query = url.iter().flat_map(|url| url.query_pairs().map(|(_, value)| value.into_owned()).collect::<Vec<_>>());
+    let parts = headers.iter().flat_map(|(_, value)| std::iter::once(value.trim()).chain(value.split_whitespace()).map(str::to_owned));
+    let mut secrets: Vec<String> = parts.chain(query).chain(password).filter(|secret| secret.len() >= 6).collect();
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets.iter().fold(words, |words, secret| words.replace(secret.as_str(), "***"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+
+use axum::Router;
+use axum::body::{Body, Bytes as Frame};
+use axum::extract::{ConnectInfo, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::*;
+
+/// What a question was answered with.
+#[derive(Debug, Default)]
+struct Told {
+    text: String,
+    calls: Vec<String>,
+    end: Option<(u32, u32)>,
+    failed: Option<(Kind, String)>,
+}
+
+fn question() -> Request {
+    let item = conversation::event::HistoryItem {
+        role: conversation::event::Role::User,
+        name: None,
+        arguments: None,
+        text: "Hi".into(),
+        interrupted: false,
+        utterance: None,
+        began: None,
+        in_context: true,
+    };
+    Request { prompt: "Be kind.".into(), history: vec![item], snippets: Vec::new(), tools: Vec::new(), model: String::new() }
+}
+
+fn sink() -> (Sink<Event>, mpsc::UnboundedReceiver<Event>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    (Sink::new(move |event| drop(tell.send(event))), told)
+}
+
+async fn all(mut events: mpsc::UnboundedReceiver<Event>) -> Told {
+    let mut told = Told::default();
+    while let Some(event) = events.recv().await {
+        match event {
+            Event::Text(text) => told.text += &text,
+            Event::Call { name, .. } => told.calls.push(name),
+            Event::End { prompt_tokens, completion_tokens } => {
+                told.end = Some((prompt_tokens, completion_tokens));
+                break;
+            }
+            Event::Failed(error) => {
+                told.failed = Some((error.kind(), error.to_string()));
+                break;
+            }
+        }
+    }
+    told
+}
+
+fn words(text: &str) -> String {
+    format!("data: {}\n\n", json!({"choices": [{"delta": {"content": text}, "finish_reason": null}]}))
+}
+
+const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\n";
+const DONE: &str = "data: [DONE]\n\n";
+
+/// A stream of these frames, each after a pause on the (paused) clock; then it stays open for ever or ends.
+async fn streamed(frames: Vec<(u64, Result<String, net::Error>)>, ends: bool) -> (Told, Duration) {
+    let start = Instant::now();
+    let frames = stream::iter(frames).then(|(pause, frame)| async move {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        frame.map(Bytes::from)
+    });
+    let (sink, events) = sink();
+    let times = Times::default();
+    let deadline = start + times.first_token;
+    let result = if ends {
+        read(std::pin::pin!(frames), Answer::new(&[]), times, deadline, &sink).await
+    } else {
+        read(std::pin::pin!(frames.chain(stream::pending())), Answer::new(&[]), times, deadline, &sink).await
+    };
+    if let Err(error) = result {
+        sink.send(Event::Failed(error));
+    }
+    let took = start.elapsed();
+    (all(events).await, took)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_says_a_word_fails_after_five_seconds() {
+    let (told, took) = streamed(vec![(1000, Ok(": keep-alive\n\n".into())), (1000, Ok(words("")))], false).await;
+    assert_eq!((told.failed, took), (Some((Kind::Timeout, "timeout".into())), Duration::from_secs(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_of_five_seconds_fails_what_had_begun_and_comments_are_no_tokens() {
+    let (told, took) = streamed(vec![(4900, Ok(words("Hello "))), (4900, Ok(words("there"))), (3000, Ok(": still here\n\n".into()))], false).await;
+    assert_eq!((told.text.as_str(), told.failed.unwrap().0), ("Hello there", Kind::Timeout));
+    assert_eq!(took, Duration::from_millis(14_800));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
+    let (told, _) = streamed(vec![(10, Ok(words("Once upon")))], true).await;
+    assert_eq!((told.text.as_str(), told.failed), ("Once upon", Some((Kind::Broken, "the stream broke off".into()))));
+    let (told, _) = streamed(vec![(10, Ok(words("Once"))), (10, Err(net::Error::Broken("connection broke".into())))], true).await;
+    assert_eq!(told.failed, Some((Kind::Broken, "connection broke".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_does_not_wait_long_for_the_count_of_tokens() {
+    let (told, took) = streamed(vec![(100, Ok(words("Hi"))), (0, Ok(STOP.into()))], false).await;
+    assert_eq!((told.end, took), (Some((0, 0)), Duration::from_millis(350)));
+    let (told, took) = streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))], true).await;
+    assert_eq!((told.end, took), (Some((9, 3)), Duration::from_millis(150)));
+    // Without [DONE], and broken behind the end: still an answer.
+    let (told, _) = streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Err(net::Error::Broken("reset".into())))], true).await;
+    assert!(told.failed.is_none() && told.end.is_some());
+}
+
+/// What a server saw and what it says next.
+struct Server {
+    seen: Mutex<Vec<(HeaderMap, Uri, Value, u16)>>,
+    answers: Mutex<Vec<Response>>,
+    count: AtomicUsize,
+}
+
+async fn handle(State(server): State<Arc<Server>>, ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>, uri: Uri, headers: HeaderMap, body: Frame) -> Response {
+    let body = serde_json::from_slice(&body).unwrap_or_default();
+    server.seen.lock().unwrap().push((headers, uri, body, peer.port()));
+    server.count.fetch_add(1, Ordering::SeqCst);
+    let mut answers = server.answers.lock().unwrap();
+    if answers.is_empty() { sse(&(words("Hello.") + STOP + DONE)) } else { answers.remove(0) }
+}
+
+fn sse(text: &str) -> Response {
+    ([("content-type", "text/event-stream")], text.to_owned()).into_response()
+}
+
+fn refusal(status: u16, body: &str) -> Response {
+    (StatusCode::from_u16(status).unwrap(), body.to_owned()).into_response()
+}
+
+async fn serve(answers: Vec<Response>) -> (Arc<Server>, String) {
+    let server = Arc::new(Server { seen: Mutex::default(), answers: Mutex::new(answers), count: AtomicUsize::new(0) });
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let router = Router::new().fallback(handle).with_state(Arc::clone(&server));
+    tokio::spawn(async move { axum::serve(listener, router.into_make_service_with_connect_info::<std::net::SocketAddr>()).await });
+    (server, url)
+}
+
+fn client(url: String, token: Option<&str>) -> OpenAi {
+    let config = Config { url, token: token.map(str::to_owned), model: "tiny".into(), times: Times::default() };
+    OpenAi::new(config, net::Client::new(net::Policy { allow_private: true }).unwrap(), tokio::runtime::Handle::current())
+}
+
+async fn ask(llm: &OpenAi) -> Told {
+    let (sink, events) = sink();
+    let handle = llm.ask(question(), sink);
+    let told = all(events).await;
+    drop(handle);
+    told
+}
+
+#[tokio::test]
+async fn a_question_reaches_the_server_and_its_answer_comes_back() {
+    let (server, url) = serve(vec![sse(&(words("Good ") + &words("day.") + STOP + USAGE + DONE))]).await;
+    let told = ask(&client(url + "/?api-version=7", Some("secret"))).await;
+    assert_eq!((told.text.as_str(), told.end), ("Good day.", Some((9, 3))));
+    let seen = server.seen.lock().unwrap();
+    let (headers, uri, body, _) = &seen[0];
+    assert_eq!(uri.to_string(), "/v1/chat/completions?api-version=7");
+    assert_eq!(headers["authorization"], "Bearer secret");
+    assert_eq!((&body["model"], &body["stream"], &body["stream_options"]["include_usage"]), (&json!("tiny"), &json!(true), &json!(true)));
+}
+
+#[tokio::test]
+async fn the_first_words_are_told_before_the_stream_ends() {
+    let (tell, more) = mpsc::unbounded_channel::<String>();
+    let frames = stream::unfold(more, |mut more| async { more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more)) });
+    let (_, url) = serve(vec![([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()]).await;
+    let (sink, mut events) = sink();
+    let llm = client(url, None);
+    let _handle = llm.ask(question(), sink);
+    tell.send(words("Early ")).unwrap();
+    assert!(matches!(events.recv().await, Some(Event::Text(text)) if text == "Early "));
+    tell.send(words("late.") + STOP + DONE).unwrap();
+    assert_eq!(all(events).await.text, "late.");
+}
+
+#[tokio::test]
+async fn one_connection_serves_question_after_question() {
+    let (server, url) = serve(Vec::new()).await;
+    let llm = client(url, None);
+    for _ in 0..4 {
+        assert_eq!(ask(&llm).await.text, "Hello.");
+    }
+    let ports: std::collections::HashSet<u16> = server.seen.lock().unwrap().iter().map(|seen| seen.3).collect();
+    assert_eq!(ports.len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_knows_no_stream_options_is_asked_without_them() {
+    let (server, url) = serve(vec![refusal(400, "{\"error\":{\"message\":\"unknown field stream_options\"}}")]).await;
+    let llm = client(url, None);
+    assert_eq!(ask(&llm).await.text, "Hello.");
+    assert_eq!(ask(&llm).await.text, "Hello.");
+    let asked: Vec<bool> = server.seen.lock().unwrap().iter().map(|seen| seen.2.get("stream_options").is_some()).collect();
+    assert_eq!(asked, [true, false, false], "it is remembered");
+}
+
+#[tokio::test]
+async fn refusals_are_told_in_the_servers_words_without_secrets() {
+    let key = "sk-verysecret123";
+    let says = |text: &str| json!({"error": {"message": text}}).to_string();
+    let cases = [
+        (401, says(&format!("Incorrect API key provided: {key}.")), Kind::Refused, "the server answered 401: Incorrect API key provided: ***"),
+        (404, "{\"message\":\"no model tiny\"}".into(), Kind::Refused, "the server answered 404: no model tiny"),
+        (429, "{\"detail\":\"slow down\"}".into(), Kind::Busy, "the server answered 429: slow down"),
+        (500, "it\n  broke at ?key=hushhush".into(), Kind::Broken, "the server answered 500: it broke at ***"),
+        (503, "{\"error\":\"loading model\"}".into(), Kind::Busy, "the server answered 503: loading model"),
+        (504, String::new(), Kind::Timeout, "the server answered 504:"),
+        (302, "{}".into(), Kind::Refused, "the server answered 302: no reason given"),
+    ];
+    for (status, body, kind, reason) in cases {
+        let (_, url) = serve(vec![refusal(status, &body)]).await;
+        let told = ask(&client(url + "?key=hushhush", Some(key))).await;
+        assert_eq!(told.failed, Some((kind, reason.to_owned())));
+    }
+}
+
+#[tokio::test]
+async fn a_refused_address_is_a_failed_model() {
+    let config = Config { url: "http://127.0.0.1:1/v1".into(), token: None, model: String::new(), times: Times::default() };
+    let llm = OpenAi::new(config, net::Client::new(net::Policy::default()).unwrap(), tokio::runtime::Handle::current());
+    assert_eq!(ask(&llm).await.failed, Some((Kind::Refused, "refused address".into())));
+    assert_eq!(ask(&client("nonsense".into(), None)).await.failed, Some((Kind::Refused, "llm.url is no URL".into())));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_understood() {
+    let body = json!({"choices": [{"message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop"}]});
+    let (_, url) = serve(vec![([("content-type", "application/json")], body.to_string()).into_response()]).await;
+    let told = ask(&client(url, None)).await;
+    assert_eq!((told.text.as_str(), told.end), ("All at once.", Some((0, 0))));
+}
+
+#[tokio::test]
+async fn a_cancelled_question_tells_nothing_more() {
+    let (tell, more) = mpsc::unbounded_channel::<String>();
+    let frames = stream::unfold(more, |mut more| async { more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more)) });
+    let (_, url) = serve(vec![([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()]).await;
+    let (sink, mut events) = sink();
+    let llm = client(url, None);
+    let handle = llm.ask(question(), sink);
+    tell.send(words("One")).unwrap();
+    assert!(matches!(events.recv().await, Some(Event::Text(_))));
+    handle.cancel();
+    // The task is gone with its sink: the channel closes, though the server would go on.
+    assert!(events.recv().await.is_none());
+    // And the server is told, by the closed connection.
+    tell.closed().await;
+}
+
+#[tokio::test]
+async fn warming_opens_the_connection_that_the_question_uses() {
+    let (server, url) = serve(vec![refusal(404, "no models here")]).await;
+    let llm = client(url, Some("secret"));
+    llm.warm();
+    while server.count.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ask(&llm).await.text, "Hello.");
+    let seen = server.seen.lock().unwrap();
+    assert_eq!((seen[0].1.path(), seen[1].1.path()), ("/v1/models", "/v1/chat/completions"));
+}

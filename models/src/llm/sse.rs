@@ -1,0 +1,119 @@
+//! Server-sent events (WHATWG HTML, section 9.2), as far as a stream of answers needs them: the data of each event.
+
+/// An event longer than this is no answer's piece.
+const MAX: usize = 1 << 20;
+
+/// Bytes as they come, in; the data of whole events, out. Fields other than `data` are passed over.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    line: Vec<u8>,
+    data: Option<String>,
+    /// The last byte was a CR: an LF that follows belongs to it.
+    after_cr: bool,
+    /// A byte order mark may come first.
+    begun: bool,
+}
+
+/// An event does not end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+impl Decoder {
+    /// Takes more bytes and calls `event` with the data of each event that they complete.
+    pub(super) fn push(&mut self, bytes: &[u8], mut event: impl FnMut(&str)) -> Result<(), TooLong> {
+        for &byte in bytes {
+            match byte {
+                b'\n' if self.after_cr => {}
+                b'\n' | b'\r' => self.end_line(&mut event),
+                _ => self.line.push(byte),
+            }
+            self.after_cr = byte == b'\r';
+        }
+        let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
+        if held > MAX { Err(TooLong) } else { Ok(()) }
+    }
+
+    /// The stream ended. An event without the blank line that should end it counts: not every server sends one after its last.
+    pub(super) fn finish(&mut self, mut event: impl FnMut(&str)) {
+        if !self.line.is_empty() {
+            self.end_line(&mut event);
+        }
+        self.end_line(&mut event);
+    }
+
+    fn end_line(&mut self, event: &mut impl FnMut(&str)) {
+        let mut line = std::mem::take(&mut self.line);
+        if !std::mem::replace(&mut self.begun, true) && line.starts_with(b"\xef\xbb\xbf") {
+            line.drain(..3);
+        }
+        if line.is_empty() {
+            if let Some(data) = self.data.take() {
+                event(&data);
+            }
+            return;
+        }
+        let Some(value) = line.strip_prefix(b"data") else { return };
+        let value = match value {
+            [b':', b' ', value @ ..] | [b':', value @ ..] | value @ [] => value,
+            _ => return,
+        };
+        // Whole lines: a character that two chunks share has been put together again.
+        let value = String::from_utf8_lossy(value);
+        match &mut self.data {
+            Some(data) => {
+                data.push('\n');
+                data.push_str(&value);
+            }
+            none => *none = Some(value.into_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &str = "\u{feff}: hello\r\n\r\nevent: x\r\nid: 1\r\ndata: {\"a\":1}\r\n\r\ndata:two\ndata: lines\n\n:keep-alive\n\ndata\n\rdata: Grüße 你好 🎈\r\rdatax: no\n\ndata: [DONE]\n\n";
+
+    fn events(chunks: &[&[u8]]) -> Vec<String> {
+        let (mut decoder, mut all) = (Decoder::default(), Vec::new());
+        for chunk in chunks {
+            decoder.push(chunk, |data| all.push(data.to_owned())).unwrap();
+        }
+        decoder.finish(|data| all.push(data.to_owned()));
+        all
+    }
+
+    #[test]
+    fn events_come_out_whole_however_the_bytes_are_cut() {
+        let bytes = STREAM.as_bytes();
+        let whole = ["{\"a\":1}", "two\nlines", "", "Grüße 你好 🎈", "[DONE]"];
+        assert_eq!(events(&[bytes]), whole);
+        for size in 1..20 {
+            assert_eq!(events(&bytes.chunks(size).collect::<Vec<_>>()), whole, "chunks of {size}");
+        }
+        for at in 0..bytes.len() {
+            assert_eq!(events(&[&bytes[..at], &bytes[at..]]), whole, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn the_last_event_needs_no_blank_line() {
+        assert_eq!(events(&[b"data: a\n\ndata: b"]), ["a", "b"]);
+        assert_eq!(events(&[b"data: a\n"]), ["a"]);
+        assert!(events(&[b""]).is_empty());
+    }
+
+    #[test]
+    fn an_event_without_end_is_refused() {
+        let mut decoder = Decoder::default();
+        let piece = vec![b'x'; 600_000];
+        assert_eq!(decoder.push(&piece, |_| ()), Ok(()));
+        assert_eq!(decoder.push(&piece, |_| ()), Err(TooLong));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_no_harm() {
+        assert_eq!(events(&[b"data: a\xff\xfeb\n\n"]), ["a\u{fffd}\u{fffd}b"]);
+    }
+}
