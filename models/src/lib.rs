@@ -9,6 +9,8 @@ pub mod face;
 pub mod llm;
 pub mod net;
 pub mod paths;
+pub mod registry;
+pub mod script;
 pub mod stt;
 pub mod tts;
 pub mod vad;

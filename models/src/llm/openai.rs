@@ -41,7 +41,11 @@ pub struct Times {
 
 impl Default for Times {
     fn default() -> Self {
-        Self { first_token: Duration::from_secs(5), gap: Duration::from_secs(5), usage: Duration::from_millis(250) }
+        Self {
+            first_token: Duration::from_secs(5),
+            gap: Duration::from_secs(5),
+            usage: Duration::from_millis(250),
+        }
     }
 }
 
@@ -105,13 +109,17 @@ impl Server {
         let deadline = Instant::now() + self.config.times.first_token;
         let response = timeout_at(deadline, self.asked(request)).await.map_err(|_| late())??;
         let answer = Answer::new(&request.tools);
-        let result = if response.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
-            let body = timeout_at(deadline, response.limit(net::LIMIT).body()).await.map_err(|_| late())??;
-            whole(answer, &body.text(), sink)
-        } else {
-            let chunks = stream::unfold(response, |mut response| async move { response.chunk().await.transpose().map(|chunk| (chunk, response)) });
-            read(std::pin::pin!(chunks), answer, self.config.times, deadline, sink).await
-        };
+        let result =
+            if response.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
+                let body =
+                    timeout_at(deadline, response.limit(net::LIMIT).body()).await.map_err(|_| late())??;
+                whole(answer, &body.text(), sink)
+            } else {
+                let chunks = stream::unfold(response, |mut response| async move {
+                    response.chunk().await.transpose().map(|chunk| (chunk, response))
+                });
+                read(std::pin::pin!(chunks), answer, self.config.times, deadline, sink).await
+            };
         result.map_err(|error| Error::new(error.kind(), self.clean(&error.to_string())))
     }
 
@@ -125,7 +133,9 @@ impl Server {
                     again = false;
                     continue;
                 }
-                sent => sent.map_err(|error| Error::new(Error::from(error.clone()).kind(), self.clean(&error.to_string())))?,
+                sent => sent.map_err(|error| {
+                    Error::new(Error::from(error.clone()).kind(), self.clean(&error.to_string()))
+                })?,
             };
             match response.status() {
                 200..=299 => return Ok(response),
@@ -144,12 +154,14 @@ impl Server {
     async fn sent(&self, request: &Request, usage: bool) -> Result<net::Response, net::Error> {
         let model = if request.model.is_empty() { &self.config.model } else { &request.model };
         let body = body(request, model, usage).to_string();
-        let asked = self.request(net::Method::POST, "chat/completions")?.header("accept", "text/event-stream")?;
+        let asked =
+            self.request(net::Method::POST, "chat/completions")?.header("accept", "text/event-stream")?;
         self.client.send(asked.json(body).timeout(None).limit(LIMIT)).await
     }
 
     fn request(&self, method: net::Method, path: &str) -> Result<net::Request, net::Error> {
-        let mut url = Url::parse(self.config.url.trim()).map_err(|_| net::Error::Invalid("llm.url is no URL".into()))?;
+        let mut url = Url::parse(self.config.url.trim())
+            .map_err(|_| net::Error::Invalid("llm.url is no URL".into()))?;
         let base = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
         url.set_path(&format!("{base}/{path}"));
         let request = net::Request::new(method, url.as_str())?;
@@ -169,20 +181,26 @@ impl Server {
     /// A server's words on one line, cut, without our secrets: some repeat the key, or a part of it.
     fn clean(&self, words: &str) -> String {
         let url = Url::parse(&self.config.url).ok();
-        let mut secrets: Vec<String> = self.config.token.iter().map(|token| token.trim().to_owned()).collect();
+        let mut secrets: Vec<String> =
+            self.config.token.iter().map(|token| token.trim().to_owned()).collect();
         if let Some(url) = &url {
             secrets.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
             secrets.extend(url.query().map(str::to_owned));
             secrets.extend(url.password().map(str::to_owned));
         }
         let secret = |word: &str| {
-            word.starts_with("sk-") || word.contains("***") || secrets.iter().any(|secret| {
-                let start: String = secret.chars().take(6).collect();
-                secret.len() >= 4 && (word.contains(secret.as_str()) || (start.len() >= 6 && word.contains(&start)))
-            })
+            word.starts_with("sk-")
+                || word.contains("***")
+                || secrets.iter().any(|secret| {
+                    let start: String = secret.chars().take(6).collect();
+                    secret.len() >= 4
+                        && (word.contains(secret.as_str()) || (start.len() >= 6 && word.contains(&start)))
+                })
         };
         let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
-        let words = words.split_whitespace().map(|word| if secret(word) || secret(&bare(word)) { "***" } else { word });
+        let words = words
+            .split_whitespace()
+            .map(|word| if secret(word) || secret(&bare(word)) { "***" } else { word });
         words.collect::<Vec<_>>().join(" ").chars().take(WORDS).collect()
     }
 }
@@ -192,7 +210,13 @@ fn late() -> Error {
 }
 
 /// Reads a stream to its end, telling words as they come.
-async fn read<S>(mut chunks: S, mut answer: Answer, times: Times, mut deadline: Instant, sink: &Sink<Event>) -> Result<(), Error>
+async fn read<S>(
+    mut chunks: S,
+    mut answer: Answer,
+    times: Times,
+    mut deadline: Instant,
+    sink: &Sink<Event>,
+) -> Result<(), Error>
 where
     S: Stream<Item = Result<Bytes, net::Error>> + Unpin,
 {

@@ -31,7 +31,13 @@ fn question() -> Request {
         began: None,
         in_context: true,
     };
-    Request { prompt: "Be kind.".into(), history: vec![item], snippets: Vec::new(), tools: Vec::new(), model: String::new() }
+    Request {
+        prompt: "Be kind.".into(),
+        history: vec![item],
+        snippets: Vec::new(),
+        tools: Vec::new(),
+        model: String::new(),
+    }
 }
 
 fn sink() -> (Sink<Event>, mpsc::UnboundedReceiver<Event>) {
@@ -90,13 +96,18 @@ async fn streamed(frames: Vec<(u64, Result<String, net::Error>)>, ends: bool) ->
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_says_a_word_fails_after_five_seconds() {
-    let (told, took) = streamed(vec![(1000, Ok(": keep-alive\n\n".into())), (1000, Ok(words("")))], false).await;
+    let (told, took) =
+        streamed(vec![(1000, Ok(": keep-alive\n\n".into())), (1000, Ok(words("")))], false).await;
     assert_eq!((told.failed, took), (Some((Kind::Timeout, "timeout".into())), Duration::from_secs(5)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_gap_of_five_seconds_fails_what_had_begun_and_comments_are_no_tokens() {
-    let (told, took) = streamed(vec![(4900, Ok(words("Hello "))), (4900, Ok(words("there"))), (3000, Ok(": still here\n\n".into()))], false).await;
+    let (told, took) = streamed(
+        vec![(4900, Ok(words("Hello "))), (4900, Ok(words("there"))), (3000, Ok(": still here\n\n".into()))],
+        false,
+    )
+    .await;
     assert_eq!((told.text.as_str(), told.failed.unwrap().0), ("Hello there", Kind::Timeout));
     assert_eq!(took, Duration::from_millis(14_800));
 }
@@ -104,8 +115,15 @@ async fn a_gap_of_five_seconds_fails_what_had_begun_and_comments_are_no_tokens()
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
     let (told, _) = streamed(vec![(10, Ok(words("Once upon")))], true).await;
-    assert_eq!((told.text.as_str(), told.failed), ("Once upon", Some((Kind::Broken, "the stream broke off".into()))));
-    let (told, _) = streamed(vec![(10, Ok(words("Once"))), (10, Err(net::Error::Broken("connection broke".into())))], true).await;
+    assert_eq!(
+        (told.text.as_str(), told.failed),
+        ("Once upon", Some((Kind::Broken, "the stream broke off".into())))
+    );
+    let (told, _) = streamed(
+        vec![(10, Ok(words("Once"))), (10, Err(net::Error::Broken("connection broke".into())))],
+        true,
+    )
+    .await;
     assert_eq!(told.failed, Some((Kind::Broken, "connection broke".into())));
 }
 
@@ -113,10 +131,13 @@ async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
 async fn the_end_does_not_wait_long_for_the_count_of_tokens() {
     let (told, took) = streamed(vec![(100, Ok(words("Hi"))), (0, Ok(STOP.into()))], false).await;
     assert_eq!((told.end, took), (Some((0, 0)), Duration::from_millis(350)));
-    let (told, took) = streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))], true).await;
+    let (told, took) =
+        streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))], true).await;
     assert_eq!((told.end, took), (Some((9, 3)), Duration::from_millis(150)));
     // Without [DONE], and broken behind the end: still an answer.
-    let (told, _) = streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Err(net::Error::Broken("reset".into())))], true).await;
+    let (told, _) =
+        streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Err(net::Error::Broken("reset".into())))], true)
+            .await;
     assert!(told.failed.is_none() && told.end.is_some());
 }
 
@@ -127,7 +148,13 @@ struct Server {
     count: AtomicUsize,
 }
 
-async fn handle(State(server): State<Arc<Server>>, ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>, uri: Uri, headers: HeaderMap, body: Frame) -> Response {
+async fn handle(
+    State(server): State<Arc<Server>>,
+    ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Frame,
+) -> Response {
     let body = serde_json::from_slice(&body).unwrap_or_default();
     server.seen.lock().unwrap().push((headers, uri, body, peer.port()));
     server.count.fetch_add(1, Ordering::SeqCst);
@@ -144,17 +171,25 @@ fn refusal(status: u16, body: &str) -> Response {
 }
 
 async fn serve(answers: Vec<Response>) -> (Arc<Server>, String) {
-    let server = Arc::new(Server { seen: Mutex::default(), answers: Mutex::new(answers), count: AtomicUsize::new(0) });
+    let server =
+        Arc::new(Server { seen: Mutex::default(), answers: Mutex::new(answers), count: AtomicUsize::new(0) });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let router = Router::new().fallback(handle).with_state(Arc::clone(&server));
-    tokio::spawn(async move { axum::serve(listener, router.into_make_service_with_connect_info::<std::net::SocketAddr>()).await });
+    tokio::spawn(async move {
+        axum::serve(listener, router.into_make_service_with_connect_info::<std::net::SocketAddr>()).await
+    });
     (server, url)
 }
 
 fn client(url: String, token: Option<&str>) -> OpenAi {
-    let config = Config { url, token: token.map(str::to_owned), model: "tiny".into(), times: Times::default() };
-    OpenAi::new(config, net::Client::new(net::Policy { allow_private: true }).unwrap(), tokio::runtime::Handle::current())
+    let config =
+        Config { url, token: token.map(str::to_owned), model: "tiny".into(), times: Times::default() };
+    OpenAi::new(
+        config,
+        net::Client::new(net::Policy { allow_private: true }).unwrap(),
+        tokio::runtime::Handle::current(),
+    )
 }
 
 async fn ask(llm: &OpenAi) -> Told {
@@ -174,14 +209,21 @@ async fn a_question_reaches_the_server_and_its_answer_comes_back() {
     let (headers, uri, body, _) = &seen[0];
     assert_eq!(uri.to_string(), "/v1/chat/completions?api-version=7");
     assert_eq!(headers["authorization"], "Bearer secret");
-    assert_eq!((&body["model"], &body["stream"], &body["stream_options"]["include_usage"]), (&json!("tiny"), &json!(true), &json!(true)));
+    assert_eq!(
+        (&body["model"], &body["stream"], &body["stream_options"]["include_usage"]),
+        (&json!("tiny"), &json!(true), &json!(true))
+    );
 }
 
 #[tokio::test]
 async fn the_first_words_are_told_before_the_stream_ends() {
     let (tell, more) = mpsc::unbounded_channel::<String>();
-    let frames = stream::unfold(more, |mut more| async { more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more)) });
-    let (_, url) = serve(vec![([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()]).await;
+    let frames = stream::unfold(more, |mut more| async {
+        more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more))
+    });
+    let (_, url) =
+        serve(vec![([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()])
+            .await;
     let (sink, mut events) = sink();
     let llm = client(url, None);
     let _handle = llm.ask(question(), sink);
@@ -198,17 +240,20 @@ async fn one_connection_serves_question_after_question() {
     for _ in 0..4 {
         assert_eq!(ask(&llm).await.text, "Hello.");
     }
-    let ports: std::collections::HashSet<u16> = server.seen.lock().unwrap().iter().map(|seen| seen.3).collect();
+    let ports: std::collections::HashSet<u16> =
+        server.seen.lock().unwrap().iter().map(|seen| seen.3).collect();
     assert_eq!(ports.len(), 1);
 }
 
 #[tokio::test]
 async fn a_server_that_knows_no_stream_options_is_asked_without_them() {
-    let (server, url) = serve(vec![refusal(400, "{\"error\":{\"message\":\"unknown field stream_options\"}}")]).await;
+    let (server, url) =
+        serve(vec![refusal(400, "{\"error\":{\"message\":\"unknown field stream_options\"}}")]).await;
     let llm = client(url, None);
     assert_eq!(ask(&llm).await.text, "Hello.");
     assert_eq!(ask(&llm).await.text, "Hello.");
-    let asked: Vec<bool> = server.seen.lock().unwrap().iter().map(|seen| seen.2.get("stream_options").is_some()).collect();
+    let asked: Vec<bool> =
+        server.seen.lock().unwrap().iter().map(|seen| seen.2.get("stream_options").is_some()).collect();
     assert_eq!(asked, [true, false, false], "it is remembered");
 }
 
@@ -217,10 +262,25 @@ async fn refusals_are_told_in_the_servers_words_without_secrets() {
     let key = "sk-verysecret123";
     let says = |text: &str| json!({"error": {"message": text}}).to_string();
     let cases = [
-        (401, says(&format!("Incorrect API key provided: {key}.")), Kind::Refused, "the server answered 401: Incorrect API key provided: ***"),
-        (404, "{\"message\":\"no model tiny\"}".into(), Kind::Refused, "the server answered 404: no model tiny"),
+        (
+            401,
+            says(&format!("Incorrect API key provided: {key}.")),
+            Kind::Refused,
+            "the server answered 401: Incorrect API key provided: ***",
+        ),
+        (
+            404,
+            "{\"message\":\"no model tiny\"}".into(),
+            Kind::Refused,
+            "the server answered 404: no model tiny",
+        ),
         (429, "{\"detail\":\"slow down\"}".into(), Kind::Busy, "the server answered 429: slow down"),
-        (500, "it\n  broke at ?key=hushhush".into(), Kind::Broken, "the server answered 500: it broke at ***"),
+        (
+            500,
+            "it\n  broke at ?key=hushhush".into(),
+            Kind::Broken,
+            "the server answered 500: it broke at ***",
+        ),
         (503, "{\"error\":\"loading model\"}".into(), Kind::Busy, "the server answered 503: loading model"),
         (504, String::new(), Kind::Timeout, "the server answered 504:"),
         (302, "{}".into(), Kind::Refused, "the server answered 302: no reason given"),
@@ -234,16 +294,29 @@ async fn refusals_are_told_in_the_servers_words_without_secrets() {
 
 #[tokio::test]
 async fn a_refused_address_is_a_failed_model() {
-    let config = Config { url: "http://127.0.0.1:1/v1".into(), token: None, model: String::new(), times: Times::default() };
-    let llm = OpenAi::new(config, net::Client::new(net::Policy::default()).unwrap(), tokio::runtime::Handle::current());
+    let config = Config {
+        url: "http://127.0.0.1:1/v1".into(),
+        token: None,
+        model: String::new(),
+        times: Times::default(),
+    };
+    let llm = OpenAi::new(
+        config,
+        net::Client::new(net::Policy::default()).unwrap(),
+        tokio::runtime::Handle::current(),
+    );
     assert_eq!(ask(&llm).await.failed, Some((Kind::Refused, "refused address".into())));
-    assert_eq!(ask(&client("nonsense".into(), None)).await.failed, Some((Kind::Refused, "llm.url is no URL".into())));
+    assert_eq!(
+        ask(&client("nonsense".into(), None)).await.failed,
+        Some((Kind::Refused, "llm.url is no URL".into()))
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
     let body = json!({"choices": [{"message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop"}]});
-    let (_, url) = serve(vec![([("content-type", "application/json")], body.to_string()).into_response()]).await;
+    let (_, url) =
+        serve(vec![([("content-type", "application/json")], body.to_string()).into_response()]).await;
     let told = ask(&client(url, None)).await;
     assert_eq!((told.text.as_str(), told.end), ("All at once.", Some((0, 0))));
 }
@@ -251,8 +324,12 @@ async fn a_server_that_does_not_stream_is_understood() {
 #[tokio::test]
 async fn a_cancelled_question_tells_nothing_more() {
     let (tell, more) = mpsc::unbounded_channel::<String>();
-    let frames = stream::unfold(more, |mut more| async { more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more)) });
-    let (_, url) = serve(vec![([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()]).await;
+    let frames = stream::unfold(more, |mut more| async {
+        more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more))
+    });
+    let (_, url) =
+        serve(vec![([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()])
+            .await;
     let (sink, mut events) = sink();
     let llm = client(url, None);
     let handle = llm.ask(question(), sink);

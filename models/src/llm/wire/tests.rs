@@ -3,7 +3,16 @@ use conversation::event::Snippet;
 use super::*;
 
 fn item(role: Role, text: &str) -> HistoryItem {
-    HistoryItem { role, name: None, arguments: None, text: text.into(), interrupted: false, utterance: None, began: None, in_context: true }
+    HistoryItem {
+        role,
+        name: None,
+        arguments: None,
+        text: text.into(),
+        interrupted: false,
+        utterance: None,
+        began: None,
+        in_context: true,
+    }
 }
 
 fn tool_item(name: &str, arguments: Value, text: &str) -> HistoryItem {
@@ -11,7 +20,13 @@ fn tool_item(name: &str, arguments: Value, text: &str) -> HistoryItem {
 }
 
 fn request(history: Vec<HistoryItem>) -> Request {
-    Request { prompt: "You are Ada.".into(), history, snippets: Vec::new(), tools: Vec::new(), model: String::new() }
+    Request {
+        prompt: "You are Ada.".into(),
+        history,
+        snippets: Vec::new(),
+        tools: Vec::new(),
+        model: String::new(),
+    }
 }
 
 fn tool(name: &str) -> Tool {
@@ -42,7 +57,10 @@ fn stop(reason: &str) -> String {
 #[test]
 fn a_question_holds_no_more_than_it_must() {
     let body = body(&request(vec![item(Role::User, "Hi")]), "m", true);
-    assert_eq!(body.as_object().unwrap().keys().collect::<Vec<_>>(), ["model", "messages", "stream", "stream_options"]);
+    assert_eq!(
+        body.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["model", "messages", "stream", "stream_options"]
+    );
     assert_eq!(body["messages"][1], json!({"role": "user", "content": "Hi"}));
     let body = super::body(&request(Vec::new()), "", false);
     assert_eq!(body.as_object().unwrap().keys().collect::<Vec<_>>(), ["messages", "stream"]);
@@ -54,10 +72,27 @@ fn turns_alternate_and_a_cut_answer_stands_as_heard() {
     cut.interrupted = true;
     let mut unseen = item(Role::Assistant, "An announcement.");
     unseen.in_context = false;
-    let history = vec![item(Role::Assistant, "Hello!"), item(Role::User, "A story"), item(Role::User, "please"), cut, unseen, item(Role::User, "Stop"), item(Role::Assistant, " ")];
+    let history = vec![
+        item(Role::Assistant, "Hello!"),
+        item(Role::User, "A story"),
+        item(Role::User, "please"),
+        cut,
+        unseen,
+        item(Role::User, "Stop"),
+        item(Role::Assistant, " "),
+    ];
     let messages = messages(&request(history));
-    let told: Vec<(&str, &str)> = messages[1..].iter().map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap())).collect();
-    assert_eq!(told, [("assistant", "Hello!"), ("user", "A story\nplease"), ("assistant", "Well, the story"), ("user", "Stop")]);
+    let told: Vec<(&str, &str)> =
+        messages[1..].iter().map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap())).collect();
+    assert_eq!(
+        told,
+        [
+            ("assistant", "Hello!"),
+            ("user", "A story\nplease"),
+            ("assistant", "Well, the story"),
+            ("user", "Stop")
+        ]
+    );
 }
 
 #[test]
@@ -73,18 +108,28 @@ fn tools_that_ran_are_calls_with_their_results() {
     ];
     let messages = messages(&request(history));
     let roles: Vec<&str> = messages.iter().map(|m| m["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "assistant", "user", "assistant", "tool"]);
+    assert_eq!(
+        roles,
+        ["system", "user", "assistant", "tool", "tool", "assistant", "user", "assistant", "tool"]
+    );
     assert_eq!(messages[2]["content"], "Let me see.");
-    assert_eq!(messages[2]["tool_calls"][0]["function"], json!({"name": "get_weather", "arguments": "{\"city\":\"Rome\"}"}));
+    assert_eq!(
+        messages[2]["tool_calls"][0]["function"],
+        json!({"name": "get_weather", "arguments": "{\"city\":\"Rome\"}"})
+    );
     assert_eq!((&messages[3]["tool_call_id"], &messages[3]["content"]), (&json!("call_1"), &json!("Sunny")));
-    assert_eq!((&messages[7]["content"], &messages[7]["tool_calls"][0]["id"]), (&Value::Null, &json!("call_3")));
+    assert_eq!(
+        (&messages[7]["content"], &messages[7]["tool_calls"][0]["id"]),
+        (&Value::Null, &json!("call_3"))
+    );
     assert_eq!(messages[8]["tool_call_id"], "call_3");
 }
 
 #[test]
 fn context_and_knowledge_are_marked_parts_of_the_one_system_message() {
     let mut request = request(vec![item(Role::System, "The user is on page 3."), item(Role::User, "Hi")]);
-    request.snippets = vec![Snippet { kb_id: "k".into(), doc_id: "d".into(), text: "Open at nine.".into(), score: 1.0 }];
+    request.snippets =
+        vec![Snippet { kb_id: "k".into(), doc_id: "d".into(), text: "Open at nine.".into(), score: 1.0 }];
     let messages = messages(&request);
     let system = messages[0]["content"].as_str().unwrap();
     assert!(system.starts_with("You are Ada.\n\n"));
@@ -99,7 +144,12 @@ fn tools_have_clean_names_of_their_own_and_a_schema() {
     request.tools = vec![tool("get weather"), tool("get.weather"), tool("")];
     request.tools[0].parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     let body = body(&request, "m", false);
-    let functions: Vec<(&str, &Value)> = body["tools"].as_array().unwrap().iter().map(|t| (t["function"]["name"].as_str().unwrap(), &t["function"]["parameters"])).collect();
+    let functions: Vec<(&str, &Value)> = body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| (t["function"]["name"].as_str().unwrap(), &t["function"]["parameters"]))
+        .collect();
     assert_eq!(functions.iter().map(|f| f.0).collect::<Vec<_>>(), ["get_weather", "get_weather_2", "tool"]);
     assert_eq!(functions[0].1, &request.tools[0].parameters);
     assert_eq!(functions[1].1, &json!({"type": "object", "properties": {}}));
@@ -131,7 +181,10 @@ fn an_answer_without_an_end_mark_or_without_words_failed() {
         assert_eq!(answer(&[], &[&end]).1.unwrap_err().to_string(), "the answer is empty");
         assert!(answer(&[], &[&delta(json!({"content": "Hi"})), &end]).1.is_ok());
     }
-    assert_eq!(answer(&[], &[&delta(json!({"content": "Hi"})), &stop("content_filter")]).1.unwrap_err().kind(), Kind::Refused);
+    assert_eq!(
+        answer(&[], &[&delta(json!({"content": "Hi"})), &stop("content_filter")]).1.unwrap_err().kind(),
+        Kind::Refused
+    );
 }
 
 #[test]
@@ -140,8 +193,12 @@ fn calls_are_put_together_from_fragments() {
     let (_, events) = answer(
         &[tool("get weather"), tool("time")],
         &[
-            &delta(json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "get_weather", "arguments": ""}}]})),
-            &delta(json!({"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "time", "arguments": ""}}]})),
+            &delta(
+                json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "get_weather", "arguments": ""}}]}),
+            ),
+            &delta(
+                json!({"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "time", "arguments": ""}}]}),
+            ),
             &call(0, json!({"arguments": "{\"ci"})),
             &call(1, json!({"arguments": ""})),
             &call(0, json!({"arguments": "ty\":\"Rome\"}"})),
@@ -149,7 +206,12 @@ fn calls_are_put_together_from_fragments() {
         ],
     );
     let events = events.unwrap();
-    let [Event::Call { id, name, arguments }, Event::Call { id: id_b, name: name_b, arguments: arguments_b }, Event::End { .. }] = &events[..] else {
+    let [
+        Event::Call { id, name, arguments },
+        Event::Call { id: id_b, name: name_b, arguments: arguments_b },
+        Event::End { .. },
+    ] = &events[..]
+    else {
         panic!("{events:?}")
     };
     assert_eq!((id.as_str(), name.as_str(), arguments), ("a", "get weather", &json!({"city": "Rome"})));
@@ -158,19 +220,32 @@ fn calls_are_put_together_from_fragments() {
 
 #[test]
 fn calls_without_numbers_are_told_apart_by_their_ids() {
-    let whole = |id: &str| delta(json!({"tool_calls": [{"index": 0, "id": id, "function": {"name": "time", "arguments": "{}"}}]}));
+    let whole = |id: &str| {
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": id, "function": {"name": "time", "arguments": "{}"}}]}),
+        )
+    };
     let (_, events) = answer(&[tool("time")], &[&whole("a"), &whole("b"), &stop("tool_calls")]);
     assert_eq!(events.unwrap().len(), 3);
-    let both = delta(json!({"tool_calls": [{"id": "a", "function": {"name": "time", "arguments": {"x": 1}}}, {"id": "b", "function": {"name": "time"}}]}));
+    let both = delta(
+        json!({"tool_calls": [{"id": "a", "function": {"name": "time", "arguments": {"x": 1}}}, {"id": "b", "function": {"name": "time"}}]}),
+    );
     let (_, events) = answer(&[tool("time")], &[&both, &stop("stop")]);
     let events = events.unwrap();
-    assert!(matches!(&events[0], Event::Call { arguments, .. } if *arguments == json!({"x": 1})), "{events:?}");
+    assert!(
+        matches!(&events[0], Event::Call { arguments, .. } if *arguments == json!({"x": 1})),
+        "{events:?}"
+    );
     assert_eq!(events.len(), 3);
 }
 
 #[test]
 fn arguments_that_are_no_object_fail_the_answer() {
-    let call = |arguments: &str| delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "time", "arguments": arguments}}]}));
+    let call = |arguments: &str| {
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "time", "arguments": arguments}}]}),
+        )
+    };
     for bad in ["{\"a\":", "[1]", "7", "\"text\""] {
         let (_, events) = answer(&[tool("time")], &[&call(bad), &stop("tool_calls")]);
         assert!(events.unwrap_err().to_string().contains("no JSON object"), "{bad}");
@@ -182,7 +257,8 @@ fn arguments_that_are_no_object_fail_the_answer() {
 
 #[test]
 fn an_error_within_the_stream_is_told_in_its_words() {
-    let (text, events) = answer(&[], &[&delta(json!({"content": "Hi"})), r#"{"error":{"message":"overloaded","code":529}}"#]);
+    let (text, events) =
+        answer(&[], &[&delta(json!({"content": "Hi"})), r#"{"error":{"message":"overloaded","code":529}}"#]);
     let error = events.unwrap_err();
     assert_eq!((text.as_str(), error.to_string().as_str(), error.kind()), ("Hi", "overloaded", Kind::Busy));
     assert!(answer(&[], &["<html>"]).1.is_err());
@@ -192,12 +268,19 @@ fn an_error_within_the_stream_is_told_in_its_words() {
 fn thoughts_are_left_out_however_they_are_cut() {
     let stream = "\n<think>Hmm, <b> they </thin want x.</think>\n\nIt is <think> four.";
     for size in 1..stream.len() {
-        let pieces: Vec<String> = stream.as_bytes().chunks(size).map(|c| delta(json!({"content": std::str::from_utf8(c).unwrap()}))).collect();
+        let pieces: Vec<String> = stream
+            .as_bytes()
+            .chunks(size)
+            .map(|c| delta(json!({"content": std::str::from_utf8(c).unwrap()})))
+            .collect();
         let mut data: Vec<&str> = pieces.iter().map(String::as_str).collect();
         data.push("[DONE]");
         assert_eq!(answer(&[], &data).0, "It is <think> four.", "pieces of {size}");
     }
     let end = stop("stop");
     assert_eq!(answer(&[], &[&delta(json!({"content": "<th"})), &end]).0, "<th");
-    assert_eq!(answer(&[], &[&delta(json!({"content": "<think>ää"})), &end]).1.unwrap_err().to_string(), "the answer is empty");
+    assert_eq!(
+        answer(&[], &[&delta(json!({"content": "<think>ää"})), &end]).1.unwrap_err().to_string(),
+        "the answer is empty"
+    );
 }

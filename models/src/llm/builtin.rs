@@ -1,0 +1,144 @@
+//! The answerer that needs no server: it finds the sentence that answers, and says honestly when it knows none.
+//!
+//! Greetings and small talk by rule ([`small_talk`]); a tool whose name fits and whose parameters can be filled ([`tools`]); else the best
+//! one or two sentences of what it was told ([`facts`]).
+
+mod facts;
+mod small_talk;
+mod tools;
+
+use conversation::event::{HistoryItem, Role};
+use serde_json::Value;
+use tokio::runtime::Handle as Runtime;
+
+use super::{Event, Llm, Request};
+use crate::{Handle, Sink};
+
+/// The built-in answerer, under an agent's name.
+pub struct Builtin {
+    name: String,
+    runtime: Runtime,
+}
+
+impl Builtin {
+    /// An answerer that calls itself `name`.
+    #[must_use]
+    pub fn new(name: &str, runtime: Runtime) -> Self {
+        Self { name: name.trim().to_owned(), runtime }
+    }
+}
+
+impl Llm for Builtin {
+    fn ask(&self, request: Request, sink: Sink<Event>) -> Handle {
+        let name = self.name.clone();
+        let task = self.runtime.spawn(async move {
+            let prompt_tokens =
+                request.history.iter().map(|item| item.text.split_whitespace().count()).sum::<usize>();
+            let prompt_tokens = u32::try_from(prompt_tokens).unwrap_or(u32::MAX);
+            let mut completion_tokens = 0;
+            match answer(&request, &name) {
+                Answer::Say(text) => {
+                    for token in text.split_inclusive(' ') {
+                        completion_tokens += 1;
+                        sink.send(Event::Text(token.to_owned()));
+                    }
+                }
+                Answer::Call { name, arguments } => {
+                    let id = format!(
+                        "call_{}",
+                        request.history.iter().filter(|item| item.role == Role::Tool).count() + 1
+                    );
+                    sink.send(Event::Call { id, name, arguments });
+                }
+            }
+            sink.send(Event::End { prompt_tokens, completion_tokens });
+        });
+        Handle::new(move || task.abort())
+    }
+}
+
+/// What it does.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Say(String),
+    Call { name: String, arguments: Value },
+}
+
+fn answer(request: &Request, name: &str) -> Answer {
+    let seen: Vec<&HistoryItem> = request.history.iter().filter(|item| item.in_context).collect();
+    if seen.last().is_some_and(|item| item.role == Role::Tool) {
+        let results: Vec<String> = seen
+            .iter()
+            .rev()
+            .take_while(|item| item.role == Role::Tool)
+            .map(|item| tools::spoken(&item.text))
+            .collect();
+        return Answer::Say(results.into_iter().rev().collect::<Vec<_>>().join(" "));
+    }
+    // Several of the user's items in a row are one turn.
+    let turn = seen.iter().rposition(|item| item.role != Role::User).map_or(0, |i| i + 1);
+    let said = seen[turn..].iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" ");
+    let talk = Talk { request, before: &seen[..turn], said: &said, name };
+    if let Some(words) = small_talk::reply(&talk) {
+        return Answer::Say(words);
+    }
+    if let Some((tool, arguments)) = tools::fitting(&request.tools, &said) {
+        return Answer::Call { name: tool.name.clone(), arguments };
+    }
+    Answer::Say(facts::reply(&talk).unwrap_or_else(|| small_talk::unknown(&talk)))
+}
+
+/// What an answer is made of.
+struct Talk<'a> {
+    request: &'a Request,
+    /// What was said before this turn.
+    before: &'a [&'a HistoryItem],
+    /// The user's words of this turn.
+    said: &'a str,
+    /// The agent's name.
+    name: &'a str,
+}
+
+impl<'a> Talk<'a> {
+    /// The last thing that `role` said before this turn.
+    fn last(&self, role: Role) -> Option<&'a str> {
+        self.before.iter().rev().find(|item| item.role == role).map(|item| item.text.as_str())
+    }
+}
+
+/// Words such as are spoken: no markup, no marks of lists, the end marked.
+fn speakable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.trim();
+    for mark in ["Q:", "A:", "Question:", "Answer:"] {
+        rest = rest.strip_prefix(mark).unwrap_or(rest).trim_start();
+    }
+    let mut chars = rest.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '*' | '`' | '#' | '[' | ']' | '|' => {}
+            '_' if out.ends_with(' ')
+                || out.is_empty()
+                || chars.peek().is_none_or(|next| !next.is_alphanumeric()) => {}
+            // [text](where): the where is not for ears.
+            '(' if text.contains("](") && matches!(chars.peek(), Some('h' | '/' | '#')) => {
+                while chars.next_if(|c| *c != ')').is_some() {}
+            }
+            ')' if text.contains("](") => {}
+            c => out.push(c),
+        }
+    }
+    let mut out = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(first) = out.chars().next().filter(|c| c.is_lowercase()) {
+        out.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
+    }
+    let end = out.trim_end_matches([',', ';', ':', '-', ' ']).len();
+    out.truncate(end);
+    if out.chars().last().is_some_and(char::is_alphanumeric) || out.ends_with([')', '"', '%', '€', '$']) {
+        out.push('.');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

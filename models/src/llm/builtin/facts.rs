@@ -1,0 +1,298 @@
+//! The sentence that answers.
+
+use conversation::event::Role;
+use knowledge::{Index, plain, sentences, stop_word, words};
+
+use super::{Talk, speakable};
+
+/// Which part of the question a sentence must hold to count as an answer.
+const ENOUGH: f32 = 0.34;
+
+/// The same for a question that leans on the one before.
+const ENOUGH_TOGETHER: f32 = 0.25;
+
+/// An answer is cut behind this many bytes: it is spoken.
+const LONG: usize = 320;
+
+/// Where a sentence comes from, and how much it counts for that.
+#[derive(Clone, Copy, PartialEq)]
+struct Origin {
+    /// Sentences of one origin follow each other.
+    part: usize,
+    bonus: f32,
+    users: bool,
+}
+
+/// One or two sentences that answer the turn; `None` if none does.
+pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
+    let facts = facts(talk);
+    let mut index: Index<usize> = Index::new();
+    for (i, (_, sentence)) in facts.iter().enumerate() {
+        index.insert_chunk(&i, 0, sentence.clone());
+        // A fact may need two: "Doctor Ruiz is the head. Her room is 427."
+        if let Some((_, next)) = facts.get(i + 1).filter(|(origin, _)| origin.part == facts[i].0.part) {
+            index.insert_chunk(&(facts.len() + i), 0, format!("{sentence} {next}"));
+        }
+    }
+    let said = plain(talk.said);
+    let follows = follows(&said) && !talk.before.is_empty();
+    let (before_user, before_agent) =
+        (talk.last(Role::User).unwrap_or_default(), talk.last(Role::Assistant).unwrap_or_default());
+    let query: &[(&str, f32)] = if follows {
+        &[(talk.said, 1.0), (before_user, 0.4), (before_agent, 0.2)]
+    } else {
+        &[(talk.said, 1.0)]
+    };
+    let hits = index.search_weighted(query, 16);
+    let top = hits.first()?.score.max(f32::EPSILON);
+    let wants = Wants::of(&said);
+    let asked: Vec<String> = words(talk.said).into_iter().map(|word| word.stem).collect();
+    let value = |hit: &knowledge::Hit<'_, usize>| {
+        let pair = *hit.id >= facts.len();
+        let origin = facts[*hit.id % facts.len()].0;
+        // A sentence that only repeats the question tells nothing.
+        let news = words(hit.text).iter().any(|word| !word.is_stop() && !asked.contains(&word.stem));
+        hit.coverage + 0.3 * hit.score / top + origin.bonus + if wants.met(hit.text) { 0.1 } else { 0.0 }
+            - if pair { 0.12 } else { 0.0 }
+            - if news { 0.0 } else { 0.4 }
+    };
+    let enough = if follows { ENOUGH_TOGETHER } else { ENOUGH };
+    let best =
+        hits.iter().filter(|hit| hit.coverage >= enough).max_by(|a, b| value(a).total_cmp(&value(b)))?;
+    let (at, pair) = (*best.id % facts.len(), *best.id >= facts.len());
+    let (origin, first) = &facts[at];
+    let next = |at: usize| {
+        facts
+            .get(at + 1)
+            .filter(|(other, _)| other.part == origin.part)
+            .map(|(_, sentence)| sentence.as_str())
+    };
+    let answer = match next(at) {
+        // A heading or a question of a list of them is answered by what follows.
+        Some(next_one) if is_title(first) => match next(at + 1).filter(|_| !pair && next_one.len() < 60) {
+            Some(after) if !is_title(after) => format!("{} {}", speakable(next_one), speakable(after)),
+            _ => speakable(next_one),
+        },
+        Some(next_one) if pair => format!("{} {}", speakable(first), speakable(next_one)),
+        _ => speakable(first),
+    };
+    let answer = cut(&answer);
+    Some(if origin.users { format!("You said: {answer}") } else { answer })
+}
+
+/// All sentences that may answer: knowledge, then context, then what the prompt says of the agent, then what the user told.
+fn facts(talk: &Talk<'_>) -> Vec<(Origin, String)> {
+    let mut facts = Vec::new();
+    let mut part = 0;
+    let mut add = |text: &str, bonus: f32, users: bool, keep: &dyn Fn(&str) -> Option<String>| {
+        part += 1;
+        facts.extend(
+            sentences(text)
+                .iter()
+                .filter_map(|sentence| keep(sentence))
+                .map(|sentence| (Origin { part, bonus, users }, sentence)),
+        );
+    };
+    let whole = |sentence: &str| Some(sentence.to_owned());
+    for (rank, snippet) in talk.request.snippets.iter().enumerate() {
+        add(&snippet.text, -0.01 * rank as f32, false, &whole);
+    }
+    for item in talk.before.iter().filter(|item| item.role == Role::System) {
+        add(&item.text, 0.0, false, &whole);
+    }
+    add(&talk.request.prompt, -0.05, false, &told);
+    for item in talk.before.iter().filter(|item| item.role == Role::User) {
+        let question = plain(&item.text).first().is_some_and(|word| QUESTIONS.contains(&word.as_str()))
+            || item.text.contains('?');
+        if !question {
+            add(&item.text, -0.2, true, &whole);
+        }
+    }
+    facts
+}
+
+const QUESTIONS: [&str; 28] = [
+    "what", "whats", "who", "whos", "when", "where", "wheres", "why", "how", "which", "is", "are", "do",
+    "does", "did", "can", "could", "will", "would", "should", "tell", "explain", "describe", "give", "show",
+    "and", "hello", "hi",
+];
+
+/// A sentence of the prompt as the agent would say it: "You are Ada." is "I am Ada."; instructions are not for the user's ears.
+fn told(sentence: &str) -> Option<String> {
+    const INSTRUCTIONS: [&str; 47] = [
+        "always",
+        "never",
+        "do",
+        "dont",
+        "be",
+        "keep",
+        "answer",
+        "respond",
+        "reply",
+        "speak",
+        "use",
+        "act",
+        "ask",
+        "avoid",
+        "make",
+        "ensure",
+        "if",
+        "when",
+        "whenever",
+        "please",
+        "remember",
+        "note",
+        "help",
+        "assist",
+        "greet",
+        "tell",
+        "say",
+        "give",
+        "provide",
+        "stay",
+        "follow",
+        "start",
+        "end",
+        "try",
+        "let",
+        "only",
+        "begin",
+        "offer",
+        "explain",
+        "refer",
+        "confirm",
+        "limit",
+        "introduce",
+        "talk",
+        "behave",
+        "pretend",
+        "dont",
+    ];
+    let words = plain(sentence);
+    let first = words.first()?.as_str();
+    if INSTRUCTIONS.contains(&first) {
+        return None;
+    }
+    let second = words.get(1).map_or("", String::as_str);
+    let bidden = [
+        "must", "should", "shall", "can", "will", "may", "need", "never", "always", "do", "dont", "answer",
+        "respond", "speak", "talk",
+    ];
+    if first == "you" && bidden.contains(&second) {
+        return None;
+    }
+    let replaced: Vec<String> = sentence.split(' ').map(mirrored).collect();
+    Some(replaced.join(" ").replace("I are", "I am").replace("I were", "I was"))
+}
+
+fn mirrored(word: &str) -> String {
+    let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+    let after = &word[bare.len()..];
+    let mirror = match bare {
+        "You" | "you" => "I",
+        "You're" | "you're" => "I'm",
+        "You've" | "you've" => "I've",
+        "Your" => "My",
+        "your" => "my",
+        "Yours" | "yours" => "mine",
+        "yourself" => "myself",
+        other => other,
+    };
+    format!("{mirror}{after}")
+}
+
+/// What the prompt says that the agent is: "You are Ada, the receptionist." as "I am Ada, the receptionist."
+pub(super) fn identity(prompt: &str) -> Option<String> {
+    let starts = |sentence: &String| {
+        ["You are", "You're", "Your name is"].iter().any(|start| sentence.starts_with(start))
+    };
+    let sentence = sentences(prompt).into_iter().find(starts)?;
+    told(&sentence).filter(|sentence| sentence.len() <= LONG)
+}
+
+/// Whether the words lean on what was said before: a pronoun, "and on sunday", hardly anything.
+fn follows(said: &[String]) -> bool {
+    const LEANING: [&str; 20] = [
+        "it", "its", "they", "them", "their", "he", "him", "his", "she", "her", "hers", "that", "there",
+        "those", "these", "this", "one", "ones", "else", "then",
+    ];
+    let telling = said.iter().filter(|word| !stop_word(word)).count();
+    telling <= 1
+        || said.first().is_some_and(|word| word == "and")
+        || said.iter().any(|word| LEANING.contains(&word.as_str()))
+}
+
+/// What kind of thing a question asks for.
+struct Wants {
+    number: bool,
+    time: bool,
+    place: bool,
+    person: bool,
+}
+
+impl Wants {
+    fn of(said: &[String]) -> Self {
+        let has = |word: &str| said.iter().any(|said| said == word);
+        Self {
+            number: has("much") || has("many") || has("number"),
+            time: has("when") || has("time"),
+            place: has("where"),
+            person: has("who") || has("whos"),
+        }
+    }
+
+    fn met(&self, sentence: &str) -> bool {
+        const TIMES: [&str; 14] = [
+            "am",
+            "pm",
+            "noon",
+            "midnight",
+            "monday",
+            "tuesday",
+            "wednesday",
+            "thursday",
+            "friday",
+            "saturday",
+            "sunday",
+            "weekdays",
+            "daily",
+            "hours",
+        ];
+        const PLACES: [&str; 12] = [
+            "in", "at", "on", "floor", "street", "near", "behind", "next", "room", "building", "city",
+            "located",
+        ];
+        let plain = words(sentence);
+        let any = |list: &[&str]| plain.iter().any(|word| list.contains(&word.plain.as_str()));
+        let number = plain.iter().any(knowledge::Word::is_number);
+        let name = sentence
+            .split_whitespace()
+            .skip(1)
+            .any(|word| word.chars().next().is_some_and(char::is_uppercase));
+        (self.number && number)
+            || (self.time && (number || any(&TIMES)))
+            || (self.place && any(&PLACES))
+            || (self.person && name)
+    }
+}
+
+/// A heading, a label, or a question: what answers stands behind it.
+fn is_title(sentence: &str) -> bool {
+    sentence.ends_with(['?', ':'])
+        || (sentence.len() < 60
+            && !sentence.ends_with(['.', '!', ';', '…'])
+            && !sentence.contains(": ")
+            && plain(sentence).len() <= 6)
+}
+
+/// At most [`LONG`] bytes, cut behind a part of the sentence if it must be.
+fn cut(answer: &str) -> String {
+    if answer.len() <= LONG {
+        return answer.to_owned();
+    }
+    let end = (0..=LONG).rev().find(|i| answer.is_char_boundary(*i)).unwrap_or(0);
+    let head = &answer[..end];
+    let at =
+        head.rfind(['.', ';', ',']).filter(|at| *at > LONG / 3).or_else(|| head.rfind(' ')).unwrap_or(end);
+    format!("{}.", head[..at].trim_end_matches([',', ';', '.', ' ']))
+}

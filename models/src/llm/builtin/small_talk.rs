@@ -1,0 +1,285 @@
+//! What is answered without knowing anything.
+
+use conversation::event::Role;
+use knowledge::plain;
+
+use super::{Talk, facts, speakable};
+
+/// The answer to greetings and questions about the agent itself; `None` for anything else.
+pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
+    let all = plain(talk.said);
+    let name: Vec<String> = plain(talk.name);
+    let filler = |word: &String| {
+        matches!(
+            word.as_str(),
+            "hello" | "hi" | "hey" | "um" | "uh" | "well" | "so" | "please" | "there" | "oh"
+        ) || name.contains(word)
+    };
+    let greeted = all
+        .first()
+        .is_some_and(|word| matches!(word.as_str(), "hello" | "hi" | "hey" | "good" | "greetings"));
+    let start = all.iter().position(|word| !filler(word)).unwrap_or(all.len());
+    let end = all.iter().rposition(|word| !filler(word)).map_or(start, |i| i + 1);
+    let words = all[start..end].join(" ");
+    let count = end - start;
+    let is = |phrases: &[&str]| phrases.contains(&words.as_str());
+    // A phrase within a few words more: "and who are you then".
+    let has =
+        |phrases: &[&str], most: usize| count <= most && phrases.iter().any(|phrase| within(&words, phrase));
+    let me = talk.name;
+
+    if all.is_empty() {
+        return Some("I'm sorry, I didn't catch that.".into());
+    }
+    if count == 0
+        || is(&["good morning", "good afternoon", "good evening", "good day", "greetings", "morning"])
+    {
+        return greeted.then(|| greeting(talk)).or_else(|| Some("Yes?".into()));
+    }
+    if has(
+        &[
+            "how are you",
+            "how do you do",
+            "how is it going",
+            "how it going",
+            "how are things",
+            "hows it going",
+            "how you doing",
+        ],
+        7,
+    ) {
+        return Some("I'm fine, thank you. What can I do for you?".into());
+    }
+    if has(
+        &[
+            "your name",
+            "who are you",
+            "whats your name",
+            "are you called",
+            "introduce yourself",
+            "about yourself",
+            "who am i talking to",
+            "who is this",
+        ],
+        8,
+    ) {
+        return Some(introduction(talk));
+    }
+    if has(
+        &[
+            "are you a robot",
+            "are you a human",
+            "are you human",
+            "are you real",
+            "are you a person",
+            "are you a machine",
+            "are you a bot",
+            "are you an ai",
+            "are you a computer",
+        ],
+        8,
+    ) {
+        return Some(match me {
+            "" => "I'm a computer program that talks with you.".into(),
+            me => format!("I'm {me}, a computer program that talks with you."),
+        });
+    }
+    if has(
+        &[
+            "what can you do",
+            "what do you do",
+            "how can you help",
+            "can you help me",
+            "what can i ask",
+            "what do you know",
+        ],
+        7,
+    ) || is(&["help", "help me"])
+    {
+        return Some("I can answer questions about what I was told. Just ask.".into());
+    }
+    if has(
+        &[
+            "say that again",
+            "repeat that",
+            "say it again",
+            "repeat it",
+            "come again",
+            "did you say",
+            "once more",
+        ],
+        7,
+    ) || is(&["pardon", "repeat", "sorry", "again"])
+    {
+        return Some(
+            talk.last(Role::Assistant)
+                .map_or_else(|| "I didn't say anything yet.".into(), |said| said.trim().to_owned()),
+        );
+    }
+    if has(
+        &[
+            "can you hear me",
+            "do you hear me",
+            "are you there",
+            "testing",
+            "anybody there",
+            "is anyone there",
+        ],
+        6,
+    ) {
+        return Some("Yes, I can hear you.".into());
+    }
+    if has(&["goodbye", "bye", "see you", "good bye", "good night", "talk to you later", "take care"], 6) {
+        return Some("Goodbye!".into());
+    }
+    if has(&["thank you", "thanks", "thank"], 5) && !asks(&all) {
+        return Some("You're welcome.".into());
+    }
+    if is(&[
+        "no",
+        "nope",
+        "no thanks",
+        "thats all",
+        "that is all",
+        "that all",
+        "nothing",
+        "nothing else",
+        "not really",
+    ]) {
+        return Some("All right.".into());
+    }
+    if is(&[
+        "stop",
+        "stop it",
+        "be quiet",
+        "wait",
+        "hold on",
+        "never mind",
+        "one moment",
+        "wait please",
+        "please stop",
+        "stop please",
+        "okay stop",
+    ]) {
+        return Some("All right. I'm listening.".into());
+    }
+    if is(&[
+        "yes",
+        "yeah",
+        "yes please",
+        "ok",
+        "okay",
+        "right",
+        "sure",
+        "fine",
+        "great",
+        "good",
+        "cool",
+        "nice",
+        "perfect",
+        "i see",
+        "alright",
+        "all right",
+        "very good",
+        "sounds good",
+        "got it",
+        "thats good",
+        "that good",
+    ]) {
+        return Some("Good. What would you like to know?".into());
+    }
+    if let Some(theirs) = own_name(&words) {
+        return Some(format!("Nice to meet you, {}.", titled(theirs)));
+    }
+    if has(
+        &["what is my name", "whats my name", "what my name", "know my name", "remember my name", "who am i"],
+        7,
+    ) {
+        let told = talk
+            .before
+            .iter()
+            .rev()
+            .filter(|item| item.role == Role::User)
+            .find_map(|item| own_name(&plain(&item.text).join(" ")).map(titled));
+        return Some(told.map_or_else(
+            || "You haven't told me your name.".into(),
+            |name| format!("Your name is {name}."),
+        ));
+    }
+    None
+}
+
+/// What is said where nothing is known, in turn.
+pub(super) fn unknown(talk: &Talk<'_>) -> String {
+    let words = plain(talk.said);
+    if !asks(&words) && words.len() > 2 {
+        return "I see. Ask me anything about what I was told.".into();
+    }
+    let turns = talk.before.iter().filter(|item| item.role == Role::Assistant).count();
+    [
+        "I'm sorry, I don't know that.",
+        "I don't know. I was told nothing about it.",
+        "That I don't know, I'm sorry.",
+    ][turns % 3]
+        .into()
+}
+
+/// Whether it is a question or a request; recognised speech has no question mark.
+fn asks(words: &[String]) -> bool {
+    const OPENERS: [&str; 44] = [
+        "what", "whats", "who", "whos", "whom", "whose", "when", "where", "wheres", "why", "how", "which",
+        "is", "are", "was", "were", "do", "does", "did", "can", "could", "will", "would", "should", "may",
+        "might", "has", "have", "had", "tell", "explain", "describe", "give", "show", "say", "list", "name",
+        "find", "help", "know", "any", "need", "want", "looking",
+    ];
+    words.iter().any(|word| OPENERS.contains(&word.as_str()))
+}
+
+fn greeting(talk: &Talk<'_>) -> String {
+    let known = talk.last(Role::Assistant).is_some();
+    match talk.name {
+        "" => "Hello! How can I help you?".into(),
+        _ if known => "Hello! How can I help you?".into(),
+        name => format!("Hello! I'm {name}. How can I help you?"),
+    }
+}
+
+fn introduction(talk: &Talk<'_>) -> String {
+    let known = facts::identity(&talk.request.prompt).map(|sentence| speakable(&sentence));
+    match (talk.name, known) {
+        ("", Some(known)) => known,
+        ("", None) => "I'm the assistant of this place.".into(),
+        (name, Some(known)) if known.contains(name) => known,
+        (name, Some(known)) => format!("I'm {name}. {known}"),
+        (name, None) => format!("I'm {name}."),
+    }
+}
+
+/// "my name is john smith": the name.
+fn own_name(words: &str) -> Option<&str> {
+    let openers = ["my name is ", "my name ", "i am called ", "call me ", "you can call me "];
+    let name = openers.iter().find_map(|opener| {
+        words.strip_prefix(opener).or_else(|| words.split_once(&format!(" {opener}")).map(|(_, name)| name))
+    })?;
+    let count = name.split(' ').count();
+    (count <= 3
+        && !name.is_empty()
+        && name.split(' ').all(|word| word != "what" && !knowledge::stop_word(word)))
+    .then_some(name)
+}
+
+fn titled(name: &str) -> String {
+    let title = |word: &str| {
+        let mut chars = word.chars();
+        chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+    };
+    name.split(' ').map(title).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether `phrase` stands in `words` as whole words.
+fn within(words: &str, phrase: &str) -> bool {
+    words.match_indices(phrase).any(|(at, _)| {
+        let end = at + phrase.len();
+        (at == 0 || words.as_bytes()[at - 1] == b' ') && (end == words.len() || words.as_bytes()[end] == b' ')
+    })
+}

@@ -1,0 +1,274 @@
+//! Tools without a language model: a tool is called where its name is plainly asked for and what it needs can be filled.
+
+use std::collections::HashSet;
+
+use knowledge::{plain, stop_word, words};
+use serde_json::{Map, Value};
+
+use super::super::Tool;
+use super::speakable;
+
+/// The tool that the words ask for, with its arguments.
+pub(super) fn fitting<'a>(tools: &'a [Tool], said: &str) -> Option<(&'a Tool, Value)> {
+    let stems: HashSet<String> = words(said).into_iter().map(|word| word.stem).collect();
+    let mut best: Option<(f32, &Tool, Value)> = None;
+    for tool in tools {
+        let Some(fit) = fit(tool, &stems) else { continue };
+        let Some(arguments) = filled(&tool.parameters, said) else { continue };
+        if best.as_ref().is_none_or(|(most, ..)| fit > *most) {
+            best = Some((fit, tool, arguments));
+        }
+    }
+    best.map(|(_, tool, arguments)| (tool, arguments))
+}
+
+/// How well the words fit the tool's name and description; `None` if not plainly.
+fn fit(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
+    // What half of all tools are called says nothing.
+    const GENERIC: [&str; 30] = [
+        "get",
+        "fetch",
+        "look",
+        "lookup",
+        "search",
+        "find",
+        "create",
+        "check",
+        "show",
+        "list",
+        "current",
+        "api",
+        "tool",
+        "call",
+        "do",
+        "run",
+        "make",
+        "read",
+        "query",
+        "request",
+        "info",
+        "information",
+        "data",
+        "details",
+        "by",
+        "for",
+        "of",
+        "the",
+        "user",
+        "new",
+    ];
+    let telling = |text: &str| -> HashSet<String> {
+        words(&parted(text))
+            .into_iter()
+            .filter(|word| !word.is_stop() && !GENERIC.contains(&word.plain.as_str()))
+            .map(|word| word.stem)
+            .collect()
+    };
+    let (name, description) = (telling(&tool.name), telling(&tool.description));
+    let named = name.intersection(stems).count();
+    let described = description.difference(&name).filter(|stem| stems.contains(*stem)).count();
+    let share = if name.is_empty() { 0.0 } else { named as f32 / name.len() as f32 };
+    let plainly = share == 1.0 || (share >= 0.5 && described >= 1) || (named == 0 && described >= 3);
+    plainly.then_some(share * 2.0 + described as f32 * 0.25)
+}
+
+/// `getOrderStatus`, `get_order-status`: "get order status".
+fn parted(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 4);
+    let mut lower = false;
+    for c in name.chars() {
+        if c.is_uppercase() && lower {
+            out.push(' ');
+        }
+        lower = c.is_lowercase();
+        out.push(if c.is_alphanumeric() { c } else { ' ' });
+    }
+    out
+}
+
+/// The arguments that the words hold; `None` if a required one is not there.
+fn filled(schema: &Value, said: &str) -> Option<Value> {
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut numbers = words(said)
+        .into_iter()
+        .filter(knowledge::Word::is_number)
+        .map(|word| word.plain)
+        .collect::<Vec<_>>()
+        .into_iter();
+    let mut object = said_object(said);
+    let mut arguments = Map::new();
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let must = required.contains(&name.as_str());
+        let value = if let Some(values) = property["enum"].as_array() {
+            let lower = plain(said).join(" ");
+            values
+                .iter()
+                .find(|value| {
+                    value.as_str().is_some_and(|value| {
+                        format!(" {lower} ").contains(&format!(" {} ", plain(value).join(" ")))
+                    })
+                })
+                .cloned()
+        } else {
+            match property["type"].as_str().unwrap_or("string") {
+                "integer" | "number" => numbers.next().and_then(|number| serde_json::from_str(&number).ok()),
+                "string" => text(name, said, &mut object).map(Value::from),
+                _ => None,
+            }
+        };
+        match value {
+            Some(value) => drop(arguments.insert(name.clone(), value)),
+            None if must => return None,
+            None => {}
+        }
+    }
+    required.iter().all(|name| arguments.contains_key(*name)).then_some(Value::Object(arguments))
+}
+
+fn text(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
+    const DAYS: [&str; 10] = [
+        "today",
+        "tomorrow",
+        "yesterday",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+    ];
+    let kind = plain(&parted(name));
+    let is = |list: &[&str]| kind.iter().any(|word| list.contains(&word.as_str()));
+    if is(&["query", "q", "question", "text", "message", "search", "prompt", "input", "utterance"]) {
+        return Some(said.trim().to_owned());
+    }
+    if is(&["date", "day", "when"]) {
+        return plain(said).into_iter().find(|word| DAYS.contains(&word.as_str()));
+    }
+    if is(&["id", "number", "code", "reference"]) {
+        let number =
+            words(said).into_iter().filter(knowledge::Word::is_number).map(|word| word.plain).next_back();
+        if number.is_some() {
+            return number;
+        }
+    }
+    object.take()
+}
+
+/// What stands behind the last preposition: "the weather in new york please" is about "new york".
+fn said_object(said: &str) -> Option<String> {
+    const BEFORE: [&str; 14] =
+        ["in", "for", "at", "of", "to", "about", "from", "on", "near", "with", "named", "called", "is", "by"];
+    const AFTER: [&str; 12] = [
+        "please",
+        "today",
+        "tomorrow",
+        "now",
+        "right",
+        "currently",
+        "then",
+        "thanks",
+        "thank",
+        "you",
+        "like",
+        "tonight",
+    ];
+    let tokens: Vec<&str> = said
+        .split_whitespace()
+        .map(|token| token.trim_matches(|c: char| !c.is_alphanumeric()))
+        .filter(|token| !token.is_empty())
+        .collect();
+    let lower: Vec<String> = tokens.iter().map(|token| token.to_lowercase()).collect();
+    let mut end = lower.len();
+    while end > 0 && AFTER.contains(&lower[end - 1].as_str()) {
+        end -= 1;
+    }
+    let mut from = lower[..end].iter().rposition(|word| BEFORE.contains(&word.as_str()))? + 1;
+    while from < end && matches!(lower[from].as_str(), "the" | "a" | "an" | "my") {
+        from += 1;
+    }
+    let object = &tokens[from..end];
+    (!object.is_empty() && object.len() <= 5 && !lower[from..end].iter().all(|word| stop_word(word)))
+        .then(|| object.join(" "))
+}
+
+/// A tool's result as it is said.
+pub(super) fn spoken(result: &str) -> String {
+    const LONG: usize = 320;
+    let failed = [
+        "timeout",
+        "unknown tool",
+        "refused address",
+        "the tool's server",
+        "cannot resolve",
+        "cannot connect",
+        "connection broke",
+        "the argument",
+    ];
+    let text = match serde_json::from_str::<Value>(result) {
+        Ok(value) => main_text(&value),
+        Err(_) if failed.iter().any(|start| result.starts_with(start)) => {
+            return "I'm sorry, that did not work.".into();
+        }
+        Err(_) => Some(result.to_owned()),
+    };
+    let text = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "Done.".into());
+    let mut said = String::new();
+    for sentence in knowledge::sentences(&text).iter().take(3).map(|sentence| speakable(sentence)) {
+        if said.is_empty() || said.len() + sentence.len() < LONG {
+            said.push_str(if said.is_empty() { "" } else { " " });
+            said.extend(sentence.chars().take(LONG));
+        }
+    }
+    if said.is_empty() { "Done.".into() } else { said }
+}
+
+/// The words that matter in a result: a field that is named like them, else its plain fields one after the other.
+fn main_text(value: &Value) -> Option<String> {
+    const MAIN: [&str; 11] = [
+        "answer",
+        "speech",
+        "message",
+        "text",
+        "summary",
+        "result",
+        "description",
+        "response",
+        "content",
+        "output",
+        "value",
+    ];
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(yes) => Some(if *yes { "Yes." } else { "No." }.into()),
+        Value::Array(items) => {
+            let said: Vec<String> = items.iter().take(3).filter_map(main_text).collect();
+            (!said.is_empty()).then(|| said.join(", "))
+        }
+        Value::Object(fields) => {
+            if let Some(main) =
+                MAIN.iter().find_map(|name| fields.get(*name)).filter(|value| !value.is_null())
+            {
+                return main_text(main);
+            }
+            let plain = fields
+                .iter()
+                .filter(|(_, value)| value.is_string() || value.is_number() || value.is_boolean());
+            let said: Vec<String> = plain
+                .take(4)
+                .map(|(name, value)| {
+                    let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    format!("The {} is {}.", parted(name).to_lowercase().trim(), value.trim_end_matches('.'))
+                })
+                .collect();
+            match said.is_empty() {
+                true => fields.values().find_map(main_text),
+                false => Some(said.join(" ")),
+            }
+        }
+        Value::Null => None,
+    }
+}

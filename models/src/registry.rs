@@ -1,0 +1,248 @@
+//! From the names in an agent's configuration to models: the only place where vendors are told apart.
+//!
+//! Names are free strings. What this server lacks falls back to what it has, with a warning for the conversation's record: an agent that was
+//! made for another server works unchanged.
+
+use std::sync::{Arc, OnceLock};
+
+use conversation::call::{LlmChoice, SttChoice, TtsChoice};
+use tokio::runtime::Handle as Runtime;
+
+use crate::llm::Llm;
+use crate::llm::builtin::Builtin;
+use crate::llm::openai::{self, OpenAi, Times};
+use crate::script::{Script, Scripted};
+use crate::stt::Stt;
+use crate::tts::Tts;
+use crate::{Error, Kind, net};
+
+/// What the operator configured.
+#[derive(Clone, Default)]
+pub struct Config {
+    /// Whether agents may name `script`.
+    pub allow_scripted: bool,
+    /// The language model of all agents that name no other.
+    pub openai: Option<Operator>,
+    /// What scripted models say where the agent brings no script.
+    pub script: Script,
+}
+
+/// The operator's own OpenAI-compatible server: trusted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Operator {
+    /// Base that ends in `/v1`.
+    pub url: String,
+    /// Bearer token. Secret.
+    pub token: Option<String>,
+    /// Asked for where an agent names no model of this server.
+    pub model: Option<String>,
+}
+
+/// OpenAI's own server.
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// Asked for at OpenAI's own server where nobody names a model: fast to its first token.
+const OPENAI_MODEL: &str = "gpt-4.1-mini";
+
+impl Operator {
+    /// From `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `OPENAI_MODEL`, as `variable` tells them; `None` if neither of the first two is set.
+    #[must_use]
+    pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let set = |name: &str| {
+            variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        };
+        let (token, url) = (set("OPENAI_API_KEY"), set("OPENAI_BASE_URL"));
+        if token.is_none() && url.is_none() {
+            return None;
+        }
+        Some(Self { url: url.unwrap_or_else(|| OPENAI_URL.into()), token, model: set("OPENAI_MODEL") })
+    }
+}
+
+/// All models that this server has.
+pub struct Registry {
+    config: Config,
+    client: net::Client,
+    runtime: Runtime,
+    stt: OnceLock<Arc<dyn Stt>>,
+    tts: OnceLock<Arc<dyn Tts>>,
+}
+
+/// A model for a choice, and what the operator or the caller should know about it.
+pub type Chosen<T> = (T, Option<String>);
+
+impl Registry {
+    /// A registry without ears and voices of its own.
+    #[must_use]
+    pub fn new(config: Config, client: net::Client, runtime: Runtime) -> Self {
+        Self { config, client, runtime, stt: OnceLock::new(), tts: OnceLock::new() }
+    }
+
+    /// Gives it the built-in ear. The first one stays.
+    pub fn set_stt(&self, stt: Arc<dyn Stt>) {
+        let _ = self.stt.set(stt);
+    }
+
+    /// Gives it the built-in voice. The first one stays.
+    pub fn set_tts(&self, tts: Arc<dyn Tts>) {
+        let _ = self.tts.set(tts);
+    }
+
+    /// The language model for `choice`; with `fallback`, the one to be asked after it failed. It knows which model to ask for: leave
+    /// [`crate::llm::Request::model`] empty.
+    #[must_use]
+    pub fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn Llm>> {
+        let model = Some(&choice.fallback_model)
+            .filter(|_| fallback)
+            .and_then(Option::as_deref)
+            .unwrap_or(&choice.model)
+            .trim();
+        let url = choice.url.as_deref().map(str::trim).filter(|url| !url.is_empty());
+        let token = choice.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
+        let own = |url: &str| {
+            let model = if model.is_empty() && url == OPENAI_URL { OPENAI_MODEL } else { model };
+            self.openai(url, token, model, self.client.clone())
+        };
+        match (name(&choice.provider).as_str(), url) {
+            ("", _) => (self.default_llm(agent_name, None), None),
+            ("builtin" | "visavis", _) => (self.builtin(agent_name), None),
+            ("custom", Some(url)) => (own(url), None),
+            ("custom", None) => self.instead(agent_name, "The LLM provider \"custom\" needs a url"),
+            // The agent's own account.
+            ("openai", url) if token.is_some() => (own(url.unwrap_or(OPENAI_URL)), None),
+            ("openai", _) if self.config.openai.is_some() => {
+                (self.default_llm(agent_name, Some(model)), None)
+            }
+            ("script", _) => self.scripted(&choice.model, agent_name),
+            _ => self.instead(
+                agent_name,
+                &format!("The LLM provider {:?} is not available on this server", brief(&choice.provider)),
+            ),
+        }
+    }
+
+    /// The operator's server, else the built-in answerer. `model`: the agent's wish where it names a model of that very server.
+    fn default_llm(&self, agent_name: &str, model: Option<&str>) -> Arc<dyn Llm> {
+        let Some(operator) = &self.config.openai else { return self.builtin(agent_name) };
+        let wish = model.filter(|model| !model.is_empty()).or(operator.model.as_deref());
+        let model =
+            wish.unwrap_or(if operator.url.trim_end_matches('/') == OPENAI_URL { OPENAI_MODEL } else { "" });
+        self.openai(&operator.url, operator.token.as_deref(), model, self.client.trusted())
+    }
+
+    fn instead(&self, agent_name: &str, why: &str) -> Chosen<Arc<dyn Llm>> {
+        let who = if self.config.openai.is_some() {
+            "the server's own language model"
+        } else {
+            "the built-in answerer"
+        };
+        (self.default_llm(agent_name, None), Some(format!("{why}; {who} answers instead.")))
+    }
+
+    fn openai(&self, url: &str, token: Option<&str>, model: &str, client: net::Client) -> Arc<dyn Llm> {
+        let config = openai::Config {
+            url: url.into(),
+            token: token.map(str::to_owned),
+            model: model.into(),
+            times: Times::default(),
+        };
+        Arc::new(OpenAi::new(config, client, self.runtime.clone()))
+    }
+
+    fn builtin(&self, agent_name: &str) -> Arc<dyn Llm> {
+        Arc::new(Builtin::new(agent_name, self.runtime.clone()))
+    }
+
+    fn scripted(&self, model: &str, agent_name: &str) -> Chosen<Arc<dyn Llm>> {
+        match self.script(model) {
+            Ok(scripted) => (Arc::new(scripted), None),
+            Err(why) => self.instead(agent_name, &why),
+        }
+    }
+
+    /// The scripted models for an agent: of its own script, if it brings one as its model.
+    fn script(&self, model: &str) -> Result<Scripted, String> {
+        if !self.config.allow_scripted {
+            return Err("The provider \"script\" is not allowed on this server".into());
+        }
+        let script = match model.trim() {
+            json if json.starts_with('{') => {
+                serde_json::from_str(json).map_err(|e| format!("The script cannot be read ({e})"))?
+            }
+            _ => self.config.script.clone(),
+        };
+        Ok(Scripted::new(script, self.runtime.clone()))
+    }
+
+    /// The ear for `choice`.
+    #[must_use]
+    pub fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn Stt>, Error>> {
+        let built_in = || {
+            self.stt
+                .get()
+                .cloned()
+                .ok_or_else(|| Error::new(Kind::Missing, "no speech recogniser is installed"))
+        };
+        let mut warning = match name(&choice.provider).as_str() {
+            "" | "builtin" | "visavis" | "pocketsphinx" => None,
+            "script" => match self.script(&choice.model) {
+                Ok(scripted) => return (Ok(Arc::new(scripted)), None),
+                Err(why) => Some(format!("{why}; the built-in recogniser listens instead.")),
+            },
+            _ => {
+                let asked = brief(&choice.provider);
+                Some(format!(
+                    "The speech-to-text provider {asked:?} is not available on this server; the built-in recogniser listens instead."
+                ))
+            }
+        };
+        let language = choice.language.trim().to_lowercase();
+        let english = language.is_empty()
+            || language == "en"
+            || language.starts_with("en-")
+            || language.starts_with("en_");
+        if warning.is_none() && !english && language != "multi" && language != "auto" {
+            warning = Some(format!(
+                "The built-in recogniser understands English only, not {:?}.",
+                brief(&choice.language)
+            ));
+        }
+        (built_in(), warning)
+    }
+
+    /// The voice engine for `choice`; which voice it is, the engine resolves.
+    #[must_use]
+    pub fn tts(&self, choice: &TtsChoice) -> Chosen<Result<Arc<dyn Tts>, Error>> {
+        let built_in =
+            || self.tts.get().cloned().ok_or_else(|| Error::new(Kind::Missing, "no voice is installed"));
+        match name(&choice.provider).as_str() {
+            "" | "builtin" | "visavis" | "flite" => (built_in(), None),
+            "script" => match self.script(&choice.model_id) {
+                Ok(scripted) => (Ok(Arc::new(scripted)), None),
+                Err(why) => (built_in(), Some(format!("{why}; a built-in voice speaks instead."))),
+            },
+            _ => {
+                let asked = brief(&choice.provider);
+                (
+                    built_in(),
+                    Some(format!(
+                        "The text-to-speech provider {asked:?} is not available on this server; a built-in voice speaks instead."
+                    )),
+                )
+            }
+        }
+    }
+}
+
+/// A vendor's name without case, blanks and dashes: `Built-in` is `builtin`.
+fn name(provider: &str) -> String {
+    provider.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// A free string fit for a sentence.
+fn brief(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::llm::{Event, Request};
+use crate::{Sink, stt};
+
+struct Deaf;
+
+impl Stt for Deaf {
+    fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::Stream>, Error> {
+        Err(Error::new(Kind::Busy, "deaf"))
+    }
+}
+
+fn registry(config: Config) -> Registry {
+    Registry::new(config, net::Client::new(net::Policy::default()).unwrap(), Runtime::current())
+}
+
+fn choice(provider: &str) -> LlmChoice {
+    LlmChoice { provider: provider.into(), model: "their-model".into(), ..LlmChoice::default() }
+}
+
+async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let history = serde_json::from_value(json!([{"role": "user", "text": text}])).unwrap();
+    let request = Request {
+        prompt: String::new(),
+        history,
+        snippets: Vec::new(),
+        tools: Vec::new(),
+        model: String::new(),
+    };
+    let _handle = llm.ask(request, Sink::new(move |event| drop(tell.send(event))));
+    let mut answer = String::new();
+    loop {
+        match told.recv().await {
+            Some(Event::Text(text)) => answer += &text,
+            Some(Event::Failed(error)) => return Err(error.to_string()),
+            _ => return Ok(answer),
+        }
+    }
+}
+
+/// A server that tells the model and the key that it was asked with.
+async fn server() -> String {
+    use axum::http::HeaderMap;
+    let echo = |headers: HeaderMap, body: String| async move {
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let key = headers.get("authorization").map_or("none", |value| value.to_str().unwrap());
+        let said = format!("{} {key}", body["model"]);
+        let event = json!({"choices": [{"delta": {"content": said}, "finish_reason": "stop"}]});
+        ([("content-type", "text/event-stream")], format!("data: {event}\n\ndata: [DONE]\n\n"))
+    };
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let router = axum::Router::new().route("/v1/chat/completions", axum::routing::post(echo));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
+#[tokio::test]
+async fn unknown_vendors_fall_back_to_the_built_in_answerer_and_say_so() {
+    let registry = registry(Config::default());
+    for provider in ["", "builtin", "Built-in"] {
+        let (llm, warning) = registry.llm(&choice(provider), "Ada", false);
+        assert_eq!(warning, None, "{provider}");
+        assert!(answer(&llm, "who are you").await.unwrap().contains("Ada"));
+    }
+    let (llm, warning) = registry.llm(&choice("anthropic"), "Ada", false);
+    assert_eq!(
+        warning.unwrap(),
+        "The LLM provider \"anthropic\" is not available on this server; the built-in answerer answers instead."
+    );
+    assert!(answer(&llm, "who are you").await.unwrap().contains("Ada"));
+    assert!(registry.llm(&choice("openai"), "Ada", false).1.is_some());
+    assert!(registry.llm(&choice("custom"), "Ada", false).1.unwrap().contains("needs a url"));
+}
+
+#[tokio::test]
+async fn the_operators_server_answers_for_all_that_name_no_other_and_is_trusted() {
+    let operator = Operator { url: server().await, token: Some("op".into()), model: Some("ours".into()) };
+    let registry = registry(Config { openai: Some(operator), ..Config::default() });
+    let (llm, warning) = registry.llm(&choice(""), "Ada", false);
+    assert_eq!((answer(&llm, "hi").await, warning), (Ok("\"ours\" Bearer op".into()), None));
+    // Another vendor's model is not asked for; this server's is.
+    let (llm, warning) = registry.llm(&choice("anthropic"), "Ada", false);
+    assert_eq!(answer(&llm, "hi").await.unwrap(), "\"ours\" Bearer op");
+    assert!(warning.unwrap().contains("the server's own language model"));
+    let (llm, warning) = registry.llm(&choice("openai"), "Ada", false);
+    assert_eq!((answer(&llm, "hi").await, warning), (Ok("\"their-model\" Bearer op".into()), None));
+    let (llm, _) = registry.llm(&choice("builtin"), "Ada", false);
+    assert!(answer(&llm, "who are you").await.unwrap().contains("Ada"));
+}
+
+#[tokio::test]
+async fn an_agents_own_server_is_asked_under_the_policy() {
+    let url = server().await;
+    let custom = LlmChoice {
+        url: Some(url),
+        token: Some("mine".into()),
+        fallback_model: Some("second".into()),
+        ..choice("custom")
+    };
+    let strict = registry(Config::default());
+    assert_eq!(answer(&strict.llm(&custom, "Ada", false).0, "hi").await, Err("refused address".into()));
+    let open = Registry::new(
+        Config::default(),
+        net::Client::new(net::Policy { allow_private: true }).unwrap(),
+        Runtime::current(),
+    );
+    assert_eq!(
+        answer(&open.llm(&custom, "Ada", false).0, "hi").await.unwrap(),
+        "\"their-model\" Bearer mine"
+    );
+    assert_eq!(answer(&open.llm(&custom, "Ada", true).0, "hi").await.unwrap(), "\"second\" Bearer mine");
+}
+
+#[tokio::test]
+async fn scripts_need_the_operators_leave() {
+    let script = LlmChoice { model: r#"{"utterances":[{"transcript":"","reply":"Scripted."}],"providers":{"llm":{"first_token_s":0}}}"#.into(), ..choice("script") };
+    let (llm, warning) = registry(Config::default()).llm(&script, "Ada", false);
+    assert!(warning.unwrap().contains("not allowed"));
+    assert_ne!(answer(&llm, "hi").await.unwrap(), "Scripted.");
+    let allowed = registry(Config { allow_scripted: true, ..Config::default() });
+    let (llm, warning) = allowed.llm(&script, "Ada", false);
+    assert_eq!((answer(&llm, "hi").await, warning), (Ok("Scripted.".into()), None));
+    assert!(
+        allowed
+            .llm(&LlmChoice { model: "{".into(), ..script }, "Ada", false)
+            .1
+            .unwrap()
+            .contains("cannot be read")
+    );
+    let stt = SttChoice { provider: "script".into(), ..SttChoice::default() };
+    assert!(allowed.stt(&stt).0.is_ok() && allowed.stt(&stt).1.is_none());
+    let tts = TtsChoice { provider: "script".into(), ..TtsChoice::default() };
+    assert!(allowed.tts(&tts).0.is_ok() && allowed.tts(&tts).1.is_none());
+}
+
+#[tokio::test]
+async fn ears_and_voices_that_are_not_here_are_told() {
+    let registry = registry(Config::default());
+    let (ear, _) = registry.stt(&SttChoice::default());
+    assert_eq!(ear.err().map(|error| error.kind()), Some(Kind::Missing));
+    registry.set_stt(Arc::new(Deaf));
+    let ask = |provider: &str, language: &str| {
+        let (ear, warning) = registry.stt(&SttChoice {
+            provider: provider.into(),
+            language: language.into(),
+            ..SttChoice::default()
+        });
+        assert!(ear.is_ok());
+        warning
+    };
+    assert_eq!(ask("", "en-US"), None);
+    assert!(ask("deepgram", "").unwrap().contains("\"deepgram\""));
+    assert!(ask("", "de").unwrap().contains("English only"));
+    let (voice, warning) = registry.tts(&TtsChoice { provider: "elevenlabs".into(), ..TtsChoice::default() });
+    assert_eq!(voice.err().map(|error| error.kind()), Some(Kind::Missing));
+    assert!(warning.unwrap().contains("\"elevenlabs\""));
+}
+
+#[test]
+fn the_operators_server_is_read_from_the_environment() {
+    let env = |pairs: &'static [(&str, &str)]| {
+        Operator::from_env(move |name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
+    };
+    assert!(
+        env(&[]).is_none()
+            && env(&[("OPENAI_API_KEY", " ")]).is_none()
+            && env(&[("OPENAI_MODEL", "m")]).is_none()
+    );
+    let keyed = env(&[("OPENAI_API_KEY", "k"), ("OPENAI_MODEL", "m")]).unwrap();
+    assert_eq!(
+        (keyed.url.as_str(), keyed.token.as_deref(), keyed.model.as_deref()),
+        (OPENAI_URL, Some("k"), Some("m"))
+    );
+    let local = env(&[("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")]).unwrap();
+    assert_eq!((local.url.as_str(), local.token), ("http://127.0.0.1:1/v1", None));
+}

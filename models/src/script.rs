@@ -1,0 +1,367 @@
+//! Scripted models: they say what a script says, when it says. For tests and for measuring the server without the cost of real models;
+//! agents may name them (`provider:"script"`) only where the operator allows it.
+//!
+//! The JSON form is that of a workload file: `{"providers": {"stt": …, "llm": …, "tts": …}, "utterances": [{"transcript", "reply", …}]}`;
+//! everything may be left out. Times are seconds.
+
+use std::f32::consts::TAU;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conversation::event::{HistoryItem, Role};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::llm::Llm;
+use crate::stt::{Stream, Stt};
+use crate::tts::Tts;
+use crate::{Error, Handle, Kind, Sink, llm, stt, tts};
+
+/// Who says what, and how fast.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Script {
+    /// How fast each model is.
+    pub providers: Providers,
+    /// What the user says, in order and again from the beginning, and what is replied.
+    pub utterances: Vec<Utterance>,
+    /// The detector's times, by which the true onset is known.
+    pub settings: Settings,
+}
+
+/// How fast each model is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Providers {
+    /// Speech to text.
+    pub stt: SttPace,
+    /// Language model.
+    pub llm: LlmPace,
+    /// Text to speech.
+    pub tts: TtsPace,
+}
+
+/// How fast speech is understood.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct SttPace {
+    /// From the true onset to the first words.
+    #[serde(rename = "interim_after_onset_s")]
+    pub interim: f64,
+    /// From the true end to the final words.
+    #[serde(rename = "final_after_end_s")]
+    pub last: f64,
+}
+
+/// How fast answers are made. A token is a word with its blank.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct LlmPace {
+    /// From the question to the first token.
+    #[serde(rename = "first_token_s")]
+    pub first_token: f64,
+    /// Tokens a second after it.
+    pub tokens_per_s: f64,
+}
+
+/// How fast and long a tone is made of words.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct TtsPace {
+    /// From the request to the first chunk.
+    #[serde(rename = "first_audio_s")]
+    pub first_audio: f64,
+    /// Seconds of sound made in a second.
+    pub speed_x_realtime: f64,
+    /// Samples a second.
+    pub sample_rate: u32,
+    /// Sound in a chunk.
+    #[serde(rename = "chunk_s")]
+    pub chunk: f64,
+    /// Sound for each character.
+    #[serde(rename = "s_per_char")]
+    pub per_char: f64,
+    /// Hz.
+    pub tone_hz: f32,
+}
+
+/// The settings that matter here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// The detector.
+    pub vad: Detector,
+}
+
+/// When the detector reports.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct Detector {
+    /// After the true onset.
+    pub start: f64,
+    /// After the true end.
+    pub silence: f64,
+}
+
+/// What the user says and hears.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Utterance {
+    /// Its beginning in the sound file, if the user is one.
+    pub onset_s: Option<f64>,
+    /// Its end there: with both, the final words come so long after the onset, whatever the detector says.
+    pub end_s: Option<f64>,
+    /// What is understood.
+    pub transcript: String,
+    /// What is understood first; empty = its first two words.
+    pub interim: String,
+    /// What is answered.
+    pub reply: String,
+    /// What the answer calls.
+    pub calls: Vec<Call>,
+    /// The answer fails for this reason.
+    pub fail: Option<String>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Call {
+    /// Which one.
+    pub tool: String,
+    /// With what.
+    pub arguments: serde_json::Map<String, Value>,
+}
+
+impl Default for SttPace {
+    fn default() -> Self {
+        Self { interim: 0.2, last: 0.15 }
+    }
+}
+
+impl Default for LlmPace {
+    fn default() -> Self {
+        Self { first_token: 0.2, tokens_per_s: 50.0 }
+    }
+}
+
+impl Default for TtsPace {
+    fn default() -> Self {
+        Self {
+            first_audio: 0.1,
+            speed_x_realtime: 5.0,
+            sample_rate: 24_000,
+            chunk: 0.1,
+            per_char: 0.06,
+            tone_hz: 220.0,
+        }
+    }
+}
+
+impl Default for Detector {
+    fn default() -> Self {
+        Self { start: 0.05, silence: 0.25 }
+    }
+}
+
+/// A duration of these seconds; nothing that is no time, and at most an hour.
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, 3600.0) } else { 0.0 })
+}
+
+/// The three models of a script.
+#[derive(Clone)]
+pub struct Scripted {
+    script: Arc<Script>,
+    runtime: Runtime,
+}
+
+impl Scripted {
+    /// Models that follow `script`, timed on `runtime`.
+    #[must_use]
+    pub fn new(script: Script, runtime: Runtime) -> Self {
+        Self { script: Arc::new(script), runtime }
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Handle {
+        let task = self.runtime.spawn(work);
+        Handle::new(move || task.abort())
+    }
+}
+
+impl Stt for Scripted {
+    fn open(&self, sink: Sink<stt::Event>) -> Result<Box<dyn Stream>, Error> {
+        let (tell, told) = mpsc::unbounded_channel();
+        let script = Arc::clone(&self.script);
+        self.runtime.spawn(listen(script, told, sink));
+        Ok(Box::new(Ear(tell)))
+    }
+}
+
+/// A scripted ear: it only minds when speech begins and ends.
+struct Ear(mpsc::UnboundedSender<(Mark, Instant)>);
+
+#[derive(Clone, Copy)]
+enum Mark {
+    Begin,
+    End,
+}
+
+impl Stream for Ear {
+    fn begin(&mut self) {
+        // Fails only when the runtime is gone, and the call with it.
+        let _ = self.0.send((Mark::Begin, Instant::now()));
+    }
+
+    fn audio(&mut self, _: &[i16]) {}
+
+    fn end(&mut self) {
+        let _ = self.0.send((Mark::End, Instant::now()));
+    }
+}
+
+/// What is being said.
+struct Heard {
+    number: usize,
+    interim: Option<Instant>,
+    last: Option<Instant>,
+}
+
+async fn listen(
+    script: Arc<Script>,
+    mut marks: mpsc::UnboundedReceiver<(Mark, Instant)>,
+    sink: Sink<stt::Event>,
+) {
+    let mut heard: Option<Heard> = None;
+    let mut next = 0;
+    let detector = &script.settings.vad;
+    let pace = &script.providers.stt;
+    loop {
+        let due = heard.as_ref().and_then(|heard| [heard.interim, heard.last].into_iter().flatten().min());
+        let timer = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            mark = marks.recv() => match mark {
+                None => return,
+                // The detector parted one utterance at a pause: it goes on.
+                Some((Mark::Begin, _)) if heard.is_some() => {}
+                Some((Mark::Begin, at)) => {
+                    let onset = at.checked_sub(seconds(detector.start)).unwrap_or(at);
+                    let utterance = script.utterances.get(next % script.utterances.len().max(1));
+                    let length = utterance.and_then(|utterance| Some(utterance.end_s? - utterance.onset_s?));
+                    let last = length.map(|length| onset + seconds(length + pace.last));
+                    heard = Some(Heard { number: next, interim: Some(onset + seconds(pace.interim)), last });
+                    next += 1;
+                }
+                Some((Mark::End, at)) => {
+                    if let Some(heard) = heard.as_mut().filter(|heard| heard.last.is_none()) {
+                        heard.last = Some(at.checked_sub(seconds(detector.silence)).unwrap_or(at) + seconds(pace.last));
+                    }
+                }
+            },
+            () = timer => {
+                let Some(now) = heard.as_mut() else { continue };
+                let utterance = script.utterances.get(now.number % script.utterances.len().max(1));
+                let transcript = utterance.map_or("", |utterance| utterance.transcript.as_str());
+                // Of what is due at one instant, the interim comes first.
+                if now.interim.take_if(|at| *at <= Instant::now()).is_some() {
+                    let own = utterance.map_or("", |utterance| utterance.interim.as_str());
+                    let first = if own.is_empty() { transcript.split_whitespace().take(2).collect::<Vec<_>>().join(" ") } else { own.to_owned() };
+                    if !first.is_empty() {
+                        sink.send(stt::Event::Interim(first));
+                    }
+                } else {
+                    sink.send(stt::Event::Final(transcript.to_owned()));
+                    heard = None;
+                }
+            }
+        }
+    }
+}
+
+impl Llm for Scripted {
+    fn ask(&self, request: llm::Request, sink: Sink<llm::Event>) -> Handle {
+        let script = Arc::clone(&self.script);
+        let start = Instant::now();
+        self.spawn(async move {
+            let pace = &script.providers.llm;
+            let first = start + seconds(pace.first_token);
+            let (reply, calls, fail) = reply(&script, &request);
+            if let Some(reason) = fail {
+                sleep_until(first).await;
+                sink.send(llm::Event::Failed(Error::new(Kind::Broken, reason)));
+                return;
+            }
+            let mut tokens = 0;
+            for token in reply.split_inclusive(' ') {
+                sleep_until(first + seconds(f64::from(tokens) / pace.tokens_per_s)).await;
+                sink.send(llm::Event::Text(token.to_owned()));
+                tokens += 1;
+            }
+            sleep_until(first + seconds(f64::from(tokens) / pace.tokens_per_s)).await;
+            for (n, call) in (1..).zip(calls) {
+                sink.send(llm::Event::Call {
+                    id: format!("call_{n}"),
+                    name: call.tool,
+                    arguments: Value::Object(call.arguments),
+                });
+            }
+            sink.send(llm::Event::End { prompt_tokens: 0, completion_tokens: tokens });
+        })
+    }
+}
+
+/// What is said to the last turn: the reply to its words, else to the first utterance that has none; after a tool its result.
+fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<String>) {
+    let last = request.history.iter().rev().find(|item| matches!(item.role, Role::User | Role::Tool));
+    match last {
+        Some(HistoryItem { role: Role::Tool, text, .. }) => (text.clone(), Vec::new(), None),
+        item => {
+            let words = knowledge::plain(item.map_or("", |item| &item.text));
+            let fits = |utterance: &&Utterance| knowledge::plain(&utterance.transcript) == words;
+            let found = script
+                .utterances
+                .iter()
+                .find(fits)
+                .or_else(|| script.utterances.iter().find(|utterance| utterance.transcript.is_empty()));
+            found.map_or_else(
+                || ("I have no line for that.".into(), Vec::new(), None),
+                |found| (found.reply.clone(), found.calls.clone(), found.fail.clone()),
+            )
+        }
+    }
+}
+
+impl Tts for Scripted {
+    fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Handle {
+        let script = Arc::clone(&self.script);
+        let start = Instant::now();
+        self.spawn(async move {
+            let pace = &script.providers.tts;
+            let rate = pace.sample_rate.clamp(8_000, 48_000);
+            let total = (request.text.chars().count() as f64
+                * pace.per_char.clamp(0.0, 1.0)
+                * f64::from(rate)) as usize;
+            let chunk = (pace.chunk.clamp(0.01, 1.0) * f64::from(rate)) as usize;
+            for (n, from) in (0..total).step_by(chunk).enumerate() {
+                let made = n as f64 * pace.chunk / pace.speed_x_realtime.max(0.01);
+                sleep_until(start + seconds(pace.first_audio + made)).await;
+                let sample =
+                    |i: usize| ((i as f32 * pace.tone_hz / rate as f32).fract() * TAU).sin() * 8_000.0;
+                let pcm = (from..total.min(from + chunk)).map(|i| sample(i) as i16).collect();
+                sink.send(tts::Event::Audio { pcm, sample_rate: rate });
+            }
+            sink.send(tts::Event::End);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

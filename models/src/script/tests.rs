@@ -1,0 +1,114 @@
+use serde_json::json;
+
+use super::*;
+
+type Told<T> = mpsc::UnboundedReceiver<(T, Duration)>;
+
+/// A sink and what comes out of it, stamped with the (paused) clock.
+fn sink<T: Send + 'static>() -> (Sink<T>, Told<T>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let start = Instant::now();
+    (Sink::new(move |news| drop(tell.send((news, start.elapsed())))), told)
+}
+
+fn scripted(script: Value) -> Scripted {
+    Scripted::new(serde_json::from_value(script).unwrap(), Runtime::current())
+}
+
+fn question(text: &str) -> llm::Request {
+    let history = serde_json::from_value(json!([{"role": "user", "text": text}])).unwrap();
+    llm::Request {
+        prompt: String::new(),
+        history,
+        snippets: Vec::new(),
+        tools: Vec::new(),
+        model: String::new(),
+    }
+}
+
+fn millis(duration: Duration) -> u128 {
+    duration.as_millis()
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_are_understood_by_the_true_times_of_speech() {
+    let script = json!({"utterances": [{"onset_s": 1.0, "end_s": 3.0, "transcript": "Tell me a story.", "interim": "Tell"}, {"transcript": "Stop it now"}]});
+    let (sink, mut told) = sink();
+    let mut ear = scripted(script).open(sink).unwrap();
+    ear.begin();
+    let (stt::Event::Interim(text), at) = told.recv().await.unwrap() else { panic!("no interim") };
+    assert_eq!((text.as_str(), millis(at)), ("Tell", 150));
+    // A pause parts the utterance; it stays one.
+    ear.end();
+    ear.begin();
+    let (stt::Event::Final(text), at) = told.recv().await.unwrap() else { panic!("no final") };
+    assert_eq!((text.as_str(), millis(at)), ("Tell me a story.", 2100));
+    // Without a length the detector's end decides.
+    ear.begin();
+    assert!(matches!(told.recv().await.unwrap().0, stt::Event::Interim(text) if text == "Stop it"));
+    ear.end();
+    assert!(matches!(told.recv().await.unwrap().0, stt::Event::Final(text) if text == "Stop it now"));
+    drop(ear);
+    assert!(told.recv().await.is_none(), "a dropped ear hears no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_come_word_by_word() {
+    let llm = scripted(json!({"utterances": [{"transcript": "Hello there!", "reply": "Good day to you."}]}));
+    let (sink, mut told) = sink();
+    let _handle = llm.ask(question("hello there"), sink);
+    let mut all = Vec::new();
+    while let Some((news, at)) = told.recv().await {
+        let end = matches!(news, llm::Event::End { .. });
+        all.push((if let llm::Event::Text(text) = news { text } else { String::new() }, millis(at)));
+        if end {
+            break;
+        }
+    }
+    let expected = [("Good ", 200), ("day ", 220), ("to ", 240), ("you.", 260), ("", 280)];
+    assert_eq!(all, expected.map(|(text, at)| (text.to_owned(), at)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_may_call_tools_and_fail() {
+    let llm = scripted(json!({"utterances": [
+        {"transcript": "weather", "reply": "One moment.", "calls": [{"tool": "get_weather", "arguments": {"city": "Rome"}}]},
+        {"transcript": "break", "fail": "scripted"},
+        {"transcript": "", "reply": "Any."}]}));
+    let (tell, mut told) = sink();
+    let _handle = llm.ask(question("Weather?"), tell);
+    let mut calls = 0;
+    loop {
+        match told.recv().await.unwrap().0 {
+            llm::Event::Call { name, arguments, .. } => {
+                assert_eq!((name.as_str(), arguments), ("get_weather", json!({"city": "Rome"})));
+                calls += 1;
+            }
+            llm::Event::End { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(calls, 1);
+    let (tell, mut told) = sink();
+    let _handle = llm.ask(question("break"), tell);
+    assert!(
+        matches!(told.recv().await.unwrap().0, llm::Event::Failed(error) if error.to_string() == "scripted")
+    );
+    let (tell, mut told) = sink();
+    let _handle = llm.ask(question("something else"), tell);
+    assert!(matches!(told.recv().await.unwrap().0, llm::Event::Text(text) if text == "Any."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn speech_is_a_tone_as_long_as_its_text() {
+    let (sink, mut told) = sink();
+    let request = tts::Request { text: "Ten chars.".into(), voice: String::new(), pronunciation: Vec::new() };
+    let _handle = scripted(json!({})).speak(request, sink);
+    let (mut samples, mut times) = (0, Vec::new());
+    while let Some((tts::Event::Audio { pcm, sample_rate }, at)) = told.recv().await {
+        assert_eq!(sample_rate, 24_000);
+        samples += pcm.len();
+        times.push(millis(at));
+    }
+    assert_eq!((samples, times), (14_400, vec![100, 120, 140, 160, 180, 200]));
+}
