@@ -35,14 +35,28 @@
 //! [`Conversation::poll`]: conversation::Conversation::poll
 //! [`Conversation::poll_timeout`]: conversation::Conversation::poll_timeout
 
+mod barge_in;
 pub mod call;
 pub mod conversation;
+mod endpoint;
 pub mod event;
+mod floor;
+mod heard;
+mod history;
 pub mod host;
 pub mod input;
+mod lifecycle;
 pub mod output;
+mod phrase;
+mod reply;
+mod scenario;
 pub mod settings;
+pub mod simulate;
 pub mod spec;
+mod speech;
+mod think;
 pub mod time;
 pub mod timers;
+mod tools;
 pub mod view;
+mod voice;

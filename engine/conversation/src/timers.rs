@@ -25,8 +25,6 @@ pub enum Reason {
     Resume,
     /// A tool is slow: its message is due.
     ToolDelay,
-    /// The greeting is due.
-    Greeting,
     /// The next utterance may be asked for.
     Spacing,
     /// What was heard is told.
@@ -40,7 +38,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 15] = [
         Self::Llm,
         Self::Tts,
         Self::Tool,
@@ -51,7 +49,6 @@ impl Reason {
         Self::Commit,
         Self::Resume,
         Self::ToolDelay,
-        Self::Greeting,
         Self::Spacing,
         Self::Heard,
         Self::Warning,
@@ -73,7 +70,6 @@ impl Reason {
             Self::Commit => "commit",
             Self::Resume => "resume",
             Self::ToolDelay => "tool_delay",
-            Self::Greeting => "greeting",
             Self::Spacing => "spacing",
             Self::Heard => "heard",
             Self::Warning => "warning",

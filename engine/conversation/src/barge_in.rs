@@ -1,0 +1,260 @@
+//! The user's voice over the agent's: duck, hold, kill, resume.
+
+use core::time::Duration;
+
+use crate::conversation::Conversation;
+use crate::event::Event;
+use crate::output::Output;
+use crate::reply::Kind;
+use crate::timers::Reason;
+
+/// How long after the onset the agent gets quieter, at the earliest.
+const DUCK_AFTER: Duration = Duration::from_millis(60);
+
+impl Conversation {
+    /// The detector hears the user.
+    pub(crate) fn voice_started(&mut self) {
+        self.timers.clear(Reason::Resume);
+        self.timers.set(Reason::Duck, (self.speech.onset + DUCK_AFTER).max(self.now));
+        let least = self.spec.min_interruption_duration;
+        self.timers.set(Reason::Hold, self.speech.hold_at(self.spec.vad, least).max(self.now));
+    }
+
+    /// The detector hears the user no more.
+    pub(crate) fn voice_stopped(&mut self) {
+        self.timers.clear(Reason::Duck);
+        self.timers.clear(Reason::Hold);
+        self.unduck(true);
+        let Some(head) = self.floor.front_mut().filter(|head| head.held) else { return };
+        if core::mem::take(&mut head.on_at_end) && self.turn.backchannel {
+            self.resume("the user's backchannel has ended");
+            return;
+        }
+        self.await_resume();
+    }
+
+    /// Starts to wait for words of the speech that held the reply.
+    fn await_resume(&mut self) {
+        let (Some(timeout), Some(stopped)) = (self.spec.false_interruption_timeout, self.speech.stopped)
+        else {
+            return;
+        };
+        if !self.speech.hearing {
+            self.timers.set(Reason::Resume, (stopped + timeout).max(self.now));
+        }
+    }
+
+    fn warming_up(&self) -> bool {
+        self.warmup_until.is_some_and(|until| self.now < until)
+    }
+
+    pub(crate) fn duck_due(&mut self) {
+        if self.ducked || self.warming_up() || !self.speech.hearing {
+            return;
+        }
+        let now = self.now;
+        let Some(head) = self.floor.front().filter(|head| head.interruptible && !head.held) else { return };
+        let Some(piece) =
+            head.sounding().and_then(|utterance| utterance.pieces.front()).filter(|piece| piece.started)
+        else {
+            return;
+        };
+        let position = piece.position(now).as_seconds();
+        self.ducked = true;
+        self.outputs.push_back(Output::Duck);
+        self.tell(Event::PlayoutDucked { position });
+        let onset = self.speech.onset;
+        self.because(|| format!("ducked: the user is heard since {onset}"));
+    }
+
+    /// Back to full loudness, told where something sounds.
+    pub(crate) fn unduck(&mut self, told: bool) {
+        if !core::mem::take(&mut self.ducked) {
+            return;
+        }
+        self.outputs.push_back(Output::Unduck);
+        let now = self.now;
+        let piece = self
+            .floor
+            .front()
+            .and_then(|head| head.sounding())
+            .and_then(|utterance| utterance.pieces.front());
+        if let Some(position) =
+            piece.filter(|piece| told && piece.started).map(|piece| piece.position(now).as_seconds())
+        {
+            self.tell(Event::PlayoutUnducked { position });
+        }
+    }
+
+    /// Whether the user's speech is enough to hold an interruptible reply now.
+    pub(crate) fn holds(&self) -> bool {
+        let least = self.spec.min_interruption_words;
+        let in_time = self.speech.hearing
+            || least > 0
+                && self
+                    .speech
+                    .stopped
+                    .zip(self.spec.false_interruption_timeout)
+                    .is_some_and(|(stopped, t)| self.now < stopped + t);
+        in_time
+            && self.speech.lasted(self.spec.vad, self.spec.min_interruption_duration, self.now)
+            && (least == 0 || self.words_so_far() >= least)
+            && !self.warming_up()
+    }
+
+    /// Holds the reply on the floor if the user's speech has become an interruption.
+    pub(crate) fn consider_hold(&mut self) {
+        let Some(head) = self.floor.front() else { return };
+        if head.interruptible && !head.held && !head.is_unheard_greeting() && self.holds() {
+            let least = self.spec.min_interruption_duration;
+            let onset = self.speech.onset;
+            self.because(|| format!("held: speech since {onset} lasted min_interruption_duration {least:?}"));
+            self.hold();
+        }
+    }
+
+    /// Pauses the reply on the floor.
+    pub(crate) fn hold(&mut self) {
+        let now = self.now;
+        let Some(head) = self.floor.front_mut() else { return };
+        head.held = true;
+        head.hold_told = false;
+        let mut position = None;
+        if let Some(utterance) = head.utterances.front_mut() {
+            let sounds = utterance.started.is_some();
+            let first = utterance.pieces.front_mut();
+            if sounds || first.as_ref().is_some_and(|piece| piece.permitted) {
+                self.outputs.push_back(Output::Hold);
+            }
+            if let Some(piece) = first.filter(|piece| piece.ready.is_some()) {
+                piece.freeze(now);
+                position = Some(piece.position(now).as_seconds());
+            }
+        }
+        head.hold_told = position.is_some();
+        let told = core::mem::replace(&mut head.interrupted, true);
+        if let Some(position) = position {
+            self.tell(Event::PlayoutHeld { position });
+        }
+        self.unduck(false);
+        if !told {
+            self.tell(Event::AgentInterrupted);
+        }
+        self.heard_so_far();
+        self.timers.clear(Reason::Heard);
+        self.refresh_state();
+        if self.spec.false_interruption_timeout.is_none() {
+            self.because(|| "killed: false_interruption_timeout is null".into());
+            self.kill(0, true);
+        } else {
+            self.await_resume();
+        }
+    }
+
+    /// The held reply goes on.
+    pub(crate) fn resume(&mut self, why: &'static str) {
+        let now = self.now;
+        self.timers.clear(Reason::Resume);
+        let Some(head) = self.floor.front_mut().filter(|head| head.held) else { return };
+        head.held = false;
+        head.on_at_end = false;
+        let told = core::mem::take(&mut head.hold_told);
+        let mut position = None;
+        if let Some(utterance) = head.utterances.front_mut() {
+            let sounds = utterance.started.is_some();
+            let first = utterance.pieces.front_mut();
+            if sounds || first.as_ref().is_some_and(|piece| piece.permitted) {
+                self.outputs.push_back(Output::Resume);
+                self.timers.set(Reason::Heard, now + Duration::from_secs(1));
+            }
+            if let Some(piece) = first {
+                piece.base_at = now;
+                piece.running = piece.started;
+                position = Some(piece.position(now).as_seconds());
+            }
+        }
+        if let Some(position) = position.filter(|_| told) {
+            self.tell(Event::PlayoutResumed { position });
+        }
+        self.because(|| format!("resumed: {why}"));
+        self.refresh_state();
+    }
+
+    /// Nobody said a word since the hold.
+    pub(crate) fn resume_due(&mut self) {
+        let words = crate::endpoint::count_words(&self.kept) + crate::endpoint::count_words(&self.turn.text);
+        let awaited =
+            !self.turn.text.is_empty() && !self.turn.backchannel && words >= self.spec.min_interruption_words;
+        if !awaited && !self.speech.hearing {
+            self.resume("nothing was transcribed within false_interruption_timeout");
+        }
+    }
+
+    pub(crate) fn warmup_over(&mut self) {
+        if self.speech.hearing {
+            let onset = self.speech.onset;
+            self.timers.set(Reason::Duck, (onset + DUCK_AFTER).max(self.now));
+            let at = self.speech.hold_at(self.spec.vad, self.spec.min_interruption_duration);
+            self.timers.set(Reason::Hold, at.max(self.now));
+        }
+    }
+
+    /// What a final transcript does to the agent. The turn has its text already.
+    pub(crate) fn final_over_floor(&mut self) {
+        self.turn.backchannel = false;
+        if self.is_ending() {
+            return;
+        }
+        if self.floor.front().is_some_and(|head| head.is_unheard_greeting()) {
+            self.because(|| "the greeting is dropped: the user spoke first".into());
+            self.kill(0, false);
+        }
+        let Some(head) = self.floor.front() else { return };
+        let of_tools =
+            head.spoke && self.tools.iter().any(|tool| tool.step.epoch == head.epoch && !tool.orphan);
+        let listened = head.held || head.sounding().is_some() || of_tools;
+        if self.spec.backchannels && listened && !self.turn.wordy && self.kept.is_empty() {
+            self.turn.backchannel = true;
+            let held = head.held;
+            self.because(|| "a backchannel: the agent goes on".into());
+            if held {
+                if self.speech.hearing {
+                    if let Some(head) = self.floor.front_mut() {
+                        head.on_at_end = true;
+                    }
+                } else {
+                    self.resume("the user's words were a backchannel");
+                }
+            }
+            return;
+        }
+        if self.warming_up() {
+            self.because(|| "echo_warmup: the transcript does not stop the agent".into());
+            return;
+        }
+        let least = self.spec.min_interruption_words;
+        if least > 0 && self.words_so_far() < least {
+            self.because(|| format!("min_interruption_words {least}: too few words to stop the agent"));
+            return;
+        }
+        if self.floor.front().is_some_and(|head| head.interruptible) {
+            if self.floor.front().is_some_and(|head| !head.held) {
+                self.hold();
+            }
+            // With no false_interruption_timeout the hold was the kill.
+            if self.floor.front().is_some_and(|head| head.held) {
+                self.because(|| "killed: the user's words are final".into());
+                self.kill(0, true);
+            }
+        }
+        self.kill_waiting();
+    }
+
+    /// Answers to older turns that wait behind other speech.
+    pub(crate) fn kill_waiting(&mut self) {
+        while let Some(index) = self.floor.iter().skip(1).position(|reply| reply.kind == Kind::Turn) {
+            self.because(|| "killed: an answer to an older turn, still waiting".into());
+            self.kill(index + 1, true);
+        }
+    }
+}

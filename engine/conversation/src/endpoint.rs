@@ -1,0 +1,275 @@
+//! When the user's turn is over.
+
+use crate::conversation::Conversation;
+use crate::event::Event;
+use crate::heard::is_ideograph;
+use crate::time::Time;
+use crate::timers::Reason;
+
+/// The user's open turn.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// Final transcripts, joined.
+    pub(crate) text: String,
+    /// What may still change.
+    pub(crate) interim: String,
+    /// True onset of its first speech.
+    pub(crate) first_onset: Option<Time>,
+    /// True end of its last speech.
+    pub(crate) end: Option<Time>,
+    /// P(turn is over) of its last speech.
+    pub(crate) p: Option<f32>,
+    /// What started the current wait.
+    pub(crate) trigger: Time,
+    /// When its last final came.
+    pub(crate) last_final: Option<Time>,
+    /// Whether a final was more than a "mm-hm".
+    pub(crate) wordy: bool,
+    /// Whether it lets the agent go on.
+    pub(crate) backchannel: bool,
+    /// How often a reply was prepared for it.
+    pub(crate) preparations: u32,
+}
+
+impl Turn {
+    /// Whether there is text in it.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.text.is_empty() || !self.interim.is_empty()
+    }
+}
+
+/// The transcripts that are no turn of their own.
+const BACKCHANNELS: [&str; 8] = ["yeah", "yes", "mmhm", "mhm", "uhhuh", "okay", "ok", "right"];
+
+/// The text without case and punctuation; words are one blank apart.
+pub(crate) fn plain(text: &str) -> String {
+    let words = text.split_whitespace().map(|word| {
+        word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
+    });
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a transcript is wholly a backchannel.
+pub(crate) fn is_backchannel(text: &str) -> bool {
+    let plain = plain(text).replace(' ', "");
+    // "mm hm" is "mm-hm"; "right okay" is neither of the two.
+    BACKCHANNELS.contains(&plain.as_str())
+}
+
+/// Words in a text; a character of a script without blanks is one.
+pub(crate) fn count_words(text: &str) -> usize {
+    let count = |word: &str| match word.chars().filter(|c| is_ideograph(*c)).count() {
+        0 => usize::from(word.chars().any(char::is_alphanumeric)),
+        n => n,
+    };
+    text.split_whitespace().map(count).sum()
+}
+
+/// `text` and `more`, one blank between them.
+pub(crate) fn append(text: &mut String, more: &str) {
+    if !text.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(more);
+}
+
+impl Conversation {
+    pub(crate) fn speech_started(&mut self, onset: Time) {
+        if self.speech.hearing {
+            return;
+        }
+        let onset = onset.min(self.now);
+        self.speech.start(onset);
+        self.turn.first_onset.get_or_insert(onset);
+        self.turn.p = None;
+        self.tell(Event::UserStartedSpeaking);
+        if self.turn.backchannel {
+            self.turn.backchannel = false;
+            self.because(|| "the user goes on: no backchannel, an ordinary turn".into());
+        }
+        if self.timers.at(Reason::Commit).is_some() {
+            self.because(|| {
+                "the user goes on before the commit: the wait is dropped, the turn stays open".into()
+            });
+        }
+        self.rewait();
+        self.voice_started();
+    }
+
+    pub(crate) fn speech_heard(&mut self, until: Time) {
+        if self.speech.hearing {
+            self.speech.until = self.speech.until.max(until.min(self.now));
+            self.consider_hold();
+        }
+    }
+
+    pub(crate) fn speech_stopped(&mut self, end: Time) {
+        if !self.speech.hearing {
+            return;
+        }
+        self.speech.stop(end.min(self.now), self.now);
+        self.turn.end = Some(self.speech.until);
+        self.turn.trigger = self.now;
+        self.tell(Event::UserStoppedSpeaking);
+        if self.spec.turn_model && self.turn.p.is_none() {
+            self.outputs.push_back(crate::output::Output::AskTurn(self.speech.stretch()));
+        }
+        self.rewait();
+        self.voice_stopped();
+    }
+
+    pub(crate) fn turn_probability(&mut self, stretch: crate::input::StretchId, p: f32) {
+        let of_this_turn = self.speech.hearing || self.turn.end.is_some();
+        if stretch == self.speech.stretch() && of_this_turn && !p.is_nan() {
+            self.turn.p = Some(p);
+            self.rewait();
+        }
+    }
+
+    pub(crate) fn transcript(&mut self, text: &str, is_final: bool) {
+        self.recovered(crate::event::Stage::Stt);
+        let text = text.trim();
+        let text = if text.chars().any(char::is_alphanumeric) { text } else { "" };
+        if !text.is_empty() {
+            self.tell(Event::UserTranscript { text: text.to_owned(), is_final });
+        }
+        if !is_final {
+            self.interim(text);
+            return;
+        }
+        self.turn.interim.clear();
+        if text.is_empty() {
+            self.rewait();
+            return;
+        }
+        self.turn.wordy |= !is_backchannel(text);
+        append(&mut self.turn.text, text);
+        self.turn.last_final = Some(self.now);
+        self.final_over_floor();
+        if !self.speech.hearing {
+            self.turn.trigger = self.now;
+        }
+        self.rewait();
+        self.prepare();
+    }
+
+    fn interim(&mut self, text: &str) {
+        let fresh = self.turn.interim.is_empty();
+        text.clone_into(&mut self.turn.interim);
+        if fresh || text.is_empty() {
+            if !self.speech.hearing && self.turn.end.is_none() && self.turn.text.is_empty() {
+                self.turn.trigger = self.now;
+            }
+            self.rewait();
+        }
+        if self.spec.min_interruption_words > 0 {
+            self.consider_hold();
+        }
+    }
+
+    /// The turn's words so far, those kept back and interim ones included.
+    pub(crate) fn words_so_far(&self) -> usize {
+        count_words(&self.kept) + count_words(&self.turn.text) + count_words(&self.turn.interim)
+    }
+
+    /// Sets the deadline that the turn waits for now.
+    pub(crate) fn rewait(&mut self) {
+        self.timers.clear(Reason::Transcript);
+        self.timers.clear(Reason::Commit);
+        if self.speech.hearing {
+            return;
+        }
+        let timeout = self.spec.transcript_timeout.map(|timeout| self.turn.trigger + timeout);
+        if self.turn.text.is_empty() {
+            if self.turn.end.is_some() || !self.turn.interim.is_empty() {
+                self.timers.put(Reason::Transcript, timeout);
+            }
+        } else if self.turn.interim.is_empty() {
+            self.timers.set(Reason::Commit, self.commit_at());
+        } else {
+            // An interim that comes while the commit is waited for has at least that long.
+            self.timers.put(Reason::Transcript, timeout.map(|at| at.max(self.commit_at())));
+        }
+    }
+
+    fn unsure(&self) -> bool {
+        self.turn.p.is_some_and(|p| p < self.spec.turn_threshold)
+    }
+
+    fn commit_at(&self) -> Time {
+        let delay =
+            if self.unsure() { self.spec.max_endpointing_delay } else { self.spec.min_endpointing_delay };
+        let stopped = self.turn.end.unwrap_or(self.turn.trigger);
+        self.turn.trigger.max(stopped + delay)
+    }
+
+    pub(crate) fn transcript_missing(&mut self) {
+        if self.turn.text.is_empty() {
+            self.because(|| "transcript_timeout: no words came, the turn is over".into());
+            self.turn = Turn::default();
+        } else {
+            self.because(|| "transcript_timeout: the rest of the words did not come".into());
+            self.turn.interim.clear();
+            self.rewait();
+        }
+    }
+
+    /// The turn is over.
+    pub(crate) fn commit_due(&mut self) {
+        let mut turn = core::mem::take(&mut self.turn);
+        let least = self.spec.min_interruption_words;
+        let over = self.floor.front().is_some_and(|reply| reply.interruptible && !self.is_ending());
+        if over && !turn.backchannel && count_words(&self.kept) + count_words(&turn.text) < least {
+            append(&mut self.kept, &turn.text);
+            self.because(|| {
+                format!(
+                    "min_interruption_words {least}: too few words to end a reply, kept for the next turn"
+                )
+            });
+            return;
+        }
+        if !self.kept.is_empty() {
+            let more = core::mem::replace(&mut turn.text, core::mem::take(&mut self.kept));
+            append(&mut turn.text, &more);
+        }
+        let now = self.now;
+        let threshold = self.spec.turn_threshold;
+        self.because(|| {
+            let why = match turn.p {
+                Some(p) if p < threshold => format!("turn model {p} < {threshold}: max_endpointing_delay"),
+                _ => "min_endpointing_delay".into(),
+            };
+            let from =
+                turn.end.map_or("no speech was detected".to_owned(), |end| format!("speech ended at {end}"));
+            format!("committed: {from}, waited since {}, {why}", turn.trigger)
+        });
+        let since_end = |at: Option<Time>| Some(at?.since(turn.end?).as_secs_f64());
+        let times = crate::event::TurnTimes {
+            endpointing: since_end(Some(now)),
+            stt: since_end(turn.last_final),
+            ..Default::default()
+        };
+        self.commit(turn.text, times, turn.end, !turn.backchannel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backchannels_are_told_by_their_whole_text() {
+        for text in ["Yeah.", "mm-hm", "Mm-hm!", "OK", "Okay,", "uh-huh", "Right."] {
+            assert!(is_backchannel(text), "{text}");
+        }
+        for text in ["yeah but", "okay stop", "no", "", "right okay"] {
+            assert!(!is_backchannel(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_are_counted_without_punctuation() {
+        assert_eq!(count_words("Stop! ok, - stop!"), 3);
+        assert_eq!(count_words("你好 world"), 3);
+    }
+}

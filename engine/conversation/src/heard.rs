@@ -1,0 +1,218 @@
+//! How much of a piece of speech was heard at a position: a prefix of its text, whole words only.
+
+use unicode_normalization::UnicodeNormalization;
+
+use crate::time::Position;
+
+/// Length in bytes of the prefix of `text` whose words were played whole at `position`.
+///
+/// Word times decide where they spell the text. Else a word is heard when its share of the piece's syllables, times the piece's
+/// `duration`, does not exceed the position; without a duration nothing can be judged, and nothing was heard.
+pub(crate) fn prefix(
+    text: &str,
+    times: &[(String, Position)],
+    duration: Option<Position>,
+    position: Position,
+) -> usize {
+    if !times.is_empty()
+        && let Some(len) = by_times(text, times, position)
+    {
+        return len;
+    }
+    duration.map_or(0, |duration| by_syllables(text, duration, position))
+}
+
+/// `None` if the words do not spell the text, neither with their signs nor without.
+fn by_times(text: &str, times: &[(String, Position)], position: Position) -> Option<usize> {
+    let to_the_letter = spelled(text, times, position, |c| !c.is_whitespace());
+    if to_the_letter.is_some() {
+        return to_the_letter;
+    }
+    let heard = spelled(text, times, position, char::is_alphanumeric)?;
+    if heard == 0 {
+        return Some(0);
+    }
+    // Signs belong to the word before them, as far as they touch it or stand alone.
+    let next = text[heard..].find(char::is_alphanumeric).map(|at| heard + at);
+    let signs = &text[heard..next.unwrap_or(text.len())];
+    let own = match (signs.rfind(char::is_whitespace), next) {
+        (_, None) => signs.trim_end().len(),
+        (Some(blank), Some(_)) => signs[..blank].trim_end().len(),
+        (None, Some(_)) => 0,
+    };
+    Some(heard + own)
+}
+
+/// End of the last word that was played, as far as the words spell the text in the characters that count.
+fn spelled(
+    text: &str,
+    times: &[(String, Position)],
+    position: Position,
+    counts: fn(char) -> bool,
+) -> Option<usize> {
+    let mut rest = text.char_indices().filter(|(_, c)| counts(*c));
+    let mut heard = 0;
+    for (word, end) in times {
+        for expected in word.chars().filter(|c| counts(*c)) {
+            let (at, c) = rest.next()?;
+            if !c.to_lowercase().eq(expected.to_lowercase()) {
+                return None;
+            }
+            if *end <= position {
+                heard = at + c.len_utf8();
+            }
+        }
+    }
+    Some(heard)
+}
+
+fn by_syllables(text: &str, duration: Position, position: Position) -> usize {
+    let total: u64 = words(text).map(|(_, syllables)| syllables).sum();
+    let mut sum = 0;
+    let mut heard = 0;
+    for (end, syllables) in words(text) {
+        sum += syllables;
+        let due = u128::from(sum) * u128::from(duration.samples());
+        if sum == 0 || due > u128::from(total) * u128::from(position.samples()) {
+            if sum > 0 {
+                break;
+            }
+            continue;
+        }
+        heard = end;
+    }
+    heard
+}
+
+/// Each word's end in bytes and its syllables. A character of a script without blanks is a word of its own.
+fn words(text: &str) -> impl Iterator<Item = (usize, u64)> {
+    let mut rest = text.char_indices().peekable();
+    core::iter::from_fn(move || {
+        while rest.next_if(|(_, c)| c.is_whitespace()).is_some() {}
+        let (start, first) = rest.next()?;
+        let mut end = start + first.len_utf8();
+        let alone = is_ideograph(first);
+        while let Some((at, c)) =
+            rest.next_if(|(_, c)| !c.is_whitespace() && !is_ideograph(*c) && !(alone && c.is_alphanumeric()))
+        {
+            end = at + c.len_utf8();
+        }
+        Some((end, syllables(&text[start..end])))
+    })
+}
+
+/// Whether the character is one of Chinese, Japanese or Korean writing: a syllable of its own.
+pub(crate) fn is_ideograph(c: char) -> bool {
+    matches!(u32::from(c), 0x3041..=0x30ff | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0x2_0000..=0x3_ffff)
+}
+
+/// Syllables of a word: groups of vowels, minus one for a final e that is not alone (but not -le), at least one; none without
+/// letters or digits.
+fn syllables(word: &str) -> u64 {
+    if !word.chars().any(char::is_alphanumeric) {
+        return 0;
+    }
+    let ideographs = word.chars().filter(|c| is_ideograph(*c)).count() as u64;
+    if ideographs > 0 {
+        return ideographs;
+    }
+    let mut groups = 0;
+    let mut in_group = false;
+    let mut last = [' ', ' '];
+    for c in word.nfd().flat_map(char::to_lowercase) {
+        if unicode_normalization::char::is_combining_mark(c) {
+            continue;
+        }
+        if c.is_alphanumeric() {
+            last = [last[1], c];
+        }
+        let vowel = is_vowel(c);
+        groups += u64::from(vowel && !in_group);
+        in_group = vowel;
+    }
+    if last[1] == 'e' && last[0] != 'l' && groups > 1 {
+        groups -= 1;
+    }
+    groups.max(1)
+}
+
+fn is_vowel(c: char) -> bool {
+    matches!(
+        c,
+        'a' | 'e'
+            | 'i'
+            | 'o'
+            | 'u'
+            | 'y'
+            | 'æ'
+            | 'ø'
+            | 'œ'
+            | 'ı'
+            | 'α'
+            | 'ε'
+            | 'η'
+            | 'ι'
+            | 'ο'
+            | 'υ'
+            | 'ω'
+            | 'а'
+            | 'е'
+            | 'и'
+            | 'о'
+            | 'у'
+            | 'ы'
+            | 'э'
+            | 'ю'
+            | 'я'
+            | 'і'
+            | 'є'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(text: &str, duration: f64, position: f64) -> &str {
+        &text[..prefix(text, &[], Some(Position::from_seconds(duration)), Position::from_seconds(position))]
+    }
+
+    #[test]
+    fn a_word_is_heard_when_its_last_syllable_was_played() {
+        let story = "Here is a long story for you ... the end.";
+        assert_eq!(heard(story, 10.0, 2.35), "Here is");
+        assert_eq!(heard(story, 10.0, 0.99), "");
+        assert_eq!(heard(story, 10.0, 8.0), "Here is a long story for you ...");
+        assert_eq!(heard(story, 10.0, 10.0), story);
+    }
+
+    #[test]
+    fn syllables_are_groups_of_vowels() {
+        let count = |word| syllables(word);
+        assert_eq!(
+            ["the", "table", "Here", "story", "3.5", "...", "coffee", "naïve", "x"].map(count),
+            [1, 2, 1, 2, 1, 0, 1, 1, 1]
+        );
+        assert_eq!(count("日本語"), 3);
+    }
+
+    #[test]
+    fn word_times_decide_where_there_are_any() {
+        let at = Position::from_seconds;
+        let times =
+            [("Hello".to_owned(), at(0.5)), ("there".to_owned(), at(1.5)), ("you".to_owned(), at(1.75))];
+        let text = "Hello, there ... (you)!";
+        let heard = |position| &text[..prefix(text, &times, None, at(position))];
+        assert_eq!([0.4, 0.5, 1.6, 1.75].map(heard), ["", "Hello,", "Hello, there ...", text]);
+    }
+
+    #[test]
+    fn words_of_a_script_without_blanks_are_its_characters() {
+        assert_eq!(heard("你好，世界。", 4.0, 2.0), "你好，");
+    }
+
+    #[test]
+    fn without_times_and_duration_nothing_is_claimed() {
+        assert_eq!(prefix("Hello there", &[], None, Position::from_seconds(9.0)), 0);
+    }
+}

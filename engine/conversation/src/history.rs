@@ -1,0 +1,80 @@
+//! What was said and heard: one list for the transcript, and the order in which the LLM sees it.
+
+use serde_json::Value;
+
+use crate::event::{HistoryItem, Role, UtteranceId};
+use crate::input::StepId;
+use crate::time::Time;
+
+/// The items that the LLM sees, in its order.
+#[derive(Default)]
+pub(crate) struct History {
+    items: Vec<(HistoryItem, Option<StepId>)>,
+    /// Rises with each change that the LLM can see.
+    pub(crate) version: u64,
+}
+
+impl History {
+    /// Adds an item. The words of a step go before the results of its tools, which may have come while the words were spoken.
+    pub(crate) fn push(&mut self, item: HistoryItem, step: Option<StepId>) {
+        if !item.in_context {
+            return;
+        }
+        self.version += 1;
+        let mut at = self.items.len();
+        if item.role == Role::Assistant && step.is_some() {
+            while at > 0 && self.items[at - 1].0.role == Role::Tool && self.items[at - 1].1 == step {
+                at -= 1;
+            }
+        }
+        self.items.insert(at, (item, step));
+    }
+
+    /// Forgets what earlier context commands added.
+    pub(crate) fn forget_context(&mut self) {
+        self.items.retain(|(item, _)| item.role != Role::System);
+        self.version += 1;
+    }
+
+    /// For the LLM; `open` = the text of a turn that is not committed yet.
+    pub(crate) fn for_llm(&self, open: Option<&str>) -> Vec<HistoryItem> {
+        let open = open.map(|text| said(Role::User, text.to_owned()));
+        self.items.iter().map(|(item, _)| item.clone()).chain(open).collect()
+    }
+}
+
+/// Words of the user, or of a context command.
+pub(crate) fn said(role: Role, text: String) -> HistoryItem {
+    HistoryItem {
+        role,
+        name: None,
+        arguments: None,
+        text,
+        interrupted: false,
+        utterance: None,
+        began: None,
+        in_context: true,
+    }
+}
+
+/// Words of the agent.
+pub(crate) fn spoken(
+    text: String,
+    interrupted: bool,
+    utterance: UtteranceId,
+    began: Time,
+    in_context: bool,
+) -> HistoryItem {
+    HistoryItem {
+        interrupted,
+        utterance: Some(utterance),
+        began: Some(began),
+        in_context,
+        ..said(Role::Assistant, text)
+    }
+}
+
+/// A tool's call and result.
+pub(crate) fn called(name: String, arguments: Value, text: String, began: Time) -> HistoryItem {
+    HistoryItem { name: Some(name), arguments: Some(arguments), began: Some(began), ..said(Role::Tool, text) }
+}

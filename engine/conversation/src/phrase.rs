@@ -1,0 +1,163 @@
+//! Cuts a stream of text into phrases for the voice: the first as early as sounds natural, then whole sentences.
+
+/// Words that end in a point and do not end a sentence.
+const ABBREVIATIONS: [&str; 28] = [
+    "dr", "mr", "mrs", "ms", "prof", "st", "sr", "jr", "vs", "e.g", "i.e", "cf", "approx", "inc", "ltd",
+    "co", "corp", "dept", "est", "fig", "gen", "gov", "lt", "col", "mt", "no", "rev", "sgt",
+];
+
+/// Abbreviations that may end a sentence too: they do where a capital letter follows.
+const OPEN_ABBREVIATIONS: [&str; 6] = ["etc", "a.m", "p.m", "u.s", "u.k", "u.n"];
+
+/// Fewest words of a first phrase that ends in the middle of a sentence.
+const FIRST_WORDS: usize = 3;
+
+/// A sentence longer than this many bytes is cut at a clause, one twice as long at a blank.
+const LONG: usize = 220;
+
+/// Length in bytes of the next phrase of `text`, blanks behind it included; `None` = more text is needed.
+///
+/// `first`: nothing of this utterance has been cut yet. `done`: no more text will come.
+pub(crate) fn next(text: &str, first: bool, done: bool) -> Option<usize> {
+    let mut clause = None;
+    let mut blank = None;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let end = at + c.len_utf8();
+        if c == '\n' && text[..at].chars().any(char::is_alphanumeric) {
+            return Some(end);
+        }
+        if matches!(c, '。' | '！' | '？') {
+            return Some(end);
+        }
+        if c.is_whitespace() {
+            blank = Some(end);
+        }
+        let (closed, follows) = after(text, end);
+        let sure = follows.is_some();
+        if sure && closed.1 && matches!(c, '.' | '!' | '?' | '…') && ends_sentence(text, at, c, follows) {
+            return Some(closed.0);
+        }
+        if sure
+            && closed.1
+            && matches!(c, ',' | ';' | ':' | '—' | '–')
+            && text[..at].chars().any(char::is_alphanumeric)
+        {
+            if first && text[..at].split_whitespace().count() >= FIRST_WORDS {
+                return Some(closed.0);
+            }
+            clause = Some(closed.0);
+        }
+        if end > LONG
+            && let Some(cut) = clause
+        {
+            return Some(cut);
+        }
+        if end > 2 * LONG
+            && let Some(cut) = blank
+        {
+            return Some(cut);
+        }
+    }
+    (done && !text.trim().is_empty()).then_some(text.len())
+}
+
+/// Behind `end`: (end of closing signs and blanks, whether there were blanks), and the character that follows.
+fn after(text: &str, end: usize) -> ((usize, bool), Option<char>) {
+    let rest = &text[end..];
+    let closing = rest.trim_start_matches(['"', '\'', '”', '’', ')', ']', '*']);
+    let follow = closing.trim_start();
+    let at = text.len() - follow.len();
+    ((at, follow.len() < closing.len()), follow.chars().next())
+}
+
+fn ends_sentence(text: &str, at: usize, sign: char, follows: Option<char>) -> bool {
+    let before = &text[..at];
+    if !before.chars().any(char::is_alphanumeric) {
+        return false;
+    }
+    if sign == '!' || sign == '?' {
+        return true;
+    }
+    let capital = follows.is_some_and(|c| c.is_uppercase() || !c.is_alphabetic());
+    if sign == '…' || before.ends_with('.') {
+        return capital && follows.is_some_and(char::is_uppercase);
+    }
+    let word =
+        before.rsplit(|c: char| c.is_whitespace() || matches!(c, '(' | '"' | '“')).next().unwrap_or("");
+    let lower = word.to_lowercase();
+    if ABBREVIATIONS.contains(&lower.as_str())
+        && !(lower == "no" && !follows.is_some_and(|c| c.is_ascii_digit()))
+    {
+        return false;
+    }
+    if OPEN_ABBREVIATIONS.contains(&lower.as_str()) {
+        return capital;
+    }
+    let mut letters = word.chars();
+    let initial = letters.next().is_some_and(|c| c.is_uppercase() && c != 'I') && letters.next().is_none();
+    // "1. Take an egg": a number that opens the text or a line counts an item.
+    let item = word.chars().all(|c| c.is_ascii_digit()) && before.trim() == word;
+    !initial && !item
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds the text character by character, as a model streams it.
+    fn cut(text: &str) -> Vec<String> {
+        let (mut buffer, mut phrases) = (String::new(), Vec::<String>::new());
+        for c in text.chars() {
+            buffer.push(c);
+            while let Some(len) = next(&buffer, phrases.is_empty(), false) {
+                phrases.push(buffer.drain(..len).collect::<String>().trim().into());
+            }
+        }
+        while let Some(len) = next(&buffer, phrases.is_empty(), true) {
+            phrases.push(buffer.drain(..len).collect::<String>().trim().into());
+        }
+        phrases
+    }
+
+    #[test]
+    fn the_first_phrase_may_end_at_a_clause_the_others_are_sentences() {
+        assert_eq!(
+            cut("Of course I can, it is easy. First, open the door. Then go in!"),
+            ["Of course I can,", "it is easy.", "First, open the door.", "Then go in!"]
+        );
+        assert_eq!(cut("Well, it depends."), ["Well, it depends."]);
+    }
+
+    #[test]
+    fn numbers_and_abbreviations_do_not_end_a_sentence() {
+        assert_eq!(
+            cut("It costs 3.5 dollars. Ask Dr. Smith, e.g. at 5 p.m. tomorrow."),
+            ["It costs 3.5 dollars.", "Ask Dr. Smith, e.g. at 5 p.m. tomorrow."]
+        );
+        assert_eq!(cut("J. R. Tolkien wrote it. Yes."), ["J. R. Tolkien wrote it.", "Yes."]);
+        assert_eq!(cut("1. Take an egg. 2. Boil it."), ["1. Take an egg.", "2. Boil it."]);
+    }
+
+    #[test]
+    fn an_ellipsis_goes_on_and_quotes_close_with_their_sentence() {
+        assert_eq!(
+            cut("Wait ... there is more. \"Really?\" he said. \"Yes.\" Good."),
+            ["Wait ... there is more.", "\"Really?\"", "he said.", "\"Yes.\"", "Good."]
+        );
+    }
+
+    #[test]
+    fn other_scripts_and_lines_end_at_once() {
+        assert_eq!(cut("你好。世界！"), ["你好。", "世界！"]);
+        assert_eq!(cut("A list:\none\ntwo"), ["A list:", "one", "two"]);
+    }
+
+    #[test]
+    fn nothing_is_lost_whatever_the_text() {
+        let text = "word ".repeat(200);
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(squeezed(&cut(&text).join(" ")), squeezed(&text));
+        assert!(cut(&text).len() > 1);
+    }
+}
