@@ -236,7 +236,10 @@ impl Buffer {
     fn plan(&self) -> Option<(i64, Plan)> {
         let next = self.next?;
         let Some((&first, held)) = self.held.first_key_value() else {
-            let at = self.due(next + FRAME) + self.transit.target() + UNDERRUN;
+            // Counted from the last packet too: where all packets come later than they used to, each is late, and none is missing.
+            let end = next + FRAME;
+            let after = self.heard.map_or(0, |(heard, _)| self.arrived + micros(end.saturating_sub(heard)));
+            let at = self.due(end).max(after) + self.transit.target() + UNDERRUN;
             if at > self.arrived + MAX_SILENCE {
                 return Some((at, Plan::Rest));
             }

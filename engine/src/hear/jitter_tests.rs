@@ -130,6 +130,25 @@ fn words_that_a_standing_network_held_back_are_still_heard() {
 }
 
 #[test]
+fn a_path_that_becomes_longer_for_good_costs_one_pause() {
+    let mut line = Line::new();
+    let mut heard = Vec::new();
+    let mut packets = (0..200_u64).map(|n| (20 * (n + 1) + if n < 50 { 0 } else { 400 }, n)).peekable();
+    for at in (0..4_500).step_by(10) {
+        while let Some((due, n)) = packets.next_if(|(due, _)| *due <= at) {
+            line.push_as(n, n * FRAME + 7_000, due);
+        }
+        heard.extend(line.pull(at));
+    }
+    let words: Vec<_> = heard.iter().filter(|kind| kind.parse::<u64>().is_ok()).cloned().collect();
+    assert_eq!(words, (0..200).map(|n| n.to_string()).collect::<Vec<_>>());
+    let pause = heard.iter().position(|kind| kind == "50").unwrap() - 50;
+    assert!((10..=20).contains(&pause), "{pause}");
+    let after = &heard[50 + pause..];
+    assert_eq!(after[..150], words[50..], "nothing is filled in between");
+}
+
+#[test]
 fn a_new_source_with_other_numbers_goes_on_at_once() {
     let mut line = Line::new();
     for n in 0..5 {

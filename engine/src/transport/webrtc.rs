@@ -449,8 +449,11 @@ impl Connection {
     }
 
     /// Sends a text frame on the client's data channel, as soon as it is open. While the client takes none, the oldest are dropped
-    /// and counted.
+    /// and counted. After [`Connection::close`] nothing is taken any more.
     pub fn send_text(&mut self, now: Instant, text: &str) {
+        if self.closing.is_some() {
+            return;
+        }
         self.outbox_bytes += text.len();
         self.outbox.push_back(text.to_owned());
         while self.outbox_bytes > OUTBOX_BYTES {

@@ -498,13 +498,11 @@ fn bad_offers_are_told_apart() {
         assert!(matches!(refuse(&without), Some(AcceptError::BadSdp(_))), "{cut}");
     }
     // Cut anywhere, or with any byte changed, it is refused or accepted, and nothing else.
-    for n in 0..offer.len() {
+    for n in (0..offer.len()).step_by(11) {
         let _ = refuse(&offer[..n]);
-        if n % 7 == 0 {
-            let mut bytes = offer.clone().into_bytes();
-            bytes[n] = b"0 :=x\n"[n % 6];
-            let _ = refuse(&String::from_utf8_lossy(&bytes));
-        }
+        let mut bytes = offer.clone().into_bytes();
+        bytes[n] = b"0 :=x\n"[n % 6];
+        let _ = refuse(&String::from_utf8_lossy(&bytes));
     }
 }
 

@@ -1,0 +1,221 @@
+//! A peer for other WebRTC stacks to prove the transport against, driven by `engine/tests/peers.py`: it sends the user's voice back,
+//! plays a VP8 clip, and answers on the data channel. `echo CLIP.ivf`; one line of JSON on stdin per offer, one on stdout per
+//! answer: `{"sdp", "transport": "udp" | "tcp"}` → `{"sdp"}` or `{"error"}`.
+#![allow(clippy::disallowed_methods)] // an example has no engine whose clock and threads it could use
+
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use engine::hear::decode::{Decoder, Level};
+use engine::hear::jitter::{Buffer, Kind};
+use engine::speak::encode::{Config as Voice, Encoder};
+use engine::transport::socket::{Config, Demux, Socket, hosts};
+use engine::transport::webrtc::{Certificate, Connection, Protocol, Transmit};
+use engine::transport::{Event, VideoFrame, rtvi, tcp, tell};
+use mio::{Events, Interest, Poll, Token, Waker};
+use serde_json::{Value, json};
+
+struct Call {
+    connection: Connection,
+    ear: Buffer,
+    decoder: Decoder,
+    level: Level,
+    heard: Vec<i16>,
+    silence: Encoder,
+    echoes: std::collections::VecDeque<Bytes>,
+    audio: u64,
+    video: u64,
+    frame: usize,
+    connected: bool,
+}
+
+fn clip(path: &str) -> std::io::Result<Vec<Bytes>> {
+    let data = std::fs::read(path)?;
+    let mut rest = &data[32..];
+    let mut frames = Vec::new();
+    while rest.len() > 12 {
+        let length = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
+        frames.push(Bytes::copy_from_slice(&rest[12..12 + length]));
+        rest = &rest[12 + length..];
+    }
+    Ok(frames)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let frames = clip(&std::env::args().nth(1).ok_or("echo CLIP.ivf")?)?;
+    let certificate = Certificate::generate().ok_or("no certificate")?;
+    let mut socket = Socket::bind(&Config { hosts: hosts(true), ..Config::default() })?;
+    let mut poll = Poll::new()?;
+    poll.registry().register(&mut socket, Token(0), Interest::READABLE)?;
+    let waker = Arc::new(Waker::new(poll.registry(), Token(1))?);
+
+    let (offers, incoming) = crossbeam_channel::unbounded::<String>();
+    let wake = waker.clone();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = offers.send(line);
+            let _ = wake.wake();
+        }
+        std::process::exit(0);
+    });
+
+    let mut tcp = tcp::Server::bind(0, &hosts(true), &[])?;
+    let (tcp_candidates, outlet) = (tcp.candidates().to_vec(), tcp.outlet());
+    let names: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (datagrams, over_tcp) = crossbeam_channel::bounded::<tcp::Datagram>(1024);
+    let known = names.clone();
+    std::thread::spawn(move || {
+        let deliver = |ufrag: &str, datagram| {
+            let ours = known.lock().is_ok_and(|names| names.iter().any(|name| name == ufrag));
+            ours && datagrams.try_send(datagram).is_ok() && waker.wake().is_ok()
+        };
+        tcp.run(Instant::now, deliver)
+    });
+
+    let start = Instant::now();
+    let mut calls: HashMap<usize, Call> = HashMap::new();
+    let mut demux: Demux<usize> = Demux::new();
+    let mut events = Events::with_capacity(16);
+    let mut tick = start;
+    loop {
+        let now = Instant::now();
+        let due = calls.values().map(|call| call.connection.timeout()).min().unwrap_or(tick).min(tick);
+        poll.poll(&mut events, Some(due.saturating_duration_since(now)))?;
+        let now = Instant::now();
+        let mut receive = |proto, source, destination, datagram: &[u8]| {
+            let Some(id) = demux.route(now, source, datagram) else { return };
+            let Some(call) = calls.get_mut(&id) else { return };
+            if call.connection.receive(now, proto, source, destination, datagram) {
+                demux.learn(source, id);
+            }
+        };
+        while socket.receive(|source, to, datagram| receive(Protocol::Udp, source, to, datagram))?.1 {}
+        for datagram in over_tcp.try_iter() {
+            receive(Protocol::Tcp, datagram.source, datagram.destination, &datagram.contents);
+        }
+        for line in incoming.try_iter() {
+            let offer: Value = serde_json::from_str(&line)?;
+            let candidates =
+                if offer["transport"] == "tcp" { &tcp_candidates[..] } else { socket.candidates() };
+            let answer = match Connection::accept(
+                offer["sdp"].as_str().unwrap_or(""),
+                candidates,
+                &certificate,
+                now,
+            ) {
+                Ok((connection, sdp)) => {
+                    let id = calls.len();
+                    demux.insert(connection.ufrag(), id);
+                    names.lock().map_err(|_| "a thread failed")?.push(connection.ufrag().to_owned());
+                    calls.insert(
+                        id,
+                        Call {
+                            connection,
+                            ear: Buffer::new(),
+                            decoder: Decoder::new()?,
+                            level: Level::default(),
+                            heard: Vec::new(),
+                            silence: Encoder::new(Voice::default())?,
+                            echoes: std::collections::VecDeque::new(),
+                            audio: 0,
+                            video: 0,
+                            frame: 0,
+                            connected: false,
+                        },
+                    );
+                    json!({ "sdp": sdp })
+                }
+                Err(error) => json!({ "error": error.to_string() }),
+            };
+            writeln!(std::io::stdout(), "{answer}")?;
+        }
+        let media = now >= tick;
+        if media {
+            tick = now + Duration::from_millis(10);
+        }
+        let mut transmit = |datagram: Transmit| match datagram.proto {
+            Protocol::Udp => socket.send(datagram),
+            _ => outlet.send(datagram.destination, datagram.contents.into()),
+        };
+        for call in calls.values_mut() {
+            if call.connection.timeout() <= now {
+                call.connection.tick(now);
+            }
+            while let Some(event) = call.connection.poll(now, &mut transmit) {
+                call.handle(event, now);
+            }
+            if media && call.connected {
+                call.play(now, now.duration_since(start), &frames)?;
+                while let Some(event) = call.connection.poll(now, &mut transmit) {
+                    call.handle(event, now);
+                }
+            }
+        }
+        socket.flush();
+    }
+}
+
+impl Call {
+    fn handle(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Connected => self.connected = true,
+            Event::Audio { sequence, timestamp, payload } => self.ear.push(now, sequence, timestamp, payload),
+            Event::KeyframeRequested => self.frame = 0,
+            Event::Text(text) if text == "bye" => {
+                self.connection.send_text(now, &rtvi::peer_left());
+                self.connection.close(now);
+            }
+            Event::Text(text) => self.connection.send_text(now, &format!("echo: {text}")),
+            Event::Bandwidth(bits) => {
+                self.connection.send_text(now, &json!({ "bandwidth": bits }).to_string())
+            }
+            Event::ChannelOpen | Event::Closed => {}
+        }
+    }
+
+    fn play(
+        &mut self,
+        now: Instant,
+        elapsed: Duration,
+        frames: &[Bytes],
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        while let Some(frame) = self.ear.pull(now) {
+            self.heard.clear();
+            self.decoder.decode(&frame, &mut self.heard);
+            self.level.add(&self.heard);
+            if let Kind::Packet(packet) = frame.kind {
+                self.echoes.push_back(packet);
+            }
+        }
+        while self.echoes.len() > 10 {
+            self.echoes.pop_front();
+        }
+        if self.level.count() >= 1600 {
+            let level = tell::level(self.level.take());
+            self.connection.send_text(now, &level);
+        }
+        let elapsed = elapsed.as_micros() as u64;
+        if self.audio == 0 {
+            (self.audio, self.video) = (elapsed / 20_000, elapsed / 40_000);
+        }
+        while self.audio * 20_000 <= elapsed {
+            let stamp = self.audio * 960;
+            match self.echoes.pop_front() {
+                Some(packet) => self.connection.send_audio(now, stamp, false, &packet),
+                None => self.connection.send_audio(now, stamp, false, self.silence.encode(&[0; 960])?),
+            }
+            self.audio += 1;
+        }
+        while self.video * 40_000 <= elapsed {
+            let key = self.frame == 0;
+            let frame = VideoFrame { payload: frames[self.frame].clone(), key, base_layer: true };
+            self.connection.send_video(now, self.video * 3600, &frame);
+            self.frame = (self.frame + 1) % frames.len();
+            self.video += 1;
+        }
+        Ok(())
+    }
+}
