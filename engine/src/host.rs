@@ -201,14 +201,20 @@ struct Thread {
     stats: Arc<Stats>,
 }
 
-/// Whether calls can be taken: what is missing otherwise.
-type Missing = Option<String>;
+/// Whether calls can be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Readiness {
+    Loading,
+    Ready,
+    /// It will not become so: what is missing.
+    Missing(String),
+}
 
 /// The engine.
 pub struct Engine {
     threads: Vec<Thread>,
     directory: Arc<Mutex<Directory>>,
-    ready: watch::Sender<Missing>,
+    ready: watch::Sender<Readiness>,
     models: Arc<dyn Models>,
     next_key: AtomicU64,
     calls_per_thread: usize,
@@ -255,7 +261,7 @@ impl Engine {
         if let Some(server) = server {
             serve_tcp(server, &directory, threads.iter().map(|t| t.inbox.clone()).collect())?;
         }
-        let (ready, _) = watch::channel(Some("certificate and models are still loading".to_owned()));
+        let (ready, _) = watch::channel(Readiness::Loading);
         let engine = Arc::new(Self {
             threads,
             directory,
@@ -268,11 +274,14 @@ impl Engine {
         });
         let behind = Arc::clone(&engine);
         thread::spawn("warm-up", move || {
-            let missing = behind.warm_up().err();
-            if let Some(missing) = &missing {
-                tracing::error!(%missing, "no call can be taken");
-            }
-            behind.ready.send_replace(missing);
+            let became = match behind.warm_up() {
+                Ok(()) => Readiness::Ready,
+                Err(missing) => {
+                    tracing::error!(%missing, "no call can be taken");
+                    Readiness::Missing(missing)
+                }
+            };
+            behind.ready.send_replace(became);
         })?;
         Ok(engine)
     }
@@ -367,11 +376,9 @@ impl Engine {
 
     async fn wait_until_ready(&self) -> Result<(), OfferError> {
         let mut ready = self.ready.subscribe();
-        let waited = tokio::time::timeout(PATIENCE, ready.wait_for(Option::is_none)).await;
-        match waited {
-            Ok(Ok(_)) => Ok(()),
-            _ => Err(OfferError::NoCapacity(self.not_ready().unwrap_or_default())),
-        }
+        // Whether it became ready or ran out of time is told below.
+        let _ = tokio::time::timeout(PATIENCE, ready.wait_for(|r| *r != Readiness::Loading)).await;
+        self.not_ready().map_or(Ok(()), |why| Err(OfferError::NoCapacity(why)))
     }
 
     /// The thread of a call that lives, or a place for it on the least loaded one.
@@ -499,7 +506,11 @@ impl Host for Engine {
     }
 
     fn not_ready(&self) -> Option<String> {
-        self.ready.borrow().clone()
+        match &*self.ready.borrow() {
+            Readiness::Ready => None,
+            Readiness::Loading => Some("certificate and models are still loading".into()),
+            Readiness::Missing(what) => Some(what.clone()),
+        }
     }
 }
 

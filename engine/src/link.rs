@@ -9,6 +9,7 @@ use crate::speak::Block;
 use crate::transport::Event;
 use crate::transport::VideoFrame;
 use crate::transport::loopback::{Left, Near};
+use crate::transport::rtvi;
 use crate::transport::webrtc::{Connection, Protocol, Transmit};
 
 /// How long a hung-up connection may take to send its last words.
@@ -37,6 +38,10 @@ pub(crate) struct Link {
     hung_up: Option<Instant>,
     /// When a packet of the user's voice last came.
     pub(crate) voice: Option<Instant>,
+    /// What the client sends over its channel.
+    pub(crate) inbox: rtvi::Inbox,
+    /// Whether the client has opened its channel.
+    pub(crate) talks: bool,
 }
 
 impl Link {
@@ -48,14 +53,36 @@ impl Link {
             jitter: Box::default(),
             decoder: Box::new(decoder),
         };
-        Self { number, wire, id, offered: now, connected: None, closed: None, hung_up: None, voice: None }
+        Self {
+            number,
+            wire,
+            id,
+            offered: now,
+            connected: None,
+            closed: None,
+            hung_up: None,
+            voice: None,
+            inbox: rtvi::Inbox::new(now),
+            talks: false,
+        }
     }
 
     /// A connection without a network.
     pub(crate) fn looped(number: u32, near: Near, now: Instant) -> Self {
         let wire = Wire::Loop { near, next: now, heard: now };
         let id = format!("loopback-{number}");
-        Self { number, wire, id, offered: now, connected: None, closed: None, hung_up: None, voice: None }
+        Self {
+            number,
+            wire,
+            id,
+            offered: now,
+            connected: None,
+            closed: None,
+            hung_up: None,
+            voice: None,
+            inbox: rtvi::Inbox::new(now),
+            talks: false,
+        }
     }
 
     /// Its unguessable name.
@@ -213,7 +240,7 @@ impl Link {
             return;
         }
         self.hung_up = Some(now);
-        self.text(now, r#"{"type":"signalling","message":{"type":"peerLeft"}}"#);
+        self.text(now, &rtvi::peer_left());
         match &mut self.wire {
             Wire::Rtc { connection, .. } => connection.close(now),
             Wire::Loop { near, .. } => near.send(Left::Closed),

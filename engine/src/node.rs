@@ -22,7 +22,7 @@ use models::Sink;
 use tokio::sync::oneshot;
 
 use crate::clock;
-use crate::graph::{CallKey, CallModels, News, Opening};
+use crate::graph::{CallModels, News, Opening};
 use crate::hear::Hearing;
 use crate::hear::vad::Change;
 use crate::host::{Seat, Shared};
@@ -32,6 +32,7 @@ use crate::show::{Face, Pace};
 use crate::speak::Speaking;
 use crate::think::llm::Asked;
 use crate::transport::Event;
+use crate::transport::tell::Session;
 use crate::transport::webrtc::{Protocol, Transmit};
 use talk::Origin;
 
@@ -58,8 +59,6 @@ struct Showing {
 
 /// One call.
 pub(crate) struct Node {
-    /// Its key.
-    pub(crate) key: CallKey,
     /// The agent's settings.
     pub(crate) call: Arc<Call>,
     shared: Arc<Shared>,
@@ -73,6 +72,7 @@ pub(crate) struct Node {
     /// Number of the link that carries the call.
     current: Option<u32>,
     next_link: u32,
+    session: Session,
     hearing: Hearing,
     pcm: Vec<i16>,
     speaking: Speaking,
@@ -119,8 +119,8 @@ impl Node {
             state: AgentState::Listening,
             held: false,
         });
+        let session = talk::session(&call);
         Ok(Self {
-            key,
             conversation: Conversation::new(call.spec.clone()),
             hearing: Hearing::new(call.spec.vad, stt),
             speaking: Speaking::new(now)?,
@@ -132,6 +132,7 @@ impl Node {
             links: Vec::with_capacity(2),
             current: None,
             next_link: 0,
+            session,
             pcm: Vec::with_capacity(2_048),
             llm,
             llm_fallback,
@@ -250,8 +251,9 @@ impl Node {
                     showing.face.set_bandwidth(bps);
                 }
             }
+            Event::ChannelOpen => self.greet(now, number),
             // Clocks watch a closed link; voice went into the jitter buffer.
-            Event::Closed | Event::ChannelOpen | Event::Audio { .. } => {}
+            Event::Closed | Event::Audio { .. } => {}
         }
     }
 
@@ -269,8 +271,6 @@ impl Node {
         }
         if self.origin.is_none() {
             self.begin(now);
-        } else {
-            self.greet_again(now);
         }
     }
 
@@ -325,12 +325,18 @@ impl Node {
     }
 
     fn give_command(&mut self, now: Instant, command: Command, waiting: Option<Waiting>) {
+        self.queue_command(command, waiting);
+        self.settle(now);
+    }
+
+    /// The conversation is given the command with the next [`Node::settle`], or by the one that runs.
+    fn queue_command(&mut self, command: Command, waiting: Option<Waiting>) {
         let id = CommandId(self.next_command);
         self.next_command += 1;
         if let Some(waiting) = waiting {
             self.waiting.push((id, waiting));
         }
-        self.feed(now, Input::Command { id, command });
+        self.inputs.push_back(Input::Command { id, command });
     }
 
     /// A client closes one of the connections by itself: the user's leaving, if it carries the call. False if there is no such connection.

@@ -29,6 +29,11 @@ impl Node {
     /// Tells the conversation what happened, and does all that it asks for.
     pub(super) fn feed(&mut self, now: Instant, input: Input) {
         self.inputs.push_back(input);
+        self.settle(now);
+    }
+
+    /// Gives the conversation what is queued. Nothing that [`Node::act`] calls may call this: it queues, and the loop here goes on.
+    pub(super) fn settle(&mut self, now: Instant) {
         while let Some(input) = self.inputs.pop_front() {
             if self.ended.is_some() {
                 self.inputs.clear();
@@ -118,7 +123,7 @@ impl Node {
                 // Whoever asked may have gone meanwhile.
                 let _ = reply.send(answer);
             }
-            Waiting::Client(origin) => self.answer_client(now, &origin, answer),
+            Waiting::Client(origin) => self.answer_client(now, origin, answer),
         }
     }
 
@@ -170,8 +175,9 @@ impl Node {
             return self.inputs.push_back(Input::Tool { call, result: Err("unknown tool".into()) });
         };
         if tool.run == ToolRun::Client {
-            let open = ClientTool { call, id, name: name.to_owned(), until: now + tools::TIMEOUT };
-            return self.ask_client(now, open, &arguments);
+            // The fact that it was started is its request.
+            self.client_tools.push(ClientTool { call, id, until: now + tools::TIMEOUT });
+            return;
         }
         let (client, news) = (self.shared.client.clone(), self.news.clone());
         self.shared.net.spawn(async move {

@@ -1,36 +1,126 @@
 //! What is said to the client over its data channel, and what it says.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
+use conversation::call::{Call, ToolRun};
 use conversation::event::Stamped;
-use conversation::input::ToolCallId;
+use conversation::input::{Command, Input, ToolCallId};
 use conversation::output::Answer;
-use serde_json::Value;
 
-use super::Node;
+use super::{Node, Waiting};
+use crate::transport::rtvi::{self, ClientMessage};
+use crate::transport::tell::{self, Session};
 
-/// Which request of the client a command came from.
-pub(super) struct Origin;
+/// Which request of the client a command came from, and what follows once it is accepted.
+pub(super) struct Origin {
+    link: u32,
+    id: String,
+    kind: Option<String>,
+    rest: VecDeque<Command>,
+}
 
 /// A tool that runs in the user's browser.
 pub(super) struct ClientTool {
     /// The call.
-    pub(crate) call: ToolCallId,
-    /// The model's id of it, by which the client answers.
-    pub(crate) id: String,
-    /// Its name.
-    pub(crate) name: String,
+    pub(super) call: ToolCallId,
+    /// The id by which the client answers.
+    pub(super) id: String,
     /// When it has failed.
-    pub(crate) until: Instant,
+    pub(super) until: Instant,
+}
+
+/// The call's side of the data channel.
+pub(super) fn session(call: &Call) -> Session {
+    let in_client = call.tools.iter().filter(|t| t.run == ToolRun::Client);
+    Session::new(tell::About {
+        conversation: call.id,
+        user_id: call.spec.user_id.clone(),
+        expose_tools: call.expose_tools,
+        client_tools: in_client.map(|t| t.name.clone()).collect(),
+    })
 }
 
 impl Node {
-    pub(super) fn client_says(&mut self, _now: Instant, _number: u32, _text: &str) {}
-    pub(super) fn answer_client(&mut self, _now: Instant, _origin: &Origin, _answer: Answer) {}
-    pub(super) fn ask_client(&mut self, _now: Instant, tool: ClientTool, _arguments: &Value) {
-        self.client_tools.push(tool);
+    /// A text frame of a client.
+    pub(super) fn client_says(&mut self, now: Instant, number: u32, text: &str) {
+        let Some(link) = self.links.iter_mut().find(|l| l.number == number) else { return };
+        let message = match link.inbox.read(now, text) {
+            Ok(Some(message)) => message,
+            Ok(None) => return,
+            Err(answer) => return link.text(now, &answer),
+        };
+        match message {
+            ClientMessage::Ready { id } => {
+                let answer = self.session.ready(&id, link.has_video() && self.showing.is_some());
+                link.text(now, &answer);
+            }
+            // A connection that was taken over, or has not taken over yet, commands nothing.
+            _ if self.current != Some(number) => {}
+            ClientMessage::Commands { id, kind, commands } => {
+                self.next_of(Origin { link: number, id, kind, rest: commands.into() });
+                self.settle(now);
+            }
+            ClientMessage::ToolResult { id, call, result } => {
+                let open = self.client_tools.iter().position(|t| t.id == call);
+                match open.map(|at| self.client_tools.swap_remove(at)) {
+                    Some(open) => self.feed(now, Input::Tool { call: open.call, result: Ok(result) }),
+                    None => link.text(now, &rtvi::refused(&id, "No such tool call is open")),
+                }
+            }
+        }
     }
-    pub(super) fn tell_client(&mut self, _now: Instant, _fact: &Stamped) {}
-    pub(super) fn tell_level(&mut self, _now: Instant, _level: f32) {}
-    pub(super) fn greet_again(&mut self, _now: Instant) {}
+
+    /// Gives the next command of a client's request.
+    fn next_of(&mut self, mut origin: Origin) {
+        if let Some(command) = origin.rest.pop_front() {
+            self.leaving |= command == Command::Leave;
+            self.queue_command(command, Some(Waiting::Client(origin)));
+        }
+    }
+
+    pub(super) fn answer_client(&mut self, now: Instant, origin: Origin, answer: Answer) {
+        if let Answer::Refused(why) = answer {
+            return self.text_to(now, origin.link, &rtvi::refused(&origin.id, &why.to_string()));
+        }
+        if origin.rest.is_empty() {
+            if let Some(kind) = &origin.kind {
+                self.text_to(now, origin.link, &rtvi::done(&origin.id, kind));
+            }
+        } else {
+            self.next_of(origin);
+        }
+    }
+
+    fn text_to(&mut self, now: Instant, number: u32, text: &str) {
+        if let Some(link) = self.links.iter_mut().find(|l| l.number == number) {
+            link.text(now, text);
+        }
+    }
+
+    /// Tells the client a fact.
+    pub(super) fn tell_client(&mut self, now: Instant, fact: &Stamped) {
+        let mut link = self.links.iter_mut().find(|l| Some(l.number) == self.current);
+        self.session.tell(fact, |text| {
+            if let Some(link) = &mut link {
+                link.text(now, &text);
+            }
+        });
+    }
+
+    /// Tells the client how loud it is here.
+    pub(super) fn tell_level(&mut self, now: Instant, level: f32) {
+        if let Some(link) = self.links.iter_mut().find(|l| Some(l.number) == self.current && l.talks) {
+            link.text(now, &tell::level(level));
+        }
+    }
+
+    /// A client's channel is open: it may have come in mid-call.
+    pub(super) fn greet(&mut self, now: Instant, number: u32) {
+        let state = self.session.state();
+        if let Some(link) = self.links.iter_mut().find(|l| l.number == number) {
+            link.talks = true;
+            link.text(now, &state);
+        }
+    }
 }

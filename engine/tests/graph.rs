@@ -1,0 +1,263 @@
+//! The real graph on one media thread, in virtual time, with scripted models.
+
+#![allow(clippy::print_stderr)] // the report of where a turn's time goes
+
+mod support;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use conversation::event::{EndReason, Event};
+use conversation::input::Command;
+use conversation::settings::Agent;
+use engine::transport::Event as Wire;
+use support::{Bench, Heard, WORD, call, call_of, sample, voice};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LONG: &str = "This is one long answer that goes on and on and on without any pause until it ends.";
+
+fn ended(event: &Event, why: EndReason) -> bool {
+    matches!(event, Event::Ended { reason } if *reason == why)
+}
+
+#[test]
+fn a_question_is_heard_answered_and_told() {
+    let mut bench = Bench::new();
+    let far = bench.call(call(1), &["What is new?"], "Nothing at all.");
+    far.say(voice(&[(0.5, 1.0)]));
+    bench.run(4 * SECOND);
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    let spoken = heard.spoken();
+    assert_eq!(spoken.len(), 1, "{spoken:?}");
+    let (from, to) = spoken[0];
+    assert!((to - from - 3.0 * WORD.as_secs_f64()).abs() < 0.001, "three words: {spoken:?}");
+    let names = bench.book.names(1);
+    let order = [
+        "joined",
+        "user.started_speaking",
+        "user.stopped_speaking",
+        "utterance_committed",
+        "agent.started_speaking",
+        "agent.stopped_speaking",
+    ];
+    let mut rest = names.iter();
+    for name in order {
+        assert!(rest.any(|n| n == name), "{name} in {names:?}");
+    }
+    let facts = bench.book.of(1);
+    assert!(facts.iter().enumerate().all(|(i, f)| f.seq == i as u64), "facts are numbered without a gap");
+}
+
+/// Where the time goes between the user's last sound and the agent's first: the sum must be the delay that was asked for, and little else.
+#[test]
+fn the_path_adds_at_most_thirty_milliseconds_to_the_models_and_the_policy() {
+    let mut bench = Bench::new();
+    let far = bench.call(call(1), &["What is new?"], "Nothing at all.");
+    // Ends inside a window and inside a block, as speech does.
+    far.say(voice(&[(0.513, 1.018)]));
+    bench.run(4 * SECOND);
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    let end = 0.513 + 1.018;
+    let first = heard.spoken()[0].0;
+    let when = |wanted: fn(&Event) -> bool| bench.book.when(1, wanted).unwrap();
+    let stopped = when(|e| matches!(e, Event::UserStoppedSpeaking));
+    let committed = when(|e| matches!(e, Event::UtteranceCommitted { .. }));
+    let told = when(|e| matches!(e, Event::AgentStartedSpeaking { .. }));
+    let asked = when(|e| matches!(e, Event::TtsStarted { .. }));
+    eprintln!("true end of speech          0 ms (at {end:.3} s)");
+    eprintln!(
+        "detector's report       {:+7.1} ms (250 ms of silence, windows of 32 ms)",
+        (stopped - end) * 1e3
+    );
+    eprintln!("commit                  {:+7.1} ms (min_endpointing_delay 400 ms)", (committed - end) * 1e3);
+    eprintln!("TTS asked               {:+7.1} ms", (asked - end) * 1e3);
+    eprintln!("first sample told       {:+7.1} ms (TTS 16 ms)", (told - end) * 1e3);
+    eprintln!("first sample leaves     {:+7.1} ms", (first - end) * 1e3);
+    let ideal = 0.400 + 0.016;
+    let added = first - end - ideal;
+    eprintln!("added by the path       {:+7.1} ms", added * 1e3);
+    assert!(added <= 0.030 + 0.032, "window and block rounding: {added}");
+    assert!((told - first).abs() < 0.001, "the fact is told when the sample leaves");
+}
+
+#[test]
+fn the_agent_falls_silent_when_it_is_interrupted() {
+    let mut bench = Bench::new();
+    let agent = Agent { interruptability: Some("high"), ..Agent::default() };
+    let mut call = call_of(1, agent);
+    call.spec.echo_warmup = Duration::ZERO;
+    let far = bench.call(call, &["Tell me something.", "Stop it."], LONG);
+    let onset = 4.0;
+    far.say(voice(&[(0.5, 1.0), (onset - 1.5, 1.0)]));
+    bench.run(8 * SECOND);
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    let spoken = heard.spoken();
+    let silence = spoken[0].1 - onset;
+    eprintln!("onset to silence: {:.0} ms at a minimum of {:?}", silence * 1e3, agent_min(&bench));
+    assert!(spoken[0].0 < onset && (0.25..=0.45).contains(&silence), "{spoken:?}");
+    assert!(bench.book.names(1).contains(&"agent.interrupted".to_owned()));
+}
+
+fn agent_min(_: &Bench) -> Duration {
+    Duration::from_millis(250)
+}
+
+#[test]
+fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
+    let mut bench = Bench::new();
+    let mut call = call(1);
+    call.spec.echo_warmup = Duration::ZERO;
+    // The second stretch of sound means nothing: a cough.
+    let far = bench.call(call, &["Tell me something.", ""], LONG);
+    far.say(voice(&[(0.5, 1.0), (2.0, 0.9)]));
+    bench.run(14 * SECOND);
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    let names = bench.book.names(1);
+    assert!(
+        names.contains(&"playout.held".to_owned()) && names.contains(&"playout.resumed".to_owned()),
+        "{names:?}"
+    );
+    assert_eq!(names.iter().filter(|n| *n == "agent.stopped_speaking").count(), 1);
+    let held = bench.book.of(1).iter().find_map(|f| match f.event {
+        Event::PlayoutHeld { position } => Some((position * 48_000.0).round() as u64),
+        _ => None,
+    });
+    let held = held.unwrap();
+    // Behind the fade of 5 ms at the hold comes silence, then a rise of 5 ms, then the samples as they are.
+    let blocks: Vec<i16> = heard.blocks.iter().flat_map(|(_, b)| b.iter().copied()).collect();
+    let silence = blocks.windows(4_800).position(|w| w[0] != 0 && w[1..].iter().all(|s| *s == 0));
+    let resumed = silence.map(|at| at + 1 + blocks[at + 1..].iter().position(|s| *s != 0).unwrap()).unwrap();
+    let exact: Vec<i16> = (held + 240..held + 1_240).map(sample).collect();
+    let near = resumed - 1; // the rise begins with zero
+    let found = blocks[near..near + 2_000].windows(1_000).position(|w| w == exact);
+    assert!(found.is_some_and(|at| (239..=241).contains(&at)), "held at {held}: {found:?}");
+}
+
+#[test]
+fn another_connection_takes_the_call_over_and_the_older_one_is_told() {
+    let mut bench = Bench::new();
+    let far = bench.call(call(1), &["Tell me something."], LONG);
+    far.say(voice(&[(0.5, 1.0)]));
+    bench.run(3 * SECOND);
+    let newer = bench.call_again(call(1));
+    bench.run(SECOND);
+    let (mut old, mut new) = (Heard::new(bench.start), Heard::new(bench.start));
+    old.listen(&far);
+    new.listen(&newer);
+    assert!(old.closed && old.texts.iter().any(|t| t.contains("peerLeft")), "{:?}", old.texts);
+    let (before, after) = (old.spoken(), new.spoken());
+    assert_eq!((before.len(), after.len()), (1, 1));
+    assert!(after[0].0 - before[0].1 < 0.021, "the sound goes on: {before:?} {after:?}");
+    assert_eq!(bench.shard.calls(), 1);
+    assert_eq!(bench.book.names(1).iter().filter(|n| *n == "joined").count(), 1);
+    drop(far);
+    bench.run(7 * SECOND);
+    assert_eq!(bench.shard.calls(), 1, "the older one's end ends nothing");
+}
+
+#[test]
+fn a_connection_closed_without_a_word_ends_the_call_after_five_seconds() {
+    let mut bench = Bench::new();
+    let far = bench.call(call(1), &[], "");
+    bench.run(SECOND);
+    far.event(Wire::Closed);
+    bench.run(4_900 * SECOND / 1_000);
+    assert_eq!(bench.shard.calls(), 1);
+    bench.run(SECOND);
+    assert_eq!(bench.shard.calls(), 0);
+    let names = bench.book.names(1);
+    assert!(
+        names.contains(&"participant_left".to_owned()) && names.contains(&"call_ended".to_owned()),
+        "{names:?}"
+    );
+    assert!(bench.book.of(1).iter().any(|f| ended(&f.event, EndReason::UserLeft)));
+    assert_eq!(*bench.streams.lock().unwrap(), 0, "the decoder is free");
+}
+
+#[test]
+fn a_reload_within_five_seconds_goes_on_with_the_call() {
+    let mut bench = Bench::new();
+    let far = bench.call(call(1), &[], "");
+    bench.run(SECOND);
+    far.event(Wire::Closed);
+    bench.run(3 * SECOND);
+    let _newer = bench.call_again(call(1));
+    bench.run(20 * SECOND);
+    assert_eq!(bench.shard.calls(), 1);
+    assert!(!bench.book.names(1).contains(&"ended".to_owned()));
+}
+
+#[test]
+fn a_client_of_which_nothing_is_heard_is_gone_after_twenty_five_seconds() {
+    let mut bench = Bench::new();
+    let mut far = bench.call(call(1), &[], "");
+    bench.run(SECOND);
+    far.vanish();
+    bench.run(24 * SECOND);
+    assert_eq!(bench.shard.calls(), 1);
+    bench.run(3 * SECOND);
+    assert_eq!(bench.shard.calls(), 0);
+    assert!(bench.book.of(1).iter().any(|f| ended(&f.event, EndReason::UserLeft)));
+}
+
+#[test]
+fn the_end_by_the_api_leaves_no_call_and_nothing_sounds_after_it() {
+    let mut bench = Bench::new();
+    let far = bench.call(call(1), &["Tell me something."], LONG);
+    far.say(voice(&[(0.5, 1.0)]));
+    bench.run(3 * SECOND);
+    bench.command(1, Command::End);
+    bench.run(SECOND);
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    assert!(heard.closed);
+    assert!(heard.spoken()[0].1 < 3.05, "{:?}", heard.spoken());
+    assert_eq!(bench.shard.calls(), 0);
+    assert_eq!(bench.shard.wake_at(), None, "a thread without calls sleeps");
+    assert_eq!(bench.stats.ended.load(Relaxed), 1);
+    assert!(bench.book.of(1).iter().any(|f| ended(&f.event, EndReason::EndedByApi)));
+    assert_eq!(*bench.streams.lock().unwrap(), 0);
+}
+
+#[test]
+fn fifty_calls_at_once_are_fifty_conversations() {
+    let mut bench = Bench::new();
+    let far: Vec<_> = (0..50u32)
+        .map(|i| {
+            let far = bench.call(call(u128::from(i) + 1), &["What is new?"], "Nothing at all.");
+            far.say(voice(&[(0.5 + f64::from(i) * 0.017, 1.0)]));
+            far
+        })
+        .collect();
+    bench.run(5 * SECOND);
+    assert_eq!(bench.shard.calls(), 50);
+    for (i, far) in far.iter().enumerate() {
+        let mut heard = Heard::new(bench.start);
+        heard.listen(far);
+        let spoken = heard.spoken();
+        assert_eq!(spoken.len(), 1, "call {i}: {spoken:?}");
+        let asked = 1.5 + i as f64 * 0.017;
+        assert!((0.40..0.50).contains(&(spoken[0].0 - asked)), "call {i}: {spoken:?}");
+    }
+    drop(far);
+    assert_eq!(bench.stats.late_blocks.load(Relaxed), 0);
+}
+
+#[test]
+fn a_thread_that_slept_too_long_catches_up_and_counts_what_it_left_out() {
+    let mut bench = Bench::new();
+    let far = bench.call(call(1), &[], "");
+    bench.run(SECOND);
+    // Nobody stepped the thread for half a second.
+    bench.now += SECOND / 2;
+    bench.run(SECOND);
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    let blocks = heard.blocks.len();
+    assert!((100 + 10..=125).contains(&blocks), "ten blocks are caught up with: {blocks}");
+    assert_eq!(bench.stats.late_ticks.load(Relaxed), 1);
+}

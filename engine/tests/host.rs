@@ -1,0 +1,289 @@
+//! The engine with its threads and sockets: taking and refusing offers, and one call over UDP with a client on str0m.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conversation::call::{ConversationId, LlmChoice, SttChoice, TtsChoice};
+use conversation::event::Event;
+use conversation::host::{Host, Offer, OfferError};
+use conversation::input::Command;
+use engine::clock;
+use engine::hear::vad::Judge;
+use engine::host::Chosen;
+use engine::show::Avatars;
+use engine::{Config, Engine, Models, Timeouts};
+use models::{Error, Handle, Kind, Sink, llm, stt, tts};
+use str0m::change::SdpAnswer;
+use str0m::media::{Direction, MediaKind};
+use str0m::net::{Protocol, Receive};
+use str0m::{Candidate, Input, Output, Rtc};
+use support::{Book, Loudness, call};
+
+/// Models that do nothing but be there: so many ears, and a gate that holds the loading.
+struct Doubles {
+    ears: Arc<Mutex<usize>>,
+    gate: Mutex<Option<Receiver<Result<(), String>>>>,
+}
+
+impl Doubles {
+    fn ready(ears: usize) -> Arc<Self> {
+        Arc::new(Self { ears: Arc::new(Mutex::new(ears)), gate: Mutex::new(None) })
+    }
+
+    fn gated() -> (Arc<Self>, Sender<Result<(), String>>) {
+        let (open, gate) = channel();
+        (Arc::new(Self { ears: Arc::new(Mutex::new(1)), gate: Mutex::new(Some(gate)) }), open)
+    }
+}
+
+struct Ears(Arc<Mutex<usize>>);
+struct Ear(Arc<Mutex<usize>>);
+
+impl stt::Stt for Ears {
+    fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::Stream>, Error> {
+        let mut left = self.0.lock().unwrap();
+        *left = left.checked_sub(1).ok_or_else(|| Error::new(Kind::Busy, "all decoders are in use"))?;
+        Ok(Box::new(Ear(Arc::clone(&self.0))))
+    }
+}
+
+impl stt::Stream for Ear {
+    fn begin(&mut self) {}
+    fn audio(&mut self, _: &[i16]) {}
+    fn end(&mut self) {}
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+struct Mute;
+
+impl llm::Llm for Mute {
+    fn ask(&self, _: llm::Request, _: Sink<llm::Event>) -> Handle {
+        Handle::done()
+    }
+}
+
+impl tts::Tts for Mute {
+    fn speak(&self, _: tts::Request, _: Sink<tts::Event>) -> Handle {
+        Handle::done()
+    }
+}
+
+impl Models for Doubles {
+    fn load(&self) -> Result<(), String> {
+        self.gate.lock().unwrap().take().map_or(Ok(()), |gate| gate.recv().unwrap())
+    }
+
+    fn judge(&self) -> Result<Box<dyn Judge>, String> {
+        Ok(Box::new(Loudness))
+    }
+
+    fn stt(&self, _: &SttChoice) -> Chosen<Result<Arc<dyn stt::Stt>, Error>> {
+        (Ok(Arc::new(Ears(Arc::clone(&self.ears)))), None)
+    }
+
+    fn llm(&self, _: &LlmChoice, _: &str, _: bool) -> Chosen<Arc<dyn llm::Llm>> {
+        (Arc::new(Mute), None)
+    }
+
+    fn tts(&self, _: &TtsChoice) -> Chosen<Result<Arc<dyn tts::Tts>, Error>> {
+        (Ok(Arc::new(Mute)), None)
+    }
+}
+
+fn engine(models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<Engine>, Book) {
+    let book = Book::default();
+    let config = Config { threads: 2, hosts: vec![[127, 0, 0, 1].into()], timeouts, ..Config::default() };
+    let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+    let net = tokio::runtime::Handle::current();
+    let engine =
+        Engine::start(config, models, Avatars::default(), client, Arc::new(book.clone()), net).unwrap();
+    (engine, book)
+}
+
+fn offer(id: u128, sdp: &str) -> Offer {
+    Offer { call: Arc::new(call(id)), sdp: sdp.into(), replaces: None, restart: false, commands: Vec::new() }
+}
+
+/// Waits for a state, for 10 s at most.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let waited = tokio::time::timeout(Duration::from_secs(10), async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// A client on str0m, in real time.
+struct Client {
+    rtc: Rtc,
+    socket: UdpSocket,
+    seen: Vec<str0m::Event>,
+    channel: Option<str0m::channel::ChannelId>,
+}
+
+impl Client {
+    fn offer() -> (Self, String, str0m::change::SdpPendingOffer) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        let mut rtc = Rtc::builder().set_reordering_size_audio(0).build(clock::now());
+        rtc.add_local_candidate(Candidate::host(socket.local_addr().unwrap(), "udp").unwrap());
+        let mut api = rtc.sdp_api();
+        api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        api.add_channel("chat".into());
+        let (offer, pending) = api.apply().unwrap();
+        (Self { rtc, socket, seen: Vec::new(), channel: None }, offer.to_sdp_string(), pending)
+    }
+
+    /// Runs until what it has seen is enough; blocks.
+    fn until(&mut self, what: &str, enough: impl Fn(&Self) -> bool) {
+        let (begin, mut buffer) = (clock::now(), [0; 2_000]);
+        while !enough(self) {
+            assert!(clock::now() - begin < Duration::from_secs(10), "never: {what}");
+            loop {
+                match self.rtc.poll_output().unwrap() {
+                    Output::Transmit(t) => drop(self.socket.send_to(&t.contents, t.destination)),
+                    Output::Event(event) => {
+                        if let str0m::Event::ChannelOpen(id, _) = event {
+                            self.channel = Some(id);
+                        }
+                        self.seen.push(event);
+                    }
+                    Output::Timeout(_) => break,
+                }
+            }
+            if let Ok((n, from)) = self.socket.recv_from(&mut buffer) {
+                let to = self.socket.local_addr().unwrap();
+                let received = Receive::new(Protocol::Udp, from, to, &buffer[..n]).unwrap();
+                self.rtc.handle_input(Input::Receive(clock::now(), received)).unwrap();
+            }
+            self.rtc.handle_input(Input::Timeout(clock::now())).unwrap();
+        }
+    }
+
+    fn texts(&self) -> Vec<String> {
+        let text = |e: &str0m::Event| match e {
+            str0m::Event::ChannelData(data) => Some(String::from_utf8(data.data.clone()).unwrap()),
+            _ => None,
+        };
+        self.seen.iter().filter_map(text).collect()
+    }
+
+    fn packets(&self) -> usize {
+        self.seen.iter().filter(|e| matches!(e, str0m::Event::MediaData(_))).count()
+    }
+}
+
+#[tokio::test]
+async fn an_offer_that_comes_too_soon_waits_until_the_models_are_loaded() {
+    let (models, gate) = Doubles::gated();
+    let (engine, _) = engine(models, Timeouts::default());
+    assert!(engine.not_ready().unwrap().contains("loading"));
+    let waiting = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.offer(offer(1, "no SDP")).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    gate.send(Ok(())).unwrap();
+    assert!(matches!(waiting.await.unwrap(), Err(OfferError::BadSdp(_))));
+    assert_eq!(engine.not_ready(), None);
+    assert_eq!(engine.calls(), 0, "a bad offer leaves no call");
+}
+
+#[tokio::test]
+async fn what_is_missing_is_told() {
+    let (models, gate) = Doubles::gated();
+    let (engine, _) = engine(models, Timeouts::default());
+    gate.send(Err("the speech detector's weights are not installed".into())).unwrap();
+    let refused = engine.offer(offer(1, "no SDP")).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("the speech detector's weights are not installed".into()));
+}
+
+#[tokio::test]
+async fn a_call_without_a_decoder_is_refused_and_a_freed_decoder_serves_the_next() {
+    let models = Doubles::ready(1);
+    let timeouts = Timeouts { offer: Duration::from_millis(50), ..Timeouts::default() };
+    let (engine, book) = engine(Arc::clone(&models), timeouts);
+    let (_client, sdp, _) = Client::offer();
+    let taken = engine.offer(offer(1, &sdp)).await.unwrap();
+    assert!(taken.answer.contains("a=candidate") && !taken.connection.is_empty());
+    let refused = engine.offer(offer(2, &sdp)).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("all decoders are in use".into()));
+    until("the offer that never connected is dropped", || engine.calls() == 0).await;
+    until("its decoder is free", || *models.ears.lock().unwrap() == 1).await;
+    assert!(book.0.lock().unwrap().is_empty(), "it leaves no trace");
+    engine.offer(offer(2, &sdp)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_draining_engine_takes_no_new_calls() {
+    let (engine, _) = engine(Doubles::ready(4), Timeouts::default());
+    engine.drain(Duration::from_secs(30)).await; // nothing runs: at once
+    let refused = engine.offer(offer(1, "v=0")).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("the server is shutting down".into()));
+}
+
+#[tokio::test]
+async fn commands_for_a_call_that_is_not_here_say_so() {
+    let (engine, _) = engine(Doubles::ready(1), Timeouts::default());
+    let answer = engine.command(ConversationId(9), Command::Interrupt).await;
+    assert_eq!(answer, Err(conversation::host::CommandError::NotHere));
+    assert!(!engine.hang_up(ConversationId(9), "x".into()).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up() {
+    let (engine, book) = engine(Doubles::ready(1), Timeouts::default());
+    let (mut client, sdp, pending) = Client::offer();
+    let accepted = engine.offer(offer(1, &sdp)).await.unwrap();
+    client
+        .rtc
+        .sdp_api()
+        .accept_answer(pending, SdpAnswer::from_sdp_string(&accepted.answer).unwrap())
+        .unwrap();
+    let (mut client, begun) = tokio::task::spawn_blocking(move || {
+        let begun = clock::now();
+        client.until("the channel is open", |c| c.channel.is_some());
+        let ready = r#"{"label":"rtvi-ai","type":"client-ready","id":"1","data":{"version":"2.1.0"}}"#;
+        client.rtc.channel(client.channel.unwrap()).unwrap().write(false, ready.as_bytes()).unwrap();
+        client.until("bot-ready", |c| c.texts().iter().any(|t| t.contains("bot-ready")));
+        client.until("half a second of packets", |c| c.packets() >= 25);
+        (client, begun)
+    })
+    .await
+    .unwrap();
+    assert!(clock::now() - begun < Duration::from_secs(5));
+    let stamps: Vec<u64> = client
+        .seen
+        .iter()
+        .filter_map(|e| if let str0m::Event::MediaData(d) = e { Some(d.time.numer()) } else { None })
+        .collect();
+    assert!(stamps.windows(2).all(|w| w[1] - w[0] == 960), "20 ms each, silence included: {stamps:?}");
+    assert_eq!(engine.calls(), 1);
+    assert!(engine.hang_up(ConversationId(1), accepted.connection).await);
+    let texts = tokio::task::spawn_blocking(move || {
+        client.until("peerLeft", |c| c.texts().iter().any(|t| t.contains("peerLeft")));
+        client.texts()
+    })
+    .await
+    .unwrap();
+    assert!(
+        texts.iter().any(|t| t.contains("\"level\"")),
+        "the server tells how loud the user is: {texts:?}"
+    );
+    until("the call is over", || engine.calls() == 0).await;
+    let facts = book.of(1);
+    assert!(matches!(facts[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000));
+    let names = book.names(1);
+    assert!(names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"), "{names:?}");
+}

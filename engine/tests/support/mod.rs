@@ -1,0 +1,380 @@
+//! A media thread in virtual time, with scripted models: nothing here sleeps or reads a clock.
+
+#![allow(dead_code, missing_docs)] // each test file uses its part
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use conversation::call::{Call, ConversationId};
+use conversation::event::{Event, Stamped};
+use conversation::host::Ledger;
+use conversation::input::Command;
+use conversation::settings::Agent;
+use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, Opening};
+use engine::hear::vad::{Judge, State, WINDOW};
+use engine::host::{Seat, Shared};
+use engine::shard::{Inbox, Shard, Stats};
+use engine::show::Avatars;
+use engine::speak::playout::BLOCK;
+use engine::transport::loopback::{self, Far, Left};
+use engine::transport::webrtc::Certificate;
+use models::{Handle, Sink, llm, stt, tts};
+
+/// Something that will happen at an instant of virtual time.
+type Deed = Box<dyn FnOnce() + Send>;
+
+/// Virtual time, and what the scripted models will do in it.
+#[derive(Clone)]
+pub struct World(Arc<Mutex<Inner>>);
+
+struct Inner {
+    now: Instant,
+    next: u64,
+    deeds: BTreeMap<(Instant, u64), Deed>,
+}
+
+impl World {
+    fn new(now: Instant) -> Self {
+        Self(Arc::new(Mutex::new(Inner { now, next: 0, deeds: BTreeMap::new() })))
+    }
+
+    pub fn after(&self, delay: Duration, deed: impl FnOnce() + Send + 'static) {
+        let mut inner = self.0.lock().unwrap();
+        let key = (inner.now + delay, inner.next);
+        inner.next += 1;
+        inner.deeds.insert(key, Box::new(deed));
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.0.lock().unwrap().deeds.keys().next().map(|(at, _)| *at)
+    }
+
+    fn advance(&self, now: Instant) {
+        self.0.lock().unwrap().now = now;
+        loop {
+            let deed = {
+                let mut inner = self.0.lock().unwrap();
+                match inner.deeds.first_entry() {
+                    Some(entry) if entry.key().0 <= now => entry.remove(),
+                    _ => return,
+                }
+            };
+            deed();
+        }
+    }
+}
+
+/// Loud is speech.
+pub struct Loudness;
+
+impl Judge for Loudness {
+    fn judge(&mut self, _: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+        for (window, p) in windows.iter().zip(probabilities) {
+            let power = window.iter().map(|s| s * s).sum::<f32>() / WINDOW as f32;
+            *p = if power > 0.01 { 0.95 } else { 0.02 };
+        }
+    }
+}
+
+/// Understands its script, one text for each stretch of speech, 25 ms after the stretch was closed.
+pub struct Listener {
+    pub world: World,
+    pub script: Vec<&'static str>,
+    pub open: Arc<Mutex<usize>>,
+}
+
+struct Stream {
+    world: World,
+    script: std::vec::IntoIter<&'static str>,
+    sink: Sink<stt::Event>,
+    open: Arc<Mutex<usize>>,
+}
+
+impl stt::Stt for Listener {
+    fn open(&self, sink: Sink<stt::Event>) -> Result<Box<dyn stt::Stream>, models::Error> {
+        *self.open.lock().unwrap() += 1;
+        let script = self.script.clone().into_iter();
+        Ok(Box::new(Stream { world: self.world.clone(), script, sink, open: Arc::clone(&self.open) }))
+    }
+}
+
+impl stt::Stream for Stream {
+    fn begin(&mut self) {}
+    fn audio(&mut self, _: &[i16]) {}
+    fn end(&mut self) {
+        let (text, sink) = (self.script.next().unwrap_or_default().to_owned(), self.sink.clone());
+        self.world.after(Duration::from_millis(25), move || sink.send(stt::Event::Final(text)));
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        *self.open.lock().unwrap() -= 1;
+    }
+}
+
+/// Answers everything with one text, word by word, the first 5 ms after it was asked, 2 ms apart.
+pub struct Thinker {
+    pub world: World,
+    pub answer: String,
+}
+
+impl llm::Llm for Thinker {
+    fn ask(&self, _: llm::Request, sink: Sink<llm::Event>) -> Handle {
+        let mut at = Duration::from_millis(5);
+        for word in self.answer.split_inclusive(' ') {
+            let (word, sink) = (word.to_owned(), sink.clone());
+            self.world.after(at, move || sink.send(llm::Event::Text(word)));
+            at += Duration::from_millis(2);
+        }
+        let end = llm::Event::End { prompt_tokens: 1, completion_tokens: 1 };
+        self.world.after(at, move || sink.send(end));
+        Handle::done()
+    }
+}
+
+/// Speaks .3 s a word at 48 kHz, 16 ms after it was asked. Every sample tells its own position in the piece ([`sample`]).
+pub struct Speaker {
+    pub world: World,
+}
+
+/// The sample at a position of any piece: never silent, never the same within a second.
+pub fn sample(position: u64) -> i16 {
+    (position % 30_000) as i16 + 1_000
+}
+
+pub const WORD: Duration = Duration::from_millis(300);
+
+impl tts::Tts for Speaker {
+    fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Handle {
+        let words = request.text.split_whitespace().count() as u64;
+        let samples = words * WORD.as_micros() as u64 * 48 / 1_000;
+        self.world.after(Duration::from_millis(16), move || {
+            let pcm = (0..samples).map(sample).collect();
+            sink.send(tts::Event::Audio { pcm, sample_rate: 48_000 });
+            sink.send(tts::Event::End);
+        });
+        Handle::done()
+    }
+}
+
+/// Keeps facts.
+#[derive(Clone, Default)]
+pub struct Book(pub Arc<Mutex<Vec<(ConversationId, Stamped)>>>);
+
+impl Ledger for Book {
+    fn record(&self, conversation: ConversationId, fact: Stamped) {
+        self.0.lock().unwrap().push((conversation, fact));
+    }
+}
+
+impl Book {
+    /// What is known of one call.
+    pub fn of(&self, id: u128) -> Vec<Stamped> {
+        self.0.lock().unwrap().iter().filter(|(c, _)| c.0 == id).map(|(_, f)| f.clone()).collect()
+    }
+
+    /// When a fact first held, in seconds of the call.
+    pub fn when(&self, id: u128, wanted: impl Fn(&Event) -> bool) -> Option<f64> {
+        self.of(id).iter().find(|f| wanted(&f.event)).map(|f| f.at.as_seconds())
+    }
+
+    /// Names of facts, in order.
+    pub fn names(&self, id: u128) -> Vec<String> {
+        let name = |f: &Stamped| serde_json::to_value(&f.event).unwrap()["what"].as_str().unwrap().to_owned();
+        self.of(id).iter().map(name).collect()
+    }
+}
+
+/// One media thread in virtual time.
+pub struct Bench {
+    pub world: World,
+    pub shard: Shard,
+    pub inbox: Inbox,
+    pub stats: Arc<Stats>,
+    pub book: Book,
+    pub start: Instant,
+    pub now: Instant,
+    pub streams: Arc<Mutex<usize>>,
+    runtime: tokio::runtime::Runtime,
+    next_key: u64,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let start = engine::clock::now();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let book = Book::default();
+        let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+        let shared = Arc::new(Shared {
+            net: runtime.handle().clone(),
+            client,
+            ledger: Arc::new(book.clone()),
+            trace: None,
+            avatars: Avatars::default(),
+            timeouts: engine::Timeouts::default(),
+        });
+        let (shard, inbox, stats) = Shard::bare(shared, start);
+        let certificate = Arc::new(Certificate::generate().unwrap());
+        let ready = Message::Ready(Box::new(Kit { certificate, judge: Box::new(Loudness) }));
+        assert!(inbox.requests.send(ready).is_ok());
+        let streams = Arc::default();
+        Self {
+            world: World::new(start),
+            shard,
+            inbox,
+            stats,
+            book,
+            start,
+            now: start,
+            streams,
+            runtime,
+            next_key: 1,
+        }
+    }
+
+    /// A call of an agent that answers everything with `answer`, to a user whose stretches of speech mean `script`.
+    pub fn call(&mut self, call: Call, script: &[&'static str], answer: &str) -> Far {
+        let key = CallKey(self.next_key);
+        self.next_key += 1;
+        let world = self.world.clone();
+        let ear = Listener { world: world.clone(), script: script.to_vec(), open: Arc::clone(&self.streams) };
+        let news = self.inbox.sink(key);
+        let sink = Sink::new(move |event| news.send(engine::graph::News::Stt(event)));
+        let models = CallModels {
+            stt: stt::Stt::open(&ear, sink).unwrap(),
+            llm: Arc::new(Thinker { world: world.clone(), answer: answer.to_owned() }),
+            llm_fallback: None,
+            tts: Arc::new(Speaker { world }),
+            tts_fallback: None,
+            warnings: Vec::new(),
+        };
+        let opening = Opening { key, call: Arc::new(call), models, commands: Vec::new(), seat: Seat::free() };
+        let (near, far) = loopback::pair();
+        assert!(self.inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near }))).is_ok());
+        far
+    }
+
+    /// A second connection for a call that runs.
+    pub fn call_again(&mut self, call: Call) -> Far {
+        self.call(call, &[], "")
+    }
+
+    pub fn command(&mut self, id: u128, command: Command) {
+        let message = Message::Command { conversation: ConversationId(id), command, reply: None };
+        assert!(self.inbox.requests.send(message).is_ok());
+    }
+
+    /// Runs for this long, from event to event.
+    pub fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            self.world.advance(self.now);
+            self.settle();
+            let next = [self.shard.wake_at(), self.world.next()].into_iter().flatten().min();
+            let Some(next) = next.filter(|at| *at <= end) else { break };
+            self.now = next.max(self.now + Duration::from_micros(1));
+        }
+        self.now = end;
+        self.world.advance(end);
+        self.settle();
+    }
+
+    /// Steps until nothing more happens at this instant.
+    fn settle(&mut self) {
+        for _ in 0..4 {
+            self.shard.step(self.now);
+            self.runtime.block_on(async {
+                for _ in 0..4 {
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+    }
+}
+
+/// A call of the default agent.
+pub fn call(id: u128) -> Call {
+    call_of(id, Agent::default())
+}
+
+/// A call of an agent.
+pub fn call_of(id: u128, agent: Agent<'_>) -> Call {
+    let mut spec = agent.spec().unwrap();
+    spec.greeting = None;
+    Call {
+        id: ConversationId(id),
+        spec,
+        agent_name: "Ada".into(),
+        prompt: String::new(),
+        stt: Default::default(),
+        llm: Default::default(),
+        tts: Default::default(),
+        face: Default::default(),
+        tools: Vec::new(),
+        knowledge: None,
+        expose_tools: false,
+        record_trace: false,
+    }
+}
+
+/// A user's sound: `(silence, speech)` in seconds, one after the other.
+pub fn voice(parts: &[(f64, f64)]) -> Vec<i16> {
+    let mut pcm = Vec::new();
+    for (silence, speech) in parts {
+        pcm.resize(pcm.len() + (silence * 16_000.0) as usize, 0);
+        let from = pcm.len();
+        pcm.extend(
+            (0..(speech * 16_000.0) as usize).map(|i| if (from + i) % 40 < 20 { 12_000 } else { -12_000 }),
+        );
+    }
+    pcm
+}
+
+/// What was heard, as one run of samples: `(seconds since start, samples)` per block.
+pub struct Heard {
+    pub start: Instant,
+    pub blocks: Vec<(Instant, Box<[i16; BLOCK]>)>,
+    pub texts: Vec<String>,
+    pub closed: bool,
+}
+
+impl Heard {
+    pub fn new(start: Instant) -> Self {
+        Self { start, blocks: Vec::new(), texts: Vec::new(), closed: false }
+    }
+
+    pub fn listen(&mut self, far: &Far) {
+        for left in far.heard() {
+            match left {
+                Left::Sound { at, pcm, .. } => self.blocks.push((at, pcm)),
+                Left::Text(text) => self.texts.push(text),
+                Left::Closed => self.closed = true,
+                Left::Picture { .. } => {}
+            }
+        }
+    }
+
+    /// Stretches of sound: seconds of begin and end.
+    pub fn spoken(&self) -> Vec<(f64, f64)> {
+        let mut out: Vec<(f64, f64)> = Vec::new();
+        for (at, block) in &self.blocks {
+            let at = at.duration_since(self.start).as_secs_f64();
+            let loud: Vec<usize> =
+                block.iter().enumerate().filter(|(_, s)| **s != 0).map(|(i, _)| i).collect();
+            let (Some(first), Some(last)) = (loud.first(), loud.last()) else { continue };
+            let (from, to) = (at + *first as f64 / 48_000.0, at + (*last + 1) as f64 / 48_000.0);
+            match out.last_mut() {
+                Some(stretch) if from - stretch.1 < 0.03 => stretch.1 = to,
+                _ => out.push((from, to)),
+            }
+        }
+        out
+    }
+
+    /// All samples that are not silence.
+    pub fn sound(&self) -> Vec<i16> {
+        self.blocks.iter().flat_map(|(_, b)| b.iter().copied()).filter(|s| *s != 0).collect()
+    }
+}
