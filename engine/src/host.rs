@@ -534,7 +534,7 @@ pub fn resolve(models: &dyn Models, call: &Call, news: Sink<News>) -> Result<Cal
     );
     let tts = tts?;
     let stt = stt?.open(Sink::new(move |event| news.send(News::Stt(event))))?;
-    // warm
+    llm.warm();
     Ok(CallModels { stt, llm, llm_fallback, tts, tts_fallback: None, warnings })
 }
 

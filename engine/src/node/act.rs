@@ -1,6 +1,6 @@
 //! What the conversation asks for is done, and what models and tools answer is told to it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conversation::call::{Pronunciation, ToolRun};
 use conversation::event::{AgentState, Event as Fact, Stage, Stamped};
@@ -13,17 +13,10 @@ use super::talk::ClientTool;
 use super::{Node, Waiting};
 use crate::graph::News;
 use crate::speak::tts;
-use crate::think::llm;
-mod tools {
-    pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
-    pub async fn run(
-        _: &models::net::Client,
-        _: &conversation::call::Tool,
-        _: &serde_json::Value,
-    ) -> Result<serde_json::Value, String> {
-        Err(String::new())
-    }
-}
+use crate::think::{llm, tools};
+
+/// A tool in the client that has not answered by then has failed.
+const CLIENT_TOOL: Duration = Duration::from_secs(20);
 
 impl Node {
     /// Tells the conversation what happened, and does all that it asks for.
@@ -176,13 +169,14 @@ impl Node {
         };
         if tool.run == ToolRun::Client {
             // The fact that it was started is its request.
-            self.client_tools.push(ClientTool { call, id, until: now + tools::TIMEOUT });
+            self.client_tools.push(ClientTool { call, id, until: now + CLIENT_TOOL });
             return;
         }
         let (client, news) = (self.shared.client.clone(), self.news.clone());
         self.shared.net.spawn(async move {
-            let result = tokio::time::timeout(tools::TIMEOUT, tools::run(&client, &tool, &arguments)).await;
-            news.send(News::Tool(call, result.unwrap_or_else(|_| Err("timeout".into()))));
+            // It has a time-out of its own.
+            let result = tools::run(&client, &tool, arguments).await;
+            news.send(News::Tool(call, result));
         });
     }
 
