@@ -1,5 +1,10 @@
 //! Speech to text.
 
+mod clean;
+pub mod pocketsphinx;
+
+pub use pocketsphinx::{Config, Pool};
+
 use crate::{Error, Sink};
 
 /// News of a stream.

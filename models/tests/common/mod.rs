@@ -1,6 +1,24 @@
 //! What the tests with real models share.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::unbounded;
+use models::Sink;
+use models::tts::{Event, Flite, Request, Tts};
+
+/// Sentences as people say them to an agent.
+pub(crate) const SENTENCES: [&str; 8] = [
+    "hello how are you today",
+    "what is the weather like in the city tomorrow",
+    "please tell me a story about a little dog",
+    "i would like to order two cups of coffee and some bread",
+    "can you help me with my computer",
+    "my name is john and i live in new york",
+    "what time does the next train leave",
+    "thank you very much and have a good day",
+];
 
 /// Where set-up put the models: the named directory, else the checkout's.
 pub(crate) fn models() -> PathBuf {
@@ -9,4 +27,63 @@ pub(crate) fn models() -> PathBuf {
         .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT));
     assert!(dir.is_dir(), "the models are missing ({}): run `make setup`", dir.display());
     dir
+}
+
+/// Waits until `done` holds, at most a minute.
+pub(crate) fn wait(mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < deadline, "it took longer than a minute");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// A sentence at 16 kHz.
+pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
+    let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
+    let (news, heard) = unbounded();
+    let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };
+    let _handle = flite.speak(request, Sink::new(move |event| news.send(event).unwrap_or_default()));
+    let mut said = Vec::new();
+    for event in heard {
+        match event {
+            Event::Audio { pcm, sample_rate } => {
+                assert_eq!(sample_rate, 16_000);
+                said.extend(pcm);
+            }
+            Event::End => return said,
+            Event::Failed(error) => panic!("{error}"),
+            Event::Phones(_) | Event::Words(_) => {}
+        }
+    }
+    panic!("the voice fell silent");
+}
+
+/// White noise, evenly distributed, of the given loudest sample.
+pub(crate) fn noise(seed: u64, samples: usize, peak: f64) -> Vec<i16> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / f64::from(1u32 << 30) - 1.0
+    };
+    (0..samples).map(|_| (next() * peak) as i16).collect()
+}
+
+/// Words to insert, remove or exchange to make `heard` of `said`, without case and punctuation.
+pub(crate) fn word_errors(said: &str, heard: &str) -> usize {
+    let words = |text: &str| -> Vec<String> {
+        let plain: String = text.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace()).collect();
+        plain.to_lowercase().split_whitespace().map(str::to_owned).collect()
+    };
+    let (said, heard) = (words(said), words(heard));
+    let mut row: Vec<usize> = (0..=heard.len()).collect();
+    for (i, word) in said.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, other) in heard.iter().enumerate() {
+            let exchanged = diagonal + usize::from(word != other);
+            diagonal = row[j + 1];
+            row[j + 1] = exchanged.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[heard.len()]
 }

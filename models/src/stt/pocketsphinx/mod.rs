@@ -1,0 +1,239 @@
+//! PocketSphinx: English, offline, no model to choose; a word in five to ten wrong with clear speech.
+//!
+//! A decoder serves one call at a time and holds 90 MB (two that share a language model race), so there is a pool of them, loaded
+//! behind the start-up. A call checks one out for its life, with the decoder's first idea of the channel put back: else one speaker's
+//! microphone spoils the next one's words.
+
+mod decode;
+mod ffi;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use self::decode::Command;
+use super::{Event, Stream, Stt};
+use crate::{Error, Kind, Sink, paths};
+
+/// Commands that may wait for a decoder: 40 s of sound in frames of 20 ms.
+const QUEUE: usize = 2048;
+/// Places that sound may not take, so that a beginning and an end always get through.
+const RESERVED: usize = 64;
+
+/// Where the models are and how many decoders are wanted.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The models' directory, see [`paths::dir`].
+    pub dir: PathBuf,
+    /// Decoders, which is how many calls can be heard at a time. At least one.
+    pub decoders: usize,
+}
+
+/// Decoders on threads of their own.
+pub struct Pool {
+    slots: Vec<Arc<Slot>>,
+}
+
+/// What a decoder's thread shares with the pool and with its stream.
+struct Slot {
+    state: AtomicU8,
+    /// The lease under way; what belongs to an older one is skipped.
+    lease: AtomicU64,
+    failure: OnceLock<String>,
+    commands: Sender<Command>,
+    /// Used buffers come back here.
+    spare: Receiver<Vec<i16>>,
+}
+
+const LOADING: u8 = 0;
+const FREE: u8 = 1;
+const TAKEN: u8 = 2;
+const FAILED: u8 = 3;
+
+impl Pool {
+    /// Starts the decoders' threads and returns at once; they load one after the other, .4 s each.
+    #[must_use]
+    pub fn start(config: Config) -> Self {
+        let dir = paths::pocketsphinx(&config.dir);
+        Self { slots: (0..config.decoders.max(1)).map(|n| Slot::start(n, dir.clone())).collect() }
+    }
+
+    /// All decoders.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Decoders that are loaded, free or not.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.count(FREE) + self.count(TAKEN)
+    }
+
+    /// Decoders that a call could have now.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.count(FREE)
+    }
+
+    /// Whether some are still being loaded.
+    #[must_use]
+    pub fn loading(&self) -> bool {
+        self.count(LOADING) > 0
+    }
+
+    /// Why a decoder could not be loaded, if one could not.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.slots.iter().find_map(|slot| slot.failure.get().cloned())
+    }
+
+    /// Commands that wait for their decoders, most of them 20 ms of sound each; near zero where the machine keeps up.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.slots.iter().map(|slot| slot.commands.len()).sum()
+    }
+
+    fn count(&self, state: u8) -> usize {
+        self.slots.iter().filter(|slot| slot.state.load(Ordering::Acquire) == state).count()
+    }
+}
+
+/// Whether all that a decoder needs is there; the reason if not. Does not load it.
+///
+/// # Errors
+/// One sentence that says what to do.
+pub fn installed(dir: &Path) -> Result<(), String> {
+    ffi::complete(&paths::pocketsphinx(dir))
+}
+
+impl Stt for Pool {
+    fn open(&self, sink: Sink<Event>) -> Result<Box<dyn Stream>, Error> {
+        for slot in &self.slots {
+            if slot.state.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                let lease = slot.lease.load(Ordering::Acquire);
+                let open = Command::Open { lease, sink: sink.clone() };
+                if slot.commands.try_send(open).is_ok() {
+                    return Ok(Box::new(Ear { slot: Arc::clone(slot), sink, begun: false, lost: 0 }));
+                }
+                // Its thread is gone.
+                slot.state.store(FAILED, Ordering::Release);
+            }
+        }
+        Err(if self.loading() {
+            Error::new(Kind::Busy, "the speech recogniser is still loading, try again in a second")
+        } else if self.ready() > 0 {
+            Error::new(Kind::Busy, format!("all {} speech decoders are taken", self.ready()))
+        } else {
+            Error::new(
+                Kind::Missing,
+                self.failure().unwrap_or_else(|| "the speech decoders broke down".to_owned()),
+            )
+        })
+    }
+}
+
+impl Slot {
+    fn start(n: usize, dir: PathBuf) -> Arc<Self> {
+        let (commands, received) = crossbeam_channel::bounded(QUEUE);
+        let (used, spare) = crossbeam_channel::bounded(QUEUE);
+        let slot = Arc::new(Self {
+            state: AtomicU8::new(LOADING),
+            lease: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            commands,
+            spare,
+        });
+        // The thread must not keep its own channel open: it ends when pool and streams are gone.
+        let shared = Arc::downgrade(&slot);
+        let started = thread::Builder::new().name(format!("model-stt-{n}")).spawn(move || {
+            match ffi::Decoder::load(&dir) {
+                Ok(decoder) => {
+                    if let Some(slot) = shared.upgrade() {
+                        slot.state.store(FREE, Ordering::Release);
+                    }
+                    decode::run(decoder, &shared, &received, &used);
+                }
+                Err(reason) => {
+                    if let Some(slot) = shared.upgrade() {
+                        slot.fail(reason);
+                    }
+                }
+            }
+        });
+        if let Err(e) = started {
+            slot.fail(format!("a thread for speech recognition could not be started: {e}"));
+        }
+        slot
+    }
+
+    fn fail(&self, reason: String) {
+        tracing::error!(reason, "a speech decoder could not be loaded");
+        // Only the first reason counts.
+        let _ = self.failure.set(reason);
+        self.state.store(FAILED, Ordering::Release);
+    }
+}
+
+/// A call's lease of a decoder.
+struct Ear {
+    slot: Arc<Slot>,
+    sink: Sink<Event>,
+    begun: bool,
+    /// Samples of this speech that found the queue full.
+    lost: usize,
+}
+
+impl Ear {
+    fn send(&mut self, command: Command) {
+        if self.slot.commands.try_send(command).is_err() {
+            self.sink.send(Event::Failed(Error::new(Kind::Broken, "the speech decoder does not answer")));
+        }
+    }
+}
+
+impl Stream for Ear {
+    fn begin(&mut self) {
+        self.begun = true;
+        self.lost = 0;
+        self.send(Command::Begin);
+    }
+
+    fn audio(&mut self, pcm: &[i16]) {
+        if !self.begun || pcm.is_empty() {
+            return;
+        }
+        if self.slot.commands.len() >= QUEUE - RESERVED {
+            self.lost += pcm.len();
+            return;
+        }
+        let mut buffer = self.slot.spare.try_recv().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(pcm);
+        self.send(Command::Audio(buffer));
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.begun) {
+            if self.lost > 0 {
+                tracing::warn!(
+                    samples = self.lost,
+                    "speech recognition is too slow here: sound was left out"
+                );
+            }
+            self.send(Command::End);
+        }
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        // First the lease, so that the thread skips what is queued; then the state, so that the next call queues behind.
+        self.slot.lease.fetch_add(1, Ordering::AcqRel);
+        let _ = self.slot.commands.try_send(Command::Close);
+        let _ = self.slot.state.compare_exchange(TAKEN, FREE, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,111 @@
+//! From a voice in noise to words: flite, the speech detector and its rule, PocketSphinx, as a call strings them together.
+
+mod common;
+
+use std::time::Duration;
+
+use conversation::spec;
+use crossbeam_channel::unbounded;
+use models::Sink;
+use models::stt::{Config, Event, Pool, Stt};
+use models::vad::{Detector, Network, Report, SAMPLE_RATE, Scratch, State, WINDOW};
+
+const SECOND: usize = SAMPLE_RATE as usize;
+/// Sound before the onset that the recogniser gets too.
+const PRE_ROLL: usize = SECOND / 2;
+
+struct Truth {
+    sentence: &'static str,
+    from: usize,
+    to: usize,
+}
+
+/// Sentences with a pause of 1.2 s between them, in noise of the given loudest sample.
+fn call(voice: &str, peak: f64) -> (Vec<i16>, Vec<Truth>) {
+    let mut sound = vec![0; SECOND];
+    let mut truth = Vec::new();
+    for sentence in common::SENTENCES {
+        let from = sound.len();
+        sound.extend(common::say(sentence, voice));
+        truth.push(Truth { sentence, from, to: sound.len() });
+        sound.extend(vec![0; SECOND * 6 / 5]);
+    }
+    let noise = common::noise(3, sound.len(), peak);
+    let sound = sound.iter().zip(noise).map(|(a, b): (&i16, i16)| a.saturating_add(b)).collect();
+    (sound, truth)
+}
+
+fn detect(sound: &[i16]) -> Vec<(usize, usize)> {
+    let network = Network::load(&models::paths::vad(&common::models())).unwrap_or_else(|e| panic!("{e}"));
+    let (mut scratch, mut state) = (Scratch::new(&network), State::default());
+    let mut detector =
+        Detector::new(spec::Vad { start: Duration::from_millis(50), silence: Duration::from_millis(250) });
+    let mut found = Vec::new();
+    for window in sound.as_chunks::<WINDOW>().0 {
+        let window = window.map(|x| f32::from(x) / 32_768.0);
+        let mut probability = [0.0];
+        network.run(&mut scratch, &mut [&mut state], &[&window], &mut probability);
+        if let Some(Report::End { onset, end }) = detector.window(probability[0]) {
+            found.push((onset as usize, end as usize));
+        }
+    }
+    found
+}
+
+#[test]
+fn sentences_in_noise_are_found_where_they_are_and_understood() {
+    let pool = Pool::start(Config { dir: common::models(), decoders: 1 });
+    common::wait(|| !pool.loading());
+    for (voice, peak) in [("slt", 0.0), ("slt", 60.0), ("rms", 60.0)] {
+        let (sound, truth) = call(voice, peak);
+        let found = detect(&sound);
+
+        // Where: each sentence is covered but for its soft edges, and nothing is found between two.
+        let (mut late, mut early) = (Vec::new(), Vec::new());
+        for &Truth { sentence, from, to } in &truth {
+            let mine: Vec<_> = found.iter().filter(|(onset, end)| *onset < to && *end > from).collect();
+            assert!(!mine.is_empty(), "{voice}, noise {peak}: {sentence:?} is not heard");
+            late.push(mine[0].0.saturating_sub(from) * 1000 / SECOND);
+            early.push(mine[mine.len() - 1].1.abs_diff(to) * 1000 / SECOND);
+        }
+        println!("{voice}, noise {peak}: onsets late by {late:?} ms, ends off by {early:?} ms");
+        assert!(late.iter().all(|ms| *ms < 250), "{voice}, noise {peak}: onsets late by {late:?} ms");
+        assert!(early.iter().all(|ms| *ms < 350), "{voice}, noise {peak}: ends off by {early:?} ms");
+        let outside = found
+            .iter()
+            .filter(|(onset, end)| truth.iter().all(|t| *onset >= t.to || *end <= t.from))
+            .count();
+        assert_eq!(outside, 0, "{voice}, noise {peak}: speech is found where nobody speaks");
+
+        // What.
+        let (news, heard) = unbounded();
+        let mut stream = pool
+            .open(Sink::new(move |event| news.send(event).unwrap_or_default()))
+            .unwrap_or_else(|e| panic!("{e}"));
+        let mut texts = vec![String::new(); truth.len()];
+        for &(onset, end) in &found {
+            stream.begin();
+            for frame in
+                sound[onset.saturating_sub(PRE_ROLL)..(end + SECOND / 4).min(sound.len())].chunks(320)
+            {
+                stream.audio(frame);
+            }
+            stream.end();
+            let text = loop {
+                match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+                    Event::Final(text) => break text,
+                    Event::Interim(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            };
+            if let Some(i) = truth.iter().position(|t| onset < t.to && end > t.from) {
+                texts[i] = format!("{} {text}", texts[i]);
+            }
+        }
+        let wrong: usize =
+            truth.iter().zip(&texts).map(|(t, text)| common::word_errors(t.sentence, text)).sum();
+        let words: usize = truth.iter().map(|t| t.sentence.split_whitespace().count()).sum();
+        println!("{voice}, noise {peak}: {wrong} of {words} words wrong in {texts:?}");
+        assert!(wrong * 5 <= words, "{voice}, noise {peak}: {wrong} of {words} words are wrong: {texts:?}");
+    }
+}

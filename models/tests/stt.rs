@@ -1,0 +1,198 @@
+//! PocketSphinx through the trait that the engine uses, with speech from flite.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, unbounded};
+use models::stt::{Config, Event, Pool, Stream, Stt};
+use models::{Kind, Sink};
+
+/// Waits until all decoders are loaded.
+fn pool(decoders: usize) -> Pool {
+    let pool = Pool::start(Config { dir: common::models(), decoders });
+    common::wait(|| !pool.loading());
+    assert_eq!((pool.ready(), pool.failure()), (decoders, None));
+    pool
+}
+
+fn open(pool: &Pool) -> (Box<dyn Stream>, Receiver<Event>) {
+    let (news, heard) = unbounded();
+    let stream = pool.open(Sink::new(move |event| news.send(event).unwrap_or_default()));
+    (stream.unwrap_or_else(|e| panic!("{e}")), heard)
+}
+
+/// Interims and the final for `pcm`, given in frames of 20 ms.
+fn hear(stream: &mut dyn Stream, heard: &Receiver<Event>, pcm: &[i16]) -> (Vec<String>, String) {
+    stream.begin();
+    for frame in pcm.chunks(320) {
+        stream.audio(frame);
+    }
+    stream.end();
+    let mut interims = Vec::new();
+    loop {
+        match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+            Event::Interim(text) => interims.push(text),
+            Event::Final(text) => return (interims, text),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn sentences_of_two_voices_are_understood() {
+    let pool = pool(1);
+    for voice in ["slt", "rms"] {
+        // As in two calls: each begins with a fresh channel.
+        let (mut stream, heard) = open(&pool);
+        let (mut wrong, mut words) = (0, 0);
+        for sentence in common::SENTENCES {
+            let (interims, text) = hear(&mut *stream, &heard, &common::say(sentence, voice));
+            let errors = common::word_errors(sentence, &text);
+            println!("{voice}: {errors} wrong in {text:?}");
+            assert!(!interims.is_empty(), "{voice}: words show while somebody speaks");
+            wrong += errors;
+            words += sentence.split_whitespace().count();
+        }
+        let rate = wrong as f64 / words as f64;
+        println!("{voice}: word error rate {rate:.3}");
+        assert!(rate <= 0.2, "{voice}: {wrong} of {words} words are wrong");
+    }
+}
+
+#[test]
+fn sound_without_words_gives_an_empty_final() {
+    let pool = pool(1);
+    let (mut stream, heard) = open(&pool);
+    assert_eq!(hear(&mut *stream, &heard, &[]).1, "", "no sound");
+    assert_eq!(hear(&mut *stream, &heard, &[0; 16_000]).1, "", "silence");
+    let noise: Vec<i16> = common::noise(1, 16_000, 300.0);
+    assert_eq!(hear(&mut *stream, &heard, &noise).1, "", "noise");
+}
+
+#[test]
+fn a_speaker_does_not_spoil_the_next_ones_words() {
+    let pool = pool(1);
+    let speech = common::say(common::SENTENCES[0], "slt");
+    let first = {
+        let (mut stream, heard) = open(&pool);
+        hear(&mut *stream, &heard, &speech).1
+    };
+    {
+        // Somebody with a terrible line.
+        let (mut stream, heard) = open(&pool);
+        let noise = common::noise(7, 10 * 16_000, 8_000.0);
+        hear(&mut *stream, &heard, &noise);
+    }
+    let (mut stream, heard) = open(&pool);
+    assert_eq!(hear(&mut *stream, &heard, &speech).1, first);
+}
+
+#[test]
+fn a_call_without_a_decoder_is_refused_and_gets_the_one_that_comes_free() {
+    let pool = pool(1);
+    let (mut stream, _) = open(&pool);
+    assert_eq!(pool.free(), 0);
+    let refused = pool.open(Sink::new(|_| ())).err().expect("refused");
+    assert_eq!(
+        (refused.kind(), refused.to_string().as_str()),
+        (Kind::Busy, "all 1 speech decoders are taken")
+    );
+    // Given back in the middle of a speech, and taken at once: nothing of the old call reaches the new one.
+    stream.begin();
+    for frame in common::say(common::SENTENCES[1], "rms").chunks(320) {
+        stream.audio(frame);
+    }
+    drop(stream);
+    let (mut stream, heard) = open(&pool);
+    assert_eq!(hear(&mut *stream, &heard, &[0; 8_000]), (vec![], String::new()));
+}
+
+#[test]
+fn a_pool_that_is_still_loading_or_cannot_load_says_so() {
+    let pool = Pool::start(Config { dir: common::models(), decoders: 1 });
+    if pool.loading() {
+        let error = pool.open(Sink::new(|_| ())).err();
+        assert!(error.is_none_or(|e| e.kind() == Kind::Busy), "busy while it loads");
+    }
+    let nowhere = Pool::start(Config { dir: "no/such/directory".into(), decoders: 1 });
+    common::wait(|| !nowhere.loading());
+    let error = nowhere.open(Sink::new(|_| ())).err().expect("refused");
+    assert_eq!(error.kind(), Kind::Missing);
+    assert!(error.to_string().contains("make setup"), "{error}");
+    assert_eq!(nowhere.ready(), 0);
+}
+
+#[test]
+fn damaged_models_are_refused_before_the_library_sees_them() {
+    let dir = std::env::temp_dir().join(format!("visavis-damaged-models-{}", std::process::id()));
+    let copy = dir.join("pocketsphinx");
+    std::fs::create_dir_all(copy.join("en-us")).unwrap();
+    let source = models::paths::pocketsphinx(&common::models());
+    for file in ["cmudict-en-us.dict", "en-us.lm.bin"] {
+        std::os::unix::fs::symlink(source.join(file), copy.join(file)).unwrap();
+    }
+    for entry in std::fs::read_dir(source.join("en-us")).unwrap().flatten() {
+        std::fs::copy(entry.path(), copy.join("en-us").join(entry.file_name())).unwrap();
+    }
+    std::fs::write(copy.join("en-us/mdef"), b"cut short").unwrap();
+    let reason = models::stt::pocketsphinx::installed(&dir).unwrap_err();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(reason.contains("mdef has 9 bytes"), "{reason}");
+}
+
+#[test]
+fn a_speech_longer_than_a_minute_keeps_its_words() {
+    let pool = pool(1);
+    let (mut stream, heard) = open(&pool);
+    let sentence = common::say(common::SENTENCES[0], "slt");
+    let mut pcm = Vec::new();
+    while pcm.len() < 70 * 16_000 {
+        pcm.extend(&sentence);
+    }
+    stream.begin();
+    for frame in pcm.chunks(320) {
+        stream.audio(frame);
+        // As fast as it is understood, not as fast as it can be given: the queue holds 40 s.
+        common::wait(|| pool.waiting() < 1000);
+    }
+    stream.end();
+    let mut longest = 0;
+    let text = loop {
+        match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+            Event::Final(text) => break text,
+            Event::Interim(text) => longest = longest.max(text.split_whitespace().count()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let words = text.split_whitespace().count();
+    let spoken = pcm.len() / sentence.len() * common::SENTENCES[0].split_whitespace().count();
+    assert!(
+        words > spoken * 3 / 4 && words + 3 > longest,
+        "{words} of {spoken} words, {longest} in the interims"
+    );
+}
+
+/// After the last sample the final comes soon, so that the turn need not wait for it.
+#[test]
+fn the_final_comes_soon_after_the_end_when_sound_comes_as_it_is_spoken() {
+    let pool = pool(1);
+    let (mut stream, heard) = open(&pool);
+    let mut waits = Vec::new();
+    for sentence in common::SENTENCES.iter().take(3) {
+        let pcm = common::say(sentence, "slt");
+        stream.begin();
+        for frame in pcm.chunks(320) {
+            stream.audio(frame);
+        }
+        // All but the end is decoded when the queue is empty, as in a live call.
+        common::wait(|| pool.waiting() == 0);
+        let start = Instant::now();
+        stream.end();
+        while !matches!(heard.recv_timeout(Duration::from_secs(60)).expect("an answer"), Event::Final(_)) {}
+        waits.push(start.elapsed());
+    }
+    let best = waits.into_iter().min().unwrap();
+    println!("final after {best:?}");
+    assert!(best < Duration::from_millis(150), "{best:?}");
+}
