@@ -52,15 +52,29 @@ const RUDE: &[(&str, &str)] = &[
     ("whores", ""),
 ];
 
+/// Words that mean nothing by themselves. Hiss, hum and the knocks of keys come out as one of them, or as a rude one.
+const WEAK: &[&str] = &[
+    "a", "an", "and", "as", "at", "be", "but", "by", "for", "from", "had", "has", "he", "her", "his", "huh",
+    "if", "in", "is", "it", "its", "of", "on", "or", "the", "their", "to", "uh", "um", "was", "were", "with",
+];
+
 /// The words of a hypothesis: without fillers (`<sil>`, `[NOISE]`, `++UM++`), numbers of pronunciations (`the(2)`) and rude words.
+/// Nothing at all if no word has a meaning by itself: then it was noise, and words would interrupt the agent.
 pub(super) fn clean(hypothesis: &str) -> String {
     let mut out = String::with_capacity(hypothesis.len());
+    let mut meaning = false;
     for token in hypothesis.split_whitespace() {
         if token.starts_with(['<', '[', '+']) {
             continue;
         }
         let word = token.split_once('(').map_or(token, |(word, _)| word);
-        let word = RUDE.binary_search_by_key(&word, |(rude, _)| rude).map_or(word, |at| RUDE[at].1);
+        let word = match RUDE.binary_search_by_key(&word, |(rude, _)| rude) {
+            Ok(at) => RUDE[at].1,
+            Err(_) => {
+                meaning |= WEAK.binary_search(&word).is_err();
+                word
+            }
+        };
         if !word.is_empty() {
             if !out.is_empty() {
                 out.push(' ');
@@ -68,7 +82,7 @@ pub(super) fn clean(hypothesis: &str) -> String {
             out.push_str(word);
         }
     }
-    out
+    if meaning { out } else { String::new() }
 }
 
 #[cfg(test)]
@@ -76,8 +90,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted() {
+    fn the_lists_are_sorted() {
         assert!(RUDE.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(WEAK.is_sorted_by(|a, b| a < b));
     }
 
     #[test]
@@ -94,6 +109,17 @@ mod tests {
     #[test]
     fn rude_words_become_harmless_or_nothing() {
         assert_eq!(clean("please shit down you bastard"), "please sit down you");
+        assert_eq!(clean("what the fuck"), "what the folk");
         assert_eq!(clean("pass the class assignment"), "pass the class assignment");
+    }
+
+    #[test]
+    fn what_noise_sounds_like_is_nothing() {
+        for noise in ["if", "be", "if if if", "shit", "the fuck", "and the"] {
+            assert_eq!(clean(noise), "", "{noise}");
+        }
+        for word in ["yes", "no", "stop", "i", "okay", "that", "and then"] {
+            assert_eq!(clean(word), word);
+        }
     }
 }

@@ -12,8 +12,8 @@ use crate::{Error, Kind, Sink};
 
 /// Samples between two looks at the words: .1 s.
 const LOOK: usize = 1_600;
-/// An utterance is ended and begun anew after this many samples (60 s), because its memory grows. A word may be cut there.
-const LONGEST: usize = 960_000;
+/// An utterance is ended and begun anew after this many samples (30 s), because its memory grows. A word may be cut there.
+const LONGEST: usize = 480_000;
 
 /// What a decoder is asked, in order.
 pub(super) enum Command {
