@@ -4,6 +4,7 @@
 //! makes them. A sink never blocks. Dropping the handle (or [`Handle::cancel`]) stops the work; news that were on their way may still arrive.
 //! Adapters reconnect; the conversation decides about fallback.
 
+pub mod check;
 pub mod error;
 pub mod face;
 pub mod llm;
@@ -17,6 +18,7 @@ pub mod vad;
 
 use std::sync::Arc;
 
+pub use check::{Check, check};
 pub use error::{Error, Kind};
 
 /// Where an adapter puts its news. Cheap to clone, never blocks.

@@ -1,0 +1,75 @@
+//! What of the embedded models is ready, for `visavis check`.
+
+use std::path::Path;
+
+use crate::tts::{Voice, flite};
+use crate::{paths, stt, vad};
+
+/// One line of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What it is: `Silero`, `PocketSphinx`, `flite slt` …
+    pub name: String,
+    /// What it is for: `vad`, `stt`, `tts`, `turn`.
+    pub kind: &'static str,
+    /// Whether it can be used.
+    pub ready: bool,
+    /// Whether calls can be held without it.
+    pub optional: bool,
+    /// What it is, or one sentence that says what to install.
+    pub detail: String,
+}
+
+/// Looks at every embedded model, `dir` being the models' directory. The speech detector and the voices are loaded, the recogniser's
+/// files are counted (loading takes half a second).
+#[must_use]
+pub fn check(dir: &Path) -> Vec<Check> {
+    let mut all = vec![
+        row(
+            "Silero",
+            "vad",
+            false,
+            vad::Network::load(&paths::vad(dir))
+                .map(|n| format!("version 6, {:?}", n.isa()))
+                .map_err(|e| e.to_string()),
+        ),
+        row(
+            "PocketSphinx",
+            "stt",
+            false,
+            stt::pocketsphinx::installed(dir).map(|()| "US English, offline".to_owned()),
+        ),
+    ];
+    all.extend(Voice::ALL.into_iter().map(|voice| {
+        let state = flite::installed(voice).map(|()| format!("{} Hz", voice.sample_rate()));
+        row(&format!("flite {}", voice.name()), "tts", voice != Voice::Slt, state)
+    }));
+    let runtime = paths::onnx_runtime(dir);
+    let state = if runtime.is_file() {
+        Ok("for the turn model".to_owned())
+    } else {
+        Err(format!("{} is missing, which only the turn model needs: run `make setup`", runtime.display()))
+    };
+    all.push(row("ONNX Runtime", "turn", true, state));
+    all
+}
+
+fn row(name: &str, kind: &'static str, optional: bool, state: Result<String, String>) -> Check {
+    let ready = state.is_ok();
+    Check { name: name.to_owned(), kind, ready, optional, detail: state.unwrap_or_else(|why| why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_directory_lacks_what_set_up_brings_and_says_how_to_get_it() {
+        let all = check("no/such/directory".as_ref());
+        for name in ["Silero", "PocketSphinx", "ONNX Runtime"] {
+            let found = all.iter().find(|c| c.name == name).unwrap();
+            assert!(!found.ready && found.detail.contains("make setup"), "{found:?}");
+        }
+        assert_eq!(all.iter().filter(|c| c.kind == "tts").count(), Voice::ALL.len());
+    }
+}
