@@ -14,7 +14,10 @@ use serde::Serialize;
 const POSES: &str = "poses";
 
 /// Pose sets in the binary, each with its picture.
-const BUILT_IN: &[(&[u8], &[u8])] = &[];
+const BUILT_IN: &[(&[u8], &[u8])] = &[(
+    include_bytes!("../../../assets/avatars/theo.512.poses"),
+    include_bytes!("../../../assets/avatars/theo.512.webp"),
+)];
 
 /// A person at one size.
 #[derive(Clone)]

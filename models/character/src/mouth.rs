@@ -223,7 +223,9 @@ impl Scene {
         let y = self.mouth_rest_y();
         let mut d = ellipsoid(q - vec3(0.0, y - 0.14, 0.42), vec3(0.19, 0.085, 0.24));
         let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.055 * out, 0.60 + 0.02 * up + out * 0.175);
-        d = smin(d, capsule(q, vec3(0.0, y - 0.13 + 0.02 * up, 0.44), tip, 0.10, 0.058), 0.08);
+        d = smin(d, capsule(q, vec3(0.0, y - 0.13 + 0.02 * up, 0.44), tip, 0.10, 0.040), 0.08);
+        // The tip is broad and flat.
+        d = smin(d, ellipsoid(q - tip, vec3(0.115, 0.036, 0.085)), 0.05);
         d + 0.006 * bell(q.x / 0.02)
     }
 }

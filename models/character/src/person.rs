@@ -263,7 +263,8 @@ impl FromStr for Colour {
     type Err = NoColour;
 
     fn from_str(text: &str) -> Result<Self, NoColour> {
-        let digits = text.strip_prefix('#').filter(|d| d.len() == 6).ok_or(NoColour)?;
+        let digits =
+            text.strip_prefix('#').filter(|d| d.len() == 6 && !d.starts_with('+')).ok_or(NoColour)?;
         u32::from_str_radix(digits, 16).map(Self).map_err(|_| NoColour)
     }
 }

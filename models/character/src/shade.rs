@@ -131,7 +131,7 @@ impl Shader<'_> {
         irradiance += ambient * in_folds(light.open) * under_hair;
         let mirror = |n: Vec3| studio(n * 2.0 * n.dot(v) - v);
         specular += mirror(n) * grazing(n, v) * 0.10 * light.open * under_hair;
-        specular += mirror(fine) * 0.035 * lip * light.open * under_hair;
+        specular += mirror(fine) * 0.018 * lip * light.open * under_hair;
         let mut albedo = skin.colour;
         if inside > 0.0 {
             albedo = albedo.lerp(vec3(0.22, 0.035, 0.03), inside);
@@ -185,7 +185,7 @@ impl Shader<'_> {
             let rib = if self.scene.c.clothes.style == ClothesStyle::Turtleneck { 1.2 } else { 1.0 };
             let stitch =
                 (p.x * 170.0).sin() * 0.7 + (p.y * 120.0 + (p.x * 85.0).sin().abs() * 2.0).sin() * 0.5;
-            (stitch * rib, 0.10)
+            (stitch * rib, 0.07)
         };
         let n = (n + vec3(bump, -bump * 0.6, 0.0) * depth).normalize();
         let base = if scarf { self.scene.looks.scarf } else { self.scene.looks.cloth };

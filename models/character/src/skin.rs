@@ -78,7 +78,7 @@ impl Scene {
             let red = self.looks.lip * (0.9 + 0.2 * noise(vec3(hp.x * 70.0, hp.y * 8.0, 0.0)));
             skin.colour = skin.colour.lerp(red, lip * 0.95);
             skin.roughness = mix(skin.roughness, 0.38, lip);
-            skin.oil = mix(skin.oil, 0.65, lip);
+            skin.oil = mix(skin.oil, 0.45, lip);
         }
         let seam =
             if (hp - vec3(0.0, self.mouth.y, self.mouth.z)).length() < MOUTH { self.seam(hp) } else { 0.0 };

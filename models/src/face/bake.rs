@@ -1,7 +1,7 @@
 //! From a person to a pose set: draws every part once, puts the parts together, encodes every combination.
 
 use bytes::Bytes;
-use character::{Brows, Eyes, Head, Mouth, Patch, Picture, Pose, Rect, Sitter, Stage};
+use character::{Brows, Eyes, Head, Mouth, Patch, Picture, Pose, Rect, Sitter};
 
 use super::people::Person;
 use super::picture::I420;
@@ -143,29 +143,30 @@ pub fn bake(
     let rest = stage.draw(&person.rest, Rect::whole(size, size));
     let rest_picture = rest.finish();
     step(4.0);
-    let moved = |rect: Rect, pose: &Pose| Part::draw(&stage, &person.rest, pose, rect);
-    let mouths: Vec<Part> = plan
+    let part = |rect: Rect| Part { before: stage.draw(&person.rest, rect), rect };
+    let (lips, eyes) = (part(stage.mouth_rect()), part(stage.eyes_rect()));
+    let mouths: Vec<Patch> = plan
         .mouths
         .iter()
         .map(|mouth| {
             step(1.0);
-            moved(stage.mouth_rect(), &Pose { mouth: *mouth, ..person.rest })
+            stage.draw(&Pose { mouth: *mouth, ..person.rest }, lips.rect)
         })
         .collect();
-    let looks: Vec<Part> = plan
+    let looks: Vec<Patch> = plan
         .looks
         .iter()
         .map(|look| {
             step(1.0);
-            moved(stage.eyes_rect(), &pose(&person.rest, Head::default(), *look))
+            stage.draw(&pose(&person.rest, Head::default(), *look), eyes.rect)
         })
         .collect();
     for (l, look) in looks.iter().enumerate() {
-        let with: &[Part] = if l < plan.talking { &mouths } else { &mouths[..1] };
+        let with: &[Patch] = if l < plan.talking { &mouths } else { &mouths[..1] };
         for (m, mouth) in with.iter().enumerate() {
             let mut whole = rest.clone();
-            mouth.add_to(&mut whole);
-            look.add_to(&mut whole);
+            whole.add_change(&lips.before, mouth, FEATHER);
+            whole.add_change(&eyes.before, look, FEATHER);
             let key = Key { head: 0, look: l as u8, mouth: m as u8 };
             pictures.push((key, to_i420(&whole.finish())));
         }
@@ -174,12 +175,14 @@ pub fn bake(
         let base = pose(&person.rest, *head, Look::default());
         let stage = sitter.stage(&base, (size, size));
         let drawn = stage.draw(&base, Rect::whole(size, size));
+        let rect = stage.eyes_rect();
+        let before = (with.len() > 1).then(|| stage.draw(&base, rect));
         step(4.0);
         for &l in with {
             let mut whole = drawn.clone();
-            if l != 0 {
-                let wanted = pose(&person.rest, *head, plan.looks[usize::from(l)]);
-                Part::draw(&stage, &base, &wanted, stage.eyes_rect()).add_to(&mut whole);
+            if let Some(before) = before.as_ref().filter(|_| l != 0) {
+                let look = plan.looks[usize::from(l)];
+                whole.add_change(before, &stage.draw(&pose(&person.rest, *head, look), rect), FEATHER);
             }
             step(1.0);
             let key = Key { head: h as u8 + 1, look: l, mouth: 0 };
@@ -191,20 +194,10 @@ pub fn bake(
     Ok(Baked { set, display_picture, pictures: pictures.into_iter().map(|(_, p)| p).collect() })
 }
 
-/// A part of the picture before and after a movement.
+/// A part of the picture in which something moves, and how it looks at rest.
 struct Part {
     before: Patch,
-    after: Patch,
-}
-
-impl Part {
-    fn draw(stage: &Stage<'_>, rest: &Pose, moved: &Pose, rect: Rect) -> Self {
-        Self { before: stage.draw(rest, rect), after: stage.draw(moved, rect) }
-    }
-
-    fn add_to(&self, whole: &mut Patch) {
-        whole.add_change(&self.before, &self.after, FEATHER);
-    }
+    rect: Rect,
 }
 
 /// Rest, with a head and a look relative to it. The eyes hold on to the user while the head moves.

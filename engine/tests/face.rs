@@ -1,0 +1,171 @@
+//! The face as a receiver sees it: a sentence of flite's through the shipped pose set, decoded by libvpx.
+
+use std::sync::Arc;
+
+use conversation::event::AgentState;
+use conversation::input::PieceId;
+use conversation::time::Time;
+use engine::show::pose::Track;
+use engine::show::{Avatars, Face};
+use models::face::picture::I420;
+use models::face::vp8::Decoder;
+use models::face::{Key, PoseSet};
+use models::tts::Phone;
+
+/// "Hello there, my name is Theo, and I am pleased to meet you.", flite 2.2, voice rms.
+const SENTENCE: &str = "pau:0.119 hh:0.212 ax:0.261 l:0.412 ow:0.582 dh:0.638 eh:0.776 r:0.877 pau:1.000 m:1.044 ay:1.183 \
+    n:1.227 ey:1.476 m:1.560 ih:1.637 z:1.727 th:1.840 iy:1.963 ow:2.064 pau:2.152 ae:2.301 n:2.340 d:2.365 ay:2.590 ae:2.721 \
+    m:2.801 p:2.922 l:2.975 iy:3.120 z:3.212 d:3.263 t:3.337 ax:3.378 m:3.469 iy:3.579 t:3.652 y:3.767 uw:3.919 pau:4.153";
+
+const PIECE: PieceId = PieceId(1);
+
+fn sentence() -> Vec<Phone> {
+    SENTENCE
+        .split_whitespace()
+        .map(|word| {
+            let (name, end) = word.split_once(':').unwrap();
+            Phone { name: name.into(), end: end.parse().unwrap() }
+        })
+        .collect()
+}
+
+fn set() -> Arc<PoseSet> {
+    Arc::clone(&Avatars::built_in().unwrap().all()[0].set)
+}
+
+fn decoder(set: &PoseSet) -> Decoder {
+    let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
+    decoder.decode(set.key()).unwrap();
+    decoder
+}
+
+/// How dark the mouth is, measured where an open one is darker than a closed one: mean levels below rest.
+struct Darkness {
+    rest: I420,
+    mask: Vec<(usize, usize)>,
+}
+
+impl Darkness {
+    fn of(set: &PoseSet) -> Self {
+        let mut decoder = decoder(set);
+        let rest = decoder.decode(set.frame(set.index(Key::default()))).unwrap();
+        let mouths = &set.manifest().mouths;
+        let widest = (0..mouths.len()).max_by(|a, b| mouths[*a].jaw.total_cmp(&mouths[*b].jaw)).unwrap();
+        let key = Key { mouth: widest as u8, ..Key::default() };
+        let open = decoder.decode(set.frame(set.index(key))).unwrap();
+        let pixels = (0..rest.height()).flat_map(|y| (0..rest.width()).map(move |x| (x, y)));
+        let mask = pixels.filter(|(x, y)| rest.luma(*x, *y) > open.luma(*x, *y).saturating_add(30)).collect();
+        Self { rest, mask }
+    }
+
+    fn measure(&self, picture: &I420) -> f64 {
+        let below =
+            |(x, y): &(usize, usize)| f64::from(self.rest.luma(*x, *y)) - f64::from(picture.luma(*x, *y));
+        self.mask.iter().map(below).sum::<f64>() / self.mask.len() as f64
+    }
+}
+
+fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+    let (ma, mb) = (mean(a), mean(b));
+    let sum = |f: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(x, y)| f(x - ma, y - mb)).sum::<f64>();
+    sum(&|x, y| x * y) / (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt()
+}
+
+/// Decoded frames of the sentence with their times, in seconds of the sound; `delay` shows pictures late.
+fn say(frames: usize, delay: f32) -> Vec<(f32, f64)> {
+    let set = set();
+    let darkness = Darkness::of(&set);
+    let mut decoder = decoder(&set);
+    let mut face = Face::new(Arc::clone(&set), 25, 3);
+    let mut picture = decoder.decode(&face.frame(Time::ZERO, None).unwrap().payload).unwrap();
+    face.set_state(AgentState::Speaking, false);
+    face.phones(PIECE, &sentence());
+    (0..frames)
+        .map(|n| {
+            let at = n as f32 * 0.04;
+            let now = Time::from_micros((n as u64 + 1) * 40_000);
+            let frame =
+                face.frame(now, Some((PIECE, at - delay))).expect("every frame is sent while speaking");
+            picture = decoder.decode(&frame.payload).unwrap();
+            (at, darkness.measure(&picture))
+        })
+        .collect()
+}
+
+/// The lag of the seen mouth behind the phones, in frames, where both agree best, and how well.
+fn lag(seen: &[(f32, f64)]) -> (i32, f64) {
+    let track = Track::new(&sentence());
+    let dark: Vec<f64> = seen.iter().map(|(_, d)| *d).collect();
+    (-6..=6)
+        .map(|shift| {
+            let wanted: Vec<f64> =
+                seen.iter().map(|(at, _)| f64::from(track.at(at + 0.02 - shift as f32 * 0.04).jaw)).collect();
+            (shift, correlation(&dark, &wanted))
+        })
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .unwrap()
+}
+
+#[test]
+fn the_mouth_is_dark_when_and_only_when_the_phones_open_it() {
+    let seen = say(108, 0.0);
+    let (shift, agreement) = lag(&seen);
+    assert_eq!(shift, 0);
+    assert!(agreement > 0.85, "r = {agreement}");
+}
+
+#[test]
+fn a_picture_that_comes_late_is_noticed_by_this_measure() {
+    assert_eq!(lag(&say(108, 0.2)).0, 5);
+}
+
+#[test]
+fn lips_are_shut_in_the_middle_of_every_closure_and_of_silence() {
+    let seen = say(108, 0.0);
+    let loudest = seen.iter().map(|(_, d)| *d).fold(0.0, f64::max);
+    let phones = sentence();
+    let mut start = 0.0;
+    let mut closures = 0;
+    for phone in &phones {
+        let closes =
+            ["p", "b", "m"].contains(&phone.name.as_str()) || phone.name == "pau" && phone.end - start > 0.2;
+        if closes {
+            closures += 1;
+            // A frame shows the mouth of its middle.
+            let inside = seen.iter().filter(|(at, _)| at + 0.04 > start && *at < phone.end);
+            let least = inside.map(|(_, d)| *d).fold(f64::MAX, f64::min);
+            assert!(least < 0.15 * loudest, "{} at {start}: {least} of {loudest}", phone.name);
+        }
+        start = phone.end;
+    }
+    assert_eq!(closures, 6);
+}
+
+#[test]
+fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
+    let set = set();
+    let frames: Vec<_> =
+        set.manifest().frames.iter().map(|(key, _)| set.frame(set.index(*key)).clone()).collect();
+    let alone: Vec<I420> = frames.iter().map(|frame| decoder(&set).decode(frame).unwrap()).collect();
+    let mut spliced = decoder(&set);
+    let mut random = 1u32;
+    for step in 0..1500 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if random >> 24 < 13 {
+            continue; // 5 % are lost
+        }
+        let n = (random >> 8) as usize % frames.len();
+        assert!(spliced.decode(&frames[n]).unwrap() == alone[n], "step {step}, frame {n}");
+    }
+}
+
+#[test]
+fn a_person_is_small_and_has_a_picture() {
+    for avatar in Avatars::built_in().unwrap().all() {
+        let file = avatar.set.to_file();
+        assert!(file.len() <= 600_000, "{} bytes", file.len());
+        assert!(avatar.display_picture.starts_with("data:image/webp;base64,UklGR"));
+        assert!(avatar.display_picture.len() <= 40_000 * 4 / 3);
+    }
+}
