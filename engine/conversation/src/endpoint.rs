@@ -249,7 +249,7 @@ impl Conversation {
             stt: since_end(turn.last_final),
             ..Default::default()
         };
-        self.commit(turn.text, times, turn.end, !turn.backchannel);
+        self.commit(turn.text, times, turn.end, !turn.backchannel, false);
     }
 }
 

@@ -93,7 +93,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, u64)> {
         let mut end = start + first.len_utf8();
         let alone = is_ideograph(first);
         while let Some((at, c)) =
-            rest.next_if(|(_, c)| !c.is_whitespace() && !is_ideograph(*c) && !(alone && c.is_alphanumeric()))
+            rest.next_if(|(_, c)| !(c.is_whitespace() || is_ideograph(*c) || alone && c.is_alphanumeric()))
         {
             end = at + c.len_utf8();
         }

@@ -79,6 +79,7 @@ impl Conversation {
             call_duration: self.now.as_seconds(),
             max_call_duration: limit.as_secs_f64(),
         });
+        self.because(|| format!("max_call_duration {limit:?}: the call ends"));
         self.close_down(EndReason::MaxCallDuration, true);
     }
 
@@ -146,6 +147,8 @@ impl Conversation {
             self.finish(EndReason::Idle);
             return;
         }
+        let timeout = self.spec.idle_timeout.unwrap_or_default();
+        self.because(|| format!("idle: nobody said anything for idle_timeout {timeout:?}"));
         self.idle_count = self.idle_count.saturating_add(1);
         self.tell(Event::UserIdle);
         if self.spec.idle_messages.is_empty() {
@@ -199,7 +202,7 @@ impl Conversation {
                 if text.is_empty() {
                     return Answer::Already;
                 }
-                self.commit(text.to_owned(), crate::event::TurnTimes::default(), None, true);
+                self.commit(text.to_owned(), crate::event::TurnTimes::default(), None, true, true);
                 Answer::Accepted
             }
             Command::Context { text, overwrite } => {

@@ -21,8 +21,7 @@ const LONG: usize = 220;
 pub(crate) fn next(text: &str, first: bool, done: bool) -> Option<usize> {
     let mut clause = None;
     let mut blank = None;
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
+    for (at, c) in text.char_indices() {
         let end = at + c.len_utf8();
         if c == '\n' && text[..at].chars().any(char::is_alphanumeric) {
             return Some(end);
@@ -87,7 +86,7 @@ fn ends_sentence(text: &str, at: usize, sign: char, follows: Option<char>) -> bo
         before.rsplit(|c: char| c.is_whitespace() || matches!(c, '(' | '"' | '“')).next().unwrap_or("");
     let lower = word.to_lowercase();
     if ABBREVIATIONS.contains(&lower.as_str())
-        && !(lower == "no" && !follows.is_some_and(|c| c.is_ascii_digit()))
+        && (lower != "no" || follows.is_some_and(|c| c.is_ascii_digit()))
     {
         return false;
     }

@@ -65,7 +65,15 @@ impl Conversation {
     }
 
     /// A turn is over: it enters history, and a reply begins where `answered`.
-    pub(crate) fn commit(&mut self, text: String, times: TurnTimes, end: Option<Time>, answered: bool) {
+    /// One that was `typed` leaves what is prepared for the open turn alone.
+    pub(crate) fn commit(
+        &mut self,
+        text: String,
+        times: TurnTimes,
+        end: Option<Time>,
+        answered: bool,
+        typed: bool,
+    ) {
         self.idle_count = 0;
         let answered = answered && !self.is_ending();
         if answered {
@@ -84,7 +92,7 @@ impl Conversation {
             self.tell_turn(Some(times));
             return;
         }
-        let adopted = self.adopt(&text);
+        let adopted = if typed { None } else { self.adopt(&text) };
         self.remember(crate::history::said(crate::event::Role::User, text), None);
         let fresh = adopted.is_none();
         let mut reply = match adopted {

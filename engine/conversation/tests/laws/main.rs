@@ -339,7 +339,6 @@ fn again(h: &History, keep_ticks: bool, extra: Option<&mut Random>) -> Vec<Outpu
         conversation.handle(input.clone(), *at);
         drain(&mut conversation);
     }
-    drop(drain);
     outputs
 }
 
