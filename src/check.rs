@@ -1,0 +1,80 @@
+//! `visavis check`: each provider, model and device: ready, or what to install.
+
+use std::process::ExitCode;
+
+use engine::show::Avatars;
+use models::registry::Operator;
+
+use crate::cli::Place;
+use crate::{Failure, configuration};
+
+/// One line of the report.
+#[derive(serde::Serialize)]
+struct Line {
+    name: String,
+    kind: String,
+    ready: bool,
+    /// Whether calls need it.
+    needed: bool,
+    detail: String,
+}
+
+pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+    let config = configuration(place)?;
+    let mut lines: Vec<Line> = models::check(&config.models.dir)
+        .into_iter()
+        .map(|c| Line { name: c.name, kind: c.kind.into(), ready: c.ready, needed: !c.optional, detail: c.detail })
+        .collect();
+    lines.push(match Operator::from_env(|name| std::env::var(name).ok()) {
+        // Asking it would cost the operator money; whether it answers is seen in the first call.
+        Some(operator) => line("language model", "llm", true, false, format!("an OpenAI-compatible server at {}", operator.url)),
+        None => line(
+            "language model",
+            "llm",
+            true,
+            false,
+            "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL for a real one".into(),
+        ),
+    });
+    lines.push(match Avatars::built_in() {
+        Ok(avatars) if !avatars.all().is_empty() => {
+            let names: Vec<String> = avatars.stock().into_iter().map(|a| a.avatar_name).collect();
+            line("faces", "face", true, true, names.join(", "))
+        }
+        Ok(_) => line("faces", "face", false, true, "none is built in".into()),
+        Err(error) => line("faces", "face", false, true, error.to_string()),
+    });
+    lines.push(device(&config));
+    if json {
+        println!("{}", serde_json::to_string_pretty(&lines)?);
+    } else {
+        let width = lines.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
+        for l in &lines {
+            let state = match (l.ready, l.needed) {
+                (true, _) => "ready   ",
+                (false, true) => "MISSING ",
+                (false, false) => "absent  ",
+            };
+            println!("{state} {:5} {:width$}  {}", l.kind, l.name, l.detail);
+        }
+    }
+    let broken = lines.iter().any(|l| l.needed && !l.ready);
+    Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn line(name: &str, kind: &str, ready: bool, needed: bool, detail: String) -> Line {
+    Line { name: name.into(), kind: kind.into(), ready, needed, detail }
+}
+
+/// Whether media can flow: a UDP port of the range can be had.
+fn device(config: &crate::config::Config) -> Line {
+    let ports = match config.media.ports() {
+        Ok(ports) => ports,
+        Err(why) => return line("media ports", "net", false, true, why),
+    };
+    let free = ports.clone().filter(|port| std::net::UdpSocket::bind(("0.0.0.0", *port)).is_ok()).count();
+    let needed = if config.media.threads == 0 { engine::thread::cores() } else { config.media.threads };
+    let any = *ports.start() == 0;
+    let detail = if any { "any free UDP port".into() } else { format!("{free} UDP ports free, {needed} media threads") };
+    line("media ports", "net", any || free >= needed, true, detail)
+}
