@@ -91,8 +91,6 @@ impl Level {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use bytes::Bytes;
 
     use super::*;
@@ -110,7 +108,7 @@ mod tests {
     }
 
     fn frame(kind: Kind) -> Frame {
-        Frame { timestamp: 0, samples: 960, at: Instant::now(), kind }
+        Frame { timestamp: 0, samples: 960, at: crate::clock::now(), kind }
     }
 
     fn level(samples: &[i16]) -> f32 {

@@ -181,7 +181,7 @@ impl Buffer {
         if self.transit.least.is_some() {
             let excess = transit - self.transit.base();
             let follows = self.heard.is_some_and(|(_, last)| sequence > last && sequence - last < 1_000);
-            if excess < -RESTART || excess > STALL || (excess > RESTART && !follows) {
+            if !(-RESTART..=STALL).contains(&excess) || (excess > RESTART && !follows) {
                 self.restart();
             }
         }
@@ -192,15 +192,15 @@ impl Buffer {
             return;
         }
         match (self.next, self.heard) {
-            (Some(next), Some((end, _))) if timestamp < next => {
-                if timestamp < end {
-                    if self.heard.is_some_and(|(_, last)| sequence == last) {
-                        self.stats.duplicates += 1;
-                    } else {
-                        self.stats.late += 1;
-                    }
-                    return;
+            (Some(next), Some((end, last))) if timestamp < next && timestamp < end => {
+                if sequence == last {
+                    self.stats.duplicates += 1;
+                } else {
+                    self.stats.late += 1;
                 }
+                return;
+            }
+            (Some(next), Some(_)) if timestamp < next => {
                 // Time went on in silence, but nothing true was passed: hand it on after all.
                 self.next = Some(timestamp);
                 self.filled = 0;

@@ -18,7 +18,7 @@ struct Line {
 
 impl Line {
     fn new() -> Self {
-        Self { buffer: Buffer::new(), start: Instant::now() }
+        Self { buffer: Buffer::new(), start: crate::clock::now() }
     }
 
     /// Packet `n`, whose last sample was taken at 20·(n+1) ms, comes `late` ms later.
@@ -212,7 +212,7 @@ proptest! {
     /// hole except where numbering restarts or time goes back to what came late, and nothing is held for ever.
     #[test]
     fn any_network(fates in prop::collection::vec((0_u64..300, 0_u8..20), 1..400)) {
-        let start = Instant::now();
+        let start = crate::clock::now();
         let mut arrivals: Vec<(u64, u64)> = Vec::new();
         for (n, (late, fate)) in fates.iter().enumerate() {
             let n = n as u64;

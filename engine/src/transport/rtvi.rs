@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_off_with_one_complaint_and_forgiven_later() {
-        let start = Instant::now();
+        let start = crate::clock::now();
         let mut inbox = Inbox::new(start);
         let text = message("client-message", json!({"t": "interrupt"}));
         let results: Vec<_> = (0..200).map(|_| inbox.read(start, &text)).collect();

@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_check_is_routed_by_name_and_media_only_from_an_address_that_was_learnt() {
-        let (mut demux, now) = (Demux::new(), Instant::now());
+        let (mut demux, now) = (Demux::new(), crate::clock::now());
         demux.insert("abc", 1);
         demux.insert("xyz", 2);
         assert_eq!(demux.route(now, client(1), &check("xyz:remote")), Some(2));
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_checks_from_one_address_is_cut_off_and_others_are_not() {
-        let (mut demux, now) = (Demux::new(), Instant::now());
+        let (mut demux, now) = (Demux::new(), crate::clock::now());
         demux.insert("abc", 1);
         let routed = (0..1000).filter(|n| demux.route(now, client(*n), &check("abc:r")).is_some()).count();
         assert_eq!(routed, 200);
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_limiter_remembers_a_bounded_number_of_addresses() {
-        let (mut limits, now) = (Limits::new(1.0, 2.0), Instant::now());
+        let (mut limits, now) = (Limits::new(1.0, 2.0), crate::clock::now());
         for n in 0..30_000_u32 {
             assert!(limits.admit(now, IpAddr::V4(Ipv4Addr::from(n))));
         }

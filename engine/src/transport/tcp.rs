@@ -317,6 +317,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods)] // its result is wanted back
     fn datagrams_go_both_ways_and_strangers_are_turned_away() {
         let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
         let address = server.candidates()[0].address;
@@ -325,7 +326,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             let mut got = Vec::new();
             server
-                .run(Instant::now, |ufrag, datagram| {
+                .run(crate::clock::now, |ufrag, datagram| {
                     if ufrag != "friend" {
                         return false;
                     }

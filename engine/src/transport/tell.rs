@@ -143,7 +143,8 @@ impl Session {
                 send(message("bot-llm-text", Some(json!({"text": text}))));
             }
             Event::LlmStopped { .. } | Event::LlmCancelled => {
-                if std::mem::take(&mut self.thinking) {
+                let thinking = std::mem::take(&mut self.thinking);
+                if thinking {
                     send(message("bot-llm-stopped", None));
                 }
             }

@@ -56,7 +56,7 @@ fn client(now: Instant, videos: &[Direction]) -> (Rtc, String, str0m::change::Sd
 
 impl World {
     fn new() -> Self {
-        let now = Instant::now();
+        let now = crate::clock::now();
         let (mut client, offer, pending, audio) = client(now, &[Direction::SendRecv]);
         let (server, answer) = Connection::accept(&offer, &local(), &certificate(), now).unwrap();
         client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
@@ -443,7 +443,7 @@ fn an_offer_on_a_live_connection_is_answered_and_the_call_goes_on() {
 
 #[test]
 fn the_answer_keeps_the_order_of_sections_and_refuses_what_is_not_needed() {
-    let now = Instant::now();
+    let now = crate::clock::now();
     let videos = [Direction::SendRecv, Direction::SendOnly];
     let (_, offer, _, _) = client(now, &videos);
     let (connection, answer) = Connection::accept(&offer, &local(), &certificate(), now).unwrap();
@@ -477,7 +477,7 @@ fn the_answer_keeps_the_order_of_sections_and_refuses_what_is_not_needed() {
 
 #[test]
 fn an_offer_of_sound_alone_is_enough() {
-    let now = Instant::now();
+    let now = crate::clock::now();
     let (_, offer, _, _) = client(now, &[]);
     let (mut connection, answer) = Connection::accept(&offer, &local(), &certificate(), now).unwrap();
     assert!(!connection.has_video());
@@ -487,7 +487,7 @@ fn an_offer_of_sound_alone_is_enough() {
 
 #[test]
 fn bad_offers_are_told_apart() {
-    let now = Instant::now();
+    let now = crate::clock::now();
     let refuse = |offer: &str| Connection::accept(offer, &local(), &certificate(), now).err();
     assert!(matches!(refuse(""), Some(AcceptError::BadSdp(_))));
     assert!(matches!(refuse("v=0\r\nm=audio\r\n"), Some(AcceptError::BadSdp(_) | AcceptError::NoOpus)));
@@ -508,7 +508,7 @@ fn bad_offers_are_told_apart() {
 
 #[test]
 fn tcp_candidates_are_told_as_passive_and_carry_a_call() {
-    let now = Instant::now();
+    let now = crate::clock::now();
     let (_, offer, _, _) = client(now, &[]);
     let tcp = LocalCandidate { address: "192.0.2.2:7000".parse().unwrap(), protocol: Protocol::Tcp };
     let (_, answer) = Connection::accept(&offer, &[local()[0], tcp], &certificate(), now).unwrap();
