@@ -30,6 +30,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
+    /// Run a scenario of turn-taking in simulated time and print what happens, one JSON object a line
+    Simulate {
+        /// The scenario, JSON
+        file: PathBuf,
+        /// Add why each decision was taken
+        #[arg(long)]
+        explain: bool,
+    },
 }
 
 /// Where configuration and data are.

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, place } => check::run(&place, json),
+        Command::Simulate { file, explain } => simulate(&file, explain),
     };
     match result {
         Ok(code) => code,
@@ -69,4 +70,21 @@ fn configuration(place: &Place) -> Result<Config, Failure> {
         config.server.data.clone_from(data);
     }
     Ok(config)
+}
+
+fn simulate(file: &std::path::Path, explain: bool) -> Result<ExitCode, Failure> {
+    use std::io::Read as _;
+
+    let bad = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
+    let mut json = Vec::new();
+    let source = std::fs::File::open(file).map_err(|e| bad(e.to_string()))?;
+    // One byte over the limit is enough for the parser to say so.
+    let limit = conversation::simulate::LARGEST as u64 + 1;
+    source.take(limit).read_to_end(&mut json).map_err(|e| bad(e.to_string()))?;
+    let lines = conversation::simulate::simulate(&json, explain).map_err(|e| bad(e.to_string()))?;
+    match std::io::Write::write_all(&mut std::io::stdout(), lines.as_bytes()) {
+        // Who reads only the first lines has what he wanted.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }

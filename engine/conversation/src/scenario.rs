@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::settings::{BadSetting, LONGEST, Message, Settings};
 
 /// The largest scenario file, in bytes.
-pub(crate) const LARGEST: usize = 16 << 20;
+pub const LARGEST: usize = 16 << 20;
 
 /// A scenario is malformed: which field, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -22,7 +22,7 @@ use crate::spec::{Phrasing, Spec, ToolSpec, Vad};
 use crate::time::{Position, Time};
 use crate::view::round;
 
-pub use crate::scenario::BadScenario;
+pub use crate::scenario::{BadScenario, LARGEST};
 
 /// More inputs than any conversation of a file's size has: a scenario that is not done then never will be.
 const MOST_STEPS: u32 = 20_000_000;
