@@ -14,11 +14,11 @@ pub(crate) struct Camera {
 }
 
 /// Height of the picture's middle.
-const MIDDLE: f32 = -0.30;
+const MIDDLE: f32 = -0.20;
 /// Distance of the camera.
 pub(crate) const DISTANCE: f32 = 9.0;
 /// Half the height that the picture shows at the face.
-const FIELD: f32 = 1.78;
+const FIELD: f32 = 1.82;
 
 impl Camera {
     pub(crate) fn new(width: usize, height: usize) -> Self {

@@ -161,13 +161,13 @@ impl Stage<'_> {
         Patch { rect, light }
     }
 
-    /// The part of the picture in which this part of the rest pose's head shows, on the grid of macroblocks, `margin` pixels wider.
-    fn around(&self, low: Vec3, high: Vec3, margin: f32) -> Rect {
+    /// The part of the picture in which this part of the rest pose's head shows, on the grid of macroblocks.
+    fn around(&self, low: Vec3, high: Vec3) -> Rect {
         let scene = Scene::new(&self.sitter.character, &self.rest);
         let corners = [(low.x, low.y), (high.x, low.y), (low.x, high.y), (high.x, high.y)]
             .map(|(x, y)| self.camera.project(scene.to_world(Vec3::new(x, y, 0.7))));
-        let least = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min) - margin;
-        let most = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MIN, f32::max) + margin;
+        let least = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min);
+        let most = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MIN, f32::max);
         let down = |v: f32| (v.max(0.0) as usize) / 16 * 16;
         let up = |v: f32, end: usize| ((v.max(0.0) as usize).div_ceil(16) * 16).min(end);
         Rect {
@@ -181,13 +181,13 @@ impl Stage<'_> {
     /// The part in which lips and jaw move.
     #[must_use]
     pub fn mouth_rect(&self) -> Rect {
-        self.around(Vec3::new(-0.56, -1.26, 0.0), Vec3::new(0.56, -0.30, 0.0), 0.0)
+        self.around(Vec3::new(-0.74, -1.42, 0.0), Vec3::new(0.74, -0.30, 0.0))
     }
 
     /// The part in which lids, eyes and brows move.
     #[must_use]
     pub fn eyes_rect(&self) -> Rect {
-        self.around(Vec3::new(-0.70, -0.22, 0.0), Vec3::new(0.70, 0.46, 0.0), 0.0)
+        self.around(Vec3::new(-0.70, -0.22, 0.0), Vec3::new(0.70, 0.46, 0.0))
     }
 }
 
