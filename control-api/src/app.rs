@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
 use conversation::call::ConversationId;
 use conversation::host::{Host, Ledger};
@@ -16,9 +18,11 @@ use crate::auth::Keys;
 use crate::config::{Config, StockAvatar};
 use crate::delivery;
 use crate::door::Pending;
+use crate::error::ApiError;
 use crate::knowledge_cache::Cache;
 use crate::ledger::{self, Facts};
 use crate::limits::Limit;
+use crate::request::Peer;
 use crate::store::{self, Store};
 use crate::token::Signer;
 use crate::vault::{self, Vault};
@@ -46,8 +50,8 @@ pub enum OpenError {
 /// Limits by the minute.
 pub(crate) struct Limits {
     pub(crate) keys: Limit<[u8; 32]>,
-    pub(crate) offers: Limit<std::net::IpAddr>,
-    pub(crate) embeds: Limit<std::net::IpAddr>,
+    pub(crate) offers: Limit<IpAddr>,
+    pub(crate) embeds: Limit<IpAddr>,
 }
 
 /// What the parts of this plane share.
@@ -91,6 +95,14 @@ impl Shared {
     /// Whether new calls are refused because the server is about to stop.
     pub(crate) fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Takes one request of an address out of a limit. This machine is exempt, unless a proxy on it may speak for others.
+    pub(crate) fn limited(&self, limit: &Limit<IpAddr>, peer: Peer) -> Result<(), ApiError> {
+        if peer.0.is_loopback() && self.config.public_url.is_none() {
+            return Ok(());
+        }
+        limit.take(peer.0, Instant::now()).map_err(ApiError::TooMany)
     }
 
     /// Whether an agent's receiver wants no more.
@@ -142,10 +154,11 @@ impl App {
     /// # Errors
     /// See [`OpenError`].
     pub async fn open(
-        config: Config,
+        mut config: Config,
         avatars: Vec<StockAvatar>,
         net: net::Client,
     ) -> Result<Self, OpenError> {
+        config.api_key = config.api_key.filter(|key| !key.is_empty());
         let data = config.data.clone();
         let fail = |e| OpenError::Data(data.clone(), e);
         prepare(&data)?;
@@ -165,13 +178,11 @@ impl App {
         let mut tx = store.write().await?;
         let (workspace, _) = store::key::workspace(&mut tx, FIRST_WORKSPACE).await?;
         tx.commit().await.map_err(store::Error::from)?;
-        let exempt = config.local();
-        let config_offer = config.timeouts.offer;
-        let per_address = |n| Limit::new(if exempt { 0 } else { n });
+        let offer_time = config.timeouts.offer;
         let limits = Limits {
             keys: Limit::new(config.limits.per_key),
-            offers: per_address(config.limits.offers),
-            embeds: per_address(config.limits.embeds),
+            offers: Limit::new(config.limits.offers),
+            embeds: Limit::new(config.limits.embeds),
         };
         let stopped = store.stopped_agents().await?.into_iter().collect();
         let (facts, facts_queue) = ledger::channel();
@@ -191,7 +202,7 @@ impl App {
             news: broadcast::Sender::new(NEWS_DEPTH),
             outbox,
             stopped: Mutex::new(stopped),
-            pending: Pending::new(config_offer),
+            pending: Pending::new(offer_time),
             knowledge: Cache::default(),
             net,
             draining: AtomicBool::new(false),

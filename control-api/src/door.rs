@@ -161,10 +161,6 @@ async fn offer(
     Ok(accepted)
 }
 
-fn limited(shared: &Shared, peer: Peer) -> Result<(), ApiError> {
-    shared.limits.offers.take(peer.0, Instant::now()).map_err(ApiError::TooMany)
-}
-
 /// The token's claims, if they are for the conversation of the path.
 fn claims_for(shared: &Shared, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
     let claims = claims(shared, parts)?;
@@ -198,7 +194,7 @@ async fn whip_offer(
 ) -> Result<Response, ApiError> {
     let (parts, request) = split(request);
     let claims = claims_for(&shared, &parts, &id)?;
-    limited(&shared, peer)?;
+    shared.limited(&shared.limits.offers, peer)?;
     let sdp = body(request, "application/sdp").await?;
     let sdp = String::from_utf8(sdp.to_vec())
         .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
@@ -262,7 +258,7 @@ async fn api_offer(
         opened(&shared, &claims).await?;
         return Ok(axum::Json(json!({"status": "success"})).into_response());
     }
-    limited(&shared, peer)?;
+    shared.limited(&shared.limits.offers, peer)?;
     let bytes = body(request, "application/json").await?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let (sdp, replaces, restart) = {

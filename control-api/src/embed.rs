@@ -2,7 +2,6 @@
 //! it, limited per address, and what the page says of the visitor is the visitor's own word.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{FromRequest as _, Path, Request, State};
@@ -70,7 +69,7 @@ async fn click(
     headers: HeaderMap,
     request: Request,
 ) -> Result<axum::Json<Value>, ApiError> {
-    shared.limits.embeds.take(peer.0, Instant::now()).map_err(ApiError::TooMany)?;
+    shared.limited(&shared.limits.embeds, peer)?;
     let Json(body) = Json::from_request(request, &()).await?;
     let (user_name, user_id, context) = {
         let faults = Faults::default();

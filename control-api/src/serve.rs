@@ -2,12 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
-/// Serves `router` on `listener` until `shutdown`, then lets the requests that are under way end.
+/// Time that requests under way have to end: a stream of events would never.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Serves `router` on `listener` until `shutdown`, then gives the requests that are under way a moment to end.
 ///
 /// # Errors
 /// The listener broke.
@@ -20,7 +25,19 @@ pub async fn serve(
         // Answers are small and written at once: waiting for more would only delay them.
         let _ = stream.set_nodelay(true);
     });
-    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(shutdown)
-        .await
+    let (told, tell) = oneshot::channel();
+    let stop = async move {
+        shutdown.await;
+        // Nobody waits any more if serving has ended by itself.
+        let _ = told.send(());
+    };
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let grace = async {
+        let _ = tell.await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = axum::serve(listener, service).with_graceful_shutdown(stop).into_future() => served,
+        () = grace => Ok(()),
+    }
 }

@@ -1,0 +1,353 @@
+//! Conversations: making, reading, controlling them.
+
+use conversation::event::{AgentState, EndReason, Event, HistoryItem, Role, UtteranceId};
+use conversation::host::CommandError;
+use conversation::input::Command;
+use conversation::output::{Answer, Refusal};
+use conversation::time::Time;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+
+use crate::kit::{Folder, Server, joined, until};
+
+const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
+
+pub(crate) fn said(role: Role, text: &str, began: f64) -> Event {
+    Event::History(HistoryItem {
+        role,
+        name: None,
+        arguments: None,
+        text: text.into(),
+        interrupted: false,
+        utterance: (role == Role::Assistant).then_some(UtteranceId(0)),
+        began: Some(Time::from_seconds(began)),
+        in_context: true,
+    })
+}
+
+/// A short talk from the join to the hang-up.
+pub(crate) fn talk() -> Vec<(f64, Event)> {
+    let utterance = UtteranceId(0);
+    vec![
+        (0.0, joined()),
+        (1.0, Event::UserStartedSpeaking),
+        (2.0, Event::UserStoppedSpeaking),
+        (2.5, Event::UtteranceCommitted { text: "Hello?".into() }),
+        (2.5, said(Role::User, "Hello?", 1.0)),
+        (2.5, Event::AgentState { state: AgentState::Thinking }),
+        (3.0, Event::AgentStartedSpeaking { text: "Hi there.".into(), utterance }),
+        (4.0, Event::AgentStoppedSpeaking { text: "Hi there.".into(), utterance }),
+        (4.0, said(Role::Assistant, "Hi there.", 3.0)),
+        (5.0, Event::ParticipantLeft { id: "u".into() }),
+        (5.0, Event::CallEnded),
+        (5.0, Event::Ended { reason: EndReason::UserLeft }),
+    ]
+}
+
+#[tokio::test]
+async fn a_new_conversation_tells_how_to_join() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let body = json!({"agent_id": agent, "user_name": "Ada", "user_id": "a-1", "context": {"plan": "gold"}, "meta_data": {"x": 1}});
+    let made = server.post("/v1/ext/conversation", body).await.expect(201);
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    assert_eq!(made["status"], "STARTED");
+    assert_eq!(made["context"], "{\"plan\":\"gold\"}");
+    assert_eq!(made["meta_data"], json!({"x": 1}));
+    assert_eq!(
+        (&made["user_name"], &made["user_id"], &made["avatar_id"]),
+        (&json!("Ada"), &json!("a-1"), &json!("ada"))
+    );
+    assert_eq!(made["transcript"], json!([]));
+    assert_eq!(made["join_link"], format!("{}/join/{id}#token={token}", server.url));
+    assert_eq!(made["webrtcRequestParams"]["endpoint"], format!("{}/api/offer?token={token}", server.url));
+    assert_eq!(made["iceConfig"], json!({"iceServers": []}));
+    let read = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    assert_eq!((&read["recording_url"], &read["is_recorded"]), (&json!(""), &json!(false)));
+    assert_eq!(read["end_reason"], Value::Null);
+
+    let body = json!({"agentId": agent, "userName": "Ada", "context": "plain"});
+    let answer = server.post("/v1/auth/conversation", body).await.expect(200);
+    assert_eq!((&answer["avatar_key_id"], &answer["avatar_name"]), (&json!("ada"), &json!("Ada")));
+    let other = answer["conversationId"].as_str().unwrap();
+    assert!(answer["url"].as_str().unwrap().contains(other) && answer["token"] != token);
+    let list = server.get("/v1/ext/conversation").await;
+    assert_eq!(list.header("x-total-count"), "2");
+    let list = list.expect(200);
+    assert_eq!(
+        (&list[0]["id"], &list[0]["context"], &list[0]["is_active"]),
+        (&json!(other), &json!("\"plain\""), &json!(true))
+    );
+    assert_eq!(list[1]["join_link"], made["join_link"]);
+    assert_eq!(server.get("/v1/ext/conversation?search=ada").await.header("x-total-count"), "2");
+    assert_eq!(server.get("/v1/ext/conversation?search=ended").await.header("x-total-count"), "0");
+}
+
+#[tokio::test]
+async fn a_wish_at_fault_is_refused() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let missing = json!({"message": "Agent details not found"});
+    server.post("/v1/ext/conversation", json!({"agent_id": UNKNOWN})).await.is(404, missing.clone());
+    server.post("/v1/auth/conversation", json!({"agentId": "nonsense"})).await.is(404, missing);
+    for body in [json!({}), json!({"agent_id": 1}), json!({"agent_id": UNKNOWN, "context": 5})] {
+        assert_eq!(
+            server.post("/v1/ext/conversation", body).await.expect(400)["error"],
+            "Invalid request body"
+        );
+    }
+    for path in ["", "/turns", "/events"] {
+        for id in [UNKNOWN, "nonsense"] {
+            let reply = server.get(&format!("/v1/ext/conversation/{id}{path}")).await;
+            reply.is(404, json!({"error": "Conversation not found"}));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_record_is_the_fold_of_the_events() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, talk());
+    let record = server.status(&id, "ENDED").await;
+    assert_eq!(record["end_reason"], "user_left");
+    assert_eq!(record["joined_at"], "2023-11-14T22:13:20.000Z");
+    assert_eq!(record["ended_at"], "2023-11-14T22:13:25.000Z");
+    assert_eq!(
+        record["transcript"],
+        json!([
+            {"timestamp": "2023-11-14T22:13:21.000Z", "role": "user", "content": "Hello?", "conversation_id": id, "message_timestamp": 1.0},
+            {"timestamp": "2023-11-14T22:13:23.000Z", "role": "assistant", "content": "Hi there.", "conversation_id": id, "message_timestamp": 3.0},
+        ])
+    );
+    assert_eq!(record["chat_history"]["messages"][1]["speech_id"], "speech_0");
+    assert_eq!(record["usage_status"], "completed");
+    let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
+    assert_eq!((&usage["duration_seconds"], &usage["stt_seconds"]), (&json!(5.0), &json!(1.0)));
+    let listed = server.get("/v1/ext/conversation").await.expect(200);
+    assert_eq!(
+        (&listed[0]["is_active"], &listed[0]["chat_history"]),
+        (&json!(false), &record["chat_history"])
+    );
+    assert_eq!(server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect(200), json!([]));
+}
+
+#[tokio::test]
+async fn events_are_listed_and_streamed_as_they_are_kept() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let id = server.running(json!({})).await;
+    let path = format!("/v1/ext/conversation/{id}/events");
+    let stream = |last: &str| {
+        let request = server
+            .request("GET", &path)
+            .header("x-api-key", &server.key)
+            .header("accept", "text/event-stream");
+        request.header("last-event-id", last.to_owned()).send()
+    };
+    let mut first = stream("").await.unwrap().bytes_stream();
+    let begun = String::from_utf8(first.next().await.unwrap().unwrap().to_vec()).unwrap();
+    assert!(
+        begun.starts_with(
+            "id: 0\nevent: joined\ndata: {\"seq\":0,\"at\":0.0,\"timestamp\":\"2023-11-14T22:13:20.000Z\""
+        ),
+        "{begun}"
+    );
+    server.stage.tell_all(&id, 1, talk().into_iter().skip(1));
+    // The stream ends with the conversation.
+    let rest: Vec<String> =
+        first.map(|chunk| String::from_utf8(chunk.unwrap().to_vec()).unwrap()).collect().await;
+    let rest = rest.concat();
+    assert_eq!(rest.matches("\nevent: ").count(), 11, "{rest}");
+    assert!(rest.contains("event: utterance_committed\ndata: {\"seq\":3,\"at\":2.5,"), "{rest}");
+    let after = stream("10").await.unwrap().text().await.unwrap();
+    assert!(after.starts_with("id: 11\nevent: ended\n"), "{after}");
+
+    let list = server.get(&path).await.expect(200);
+    assert_eq!(list.as_array().unwrap().len(), 12);
+    assert_eq!((&list[11]["what"], &list[11]["reason"]), (&json!("ended"), &json!("user_left")));
+}
+
+#[tokio::test]
+async fn commands_before_the_join_wait_for_the_offer() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let (id, token) = server.conversation(&agent).await;
+    let path = format!("/v1/conversation/{id}");
+    let spoken = server.call("PUT", &format!("{path}/speak"), json!({"text": "One."})).await;
+    spoken.is(200, json!({"message": "Agent is speaking the provided text."}));
+    server.post(&format!("{path}/respond"), json!({"text": "Two?"})).await.expect(200);
+    server.post(&format!("{path}/context"), json!({"text": "Three.", "mode": "overwrite"})).await.expect(200);
+    server.post(&format!("{path}/interrupt"), json!({})).await.expect(200);
+    assert_eq!(server.stage.given(), [], "nobody runs yet");
+    let refused =
+        server.post(&format!("{path}/context"), json!({"text": "x", "mode": "replace"})).await.expect(400);
+    assert_eq!(refused["details"][0]["field"], "mode");
+    assert_eq!(server.call("PUT", &format!("{path}/speak"), json!({})).await.status, 400);
+
+    let offer = || server.request("POST", &format!("/rtc/{id}")).bearer_auth(&token).body("v=0");
+    assert_eq!(server.send(offer()).await.status, 201);
+    let wanted = vec![
+        Command::Say {
+            text: "One.".into(),
+            interrupt: true,
+            allow_interruptions: true,
+            add_to_context: false,
+        },
+        Command::Respond { text: "Two?".into() },
+        Command::Context { text: "Three.".into(), overwrite: true },
+        Command::Interrupt,
+    ];
+    assert_eq!(server.stage.offers.lock().unwrap()[0].commands, wanted);
+    // An offer that did not connect did not take them away; a join does.
+    assert_eq!(server.send(offer()).await.status, 201);
+    assert_eq!(server.stage.offers.lock().unwrap()[1].commands, wanted);
+    server.stage.tell(&id, 0, 0.0, joined());
+    server.status(&id, "IN_PROGRESS").await;
+    assert_eq!(server.send(offer()).await.status, 201);
+    assert_eq!(server.stage.offers.lock().unwrap()[2].commands, []);
+}
+
+#[tokio::test]
+async fn a_running_call_answers_for_itself() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let id = server.running(json!({})).await;
+    let path = format!("/v1/conversation/{id}");
+    let quiet = json!({"text": "Later.", "interrupt": false, "add_to_context": true});
+    server.call("PUT", &format!("{path}/speak"), quiet).await.expect(200);
+    let say = Command::Say {
+        text: "Later.".into(),
+        interrupt: false,
+        allow_interruptions: true,
+        add_to_context: true,
+    };
+    assert_eq!(server.stage.given(), [say]);
+    let refuse = |refusal| server.stage.answers.lock().unwrap().push_back(Ok(Answer::Refused(refusal)));
+    refuse(Refusal::Uninterruptible);
+    let refused = server.post(&format!("{path}/interrupt"), json!({})).await;
+    refused.is(409, json!({"error": "Agent speech cannot be interrupted"}));
+    refuse(Refusal::Ending);
+    let refused = server.post(&format!("{path}/respond"), json!({"text": "x"})).await;
+    refused.is(409, json!({"error": "Conversation is ending"}));
+}
+
+#[tokio::test]
+async fn delete_ends_a_running_call_and_keeps_its_record() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let id = server.running(json!({})).await;
+    let ending = async {
+        until("the engine to be told", async || server.stage.given().contains(&Command::End).then_some(()))
+            .await;
+        let facts = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
+        server.stage.tell_all(&id, 1, facts);
+    };
+    let path = format!("/v1/conversation/{id}");
+    let (reply, ()) = tokio::join!(server.delete(&path), ending);
+    reply.is(
+        200,
+        json!({"agent_identity": "Test agent", "conversation_id": id, "message": "Conversation ended successfully"}),
+    );
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("ended_by_api")));
+    let ended = json!({"error": "Conversation has ended"});
+    server.delete(&path).await.is(409, ended.clone());
+    server.call("PUT", &format!("{path}/speak"), json!({"text": "x"})).await.is(409, ended.clone());
+    server.post(&format!("{path}/interrupt"), json!({})).await.is(409, ended.clone());
+    server.post(&format!("{path}/respond"), json!({"text": "x"})).await.is(409, ended.clone());
+    server.post(&format!("{path}/context"), json!({"text": "x"})).await.is(409, ended);
+    let missing = format!("/v1/conversation/{UNKNOWN}");
+    server.delete(&missing).await.is(404, json!({"error": "Conversation not found"}));
+}
+
+#[tokio::test]
+async fn delete_before_the_join_ends_it_too() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let (id, token) = server.conversation(&agent).await;
+    server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotHere));
+    server.delete(&format!("/v1/conversation/{id}")).await.expect(200);
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("ended_by_api")));
+    // A connection that comes up all the same changes nothing and is ended.
+    server.stage.commands.lock().unwrap().clear();
+    server.stage.tell_all(&id, 0, talk());
+    until("the engine to be told", async || server.stage.given().contains(&Command::End).then_some(())).await;
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    assert_eq!((&record["end_reason"], &record["transcript"]), (&json!("ended_by_api"), &json!([])));
+    let late = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
+    server.send(late).await.is(409, json!({"error": "Conversation has ended"}));
+}
+
+#[tokio::test]
+async fn feedback_is_taken_in_every_state_and_the_last_one_wins() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let (id, _) = server.conversation(&agent).await;
+    let path = format!("/v1/ext/conversation/{id}/feedback");
+    server.post(&path, json!({"rating": 2, "feedback": "slow"})).await.expect(200);
+    server.stage.tell_all(&id, 0, talk());
+    server.status(&id, "ENDED").await;
+    server.post(&path, json!({"rating": 5})).await.expect(200);
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    assert_eq!((&record["rating"], &record["feedback"]), (&json!(5), &Value::Null));
+    for body in [json!({}), json!({"rating": 6}), json!({"rating": 2.5}), json!({"rating": "5"})] {
+        assert_eq!(server.post(&path, body).await.expect(400)["details"][0]["field"], "rating");
+    }
+}
+
+#[tokio::test]
+async fn only_an_ended_record_can_be_erased() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let id = server.running(json!({})).await;
+    let path = format!("/v1/ext/conversation/{id}");
+    assert_eq!(server.delete(&path).await.status, 409);
+    server.stage.tell_all(&id, 1, talk().into_iter().skip(1));
+    server.status(&id, "ENDED").await;
+    assert_eq!(server.delete(&path).await.status, 204);
+    server.get(&path).await.is(404, json!({"error": "Conversation not found"}));
+}
+
+#[tokio::test]
+async fn a_conversation_keeps_the_agent_that_it_was_made_with() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let greeting =
+        |words: [&str; 2]| json!([{"avatar_key_id": "ada", "welcome_message": {"messages": words}}]);
+    let agent = server
+        .agent(json!({"avatars": greeting(["First.", "Second."]), "config": {"maxCallDuration": 77}}))
+        .await;
+    let mut offered = Vec::new();
+    for _ in 0..3 {
+        offered.push(server.conversation(&agent).await);
+    }
+    server
+        .call("PATCH", &format!("/v1/ext/agent/{agent}"), json!({"agent_system_prompt": "Changed."}))
+        .await
+        .expect(200);
+    server.delete(&format!("/v1/ext/agent/{agent}")).await.expect(200);
+    let mut greetings = Vec::new();
+    for (id, token) in offered {
+        let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
+        assert_eq!(server.send(offer).await.status, 201);
+        let offers = server.stage.offers.lock().unwrap();
+        let call = &offers.last().unwrap().call;
+        assert_eq!(call.prompt, "Be kind.");
+        assert_eq!(call.spec.max_call_duration.unwrap().as_secs(), 77);
+        assert_eq!(call.spec.user_id, id);
+        greetings.push(call.spec.greeting.as_ref().unwrap().say.clone());
+    }
+    assert_eq!(
+        greetings,
+        ["First.", "Second.", "First."],
+        "the welcome message goes by the conversation's number"
+    );
+}

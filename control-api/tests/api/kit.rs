@@ -1,0 +1,393 @@
+//! A server under test, an engine that does what a test says, and a receiver of webhooks.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode};
+use control_api::{App, Config, StockAvatar};
+use conversation::call::ConversationId;
+use conversation::event::{Event, Stamped};
+use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, Offer, OfferError};
+use conversation::input::Command;
+use conversation::output::Answer;
+use conversation::time::Time;
+use models::net;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+/// Longest time that anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs `look` until it finds something.
+pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let found = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        loop {
+            ticks.tick().await;
+            if let Some(found) = look().await {
+                return found;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+/// A folder that is gone when the test is.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("visavis-api-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The engine's part, played by the test.
+#[derive(Default)]
+pub(crate) struct Stage {
+    ledger: Mutex<Option<Arc<dyn Ledger>>>,
+    pub(crate) offers: Mutex<Vec<Offer>>,
+    pub(crate) commands: Mutex<Vec<(ConversationId, Command)>>,
+    /// What the next commands are answered; afterwards they are accepted.
+    pub(crate) answers: Mutex<VecDeque<Result<Answer, CommandError>>>,
+    /// What the next offers are answered; afterwards they are taken.
+    pub(crate) refusals: Mutex<VecDeque<OfferError>>,
+    pub(crate) loading: AtomicBool,
+}
+
+impl Stage {
+    /// A fact of a conversation, at so many seconds after its beginning.
+    pub(crate) fn tell(&self, id: &str, seq: u64, seconds: f64, event: Event) {
+        let fact = Stamped { seq, at: Time::from_seconds(seconds), event };
+        self.ledger.lock().unwrap().as_ref().unwrap().record(id.parse().unwrap(), fact);
+    }
+
+    /// Facts of a conversation, one after the other.
+    pub(crate) fn tell_all(&self, id: &str, first: u64, facts: impl IntoIterator<Item = (f64, Event)>) {
+        for (seq, (seconds, event)) in (first..).zip(facts) {
+            self.tell(id, seq, seconds, event);
+        }
+    }
+
+    pub(crate) fn given(&self) -> Vec<Command> {
+        self.commands.lock().unwrap().iter().map(|(_, command)| command.clone()).collect()
+    }
+}
+
+impl Host for Stage {
+    fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Accepted, OfferError>> {
+        let refused = self.refusals.lock().unwrap().pop_front();
+        let mut offers = self.offers.lock().unwrap();
+        let connection = format!("connection-{}", offers.len());
+        offers.push(offer);
+        Box::pin(async move {
+            match refused {
+                Some(refused) => Err(refused),
+                None => Ok(Accepted { answer: "v=0 answer".into(), connection }),
+            }
+        })
+    }
+
+    fn command(
+        &self,
+        conversation: ConversationId,
+        command: Command,
+    ) -> BoxFuture<'_, Result<Answer, CommandError>> {
+        self.commands.lock().unwrap().push((conversation, command));
+        let answer = self.answers.lock().unwrap().pop_front().unwrap_or(Ok(Answer::Accepted));
+        Box::pin(async move { answer })
+    }
+
+    fn hang_up(&self, _: ConversationId, connection: String) -> BoxFuture<'_, bool> {
+        Box::pin(async move { connection == "connection-0" })
+    }
+
+    fn calls(&self) -> usize {
+        3
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        self.loading.load(Ordering::Relaxed).then(|| "models load".into())
+    }
+}
+
+/// Wall clock of the beginning of every conversation that a test plays: 2023-11-14T22:13:20Z.
+pub(crate) const BEGAN: u64 = 1_700_000_000_000_000;
+
+pub(crate) fn joined() -> Event {
+    Event::Joined { unix_micros: BEGAN }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        if self.text.is_empty() { Value::Null } else { self.json() }
+    }
+
+    #[track_caller]
+    pub(crate) fn is(self, status: u16, body: Value) {
+        assert_eq!((self.status, self.json()), (status, body));
+    }
+
+    #[track_caller]
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("no {name}: {self:?}")).to_str().unwrap()
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) app: Arc<App>,
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) key: String,
+    pub(crate) url: String,
+    client: reqwest::Client,
+    stop: Vec<oneshot::Sender<()>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+pub(crate) const KEY: &str = "vv_a-key-that-the-test-knows-beforehand";
+
+pub(crate) fn avatars() -> Vec<StockAvatar> {
+    let avatar = |id: &str, name: &str| StockAvatar {
+        avatar_key_id: id.into(),
+        avatar_name: name.into(),
+        gender: "female".into(),
+        display_picture: "data:image/png;base64,AA==".into(),
+    };
+    vec![avatar("ada", "Ada"), avatar("mia", "Mia")]
+}
+
+impl Server {
+    /// A server on `folder`, its configuration changed by `change`.
+    pub(crate) async fn start_with(folder: &Path, change: impl FnOnce(&mut Config)) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listen = listener.local_addr().unwrap();
+        let mut config =
+            Config { listen, data: folder.join("data"), api_key: Some(KEY.into()), ..Config::default() };
+        change(&mut config);
+        let net = net::Client::new(net::Policy { allow_private: config.private_targets() }).unwrap();
+        let app = Arc::new(App::open(config, avatars(), net).await.unwrap());
+        let stage = Arc::new(Stage::default());
+        *stage.ledger.lock().unwrap() = Some(app.ledger());
+        let router = app.router(Arc::clone(&stage) as Arc<dyn Host>);
+        let (stop_http, http) = oneshot::channel();
+        let (stop_background, background) = oneshot::channel();
+        let serving = tokio::spawn(async move {
+            let stop = async { drop(http.await) };
+            control_api::serve(listener, router, stop).await.unwrap();
+        });
+        let running = Arc::clone(&app);
+        let running =
+            tokio::spawn(async move { running.run_background(async { drop(background.await) }).await });
+        Self {
+            app,
+            stage,
+            key: KEY.into(),
+            url: format!("http://{listen}"),
+            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            stop: vec![stop_http, stop_background],
+            tasks: vec![serving, running],
+        }
+    }
+
+    pub(crate) async fn start(folder: &Folder) -> Self {
+        Self::start_with(&folder.0, |_| {}).await
+    }
+
+    /// Stops, so that the folder may be opened again.
+    pub(crate) async fn stop(mut self) {
+        // Idle connections would hold the server.
+        drop(std::mem::take(&mut self.client));
+        drop(std::mem::take(&mut self.stop));
+        for task in std::mem::take(&mut self.tasks) {
+            task.await.unwrap();
+        }
+    }
+
+    /// Stops without a word to anybody who is connected, calls left open.
+    pub(crate) async fn kill(mut self) {
+        for task in std::mem::take(&mut self.tasks) {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+
+    pub(crate) fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}", self.url))
+    }
+
+    pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
+        let answer = request.send().await.unwrap();
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        Reply { status, headers, text: answer.text().await.unwrap() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.send(self.request("GET", path).header("x-api-key", &self.key)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Reply {
+        self.send(self.request("DELETE", path).header("x-api-key", &self.key)).await
+    }
+
+    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Reply {
+        let request = self.request(method, path).header("x-api-key", &self.key);
+        self.send(request.header("content-type", "application/json").body(body.to_string())).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
+        self.call("POST", path, body).await
+    }
+
+    /// Makes an agent with `extra` fields; its id.
+    #[track_caller]
+    pub(crate) fn agent(&self, extra: Value) -> impl Future<Output = String> + '_ {
+        let body = agent(extra);
+        async move {
+            let made = self.post("/v1/ext/agent", body).await.expect(200);
+            made["id"].as_str().unwrap().to_owned()
+        }
+    }
+
+    /// Makes a conversation; its id and its token.
+    pub(crate) async fn conversation(&self, agent: &str) -> (String, String) {
+        let made = self.post("/v1/ext/conversation", json!({"agent_id": agent})).await.expect(201);
+        (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
+    }
+
+    /// Makes a conversation of an agent and lets the user join.
+    pub(crate) async fn running(&self, extra: Value) -> String {
+        let agent = self.agent(extra).await;
+        let (id, _) = self.conversation(&agent).await;
+        self.stage.tell(&id, 0, 0.0, joined());
+        self.status(&id, "IN_PROGRESS").await;
+        id
+    }
+
+    /// The record as soon as its status is `status`.
+    pub(crate) async fn status(&self, id: &str, status: &str) -> Value {
+        until(status, async || {
+            let record = self.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+            (record["status"] == status).then_some(record)
+        })
+        .await
+    }
+}
+
+/// The smallest agent, with `extra` fields.
+pub(crate) fn agent(extra: Value) -> Value {
+    let mut body = json!({"agent_name": "Test agent", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "ada"}]});
+    body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    body
+}
+
+/// A webhook as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Came {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Came {
+    pub(crate) fn name(&self) -> String {
+        serde_json::from_str::<Value>(&self.body).unwrap()["event"]["name"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.headers["visavis-sequence"].to_str().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        self.headers["webhook-id"].to_str().unwrap()
+    }
+}
+
+#[derive(Default)]
+struct Mailbox {
+    came: Mutex<Vec<Came>>,
+    changed: Notify,
+    /// What the next ones are answered; afterwards 204.
+    answers: Mutex<VecDeque<u16>>,
+}
+
+/// Receives webhooks.
+pub(crate) struct Hooks {
+    pub(crate) url: String,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Hooks {
+    pub(crate) async fn start() -> Self {
+        let mailbox = Arc::new(Mailbox::default());
+        let take = |State(mailbox): State<Arc<Mailbox>>, headers: HeaderMap, body: Bytes| async move {
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            mailbox.came.lock().unwrap().push(Came { headers, body });
+            mailbox.changed.notify_waiters();
+            let answer = mailbox.answers.lock().unwrap().pop_front().unwrap_or(204);
+            StatusCode::from_u16(answer).unwrap()
+        };
+        let router = Router::new().fallback(take).with_state(Arc::clone(&mailbox));
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, mailbox }
+    }
+
+    /// The next ones are answered so.
+    pub(crate) fn answer(&self, statuses: impl IntoIterator<Item = u16>) {
+        self.mailbox.answers.lock().unwrap().extend(statuses);
+    }
+
+    pub(crate) fn came(&self) -> Vec<Came> {
+        self.mailbox.came.lock().unwrap().clone()
+    }
+
+    /// The first `n` that came.
+    pub(crate) async fn first(&self, n: usize) -> Vec<Came> {
+        let wait = async {
+            loop {
+                let changed = self.mailbox.changed.notified();
+                let came = self.came();
+                if came.len() >= n {
+                    return came;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait)
+            .await
+            .unwrap_or_else(|_| panic!("{n} webhooks: {:#?}", self.came()))
+    }
+}

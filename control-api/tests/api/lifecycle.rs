@@ -1,0 +1,101 @@
+//! What ends conversations beside the engine, and what a restart keeps.
+
+use std::time::Duration;
+
+use conversation::event::{Event, UtteranceId};
+use serde_json::json;
+
+use crate::kit::{Folder, Hooks, Server, joined, until};
+
+#[tokio::test]
+async fn a_conversation_that_nobody_joins_ends_and_is_told() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server =
+        Server::start_with(&folder.0, |config| config.timeouts.join = Duration::from_millis(300)).await;
+    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let (id, _) = server.conversation(&agent).await;
+    let record = server.status(&id, "ENDED").await;
+    assert_eq!(record["end_reason"], "no_join");
+    let came = hooks.first(1).await;
+    assert_eq!((came[0].name(), came[0].sequence()), ("call_ended".into(), 1));
+}
+
+#[tokio::test]
+async fn an_offer_that_came_in_time_may_still_connect() {
+    let folder = Folder::new();
+    let server = Server::start_with(&folder.0, |config| {
+        config.timeouts.join = Duration::from_millis(500);
+        config.timeouts.offer = Duration::from_secs(600);
+    })
+    .await;
+    let agent = server.agent(json!({})).await;
+    let (connecting, token) = server.conversation(&agent).await;
+    let offer = server.request("POST", &format!("/rtc/{connecting}")).bearer_auth(token).body("v=0");
+    assert_eq!(server.send(offer).await.status, 201);
+    let (waiting, _) = server.conversation(&agent).await;
+    server.status(&waiting, "ENDED").await;
+    let record = server.get(&format!("/v1/ext/conversation/{connecting}")).await.expect(200);
+    assert_eq!(record["status"], "STARTED", "the younger one is over, the older one still connects");
+}
+
+#[tokio::test]
+async fn after_a_crash_the_call_is_over_with_what_was_heard() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start(&folder).await;
+    let agent = server
+        .agent(
+            json!({"callback_url": hooks.url, "callback_events": ["call_ended", "agent.stopped_speaking"]}),
+        )
+        .await;
+    let (running, _) = server.conversation(&agent).await;
+    let (waiting, token) = server.conversation(&agent).await;
+    let utterance = UtteranceId(0);
+    server.stage.tell_all(
+        &running,
+        0,
+        [
+            (0.0, joined()),
+            (1.0, Event::AgentStartedSpeaking { text: "One two three four.".into(), utterance }),
+            (2.0, Event::AgentHeard { utterance, text: "One two".into() }),
+        ],
+    );
+    let events = format!("/v1/ext/conversation/{running}/events");
+    until("the facts to be kept", async || {
+        (server.get(&events).await.json().as_array().unwrap().len() == 3).then_some(())
+    })
+    .await;
+    server.kill().await;
+
+    let server = Server::start(&folder).await;
+    let record = server.get(&format!("/v1/ext/conversation/{running}")).await.expect(200);
+    assert_eq!(
+        (&record["status"], &record["end_reason"]),
+        (&json!("ENDED"), &json!("error")),
+        "over before anybody can ask"
+    );
+    assert_eq!(record["transcript"][0]["content"], "One two");
+    assert_eq!(record["chat_history"]["messages"][0]["interrupted"], true);
+    assert_eq!(record["ended_at"], "2023-11-14T22:13:22.000Z");
+    let came = hooks.first(2).await;
+    assert_eq!([came[0].name(), came[1].name()], ["agent.stopped_speaking", "call_ended"]);
+    assert_eq!([came[0].sequence(), came[1].sequence()], [1, 2]);
+    let record = server.get(&format!("/v1/ext/conversation/{waiting}")).await.expect(200);
+    assert_eq!(record["status"], "STARTED");
+    let offer = server.request("POST", &format!("/rtc/{waiting}")).bearer_auth(token).body("v=0");
+    assert_eq!(server.send(offer).await.status, 201, "what nobody had joined stays joinable");
+}
+
+#[tokio::test]
+async fn what_was_told_before_the_stop_is_kept() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, crate::conversations::talk());
+    server.stop().await;
+    let server = Server::start(&folder).await;
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("user_left")));
+}

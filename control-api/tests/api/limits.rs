@@ -1,0 +1,105 @@
+//! Limits, the Host check, headers of every answer, health and metrics.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use crate::kit::{Folder, Server};
+
+#[tokio::test]
+async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
+    let folder = Folder::new();
+    let server = Server::start_with(&folder.0, |config| config.limits.per_key = 2).await;
+    for _ in 0..2 {
+        server.get("/v1/ext/avatars").await.expect(200);
+    }
+    let refused = server.get("/v1/ext/avatars").await;
+    assert_eq!(refused.header("ratelimit-limit"), "2");
+    assert_eq!(refused.header("ratelimit-remaining"), "0");
+    assert!(refused.header("retry-after").parse::<u32>().unwrap() <= 30);
+    assert!(refused.header("ratelimit-reset").parse::<u32>().unwrap() <= 60);
+    refused.is(429, json!({"error": "Too many requests"}));
+}
+
+#[tokio::test]
+async fn addresses_are_limited_where_the_server_is_public() {
+    let folder = Folder::new();
+    let server = Server::start_with(&folder.0, |config| {
+        config.public_url = Some("http://talk.example".into());
+        config.limits.embeds = 1;
+        config.limits.offers = 1;
+    })
+    .await;
+    let agent = server.agent(json!({"embed": {"enabled": true}})).await;
+    // Behind a proxy on this machine the address is the one that the proxy tells last.
+    let click = async |from: &str| {
+        let request = server
+            .request("POST", &format!("/embed/{agent}"))
+            .header("x-forwarded-for", format!("6.6.6.6, {from}"));
+        server.send(request.body("{}")).await
+    };
+    let made = click("192.0.2.1").await.expect(200);
+    assert!(made["url"].as_str().unwrap().starts_with("http://talk.example/join/"));
+    assert_eq!(click("192.0.2.1").await.status, 429);
+    assert_eq!(click("192.0.2.2").await.status, 200);
+    let (id, token) = (made["conversationId"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let offer = async || {
+        server.send(server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0")).await
+    };
+    assert_eq!(offer().await.status, 201);
+    let refused = offer().await;
+    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (429, "*"));
+}
+
+#[tokio::test]
+async fn a_page_elsewhere_cannot_reach_a_loopback_server_by_a_name_of_its_own() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let with = |host: &str| server.request("GET", "/healthz").header("host", host.to_owned());
+    assert_eq!(server.send(with("localhost:1234")).await.status, 200);
+    server.send(with("evil.example")).await.is(421, json!({"error": "Unknown host"}));
+}
+
+#[tokio::test]
+async fn every_answer_has_the_headers_that_protect_pages() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    for path in ["/", "/healthz", "/nothing", "/v1/ext/agent", "/join/00000000-0000-4000-8000-000000000000"] {
+        let reply = server.send(server.request("GET", path)).await;
+        assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(reply.header("referrer-policy"), "no-referrer", "{path}");
+        assert!(reply.header("content-security-policy").contains("default-src 'none'"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn health_and_readiness_are_open_and_tell_what_is_missing() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    server.send(server.request("GET", "/healthz")).await.is(200, json!({"status": "ok"}));
+    server.send(server.request("GET", "/readyz")).await.is(200, json!({"status": "ready"}));
+    server.stage.loading.store(true, Ordering::Relaxed);
+    let waiting = server.send(server.request("GET", "/readyz")).await;
+    waiting.is(503, json!({"status": "not ready", "reason": "models load"}));
+}
+
+#[tokio::test]
+async fn metrics_are_for_this_machine_or_for_the_token() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    server.running(json!({})).await;
+    let text = server.send(server.request("GET", "/metrics")).await;
+    assert_eq!(text.status, 200);
+    assert!(text.text.contains("\nvisavis_calls 3\n"), "{}", text.text);
+    assert!(text.text.contains("visavis_conversations{state=\"in_progress\"} 1\n"), "{}", text.text);
+
+    let folder = Folder::new();
+    let server = Server::start_with(&folder.0, |config| {
+        config.public_url = Some("http://talk.example".into());
+        config.metrics_token = Some("look".into());
+    })
+    .await;
+    assert_eq!(server.send(server.request("GET", "/metrics")).await.status, 401);
+    assert_eq!(server.send(server.request("GET", "/metrics").bearer_auth("wrong")).await.status, 401);
+    assert_eq!(server.send(server.request("GET", "/metrics").bearer_auth("look")).await.status, 200);
+}

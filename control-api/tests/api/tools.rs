@@ -1,0 +1,60 @@
+//! Tools.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Folder, Server};
+
+fn body() -> Value {
+    json!({
+        "type": "tool.api",
+        "schema": {
+            "type": "function",
+            "name": "weather",
+            "description": "The weather of a city",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+        "request_config": {"method": "GET", "url": "http://127.0.0.1:1/w", "headers": {"X-Key": "secret"}},
+        "event_messages": {"on_start": {"message": "Let me look."}},
+    })
+}
+
+#[tokio::test]
+async fn a_tool_is_made_read_replaced_and_deleted() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let made = server.post("/v1/ext/tool", body()).await.expect(201);
+    assert_eq!(made["message"], "Tool details created successfully");
+    let path = format!("/v1/ext/tool/{}", made["id"].as_str().unwrap());
+    let read = server.get(&path).await.expect(200);
+    assert_eq!(read["schema"], body()["schema"]);
+    assert_eq!(read["request_config"]["headers"], json!({"X-Key": "***"}));
+    assert_eq!(read["event_messages"]["on_start"], json!({"message": "Let me look."}));
+    assert_eq!(server.get("/v1/ext/tool").await.expect(200)[0]["id"], made["id"]);
+
+    server
+        .call("PUT", &path, read)
+        .await
+        .is(200, json!({"id": made["id"], "message": "Tool details updated successfully"}));
+    let agent = server.agent(json!({"tool": [made["id"]]})).await;
+    let (conversation, token) = server.conversation(&agent).await;
+    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    assert_eq!(server.send(offer).await.status, 201);
+    {
+        let offers = server.stage.offers.lock().unwrap();
+        let conversation::call::ToolRun::Api { method, headers, .. } = &offers[0].call.tools[0].run else {
+            panic!("no HTTP tool")
+        };
+        assert_eq!(method, "GET");
+        assert_eq!(headers, &[("X-Key".to_owned(), "secret".to_owned())], "stars keep the value");
+        assert_eq!(offers[0].call.spec.tools[0].on_start.as_deref(), Some("Let me look."));
+    }
+    server
+        .delete(&path)
+        .await
+        .is(200, json!({"id": made["id"], "message": "Tool details deleted successfully"}));
+    for reply in
+        [server.get(&path).await, server.delete(&path).await, server.call("PUT", &path, body()).await]
+    {
+        reply.is(404, json!({"message": "Tool not found"}));
+    }
+}

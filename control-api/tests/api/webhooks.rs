@@ -1,0 +1,221 @@
+//! Webhooks: what is sent, signed, in order, again, and when it is given up.
+
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conversation::event::Event;
+use serde_json::{Value, json};
+
+use crate::conversations::talk;
+use crate::kit::{BEGAN, Came, Folder, Hooks, Server, agent, joined, until};
+
+const ALL: [&str; 11] = [
+    "agent.interrupted",
+    "agent.started_speaking",
+    "agent.stopped_speaking",
+    "call_ended",
+    "max_call_duration_timeout",
+    "max_call_duration_warning",
+    "participant_left",
+    "tool_call",
+    "utterance_committed",
+    "user.started_speaking",
+    "user.stopped_speaking",
+];
+
+fn check_signature(came: &Came, secret: &str) {
+    let header = |name: &str| came.headers[name].to_str().unwrap();
+    let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
+    let signed = format!("{}.{}.{}", header("webhook-id"), header("webhook-timestamp"), came.body);
+    let tag = STANDARD.decode(header("webhook-signature").strip_prefix("v1,").unwrap()).unwrap();
+    hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &key), signed.as_bytes(), &tag)
+        .expect("the signature fits");
+}
+
+/// Tries within milliseconds.
+fn hasty(config: &mut control_api::Config) {
+    config.webhooks.schedule = [0, 20, 40].map(Duration::from_millis).to_vec();
+}
+
+#[tokio::test]
+async fn a_talk_is_told_in_order_signed_and_worded_as_the_interface_says() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start(&folder).await;
+    let made = server
+        .post("/v1/ext/agent", agent(json!({"callback_url": hooks.url, "callback_events": ALL})))
+        .await
+        .expect(200);
+    let (id, _) = server.conversation(made["id"].as_str().unwrap()).await;
+    server.stage.tell_all(&id, 0, talk());
+    let came = hooks.first(7).await;
+    let names: Vec<String> = came.iter().map(Came::name).collect();
+    assert_eq!(
+        names,
+        [
+            "user.started_speaking",
+            "user.stopped_speaking",
+            "utterance_committed",
+            "agent.started_speaking",
+            "agent.stopped_speaking",
+            "participant_left",
+            "call_ended"
+        ]
+    );
+    for (i, one) in came.iter().enumerate() {
+        assert_eq!(one.sequence(), i as u64 + 1);
+        assert_eq!(one.headers["content-type"], "application/json");
+        check_signature(one, made["webhook_secret"].as_str().unwrap());
+    }
+    let body: Value = serde_json::from_str(&came[2].body).unwrap();
+    let timestamp = BEGAN as f64 / 1e6 + 2.5;
+    assert_eq!(
+        body,
+        json!({
+            "timestamp": timestamp,
+            "conversation_id": id,
+            "type": "pipeline",
+            "event": {"name": "utterance_committed", "payload": {"text": "Hello?"}},
+        })
+    );
+}
+
+#[tokio::test]
+async fn only_listed_events_are_sent() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended", "action_found", "utterance_committed"]})).await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, talk());
+    let came = hooks.first(2).await;
+    assert_eq!([came[0].name(), came[1].name()], ["utterance_committed", "call_ended"]);
+    assert_eq!([came[0].sequence(), came[1].sequence()], [1, 2]);
+}
+
+#[tokio::test]
+async fn a_refused_event_is_tried_again_before_the_next_one() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.answer([500, 302]);
+    let server = Server::start_with(&folder.0, hasty).await;
+    let agent = server
+        .agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}))
+        .await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, talk());
+    let came = hooks.first(4).await;
+    let names: Vec<String> = came.iter().map(Came::name).collect();
+    assert_eq!(names, ["utterance_committed", "utterance_committed", "utterance_committed", "call_ended"]);
+    assert!(
+        came[..3].iter().all(|one| one.id() == came[0].id() && one.body == came[0].body),
+        "the same event, byte for byte"
+    );
+}
+
+#[tokio::test]
+async fn a_failing_event_holds_the_next_one_back_for_so_long_only() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.answer([500]);
+    let server = Server::start_with(&folder.0, |config| {
+        config.webhooks.schedule = vec![Duration::ZERO, Duration::from_secs(3600)];
+        config.webhooks.hold = Duration::from_millis(50);
+    })
+    .await;
+    let agent = server
+        .agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}))
+        .await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, talk());
+    let came = hooks.first(2).await;
+    assert_eq!([came[0].name(), came[1].name()], ["utterance_committed", "call_ended"]);
+}
+
+async fn webhooks(server: &Server, state: &str) -> u64 {
+    let metrics = server.send(server.request("GET", "/metrics")).await.text;
+    let mark = format!("visavis_webhooks{{state=\"{state}\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&mark)).map_or(0, |n| n.parse().unwrap())
+}
+
+#[tokio::test]
+async fn after_the_last_try_an_event_is_a_dead_letter_and_a_speaking_one_is_dropped() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.answer([500; 6]);
+    let server = Server::start_with(&folder.0, hasty).await;
+    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["user.started_speaking", "utterance_committed", "call_ended"]})).await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, talk());
+    let came = hooks.first(7).await;
+    assert_eq!(came[6].name(), "call_ended");
+    until("the outcome", async || {
+        let counts = [
+            webhooks(&server, "dead").await,
+            webhooks(&server, "dropped").await,
+            webhooks(&server, "done").await,
+        ];
+        (counts == [1, 1, 1]).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_gone_is_left_alone_until_the_agent_changes() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.answer([410]);
+    let server = Server::start(&folder).await;
+    let body = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_id = server.agent(body.clone()).await;
+    let (id, _) = server.conversation(&agent_id).await;
+    let committed = || (1.0, Event::UtteranceCommitted { text: "x".into() });
+    server.stage.tell_all(&id, 0, [(0.0, joined()), committed()]);
+    until("the delivery to be given up", async || (webhooks(&server, "dead").await == 1).then_some(())).await;
+    server.stage.tell_all(&id, 2, [committed()]);
+    let events = format!("/v1/ext/conversation/{id}/events");
+    until("the fact to be kept", async || {
+        (server.get(&events).await.json().as_array().unwrap().len() == 3).then_some(())
+    })
+    .await;
+    assert_eq!((webhooks(&server, "pending").await, hooks.came().len()), (0, 1));
+
+    server.call("PUT", &format!("/v1/ext/agent/{agent_id}"), agent(body)).await.expect(200);
+    server.stage.tell_all(&id, 3, [committed()]);
+    assert_eq!(hooks.first(2).await[1].name(), "utterance_committed");
+}
+
+#[tokio::test]
+async fn what_was_not_delivered_is_delivered_after_a_restart() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.answer([500]);
+    let server = Server::start_with(&folder.0, |config| {
+        config.webhooks.schedule =
+            vec![Duration::ZERO, Duration::from_millis(700), Duration::from_millis(700)];
+    })
+    .await;
+    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, talk());
+    let first = hooks.first(1).await;
+    server.kill().await;
+    let server = Server::start(&folder).await;
+    let came = hooks.first(2).await;
+    assert_eq!((came[1].id(), &came[1].body), (first[0].id(), &first[0].body));
+    until("the delivery to be kept", async || (webhooks(&server, "done").await == 1).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_private_target_is_refused_unless_the_operator_allows_it() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, talk());
+    until("the dead letter", async || (webhooks(&server, "dead").await == 1).then_some(())).await;
+    assert!(hooks.came().is_empty());
+}
