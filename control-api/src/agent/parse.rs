@@ -57,9 +57,12 @@ pub(crate) fn parse(body: Value, stock: &[StockAvatar], old: Option<&Secrets>) -
                 secrets.avatars.push(kept);
             }
         }
-        Some(_) => fields.fault("avatars", "must hold at least one avatar"),
+        Some(_) if fields.raw("avatars") == Some(&json!([])) => {
+            fields.fault("avatars", "must hold at least one avatar");
+        }
         None if fields.raw("avatars").is_none_or(Value::is_null) => fields.fault("avatars", "is required"),
-        None => {}
+        // What is wrong with its elements was told above.
+        _ => {}
     }
     let events = fields.texts("callback_events").unwrap_or_default();
     for (i, event) in events.iter().enumerate() {
