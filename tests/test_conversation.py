@@ -171,7 +171,7 @@ def test_a_wav_as_the_browsers_microphone(server, playwright, hooks, tmp_path):
     """Nothing of the page is replaced here: Chromium itself reads a file as the microphone, with pauses and one barge-in."""
     agent = server.agent(knowledge=facts.LONG, hooks=hooks, turn={"min_interruption_duration": 0.25})
     conversation = server.conversation(agent["id"])
-    script = [1.0, ("What do visitors see in the first room?", "slt"), 3.0, ("Please tell me about the garden behind the house.", "slt"), 6.0]
+    script = [1.0, ("What is there to eat in the restaurant?", "rms"), 3.5, ("Please tell me about the garden behind the house.", "rms"), 6.0]
     with calls_with_file(playwright, tmp_path, voice.script(script)) as chromium:
         page = Call(chromium, options={"ownMicrophone": True}).open(conversation["join_link"])
         page.join()

@@ -1,6 +1,7 @@
 """Both doors, with clients that are not ours: the public RTVI JavaScript client at /api/offer, and aiortc at the WHIP door."""
 
 import asyncio
+import concurrent.futures
 import fractions
 import json
 import os
@@ -201,6 +202,12 @@ class Client:
         return reply
 
 
+def run(work):
+    """Runs a coroutine beside Playwright, whose own loop holds this thread."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 def test_an_independent_stack_talks_at_the_whip_door(server, hooks):
     agent = server.agent(knowledge="The night guard is called Robert and he is seventeen years old.", hooks=hooks)
     conversation = server.conversation(agent["id"])
@@ -222,7 +229,7 @@ def test_an_independent_stack_talks_at_the_whip_door(server, hooks):
         left = await client.leave()
         assert left.status == 200, left
 
-    asyncio.run(talk())
+    run(talk())
     hooks.until(conversation["id"], "call_ended")
     assert server.until(conversation["id"], "ENDED")["end_reason"] == "user_left"
 
@@ -240,6 +247,6 @@ def test_a_client_without_video_and_data_channel_is_served_too(server):
         await client.until(loud, what="the greeting")
         await client.leave()
 
-    asyncio.run(talk())
+    run(talk())
     record = server.until(conversation["id"], "ENDED")
     assert record["transcript"][0]["content"].startswith("Hello")
