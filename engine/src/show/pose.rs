@@ -164,8 +164,7 @@ impl Track {
         for phone in phones {
             let start = self.end();
             let length = phone.end - start;
-            // A NaN is skipped too.
-            if !(length > 0.0) {
+            if length.is_nan() || length <= 0.0 {
                 continue;
             }
             match visemes(&phone.name) {

@@ -29,7 +29,9 @@ const ARGUMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 /// # Errors
 /// The reason in one sentence, without secrets: it is the tool's result, told to the model and on record.
 pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<Value, String> {
-    let ToolRun::Api { method, url, headers } = &tool.run else { return Err("the tool runs in the browser".into()) };
+    let ToolRun::Api { method, url, headers } = &tool.run else {
+        return Err("the tool runs in the browser".into());
+    };
     let Value::Object(arguments) = arguments else { return Err("the arguments are no object".into()) };
     let request = request(method, url, headers, arguments)?;
     let told = |error: net::Error| error.to_string();
@@ -41,10 +43,19 @@ pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<
     }
     let words: String = body.text().split_whitespace().collect::<Vec<_>>().join(" ");
     let words: String = clean(words, url, headers).chars().take(WORDS).collect();
-    Err(if words.is_empty() { format!("the tool's server answered {status}") } else { format!("the tool's server answered {status}: {words}") })
+    Err(if words.is_empty() {
+        format!("the tool's server answered {status}")
+    } else {
+        format!("the tool's server answered {status}: {words}")
+    })
 }
 
-fn request(method: &str, template: &str, headers: &[(String, String)], arguments: Map<String, Value>) -> Result<net::Request, String> {
+fn request(
+    method: &str,
+    template: &str,
+    headers: &[(String, String)],
+    arguments: Map<String, Value>,
+) -> Result<net::Request, String> {
     let method = match method.to_ascii_uppercase().as_str() {
         "GET" => net::Method::GET,
         "POST" => net::Method::POST,
@@ -61,7 +72,9 @@ fn request(method: &str, template: &str, headers: &[(String, String)], arguments
         for (name, value) in &rest {
             match value {
                 Value::Null => {}
-                Value::Array(values) if values.iter().all(|value| !value.is_object() && !value.is_array()) => {
+                Value::Array(values)
+                    if values.iter().all(|value| !value.is_object() && !value.is_array()) =>
+                {
                     query.extend_pairs(values.iter().map(|value| (name, text(value))));
                 }
                 value => {
@@ -71,7 +84,8 @@ fn request(method: &str, template: &str, headers: &[(String, String)], arguments
         }
     }
     let told = |error: net::Error| error.to_string();
-    let mut request = net::Request::new(method, url.as_str()).map_err(told)?.timeout(Some(TIMEOUT)).limit(LIMIT);
+    let mut request =
+        net::Request::new(method, url.as_str()).map_err(told)?.timeout(Some(TIMEOUT)).limit(LIMIT);
     for (name, value) in headers {
         request = request.header(name, value).map_err(told)?;
     }
@@ -86,7 +100,10 @@ fn filled(template: &str, arguments: &Map<String, Value>) -> Result<(Url, HashSe
     let mut used = HashSet::new();
     let mut rest = template;
     while let Some((before, name, after)) = placeholder(rest) {
-        let value = arguments.get(name).filter(|value| !value.is_null()).ok_or_else(|| format!("the argument {name:?} is missing"))?;
+        let value = arguments
+            .get(name)
+            .filter(|value| !value.is_null())
+            .ok_or_else(|| format!("the argument {name:?} is missing"))?;
         url.push_str(before);
         plain.push_str(before);
         url.extend(utf8_percent_encode(&text(value), ARGUMENT));
@@ -98,7 +115,10 @@ fn filled(template: &str, arguments: &Map<String, Value>) -> Result<(Url, HashSe
     plain.push_str(rest);
     let parse = |url: &str| Url::parse(url).map_err(|_| "the tool's URL is not valid".to_owned());
     let (url, plain) = (parse(&url)?, parse(&plain)?);
-    if url.origin() != plain.origin() || url.username() != plain.username() || url.password() != plain.password() {
+    if url.origin() != plain.origin()
+        || url.username() != plain.username()
+        || url.password() != plain.password()
+    {
         return Err("an argument may not be part of the tool's host".into());
     }
     // Dot segments are dropped by the parser: an argument ".." would climb out of its place, "." or nothing would name all instead of one.
@@ -114,7 +134,9 @@ fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     while let Some(open) = text[from..].find('{').map(|i| from + i) {
         let inside = &text[open + 1..];
-        let length = inside.find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | '.')).unwrap_or(inside.len());
+        let length = inside
+            .find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | '.'))
+            .unwrap_or(inside.len());
         if length > 0 && inside[length..].starts_with('}') {
             return Some((&text[..open], &inside[..length], &inside[length + 1..]));
         }
@@ -147,9 +169,13 @@ fn result(body: &net::Body) -> Value {
 fn clean(words: String, url: &str, headers: &[(String, String)]) -> String {
     let url = Url::parse(url).ok();
     let password = url.as_ref().and_then(|url| url.password().map(str::to_owned));
-    let query = url.iter().flat_map(|url| url.query_pairs().map(|(_, value)| value.into_owned()).collect::<Vec<_>>());
-    let parts = headers.iter().flat_map(|(_, value)| std::iter::once(value.trim()).chain(value.split_whitespace()).map(str::to_owned));
-    let mut secrets: Vec<String> = parts.chain(query).chain(password).filter(|secret| secret.len() >= 6).collect();
+    let query =
+        url.iter().flat_map(|url| url.query_pairs().map(|(_, value)| value.into_owned()).collect::<Vec<_>>());
+    let parts = headers.iter().flat_map(|(_, value)| {
+        std::iter::once(value.trim()).chain(value.split_whitespace()).map(str::to_owned)
+    });
+    let mut secrets: Vec<String> =
+        parts.chain(query).chain(password).filter(|secret| secret.len() >= 6).collect();
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.iter().fold(words, |words, secret| words.replace(secret.as_str(), "***"))
 }

@@ -16,23 +16,42 @@ struct Server {
     body: String,
 }
 
-async fn handle(State(server): State<Server>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
-    server.seen.lock().unwrap().push((method, uri.to_string(), headers, String::from_utf8_lossy(&body).into_owned()));
+async fn handle(
+    State(server): State<Server>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, String) {
+    server.seen.lock().unwrap().push((
+        method,
+        uri.to_string(),
+        headers,
+        String::from_utf8_lossy(&body).into_owned(),
+    ));
     (server.status, server.body)
 }
 
 async fn serve(status: u16, body: impl Into<String>) -> (Seen, String) {
     let seen = Seen::default();
-    let server = Server { seen: Arc::clone(&seen), status: StatusCode::from_u16(status).unwrap(), body: body.into() };
+    let server =
+        Server { seen: Arc::clone(&seen), status: StatusCode::from_u16(status).unwrap(), body: body.into() };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(handle).with_state(server)).await });
+    tokio::spawn(
+        async move { axum::serve(listener, Router::new().fallback(handle).with_state(server)).await },
+    );
     (seen, base)
 }
 
 fn tool(method: &str, url: String, headers: &[(&str, &str)]) -> Tool {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Tool { name: "t".into(), description: String::new(), parameters: Value::Null, run: ToolRun::Api { method: method.into(), url, headers } }
+    Tool {
+        name: "t".into(),
+        description: String::new(),
+        parameters: Value::Null,
+        run: ToolRun::Api { method: method.into(), url, headers },
+    }
 }
 
 fn client() -> net::Client {
@@ -47,7 +66,9 @@ fn url(template: &str, arguments: Value) -> Result<String, String> {
 async fn arguments_fill_the_path_and_the_rest_is_the_query() {
     let (seen, base) = serve(200, r#"{"sky":"blue"}"#).await;
     let tool = tool("get", base + "/w/{city}/now?units=si", &[("X-Key", "k1")]);
-    let told = run(&client(), &tool, json!({"city": "São/Paulo ?#", "days": 2, "tags": ["a", "b&c"], "none": null})).await;
+    let told =
+        run(&client(), &tool, json!({"city": "São/Paulo ?#", "days": 2, "tags": ["a", "b&c"], "none": null}))
+            .await;
     assert_eq!(told, Ok(json!({"sky": "blue"})));
     let seen = seen.lock().unwrap();
     let (method, uri, headers, body) = &seen[0];
@@ -59,12 +80,20 @@ async fn arguments_fill_the_path_and_the_rest_is_the_query() {
 async fn other_methods_carry_the_rest_as_a_json_body() {
     let (seen, base) = serve(201, "done").await;
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
-        let told = run(&client(), &tool(method, format!("{base}/o/{{id}}"), &[]), json!({"id": 7, "note": "x", "deep": {"a": [1]}})).await;
+        let told = run(
+            &client(),
+            &tool(method, format!("{base}/o/{{id}}"), &[]),
+            json!({"id": 7, "note": "x", "deep": {"a": [1]}}),
+        )
+        .await;
         assert_eq!(told, Ok(json!({"result": "done"})));
     }
     let seen = seen.lock().unwrap();
     for call in &seen[..3] {
-        assert_eq!((call.1.as_str(), call.3.as_str(), call.2["content-type"].to_str().unwrap()), ("/o/7", r#"{"note":"x","deep":{"a":[1]}}"#, "application/json"));
+        assert_eq!(
+            (call.1.as_str(), call.3.as_str(), call.2["content-type"].to_str().unwrap()),
+            ("/o/7", r#"{"note":"x","deep":{"a":[1]}}"#, "application/json")
+        );
     }
     assert_eq!((seen[3].1.as_str(), seen[3].3.as_str()), ("/o/7?note=x&deep=%7B%22a%22%3A%5B1%5D%7D", ""));
 }
@@ -72,22 +101,46 @@ async fn other_methods_carry_the_rest_as_a_json_body() {
 #[test]
 fn an_argument_never_reaches_the_host_or_climbs_the_path() {
     assert_eq!(url("http://a.example/{x}", json!({"x": "a.b~c_d-e"})).unwrap(), "http://a.example/a.b~c_d-e");
-    assert_eq!(url("http://a.example/{x}", json!({"x": "//evil.example/"})).unwrap(), "http://a.example/%2F%2Fevil.example%2F");
-    for template in ["http://{x}/", "http://{x}.example/", "http://a.example:8{x}/", "http://me:{x}@a.example/", "{x}://a.example/", "http:\\\\{x}\\a"] {
+    assert_eq!(
+        url("http://a.example/{x}", json!({"x": "//evil.example/"})).unwrap(),
+        "http://a.example/%2F%2Fevil.example%2F"
+    );
+    for template in [
+        "http://{x}/",
+        "http://{x}.example/",
+        "http://a.example:8{x}/",
+        "http://me:{x}@a.example/",
+        "{x}://a.example/",
+        "http:\\\\{x}\\a",
+    ] {
         for value in ["evil.example", "9", "https"] {
             assert!(url(template, json!({"x": value})).is_err(), "{template} {value}");
         }
     }
-    for (template, value) in [("http://a.example/u/{x}", ".."), ("http://a.example/u/{x}/me", "."), ("http://a.example/u/.{x}/me", "."), ("http://a.example/u/{x}", "."), ("http://a.example/u/{x}", "")] {
+    for (template, value) in [
+        ("http://a.example/u/{x}", ".."),
+        ("http://a.example/u/{x}/me", "."),
+        ("http://a.example/u/.{x}/me", "."),
+        ("http://a.example/u/{x}", "."),
+        ("http://a.example/u/{x}", ""),
+    ] {
         assert!(url(template, json!({"x": value})).is_err(), "{template} {value}");
     }
     assert_eq!(url("http://a.example/{x}", json!({})).unwrap_err(), "the argument \"x\" is missing");
-    assert_eq!(url("http://a.example/?f={\"a\":1}&g={x}", json!({"x": "&h=1"})).unwrap(), "http://a.example/?f={%22a%22:1}&g=%26h%3D1");
+    assert_eq!(
+        url("http://a.example/?f={\"a\":1}&g={x}", json!({"x": "&h=1"})).unwrap(),
+        "http://a.example/?f={%22a%22:1}&g=%26h%3D1"
+    );
 }
 
 #[tokio::test]
 async fn results_that_are_no_objects_become_one() {
-    for (body, told) in [("[1,2]", json!([1, 2])), ("21.5", json!(21.5)), ("", Value::Null), ("plain words", json!("plain words"))] {
+    for (body, told) in [
+        ("[1,2]", json!([1, 2])),
+        ("21.5", json!(21.5)),
+        ("", Value::Null),
+        ("plain words", json!("plain words")),
+    ] {
         let (_, base) = serve(200, body).await;
         assert_eq!(run(&client(), &tool("GET", base, &[]), json!({})).await, Ok(json!({"result": told})));
     }
@@ -104,21 +157,48 @@ async fn a_long_answer_is_cut_and_says_so() {
 #[tokio::test]
 async fn failures_are_reasons_without_secrets() {
     let (_, base) = serve(500, "bad key\n Bearer topsecret1 in ?k=hushhush").await;
-    let told = run(&client(), &tool("GET", base + "/?k=hushhush", &[("Authorization", "Bearer topsecret1")]), json!({})).await;
+    let told = run(
+        &client(),
+        &tool("GET", base + "/?k=hushhush", &[("Authorization", "Bearer topsecret1")]),
+        json!({}),
+    )
+    .await;
     assert_eq!(told, Err("the tool's server answered 500: bad key *** in ?k=***".into()));
     let (_, base) = serve(302, "").await;
-    assert_eq!(run(&client(), &tool("GET", base, &[]), json!({})).await, Err("the tool's server answered 302".into()));
+    assert_eq!(
+        run(&client(), &tool("GET", base, &[]), json!({})).await,
+        Err("the tool's server answered 302".into())
+    );
 }
 
 #[tokio::test]
 async fn what_may_not_be_sent_is_refused_with_a_reason() {
     let strict = net::Client::new(net::Policy::default()).unwrap();
-    assert_eq!(run(&strict, &tool("GET", "http://127.0.0.1/".into(), &[]), json!({})).await, Err("refused address".into()));
-    let header = run(&client(), &tool("GET", "http://127.0.0.1/".into(), &[("x", "a\r\nb: c")]), json!({})).await;
+    assert_eq!(
+        run(&strict, &tool("GET", "http://127.0.0.1/".into(), &[]), json!({})).await,
+        Err("refused address".into())
+    );
+    let header =
+        run(&client(), &tool("GET", "http://127.0.0.1/".into(), &[("x", "a\r\nb: c")]), json!({})).await;
     assert_eq!(header, Err("bad header \"x\"".into()));
-    assert!(run(&client(), &tool("TRACE", "http://127.0.0.1/".into(), &[]), json!({})).await.unwrap_err().contains("method"));
-    assert!(run(&client(), &tool("GET", "ftp://127.0.0.1/".into(), &[]), json!({})).await.unwrap_err().contains("http"));
-    assert!(run(&client(), &tool("GET", "http://127.0.0.1/".into(), &[]), json!([1])).await.unwrap_err().contains("no object"));
+    assert!(
+        run(&client(), &tool("TRACE", "http://127.0.0.1/".into(), &[]), json!({}))
+            .await
+            .unwrap_err()
+            .contains("method")
+    );
+    assert!(
+        run(&client(), &tool("GET", "ftp://127.0.0.1/".into(), &[]), json!({}))
+            .await
+            .unwrap_err()
+            .contains("http")
+    );
+    assert!(
+        run(&client(), &tool("GET", "http://127.0.0.1/".into(), &[]), json!([1]))
+            .await
+            .unwrap_err()
+            .contains("no object")
+    );
     let browser = Tool { run: ToolRun::Client, ..tool("GET", String::new(), &[]) };
     assert!(run(&client(), &browser, json!({})).await.is_err());
 }
