@@ -144,7 +144,7 @@ async fn redirects_are_answers_like_any_other() {
 #[tokio::test]
 async fn a_server_that_says_nothing_times_out() {
     let (hold, held) = mpsc::channel::<()>();
-    let port = serve(move |_, _| drop(held.recv()));
+    let port = serve(move |_, _| assert!(held.recv().is_err()));
     let sent = open()
         .send(get(&format!("http://127.0.0.1:{port}/")).timeout(Some(Duration::from_millis(150))))
         .await;

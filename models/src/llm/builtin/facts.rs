@@ -68,11 +68,16 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
             .map(|(_, sentence)| sentence.as_str())
     };
     let answer = match next(at) {
-        // A heading or a question of a list of them is answered by what follows.
-        Some(next_one) if is_title(first) => match next(at + 1).filter(|_| !pair && next_one.len() < 60) {
-            Some(after) if !is_title(after) => format!("{} {}", speakable(next_one), speakable(after)),
-            _ => speakable(next_one),
-        },
+        // A heading, or a question of a list of them, is answered by what follows.
+        Some(next_one) if is_title(first) => {
+            let short = if first.ends_with('?') { 12 } else { 60 };
+            match next(at + 1).filter(|after| !pair && next_one.len() < short && !is_title(after)) {
+                Some(after) => format!("{} {}", speakable(next_one), speakable(after)),
+                None => speakable(next_one),
+            }
+        }
+        // What was said just now is not said again.
+        Some(next_one) if pair && before_agent.contains(&speakable(first)) => speakable(next_one),
         Some(next_one) if pair => format!("{} {}", speakable(first), speakable(next_one)),
         _ => speakable(first),
     };

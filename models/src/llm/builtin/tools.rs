@@ -159,8 +159,8 @@ fn text(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
 
 /// What stands behind the last preposition: "the weather in new york please" is about "new york".
 fn said_object(said: &str) -> Option<String> {
-    const BEFORE: [&str; 14] =
-        ["in", "for", "at", "of", "to", "about", "from", "on", "near", "with", "named", "called", "is", "by"];
+    const BEFORE: [&str; 13] =
+        ["in", "for", "at", "of", "to", "about", "from", "on", "near", "with", "named", "called", "by"];
     const AFTER: [&str; 12] = [
         "please",
         "today",
