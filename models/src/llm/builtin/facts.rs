@@ -71,7 +71,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
         // A heading, or a question of a list of them, is answered by what follows.
         Some(next_one) if is_title(first) => {
             let short = if first.ends_with('?') { 12 } else { 60 };
-            match next(at + 1).filter(|after| !pair && next_one.len() < short && !is_title(after)) {
+            match next(at + 1).filter(|after| next_one.len() < short && !is_title(after)) {
                 Some(after) => format!("{} {}", speakable(next_one), speakable(after)),
                 None => speakable(next_one),
             }
