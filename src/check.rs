@@ -23,11 +23,23 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     let config = configuration(place)?;
     let mut lines: Vec<Line> = models::check(&config.models.dir)
         .into_iter()
-        .map(|c| Line { name: c.name, kind: c.kind.into(), ready: c.ready, needed: !c.optional, detail: c.detail })
+        .map(|c| Line {
+            name: c.name,
+            kind: c.kind.into(),
+            ready: c.ready,
+            needed: !c.optional,
+            detail: c.detail,
+        })
         .collect();
     lines.push(match Operator::from_env(|name| std::env::var(name).ok()) {
         // Asking it would cost the operator money; whether it answers is seen in the first call.
-        Some(operator) => line("language model", "llm", true, false, format!("an OpenAI-compatible server at {}", operator.url)),
+        Some(operator) => line(
+            "language model",
+            "llm",
+            true,
+            false,
+            format!("an OpenAI-compatible server at {}", operator.url),
+        ),
         None => line(
             "language model",
             "llm",
@@ -75,6 +87,10 @@ fn device(config: &crate::config::Config) -> Line {
     let free = ports.clone().filter(|port| std::net::UdpSocket::bind(("0.0.0.0", *port)).is_ok()).count();
     let needed = if config.media.threads == 0 { engine::thread::cores() } else { config.media.threads };
     let any = *ports.start() == 0;
-    let detail = if any { "any free UDP port".into() } else { format!("{free} UDP ports free, {needed} media threads") };
+    let detail = if any {
+        "any free UDP port".into()
+    } else {
+        format!("{free} UDP ports free, {needed} media threads")
+    };
     line("media ports", "net", any || free >= needed, true, detail)
 }

@@ -54,7 +54,10 @@ impl Default for Server {
 impl std::fmt::Debug for Server {
     /// Without the database's password and the metrics token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("listen", &self.listen).field("data", &self.data).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("listen", &self.listen)
+            .field("data", &self.data)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,14 +106,25 @@ pub(crate) struct Media {
 
 impl Default for Media {
     fn default() -> Self {
-        Self { public_ip: Vec::new(), udp_ports: String::from("0"), tcp_port: 0, ice_servers: Vec::new(), threads: 0 }
+        Self {
+            public_ip: Vec::new(),
+            udp_ports: String::from("0"),
+            tcp_port: 0,
+            ice_servers: Vec::new(),
+            threads: 0,
+        }
     }
 }
 
 impl Media {
     /// The ports of `udp_ports`: `"0"` (any free port), `"50000"` or `"50000-50007"`, one for each media thread.
     pub(crate) fn ports(&self) -> Result<std::ops::RangeInclusive<u16>, String> {
-        let wrong = || format!("media.udp_ports: \"{}\" is neither a port nor a range such as \"50000-50007\"", self.udp_ports);
+        let wrong = || {
+            format!(
+                "media.udp_ports: \"{}\" is neither a port nor a range such as \"50000-50007\"",
+                self.udp_ports
+            )
+        };
         let (first, last) = self.udp_ports.split_once('-').unwrap_or((&self.udp_ports, &self.udp_ports));
         let first: u16 = first.trim().parse().map_err(|_| wrong())?;
         let last: u16 = last.trim().parse().map_err(|_| wrong())?;
@@ -202,19 +216,25 @@ impl Config {
     ///
     /// # Errors
     /// One sentence: the key, its value's fault, and the nearest name where the key is unknown.
-    pub(crate) fn load(file: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Self, String> {
+    pub(crate) fn load(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, String> {
         let mut table = match file {
             None => Table::new(),
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-                text.parse::<Table>().map_err(|e| format!("{}: {}", path.display(), e.to_string().replace('\n', " ").trim()))?
+                text.parse::<Table>()
+                    .map_err(|e| format!("{}: {}", path.display(), e.to_string().replace('\n', " ").trim()))?
             }
         };
         for (section, value) in &table {
             let Some((_, keys)) = KEYS.iter().find(|(name, _)| name == section) else {
                 return Err(unknown(&format!("[{section}]"), section, KEYS.iter().map(|(name, _)| *name)));
             };
-            let Value::Table(entries) = value else { return Err(format!("{section} is a section: write [{section}]")) };
+            let Value::Table(entries) = value else {
+                return Err(format!("{section} is a section: write [{section}]"));
+            };
             for key in entries.keys() {
                 if !keys.contains(&key.as_str()) {
                     return Err(unknown(&format!("{section}.{key}"), key, keys.iter().copied()));
@@ -227,8 +247,11 @@ impl Config {
                 continue;
             }
             let names = KEYS.iter().flat_map(|(s, keys)| keys.iter().map(move |k| (*s, *k)));
-            let Some((section, key)) = names.clone().find(|(s, k)| format!("{s}_{k}").eq_ignore_ascii_case(rest)) else {
-                let all: Vec<String> = names.map(|(s, k)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
+            let Some((section, key)) =
+                names.clone().find(|(s, k)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
+            else {
+                let all: Vec<String> =
+                    names.map(|(s, k)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
                 return Err(unknown(&name, &name, all.iter().map(String::as_str)));
             };
             let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
@@ -236,7 +259,9 @@ impl Config {
                 section.insert(key.to_owned(), scalar(&text));
             }
         }
-        let config: Self = Value::Table(table).try_into().map_err(|e: toml::de::Error| e.to_string().replace('\n', " ").trim().to_owned())?;
+        let config: Self = Value::Table(table)
+            .try_into()
+            .map_err(|e: toml::de::Error| e.to_string().replace('\n', " ").trim().to_owned())?;
         config.checked()
     }
 
@@ -250,7 +275,9 @@ impl Config {
             ("timeouts.drain", self.timeouts.drain),
             ("webhooks.hold", self.webhooks.hold),
         ];
-        for (name, value) in seconds.into_iter().chain(self.webhooks.schedule.iter().map(|s| ("webhooks.schedule", *s))) {
+        for (name, value) in
+            seconds.into_iter().chain(self.webhooks.schedule.iter().map(|s| ("webhooks.schedule", *s)))
+        {
             if !(0.0..=1e7).contains(&value) {
                 return Err(format!("{name}: {value} is not a number of seconds between 0 and 10000000"));
             }
@@ -275,7 +302,8 @@ fn scalar(text: &str) -> Value {
 }
 
 fn unknown<'a>(shown: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest = known.min_by_key(|name| distance(&name.to_lowercase(), &key.to_lowercase())).unwrap_or_default();
+    let nearest =
+        known.min_by_key(|name| distance(&name.to_lowercase(), &key.to_lowercase())).unwrap_or_default();
     format!("unknown configuration key {shown}; did you mean {nearest}?")
 }
 
@@ -301,7 +329,8 @@ mod tests {
     fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
         let dir = std::env::temp_dir().join(format!("visavis-config-{}-{}", std::process::id(), file.len()));
         std::fs::write(&dir, file).unwrap();
-        let result = Config::load(Some(&dir), environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        let result =
+            Config::load(Some(&dir), environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
         std::fs::remove_file(dir).unwrap();
         result
     }
@@ -310,7 +339,11 @@ mod tests {
     fn environment_wins_over_file_over_default() {
         let config = load(
             "[server]\nlisten = \"127.0.0.1:1\"\n[stt]\npool = 3\n",
-            &[("VISAVIS_STT_POOL", "5"), ("VISAVIS_MEDIA_PUBLIC_IP", "[\"192.0.2.1\"]"), ("VISAVIS_API_KEY", "k")],
+            &[
+                ("VISAVIS_STT_POOL", "5"),
+                ("VISAVIS_MEDIA_PUBLIC_IP", "[\"192.0.2.1\"]"),
+                ("VISAVIS_API_KEY", "k"),
+            ],
         )
         .unwrap();
         assert_eq!((config.server.listen.port(), config.stt.pool, config.timeouts.join), (1, 5, 300.0));
@@ -319,8 +352,14 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_refused_with_its_nearest_name() {
-        assert_eq!(load("[server]\nlisen = 1\n", &[]).unwrap_err(), "unknown configuration key server.lisen; did you mean listen?");
-        assert_eq!(load("[sever]\n", &[]).unwrap_err(), "unknown configuration key [sever]; did you mean server?");
+        assert_eq!(
+            load("[server]\nlisen = 1\n", &[]).unwrap_err(),
+            "unknown configuration key server.lisen; did you mean listen?"
+        );
+        assert_eq!(
+            load("[sever]\n", &[]).unwrap_err(),
+            "unknown configuration key [sever]; did you mean server?"
+        );
         assert_eq!(
             load("", &[("VISAVIS_STT_POOLS", "1")]).unwrap_err(),
             "unknown configuration key VISAVIS_STT_POOLS; did you mean VISAVIS_STT_POOL?"
@@ -340,7 +379,10 @@ mod tests {
         for (section, keys) in KEYS {
             assert!(text.contains(&format!("[{section}]")), "{section}");
             for key in *keys {
-                assert!(text.lines().any(|l| l.trim_start_matches('#').trim().starts_with(&format!("{key} ="))), "{section}.{key}");
+                assert!(
+                    text.lines().any(|l| l.trim_start_matches('#').trim().starts_with(&format!("{key} ="))),
+                    "{section}.{key}"
+                );
             }
         }
         assert_eq!(load(text, &[]).unwrap(), Config::default());

@@ -24,7 +24,9 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
     }
     config.server.allow_scripted |= options.allow_scripted;
     if config.server.database_url.is_some() {
-        return Err(Failure::Usage("server.database_url: this build keeps its data in SQLite only; unset it".into()));
+        return Err(Failure::Usage(
+            "server.database_url: this build keeps its data in SQLite only; unset it".into(),
+        ));
     }
     log();
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;

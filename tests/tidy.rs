@@ -14,7 +14,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 const OURS: &[&str] = &["conversation", "knowledge", "character", "models", "engine", "control-api"];
 /// All that the pure crate may stand on.
-const PURE: &[&str] = &["serde", "serde_json", "smallvec", "thiserror", "unicode-normalization", "unicode-segmentation"];
+const PURE: &[&str] =
+    &["serde", "serde_json", "smallvec", "thiserror", "unicode-normalization", "unicode-segmentation"];
 /// Lines of code a file may have, tests apart.
 const CEILING: usize = 400;
 /// Files above the ceiling, each with its reason.
@@ -27,14 +28,21 @@ fn root() -> &'static Path {
 fn dependencies(manifest: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(manifest).unwrap();
     let table: toml::Table = text.parse().unwrap();
-    table.get("dependencies").and_then(toml::Value::as_table).map(|d| d.keys().cloned().collect()).unwrap_or_default()
+    table
+        .get("dependencies")
+        .and_then(toml::Value::as_table)
+        .map(|d| d.keys().cloned().collect())
+        .unwrap_or_default()
 }
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap().flatten() {
         let path = entry.path();
         let name = entry.file_name();
-        if path.is_dir() && !["tests", "target", "node_modules", "benches", "examples"].contains(&&*name.to_string_lossy()) && !name.to_string_lossy().starts_with('.') {
+        if path.is_dir()
+            && !["tests", "target", "node_modules", "benches", "examples"].contains(&&*name.to_string_lossy())
+            && !name.to_string_lossy().starts_with('.')
+        {
             sources(&path, found);
         } else if path.extension().is_some_and(|e| e == "rs") {
             found.push(path);
@@ -62,14 +70,21 @@ fn arrows_between_crates_only_point_down() {
 #[test]
 fn the_pure_crates_stay_pure() {
     for dependency in dependencies(&root().join("engine/conversation/Cargo.toml")) {
-        assert!(PURE.contains(&dependency.as_str()), "engine/conversation is pure and must not use {dependency}");
+        assert!(
+            PURE.contains(&dependency.as_str()),
+            "engine/conversation is pure and must not use {dependency}"
+        );
     }
     let mut files = Vec::new();
     sources(&root().join("engine/conversation/src"), &mut files);
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         for word in ["std::thread", "std::net", "std::fs", "Instant::now", "SystemTime", "HashMap"] {
-            assert!(!text.contains(word), "{} uses {word}: the conversation has no clock, thread or I/O, and iterates in a fixed order", file.display());
+            assert!(
+                !text.contains(word),
+                "{} uses {word}: the conversation has no clock, thread or I/O, and iterates in a fixed order",
+                file.display()
+            );
         }
     }
 }

@@ -161,12 +161,10 @@ impl Link {
             Wire::Loop { near, .. } => near.poll()?,
         };
         match event {
-            Event::Connected => {
-                if self.connected.is_none() {
-                    self.connected = Some(now);
-                    if let Wire::Loop { next, .. } = &mut self.wire {
-                        *next = now;
-                    }
+            Event::Connected if self.connected.is_none() => {
+                self.connected = Some(now);
+                if let Wire::Loop { next, .. } = &mut self.wire {
+                    *next = now;
                 }
             }
             Event::Closed => self.closed = self.closed.or(Some(now)),

@@ -4,7 +4,7 @@ use conversation::call::{Call, ConversationId};
 use conversation::settings::Agent;
 
 /// A call of the default agent, with the built-in models.
-pub fn call(id: u128) -> Call {
+pub(crate) fn call(id: u128) -> Call {
     Call {
         id: ConversationId(id),
         spec: Agent::default().spec().unwrap(),

@@ -69,7 +69,8 @@ fn report(baked: &Baked) {
     let mut decoder = Decoder::new(SIZE, SIZE).expect("a decoder");
     decoder.decode(baked.set.key()).expect("the key");
     eprintln!("key: {} bytes", baked.set.key().len());
-    let kinds: [(&str, fn(&Key) -> bool); 4] = [
+    type Kind = (&'static str, fn(&Key) -> bool);
+    let kinds: [Kind; 4] = [
         ("mouths", |k| k.head == 0 && k.look == 0 && k.mouth != 0),
         ("looks", |k| k.head == 0 && k.look != 0 && k.mouth == 0),
         ("mouths with looks", |k| k.head == 0 && k.look != 0 && k.mouth != 0),

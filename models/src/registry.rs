@@ -90,7 +90,6 @@ impl Registry {
 
     /// The language model for `choice`; with `fallback`, the one to be asked after it failed. It knows which model to ask for: leave
     /// [`crate::llm::Request::model`] empty.
-    #[must_use]
     pub fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn Llm>> {
         let model = Some(&choice.fallback_model)
             .filter(|_| fallback)
@@ -175,7 +174,6 @@ impl Registry {
     }
 
     /// The ear for `choice`.
-    #[must_use]
     pub fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn Stt>, Error>> {
         let built_in = || {
             self.stt
@@ -211,7 +209,6 @@ impl Registry {
     }
 
     /// The voice engine for `choice`; which voice it is, the engine resolves.
-    #[must_use]
     pub fn tts(&self, choice: &TtsChoice) -> Chosen<Result<Arc<dyn Tts>, Error>> {
         let built_in =
             || self.tts.get().cloned().ok_or_else(|| Error::new(Kind::Missing, "no voice is installed"));

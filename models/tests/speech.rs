@@ -1,4 +1,5 @@
 //! From a voice in noise to words: flite, the speech detector and its rule, PocketSphinx, as a call strings them together.
+#![allow(clippy::print_stdout)] // what was measured, for --nocapture
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! PocketSphinx through the trait that the engine uses, with speech from flite.
+#![allow(clippy::print_stdout)] // what was measured, for --nocapture
 
 mod common;
 

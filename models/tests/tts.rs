@@ -1,4 +1,5 @@
 //! Flite through the trait that the engine uses.
+#![allow(clippy::print_stdout)] // what was measured, for --nocapture
 
 use std::time::{Duration, Instant};
 

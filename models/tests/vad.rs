@@ -1,4 +1,5 @@
 //! The native network against the probabilities that ONNX Runtime gave for the same sound (`vad/expected.py`), and against itself.
+#![allow(clippy::print_stdout)] // what was measured, for --nocapture
 
 mod common;
 

@@ -6,6 +6,7 @@
 mod fold;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -126,19 +127,21 @@ async fn commit(
     let mut prepared = Vec::with_capacity(facts.len());
     let mut over = Vec::new();
     for (id, fact) in facts {
-        if !live.contains_key(&id) {
-            let name = id.to_string();
-            match retried(stop, || Live::load(shared, &name)).await {
-                Some(Some(known)) => live.insert(id, known),
-                Some(None) => {
-                    tracing::debug!(conversation = %id, "a fact of a conversation that is not there is dropped");
-                    end_in_engine(shared, id);
-                    continue;
+        let known = match live.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let name = id.to_string();
+                match retried(stop, || Live::load(shared, &name)).await {
+                    Some(Some(known)) => place.insert(known),
+                    Some(None) => {
+                        tracing::debug!(conversation = %id, "a fact of a conversation that is not there is dropped");
+                        end_in_engine(shared, id);
+                        continue;
+                    }
+                    None => continue,
                 }
-                None => continue,
-            };
-        }
-        let Some(known) = live.get_mut(&id) else { continue };
+            }
+        };
         prepared.push(known.prepare(shared, fact));
         if known.ended() {
             over.push(id);

@@ -74,10 +74,7 @@ impl Near {
             self.connected = true;
             return Some(Event::Connected);
         }
-        match self.events.try_recv() {
-            Ok(event) => Some(event),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.events.try_recv().ok()
     }
 
     /// Fills a block of the user's sound; silence where none is given. False if the user's end is gone.

@@ -306,7 +306,7 @@ fn texts_wait_for_the_channel_and_survive_loss() {
     let mut n = 0_u32;
     world.lose = Box::new(move |_| {
         n += 1;
-        n % 11 == 0
+        n.is_multiple_of(11)
     });
     let long = "x".repeat(20_000);
     world.server.send_text(world.now, "first");

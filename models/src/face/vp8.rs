@@ -235,7 +235,7 @@ mod tests {
         for step in 0..2000 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let n = (random >> 16) as usize % poses.len();
-            if random % 20 == 0 {
+            if random.is_multiple_of(20) {
                 continue; // lost
             }
             if step % 300 == 299 {

@@ -126,7 +126,8 @@ fn check_filter_bank(bank: &[f32], hann: &[f32; FFT]) -> Result<(), Error> {
             let angle = TAU * ((row % BINS) * n % FFT) as f64 / FFT as f64;
             let expected = if row < BINS { angle.cos() } else { -angle.sin() } * f64::from(hann[n]);
             // Written so that NaN fails too.
-            if !((expected - f64::from(tap)).abs() <= 1e-5) {
+            let error = (expected - f64::from(tap)).abs();
+            if error.is_nan() || error > 1e-5 {
                 return Err(Error::FilterBank);
             }
         }

@@ -138,6 +138,7 @@ fn synthetic(chunks: u32) -> Index<u32> {
     index
 }
 
+#[allow(clippy::disallowed_methods)] // a measurement
 #[test]
 fn ten_thousand_chunks_are_searched_within_ten_milliseconds() {
     let index = synthetic(10_000);
