@@ -124,6 +124,7 @@ impl Conversation {
             let sounds = utterance.started.is_some();
             let first = utterance.pieces.front_mut();
             if sounds || first.as_ref().is_some_and(|piece| piece.permitted) {
+                self.paused = true;
                 self.outputs.push_back(Output::Hold);
             }
             if let Some(piece) = first.filter(|piece| piece.ready.is_some()) {
@@ -160,24 +161,25 @@ impl Conversation {
         head.on_at_end = false;
         let told = core::mem::take(&mut head.hold_told);
         let mut position = None;
-        if let Some(utterance) = head.utterances.front_mut() {
-            let sounds = utterance.started.is_some();
-            let first = utterance.pieces.front_mut();
-            if sounds || first.as_ref().is_some_and(|piece| piece.permitted) {
-                self.outputs.push_back(Output::Resume);
-                self.timers.set(Reason::Heard, now + Duration::from_secs(1));
-            }
-            if let Some(piece) = first {
-                piece.base_at = now;
-                piece.running = piece.started;
-                position = Some(piece.position(now).as_seconds());
-            }
+        if let Some(piece) = head.utterances.front_mut().and_then(|utterance| utterance.pieces.front_mut()) {
+            piece.base_at = now;
+            piece.running = piece.started;
+            position = Some(piece.position(now).as_seconds());
         }
+        self.unpause();
+        self.timers.set(Reason::Heard, now + Duration::from_secs(1));
         if let Some(position) = position.filter(|_| told) {
             self.tell(Event::PlayoutResumed { position });
         }
         self.because(|| format!("resumed: {why}"));
         self.refresh_state();
+    }
+
+    /// Lets playout go on, where it was told to hold.
+    pub(crate) fn unpause(&mut self) {
+        if core::mem::take(&mut self.paused) {
+            self.outputs.push_back(Output::Resume);
+        }
     }
 
     /// Nobody said a word since the hold.

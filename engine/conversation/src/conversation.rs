@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::endpoint::Turn;
-use crate::event::{AgentState, Event, Stamped, TurnTimes};
+use crate::event::{AgentState, EndReason, Event, Stamped, TurnTimes};
 use crate::history::History;
 use crate::input::Input;
 use crate::lifecycle::Life;
@@ -38,6 +38,8 @@ pub struct Conversation {
     pub(crate) history: History,
     pub(crate) state: AgentState,
     pub(crate) ducked: bool,
+    /// Whether playout was told to hold.
+    pub(crate) paused: bool,
     /// Set with the first sample of the call.
     pub(crate) warmup_until: Option<Time>,
     pub(crate) last_playout_end: Option<Time>,
@@ -82,6 +84,7 @@ impl Conversation {
             history: History::default(),
             state: AgentState::Listening,
             ducked: false,
+            paused: false,
             warmup_until: None,
             last_playout_end: None,
             last_reply_end: Time::ZERO,
@@ -192,7 +195,8 @@ impl Conversation {
     fn settle(&mut self) {
         while self.life != Life::Ended {
             if self.broken {
-                self.finish(crate::event::EndReason::Error);
+                let reason = if let Life::Ending(reason) = self.life { reason } else { EndReason::Error };
+                self.finish(reason);
                 return;
             }
             self.derive_deadlines();

@@ -172,6 +172,7 @@ impl Conversation {
     /// The head has nothing more to do.
     fn end_reply(&mut self) {
         let Some(mut reply) = self.floor.pop_front() else { return };
+        self.unpause();
         self.last_reply_end = self.now;
         self.timers.clear(Reason::Resume);
         self.tell_turn(reply.times.take());
@@ -191,9 +192,9 @@ impl Conversation {
         }
         if reply.voiced {
             self.outputs.push_back(Output::Cancel(reply.epoch));
-            if reply.held {
-                self.outputs.push_back(Output::Resume);
-            }
+        }
+        if index == 0 {
+            self.unpause();
         }
         if let Some(mut utterance) =
             reply.utterances.pop_front().filter(|utterance| utterance.started.is_some())

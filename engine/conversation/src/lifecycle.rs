@@ -56,11 +56,14 @@ impl Conversation {
             max_call_duration: limit.as_secs_f64(),
         });
         self.warning_waits = self.spec.warning_message.is_some();
+        // At once where the floor is free, before anything else that is due now could take it.
+        self.warn();
     }
 
     /// Speaks the warning where the floor is free. True if it does.
     pub(crate) fn warn(&mut self) -> bool {
-        if !self.warning_waits || self.is_ending() || !self.is_free() {
+        let over = self.timers.at(Reason::Limit).is_some_and(|limit| limit <= self.now);
+        if !self.warning_waits || over || self.is_ending() || !self.is_free() {
             return false;
         }
         self.warning_waits = false;

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::settings::{BadSetting, LONGEST, Message, Settings};
+use crate::fields::{Object, time};
+use crate::settings::{BadSetting, Message, Settings};
 
 /// The largest scenario file, in bytes.
 pub const LARGEST: usize = 16 << 20;
@@ -100,7 +101,7 @@ pub(crate) struct Action {
 pub(crate) enum Act {
     Interrupt,
     Respond(String),
-    Say { text: String, audio: Duration, interrupt: bool, allow_interruptions: bool },
+    Say { text: String, audio: Duration, interrupt: bool, allow_interruptions: Option<bool> },
     Context(String),
     End,
     Leave,
@@ -183,7 +184,8 @@ fn read_settings(object: &Object<'_>) -> Parsed<Settings> {
     Ok(settings)
 }
 
-fn read_message(object: &Object<'_>, wait: bool) -> Parsed<Message> {
+/// `{say, audio}`, with `wait` where that is allowed.
+pub(crate) fn read_message(object: &Object<'_>, wait: bool) -> Parsed<Message> {
     object.only(if wait { &["say", "audio", "wait"] } else { &["say", "audio"] })?;
     let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
     let say = object.needed_text("say")?;
@@ -319,7 +321,7 @@ fn read_action(object: &Object<'_>) -> Parsed<Action> {
                 text: object.needed_text("text")?,
                 audio: object.needed_time("audio")?,
                 interrupt: object.flag("interrupt")?.unwrap_or(true),
-                allow_interruptions: object.flag("allow_interruptions")?.unwrap_or(true),
+                allow_interruptions: object.flag("allow_interruptions")?,
             }
         }
         "respond" | "context" => {
@@ -343,112 +345,4 @@ fn read_action(object: &Object<'_>) -> Parsed<Action> {
         }
     };
     Ok(Action { at, act })
-}
-
-/// A JSON object with its path.
-struct Object<'a> {
-    at: String,
-    map: &'a Map<String, Value>,
-}
-
-impl<'a> Object<'a> {
-    fn new(at: &str, value: &'a Value) -> Parsed<Self> {
-        let field = if at.is_empty() { "file" } else { at };
-        let map = value.as_object().ok_or_else(|| BadScenario::new(field, "must be an object"))?;
-        Ok(Self { at: at.to_owned(), map })
-    }
-
-    fn path(&self, key: &str) -> String {
-        if self.at.is_empty() { key.to_owned() } else { format!("{}.{key}", self.at) }
-    }
-
-    fn only(&self, known: &[&str]) -> Parsed<()> {
-        match self.map.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(BadScenario::new(self.path(key), "is unknown")),
-            None => Ok(()),
-        }
-    }
-
-    fn present(&self, key: &str) -> bool {
-        self.map.contains_key(key)
-    }
-
-    fn missing(&self, key: &str) -> BadScenario {
-        BadScenario::new(self.path(key), "is missing")
-    }
-
-    fn text(&self, key: &str) -> Parsed<Option<String>> {
-        let text = |value: &Value| {
-            value
-                .as_str()
-                .map(str::to_owned)
-                .ok_or_else(|| BadScenario::new(self.path(key), "must be a text"))
-        };
-        self.map.get(key).map(text).transpose()
-    }
-
-    fn needed_text(&self, key: &str) -> Parsed<String> {
-        self.text(key)?.ok_or_else(|| self.missing(key))
-    }
-
-    fn one_of(&self, key: &str, known: &[&'static str]) -> Parsed<Option<&'static str>> {
-        let Some(text) = self.text(key)? else { return Ok(None) };
-        let found = known.iter().find(|word| **word == text).copied();
-        found
-            .map(Some)
-            .ok_or_else(|| BadScenario::new(self.path(key), format!("must be {}", known.join(" or "))))
-    }
-
-    fn flag(&self, key: &str) -> Parsed<Option<bool>> {
-        let flag = |value: &Value| {
-            value.as_bool().ok_or_else(|| BadScenario::new(self.path(key), "must be true or false"))
-        };
-        self.map.get(key).map(flag).transpose()
-    }
-
-    fn number(&self, key: &str) -> Parsed<Option<f64>> {
-        let number = |value: &Value| {
-            value.as_f64().ok_or_else(|| BadScenario::new(self.path(key), "must be a number"))
-        };
-        self.map.get(key).map(number).transpose()
-    }
-
-    fn time(&self, key: &str) -> Parsed<Option<Duration>> {
-        self.map.get(key).map(|value| time(&self.path(key), value)).transpose()
-    }
-
-    fn needed_time(&self, key: &str) -> Parsed<Duration> {
-        self.time(key)?.ok_or_else(|| self.missing(key))
-    }
-
-    fn object(&self, key: &str) -> Parsed<Option<Object<'a>>> {
-        self.map.get(key).map(|value| Object::new(&self.path(key), value)).transpose()
-    }
-
-    fn list(&self, key: &str) -> Parsed<Vec<Object<'a>>> {
-        let Some(value) = self.map.get(key) else { return Ok(Vec::new()) };
-        let list = value.as_array().ok_or_else(|| BadScenario::new(self.path(key), "must be a list"))?;
-        let item = |(index, value)| Object::new(&format!("{}[{index}]", self.path(key)), value);
-        list.iter().enumerate().map(item).collect()
-    }
-
-    /// `{say, audio}` or null.
-    fn message(&self, key: &str, wait: bool) -> Parsed<Option<Message>> {
-        match self.map.get(key) {
-            None | Some(Value::Null) => Ok(None),
-            Some(_) => self.object(key)?.map(|object| read_message(&object, wait)).transpose(),
-        }
-    }
-}
-
-fn time(path: &str, value: &Value) -> Parsed<Duration> {
-    let bad = |reason: &str| BadScenario::new(path, reason);
-    let seconds = value.as_f64().ok_or_else(|| bad("must be a number"))?;
-    if seconds < 0.0 {
-        return Err(bad("must not be negative"));
-    }
-    if seconds > LONGEST {
-        return Err(bad("must not be greater than 1e7 s"));
-    }
-    Ok(Duration::from_micros((seconds * 1e6).round() as u64))
 }

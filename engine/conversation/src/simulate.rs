@@ -10,13 +10,10 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use serde_json::{Map, Value, json};
 
 use crate::conversation::Conversation;
-use crate::endpoint::plain;
 use crate::event::{Event, HistoryItem, Role, Stamped, TurnTimes};
-use crate::input::{
-    Command, CommandId, Epoch, Input, LlmEvent, PieceId, PlayoutEvent, StepId, StretchId, TtsEvent,
-};
-use crate::output::{LlmRequest, Output, Source, SpeechRequest, ToolMessage};
-use crate::scenario::{Act, Answer, Part, Said, Scenario, parse};
+use crate::input::{Command, CommandId, Epoch, Input, PieceId, PlayoutEvent, StepId, StretchId};
+use crate::output::Output;
+use crate::scenario::{Act, Said, Scenario, parse};
 use crate::settings::Message;
 use crate::spec::{Phrasing, Spec, ToolSpec, Vad};
 use crate::time::{Position, Time};
@@ -39,7 +36,7 @@ pub fn simulate(json: &[u8], explain: bool) -> Result<String, BadScenario> {
 }
 
 /// Something that will happen.
-enum Happening {
+pub(crate) enum Happening {
     /// All at one instant.
     Inputs(Vec<Input>),
     /// What the STT of a user's item has so far.
@@ -58,24 +55,24 @@ struct Playing {
 }
 
 /// A piece that was asked for.
-struct Voiced {
-    epoch: Epoch,
-    length: Duration,
+pub(crate) struct Voiced {
+    pub(crate) epoch: Epoch,
+    pub(crate) length: Duration,
 }
 
-struct Simulation<'a> {
-    script: &'a Scenario,
+pub(crate) struct Simulation<'a> {
+    pub(crate) script: &'a Scenario,
     conversation: Conversation,
-    now: Time,
+    pub(crate) now: Time,
     order: u64,
     agenda: BinaryHeap<Reverse<(Time, u8, u64)>>,
     happenings: HashMap<u64, Happening>,
     at_once: VecDeque<Input>,
     /// Which answer each step is, by its index; `None` = the script has none.
-    steps: HashMap<StepId, Option<usize>>,
-    last_step: HashMap<Epoch, Option<usize>>,
-    pieces: HashMap<PieceId, Voiced>,
-    tool_names: HashMap<crate::input::ToolCallId, String>,
+    pub(crate) steps: HashMap<StepId, Option<usize>>,
+    pub(crate) last_step: HashMap<Epoch, Option<usize>>,
+    pub(crate) pieces: HashMap<PieceId, Voiced>,
+    pub(crate) tool_names: HashMap<crate::input::ToolCallId, String>,
     playing: Option<Playing>,
     queue: VecDeque<PieceId>,
     paused: bool,
@@ -92,12 +89,8 @@ fn at(time: Duration) -> Time {
     Time::ZERO + time
 }
 
-fn position(time: Duration) -> Position {
+pub(crate) fn position(time: Duration) -> Position {
     Position::from_samples(time.as_micros() as u64 * 48 / 1000)
-}
-
-fn seconds(time: f64) -> Duration {
-    Duration::from_secs_f64(time.max(0.0))
 }
 
 impl<'a> Simulation<'a> {
@@ -154,7 +147,7 @@ impl<'a> Simulation<'a> {
         Ok(simulation)
     }
 
-    fn schedule(&mut self, at: Time, rank: u8, happening: Happening) {
+    pub(crate) fn schedule(&mut self, at: Time, rank: u8, happening: Happening) {
         self.agenda.push(Reverse((at, rank, self.order)));
         self.happenings.insert(self.order, happening);
         self.order += 1;
@@ -197,14 +190,15 @@ impl<'a> Simulation<'a> {
     }
 
     fn schedule_actions(&mut self) {
-        for (index, action) in self.script.actions.iter().enumerate() {
+        let script = self.script;
+        for (index, action) in script.actions.iter().enumerate() {
             let command = match &action.act {
                 Act::Interrupt => Command::Interrupt,
                 Act::Respond(text) => Command::Respond { text: text.clone() },
                 Act::Say { text, interrupt, allow_interruptions, .. } => Command::Say {
                     text: text.clone(),
                     interrupt: *interrupt,
-                    allow_interruptions: *allow_interruptions,
+                    allow_interruptions: allow_interruptions.unwrap_or(script.settings.allow_interruptions),
                     add_to_context: true,
                 },
                 Act::Context(text) => Command::Context { text: text.clone(), overwrite: false },
@@ -376,120 +370,6 @@ impl<'a> Simulation<'a> {
         let length = self.pieces.get(&playing.piece).map_or(Duration::ZERO, |piece| piece.length);
         let end = playing.since + length.saturating_sub(playing.played);
         self.schedule(end, 0, Happening::Finished(self.generation));
-    }
-
-    /// The script's answer to a question.
-    fn find_answer(&self, request: &LlmRequest) -> Option<usize> {
-        let replies = &self.script.replies;
-        if let Some(last) = self.last_step.get(&request.step.epoch) {
-            let tools: Vec<&str> = last
-                .iter()
-                .flat_map(|index| replies[*index].calls.iter().map(|call| call.0.as_str()))
-                .collect();
-            return replies
-                .iter()
-                .position(|reply| reply.to.strip_prefix("tool:").is_some_and(|name| tools.contains(&name)));
-        }
-        let said = request
-            .history
-            .iter()
-            .rev()
-            .find(|item| item.role == Role::User)
-            .map(|item| plain(&item.text))?;
-        replies
-            .iter()
-            .position(|reply| reply.to == "*" || !reply.to.starts_with("tool:") && plain(&reply.to) == said)
-    }
-
-    fn ask_llm(&mut self, request: &LlmRequest) {
-        let step = request.step;
-        let found = self.find_answer(request);
-        self.steps.insert(step, found);
-        self.last_step.insert(step.epoch, found);
-        let llm = |event| Input::Llm { step, event };
-        let end = LlmEvent::End { prompt_tokens: 0, completion_tokens: 0 };
-        let defaults = self.script.defaults;
-        let empty =
-            Answer { llm_ttft: defaults.llm_ttft, llm_duration: defaults.llm_duration, ..Answer::default() };
-        let script = self.script;
-        let answer = found.map_or(&empty, |index| &script.replies[index]);
-        let first = self.now + answer.llm_ttft;
-        if answer.llm_fails {
-            self.schedule(first, 0, Happening::Inputs(vec![llm(LlmEvent::Failed("scripted".into()))]));
-            return;
-        }
-        // A stream that is slow, not silent: its gaps are no failure.
-        let done = self.now + answer.llm_duration.max(answer.llm_ttft);
-        let mut alive = first;
-        while alive < done {
-            self.schedule(alive, 0, Happening::Inputs(vec![llm(LlmEvent::Began)]));
-            alive = alive + Duration::from_secs(4);
-        }
-        let mut events = Vec::new();
-        if answer.guardrail {
-            events.push(llm(LlmEvent::Guardrail));
-        }
-        for (index, part) in answer.parts.iter().enumerate() {
-            let blank = if index > 0 { " " } else { "" };
-            events.push(llm(LlmEvent::Text(format!("{blank}{}", part.say.trim()))));
-            events.push(llm(LlmEvent::Flush));
-        }
-        for (index, (name, arguments)) in answer.calls.iter().enumerate() {
-            let id = format!("call_{index}");
-            events.push(llm(LlmEvent::Call { id, name: name.clone(), arguments: arguments.clone() }));
-        }
-        events.push(llm(end));
-        self.schedule(done, 0, Happening::Inputs(events));
-    }
-
-    fn synthesize(&mut self, request: &SpeechRequest) {
-        let mut ttfb = self.script.defaults.tts_ttfb;
-        let settings = &self.script.settings;
-        let message = |message: Option<&Message>| Part {
-            audio: seconds(message.map_or(0.0, |m| m.audio)),
-            ..Part::default()
-        };
-        let part = match &request.source {
-            Source::Step { step, part } => {
-                let answer = self.steps.get(step).copied().flatten().map(|index| &self.script.replies[index]);
-                ttfb = answer.map_or(ttfb, |answer| answer.tts_ttfb);
-                answer.and_then(|answer| answer.parts.get(*part as usize)).cloned().unwrap_or_default()
-            }
-            Source::Greeting => message(settings.greeting.as_ref()),
-            Source::Idle(n) => {
-                message(settings.idle_messages.iter().filter(|m| !m.say.trim().is_empty()).nth(*n as usize))
-            }
-            Source::Warning => message(settings.warning_message.as_ref()),
-            Source::Exit => message(settings.exit_message.as_ref()),
-            Source::Error => message(settings.error_message.as_ref()),
-            Source::Say(id) => match self.script.actions.get(id.0 as usize).map(|action| &action.act) {
-                Some(Act::Say { audio, .. }) => Part { audio: *audio, ..Part::default() },
-                _ => Part::default(),
-            },
-            Source::Guardrail => Part::default(),
-            Source::Tool { call, message: which } => {
-                let name = self.tool_names.get(call);
-                let tool =
-                    self.script.tools.iter().find(|(known, _)| Some(known) == name).map(|(_, tool)| tool);
-                message(tool.and_then(|tool| match which {
-                    ToolMessage::OnStart => tool.on_start.as_ref(),
-                    ToolMessage::OnDelay => tool.on_delay.as_ref(),
-                    ToolMessage::OnSuccess => tool.on_success.as_ref(),
-                    ToolMessage::OnError => tool.on_error.as_ref(),
-                }))
-            }
-        };
-        let piece = request.piece;
-        let length = part.audio + Duration::from_millis(10);
-        self.pieces.insert(piece, Voiced { epoch: request.epoch, length });
-        let tts = |event| Input::Tts { piece, event };
-        let events = if part.fails {
-            vec![tts(TtsEvent::Failed("scripted".into()))]
-        } else {
-            let words = part.words.iter().map(|(word, end)| (word.clone(), position(*end))).collect();
-            vec![tts(TtsEvent::Words(words)), tts(TtsEvent::End { duration: position(length) })]
-        };
-        self.schedule(self.now + ttfb, 0, Happening::Inputs(events));
     }
 
     fn tell(&mut self, fact: Stamped) {

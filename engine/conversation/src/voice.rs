@@ -210,6 +210,11 @@ impl Conversation {
             return;
         }
         if !piece.started {
+            // A position of zero, reported in answer to a hold, is no sample.
+            let nothing = Position::ZERO;
+            if matches!(event, PlayoutEvent::Progress(at) | PlayoutEvent::Stalled(at) if at == nothing) {
+                return;
+            }
             self.first_sample();
         }
         let Some(head) = self.floor.front_mut() else { return };

@@ -131,3 +131,41 @@ fn the_heard_text_of_a_running_story_is_told_every_second() {
     }
     assert!(told >= 9, "{told}");
 }
+
+/// Run by hand: `cargo test --release --test steady -- --ignored`. The numbers depend on the machine.
+#[test]
+#[ignore = "measures time"]
+#[allow(clippy::disallowed_methods)] // a clock is what this test is about
+fn an_input_takes_less_than_two_microseconds() {
+    let mut now = Time::ZERO;
+    let (mut conversation, piece) = speaking(&mut now);
+    let mut taken: Vec<u128> = (1..100_000_u64)
+        .map(|tick| {
+            let at = now + core::time::Duration::from_micros(500 * tick);
+            let input = match tick % 4 {
+                0 => {
+                    Input::Playout { piece, event: PlayoutEvent::Progress(Position::from_samples(24 * tick)) }
+                }
+                1 => Input::SpeechStarted { onset: at },
+                2 => Input::SpeechStopped { end: at },
+                _ => Input::Tick,
+            };
+            let before = std::time::Instant::now();
+            conversation.handle(input, at);
+            while let Some(output) = conversation.poll() {
+                std::hint::black_box(output);
+            }
+            before.elapsed().as_nanos()
+        })
+        .collect();
+    taken.sort_unstable();
+    assert!(taken[taken.len() / 2] <= 2000, "median {} ns", taken[taken.len() / 2]);
+    let scenario = serde_json::json!({
+        "user": (0..360).map(|n| serde_json::json!({"from": n * 10, "to": n * 10 + 2, "text": "Hello"})).collect::<Vec<_>>(),
+        "replies": [{"to": "*", "say": "Hello to you, my friend.", "audio": 4.0}],
+        "until": 3600.0,
+    });
+    let before = std::time::Instant::now();
+    conversation::simulate::simulate(scenario.to_string().as_bytes(), false).unwrap();
+    assert!(before.elapsed().as_millis() <= 50, "an hour of talk took {:?}", before.elapsed());
+}

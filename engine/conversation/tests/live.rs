@@ -1,0 +1,380 @@
+//! What only a live call has: words that stream in, voices that are late, fallbacks, guardrails that fire, a server that stops.
+
+use conversation::conversation::Conversation;
+use conversation::event::{EndReason, Event, HistoryItem, Role, Stage};
+use conversation::input::{Command, CommandId, Input, LlmEvent, PieceId, PlayoutEvent, StepId, TtsEvent};
+use conversation::output::{Answer, LlmRequest, Output, Refusal, SpeechRequest};
+use conversation::settings::{Message, Settings};
+use conversation::spec::{Spec, ToolSpec};
+use conversation::time::{Position, Time};
+use serde_json::json;
+
+/// A call whose driver is the test.
+struct Call {
+    conversation: Conversation,
+    now: f64,
+    outputs: Vec<Output>,
+}
+
+impl Call {
+    fn new(change: impl FnOnce(&mut Spec)) -> Self {
+        let settings = Settings {
+            echo_warmup: 0.0,
+            preemptive_generation: false,
+            backchannels: false,
+            ..Settings::product()
+        };
+        let mut spec = settings.spec().unwrap();
+        change(&mut spec);
+        let mut call = Self { conversation: Conversation::new(spec), now: 0.0, outputs: Vec::new() };
+        call.give(0.0, Input::Begin);
+        call
+    }
+
+    /// This input, at this time.
+    fn give(&mut self, at: f64, input: Input) -> &mut Self {
+        self.now = at;
+        self.conversation.handle(input, Time::from_seconds(at));
+        self.outputs.extend(core::iter::from_fn(|| self.conversation.poll()));
+        self
+    }
+
+    fn say(&mut self, at: f64, text: &str) -> &mut Self {
+        self.give(at, Input::Transcript { text: text.into(), is_final: true })
+    }
+
+    fn llm(&mut self, at: f64, event: LlmEvent) -> &mut Self {
+        let step = self.asked().last().expect("a question").step;
+        self.give(at, Input::Llm { step, event })
+    }
+
+    fn text(&mut self, at: f64, text: &str) -> &mut Self {
+        self.llm(at, LlmEvent::Text(text.into()))
+    }
+
+    fn llm_end(&mut self, at: f64) -> &mut Self {
+        self.llm(at, LlmEvent::End { prompt_tokens: 7, completion_tokens: 3 })
+    }
+
+    fn tts(&mut self, at: f64, piece: usize, event: TtsEvent) -> &mut Self {
+        let piece = self.pieces()[piece].piece;
+        self.give(at, Input::Tts { piece, event })
+    }
+
+    fn voice(&mut self, at: f64, piece: usize, seconds: f64) -> &mut Self {
+        self.tts(at, piece, TtsEvent::End { duration: Position::from_seconds(seconds) })
+    }
+
+    fn play(&mut self, at: f64, piece: usize, event: PlayoutEvent) -> &mut Self {
+        let piece = self.pieces()[piece].piece;
+        self.give(at, Input::Playout { piece, event })
+    }
+
+    fn command(&mut self, at: f64, command: Command) -> Answer {
+        self.give(at, Input::Command { id: CommandId(0), command });
+        let mut answers = self
+            .outputs
+            .iter()
+            .filter_map(|o| if let Output::Answer { answer, .. } = o { Some(*answer) } else { None });
+        answers.next_back().unwrap()
+    }
+
+    fn asked(&self) -> Vec<&LlmRequest> {
+        self.outputs
+            .iter()
+            .filter_map(|o| if let Output::AskLlm(request) = o { Some(request) } else { None })
+            .collect()
+    }
+
+    fn pieces(&self) -> Vec<&SpeechRequest> {
+        self.outputs
+            .iter()
+            .filter_map(|o| if let Output::Synthesize(request) = o { Some(request) } else { None })
+            .collect()
+    }
+
+    fn spoken(&self) -> Vec<&str> {
+        self.pieces().into_iter().map(|piece| piece.text.as_str()).collect()
+    }
+
+    fn permitted(&self) -> Vec<PieceId> {
+        self.outputs
+            .iter()
+            .filter_map(|o| if let Output::Play(piece) = o { Some(*piece) } else { None })
+            .collect()
+    }
+
+    fn facts(&self) -> impl Iterator<Item = &Event> {
+        self.outputs.iter().filter_map(|o| if let Output::Tell(fact) = o { Some(&fact.event) } else { None })
+    }
+
+    fn history(&self) -> Vec<(Role, &str)> {
+        self.facts()
+            .filter_map(|e| {
+                if let Event::History(item) = e { Some((item.role, item.text.as_str())) } else { None }
+            })
+            .collect()
+    }
+
+    fn heard(&self) -> Vec<&str> {
+        self.facts()
+            .filter_map(|e| {
+                if let Event::AgentStoppedSpeaking { text, .. } = e { Some(text.as_str()) } else { None }
+            })
+            .collect()
+    }
+
+    fn has(&self, wanted: &Output) -> bool {
+        self.outputs.contains(wanted)
+    }
+}
+
+fn roles(history: &[HistoryItem]) -> Vec<(Role, &str)> {
+    history.iter().map(|item| (item.role, item.text.as_str())).collect()
+}
+
+#[test]
+fn the_first_phrase_is_spoken_while_the_model_still_writes() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick);
+    assert_eq!(call.asked().len(), 1);
+    call.text(1.6, "Of course I ").text(1.7, "can, it is");
+    assert_eq!(call.spoken(), ["Of course I can,"]);
+    call.voice(1.8, 0, 1.0).play(1.81, 0, PlayoutEvent::Started);
+    call.text(2.0, " easy. Do you want 3.").text(2.1, "5 or more?").llm_end(2.2);
+    assert_eq!(call.spoken(), ["Of course I can,", "it is easy.", "Do you want 3.5 or more?"]);
+    call.voice(2.3, 1, 1.0).voice(2.3, 2, 1.0);
+    assert_eq!(call.permitted().len(), 3);
+    call.play(2.81, 0, PlayoutEvent::Finished(Position::from_seconds(1.0))).play(
+        2.81,
+        1,
+        PlayoutEvent::Started,
+    );
+    call.play(3.81, 1, PlayoutEvent::Finished(Position::from_seconds(1.0))).play(
+        3.81,
+        2,
+        PlayoutEvent::Started,
+    );
+    call.play(4.81, 2, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+    assert_eq!(call.heard(), ["Of course I can, it is easy. Do you want 3.5 or more?"]);
+    assert_eq!(call.conversation.poll_timeout().map(|(_, reason)| reason.name()), Some("idle"));
+}
+
+#[test]
+fn a_late_voice_is_not_counted_as_heard() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.5, "One two three four.").llm_end(1.6);
+    call.tts(1.7, 0, TtsEvent::Ready).play(1.7, 0, PlayoutEvent::Started);
+    let times = vec![
+        ("One".to_owned(), Position::from_seconds(0.5)),
+        ("two".to_owned(), Position::from_seconds(1.0)),
+    ];
+    call.tts(1.8, 0, TtsEvent::Words(times));
+    call.play(2.3, 0, PlayoutEvent::Stalled(Position::from_seconds(0.6)));
+    assert_eq!(call.command(5.0, Command::Interrupt), Answer::Accepted);
+    assert_eq!(call.heard(), ["One"]);
+}
+
+#[test]
+fn a_voice_whose_length_is_unknown_claims_no_words() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.5, "One two three four.").llm_end(1.6);
+    call.tts(1.7, 0, TtsEvent::Ready).play(1.7, 0, PlayoutEvent::Started);
+    call.command(3.0, Command::Interrupt);
+    assert_eq!(call.heard(), [""]);
+    assert_eq!(call.history(), [(Role::User, "Hello")]);
+}
+
+#[test]
+fn a_failing_model_has_its_words_so_far_spoken_then_the_apology() {
+    let mut call = Call::new(|spec| spec.fallback_llm = true);
+    call.say(1.0, "Hello")
+        .give(1.4, Input::Tick)
+        .text(1.6, "It is fine. And the")
+        .llm(1.7, LlmEvent::Failed("broken".into()));
+    assert_eq!(call.asked().len(), 1, "words were given to the voice: no second model");
+    call.voice(1.8, 0, 1.0).play(1.8, 0, PlayoutEvent::Started);
+    call.play(2.8, 0, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+    assert_eq!(call.spoken(), ["It is fine.", "I'm sorry, something went wrong.", "Please say that again."]);
+    assert_eq!(call.heard(), ["It is fine."]);
+}
+
+#[test]
+fn a_model_that_fails_before_its_first_word_is_replaced_once() {
+    let mut call = Call::new(|spec| spec.fallback_llm = true);
+    call.say(1.0, "Hello").give(1.4, Input::Tick).give(6.5, Input::Tick);
+    assert!(call.asked()[1].fallback, "after 5 s of silence");
+    assert!(call.has(&Output::CancelLlm(call.asked()[0].step)));
+    call.llm(6.6, LlmEvent::Failed("broken too".into()));
+    assert_eq!(call.asked().len(), 2);
+    assert_eq!(call.spoken()[0], "I'm sorry, something went wrong.");
+    let errors = call.facts().filter(|e| matches!(e, Event::Error { stage: Stage::Llm, .. })).count();
+    assert_eq!(errors, 2);
+}
+
+#[test]
+fn an_empty_answer_is_a_failure() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick).llm_end(1.6);
+    assert_eq!(call.spoken()[0], "I'm sorry, something went wrong.");
+}
+
+#[test]
+fn a_failing_voice_is_replaced_once_for_the_same_words() {
+    let mut call = Call::new(|spec| spec.fallback_tts = true);
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.6, "Hi there.").llm_end(1.6);
+    call.tts(1.7, 0, TtsEvent::Failed("no voice".into()));
+    assert_eq!(call.spoken(), ["Hi there.", "Hi there."]);
+    assert!(call.pieces()[1].fallback);
+    call.voice(1.8, 1, 1.0).play(1.8, 1, PlayoutEvent::Started).play(
+        2.8,
+        1,
+        PlayoutEvent::Finished(Position::from_seconds(1.0)),
+    );
+    assert_eq!(call.heard(), ["Hi there."]);
+}
+
+#[test]
+fn a_guardrail_cuts_the_answer_and_says_its_own_words() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Bad words").give(1.4, Input::Tick).text(1.6, "Well, let me see now.").llm_end(1.7);
+    call.voice(1.8, 0, 2.0).play(1.8, 0, PlayoutEvent::Started);
+    call.give(2.9, Input::Guardrail { say: "I cannot talk about that.".into() });
+    assert_eq!(call.heard(), ["Well, let"]);
+    call.voice(3.0, 1, 2.0).play(3.0, 1, PlayoutEvent::Started);
+    assert_eq!(call.command(3.5, Command::Interrupt), Answer::Refused(Refusal::Uninterruptible));
+    call.play(5.0, 1, PlayoutEvent::Finished(Position::from_seconds(2.0)));
+    let expected = [
+        (Role::User, "Bad words"),
+        (Role::Assistant, "Well, let"),
+        (Role::Assistant, "I cannot talk about that."),
+    ];
+    assert_eq!(call.history(), expected);
+    assert_eq!(call.facts().filter(|e| matches!(e, Event::AgentInterrupted)).count(), 1);
+}
+
+#[test]
+fn the_model_sees_a_steps_words_before_its_tools_result() {
+    let tool = ToolSpec { name: "look".into(), ..ToolSpec::default() };
+    let mut call = Call::new(|spec| spec.tools = vec![tool]);
+    call.say(1.0, "Go").give(1.4, Input::Tick).text(1.6, "One moment.");
+    call.llm(1.6, LlmEvent::Call { id: "c".into(), name: "look".into(), arguments: json!({}) }).llm_end(1.7);
+    let run = call
+        .outputs
+        .iter()
+        .find_map(|o| if let Output::RunTool { call, .. } = o { Some(*call) } else { None })
+        .unwrap();
+    call.give(1.8, Input::Tool { call: run, result: Ok(json!("Sunny")) });
+    call.voice(1.9, 0, 1.0).play(1.9, 0, PlayoutEvent::Started).play(
+        2.9,
+        0,
+        PlayoutEvent::Finished(Position::from_seconds(1.0)),
+    );
+    let asked = call.asked();
+    assert_eq!(
+        roles(&asked[1].history),
+        [(Role::User, "Go"), (Role::Assistant, "One moment."), (Role::Tool, "Sunny")]
+    );
+    assert_eq!(asked[1].step, StepId { step: 1, ..asked[0].step });
+}
+
+#[test]
+fn words_without_context_are_told_and_not_seen_by_the_model() {
+    let mut call = Call::new(|_| {});
+    let say = Command::Say {
+        text: "An announcement.".into(),
+        interrupt: true,
+        allow_interruptions: true,
+        add_to_context: false,
+    };
+    assert_eq!(call.command(1.0, say), Answer::Accepted);
+    call.voice(1.1, 0, 1.0).play(1.1, 0, PlayoutEvent::Started).play(
+        2.1,
+        0,
+        PlayoutEvent::Finished(Position::from_seconds(1.0)),
+    );
+    call.say(3.0, "What?").give(3.4, Input::Tick);
+    assert_eq!(call.history(), [(Role::Assistant, "An announcement."), (Role::User, "What?")]);
+    assert_eq!(roles(&call.asked()[0].history), [(Role::User, "What?")]);
+}
+
+#[test]
+fn context_may_replace_earlier_context() {
+    let mut call = Call::new(|_| {});
+    for (text, overwrite) in [("a", false), ("b", false), ("c", true)] {
+        assert_eq!(call.command(0.5, Command::Context { text: text.into(), overwrite }), Answer::Accepted);
+    }
+    call.say(1.0, "Hi").give(1.4, Input::Tick);
+    assert_eq!(roles(&call.asked()[0].history), [(Role::System, "c"), (Role::User, "Hi")]);
+}
+
+#[test]
+fn a_server_that_stops_says_goodbye_first() {
+    let mut call = Call::new(|spec| spec.exit_message = Some("Goodbye.".into()));
+    let stop = Command::Stop { reason: EndReason::EndedByApi, exit_message: true };
+    assert_eq!(call.command(1.0, stop.clone()), Answer::Accepted);
+    assert_eq!(call.command(1.1, stop), Answer::Already);
+    assert_eq!(call.command(1.1, Command::Respond { text: "Wait".into() }), Answer::Refused(Refusal::Ending));
+    call.voice(1.2, 0, 1.0).play(1.2, 0, PlayoutEvent::Started).play(
+        2.2,
+        0,
+        PlayoutEvent::Finished(Position::from_seconds(1.0)),
+    );
+    assert!(call.has(&Output::End(EndReason::EndedByApi)));
+    assert_eq!(call.command(2.3, Command::Interrupt), Answer::Refused(Refusal::Ended));
+    assert_eq!(call.command(2.3, Command::End), Answer::Already);
+}
+
+#[test]
+fn ears_that_are_broken_for_half_a_minute_end_the_call() {
+    let mut call = Call::new(|_| {});
+    let broken = || Input::Failed { stage: Stage::Stt, reason: "gone".into() };
+    call.give(1.0, broken()).give(20.0, broken()).give(20.5, Input::Recovered { stage: Stage::Stt });
+    call.give(21.0, broken()).give(50.9, broken());
+    assert!(!call.has(&Output::End(EndReason::Error)));
+    call.give(51.0, broken());
+    assert!(call.has(&Output::End(EndReason::Error)));
+}
+
+#[test]
+fn a_turn_model_that_answers_in_time_prolongs_the_wait() {
+    let mut call = Call::new(|spec| spec.turn_model = true);
+    call.give(1.05, Input::SpeechStarted { onset: Time::from_seconds(1.0) }).say(1.9, "I think");
+    call.give(2.25, Input::SpeechStopped { end: Time::from_seconds(2.0) });
+    let stretch = call
+        .outputs
+        .iter()
+        .find_map(|o| if let Output::AskTurn(stretch) = o { Some(*stretch) } else { None })
+        .unwrap();
+    call.give(2.3, Input::TurnProbability { stretch, p: 0.2 });
+    assert_eq!(call.conversation.poll_timeout().map(|(at, _)| at), Some(Time::from_seconds(5.0)));
+    call.give(2.35, Input::TurnProbability { stretch, p: f32::NAN });
+    assert_eq!(call.conversation.poll_timeout().map(|(at, _)| at), Some(Time::from_seconds(5.0)));
+}
+
+#[test]
+fn speech_is_no_interruption_while_the_detector_reports_only_its_start() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.5, "One two three four five.").llm_end(1.6);
+    call.voice(1.7, 0, 10.0).play(1.7, 0, PlayoutEvent::Started);
+    call.give(3.05, Input::SpeechStarted { onset: Time::from_seconds(3.0) });
+    call.give(3.3, Input::SpeechHeard { until: Time::from_seconds(3.28) }).give(3.7, Input::Tick);
+    assert!(!call.has(&Output::Hold), "the voice was last heard .28 s after its onset");
+    assert!(call.has(&Output::Duck));
+    call.give(3.72, Input::SpeechHeard { until: Time::from_seconds(3.7) });
+    assert!(call.has(&Output::Hold));
+}
+
+#[test]
+fn a_warning_message_and_a_greeting_are_cut_into_sentences_for_the_voice() {
+    let settings = Settings {
+        greeting: Some(Message { wait: 1.0, ..Message::new("Hello. I am Ann.") }),
+        ..Settings::product()
+    };
+    let spec = settings.spec().unwrap();
+    let mut call = Call::new(|own| *own = spec);
+    call.give(0.99, Input::Tick);
+    assert_eq!(call.pieces().len(), 0);
+    call.give(1.01, Input::Tick);
+    assert_eq!(call.spoken(), ["Hello.", "I am Ann."]);
+}
