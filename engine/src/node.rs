@@ -94,6 +94,8 @@ pub(crate) struct Node {
     /// Links that are gone and still known by name.
     dropped: Vec<u32>,
     next_tick: Instant,
+    /// [`Node::deadline`] as it was when the call was last served.
+    pub(crate) due: Option<Instant>,
     _seat: Seat,
 }
 
@@ -151,6 +153,7 @@ impl Node {
             ended: None,
             dropped: Vec::new(),
             next_tick: now,
+            due: None,
             _seat: seat,
         })
     }

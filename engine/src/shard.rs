@@ -116,7 +116,7 @@ pub struct Shard {
     next_tick: Instant,
     /// Calls that something happened to.
     touched: Vec<CallKey>,
-    /// Nothing is due before this, but for the tick.
+    /// Nothing is due before this, but for the tick: the least of the calls' own.
     due: Option<Instant>,
     probabilities: Vec<f32>,
     running: bool,
@@ -226,17 +226,21 @@ impl Shard {
         if tick {
             self.tick(now);
         }
-        let all_due = tick || self.due.is_some_and(|due| now >= due);
-        if all_due {
+        if tick {
             self.touched.clear();
             self.touched.extend(self.nodes.keys());
-            self.due = None;
+        } else if self.due.is_some_and(|due| now >= due) {
+            let due = |node: &Node| node.due.is_some_and(|due| now >= due);
+            self.touched.extend(self.nodes.iter().filter(|(_, node)| due(node)).map(|(key, _)| *key));
         }
-        let mut touched = std::mem::take(&mut self.touched);
-        for key in touched.drain(..) {
-            self.serve(now, key, tick);
+        if !self.touched.is_empty() {
+            let mut touched = std::mem::take(&mut self.touched);
+            for key in touched.drain(..) {
+                self.serve(now, key, tick);
+            }
+            self.touched = touched;
+            self.due = self.nodes.values().filter_map(|node| node.due).min();
         }
-        self.touched = touched;
         if let Some(socket) = &mut self.socket {
             socket.flush();
         }
@@ -433,9 +437,7 @@ impl Shard {
             self.nodes.remove(&key);
             return;
         }
-        if let Some(at) = node.deadline() {
-            self.due = Some(self.due.map_or(at, |due| due.min(at)));
-        }
+        node.due = node.deadline();
     }
 
     fn offer(&mut self, now: Instant, mut offer: Offer) {

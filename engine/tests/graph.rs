@@ -49,37 +49,53 @@ fn a_question_is_heard_answered_and_told() {
     assert!(facts.iter().enumerate().all(|(i, f)| f.seq == i as u64), "facts are numbered without a gap");
 }
 
-/// Where the time goes between the user's last sound and the agent's first: the sum must be the delay that was asked for, and little else.
+/// Where the time goes between the user's last sound and the agent's first: the sum must be the delay that was asked for, the models' own
+/// time, and little else. Speech ends anywhere in a window and in a block, so it is tried at sixteen places.
 #[test]
 fn the_path_adds_at_most_thirty_milliseconds_to_the_models_and_the_policy() {
-    let mut bench = Bench::new();
-    let far = bench.call(call(1), &["What is new?"], "Nothing at all.");
-    // Ends inside a window and inside a block, as speech does.
-    far.say(voice(&[(0.513, 1.018)]));
-    bench.run(4 * SECOND);
-    let mut heard = Heard::new(bench.start);
-    heard.listen(&far);
-    let end = 0.513 + 1.018;
-    let first = heard.spoken()[0].0;
-    let when = |wanted: fn(&Event) -> bool| bench.book.when(1, wanted).unwrap();
-    let stopped = when(|e| matches!(e, Event::UserStoppedSpeaking));
-    let committed = when(|e| matches!(e, Event::UtteranceCommitted { .. }));
-    let told = when(|e| matches!(e, Event::AgentStartedSpeaking { .. }));
-    let asked = when(|e| matches!(e, Event::TtsStarted { .. }));
-    eprintln!("true end of speech          0 ms (at {end:.3} s)");
-    eprintln!(
-        "detector's report       {:+7.1} ms (250 ms of silence, windows of 32 ms)",
-        (stopped - end) * 1e3
-    );
-    eprintln!("commit                  {:+7.1} ms (min_endpointing_delay 400 ms)", (committed - end) * 1e3);
-    eprintln!("TTS asked               {:+7.1} ms", (asked - end) * 1e3);
-    eprintln!("first sample told       {:+7.1} ms (TTS 16 ms)", (told - end) * 1e3);
-    eprintln!("first sample leaves     {:+7.1} ms", (first - end) * 1e3);
     let ideal = 0.400 + 0.016;
-    let added = first - end - ideal;
-    eprintln!("added by the path       {:+7.1} ms", added * 1e3);
-    assert!(added <= 0.030 + 0.032, "window and block rounding: {added}");
-    assert!((told - first).abs() < 0.001, "the fact is told when the sample leaves");
+    let mut rows = Vec::new();
+    for place in 0..16 {
+        let mut bench = Bench::new();
+        let far = bench.call(call(1), &["What is new?"], "Nothing at all.");
+        let speech = 1.018 + f64::from(place) * 0.0041;
+        far.say(voice(&[(0.513, speech)]));
+        bench.run(4 * SECOND);
+        let mut heard = Heard::new(bench.start);
+        heard.listen(&far);
+        let end = 0.513 + speech;
+        let first = heard.spoken()[0].0;
+        let when = |wanted: fn(&Event) -> bool| bench.book.when(1, wanted).unwrap() - end;
+        let told = when(|e| matches!(e, Event::AgentStartedSpeaking { .. }));
+        assert!((told - (first - end)).abs() < 0.001, "the fact is told when the sample leaves");
+        rows.push([
+            when(|e| matches!(e, Event::UserStoppedSpeaking)),
+            when(|e| matches!(e, Event::UserTranscript { is_final: true, .. })),
+            when(|e| matches!(e, Event::UtteranceCommitted { .. })),
+            when(|e| matches!(e, Event::TtsStarted { .. })),
+            first - end,
+            first - end - ideal,
+        ]);
+    }
+    let labels = [
+        "detector's report (250 ms of silence, windows of 32 ms)",
+        "final transcript (STT 25 ms)",
+        "commit (min_endpointing_delay 400 ms)",
+        "TTS asked",
+        "first sample leaves (TTS 16 ms, blocks of 20 ms)",
+        "added by the path",
+    ];
+    eprintln!("ms after the true end of speech: mean, least, most of {}", rows.len());
+    for (i, label) in labels.iter().enumerate() {
+        let column: Vec<f64> = rows.iter().map(|r| r[i] * 1e3).collect();
+        let mean = column.iter().sum::<f64>() / column.len() as f64;
+        let (least, most) = column.iter().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
+        eprintln!("{mean:8.1} {least:8.1} {most:8.1}  {label}");
+    }
+    let added: Vec<f64> = rows.iter().map(|r| r[5]).collect();
+    let mean = added.iter().sum::<f64>() / added.len() as f64;
+    assert!(mean <= 0.030, "{mean}");
+    assert!(added.iter().all(|a| *a <= 0.032 + 0.020 + 0.001), "one window and one block at most: {added:?}");
 }
 
 #[test]
@@ -96,13 +112,9 @@ fn the_agent_falls_silent_when_it_is_interrupted() {
     heard.listen(&far);
     let spoken = heard.spoken();
     let silence = spoken[0].1 - onset;
-    eprintln!("onset to silence: {:.0} ms at a minimum of {:?}", silence * 1e3, agent_min(&bench));
+    eprintln!("onset to silence: {:.0} ms at a minimum duration of 250 ms", silence * 1e3);
     assert!(spoken[0].0 < onset && (0.25..=0.45).contains(&silence), "{spoken:?}");
     assert!(bench.book.names(1).contains(&"agent.interrupted".to_owned()));
-}
-
-fn agent_min(_: &Bench) -> Duration {
-    Duration::from_millis(250)
 }
 
 #[test]
@@ -122,11 +134,13 @@ fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
         "{names:?}"
     );
     assert_eq!(names.iter().filter(|n| *n == "agent.stopped_speaking").count(), 1);
-    let held = bench.book.of(1).iter().find_map(|f| match f.event {
-        Event::PlayoutHeld { position } => Some((position * 48_000.0).round() as u64),
-        _ => None,
-    });
-    let held = held.unwrap();
+    let place = |wanted: fn(&Event) -> Option<f64>| {
+        let facts = bench.book.of(1);
+        (facts.iter().find_map(|f| wanted(&f.event)).unwrap() * 48_000.0).round() as u64
+    };
+    let told = place(|e| if let Event::PlayoutHeld { position } = e { Some(*position) } else { None });
+    let held = place(|e| if let Event::PlayoutResumed { position } = e { Some(*position) } else { None });
+    assert!(held.abs_diff(told) <= 960, "what had left by then is known to the block at once: {told} {held}");
     // Behind the fade of 5 ms at the hold comes silence, then a rise of 5 ms, then the samples as they are.
     let blocks: Vec<i16> = heard.blocks.iter().flat_map(|(_, b)| b.iter().copied()).collect();
     let silence = blocks.windows(4_800).position(|w| w[0] != 0 && w[1..].iter().all(|s| *s == 0));

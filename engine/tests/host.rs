@@ -1,8 +1,11 @@
 //! The engine with its threads and sockets: taking and refusing offers, and one call over UDP with a client on str0m.
 
+#![allow(clippy::print_stderr)] // what a call costs
+
 mod support;
 
 use std::net::UdpSocket;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -257,7 +260,7 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
         let ready = r#"{"label":"rtvi-ai","type":"client-ready","id":"1","data":{"version":"2.1.0"}}"#;
         client.rtc.channel(client.channel.unwrap()).unwrap().write(false, ready.as_bytes()).unwrap();
         client.until("bot-ready", |c| c.texts().iter().any(|t| t.contains("bot-ready")));
-        client.until("half a second of packets", |c| c.packets() >= 25);
+        client.until("two seconds of packets", |c| c.packets() >= 100);
         (client, begun)
     })
     .await
@@ -270,6 +273,9 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
         .collect();
     assert!(stamps.windows(2).all(|w| w[1] - w[0] == 960), "20 ms each, silence included: {stamps:?}");
     assert_eq!(engine.calls(), 1);
+    let busy: u64 = engine.stats().map(|s| s.busy.load(Relaxed)).sum();
+    let share = busy as f64 / 1e4 / (clock::now() - begun).as_secs_f64();
+    eprintln!("an idle call keeps its media thread busy for {share:.2} % of the time, the join included");
     assert!(engine.hang_up(ConversationId(1), accepted.connection).await);
     let texts = tokio::task::spawn_blocking(move || {
         client.until("peerLeft", |c| c.texts().iter().any(|t| t.contains("peerLeft")));

@@ -299,6 +299,7 @@ impl Connection {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // the server's thread gives its result back
 mod tests {
     use std::net;
 
