@@ -44,12 +44,12 @@ missing_packages() {
   fi
   [ -e /usr/include/flite/flite.h ] || packages+=(flite1-dev)
   { command -v pkg-config >/dev/null && pkg-config --exists vpx; } || packages+=(libvpx-dev)
-  printf '%s\n' "${packages[@]}"
+  printf '%s' "${packages[*]}"
 }
 
 system_packages() {
-  local missing
-  mapfile -t missing < <(missing_packages | sed '/^$/d')
+  local missing=()
+  read -ra missing <<<"$(missing_packages)"
   [ "${#missing[@]}" -gt 0 ] || return 0
   command -v apt-get >/dev/null ||
     fail "these programs and libraries are missing and there is no apt-get to install them; install your system's packages like Debian's: ${missing[*]}"
