@@ -9,7 +9,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_float, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::Library;
 
@@ -131,7 +131,10 @@ impl Engine {
 
     fn voice(&self, voice: Voice) -> Result<CVoice, String> {
         let at = Voice::ALL.iter().position(|v| *v == voice).unwrap_or(0);
+        // One at a time: two voices set up the same static language and lexicon.
+        static REGISTERING: Mutex<()> = Mutex::new(());
         let registered = self.voices[at].get_or_init(|| {
+            let _one = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
             let library = library(&format!("libflite_cmu_us_{}.so.1", voice.name()))?;
             // SAFETY: every voice's library exports this function with this type (`register_cmu_us_slt(const char *)`). The
             // cell runs it once; null means no directory of voice data, which built-in voices do not have.

@@ -1,0 +1,49 @@
+//! What the embedded models hold in memory. Alone in its process, so that nothing else is measured.
+#![allow(clippy::print_stdout, reason = "measured numbers, shown with --nocapture")]
+
+mod common;
+
+use crossbeam_channel::unbounded;
+use models::Sink;
+use models::stt::{Config, Event, Pool, Stt};
+
+/// Resident memory of this process in MB.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+}
+
+#[test]
+fn a_decoder_that_has_heard_a_sentence_holds_at_most_95_megabytes() {
+    const DECODERS: usize = 2;
+    let speech = common::say(common::SENTENCES[1], "slt");
+    let before = resident();
+    let pool = Pool::start(Config { dir: common::models(), decoders: DECODERS });
+    common::wait(|| !pool.loading());
+    assert_eq!(pool.ready(), DECODERS, "{:?}", pool.failure());
+    let (news, heard) = unbounded();
+    let mut streams: Vec<_> = (0..DECODERS)
+        .map(|_| {
+            let news = news.clone();
+            pool.open(Sink::new(move |event| news.send(event).unwrap_or_default()))
+                .unwrap_or_else(|e| panic!("{e}"))
+        })
+        .collect();
+    for stream in &mut streams {
+        stream.begin();
+        stream.audio(&speech);
+        stream.end();
+    }
+    let mut finals = 0;
+    while finals < DECODERS {
+        if let Event::Final(text) = heard.recv_timeout(std::time::Duration::from_secs(60)).expect("an answer")
+        {
+            assert!(!text.is_empty());
+            finals += 1;
+        }
+    }
+    let each = (resident() - before) / DECODERS as f64;
+    println!("{each:.1} MB a decoder");
+    assert!((30.0..95.0).contains(&each), "{each:.1} MB a decoder");
+}
