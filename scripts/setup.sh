@@ -14,7 +14,7 @@ silero_package='silero-vad==6.2.3'
 silero_file=silero_vad_16k_op15.onnx
 silero_sha256=7ed98ddbad84ccac4cd0aeb3099049280713df825c610a8ed34543318f1b2c49
 pocketsphinx_version=5.1.1
-# The files that PocketSphinx reads; as models/src/stt/pocketsphinx/ffi.rs has them.
+# What the package brings; models/src/stt/pocketsphinx/ffi.rs has the sizes of what is read.
 pocketsphinx_files=(cmudict-en-us.dict en-us.lm.bin en-us/feat.params en-us/mdef en-us/means en-us/noisedict en-us/sendump
   en-us/transition_matrices en-us/variances)
 onnxruntime_package='onnxruntime==1.31.1'
@@ -38,7 +38,7 @@ missing_packages() {
   command -v pkg-config >/dev/null || packages+=(pkg-config)
   command -v g++ >/dev/null || packages+=(g++)
   # Python only downloads and unpacks.
-  if ! { silero_complete && pocketsphinx_complete && onnxruntime_complete; }; then
+  if ! { silero_complete && pocketsphinx_complete && words_complete && onnxruntime_complete; }; then
     command -v python3 >/dev/null || packages+=(python3)
     python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
   fi
@@ -148,6 +148,25 @@ pocketsphinx() {
   pocketsphinx_complete || fail "the source of PocketSphinx lacks files of its English models"
 }
 
+# The words that the language model knows. PocketSphinx leaves the others out of its search, but holds them: 13 MiB in each decoder.
+words_complete() { [ "$(wc -c 2>/dev/null <"$models/pocketsphinx/en-us.dict")" = 1949928 ]; }
+
+words() {
+  words_complete && return 0
+  command -v python3 >/dev/null || fail "python3 is missing, which makes PocketSphinx's list of words; install it"
+  new_scratch
+  python3 - "$models/pocketsphinx" "$scratch/en-us.dict" <<'PYTHON'
+import re, sys
+source, target = sys.argv[1:]
+known = set(open(f"{source}/en-us.lm.bin", "rb").read().split(b"\0"))
+with open(f"{source}/cmudict-en-us.dict", "rb") as lines, open(target, "wb") as out:
+    # A line is a word, perhaps with the number of its pronunciation, as in `the(2)`, and its phones.
+    out.writelines(line for line in lines if re.sub(rb"\(\d+\)$", b"", line.split()[0]) in known)
+PYTHON
+  mv "$scratch/en-us.dict" "$models/pocketsphinx/en-us.dict"
+  words_complete || fail "PocketSphinx's list of words came out otherwise than measured; remove $models/pocketsphinx and try again"
+}
+
 onnxruntime_complete() { [ -s "$models/onnxruntime/libonnxruntime.so" ]; }
 
 onnxruntime() {
@@ -165,4 +184,5 @@ onnxruntime() {
 system_packages
 silero
 pocketsphinx
+words
 onnxruntime

@@ -7,11 +7,11 @@ use crossbeam_channel::unbounded;
 use models::Sink;
 use models::stt::{Config, Event, Pool, Stt};
 
-/// Resident memory of this process in MB.
+/// Resident memory of this process in MB (millions of bytes).
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0 / 1e6
 }
 
 #[test]

@@ -49,10 +49,10 @@ api! {
     fn ps_set_cmn(Handle, *const c_char) -> c_int;
 }
 
-/// The files that a decoder needs, with their sizes in PocketSphinx 5.1.1. The library ends the process on a damaged one, so it never
-/// gets to see one whose size is wrong.
+/// The files that a decoder needs, with their sizes in PocketSphinx 5.1.1. Set-up makes `en-us.dict`: those words of the dictionary that
+/// the language model knows. The library ends the process on a damaged file, so it never gets to see one whose size is wrong.
 pub(super) const FILES: [(&str, u64); 9] = [
-    ("cmudict-en-us.dict", 3_275_645),
+    ("en-us.dict", 1_949_928),
     ("en-us.lm.bin", 27_114_385),
     ("en-us/feat.params", 164),
     ("en-us/mdef", 2_959_176),
@@ -87,7 +87,7 @@ pub(super) fn complete(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// One decoder: about 90 MB. Used by one thread at a time.
+/// One decoder: about 80 MiB. Used by one thread at a time.
 pub(super) struct Decoder {
     api: Api,
     handle: NonNull<c_void>,
@@ -117,8 +117,7 @@ impl Decoder {
             if config.is_null() {
                 return Err("PocketSphinx is out of memory".to_owned());
             }
-            for (name, file) in [(c"hmm", "en-us"), (c"lm", "en-us.lm.bin"), (c"dict", "cmudict-en-us.dict")]
-            {
+            for (name, file) in [(c"hmm", "en-us"), (c"lm", "en-us.lm.bin"), (c"dict", "en-us.dict")] {
                 let path =
                     CString::new(dir.join(file).as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
                 (api.ps_config_set_str)(config, name.as_ptr(), path.as_ptr());

@@ -1,6 +1,6 @@
 //! PocketSphinx: English, offline, no model to choose; a word in five to ten wrong with clear speech.
 //!
-//! A decoder serves one call at a time and holds 90 MB (two that share a language model race), so there is a pool of them, loaded
+//! A decoder serves one call at a time and holds 80 MiB (two that share a language model race), so there is a pool of them, loaded
 //! behind the start-up. A call checks one out for its life, with the decoder's first idea of the channel put back: else one speaker's
 //! microphone spoils the next one's words.
 
