@@ -93,6 +93,16 @@ def server(start):
     return start("server").first_start().ready()
 
 
+@pytest.fixture(scope="session")
+def own_offset(browser, server, report):
+    """What the measurement of lips adds of itself in this browser on this machine, in seconds."""
+    page = calls.Call(browser).open(f"{server.url}/join/00000000-0000-4000-8000-000000000000")
+    offset = page.own_offset()
+    page.close()
+    report.add("the lip measurement's own offset", offset)
+    return offset
+
+
 @pytest.fixture
 def hooks():
     receiver = Hooks()

@@ -32,7 +32,7 @@ def check_order(events: list[dict], conversation: str):
                 assert payload == {}, event
 
 
-def test_a_whole_conversation(server, call, hooks, report, chance):
+def test_a_whole_conversation(server, call, hooks, report, chance, own_offset):
     """Asks for facts invented in this run, cuts in, hangs up: words, face, captions, events and record agree."""
     fact = facts.invent(chance)
     agent = server.agent(knowledge=fact.text, hooks=hooks, greeting="Hello, and welcome to the museum.", turn={"min_interruption_duration": 0.25})
@@ -72,6 +72,7 @@ def test_a_whole_conversation(server, call, hooks, report, chance):
     dark = lips.darkness(luma)
     at, loud = lips.envelope(agent_sound, begun)
     shift, fit = lips.offset(times, dark, at, loud)
+    shift -= own_offset
     busy, quiet = lips.motion(times, dark, at, loud)
     spans = [span for span in page.page.evaluate("e2e.loudSpans") if span["from"] > begun]
     fps = rate_while(spans, times, presented)
@@ -147,7 +148,7 @@ def rate_while(spans: list[dict], times, presented) -> float:
     return shown / seconds
 
 
-def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report):
+def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, own_offset):
     """The control of the check on lips: what it judges good must not pass when it is delayed on purpose."""
     agent = server.agent(knowledge=facts.LONG)
     page = call().open(server.conversation(agent["id"])["join_link"])
@@ -162,6 +163,7 @@ def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report):
     _, sound = page.recording(begun, page.now())
     times, _, luma = page.pictures()
     shift, fit = lips.offset(times, lips.darkness(luma), *lips.envelope(sound, begun))
+    shift -= own_offset
     report.add("lips delayed by 200 ms", {"offset": shift, "fit": fit})
     assert fit > 0.3
     assert not lips.EARLIEST <= shift <= lips.LATEST, f"a delay of 200 ms was measured as {shift * 1000:.0f} ms"

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 from playwright.sync_api import Error
 
-from . import voice
+from . import lips, voice
 from .server import OUT
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "page"
@@ -144,6 +144,16 @@ class Call:
         frames = self.page.evaluate("e2e.pictures()")
         luma = np.stack([np.frombuffer(base64.b64decode(frame["luma"]), np.uint8).reshape(96, 96) for frame in frames])
         return np.array([frame["t"] for frame in frames]), np.array([frame["presented"] for frame in frames]), luma
+
+    def own_offset(self, seconds: float = 14) -> float:
+        """What this browser's measurement of lips adds of itself: sound reaches the recorder later than the loudspeaker. See e2e.pulses."""
+        played = self.page.evaluate("(seconds) => e2e.pulses(seconds)", seconds)
+        start = played["from"] + seconds / 2  # the two streams need a while to come together
+        _, sound = self.recording(start, played["to"])
+        times, _, luma = self.pictures()
+        shift, fit = lips.offset(times, 1 - luma.mean(axis=(1, 2)) / 255, *lips.envelope(sound, start), reach=0.22)
+        assert fit > 0.5, f"light and sound of the loop do not fit: {fit}"
+        return shift
 
     def captions(self) -> list[dict]:
         return self.page.evaluate(

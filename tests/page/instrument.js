@@ -165,6 +165,70 @@
     join?.addEventListener("click", () => { e2e.marks.click = performance.now(); }, true);
   });
 
+  // --- the recorder's own offset ---
+
+  /**
+   * Plays `seconds` of pulses, sound and light at the same instant, through a peer connection within this page, into the same recorder and
+   * the same picture taking. What is measured of them as an offset is the measurement's own. Call it before the call.
+   */
+  e2e.pulses = async (seconds) => {
+    const node = await recorder;
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = 96;
+    const light = canvas.getContext("2d");
+    const out = context.createMediaStreamDestination();
+    const gate = new GainNode(context, { gain: 0 });
+    const tone = new OscillatorNode(context, { frequency: 300 });
+    tone.connect(gate).connect(out);
+    tone.start();
+    const stream = new MediaStream([...out.stream.getTracks(), ...canvas.captureStream(25).getTracks()]);
+    const [near, far] = [new Native(), new Native()];
+    near.onicecandidate = ({ candidate }) => far.addIceCandidate(candidate);
+    far.onicecandidate = ({ candidate }) => near.addIceCandidate(candidate);
+    const screen = document.createElement("video");
+    screen.autoplay = true;
+    screen.width = screen.height = 96;
+    document.body.append(screen);
+    far.ontrack = ({ track, streams }) => {
+      screen.srcObject = streams[0];
+      if (track.kind === "audio") context.createMediaStreamSource(new MediaStream([track])).connect(node, 0, 1);
+    };
+    for (const track of stream.getTracks()) near.addTrack(track, stream);
+    await near.setLocalDescription();
+    await far.setRemoteDescription(near.localDescription);
+    await far.setLocalDescription();
+    await near.setRemoteDescription(far.localDescription);
+    const begun = context.currentTime + 0.5;
+    const period = 0.46;
+    for (let at = 0; at < seconds; at += period) {
+      gate.gain.setValueAtTime(0.5, begun + at);
+      gate.gain.setValueAtTime(0, begun + at + 0.2);
+    }
+    e2e.watching = true;
+    e2e.frames = [];
+    const seen = (now, about) => {
+      note(screen, about.expectedDisplayTime, about);
+      screen.requestVideoFrameCallback(seen);
+    };
+    screen.requestVideoFrameCallback(seen);
+    await new Promise((done) => {
+      const paint = () => {
+        const at = context.currentTime - begun;
+        light.fillStyle = at >= 0 && at % period < 0.2 ? "#222" : "#ddd"; // dark with sound, as a mouth is
+        light.fillRect(0, 0, 96, 96);
+        if (at < seconds) setTimeout(paint, 5);
+        else done();
+      };
+      paint();
+    });
+    near.close();
+    far.close();
+    tone.stop();
+    screen.remove();
+    e2e.watching = false;
+    return { from: begun, to: context.currentTime };
+  };
+
   // --- waiting ---
   const named = (message) => {
     const event = message.data?.event;
