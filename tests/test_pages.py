@@ -26,6 +26,7 @@ def test_without_a_microphone_one_can_still_type(link, deaf, call):
     page.page.click("#join")
     page.page.wait_for_selector("#notice:has-text('No microphone was found')")
     page.until("sound", {"after": 0})
+    assert page.page.inner_text("#mute") == "Use mic"
     page.shot("no-microphone-phone")
     mark = page.mark()
     page.page.fill("#text", "Hello there")

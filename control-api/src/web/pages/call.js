@@ -117,6 +117,7 @@ async function join(withMicrophone, again = false) {
     show("call");
     if (!withMicrophone) notice("You joined without a microphone: type to the agent.", "Use the microphone", () => openMicrophone());
     await opening;
+    nameMute();
     devices.refresh(track);
     if (!again) (track ? at("mute") : at("text")).focus({ preventScroll: true });
   } catch (error) {
@@ -201,6 +202,7 @@ async function openMicrophone(deviceId) {
     memory.save({ typing: false });
     await link?.use(track);
     level.watch(track);
+    nameMute();
     devices.refresh(track);
   } catch (error) {
     if (!(error instanceof NoMicrophone)) throw error;
@@ -304,9 +306,16 @@ function over(why, words) {
 
 function mute(on) {
   document.body.classList.toggle("muted", on);
-  at("mute").setAttribute("aria-pressed", String(on));
-  at("mute-name").textContent = on ? "Unmute" : "Mute";
   if (track) track.enabled = !on;
+  nameMute();
+}
+
+/** Without a microphone the button asks for one. */
+function nameMute() {
+  const on = document.body.classList.contains("muted");
+  if (track) at("mute").setAttribute("aria-pressed", String(on));
+  else at("mute").removeAttribute("aria-pressed");
+  at("mute-name").textContent = !track ? "Use mic" : on ? "Unmute" : "Mute";
 }
 
 function panel(open) {
