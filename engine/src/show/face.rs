@@ -10,6 +10,7 @@ use models::face::{Mouth, PoseSet};
 use models::tts::Phone;
 
 use super::life::Life;
+use super::line::{Line, Thrift};
 use super::pose::{Track, lerp};
 use super::pose_cache::PoseCache;
 use crate::transport::VideoFrame;
@@ -22,20 +23,6 @@ const STILL: Duration = Duration::from_millis(960);
 const KEY_INTERVAL: Duration = Duration::from_millis(250);
 /// A frame of the base layer at least this often: libwebrtc forgets what it decoded 8192 frames ago.
 const BASE_INTERVAL: u32 = 200;
-/// Mean bytes of a frame are multiplied by this for packet headers and blinks when bandwidth is reckoned.
-const OVERHEAD: f64 = 1.25;
-
-/// How much of what could be sent is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Thrift {
-    /// Every frame while speaking.
-    Full,
-    /// Only pictures that differ from the last one.
-    Changes,
-    /// The same, at half the frame rate.
-    Half,
-}
-
 /// One face in one call.
 pub struct Face {
     cache: PoseCache,
@@ -43,7 +30,7 @@ pub struct Face {
     life: Life,
     state: AgentState,
     held: bool,
-    thrift: Thrift,
+    line: Line,
     user_speaks: bool,
     tracks: Vec<(PieceId, Track)>,
     lips: Mouth,
@@ -61,13 +48,15 @@ impl Face {
     /// A face of this person. `frame_rate` is what [`Self::frame`] will be called at; the same `seed` blinks at the same times.
     #[must_use]
     pub fn new(set: Arc<PoseSet>, frame_rate: u32, seed: u64) -> Self {
+        let cache = PoseCache::new(set);
+        let frame_rate = if frame_rate == 0 { 25 } else { frame_rate };
         Self {
-            cache: PoseCache::new(set),
-            frame_rate: if frame_rate == 0 { 25 } else { frame_rate },
+            line: Line::new(cache.mean_bytes(), frame_rate),
+            cache,
+            frame_rate,
             life: Life::new(seed),
             state: AgentState::Listening,
             held: false,
-            thrift: Thrift::Full,
             user_speaks: false,
             tracks: Vec::with_capacity(8),
             lips: Mouth::default(),
@@ -103,15 +92,9 @@ impl Face {
         self.user_speaks = speaks;
     }
 
-    /// What the receiver can take, in bits a second; 0 = unknown.
+    /// What the receiver says that it can take, in bits a second; 0 = unknown.
     pub fn set_bandwidth(&mut self, bps: u64) {
-        let all = self.cache.mean_bytes() * 8.0 * OVERHEAD * f64::from(self.frame_rate);
-        self.thrift = match bps as f64 / all {
-            _ if bps == 0 => Thrift::Full,
-            x if x > 1.0 => Thrift::Full,
-            x if x > 0.5 => Thrift::Changes,
-            _ => Thrift::Half,
-        };
+        self.line.estimated(self.now, bps);
     }
 
     /// Phones of a piece of speech; more of them follow those given before.
@@ -151,7 +134,7 @@ impl Face {
 
         let silent_for = now.since(self.sent);
         let changed = self.shown != Some(index);
-        let wanted = match self.thrift {
+        let wanted = match self.line.thrift(now) {
             Thrift::Full => changed || speaking,
             Thrift::Changes => changed,
             // One and a half intervals: every second frame, whatever the rounding.
@@ -169,7 +152,9 @@ impl Face {
         if base_layer {
             self.since_base = 0;
         }
-        Some(VideoFrame { payload: self.cache.frame(index).clone(), key: false, base_layer })
+        let payload = self.cache.frame(index).clone();
+        self.line.sent(now, payload.len());
+        Some(VideoFrame { payload, key: false, base_layer })
     }
 
     /// Follows the sound; without it, shuts in two frames.
@@ -322,16 +307,27 @@ mod tests {
 
     #[test]
     fn a_narrow_line_gets_fewer_frames_and_never_none() {
-        let count = |bps| {
-            let mut face = Face::new(set(), 25, 1);
-            face.set_bandwidth(bps);
-            face.phones(PIECE, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(20)));
-            (0..250).filter(|n| face.frame(at(*n), Some((PIECE, *n as f32 * 0.04))).is_some()).count()
+        let need = {
+            let cache = PoseCache::new(set());
+            cache.mean_bytes() * 8.0 * 25.0
         };
-        let (full, changes, half) = (count(0), count(150_000), count(50_000));
-        assert_eq!(full, 250);
-        assert!(changes < full && half < changes && half > 60, "{full} {changes} {half}");
-        assert!(half <= 130, "{half}");
+        let count = |part: f64| {
+            let mut face = Face::new(set(), 25, 1);
+            face.phones(PIECE, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
+            let mut speak = |from: u64| {
+                (from..from + 200)
+                    .filter(|n| face.frame(at(*n), Some((PIECE, *n as f32 * 0.04))).is_some())
+                    .count()
+            };
+            assert_eq!(speak(0), 200);
+            face.set_bandwidth((need * 2.0) as u64);
+            face.set_bandwidth((need * part) as u64);
+            (200..400).filter(|n| face.frame(at(*n), Some((PIECE, *n as f32 * 0.04))).is_some()).count()
+        };
+        let (full, changes, half) = (count(1.9), count(0.65), count(0.2));
+        assert_eq!(full, 200);
+        assert!(changes < full && half < changes && half > 48, "{full} {changes} {half}");
+        assert!(half <= 104, "{half}");
     }
 
     #[test]

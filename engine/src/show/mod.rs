@@ -10,6 +10,7 @@
 pub mod face;
 pub mod library;
 pub mod life;
+mod line;
 pub mod pace;
 pub mod pose;
 pub mod pose_cache;
