@@ -8,10 +8,16 @@ from playwright.sync_api import sync_playwright
 from kit import call as calls
 from kit.receivers import Hooks, Model, Tool
 from kit.report import Report
-from kit.server import Server
+from kit.server import OUT, Server
 
 CHROMIUM = "/usr/bin/chromium"
 LIVE: dict[str, list] = {"servers": [], "calls": []}
+
+
+def pytest_sessionstart():
+    """What earlier runs left is not mistaken for this one's."""
+    for old in [*OUT.glob("*.log"), *OUT.glob("*.png"), *OUT.glob("report.json")]:
+        old.unlink()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -8,11 +8,11 @@ from kit import facts, voice
 from kit.report import spread
 
 QUESTIONS = [
-    "What do visitors see in the first room?",
+    "Please tell me about the old clocks.",
     "Tell me about the garden behind the house.",
     "What is there to eat in the restaurant?",
-    "When does the last train leave at night?",
-    "Where do people park the car?",
+    "Is there a train to the city at night?",
+    "Where can people park the car?",
 ]
 ENDPOINTING = 0.4
 
