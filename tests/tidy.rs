@@ -19,7 +19,16 @@ const PURE: &[&str] =
 /// Lines of code a file may have, tests apart.
 const CEILING: usize = 400;
 /// Files above the ceiling, each with its reason.
-const LONGER: &[(&str, usize, &str)] = &[];
+const LONGER: &[(&str, usize, &str)] = &[
+    (
+        "engine/src/host.rs",
+        460,
+        "the engine's life and its door: splitting them would make its directory of calls public",
+    ),
+    ("engine/src/shard.rs", 470, "one media thread's loop, read from top to bottom"),
+    ("engine/src/transport/webrtc.rs", 470, "one connection: every method turns the same state machine"),
+    ("engine/conversation/src/simulate.rs", 410, "the world of a scenario, one happening after the other"),
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -44,7 +53,9 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
             && !name.to_string_lossy().starts_with('.')
         {
             sources(&path, found);
-        } else if path.extension().is_some_and(|e| e == "rs") {
+        } else if path.extension().is_some_and(|e| e == "rs")
+            && !name.to_string_lossy().ends_with("_tests.rs")
+        {
             found.push(path);
         }
     }

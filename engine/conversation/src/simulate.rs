@@ -5,7 +5,7 @@
 
 use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use serde_json::{Map, Value, json};
 
@@ -66,13 +66,13 @@ pub(crate) struct Simulation<'a> {
     pub(crate) now: Time,
     order: u64,
     agenda: BinaryHeap<Reverse<(Time, u8, u64)>>,
-    happenings: HashMap<u64, Happening>,
+    happenings: BTreeMap<u64, Happening>,
     at_once: VecDeque<Input>,
     /// Which answer each step is, by its index; `None` = the script has none.
-    pub(crate) steps: HashMap<StepId, Option<usize>>,
-    pub(crate) last_step: HashMap<Epoch, Option<usize>>,
-    pub(crate) pieces: HashMap<PieceId, Voiced>,
-    pub(crate) tool_names: HashMap<crate::input::ToolCallId, String>,
+    pub(crate) steps: BTreeMap<StepId, Option<usize>>,
+    pub(crate) last_step: BTreeMap<Epoch, Option<usize>>,
+    pub(crate) pieces: BTreeMap<PieceId, Voiced>,
+    pub(crate) tool_names: BTreeMap<crate::input::ToolCallId, String>,
     playing: Option<Playing>,
     queue: VecDeque<PieceId>,
     paused: bool,
@@ -126,12 +126,12 @@ impl<'a> Simulation<'a> {
             now: Time::ZERO,
             order: 0,
             agenda: BinaryHeap::new(),
-            happenings: HashMap::new(),
+            happenings: BTreeMap::new(),
             at_once: VecDeque::new(),
-            steps: HashMap::new(),
-            last_step: HashMap::new(),
-            pieces: HashMap::new(),
-            tool_names: HashMap::new(),
+            steps: BTreeMap::new(),
+            last_step: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            tool_names: BTreeMap::new(),
             playing: None,
             queue: VecDeque::new(),
             paused: false,
