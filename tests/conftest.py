@@ -32,7 +32,7 @@ def pytest_runtest_makereport(item, call):
             page.shot(name)
             report.sections.append(("picture", f"target/e2e/{name}.png"))
             report.sections.append(("captions", "\n".join(f"{c['who']}: {c['spoken']} [{c['cut']}]" for c in page.captions())))
-            report.sections.append(("messages", "\n".join(map(str, page.page.evaluate("e2e.messages.slice(-25)")))))
+            report.sections.append(("messages", "\n".join(map(str, page.page.evaluate("e2e.messages.filter((m) => m.data?.level === undefined).slice(-30)")))))
             report.sections.append(("console", "\n".join(page.complaints)))
         except Exception as error:  # the page may be what failed
             report.sections.append(("picture", f"none: {error}"))
