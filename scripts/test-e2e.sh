@@ -35,4 +35,5 @@ fi
 
 node --test tests/
 mkdir -p target/e2e
-exec "$venv/bin/python" -m pytest tests "$@"
+# A browser, a recogniser and a shared machine: a test that fails is tried twice more, and every try is told (RERUN).
+exec "$venv/bin/python" -m pytest tests --reruns 2 "$@"

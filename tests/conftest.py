@@ -99,14 +99,17 @@ def server(start):
     return start("server").first_start().ready()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def own_offset(browser, server, report):
-    """What the measurement of lips adds of itself in this browser on this machine, in seconds."""
-    page = calls.Call(browser).open(f"{server.url}/join/00000000-0000-4000-8000-000000000000")
-    offset = page.own_offset()
-    page.close()
-    report.add("the lip measurement's own offset", offset)
-    return offset
+    """What the measurement of lips adds of itself in this browser on this machine, in seconds: the middle of three loops, as each loop's
+    two streams come together a little differently."""
+    loops = []
+    for _ in range(3):
+        page = calls.Call(browser).open(f"{server.url}/join/00000000-0000-4000-8000-000000000000")
+        loops.append(page.own_offset(seconds=10))
+        page.close()
+    report.add("the lip measurement's own offset", {"loops": loops, "middle": sorted(loops)[1]})
+    return sorted(loops)[1]
 
 
 @pytest.fixture
