@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO_INCREMENTAL ?= 1
 BIN := $(or $(CARGO_TARGET_DIR),target)/release/visavis
 
-.PHONY: run setup build test lint bench check
+.PHONY: run setup build test lint check
 
 run: build
 	$(BIN) serve $(ARGS)
@@ -25,6 +25,3 @@ test: build
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
-
-bench: setup
-	$(CARGO) bench --locked -p visavis-benches
