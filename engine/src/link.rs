@@ -146,6 +146,14 @@ impl Link {
         [own, hung_up].into_iter().flatten().min()
     }
 
+    /// Whether [`Link::poll`] may have something: it was told of something, or its time has come.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        match &self.wire {
+            Wire::Rtc { connection, .. } => connection.timeout() <= now,
+            Wire::Loop { .. } => true,
+        }
+    }
+
     /// The next event; voice goes into the jitter buffer on the way, datagrams to `transmit`.
     pub(crate) fn poll(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) -> Option<Event> {
         let event = match &mut self.wire {

@@ -228,7 +228,10 @@ impl Node {
     pub(crate) fn drive(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
         let mut at = 0;
         while at < self.links.len() {
-            while let Some(event) = self.links[at].poll(now, transmit) {
+            // A step of str0m that does nothing costs as much as one that sends a packet.
+            while self.links[at].is_due(now)
+                && let Some(event) = self.links[at].poll(now, transmit)
+            {
                 let number = self.links[at].number;
                 self.event(now, number, event);
             }
@@ -236,7 +239,7 @@ impl Node {
         }
         // Answers written while a later link was drained.
         for link in &mut self.links {
-            while link.poll(now, transmit).is_some() {}
+            while link.is_due(now) && link.poll(now, transmit).is_some() {}
         }
     }
 

@@ -141,12 +141,13 @@ impl Socket {
         for _ in 0..MAX_BATCHES {
             let socket = self.inner.as_raw_fd();
             let batch = &mut self.batch;
-            match self.inner.try_io(|| batch.receive(socket)) {
-                Ok(count) => total += count,
+            let count = match self.inner.try_io(|| batch.receive(socket)) {
+                Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((total, false)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
-            }
+            };
+            total += count;
             let (candidates, port) = (&self.candidates, self.port);
             for (datagram, source, local) in self.batch.datagrams() {
                 if datagram.is_empty() {
@@ -156,6 +157,10 @@ impl Socket {
                 let told = candidates.iter().any(|candidate| candidate.address == to);
                 let to = if told { to } else { candidates[0].address };
                 take(SocketAddr::V4(source), to, datagram);
+            }
+            // Less than was asked for: the socket was found empty, and what comes from now on is told anew.
+            if count < ffi::BATCH {
+                return Ok((total, false));
             }
         }
         Ok((total, true))
