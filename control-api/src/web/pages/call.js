@@ -37,7 +37,6 @@ let link = null;
 let track = null;
 let captions = new Captions();
 let timeUp = false;
-let heardAt = 0;
 let deaf = 0;
 
 const view = new CaptionsView({ list: at("captions"), live: at("said"), empty: at("captions-empty") });
@@ -252,15 +251,14 @@ function handle(message) {
 }
 
 function hear(value) {
-  heardAt = performance.now();
   theirs(value);
   if (value > 0.2) deaf = 0;
 }
 
-/** "It does not hear me": clearly loud here for three seconds, and nothing of it there. */
+/** "It does not hear me": clearly loud here, and for three seconds nothing of it there, be it that the server tells of silence or of nothing. */
 function suspectDeafness(value) {
   const now = performance.now();
-  if (!link?.connected || document.body.classList.contains("muted") || now - heardAt > 2000) return;
+  if (!link?.connected || document.body.classList.contains("muted")) return;
   if (value < 0.45) return;
   deaf ||= now;
   if (now - deaf < 3000) return;

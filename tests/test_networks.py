@@ -1,0 +1,97 @@
+"""Networks and devices that are not as they should be: no UDP, a server that stands still, a microphone whose sound gets lost, another microphone."""
+
+import os
+import signal
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def link(server):
+    agent = server.agent(greeting="Hello, and welcome to the museum.")
+    return lambda: server.conversation(agent["id"])["join_link"]
+
+
+# The page's policy forbids Playwright's own wait for a condition.
+WAIT = """() => new Promise((done, fail) => {{ const late = performance.now() + 15_000; const look = () => {{
+    if ({0}) done(); else if (performance.now() > late) fail(new Error(`waited in vain for {0}`)); else requestAnimationFrame(look); }}; look(); }})"""
+PAIR = """async () => { const stats = [...(await e2e.peer.getStats()).values()];
+    const pair = stats.find((s) => s.type === 'candidate-pair' && s.nominated && s.state === 'succeeded');
+    const [local, remote] = [pair.localCandidateId, pair.remoteCandidateId].map((id) => stats.find((s) => s.id === id));
+    return { local: local.protocol, remote: remote.protocol }; }"""
+
+
+def test_without_udp_the_call_goes_by_tcp(server, call):
+    """The answer's UDP candidates lead nowhere, as where a firewall lets no UDP out: everything goes by ICE-TCP, sound, picture and captions."""
+    agent = server.agent(greeting="Hello, and welcome to the museum.", knowledge="The oldest clock in the museum was built by Tompion.")
+    conversation = server.conversation(agent["id"])
+    page = call()
+    page.context.add_init_script("""
+        const set = RTCPeerConnection.prototype.setRemoteDescription;
+        RTCPeerConnection.prototype.setRemoteDescription = function (about) {
+          const sdp = about.sdp.replace(/(a=candidate:\\S+ 1 udp \\d+) \\S+ \\d+ /gi, '$1 192.0.2.1 9 ');
+          return set.call(this, { type: about.type, sdp });
+        };""")
+    page.open(conversation["join_link"])
+    page.join()
+    assert page.page.evaluate(PAIR) == {"local": "tcp", "remote": "tcp"}
+    page.quiet(lasting=1.0, timeout=20)
+    mark = page.mark()
+    said = page.speak("Who built the oldest clock in the museum?")
+    page.event("utterance_committed", mark, timeout=20)
+    assert page.sound(said.end)["from"] > said.end
+    page.event("agent.stopped_speaking", mark, timeout=30)
+    page.page.click("#hang-up")
+    record = server.until(conversation["id"], "ENDED")
+    assert [turn["role"] for turn in record["transcript"]][:2] == ["assistant", "user"], record["transcript"]
+
+
+def test_a_server_that_stands_still_for_seconds_is_come_back_to(start, call):
+    """No packet for four seconds: the page says that the way is gone, tries again, and the same call goes on."""
+    server = start("standstill").first_start().ready()
+    agent = server.agent(greeting="Hello, and welcome to the museum.")
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    page.quiet(lasting=1.0, timeout=20)
+    offers = page.page.evaluate("e2e.offers.length")
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        page.page.wait_for_selector("#notice:has-text('The connection is interrupted')", timeout=20_000)
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    page.page.wait_for_selector("#notice", state="hidden", timeout=30_000)
+    assert page.page.evaluate("e2e.offers.length") > offers
+    mark = page.mark()
+    page.speak("What do visitors see in the first room?")
+    page.event("utterance_committed", mark, timeout=20)
+    assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
+
+
+def test_sound_that_gets_lost_on_its_way_is_noticed(link, call):
+    """The microphone's bar moves and nothing arrives: the page says so, and offers the devices."""
+    page = call().open(link())
+    page.join()
+    page.quiet(lasting=1.0, timeout=20)
+    page.page.evaluate("e2e.peer.getSenders().find((s) => s.track?.kind === 'audio').replaceTrack(null)")
+    page.speak("Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all, and still nothing happens.")
+    page.page.wait_for_selector("#notice:has-text('does not reach the agent')", timeout=15_000)
+    page.page.click("#notice-action")
+    page.page.wait_for_selector("#microphone:focus")
+
+
+def test_another_microphone_is_chosen_in_mid_call(link, call):
+    """Chromium's made-up devices, each of which beeps: the chosen one is opened, sent, and heard by the server."""
+    page = call(options={"ownMicrophone": True}).open(link())
+    page.join()
+    page.page.click("#devices")
+    page.page.wait_for_selector("#microphone option:nth-child(3)", state="attached")
+    choices = page.page.eval_on_selector_all("#microphone option", "(all) => all.map((o) => o.value)")
+    current = page.page.input_value("#microphone")
+    other = next(choice for choice in choices if choice not in (current, "default"))
+    page.page.select_option("#microphone", other)
+    sent = "e2e.peer.getSenders().find((s) => s.track?.kind === 'audio')?.track.getSettings().deviceId"
+    page.page.evaluate(WAIT.format(f"{sent} === {other!r}"))
+    assert page.page.input_value("#microphone") == other
+    mark = page.mark()
+    page.page.evaluate(WAIT.format(f"e2e.messages.slice({mark}).some((m) => m.data?.level > 0.2)"))
