@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
 /// A self-hosted server for live conversations with video agents.
 #[derive(Parser)]
-#[command(name = "visavis", version, disable_help_subcommand = true)]
+#[command(name = "visavis", version, disable_help_subcommand = true, arg_required_else_help = false)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -18,6 +19,7 @@ pub(crate) enum Command {
     /// Serve the pages, the REST plane and the calls
     Serve(Serve),
     /// Make, list and revoke API keys, also beside a running server
+    #[command(arg_required_else_help = false)]
     Keys {
         #[command(subcommand)]
         command: Keys,
@@ -88,4 +90,49 @@ pub(crate) enum Keys {
         #[command(flatten)]
         place: Place,
     },
+}
+
+/// What is wrong with a command line, in one sentence that names what is missing.
+pub(crate) fn sentence(error: &clap::Error) -> String {
+    let listed = |kind| match error.get(kind) {
+        Some(ContextValue::Strings(all)) => all.join(", "),
+        Some(ContextValue::String(one)) => one.clone(),
+        _ => String::new(),
+    };
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument => format!("missing {}", listed(ContextKind::InvalidArg)),
+        ErrorKind::MissingSubcommand => format!(
+            "{} needs a command: {}",
+            listed(ContextKind::InvalidSubcommand),
+            listed(ContextKind::ValidSubcommand)
+        ),
+        _ => {
+            let text = error.to_string();
+            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("bad usage");
+            first.trim_start_matches("error: ").to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_command_line_is_told_in_one_sentence() {
+        for (line, said) in [
+            ("visavis", "visavis needs a command: serve, "),
+            ("visavis keys", "visavis keys needs a command: create, list, revoke"),
+            ("visavis keys create", "missing --workspace <NAME>"),
+            ("visavis keys revoke", "missing <ID>"),
+            ("visavis simulate", "missing <FILE>"),
+            ("visavis serv", "unrecognized subcommand 'serv'"),
+            ("visavis serve --lisen 1", "unexpected argument '--lisen' found"),
+            ("visavis serve --listen here", "invalid value 'here' for '--listen <ADDR:PORT>'"),
+        ] {
+            let error = Cli::try_parse_from(line.split(' ')).err().unwrap();
+            let told = sentence(&error);
+            assert!(told.starts_with(said) && !told.contains('\n'), "{line}: {told}");
+        }
+    }
 }

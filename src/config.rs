@@ -1,13 +1,16 @@
 //! The configuration: flag over environment over file over default.
 //!
 //! Every key of `config/example.toml` is also `VISAVIS_<SECTION>_<KEY>`. An unknown key is refused with its nearest name, because a
-//! misspelt limit is worse than a server that does not start.
+//! misspelt limit is worse than a server that does not start. Here is what the keys mean and may hold; `source.rs` reads them.
+
+mod source;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use toml::{Table, Value};
+
+use source::Kind;
 
 /// The whole configuration, every value present and in range.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -119,12 +122,8 @@ impl Default for Media {
 impl Media {
     /// The ports of `udp_ports`: `"0"` (any free port), `"50000"` or `"50000-50007"`, one for each media thread.
     pub(crate) fn ports(&self) -> Result<std::ops::RangeInclusive<u16>, String> {
-        let wrong = || {
-            format!(
-                "media.udp_ports: \"{}\" is neither a port nor a range such as \"50000-50007\"",
-                self.udp_ports
-            )
-        };
+        let wrong =
+            || format!("\"{}\" is neither a port nor a range such as \"50000-50007\"", self.udp_ports);
         let (first, last) = self.udp_ports.split_once('-').unwrap_or((&self.udp_ports, &self.udp_ports));
         let first: u16 = first.trim().parse().map_err(|_| wrong())?;
         let last: u16 = last.trim().parse().map_err(|_| wrong())?;
@@ -185,87 +184,79 @@ impl Default for Limits {
     }
 }
 
-/// All keys, as in `config/example.toml`.
-const KEYS: &[(&str, &[&str])] = &[
+/// All keys, as in `config/example.toml`, and how the text of an environment variable becomes their value.
+const KEYS: &[(&str, &[(&str, Kind)])] = &[
     (
         "server",
         &[
-            "listen",
-            "data",
-            "public_url",
-            "database_url",
-            "metrics_token",
-            "retention_days",
-            "allow_private_targets",
-            "allow_scripted",
+            ("listen", Kind::Text),
+            ("data", Kind::Text),
+            ("public_url", Kind::Text),
+            ("database_url", Kind::Text),
+            ("metrics_token", Kind::Text),
+            ("retention_days", Kind::Number),
+            ("allow_private_targets", Kind::Flag),
+            ("allow_scripted", Kind::Flag),
         ],
     ),
-    ("timeouts", &["join", "token", "closed", "silence", "offer", "drain"]),
-    ("webhooks", &["schedule", "hold"]),
-    ("media", &["public_ip", "udp_ports", "tcp_port", "ice_servers", "threads"]),
-    ("stt", &["pool"]),
-    ("models", &["dir"]),
-    ("limits", &["per_key", "offers", "embeds", "calls"]),
+    (
+        "timeouts",
+        &[
+            ("join", Kind::Number),
+            ("token", Kind::Number),
+            ("closed", Kind::Number),
+            ("silence", Kind::Number),
+            ("offer", Kind::Number),
+            ("drain", Kind::Number),
+        ],
+    ),
+    ("webhooks", &[("schedule", Kind::Numbers), ("hold", Kind::Number)]),
+    (
+        "media",
+        &[
+            ("public_ip", Kind::Texts),
+            ("udp_ports", Kind::Text),
+            ("tcp_port", Kind::Number),
+            ("ice_servers", Kind::Servers),
+            ("threads", Kind::Number),
+        ],
+    ),
+    ("stt", &[("pool", Kind::Number)]),
+    ("models", &[("dir", Kind::Text)]),
+    (
+        "limits",
+        &[
+            ("per_key", Kind::Number),
+            ("offers", Kind::Number),
+            ("embeds", Kind::Number),
+            ("calls", Kind::Number),
+        ],
+    ),
 ];
 
 /// Variables that begin with `VISAVIS_` and are no keys.
 const NOT_KEYS: &[&str] = &["VISAVIS_API_KEY", "VISAVIS_LOG", "VISAVIS_BIN"];
 
+/// A key and what is wrong with its value.
+type Fault = (&'static str, String);
+
 impl Config {
     /// Reads the file, if any, and the environment; flags are laid over it by the caller.
     ///
     /// # Errors
-    /// One sentence: the key, its value's fault, and the nearest name where the key is unknown.
+    /// One sentence: where it stands (file and line, or variable), the key, its value's fault, and the nearest name where the key is
+    /// unknown.
     pub(crate) fn load(
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, String> {
-        let mut table = match file {
-            None => Table::new(),
-            Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-                text.parse::<Table>()
-                    .map_err(|e| format!("{}: {}", path.display(), e.to_string().replace('\n', " ").trim()))?
-            }
-        };
-        for (section, value) in &table {
-            let Some((_, keys)) = KEYS.iter().find(|(name, _)| name == section) else {
-                return Err(unknown(&format!("[{section}]"), section, KEYS.iter().map(|(name, _)| *name)));
-            };
-            let Value::Table(entries) = value else {
-                return Err(format!("{section} is a section: write [{section}]"));
-            };
-            for key in entries.keys() {
-                if !keys.contains(&key.as_str()) {
-                    return Err(unknown(&format!("{section}.{key}"), key, keys.iter().copied()));
-                }
-            }
-        }
-        for (name, text) in environment {
-            let Some(rest) = name.strip_prefix("VISAVIS_") else { continue };
-            if NOT_KEYS.contains(&name.as_str()) {
-                continue;
-            }
-            let names = KEYS.iter().flat_map(|(s, keys)| keys.iter().map(move |k| (*s, *k)));
-            let Some((section, key)) =
-                names.clone().find(|(s, k)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
-            else {
-                let all: Vec<String> =
-                    names.map(|(s, k)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
-                return Err(unknown(&name, &name, all.iter().map(String::as_str)));
-            };
-            let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
-            if let Value::Table(section) = section {
-                section.insert(key.to_owned(), scalar(&text));
-            }
-        }
-        let config: Self = Value::Table(table)
-            .try_into()
-            .map_err(|e: toml::de::Error| e.to_string().replace('\n', " ").trim().to_owned())?;
-        config.checked()
+        let source = source::Source::read(file, environment)?;
+        let config = source.config()?;
+        config.check().map_err(|(key, reason)| source.blame(key, &reason))?;
+        Ok(config)
     }
 
-    fn checked(self) -> Result<Self, String> {
+    fn check(&self) -> Result<(), Fault> {
         let seconds = [
             ("timeouts.join", self.timeouts.join),
             ("timeouts.token", self.timeouts.token),
@@ -279,112 +270,34 @@ impl Config {
             seconds.into_iter().chain(self.webhooks.schedule.iter().map(|s| ("webhooks.schedule", *s)))
         {
             if !(0.0..=1e7).contains(&value) {
-                return Err(format!("{name}: {value} is not a number of seconds between 0 and 10000000"));
+                return Err((name, format!("{value} is not a number of seconds between 0 and 10000000")));
             }
         }
         if self.webhooks.schedule.is_empty() {
-            return Err("webhooks.schedule: at least one try is needed".into());
+            return Err(("webhooks.schedule", "at least one try is needed".into()));
         }
-        self.media.ports()?;
-        if let Some(url) = &self.server.public_url
-            && !(url.starts_with("http://") || url.starts_with("https://"))
-        {
-            return Err(format!("server.public_url: \"{url}\" is no http or https address"));
+        self.media.ports().map_err(|reason| ("media.udp_ports", reason))?;
+        if let Some(url) = &self.server.public_url {
+            let fault = |reason: &str| Err(("server.public_url", format!("\"{url}\" {reason}")));
+            match url::Url::parse(url) {
+                Ok(parsed) if !matches!(parsed.scheme(), "http" | "https") => {
+                    return fault("is no http or https address");
+                }
+                Ok(parsed) if parsed.host_str().is_none_or(str::is_empty) => return fault("names no host"),
+                Ok(parsed) if parsed.query().is_some() || parsed.fragment().is_some() => {
+                    return fault("has a query or a fragment, and links are made by adding to it");
+                }
+                Ok(_) => {}
+                Err(url::ParseError::EmptyHost) => return fault("names no host"),
+                Err(error) => return fault(&format!("is no address: {error}")),
+            }
         }
-        Ok(self)
+        if self.server.database_url.is_some() {
+            return Err(("server.database_url", "this build keeps its data in SQLite only; unset it".into()));
+        }
+        Ok(())
     }
-}
-
-/// An environment variable's value: a TOML value where it is one, else a string; commas make a list of addresses.
-fn scalar(text: &str) -> Value {
-    let parsed = format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
-    parsed.unwrap_or_else(|| Value::String(text.to_owned()))
-}
-
-fn unknown<'a>(shown: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest =
-        known.min_by_key(|name| distance(&name.to_lowercase(), &key.to_lowercase())).unwrap_or_default();
-    format!("unknown configuration key {shown}; did you mean {nearest}?")
-}
-
-/// Levenshtein's distance, in bytes.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut corner = i;
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let above = row[j + 1];
-            row[j + 1] = (corner + usize::from(x != y)).min(above + 1).min(row[j] + 1);
-            corner = above;
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
-        let dir = std::env::temp_dir().join(format!("visavis-config-{}-{}", std::process::id(), file.len()));
-        std::fs::write(&dir, file).unwrap();
-        let result =
-            Config::load(Some(&dir), environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        std::fs::remove_file(dir).unwrap();
-        result
-    }
-
-    #[test]
-    fn environment_wins_over_file_over_default() {
-        let config = load(
-            "[server]\nlisten = \"127.0.0.1:1\"\n[stt]\npool = 3\n",
-            &[
-                ("VISAVIS_STT_POOL", "5"),
-                ("VISAVIS_MEDIA_PUBLIC_IP", "[\"192.0.2.1\"]"),
-                ("VISAVIS_API_KEY", "k"),
-            ],
-        )
-        .unwrap();
-        assert_eq!((config.server.listen.port(), config.stt.pool, config.timeouts.join), (1, 5, 300.0));
-        assert_eq!(config.media.public_ip, vec![IpAddr::from([192, 0, 2, 1])]);
-    }
-
-    #[test]
-    fn an_unknown_key_is_refused_with_its_nearest_name() {
-        assert_eq!(
-            load("[server]\nlisen = 1\n", &[]).unwrap_err(),
-            "unknown configuration key server.lisen; did you mean listen?"
-        );
-        assert_eq!(
-            load("[sever]\n", &[]).unwrap_err(),
-            "unknown configuration key [sever]; did you mean server?"
-        );
-        assert_eq!(
-            load("", &[("VISAVIS_STT_POOLS", "1")]).unwrap_err(),
-            "unknown configuration key VISAVIS_STT_POOLS; did you mean VISAVIS_STT_POOL?"
-        );
-    }
-
-    #[test]
-    fn values_out_of_range_are_refused_by_name() {
-        assert!(load("[timeouts]\njoin = -1\n", &[]).unwrap_err().starts_with("timeouts.join"));
-        assert!(load("[media]\nudp_ports = \"9-1\"\n", &[]).unwrap_err().starts_with("media.udp_ports"));
-        assert!(load("[server]\nlisten = \"nowhere\"\n", &[]).unwrap_err().contains("listen"));
-    }
-
-    #[test]
-    fn the_example_names_every_key_and_holds_the_defaults() {
-        let text = include_str!("../config/example.toml");
-        for (section, keys) in KEYS {
-            assert!(text.contains(&format!("[{section}]")), "{section}");
-            for key in *keys {
-                assert!(
-                    text.lines().any(|l| l.trim_start_matches('#').trim().starts_with(&format!("{key} ="))),
-                    "{section}.{key}"
-                );
-            }
-        }
-        assert_eq!(load(text, &[]).unwrap(), Config::default());
-    }
-}
+mod tests;

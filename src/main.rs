@@ -38,9 +38,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            let text = error.to_string();
-            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("bad usage");
-            eprintln!("{} (see visavis --help)", first.trim_start_matches("error: "));
+            eprintln!("{} (see visavis --help)", cli::sentence(&error));
             return ExitCode::from(2);
         }
     };
@@ -57,15 +55,27 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Err(Failure::Failed(error)) => {
-            eprintln!("{error:#}");
+            eprintln!("{}", chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
+/// An error with its causes, each said once: many name their cause already.
+fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+        "" => cause,
+        _ if told.ends_with(&cause) => told,
+        _ => format!("{told}: {cause}"),
+    })
+}
+
 /// The configuration of a place: flag over environment over file over default.
 fn configuration(place: &Place) -> Result<Config, Failure> {
-    let mut config = Config::load(place.config.as_deref(), std::env::vars()).map_err(Failure::Usage)?;
+    // A variable that is no Unicode is none of ours, or has a value that its key will refuse.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
+    let mut config = Config::load(place.config.as_deref(), environment).map_err(Failure::Usage)?;
     if let Some(data) = &place.data {
         config.server.data.clone_from(data);
     }
@@ -86,5 +96,18 @@ fn simulate(file: &std::path::Path, explain: bool) -> Result<ExitCode, Failure> 
         // Who reads only the first lines has what he wanted.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::other("no space");
+        let twice = anyhow::Error::from(cause()).context("/data: no space").context("cannot start");
+        assert_eq!(chain(&twice), "cannot start: /data: no space");
+        assert_eq!(chain(&anyhow::Error::from(cause()).context("cannot start")), "cannot start: no space");
     }
 }

@@ -23,12 +23,7 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
         config.server.allow_private_targets = options.allow_private_targets;
     }
     config.server.allow_scripted |= options.allow_scripted;
-    if config.server.database_url.is_some() {
-        return Err(Failure::Usage(
-            "server.database_url: this build keeps its data in SQLite only; unset it".into(),
-        ));
-    }
-    log();
+    log().map_err(Failure::Usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
     let result = runtime.block_on(serve(config));
     // What still runs on the pool is nobody's any more.
@@ -38,11 +33,25 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
 }
 
 /// Logs go to stderr, one line each; `VISAVIS_LOG` filters (`info`, `visavis_engine=debug` …).
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("VISAVIS_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,str0m=warn"));
+fn log() -> Result<(), String> {
+    let wanted = std::env::var_os("VISAVIS_LOG").filter(|text| !text.is_empty());
+    let wanted = wanted.map_or_else(|| "info,str0m=warn".into(), |text| text.to_string_lossy().into_owned());
+    let filter = filter(&wanted).map_err(|reason| {
+        format!("VISAVIS_LOG: {reason}; write a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
+    })?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).init();
+    Ok(())
+}
+
+/// A filter of levels. A word alone must be a level: as the name of a module it would silence everything else.
+fn filter(text: &str) -> Result<tracing_subscriber::EnvFilter, String> {
+    for part in text.split(',').map(str::trim).filter(|part| !part.contains(['=', '['])) {
+        if part.parse::<tracing_subscriber::filter::LevelFilter>().is_err() {
+            return Err(format!("\"{part}\" is no level"));
+        }
+    }
+    text.parse().map_err(|_| format!("\"{text}\" is no filter"))
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -177,4 +186,20 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
         },
         traces: Some(config.server.data.join("traces")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_filter_that_means_nothing_is_refused() {
+        for good in ["info", "WARN", "off", "info,str0m=warn", "visavis_engine=debug", "engine[span]=trace"] {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for bad in ["inof", "a=b", "info,,x", "!?", "info,str0m=wran"] {
+            let reason = filter(bad).unwrap_err();
+            assert!(reason.starts_with('"'), "{bad}: {reason}");
+        }
+    }
 }

@@ -1,0 +1,231 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+/// Loads a file of this content; the file's name is left out of what it says.
+fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("visavis-config-{}-{number}", std::process::id()));
+    std::fs::write(&path, file).unwrap();
+    let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    let result = Config::load(Some(&path), environment);
+    std::fs::remove_file(&path).unwrap();
+    result.map_err(|text| text.replace(&*path.to_string_lossy(), "FILE"))
+}
+
+fn variable(name: &str, text: &str) -> Result<Config, String> {
+    load("", &[(name, text)])
+}
+
+#[test]
+fn environment_wins_over_file_over_default() {
+    let file = "[server]\nlisten = \"127.0.0.1:1\"\n[stt]\npool = 3\n";
+    let config = load(file, &[("VISAVIS_STT_POOL", "5"), ("VISAVIS_API_KEY", "k")]).unwrap();
+    assert_eq!((config.server.listen.port(), config.stt.pool, config.timeouts.join), (1, 5, 300.0));
+    let config = load(file, &[("VISAVIS_STT_POOL", "")]).unwrap();
+    assert_eq!(config.stt.pool, 3, "an empty variable is none");
+}
+
+/// For every key what a person would write into its variable, and what it must mean.
+#[test]
+fn every_key_takes_its_natural_value_from_the_environment() {
+    type Look = fn(&Config) -> String;
+    let ip = |c: &Config| format!("{:?}", c.media.public_ip);
+    let servers = |c: &Config| {
+        let shown = |s: &IceServer| format!("{} {:?} {:?}", s.urls.join("+"), s.username, s.credential);
+        c.media.ice_servers.iter().map(shown).collect::<Vec<_>>().join("; ")
+    };
+    let table: &[(&str, &str, Look, &str)] = &[
+        ("server.listen", "0.0.0.0:9000", |c| c.server.listen.to_string(), "0.0.0.0:9000"),
+        ("server.listen", "[::1]:9000", |c| c.server.listen.to_string(), "[::1]:9000"),
+        ("server.data", "/var/lib/visavis", |c| c.server.data.display().to_string(), "/var/lib/visavis"),
+        ("server.data", "12", |c| c.server.data.display().to_string(), "12"),
+        (
+            "server.public_url",
+            "https://talk.example",
+            |c| format!("{:?}", c.server.public_url),
+            "Some(\"https://talk.example\")",
+        ),
+        (
+            "server.metrics_token",
+            "12345678",
+            |c| format!("{:?}", c.server.metrics_token),
+            "Some(\"12345678\")",
+        ),
+        ("server.metrics_token", "true", |c| format!("{:?}", c.server.metrics_token), "Some(\"true\")"),
+        ("server.metrics_token", "a\"b", |c| format!("{:?}", c.server.metrics_token), "Some(\"a\\\"b\")"),
+        ("server.retention_days", "30", |c| c.server.retention_days.to_string(), "30"),
+        (
+            "server.allow_private_targets",
+            "true",
+            |c| format!("{:?}", c.server.allow_private_targets),
+            "Some(true)",
+        ),
+        (
+            "server.allow_private_targets",
+            "0",
+            |c| format!("{:?}", c.server.allow_private_targets),
+            "Some(false)",
+        ),
+        ("server.allow_scripted", "yes", |c| c.server.allow_scripted.to_string(), "true"),
+        ("timeouts.join", "10", |c| c.timeouts.join.to_string(), "10"),
+        ("timeouts.token", "0.5", |c| c.timeouts.token.to_string(), "0.5"),
+        ("timeouts.closed", "1", |c| c.timeouts.closed.to_string(), "1"),
+        ("timeouts.silence", "2", |c| c.timeouts.silence.to_string(), "2"),
+        ("timeouts.offer", "3", |c| c.timeouts.offer.to_string(), "3"),
+        ("timeouts.drain", "4", |c| c.timeouts.drain.to_string(), "4"),
+        ("webhooks.schedule", "0,1,2", |c| format!("{:?}", c.webhooks.schedule), "[0.0, 1.0, 2.0]"),
+        ("webhooks.schedule", "7", |c| format!("{:?}", c.webhooks.schedule), "[7.0]"),
+        ("webhooks.schedule", "[0, 2.5]", |c| format!("{:?}", c.webhooks.schedule), "[0.0, 2.5]"),
+        ("webhooks.hold", "9", |c| c.webhooks.hold.to_string(), "9"),
+        ("media.public_ip", "1.2.3.4", ip, "[1.2.3.4]"),
+        ("media.public_ip", "1.2.3.4, 5.6.7.8", ip, "[1.2.3.4, 5.6.7.8]"),
+        ("media.public_ip", "2001:db8::1", ip, "[2001:db8::1]"),
+        ("media.public_ip", "[\"192.0.2.1\"]", ip, "[192.0.2.1]"),
+        ("media.udp_ports", "50000", |c| c.media.udp_ports.clone(), "50000"),
+        ("media.udp_ports", "50000-50007", |c| c.media.udp_ports.clone(), "50000-50007"),
+        ("media.tcp_port", "443", |c| c.media.tcp_port.to_string(), "443"),
+        (
+            "media.ice_servers",
+            "stun:a.example,turn:b.example",
+            servers,
+            "stun:a.example+turn:b.example None None",
+        ),
+        (
+            "media.ice_servers",
+            "[{ urls = [\"turn:a\"], username = \"u\" }]",
+            servers,
+            "turn:a Some(\"u\") None",
+        ),
+        (
+            "media.ice_servers",
+            "[{\"urls\": [\"turn:a\"], \"credential\": \"c\"}]",
+            servers,
+            "turn:a None Some(\"c\")",
+        ),
+        ("media.threads", "2", |c| c.media.threads.to_string(), "2"),
+        ("stt.pool", " 3 ", |c| c.stt.pool.to_string(), "3"),
+        ("models.dir", "/opt/models", |c| c.models.dir.display().to_string(), "/opt/models"),
+        ("limits.per_key", "1", |c| c.limits.per_key.to_string(), "1"),
+        ("limits.offers", "2", |c| c.limits.offers.to_string(), "2"),
+        ("limits.embeds", "3", |c| c.limits.embeds.to_string(), "3"),
+        ("limits.calls", "4", |c| c.limits.calls.to_string(), "4"),
+    ];
+    for (key, text, look, meant) in table {
+        let name = format!("VISAVIS_{}", key.replace('.', "_").to_uppercase());
+        match variable(&name, text) {
+            Ok(config) => assert_eq!(look(&config), *meant, "{name}={text}"),
+            Err(refused) => panic!("{name}={text}: {refused}"),
+        }
+    }
+    for (section, keys) in KEYS {
+        for (key, _) in *keys {
+            let name = format!("{section}.{key}");
+            // Its only natural value is one that this build refuses.
+            let named = name == "server.database_url" || table.iter().any(|(key, ..)| *key == name);
+            assert!(named, "{name} is not tried here");
+        }
+    }
+}
+
+#[test]
+fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
+    for (name, text, said) in [
+        ("VISAVIS_STT_POOL", "many", "VISAVIS_STT_POOL: \"many\" is not a number"),
+        (
+            "VISAVIS_STT_POOL",
+            "-1",
+            "VISAVIS_STT_POOL: a whole number is needed, not negative and not as large as this",
+        ),
+        (
+            "VISAVIS_MEDIA_TCP_PORT",
+            "70000",
+            "VISAVIS_MEDIA_TCP_PORT: a whole number is needed, not negative and not as large as this",
+        ),
+        (
+            "VISAVIS_TIMEOUTS_JOIN",
+            "nan",
+            "VISAVIS_TIMEOUTS_JOIN: NaN is not a number of seconds between 0 and 10000000",
+        ),
+        ("VISAVIS_WEBHOOKS_SCHEDULE", "0,soon", "VISAVIS_WEBHOOKS_SCHEDULE: \"soon\" is not a number"),
+        ("VISAVIS_WEBHOOKS_SCHEDULE", "[]", "VISAVIS_WEBHOOKS_SCHEDULE: at least one try is needed"),
+        (
+            "VISAVIS_SERVER_ALLOW_SCRIPTED",
+            "perhaps",
+            "VISAVIS_SERVER_ALLOW_SCRIPTED: \"perhaps\" is neither true nor false",
+        ),
+        ("VISAVIS_SERVER_LISTEN", "nowhere", "VISAVIS_SERVER_LISTEN: invalid socket address syntax"),
+        ("VISAVIS_MEDIA_PUBLIC_IP", "1.2.3", "VISAVIS_MEDIA_PUBLIC_IP: invalid IP address syntax"),
+        ("VISAVIS_SERVER_PUBLIC_URL", "https://", "VISAVIS_SERVER_PUBLIC_URL: \"https://\" names no host"),
+        (
+            "VISAVIS_SERVER_PUBLIC_URL",
+            "talk.example",
+            "VISAVIS_SERVER_PUBLIC_URL: \"talk.example\" is no address: relative URL without a base",
+        ),
+        (
+            "VISAVIS_SERVER_PUBLIC_URL",
+            "ftp://a",
+            "VISAVIS_SERVER_PUBLIC_URL: \"ftp://a\" is no http or https address",
+        ),
+        (
+            "VISAVIS_SERVER_PUBLIC_URL",
+            "https://a/?b",
+            "VISAVIS_SERVER_PUBLIC_URL: \"https://a/?b\" has a query or a fragment, and links are made by adding to it",
+        ),
+        (
+            "VISAVIS_SERVER_DATABASE_URL",
+            "postgres://u:secret@h/d",
+            "VISAVIS_SERVER_DATABASE_URL: this build keeps its data in SQLite only; unset it",
+        ),
+        (
+            "VISAVIS_STT_POOLS",
+            "1",
+            "unknown configuration key VISAVIS_STT_POOLS; did you mean VISAVIS_STT_POOL?",
+        ),
+    ] {
+        assert_eq!(variable(name, text).unwrap_err(), said, "{name}={text}");
+    }
+}
+
+#[test]
+fn a_fault_in_the_file_is_told_with_file_line_and_key() {
+    for (file, said) in [
+        ("\n[server]\nlisen = 1\n", "FILE:3: unknown configuration key server.lisen; did you mean listen?"),
+        ("[sever]\n", "FILE:1: unknown configuration key [sever]; did you mean server?"),
+        ("server = 1\n", "FILE:1: server is a section: write [server]"),
+        (
+            "[timeouts]\ntoken = 1\njoin = -1\n",
+            "FILE:3: timeouts.join: -1 is not a number of seconds between 0 and 10000000",
+        ),
+        ("[timeouts]\njoin = \"1\"\n", "FILE:2: timeouts.join: a number is needed"),
+        (
+            "# a\n[media]\nudp_ports = \"9-1\"\n",
+            "FILE:3: media.udp_ports: \"9-1\" is neither a port nor a range such as \"50000-50007\"",
+        ),
+        ("[media]\nudp_ports = 50000\n", "FILE:2: media.udp_ports: a text in quotes is needed"),
+        ("[server]\nlisten = \"nowhere\"\n", "FILE:2: server.listen: invalid socket address syntax"),
+        ("[server]\nmetrics_token = 12345678\n", "FILE:2: server.metrics_token: a text in quotes is needed"),
+    ] {
+        assert_eq!(load(file, &[]).unwrap_err(), said, "{file}");
+    }
+    let broken = load("[server]\ndata = \n", &[]).unwrap_err();
+    assert!(broken.starts_with("FILE:2: ") && !broken.contains('\n'), "{broken}");
+    let absent = Config::load(Some(Path::new("/no/such/file")), std::iter::empty()).unwrap_err();
+    assert!(absent.starts_with("/no/such/file: "), "{absent}");
+}
+
+#[test]
+fn the_example_names_every_key_and_holds_the_defaults() {
+    let text = include_str!("../../config/example.toml");
+    for (section, keys) in KEYS {
+        assert!(text.contains(&format!("[{section}]")), "{section}");
+        for (key, _) in *keys {
+            assert!(
+                text.lines().any(|l| l.trim_start_matches('#').trim().starts_with(&format!("{key} ="))),
+                "{section}.{key}"
+            );
+        }
+    }
+    assert_eq!(load(text, &[]).unwrap(), Config::default());
+}

@@ -1,0 +1,41 @@
+"""What a person reads who starts the program wrongly: one sentence on stderr, exit status 2 (1 where it was asked rightly and failed)."""
+
+import os
+import subprocess
+
+import pytest
+
+from kit.server import binary
+
+
+def run(*arguments, cwd, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("VISAVIS_")}
+    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=20, cwd=cwd, env={**clean, **env})
+
+
+@pytest.mark.parametrize(
+    ("line", "env", "status", "said"),
+    [
+        ("", {}, 2, "visavis needs a command: serve"),
+        ("keys", {}, 2, "visavis keys needs a command: create, list, revoke"),
+        ("keys create", {}, 2, "missing --workspace <NAME>"),
+        ("simulate", {}, 2, "missing <FILE>"),
+        ("serve --listen here", {}, 2, "invalid value 'here' for '--listen <ADDR:PORT>'"),
+        ("serve --data /proc/foo", {}, 1, "/proc/foo: "),
+        ("serve", {"VISAVIS_LOG": "inof"}, 2, 'VISAVIS_LOG: "inof" is no level'),
+        ("serve", {"VISAVIS_SERVER_PUBLIC_URL": "https://"}, 2, 'VISAVIS_SERVER_PUBLIC_URL: "https://" names no host'),
+        ("serve", {"VISAVIS_STT_POOL": "many"}, 2, 'VISAVIS_STT_POOL: "many" is not a number'),
+        ("serve --config bad.toml", {}, 2, "bad.toml:3: timeouts.join: -1 is not a number of seconds"),
+        ("serve --config broken.toml", {}, 2, "broken.toml:1: "),
+        ("serve --config none.toml", {}, 2, "none.toml: "),
+    ],
+)
+def test_a_wrong_start(line, env, status, said, tmp_path):
+    (tmp_path / "bad.toml").write_text("# limits\n[timeouts]\njoin = -1\n")
+    (tmp_path / "broken.toml").write_text("[timeouts\n")
+    done = run(*line.split(), cwd=tmp_path, **env)
+    sentence = done.stderr.strip()
+    assert (done.returncode, done.stdout) == (status, ""), done
+    assert sentence.startswith(said) and "\n" not in sentence, sentence
+    cause = sentence.rsplit(": ", 1)[-1]
+    assert sentence.count(cause) == 1, f"said twice: {sentence}"
