@@ -74,11 +74,20 @@ pub(crate) struct Timeouts {
     pub(crate) silence: f64,
     pub(crate) offer: f64,
     pub(crate) drain: f64,
+    pub(crate) request: f64,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { join: 300.0, token: 300.0, closed: 5.0, silence: 25.0, offer: 15.0, drain: 60.0 }
+        Self {
+            join: 300.0,
+            token: 300.0,
+            closed: 5.0,
+            silence: 25.0,
+            offer: 15.0,
+            drain: 60.0,
+            request: 30.0,
+        }
     }
 }
 
@@ -176,11 +185,13 @@ pub(crate) struct Limits {
     pub(crate) offers: u32,
     pub(crate) embeds: u32,
     pub(crate) calls: u32,
+    /// HTTP connections at once; 0 = as many as half of the files that the process may open.
+    pub(crate) connections: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { per_key: 0, offers: 30, embeds: 10, calls: 0 }
+        Self { per_key: 0, offers: 30, embeds: 10, calls: 0, connections: 0 }
     }
 }
 
@@ -208,6 +219,7 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("silence", Kind::Number),
             ("offer", Kind::Number),
             ("drain", Kind::Number),
+            ("request", Kind::Number),
         ],
     ),
     ("webhooks", &[("schedule", Kind::Numbers), ("hold", Kind::Number)]),
@@ -230,6 +242,7 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("offers", Kind::Number),
             ("embeds", Kind::Number),
             ("calls", Kind::Number),
+            ("connections", Kind::Number),
         ],
     ),
 ];
@@ -264,6 +277,7 @@ impl Config {
             ("timeouts.silence", self.timeouts.silence),
             ("timeouts.offer", self.timeouts.offer),
             ("timeouts.drain", self.timeouts.drain),
+            ("timeouts.request", self.timeouts.request),
             ("webhooks.hold", self.webhooks.hold),
         ];
         for (name, value) in
@@ -272,6 +286,9 @@ impl Config {
             if !(0.0..=1e7).contains(&value) {
                 return Err((name, format!("{value} is not a number of seconds between 0 and 10000000")));
             }
+        }
+        if self.timeouts.request < 0.1 {
+            return Err(("timeouts.request", "no request comes in less than 0.1 seconds".into()));
         }
         if self.webhooks.schedule.is_empty() {
             return Err(("webhooks.schedule", "at least one try is needed".into()));

@@ -94,7 +94,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         async move { app.run_background(until(stopped)).await }
     });
     let router = app.router(Arc::clone(&engine) as _);
-    let serving = tokio::spawn(control_api::serve(listener, router, until(stopped)));
+    let serving = tokio::spawn(control_api::serve(listener, router, bounds(&config), until(stopped)));
 
     println!("Visavis is listening on http://{listen}");
     if let Some(key) = first_key {
@@ -128,6 +128,23 @@ async fn asked_to_stop(terminate: &mut Signal, interrupt: &mut Signal) {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+}
+
+/// What HTTP clients may take. Calls, their ICE-TCP connections, the store and requests to others need files too: half of them.
+fn bounds(config: &Config) -> control_api::Bounds {
+    let connections = match config.limits.connections {
+        0 => (open_files() / 2).max(16),
+        given => given,
+    };
+    control_api::Bounds { request: Duration::from_secs_f64(config.timeouts.request), connections }
+}
+
+/// How many files this process may have open.
+fn open_files() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    // 1024 is what systems without this file allow as well.
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(1024)
 }
 
 fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
@@ -201,5 +218,10 @@ mod tests {
             let reason = filter(bad).unwrap_err();
             assert!(reason.starts_with('"'), "{bad}: {reason}");
         }
+    }
+
+    #[test]
+    fn the_limit_of_open_files_is_known() {
+        assert!(open_files() >= 64, "{}", open_files());
     }
 }

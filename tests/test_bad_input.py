@@ -141,3 +141,24 @@ def test_text_where_sound_is_expected(server, talking):
         mark = found["n"] + 1
         wanted.discard(found["id"])
         assert found["data"]["error"], found
+
+
+def test_clients_that_only_hold_connections(start, tmp_path):
+    """Half a header, no header, a body that never comes: each is let go, and others are served meanwhile."""
+    server = start("slow", data=tmp_path, env={"VISAVIS_TIMEOUTS_REQUEST": "1", "VISAVIS_LIMITS_CONNECTIONS": "12"}).first_start().ready()
+    place = server.url.removeprefix("http://").split(":")
+    post = f"POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: {server.key}\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{"
+    wanted = [(b"GET /healthz HTTP/1.1\r\nhost: loc", b"")] * 10 + [(b"", b"")] * 10 + [(post.encode(), b"HTTP/1.1 408 ")] * 10
+    held = []
+    for sent, answer in wanted:
+        connection = socket.create_connection(place, timeout=15)
+        connection.sendall(sent)
+        held.append((connection, answer))
+    # More than there are places for: this one waits until the first are gone.
+    assert server.call("GET", "/healthz", key=None).status == 200
+    for connection, answer in held:
+        said = b""
+        while part := connection.recv(4096):
+            said += part
+        connection.close()
+        assert said.startswith(answer) and bool(said) == bool(answer), said

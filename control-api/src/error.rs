@@ -45,6 +45,8 @@ pub(crate) enum ApiError {
     Method,
     /// 406
     NotAcceptable(String),
+    /// 408: the body did not come in time. The connection is closed.
+    Late,
     /// 409
     Conflict(String),
     /// 413
@@ -130,6 +132,7 @@ impl IntoResponse for ApiError {
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, error(text)),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
             Self::NotAcceptable(text) => (StatusCode::NOT_ACCEPTABLE, error(text)),
+            Self::Late => (StatusCode::REQUEST_TIMEOUT, error("Request body did not come in time")),
             Self::Conflict(text) => (StatusCode::CONFLICT, error(text)),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, error("Request body is too large")),
             Self::MediaType(wanted) => {
@@ -153,6 +156,9 @@ impl IntoResponse for ApiError {
                 headers.insert(HeaderName::from_static("ratelimit-limit"), HeaderValue::from(quota.limit));
                 headers.insert(HeaderName::from_static("ratelimit-remaining"), HeaderValue::from(0));
                 headers.insert(HeaderName::from_static("ratelimit-reset"), HeaderValue::from(quota.reset));
+            }
+            Self::Late => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Self::NoCapacity(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(2));

@@ -46,5 +46,5 @@ pub mod web;
 
 pub use app::{App, OpenError};
 pub use config::{Config, IceServer, Limits, StockAvatar, Timeouts, Webhooks};
-pub use serve::serve;
+pub use serve::{Bounds, serve};
 pub use store::Error as StoreError;

@@ -75,6 +75,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ("timeouts.silence", "2", |c| c.timeouts.silence.to_string(), "2"),
         ("timeouts.offer", "3", |c| c.timeouts.offer.to_string(), "3"),
         ("timeouts.drain", "4", |c| c.timeouts.drain.to_string(), "4"),
+        ("timeouts.request", "5", |c| c.timeouts.request.to_string(), "5"),
         ("webhooks.schedule", "0,1,2", |c| format!("{:?}", c.webhooks.schedule), "[0.0, 1.0, 2.0]"),
         ("webhooks.schedule", "7", |c| format!("{:?}", c.webhooks.schedule), "[7.0]"),
         ("webhooks.schedule", "[0, 2.5]", |c| format!("{:?}", c.webhooks.schedule), "[0.0, 2.5]"),
@@ -111,6 +112,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ("limits.offers", "2", |c| c.limits.offers.to_string(), "2"),
         ("limits.embeds", "3", |c| c.limits.embeds.to_string(), "3"),
         ("limits.calls", "4", |c| c.limits.calls.to_string(), "4"),
+        ("limits.connections", "5", |c| c.limits.connections.to_string(), "5"),
     ];
     for (key, text, look, meant) in table {
         let name = format!("VISAVIS_{}", key.replace('.', "_").to_uppercase());
@@ -199,6 +201,7 @@ fn a_fault_in_the_file_is_told_with_file_line_and_key() {
             "FILE:3: timeouts.join: -1 is not a number of seconds between 0 and 10000000",
         ),
         ("[timeouts]\njoin = \"1\"\n", "FILE:2: timeouts.join: a number is needed"),
+        ("[timeouts]\nrequest = 0\n", "FILE:2: timeouts.request: no request comes in less than 0.1 seconds"),
         (
             "# a\n[media]\nudp_ports = \"9-1\"\n",
             "FILE:3: media.udp_ports: \"9-1\" is neither a port nor a range such as \"50000-50007\"",

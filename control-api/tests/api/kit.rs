@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
-use control_api::{App, Config, StockAvatar};
+use control_api::{App, Bounds, Config, StockAvatar};
 use conversation::call::ConversationId;
 use conversation::event::{Event, Stamped};
 use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, Offer, OfferError};
@@ -192,6 +192,15 @@ pub(crate) fn avatars() -> Vec<StockAvatar> {
 impl Server {
     /// A server on `folder`, its configuration changed by `change`.
     pub(crate) async fn start_with(folder: &Path, change: impl FnOnce(&mut Config)) -> Self {
+        Self::start_bounded(folder, Bounds::default(), change).await
+    }
+
+    /// The same, with bounds for its connections.
+    pub(crate) async fn start_bounded(
+        folder: &Path,
+        bounds: Bounds,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listen = listener.local_addr().unwrap();
         let mut config =
@@ -206,7 +215,7 @@ impl Server {
         let (stop_background, background) = oneshot::channel();
         let serving = tokio::spawn(async move {
             let stop = async { drop(http.await) };
-            control_api::serve(listener, router, stop).await.unwrap();
+            control_api::serve(listener, router, bounds, stop).await.unwrap();
         });
         let running = Arc::clone(&app);
         let running =

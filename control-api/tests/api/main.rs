@@ -8,5 +8,6 @@ mod kit;
 mod knowledge;
 mod lifecycle;
 mod limits;
+mod slow;
 mod tools;
 mod webhooks;

@@ -1,0 +1,166 @@
+//! Clients that are slow, or do nothing at all, hold no connection.
+
+use std::time::{Duration, Instant};
+
+use control_api::Bounds;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::kit::{Folder, KEY, PATIENCE, Server, agent};
+
+const WITHIN: Duration = Duration::from_millis(400);
+
+async fn start(folder: &Folder, connections: usize) -> Server {
+    Server::start_bounded(&folder.0, Bounds { request: WITHIN, connections }, |_| {}).await
+}
+
+async fn connect(server: &Server) -> TcpStream {
+    TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap()
+}
+
+/// What the server says until it closes the connection, and after how long it did.
+async fn until_closed(stream: &mut TcpStream) -> (String, Duration) {
+    let began = Instant::now();
+    let mut said = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await;
+    read.expect("the connection stays open").unwrap();
+    (String::from_utf8(said).unwrap(), began.elapsed())
+}
+
+/// One answer's header and body, where its length is known.
+async fn answer(stream: &mut TcpStream) -> String {
+    let mut said = String::new();
+    let mut byte = [0];
+    while !said.ends_with("\r\n\r\n") {
+        assert_eq!(stream.read(&mut byte).await.unwrap(), 1, "closed after {said:?}");
+        said.push(char::from(byte[0]));
+    }
+    let length = said.lines().find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or_else(|| panic!("no length: {said}"))];
+    stream.read_exact(&mut body).await.unwrap();
+    said + &String::from_utf8(body).unwrap()
+}
+
+fn post(length: usize) -> String {
+    format!(
+        "POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: {KEY}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+}
+
+#[tokio::test]
+async fn half_a_header_is_not_waited_for() {
+    let folder = Folder::new();
+    let server = start(&folder, 8).await;
+    let mut stream = connect(&server).await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: loc").await.unwrap();
+    let (said, after) = until_closed(&mut stream).await;
+    assert!(said.is_empty() && after >= WITHIN, "{said:?} after {after:?}");
+    let mut silent = connect(&server).await;
+    until_closed(&mut silent).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_asks_for_nothing_more_is_closed() {
+    let folder = Folder::new();
+    let server = start(&folder, 8).await;
+    let mut stream = connect(&server).await;
+    for _ in 0..2 {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"), "kept alive between requests");
+    }
+    let (said, after) = until_closed(&mut stream).await;
+    assert!(said.is_empty() && after >= WITHIN / 2, "{said:?} after {after:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_answered_408() {
+    let folder = Folder::new();
+    let server = start(&folder, 8).await;
+    for start in ["", "{\"agent_name\":"] {
+        let mut stream = connect(&server).await;
+        stream.write_all((post(100) + start).as_bytes()).await.unwrap();
+        let (said, after) = until_closed(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{said}");
+        assert!(said.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"), "{said}");
+        assert!(said.contains("connection: close") && after >= WITHIN, "{said} after {after:?}");
+    }
+    // The door's clients read it too: it has the headers that let a page of another origin see it.
+    let agent = server.agent(json!({})).await;
+    let (id, token) = server.conversation(&agent).await;
+    let mut stream = connect(&server).await;
+    let head = format!(
+        "POST /rtc/{id} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/sdp\r\ncontent-length: 9\r\n\r\nv=0"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let (said, _) = until_closed(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 408") && said.contains("access-control-allow-origin: *"), "{said}");
+}
+
+#[tokio::test]
+async fn a_long_body_has_more_time() {
+    let folder = Folder::new();
+    let server = start(&folder, 8).await;
+    let body = agent(json!({"agent_system_prompt": "x".repeat(12_000)})).to_string();
+    let mut stream = connect(&server).await;
+    stream.write_all(post(body.len()).as_bytes()).await.unwrap();
+    let (first, last) = body.as_bytes().split_at(8000);
+    stream.write_all(first).await.unwrap();
+    // 8000 bytes are worth nearly two seconds more.
+    tokio::time::sleep(2 * WITHIN).await;
+    stream.write_all(last).await.unwrap();
+    assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn answers_that_nobody_reads_end_with_their_connection() {
+    let folder = Folder::new();
+    let server = start(&folder, 1).await;
+    let mut stream = connect(&server).await;
+    let (ask, unread) = ("GET /assets/call.js HTTP/1.1\r\nhost: localhost\r\n\r\n", 64 << 20);
+    let asks = ask.repeat(unread / 10_000);
+    let asking = async {
+        // Reads nothing: at some point the server can write no more and takes no more either.
+        let _ = stream.write_all(asks.as_bytes()).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = asking => unreachable!(),
+        reply = server.get("/healthz") => assert_eq!(reply.status, 200, "the only place is free again"),
+    }
+}
+
+#[tokio::test]
+async fn more_connections_than_there_are_places_wait() {
+    let folder = Folder::new();
+    let server = start(&folder, 2).await;
+    let began = Instant::now();
+    let _idle = [connect(&server).await, connect(&server).await];
+    assert_eq!(server.get("/healthz").await.status, 200);
+    assert!(began.elapsed() >= WITHIN, "a third connection was served beside two");
+}
+
+#[tokio::test]
+async fn a_stop_closes_what_is_idle_and_lets_a_request_end() {
+    let folder = Folder::new();
+    let bounds = Bounds { request: PATIENCE, connections: 8 };
+    let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
+    let body = agent(json!({})).to_string();
+    let (mut idle, mut busy) = (connect(&server).await, connect(&server).await);
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    answer(&mut idle).await;
+    busy.write_all((post(body.len()) + "{").as_bytes()).await.unwrap();
+    // Once another request was answered on a later connection, the busy one's has been taken up.
+    server.get("/healthz").await;
+    let began = Instant::now();
+    let stopping = tokio::spawn(server.stop());
+    assert_eq!(until_closed(&mut idle).await.0, "");
+    busy.write_all(&body.as_bytes()[1..]).await.unwrap();
+    let (said, _) = until_closed(&mut busy).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    stopping.await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(3), "the stop waited for nothing");
+}
