@@ -86,6 +86,5 @@ async fn remove(
     if !found {
         return Err(ApiError::Missing(Missing::ApiKey));
     }
-    shared.keys.forget();
     Ok(axum::Json(json!({"id": id, "message": "API key deleted successfully"})))
 }

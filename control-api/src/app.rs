@@ -14,7 +14,7 @@ use conversation::host::{Host, Ledger};
 use models::net;
 use tokio::sync::{broadcast, mpsc};
 
-use crate::auth::Keys;
+use crate::auth::Given;
 use crate::config::{Config, StockAvatar};
 use crate::delivery;
 use crate::door::Pending;
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) vault: Vault,
     pub(crate) tokens: Signer,
-    pub(crate) keys: Keys,
+    pub(crate) given: Given,
     pub(crate) limits: Limits,
     pub(crate) avatars: Vec<StockAvatar>,
     /// The first workspace, that of the demo agent.
@@ -188,7 +188,7 @@ impl App {
         let (facts, facts_queue) = ledger::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
         let shared = Shared {
-            keys: Keys::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
+            given: Given::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
             config,
             store,
             vault,

@@ -1,8 +1,7 @@
 //! Who asks: API keys. 256 random bits, stored as SHA-256, shown once; afterwards only their prefix is known.
 
-use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use aws_lc_rs::digest;
 use axum::extract::FromRequestParts;
@@ -12,14 +11,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::app::Shared;
-use crate::clock::{self, Micros};
+use crate::clock;
 use crate::error::ApiError;
 use crate::vault;
 
-/// A key that was found good is believed this long, so that one revoked by another process (`visavis keys revoke`) soon stops.
-const BELIEVED: Duration = Duration::from_secs(1);
-/// Keys remembered before all are forgotten.
-const REMEMBERED: usize = 10_000;
 /// Characters of a key that stay known.
 const PREFIX: usize = 10;
 
@@ -59,49 +54,18 @@ pub(crate) struct Caller {
     pub(crate) workspace: Arc<str>,
 }
 
-struct Known {
-    workspace: Arc<str>,
-    expires_at: Option<Micros>,
-    checked: Instant,
-}
+/// The key of the environment (`VISAVIS_API_KEY`), which is never stored, and the workspace that it opens.
+///
+/// All others are looked up for each request: one that was revoked, here or by `visavis keys revoke`, opens nothing any more.
+pub(crate) struct Given(Option<(Hash, Arc<str>)>);
 
-/// The keys that were found good lately.
-pub(crate) struct Keys {
-    /// The key of the environment, with its workspace; it is never stored.
-    given: Option<(Hash, Arc<str>)>,
-    known: RwLock<HashMap<Hash, Known>>,
-}
-
-impl Keys {
-    /// `given`: `VISAVIS_API_KEY` and the workspace that it opens.
+impl Given {
     pub(crate) fn new(given: Option<(&str, &str)>) -> Self {
-        let given = given.map(|(key, workspace)| (hash(key), Arc::from(workspace)));
-        Self { given, known: RwLock::new(HashMap::new()) }
+        Self(given.map(|(key, workspace)| (hash(key), Arc::from(workspace))))
     }
 
-    /// Forgets what it knows, because a key was revoked.
-    pub(crate) fn forget(&self) {
-        self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
-    }
-
-    fn remembered(&self, hash: &Hash) -> Option<Arc<str>> {
-        if let Some((given, workspace)) = &self.given
-            && given == hash
-        {
-            return Some(Arc::clone(workspace));
-        }
-        let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let key = known.get(hash)?;
-        let good = key.checked.elapsed() < BELIEVED && key.expires_at.is_none_or(|at| clock::now() < at);
-        good.then(|| Arc::clone(&key.workspace))
-    }
-
-    fn remember(&self, hash: Hash, workspace: Arc<str>, expires_at: Option<Micros>) {
-        let mut known = self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
-            known.clear();
-        }
-        known.insert(hash, Known { workspace, expires_at, checked: Instant::now() });
+    fn workspace(&self, hash: &Hash) -> Option<Arc<str>> {
+        self.0.as_ref().filter(|(given, _)| given == hash).map(|(_, workspace)| Arc::clone(workspace))
     }
 }
 
@@ -112,16 +76,14 @@ impl FromRequestParts<Arc<Shared>> for Caller {
         let key =
             parts.headers.get("x-api-key").and_then(|v| v.to_str().ok()).ok_or(ApiError::Unauthorized)?;
         let hash = hash(key.trim());
-        let workspace = match shared.keys.remembered(&hash) {
+        let workspace = match shared.given.workspace(&hash) {
             Some(workspace) => workspace,
             None => {
                 let row = shared.store.key(&hex(&hash)).await?.ok_or(ApiError::Unauthorized)?;
                 if row.expires_at.is_some_and(|at| at <= clock::now()) {
                     return Err(ApiError::Unauthorized);
                 }
-                let workspace: Arc<str> = row.workspace.into();
-                shared.keys.remember(hash, Arc::clone(&workspace), row.expires_at);
-                workspace
+                row.workspace.into()
             }
         };
         shared.limits.keys.take(hash, Instant::now()).map_err(ApiError::TooMany)?;

@@ -1,4 +1,4 @@
-//! What `visavis keys` does, also beside a running server: it writes into the same file and the server notices within a second.
+//! What `visavis keys` does, also beside a running server: it writes into the same file, and the server looks there for every request.
 
 use std::path::Path;
 
