@@ -17,7 +17,7 @@ use tokio::sync::{broadcast, mpsc};
 use crate::auth::Given;
 use crate::config::{Config, StockAvatar};
 use crate::delivery;
-use crate::door::Pending;
+use crate::door::{Connections, Pending};
 use crate::error::ApiError;
 use crate::knowledge_cache::Cache;
 use crate::ledger::{self, Facts};
@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) stopped: Mutex<HashSet<String>>,
     /// Offers that may still connect.
     pub(crate) pending: Pending,
+    /// Connections whose offer was answered.
+    pub(crate) connections: Connections,
     /// Indexes of what agents know.
     pub(crate) knowledge: Cache,
     /// Sends webhooks, under the operator's policy.
@@ -203,6 +205,7 @@ impl App {
             outbox,
             stopped: Mutex::new(stopped),
             pending: Pending::new(offer_time),
+            connections: Connections::default(),
             knowledge: Cache::default(),
             net,
             draining: AtomicBool::new(false),

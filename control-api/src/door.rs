@@ -63,6 +63,37 @@ impl Pending {
     }
 }
 
+/// The connections that a conversation's offers led to: the resources that its clients may name.
+#[derive(Default)]
+pub(crate) struct Connections(Mutex<HashMap<ConversationId, Vec<String>>>);
+
+impl Connections {
+    /// The older ones are long replaced by then.
+    const REMEMBERED: usize = 8;
+
+    fn map(&self) -> std::sync::MutexGuard<'_, HashMap<ConversationId, Vec<String>>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn note(&self, id: ConversationId, connection: &str) {
+        let mut map = self.map();
+        let known = map.entry(id).or_default();
+        if known.len() == Self::REMEMBERED {
+            known.remove(0);
+        }
+        known.push(connection.to_owned());
+    }
+
+    fn contains(&self, id: ConversationId, connection: &str) -> bool {
+        self.map().get(&id).is_some_and(|known| known.iter().any(|one| one == connection))
+    }
+
+    /// The conversation is over.
+    pub(crate) fn forget(&self, id: ConversationId) {
+        self.map().remove(&id);
+    }
+}
+
 pub(crate) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     // `any` lets OPTIONS in; a wrong method is refused below with the CORS headers that every reply carries.
     Router::new()
@@ -155,6 +186,7 @@ async fn offer(
     let commands = if row.status == STARTED { shared.store.commands(&row.id).await? } else { Vec::new() };
     let offer = Offer { call, sdp, replaces, restart, commands };
     let accepted = shared.host().offer(offer).await.map_err(refusal)?;
+    shared.connections.note(id, &accepted.connection);
     if row.status == STARTED {
         shared.pending.note(id);
     }
@@ -210,13 +242,16 @@ async fn whip_offer(
 /// Candidates are not needed: the client is learned from its own checks.
 async fn whip_trickle(
     State(shared): State<Arc<Shared>>,
-    Path((id, _)): Path<(String, String)>,
+    Path((id, resource)): Path<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, ApiError> {
     let (parts, request) = split(request);
     let claims = claims_for(&shared, &parts, &id)?;
     body(request, "application/trickle-ice-sdpfrag").await?;
     opened(&shared, &claims).await?;
+    if !shared.connections.contains(claims.sub, &resource) {
+        return Err(ApiError::Missing(crate::error::Missing::Path));
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -193,6 +193,9 @@ pub(super) fn announce(shared: &Shared, facts: Vec<Prepared>, written: &Written)
     told.sort_unstable();
     told.dedup();
     for (i, prepared) in facts.into_iter().enumerate() {
+        if let (Change::Ends { .. }, Ok(id)) = (&prepared.change, prepared.conversation.parse()) {
+            shared.connections.forget(id);
+        }
         if let (Some(delivery), true) = (prepared.delivery, written.deliveries.contains(&i)) {
             // Its receiver lives as long as the background; afterwards the store has it.
             let _ = shared.outbox.send(delivery);

@@ -36,6 +36,9 @@ async fn the_whip_door_answers_as_the_rfc_says() {
     let trickle = server.request("PATCH", &resource).bearer_auth(&token);
     let trickle = trickle.header("content-type", "application/trickle-ice-sdpfrag").body("a=candidate:1");
     assert_eq!(server.send(trickle).await.status, 204);
+    let elsewhere = server.request("PATCH", &format!("/rtc/{id}/nonsense")).bearer_auth(&token);
+    let elsewhere = elsewhere.header("content-type", "application/trickle-ice-sdpfrag").body("a=candidate:1");
+    server.send(elsewhere).await.is(404, json!({"error": "Not found"}));
     let wrong =
         server.request("PATCH", &resource).bearer_auth(&token).header("content-type", "text/plain").body("x");
     assert_eq!(server.send(wrong).await.status, 415);
