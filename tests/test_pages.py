@@ -63,14 +63,24 @@ def test_an_ended_conversation_says_so(server, link, call):
     url = link()
     conversation = url.split("/join/")[1].split("#")[0]
     assert server.call("DELETE", f"/v1/conversation/{conversation}").status == 200
-    page = call().open(url)
-    page.page.click("#join")
+    page = call().open(url)  # nobody has to click to learn it
+    page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
     page.page.wait_for_selector("#over-words:has-text('This conversation is over')")
+
+
+def test_after_the_end_a_reload_says_so_at_once(server, link, call):
+    url = link()
+    page = call().open(url)
+    page.join()
+    assert server.call("DELETE", f"/v1/conversation/{url.split('/join/')[1].split('#')[0]}").status == 200
+    page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
+    page.page.reload()
+    page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
+    assert not page.page.is_visible("#join")
 
 
 def test_a_link_without_its_token_says_so(server, link, call):
     page = call().open(link().split("#")[0])
-    page.page.click("#join")
     page.page.wait_for_selector("#over-words:has-text('expired or is not valid')")
 
 
@@ -119,6 +129,25 @@ def test_everything_works_by_keyboard_and_has_a_name(link, call):
     page.page.keyboard.press("Tab")
     page.page.keyboard.press("Enter")
     page.page.wait_for_selector("#over-title:focus")
+
+
+def test_the_page_names_the_agent_as_its_persona(server, call):
+    agent = server.agent(name="Counter 3", greeting="Hello, and welcome to the museum.", avatar={"persona_name": "Theo <b>Winter</b>"})
+    page = call().open(server.conversation(agent["id"])["join_link"])
+    name = "Theo <b>Winter</b>"
+    page.page.wait_for_selector("#welcome-title:has-text('Ready to talk with Theo')")
+    assert page.page.title().startswith(name)
+    page.join()
+    page.event("agent.stopped_speaking", timeout=20)
+    page.page.wait_for_selector("#captions li[data-who=agent] .who")
+    assert page.page.text_content("#captions li[data-who=agent] .who") == name
+    page.page.wait_for_selector("#said:has-text('Winter')", state="attached")
+    assert page.page.text_content("#said").startswith(f"{name}: Hello")
+    assert page.page.text_content("#theirs-name") == f"{name} hears"
+    assert page.page.get_attribute("#face", "aria-label") == f"Video of {name}"
+    page.page.reload()
+    page.until("frames", {"more": 1})
+    page.page.wait_for_selector("#captions li[data-who=agent] .who:has-text('Winter')")
 
 
 def test_muting_and_both_levels(server, link, call):

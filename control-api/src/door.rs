@@ -147,7 +147,7 @@ fn claims(shared: &Shared, parts: &Parts) -> Result<Claims, ApiError> {
 }
 
 /// The conversation that a token still opens. Never used and expired: 401; ended: 409.
-async fn opened(shared: &Shared, claims: &Claims) -> Result<Row, ApiError> {
+pub(crate) async fn opened(shared: &Shared, claims: &Claims) -> Result<Row, ApiError> {
     let row =
         shared.store.conversation_anywhere(&claims.sub.to_string()).await?.ok_or(ApiError::Unauthorized)?;
     // A call that began a moment ago may not be in the store yet.
@@ -194,7 +194,7 @@ async fn offer(
 }
 
 /// The token's claims, if they are for the conversation of the path.
-fn claims_for(shared: &Shared, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
+pub(crate) fn claims_for(shared: &Shared, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
     let claims = claims(shared, parts)?;
     if id.parse::<ConversationId>().is_ok_and(|id| id == claims.sub) {
         Ok(claims)

@@ -12,6 +12,7 @@
 //! faults are told (`request.rs`), asks the store (`store/`, one file per table) and answers; every refusal is a variant of one enum
 //! (`error.rs`), which has the exact bytes.
 
+mod about;
 mod agent;
 mod apikey;
 mod app;

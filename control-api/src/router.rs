@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::app::Shared;
 use crate::error::{ApiError, Missing};
 use crate::web::Pages;
-use crate::{agent, apikey, avatar, conversation, door, embed, guard, health, kb, tool};
+use crate::{about, agent, apikey, avatar, conversation, door, embed, guard, health, kb, tool};
 
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let pages = Pages::new(&json!(shared.config.ice_servers));
@@ -24,6 +24,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .merge(embed::routes(&pages))
         .merge(embed::landing(&pages))
         .merge(pages.router())
+        .merge(about::routes())
         .merge(door::routes(shared))
         .fallback(async || ApiError::Missing(Missing::Path))
         .method_not_allowed_fallback(async || ApiError::Method)

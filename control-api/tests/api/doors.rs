@@ -217,3 +217,24 @@ async fn while_it_drains_the_server_takes_no_new_calls() {
     assert_eq!(whip(&server, &id, token).await.status, 201, "a running call may be taken over");
     server.post("/v1/ext/agent", agent(json!({}))).await.expect(200);
 }
+
+#[tokio::test]
+async fn the_page_may_know_of_its_conversation_with_its_token() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let named = json!({"avatars": [{"avatar_key_id": "ada", "persona_name": "Ms. Lovelace"}]});
+    let named = server.agent(named).await;
+    let unnamed = server.agent(json!({})).await;
+    let about = async |id: &str, token: &str| {
+        server.send(server.request("GET", &format!("/join/{id}/about")).bearer_auth(token)).await
+    };
+    let (id, token) = server.conversation(&named).await;
+    about(&id, &token).await.is(200, json!({"status": "STARTED", "persona_name": "Ms. Lovelace"}));
+    let (other, other_token) = server.conversation(&unnamed).await;
+    about(&other, &other_token).await.is(200, json!({"status": "STARTED", "persona_name": "Ada"}));
+    about(&id, &other_token).await.is(401, json!({"error": UNAUTHORIZED}));
+    let without = server.send(server.request("GET", &format!("/join/{id}/about"))).await;
+    without.is(401, json!({"error": UNAUTHORIZED}));
+    server.delete(&format!("/v1/conversation/{id}")).await.expect(200);
+    about(&id, &token).await.is(409, json!({"error": "Conversation has ended"}));
+}

@@ -38,6 +38,7 @@ let track = null;
 let captions = new Captions();
 let timeUp = false;
 let deaf = 0;
+let joining = false;
 
 const view = new CaptionsView({ list: at("captions"), live: at("said"), empty: at("captions-empty") });
 const mine = bar(at("mine"));
@@ -77,15 +78,53 @@ function notice(words, action, run) {
   at("notice-action").onclick = run ? () => { notice(); run(); } : null;
 }
 
+/** Everything that names the agent; without a name it stays "the agent". */
+function introduce(name) {
+  if (typeof name !== "string" || !name.trim()) return;
+  view.name(name);
+  document.title = `${name} \u2013 video conversation`;
+  at("welcome-title").textContent = `Ready to talk with ${name}?`;
+  at("welcome-words").textContent = `${name} is an AI agent. It shows a face, but it is a program.`;
+  at("call-title").textContent = `Conversation with ${name}`;
+  at("stage").setAttribute("aria-label", name);
+  at("face").setAttribute("aria-label", `Video of ${name}`);
+  at("theirs-name").textContent = `${name} hears`;
+  at("text-name").textContent = `Type a message to ${name}`;
+}
+
 // --- joining ---
+
+/** The token of a join page. */
+function passed() {
+  const hash = location.hash.slice(1);
+  return new URLSearchParams(hash).get("token") ?? hash;
+}
+
+/** What the server tells of a conversation before the call; rejects with Refused or TypeError (no server). */
+async function about({ conversation, token }) {
+  const answer = await fetch(`/join/${conversation}/about`, { headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
+  if (!answer.ok) throw await Refused.from(answer);
+  return answer.json();
+}
+
+/** A link that leads nowhere any more says so before anybody clicks; else the page says with whom one is going to talk. */
+async function meet() {
+  try {
+    const token = passed();
+    if (!token) throw new Refused(401);
+    const { persona_name: name } = await about({ conversation: subject, token });
+    introduce(name);
+  } catch (error) {
+    // Whatever else is wrong, the call itself will tell.
+    if (joining || link || !(error instanceof Refused)) return;
+    if (error.status === 409) over("ended", whyNoCall(error).words);
+    if (error.status === 401) over("useless", whyNoCall(error).words);
+  }
+}
 
 async function credentials() {
   const kept = memory.load();
-  if (!embedded) {
-    const hash = location.hash.slice(1);
-    const token = new URLSearchParams(hash).get("token") ?? hash;
-    return { conversation: subject, token };
-  }
+  if (!embedded) return { conversation: subject, token: passed() };
   if (kept.conversation && kept.token) return kept;
   const query = new URLSearchParams(location.search);
   const body = {};
@@ -93,19 +132,21 @@ async function credentials() {
     if (query.get(name)) body[key] = query.get(name);
   }
   const answer = await fetch(`/embed/${subject}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  const made = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, made.error);
+  if (!answer.ok) throw await Refused.from(answer);
+  const made = await answer.json();
   return { conversation: made.conversationId, token: made.token };
 }
 
 /** @param {boolean} withMicrophone @param {boolean} again after a reload, without a click */
 async function join(withMicrophone, again = false) {
+  joining = true;
   at("problem").hidden = true;
   at("join").disabled = at("join-typing").disabled = true;
   at("join").textContent = "Connecting …";
   try {
     const where = await credentials();
     if (!where.token) throw new Refused(401);
+    if (embedded || again) about(where).then(({ persona_name: name }) => introduce(name), () => {});
     // A browser that still has to ask holds the call back until the person has answered; else both go on at once.
     const ready = !withMicrophone || (await allowed());
     if (!ready) await openMicrophone();
@@ -123,12 +164,13 @@ async function join(withMicrophone, again = false) {
     if (!again || !(error instanceof Refused)) console.warn("no call:", error);
     const { words, final } = whyNoCall(error);
     dismiss();
-    if (final) return over("useless", words);
+    if (final) return over(error.status === 409 ? "ended" : "useless", words);
     at("problem").textContent = words;
     at("problem").hidden = false;
     show("welcome");
     at("join").focus();
   } finally {
+    joining = false;
     at("join").disabled = at("join-typing").disabled = false;
     at("join").textContent = at("problem").hidden ? "Start talking" : "Try again";
   }
@@ -360,3 +402,4 @@ document.addEventListener("keydown", () => level.wake());
 // A reload in mid-call goes on with it, without another click.
 const kept = memory.load();
 if (kept.joined) join(!kept.typing, true);
+else if (!embedded) meet();

@@ -2,8 +2,6 @@
 
 import { reading } from "./captions.js";
 
-const WHO = { user: "You", agent: "Agent" };
-
 function piece(tag, name, text) {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -17,11 +15,18 @@ export class CaptionsView {
   #empty;
   #items = new Map();
   #dirty = new Set();
+  #who = { user: "You", agent: "Agent" };
 
   constructor({ list, live, empty }) {
     this.#list = list;
     this.#live = live;
     this.#empty = empty;
+  }
+
+  /** Names the agent, in what is already there too. */
+  name(agent) {
+    this.#who.agent = agent;
+    for (const node of this.#list.querySelectorAll("li[data-who=agent] .who")) node.textContent = agent;
   }
 
   /** Draws a line with the next picture of the screen. */
@@ -49,7 +54,7 @@ export class CaptionsView {
         list.append(item);
       }
       item.dataset.open = String(line.open);
-      const parts = [piece("span", "who", WHO[line.who])];
+      const parts = [piece("span", "who", this.#who[line.who])];
       if (spoken) parts.push(piece("span", "spoken", spoken));
       if (partial) parts.push(" ", piece("span", "partial", partial));
       if (ahead) parts.push(" ", piece("span", "ahead", ahead));
@@ -64,7 +69,7 @@ export class CaptionsView {
   #say(line) {
     const { spoken, cut } = reading(line);
     if (!spoken) return;
-    this.#live.append(piece("p", "", `${WHO[line.who]}: ${spoken}${cut ? " (interrupted)" : ""}`));
+    this.#live.append(piece("p", "", `${this.#who[line.who]}: ${spoken}${cut ? " (interrupted)" : ""}`));
     while (this.#live.childElementCount > 20) this.#live.firstElementChild.remove();
   }
 }

@@ -9,11 +9,19 @@ const ANSWER_WITHIN = 10_000;
 /** The server sends sound without a pause; as long without a packet means that the way is gone. */
 const SILENT_FOR = 4000;
 
-/** The server said no. */
+/** The server said no: `status`, why (`reason`, where it tells), and how many seconds to wait (`retryAfter`, where it tells). */
 export class Refused extends Error {
-  constructor(status, error) {
-    super(error || `HTTP ${status}`);
+  constructor(status, { error, message, reason } = {}, retryAfter = 0) {
+    super(error || message || `HTTP ${status}`);
     this.status = status;
+    this.reason = typeof reason === "string" ? reason : "";
+    this.retryAfter = retryAfter;
+  }
+
+  /** @param {Response} answer that is not ok; its body must not have been read. */
+  static async from(answer) {
+    const body = await answer.json().catch(() => ({}));
+    return new Refused(answer.status, body ?? {}, Number(answer.headers.get("Retry-After")) || 0);
   }
 }
 
@@ -100,10 +108,9 @@ export class Link extends EventTarget {
         cache: "no-store",
         signal: AbortSignal.timeout(ANSWER_WITHIN),
       });
-      const body = await answer.text();
-      if (!answer.ok) throw new Refused(answer.status, reason(body));
+      if (!answer.ok) throw await Refused.from(answer);
       part.resource = answer.headers.get("Location");
-      await pc.setRemoteDescription({ type: "answer", sdp: body });
+      await pc.setRemoteDescription({ type: "answer", sdp: await answer.text() });
       await up;
       if (this.#over) throw new Blocked("left");
     } catch (error) {
@@ -236,13 +243,4 @@ export class Link extends EventTarget {
 export function eventName(message) {
   const event = message.data?.event;
   return event?.event?.name ?? event?.name;
-}
-
-function reason(body) {
-  try {
-    const { error, message } = JSON.parse(body);
-    return error ?? message ?? "";
-  } catch {
-    return "";
-  }
 }
