@@ -2,16 +2,34 @@
 
 import { Blocked, Refused } from "./link.js";
 
+/** When to try again, as far as the server tells. */
+function later({ retryAfter }) {
+  if (!(retryAfter > 5)) return "Try again in a moment.";
+  return retryAfter > 90 ? `Try again in ${Math.ceil(retryAfter / 60)} minutes.` : `Try again in ${Math.ceil(retryAfter)} seconds.`;
+}
+
+/** 503: what is missing decides what to say; the server's own words are for its operator. */
+function whyNoPlace(error) {
+  if (/shutting down|draining/.test(error.reason)) return "The server is about to restart. Try again in a minute.";
+  if (/loading/.test(error.reason)) return `The server is still getting ready. ${later(error)}`;
+  if (/too many|too busy|too fast/.test(error.reason)) return `The server is too busy to answer right now. ${later(error)}`;
+  if (/full|decoder/.test(error.reason)) return `The server has no free place for a call right now. ${later(error)}`;
+  return `The server cannot take calls right now. ${later(error)}`;
+}
+
 /** @returns {{words: string, final?: boolean}} `final`: trying again cannot help. */
 export function whyNoCall(error) {
   if (error instanceof Refused) {
     switch (error.status) {
+      case 400: return { words: "The server did not understand what your browser offers. Use a current browser.", final: true };
       case 401: return { words: "This link has expired or is not valid. Ask for a new one.", final: true };
       case 403: return { words: "The page around this one may not use this agent.", final: true };
       case 404: return { words: "There is nobody to talk with under this address.", final: true };
       case 409: return { words: "This conversation is over. A link works for one conversation only.", final: true };
-      case 429: return { words: "Too many tries from your network. Wait a minute, then try again." };
-      case 503: return { words: "The server has no free place for a call right now. Try again in a moment." };
+      case 408: return { words: "Your connection was too slow to ask for the call. Try again." };
+      case 421: return { words: "The server does not know itself by this address. Ask for another link.", final: true };
+      case 429: return { words: `Too many tries from your network. ${later(error)}` };
+      case 503: return { words: whyNoPlace(error) };
       case 406: return { words: "Your browser does not offer the Opus sound that this call needs. Use a current browser.", final: true };
       default: return { words: "The server could not take the call. Try again in a moment." };
     }

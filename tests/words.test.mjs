@@ -1,0 +1,39 @@
+// What the page says to a refusal: `node --test`.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Blocked, Refused } from "../control-api/src/web/pages/link.js";
+import { whyNoCall } from "../control-api/src/web/pages/words.js";
+
+const words = (status, reason, retryAfter) => whyNoCall(new Refused(status, { error: "x", reason }, retryAfter)).words;
+
+test("each refusal has words of its own", () => {
+  const all = [400, 401, 403, 404, 406, 408, 409, 421, 429, 500, 503].map((status) => words(status));
+  assert.equal(new Set(all).size, all.length);
+  for (const sentence of all) assert.match(sentence, /\.$/);
+});
+
+test("a server without room, one that is busy and one that is not ready are told apart", () => {
+  // The reasons as the engine and the control plane word them.
+  assert.match(words(503, "all 2 speech decoders are taken"), /no free place/);
+  assert.match(words(503, "the server is full"), /no free place/);
+  assert.match(words(503, "too many offers at once"), /too busy/);
+  assert.match(words(503, "the call ends and begins too fast"), /too busy/);
+  assert.match(words(503, "the server is shutting down"), /restart/);
+  assert.match(words(503, "certificate and models are still loading"), /getting ready/);
+  assert.match(words(503, "flite: libflite.so.1 is not there"), /cannot take calls/);
+});
+
+test("what the server says of the time to wait is told", () => {
+  assert.match(words(429, "", 42), /Try again in 42 seconds/);
+  assert.match(words(429, "", 300), /Try again in 5 minutes/);
+  assert.match(words(503, "the server is full", 2), /in a moment/);
+});
+
+test("trying again is offered only where it may help", () => {
+  const final = (status) => Boolean(whyNoCall(new Refused(status)).final);
+  assert.deepEqual([401, 404, 409].map(final), [true, true, true]);
+  assert.deepEqual([408, 429, 500, 503].map(final), [false, false, false, false]);
+  assert.equal(whyNoCall(new Blocked("no connection")).final, undefined);
+  assert.match(whyNoCall(new TypeError("Failed to fetch")).words, /cannot be reached/);
+});
