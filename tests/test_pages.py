@@ -150,6 +150,59 @@ def test_the_page_names_the_agent_as_its_persona(server, call):
     page.page.wait_for_selector("#captions li[data-who=agent] .who:has-text('Winter')")
 
 
+SIZES = [(320, 568), (390, 844), (768, 1024), (1280, 800), (568, 320), (740, 360)]
+#: What lies outside of the window, or is too narrow to be used or read.
+MISPLACED = """() => {
+  const found = [];
+  if (document.documentElement.scrollWidth > innerWidth) found.push(`the page is ${document.documentElement.scrollWidth} wide`);
+  for (const node of document.querySelectorAll("button, input, .meter, .frame, .talk, .hint, .card")) {
+    if (!node.checkVisibility()) continue;
+    const box = node.getBoundingClientRect();
+    const least = { INPUT: 120, P: 150 }[node.tagName] ?? 36;
+    // A card may be longer than the window and scrolls; on a lying phone the way in stands beside the words.
+    const below = (!node.closest(".card") || (node.id === "join" && innerHeight < 520)) && (box.top < -0.5 || box.bottom > innerHeight + 0.5);
+    if (box.left < -0.5 || box.right > innerWidth + 0.5 || below || box.width < least || node.scrollWidth > node.clientWidth + 1 && node.tagName === "BUTTON")
+      found.push(`${node.id || node.className}: ${JSON.stringify(box)}`);
+  }
+  const talk = document.querySelector(".talk").getBoundingClientRect();
+  const list = document.getElementById("captions").getBoundingClientRect();
+  if (talk.width && Math.abs(talk.width - list.width) > 4) found.push(`captions are ${list.width} wide in ${talk.width}`);
+  return found;
+}"""
+
+
+def test_nothing_overflows_at_any_size(server, call):
+    """Welcome, call without captions, call with long ones, call with a notice: at the sizes of phones (upright and lying), tablets, desktops."""
+    agent = server.agent(avatar={"persona_name": "Bartholomew Featherstonehaugh-Cholmondeley of Marylebone"})
+    page = call().open(server.conversation(agent["id"])["join_link"])
+    page.page.wait_for_selector("#welcome-title:has-text('Bartholomew')")
+    wrong = {}
+
+    def look(what):
+        for width, height in SIZES:
+            page.page.set_viewport_size({"width": width, "height": height})
+            if found := page.page.evaluate(MISPLACED):
+                wrong[f"{what} at {width} x {height}"] = found
+                page.shot(f"overflow-{what}-{width}x{height}".replace(" ", "-"))
+
+    look("welcome")
+    page.join()
+    look("no captions")
+    page.page.click("#devices")
+    look("devices")
+    page.page.keyboard.press("Escape")
+    for text in ("x" * 300, "A rather long sentence, with which somebody asks for many things at once. " * 6):
+        mark = page.mark()
+        page.page.fill("#text", text)
+        page.page.press("#text", "Enter")
+        page.event("utterance_committed", mark)
+    page.page.wait_for_selector("#captions li[data-who=user] >> nth=1")
+    look("long captions")
+    page.page.evaluate("document.getElementById('notice').hidden = false; document.getElementById('notice-words').textContent = 'Your microphone works, but its sound does not reach the agent.'; const b = document.getElementById('notice-action'); b.hidden = false; b.textContent = 'Choose a device'")
+    look("notice")
+    assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
+
+
 def test_muting_and_both_levels(server, link, call):
     """The bar of the own microphone and the one of what the server hears move with speech; a muted microphone is heard by nobody."""
     page = call().open(link())
