@@ -37,5 +37,5 @@ node --test tests/
 mkdir -p target/e2e
 # The servers under test run in folders of their own.
 export VISAVIS_MODELS_DIR=${VISAVIS_MODELS_DIR:-$root/.cache/models}
-# A browser, a recogniser and a shared machine: a test that fails is tried twice more, and every try is told (RERUN).
-exec "$venv/bin/python" -m pytest tests --reruns 2 "$@"
+# A browser on a shared machine: a test that uses one is tried twice more if it fails (tests/conftest.py), and every try is told (RERUN).
+exec "$venv/bin/python" -m pytest tests "$@"

@@ -20,6 +20,13 @@ def pytest_sessionstart():
         old.unlink()
 
 
+def pytest_collection_modifyitems(items):
+    """Only what a browser does on a shared machine is tried again, and never where a test says of itself how often."""
+    for item in items:
+        if "playwright" in item.fixturenames and not item.get_closest_marker("flaky"):
+            item.add_marker(pytest.mark.flaky(reruns=2))
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield

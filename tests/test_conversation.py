@@ -148,6 +148,7 @@ def rate_while(spans: list[dict], times, presented) -> float:
     return shown / seconds
 
 
+@pytest.mark.flaky(reruns=0)  # a control that must be tried again is none
 def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, own_offset):
     """The control of the check on lips: what it judges good must not pass when it is delayed on purpose."""
     agent = server.agent(knowledge=facts.LONG)
@@ -166,7 +167,10 @@ def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, own
     shift -= own_offset
     report.add("lips delayed by 200 ms", {"offset": shift, "fit": fit})
     assert fit > 0.3
-    assert not lips.EARLIEST <= shift <= lips.LATEST, f"a delay of 200 ms was measured as {shift * 1000:.0f} ms"
+    # Found out as what it is: 200 ms later than pictures that pass.
+    late = 0.2
+    assert lips.EARLIEST + late <= shift <= lips.LATEST + late, f"a delay of 200 ms was measured as {shift * 1000:.0f} ms"
+    assert lips.EARLIEST + late > lips.LATEST, "and such a one never passes"
 
 
 def test_a_wav_as_the_browsers_microphone(server, playwright, hooks, tmp_path):
