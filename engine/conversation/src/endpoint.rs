@@ -3,6 +3,7 @@
 use crate::conversation::Conversation;
 use crate::event::Event;
 use crate::heard::is_ideograph;
+use crate::output::OpenTurn;
 use crate::time::Time;
 use crate::timers::Reason;
 
@@ -74,6 +75,23 @@ pub(crate) fn append(text: &mut String, more: &str) {
 }
 
 impl Conversation {
+    /// The user's turn as it is now, for the turn model that [`Output::AskTurn`](crate::output::Output::AskTurn) asks.
+    #[must_use]
+    pub fn open_turn(&self) -> OpenTurn {
+        let mut words = self.turn.text.clone();
+        if !self.turn.interim.is_empty() {
+            append(&mut words, &self.turn.interim);
+        }
+        OpenTurn { onset: self.turn.first_onset, words }
+    }
+
+    /// Whether the turn model's answer about the last stretch can still change when the turn ends. Its deadline is the commit, the next
+    /// onset, or the turn's end without words, whichever is first.
+    #[must_use]
+    pub fn awaits_turn_probability(&self) -> bool {
+        self.spec.turn_model && !self.speech.hearing && self.turn.end.is_some() && self.turn.p.is_none()
+    }
+
     pub(crate) fn speech_started(&mut self, onset: Time) {
         if self.speech.hearing {
             return;

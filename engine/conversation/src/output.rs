@@ -42,7 +42,8 @@ pub enum Output {
         /// With what.
         arguments: Value,
     },
-    /// Ask the turn model about the stretch that just ended.
+    /// Ask the turn model about the stretch that just ended; [`open_turn`](crate::conversation::Conversation::open_turn) is what it is asked
+    /// about. Answered by [`crate::input::Input::TurnProbability`], or not: the turn's end does not wait for it.
     AskTurn(StretchId),
     /// The answer to a command.
     Answer {
@@ -55,6 +56,15 @@ pub enum Output {
     Explain(Explanation),
     /// The call is over; nothing follows. The driver closes the connection when what sounds has left.
     End(EndReason),
+}
+
+/// What a turn model is asked about: the user's open turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenTurn {
+    /// True onset of its first speech.
+    pub onset: Option<crate::time::Time>,
+    /// What was understood of it so far, words that may still change included.
+    pub words: String,
 }
 
 /// Why something was decided.

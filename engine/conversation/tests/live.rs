@@ -346,10 +346,40 @@ fn a_turn_model_that_answers_in_time_prolongs_the_wait() {
         .iter()
         .find_map(|o| if let Output::AskTurn(stretch) = o { Some(*stretch) } else { None })
         .unwrap();
+    let asked = call.conversation.open_turn();
+    assert_eq!((asked.onset, asked.words.as_str()), (Some(Time::from_seconds(1.0)), "I think"));
+    assert!(call.conversation.awaits_turn_probability());
     call.give(2.3, Input::TurnProbability { stretch, p: 0.2 });
+    assert!(!call.conversation.awaits_turn_probability());
     assert_eq!(call.conversation.poll_timeout().map(|(at, _)| at), Some(Time::from_seconds(5.0)));
     call.give(2.35, Input::TurnProbability { stretch, p: f32::NAN });
     assert_eq!(call.conversation.poll_timeout().map(|(at, _)| at), Some(Time::from_seconds(5.0)));
+}
+
+#[test]
+fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
+    let asked = |call: &Call| {
+        let stretch = |o: &Output| if let Output::AskTurn(stretch) = o { Some(*stretch) } else { None };
+        call.outputs.iter().rev().find_map(stretch).unwrap()
+    };
+    let next = |call: &Call| call.conversation.poll_timeout().map(|(at, _)| at);
+    let mut call = Call::new(|spec| spec.turn_model = true);
+    call.give(1.05, Input::SpeechStarted { onset: Time::from_seconds(1.0) }).say(1.9, "I think");
+    call.give(2.25, Input::SpeechStopped { end: Time::from_seconds(2.0) });
+    let first = asked(&call);
+    // The user goes on: the answer about the stretch before is worth nothing, and is not waited for.
+    call.give(2.35, Input::SpeechStarted { onset: Time::from_seconds(2.3) });
+    assert!(!call.conversation.awaits_turn_probability());
+    call.give(2.4, Input::TurnProbability { stretch: first, p: 0.1 });
+    call.give(3.25, Input::SpeechStopped { end: Time::from_seconds(3.0) });
+    assert!(call.conversation.awaits_turn_probability());
+    assert_eq!(next(&call), Some(Time::from_seconds(3.4)), "no answer: the shorter wait");
+    let second = asked(&call);
+    call.give(3.4, Input::Tick);
+    assert!(!call.conversation.awaits_turn_probability(), "the turn is committed");
+    let deadline = next(&call);
+    call.give(3.45, Input::TurnProbability { stretch: second, p: 0.1 });
+    assert_eq!(next(&call), deadline);
 }
 
 #[test]
