@@ -4,56 +4,19 @@
     pip install onnxruntime numpy
     python3 models/tests/vad/expected.py .cache/models/silero/silero_vad_16k_op15.onnx > models/tests/vad/expected.csv
 
-The sound has syllables (a pulse train through three resonances, pitch and loudness moving), noise, silence, a loud tone. Everything is
-computed from integers and IEEE doubles without library functions whose last digit may differ, so that Rust makes the same samples.
+The sound is that of models/tests/common/sound.py.
 """
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "common"))
+from sound import samples  # noqa: E402
+
 RATE, WINDOW, CONTEXT = 16_000, 512, 64
 WINDOWS = 400
-
-
-def samples():
-    """16-bit samples of WINDOWS windows. Each segment of 0.8 s has its own kind; see sound() in vad.rs, which is the same, line by line."""
-    out, noise, phase, memory = [], 1, 0.0, [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-    for n in range(WINDOWS * WINDOW):
-        segment, at = n // 12_800, n % 12_800
-        noise = (noise * 1_103_515_245 + 12_345) % 2_147_483_648
-        white = noise / 1_073_741_824.0 - 1.0
-        kind = segment % 4
-        if kind == 0:
-            x = white * 30.0
-        elif kind == 1 or kind == 2:
-            # Six syllables a segment, rising and falling; the pitch falls from 160 to 100 Hz.
-            syllable = at % 2_133 / 2_133.0
-            loud = 4.0 * syllable * (1.0 - syllable)
-            phase += (160.0 - 60.0 * at / 12_800.0) / RATE
-            pulse = 0.0
-            if phase >= 1.0:
-                phase -= 1.0
-                pulse = 1.0
-            vowel = (at // 2_133 + segment) % 3
-            x = 0.0
-            for band, (a, b) in enumerate(RESONANCES[vowel]):
-                y = pulse + a * memory[band][0] + b * memory[band][1]
-                memory[band] = [y, memory[band][0]]
-                x += y * (1.0, 0.5, 0.25)[band]
-            x = x * loud * (900.0 if kind == 1 else 250.0) + white * (20.0 if kind == 1 else 200.0)
-        else:
-            x = white * 3000.0 if at < 6_400 else (8000.0 if at % 32 < 16 else -8000.0)
-        out.append(int(max(-32_768.0, min(32_767.0, x))))
-    return out
-
-
-# 2 r cos(2 pi f / 16000) and -r^2 of the first three formants of a, i, u (730 1090 2440, 270 2290 3010, 300 870 2240 Hz; r = .97, .97, .96), written out.
-RESONANCES = [
-    [(1.8608, -0.9409), (1.7652, -0.9409), (1.1050, -0.9216)],
-    [(1.9291, -0.9409), (1.2049, -0.9409), (0.7296, -0.9216)],
-    [(1.9266, -0.9409), (1.8279, -0.9409), (1.2249, -0.9216)],
-]
 
 
 def main():
