@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what `make run` and `make test` need and the machine has not: system packages (apt), the speech detector's weights, PocketSphinx
-# and its English models, ONNX Runtime (optional). All of it from Debian and PyPI, by name. A second run with everything there takes no
-# time and needs no network. Outside the checkout only apt packages are touched.
+# and its English models, ONNX Runtime and the turn model (both optional). All of it from Debian and PyPI, by name. A second run with
+# everything there takes no time and needs no network. Outside the checkout only apt packages are touched.
 #
 #   scripts/setup.sh              into .cache/models of the checkout
 #   VISAVIS_MODELS_DIR=… scripts/setup.sh     elsewhere
@@ -18,6 +18,10 @@ pocketsphinx_version=5.1.1
 pocketsphinx_files=(cmudict-en-us.dict en-us.lm.bin en-us/feat.params en-us/mdef en-us/means en-us/noisedict en-us/sendump
   en-us/transition_matrices en-us/variances)
 onnxruntime_package='onnxruntime==1.31.1'
+# A package that brings the network beside much else.
+turn_package='pipecat-ai==1.14.0'
+turn_file=smart-turn-v3.2-cpu.onnx
+turn_sha256=2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -38,7 +42,7 @@ missing_packages() {
   command -v pkg-config >/dev/null || packages+=(pkg-config)
   command -v g++ >/dev/null || packages+=(g++)
   # Python only downloads and unpacks.
-  if ! { silero_complete && pocketsphinx_complete && words_complete && onnxruntime_complete; }; then
+  if ! { silero_complete && pocketsphinx_complete && words_complete && onnxruntime_complete && turn_complete; }; then
     command -v python3 >/dev/null || packages+=(python3)
     python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
   fi
@@ -181,8 +185,24 @@ onnxruntime() {
   fi
 }
 
+turn_complete() { has_sha256 "$turn_sha256" "$models/smart-turn/$turn_file"; }
+
+turn() {
+  turn_complete && return 0
+  say "downloading the optional turn model ($turn_package)"
+  new_scratch
+  if download "$turn_package" --only-binary :all: && extract "$scratch"/pipecat_ai-*.whl "*/data/$turn_file" "$scratch/$turn_file" &&
+    has_sha256 "$turn_sha256" "$scratch/$turn_file"; then
+    mkdir -p "$models/smart-turn"
+    mv "$scratch/$turn_file" "$models/smart-turn/$turn_file"
+  else
+    say "warning: the turn model could not be had; everything works without it: turns end by their pauses alone"
+  fi
+}
+
 system_packages
 silero
 pocketsphinx
 words
 onnxruntime
+turn

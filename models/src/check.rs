@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::tts::{Voice, flite};
-use crate::{paths, stt, vad};
+use crate::{paths, stt, turn, vad};
 
 /// One line of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub struct Check {
     pub detail: String,
 }
 
-/// Looks at every embedded model, `dir` being the models' directory. The speech detector and the voices are loaded, the recogniser's
-/// files are counted (loading takes half a second).
+/// Looks at every embedded model, `dir` being the models' directory. The speech detector, the turn model and the voices are loaded, the
+/// recogniser's files are counted (loading takes half a second).
 #[must_use]
 pub fn check(dir: &Path) -> Vec<Check> {
     let mut all = vec![
@@ -51,6 +51,8 @@ pub fn check(dir: &Path) -> Vec<Check> {
         Err(format!("{} is missing, which only the turn model needs: run `make setup`", runtime.display()))
     };
     all.push(row("ONNX Runtime", "turn", true, state));
+    let state = turn::check(dir).map(|pace| format!("version 3.2, {} ms to an answer", pace.as_millis()));
+    all.push(row("smart-turn", "turn", true, state));
     all
 }
 
@@ -66,7 +68,7 @@ mod tests {
     #[test]
     fn an_empty_directory_lacks_what_set_up_brings_and_says_how_to_get_it() {
         let all = check("no/such/directory".as_ref());
-        for name in ["Silero", "PocketSphinx", "ONNX Runtime"] {
+        for name in ["Silero", "PocketSphinx", "ONNX Runtime", "smart-turn"] {
             let found = all.iter().find(|c| c.name == name).unwrap();
             assert!(!found.ready && found.detail.contains("make setup"), "{found:?}");
         }

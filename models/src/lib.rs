@@ -14,6 +14,7 @@ pub mod registry;
 pub mod script;
 pub mod stt;
 pub mod tts;
+pub mod turn;
 pub mod vad;
 
 use std::sync::Arc;

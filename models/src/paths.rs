@@ -32,6 +32,12 @@ pub fn onnx_runtime(dir: &Path) -> PathBuf {
     dir.join("onnxruntime").join("libonnxruntime.so")
 }
 
+/// The turn model's weights, optional too.
+#[must_use]
+pub fn turn(dir: &Path) -> PathBuf {
+    dir.join("smart-turn").join("smart-turn-v3.2-cpu.onnx")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ use crate::llm::openai::{self, OpenAi, Times};
 use crate::script::{Script, Scripted};
 use crate::stt::Stt;
 use crate::tts::Tts;
+use crate::turn::TurnModel;
 use crate::{Error, Kind, net};
 
 /// What the operator configured.
@@ -66,6 +67,7 @@ pub struct Registry {
     runtime: Runtime,
     stt: OnceLock<Arc<dyn Stt>>,
     tts: OnceLock<Arc<dyn Tts>>,
+    turn: OnceLock<Result<Arc<dyn TurnModel>, String>>,
 }
 
 /// A model for a choice, and what the operator or the caller should know about it.
@@ -75,7 +77,7 @@ impl Registry {
     /// A registry without ears and voices of its own.
     #[must_use]
     pub fn new(config: Config, client: net::Client, runtime: Runtime) -> Self {
-        Self { config, client, runtime, stt: OnceLock::new(), tts: OnceLock::new() }
+        Self { config, client, runtime, stt: OnceLock::new(), tts: OnceLock::new(), turn: OnceLock::new() }
     }
 
     /// Gives it the built-in ear. The first one stays.
@@ -86,6 +88,26 @@ impl Registry {
     /// Gives it the built-in voice. The first one stays.
     pub fn set_tts(&self, tts: Arc<dyn Tts>) {
         let _ = self.tts.set(tts);
+    }
+
+    /// Gives it the turn model, or why there is none. The first word stays.
+    pub fn set_turn(&self, turn: Result<Arc<dyn TurnModel>, String>) {
+        let _ = self.turn.set(turn);
+    }
+
+    /// The turn model, prepared.
+    ///
+    /// # Errors
+    /// There is none here, or it is known not to work; the cause says what to do, for the operator's eyes.
+    pub fn turn(&self) -> Result<Arc<dyn TurnModel>, Error> {
+        let missing = || Error::new(Kind::Missing, "the turn model is not installed on this server");
+        let turn = match self.turn.get() {
+            Some(Ok(turn)) => turn,
+            Some(Err(why)) => return Err(missing().with_source(why.clone())),
+            None => return Err(missing()),
+        };
+        turn.prepare()?;
+        Ok(Arc::clone(turn))
     }
 
     /// The language model for `choice`; with `fallback`, the one to be asked after it failed. It knows which model to ask for: leave

@@ -1,0 +1,201 @@
+//! Questions of all calls in one bounded queue, and the threads that answer what waits together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+
+use super::features::{FRAMES, Features, MELS};
+use super::{Question, SAMPLE_RATE};
+use crate::{Handle, Sink};
+
+/// Questions that may wait: far more than can be answered in time.
+const DEPTH: usize = 64;
+
+/// A question on its way.
+pub(super) struct Asked {
+    sound: Vec<i16>,
+    answer: Sink<f32>,
+    withdrawn: Arc<AtomicBool>,
+}
+
+/// The end at which questions are put in.
+pub(super) struct Questions(Sender<Asked>);
+
+/// A queue.
+pub(super) fn open() -> (Questions, Receiver<Asked>) {
+    let (sender, receiver) = crossbeam_channel::bounded(DEPTH);
+    (Questions(sender), receiver)
+}
+
+impl Questions {
+    /// Puts a question in. One that finds the queue full is not answered, as one that comes too late would not be.
+    pub(super) fn put(&self, question: Question, answer: Sink<f32>) -> Handle {
+        let withdrawn = Arc::new(AtomicBool::new(false));
+        let asked = Asked { sound: question.sound, answer, withdrawn: Arc::clone(&withdrawn) };
+        match self.0.try_send(asked) {
+            Ok(()) => Handle::new(move || withdrawn.store(true, Ordering::Relaxed)),
+            Err(TrySendError::Full(_)) => {
+                tracing::warn!(
+                    waiting = DEPTH,
+                    "the turn model is too slow here: a turn is decided without it"
+                );
+                Handle::done()
+            }
+            // Its thread could not load it, which was told.
+            Err(TrySendError::Disconnected(_)) => Handle::done(),
+        }
+    }
+}
+
+/// The network: `probabilities` become P(turn is over) for each `MELS` × `FRAMES` of `features`.
+pub(super) trait Network {
+    fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String>;
+}
+
+/// Answers until nobody can ask any more; at most `most` questions at once.
+pub(super) fn answer(mut network: impl Network, questions: &Receiver<Asked>, most: usize) {
+    let mut transform = Features::new();
+    let mut batch = Vec::with_capacity(most);
+    let mut features = Vec::new();
+    let mut probabilities = Vec::with_capacity(most);
+    let wanted = |asked: &Asked| !asked.withdrawn.load(Ordering::Relaxed);
+    while let Ok(first) = questions.recv() {
+        batch.extend(Some(first).filter(wanted));
+        while batch.len() < most
+            && let Ok(next) = questions.try_recv()
+        {
+            batch.extend(Some(next).filter(wanted));
+        }
+        if batch.is_empty() {
+            continue;
+        }
+        features.resize(batch.len() * MELS * FRAMES, 0.0);
+        for (asked, out) in batch.iter().zip(features.chunks_exact_mut(MELS * FRAMES)) {
+            transform.extract(&asked.sound, out);
+        }
+        match network.judge(&features, &mut probabilities) {
+            Ok(()) => {
+                for (asked, p) in batch.iter().zip(&probabilities) {
+                    tracing::debug!(p, seconds = asked.sound.len() as f32 / SAMPLE_RATE as f32, "turn model");
+                    asked.answer.send(*p);
+                }
+            }
+            Err(error) => tracing::warn!(error, "the turn model failed: turns are decided without it"),
+        }
+        batch.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use crossbeam_channel::{Receiver, Sender, unbounded};
+
+    use super::*;
+
+    /// Answers with the loudness of the last frame, when the test lets it.
+    struct Gated {
+        entered: Sender<usize>,
+        gate: Receiver<Result<(), String>>,
+    }
+
+    impl Network for Gated {
+        fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
+            let each = features.chunks_exact(MELS * FRAMES);
+            self.entered.send(each.len()).unwrap();
+            self.gate.recv().unwrap()?;
+            probabilities.clear();
+            probabilities.extend(each.map(|f| f[FRAMES - 1]));
+            Ok(())
+        }
+    }
+
+    struct Bench {
+        questions: Questions,
+        entered: Receiver<usize>,
+        gate: Sender<Result<(), String>>,
+        answers: Receiver<(usize, f32)>,
+        sink: Sender<(usize, f32)>,
+        thread: thread::JoinHandle<()>,
+    }
+
+    impl Bench {
+        fn new(most: usize) -> Self {
+            let (questions, received) = open();
+            let ((entering, entered), (gate, gated), (sink, answers)) =
+                (unbounded(), unbounded(), unbounded());
+            let network = Gated { entered: entering, gate: gated };
+            let thread = thread::spawn(move || answer(network, &received, most));
+            Self { questions, entered, gate, answers, sink, thread }
+        }
+
+        /// Asks question number `n`, about a tone for an even one and about silence else.
+        fn ask(&self, n: usize) -> Handle {
+            let sound =
+                (0..4_000).map(|i| if n.is_multiple_of(2) && i % 40 < 20 { 9_000 } else { 0 }).collect();
+            let sink = self.sink.clone();
+            let answer = Sink::new(move |p| sink.send((n, p)).unwrap());
+            self.questions.put(Question { sound, words: String::new() }, answer)
+        }
+    }
+
+    #[test]
+    fn what_waits_is_answered_together_each_with_its_own_answer() {
+        let bench = Bench::new(3);
+        let mut handles = vec![bench.ask(0)];
+        assert_eq!(bench.entered.recv(), Ok(1), "the first does not wait for company");
+        handles.extend((1..6).map(|n| bench.ask(n)));
+        for expected in [3, 2] {
+            bench.gate.send(Ok(())).unwrap();
+            assert_eq!(bench.entered.recv(), Ok(expected));
+        }
+        bench.gate.send(Ok(())).unwrap();
+        let answers: Vec<_> = (0..6).map(|_| bench.answers.recv().unwrap()).collect();
+        for (at, (n, p)) in answers.iter().enumerate() {
+            assert_eq!(at, *n);
+            assert_eq!(*p > 0.0, n.is_multiple_of(2), "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn a_withdrawn_question_is_left_out_and_costs_nothing() {
+        let bench = Bench::new(4);
+        let _first = bench.ask(0);
+        assert_eq!(bench.entered.recv(), Ok(1));
+        let (second, _third) = (bench.ask(1), bench.ask(2));
+        drop(second);
+        bench.gate.send(Ok(())).unwrap();
+        assert_eq!(bench.entered.recv(), Ok(1));
+        bench.gate.send(Ok(())).unwrap();
+        assert_eq!(bench.answers.recv().unwrap().0, 0);
+        assert_eq!(bench.answers.recv().unwrap().0, 2);
+    }
+
+    #[test]
+    fn a_full_queue_leaves_the_question_unanswered_and_never_blocks() {
+        let bench = Bench::new(DEPTH);
+        let _first = bench.ask(0);
+        assert_eq!(bench.entered.recv(), Ok(1));
+        let _handles: Vec<_> = (0..=DEPTH).map(|n| bench.ask(n)).collect();
+        bench.gate.send(Ok(())).unwrap();
+        assert_eq!(bench.entered.recv(), Ok(DEPTH), "one more than there is room for was asked");
+        bench.gate.send(Ok(())).unwrap();
+        let Bench { questions, sink, answers, thread, .. } = bench;
+        drop((questions, sink));
+        thread.join().unwrap();
+        assert_eq!(answers.iter().count(), 1 + DEPTH);
+    }
+
+    #[test]
+    fn a_network_that_fails_answers_nothing_and_is_asked_again() {
+        let bench = Bench::new(1);
+        let _handles = [bench.ask(0), bench.ask(1)];
+        assert_eq!(bench.entered.recv(), Ok(1));
+        bench.gate.send(Err("out of memory".into())).unwrap();
+        assert_eq!(bench.entered.recv(), Ok(1));
+        bench.gate.send(Ok(())).unwrap();
+        assert_eq!(bench.answers.recv().unwrap().0, 1);
+    }
+}

@@ -1,0 +1,254 @@
+//! smart-turn v3.2: an encoder of Whisper's kind over the log-mel features of 8 s, quantised to 8 bits, one probability out of it.
+//!
+//! It costs 60 ms of a core, so it has threads of its own. They start with the first call that wants it: a server whose agents do not
+//! ask for it pays nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use ort::environment::Environment;
+use ort::session::Session;
+use ort::session::builder::GraphOptimizationLevel;
+use ort::value::TensorRef;
+use sha2::{Digest, Sha256};
+
+use super::features::{FRAMES, MELS, SAMPLES};
+use super::queue::{self, Asked, Network, Questions};
+use super::{Question, SAMPLE_RATE, TurnModel};
+use crate::{Error, Handle, Kind, Sink, paths};
+
+/// SHA-256 of `smart-turn-v3.2-cpu.onnx` as the `pipecat-ai` 1.14.0 Python package brings it (BSD-2-Clause).
+pub const SHA256: &str = "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f";
+
+/// How long a batch may take. With the default settings .15 s lie between the detector's report and the commit: what is answered
+/// together is answered when the last of it is, and must not be late for the company it had.
+const BATCH: Duration = Duration::from_millis(130);
+/// Questions in a batch at most: more gain nothing.
+const MOST: usize = 8;
+/// Questions asked of a network that was just loaded: the first pays for its memory, the fastest of the others is its pace.
+const TRIALS: usize = 3;
+
+/// Where the network is, and how many threads answer.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The models' directory, see [`paths::dir`].
+    pub dir: PathBuf,
+    /// Threads, each with a copy of the network. At least one.
+    pub threads: usize,
+}
+
+/// The network on threads of its own.
+pub struct SmartTurn {
+    config: Config,
+    /// Where the threads take their questions from, until they have started.
+    waiting: Mutex<Option<Receiver<Asked>>>,
+    questions: Questions,
+    failure: Arc<OnceLock<String>>,
+}
+
+impl SmartTurn {
+    /// Looks whether all is there; loads nothing yet.
+    ///
+    /// # Errors
+    /// One sentence that says what is missing, and what to do.
+    pub fn find(config: Config) -> Result<Self, String> {
+        installed(&config.dir)?;
+        let (questions, waiting) = queue::open();
+        Ok(Self { config, waiting: Mutex::new(Some(waiting)), questions, failure: Arc::default() })
+    }
+
+    fn start(&self) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(waiting) = waiting else { return };
+        for n in 0..self.config.threads.max(1) {
+            let (dir, failure, waiting) =
+                (self.config.dir.clone(), Arc::clone(&self.failure), waiting.clone());
+            let failed = Arc::clone(&failure);
+            let started = thread::Builder::new().name(format!("model-turn-{n}")).spawn(move || {
+                match Loaded::load(&dir) {
+                    Ok(network) => {
+                        let (pace, most) = (network.pace, most(network.pace));
+                        tracing::info!(?pace, most, "the turn model is loaded");
+                        queue::answer(network, &waiting, most);
+                    }
+                    Err(reason) => fail(&failure, reason),
+                }
+            });
+            if let Err(error) = started {
+                fail(&failed, format!("a thread for the turn model could not be started: {error}"));
+            }
+        }
+    }
+}
+
+fn fail(failure: &OnceLock<String>, reason: String) {
+    tracing::error!(reason, "the turn model could not be loaded: turns are decided without it");
+    // Only the first reason counts.
+    let _ = failure.set(reason);
+}
+
+impl TurnModel for SmartTurn {
+    fn prepare(&self) -> Result<(), Error> {
+        self.start();
+        self.failure.get().map_or(Ok(()), |reason| {
+            Err(Error::new(Kind::Missing, "the turn model could not be loaded").with_source(reason.clone()))
+        })
+    }
+
+    fn span(&self) -> Duration {
+        Duration::from_secs((SAMPLES / SAMPLE_RATE as usize) as u64)
+    }
+
+    fn ask(&self, question: Question, answer: Sink<f32>) -> Handle {
+        self.questions.put(question, answer)
+    }
+}
+
+/// How many questions fit into a batch.
+fn most(pace: Duration) -> usize {
+    let fit = BATCH.as_micros() / pace.as_micros().max(1);
+    usize::try_from(fit).unwrap_or(MOST).clamp(1, MOST)
+}
+
+/// Loads the network and asks it: what a question costs here.
+///
+/// # Errors
+/// One sentence that says what is missing, and what to do.
+pub fn check(dir: &Path) -> Result<Duration, String> {
+    installed(dir)?;
+    Loaded::load(dir).map(|network| network.pace)
+}
+
+fn installed(dir: &Path) -> Result<(), String> {
+    let runtime = paths::onnx_runtime(dir);
+    if !runtime.is_file() {
+        return Err(format!(
+            "{} is missing, which the turn model runs on: run `make setup`",
+            runtime.display()
+        ));
+    }
+    let weights = paths::turn(dir);
+    let file = std::fs::read(&weights).map_err(|error| {
+        let how =
+            "run `make setup`, or put smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python package there";
+        match error.kind() {
+            io::ErrorKind::NotFound => format!("{} is missing: {how}", weights.display()),
+            _ => format!("{} cannot be read ({error}): {how}", weights.display()),
+        }
+    })?;
+    let found: String = Sha256::digest(&file).iter().map(|byte| format!("{byte:02x}")).collect();
+    if found == SHA256 {
+        Ok(())
+    } else {
+        Err(format!(
+            "{} is not smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python package, its SHA-256 is {found}: remove it and run `make setup`",
+            weights.display()
+        ))
+    }
+}
+
+/// ONNX Runtime has one environment for each process, from the first path that was asked for.
+fn environment(library: &Path) -> Result<Environment, String> {
+    static ENVIRONMENT: OnceLock<Result<Environment, String>> = OnceLock::new();
+    let load = || {
+        // A relative path would be looked for beside the program first.
+        let library = std::path::absolute(library).map_err(|error| error.to_string())?;
+        let builder = ort::init_from(&library).map_err(|error| error.to_string())?;
+        builder.with_name("visavis").with_telemetry(false).build().map_err(|error| error.to_string())
+    };
+    let environment = ENVIRONMENT.get_or_init(load).clone();
+    environment.map_err(|why| {
+        format!("ONNX Runtime cannot be loaded ({why}): remove {} and run `make setup`", library.display())
+    })
+}
+
+/// A network in memory.
+struct Loaded {
+    session: Session,
+    /// What one question takes here.
+    pace: Duration,
+}
+
+impl Loaded {
+    fn load(dir: &Path) -> Result<Self, String> {
+        let environment = environment(&paths::onnx_runtime(dir))?;
+        let weights = paths::turn(dir);
+        let session = session(&environment, &weights)
+            .map_err(|error| format!("{} cannot be loaded: {error}", weights.display()))?;
+        let mut network = Self { session, pace: Duration::MAX };
+        let (features, mut answer) = (vec![0.0; MELS * FRAMES], Vec::new());
+        for trial in 0..TRIALS {
+            let begun = Instant::now();
+            network.judge(&features, &mut answer)?;
+            if trial > 0 {
+                network.pace = network.pace.min(begun.elapsed());
+            }
+        }
+        Ok(network)
+    }
+}
+
+fn session(environment: &Environment, weights: &Path) -> ort::Result<Session> {
+    // One thread: two share so little of this network's work that they are slower than one, and the cores are the calls'.
+    Session::builder(environment)?
+        .with_intra_threads(1)?
+        .with_inter_threads(1)?
+        .with_optimization_level(GraphOptimizationLevel::All)?
+        .commit_from_file(weights)
+}
+
+impl Network for Loaded {
+    fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
+        let count = features.len() / (MELS * FRAMES);
+        probabilities.clear();
+        let mut run = || -> ort::Result<()> {
+            let input = TensorRef::from_array_view(([count, MELS, FRAMES], features))?;
+            let outputs = self.session.run(ort::inputs!["input_features" => input])?;
+            // Named "logits", and a probability all the same: the network ends in a sigmoid.
+            let (_, values) = outputs[0].try_extract_tensor::<f32>()?;
+            probabilities.extend_from_slice(values);
+            Ok(())
+        };
+        run().map_err(|error| error.to_string())?;
+        if probabilities.len() == count && probabilities.iter().all(|p| (0.0..=1.0).contains(p)) {
+            Ok(())
+        } else {
+            Err(format!("{count} questions were answered by {probabilities:?}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_never_takes_longer_than_a_turn_waits_for_it() {
+        let most = |ms| most(Duration::from_millis(ms));
+        assert_eq!([most(0), most(12), most(40), most(63), most(70), most(500)], [8, 8, 3, 2, 1, 1]);
+    }
+
+    #[test]
+    fn what_is_missing_or_foreign_is_told_with_the_way_to_get_it() {
+        let dir = std::env::temp_dir().join(format!("visavis-turn-{}", std::process::id()));
+        let find = || SmartTurn::find(Config { dir: dir.clone(), threads: 1 }).err().unwrap();
+        let put = |path: PathBuf| {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "something else").unwrap();
+        };
+        assert!(
+            find().contains("libonnxruntime.so is missing") && find().contains("make setup"),
+            "{}",
+            find()
+        );
+        put(paths::onnx_runtime(&dir));
+        assert!(find().contains("smart-turn-v3.2-cpu.onnx is missing: run `make setup`"), "{}", find());
+        put(paths::turn(&dir));
+        assert!(find().contains("its SHA-256 is"), "{}", find());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
