@@ -7,6 +7,7 @@ use conversation::call::{LlmChoice, SttChoice, TtsChoice};
 use engine::hear::vad::{Judge, Silero};
 use engine::{Chosen, Models};
 use models::registry::{self, Registry};
+use models::turn::{self, SmartTurn, TurnModel};
 use models::{Error, llm, net, paths, stt, tts, vad};
 use tokio::runtime::Handle;
 
@@ -14,6 +15,9 @@ use crate::config::Config;
 
 /// Threads that speak. A phrase takes some 20 ms of one: two serve every call of a laptop, and a late phrase never waits for an early one.
 const VOICES: usize = 2;
+
+/// A thread of the turn model for so many cores. A call asks it every few seconds for .06 s of a core, its ears and voice cost more.
+const CORES_A_TURN: usize = 8;
 
 /// How often the warm-up looks whether the decoders are loaded.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
@@ -50,6 +54,9 @@ impl Models for Local {
         let network = vad::Network::load(&file)
             .map_err(|e| format!("the speech detector cannot be loaded ({e}): run make setup"))?;
         let _ = self.detector.set(Arc::new(network));
+        let threads = (engine::thread::cores() / CORES_A_TURN).max(1);
+        let turn = SmartTurn::find(turn::Config { dir: self.dir.clone(), threads });
+        self.registry.set_turn(turn.map(|turn| Arc::new(turn) as _));
         match tts::Flite::start(VOICES) {
             Ok(voices) => self.registry.set_tts(Arc::new(voices)),
             Err(error) => tracing::warn!(%error, "no embedded voice"),
@@ -72,6 +79,10 @@ impl Models for Local {
 
     fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn stt::Stt>, Error>> {
         self.registry.stt(choice)
+    }
+
+    fn turn(&self) -> Result<Arc<dyn TurnModel>, Error> {
+        self.registry.turn()
     }
 
     fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn llm::Llm>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conversation::call::{Call, ConversationId};
 use conversation::event::Snippet;
 use conversation::host::{Accepted, CommandError, OfferError};
-use conversation::input::{Command, PieceId, StepId, ToolCallId};
+use conversation::input::{Command, PieceId, StepId, StretchId, ToolCallId};
 use conversation::output::Answer;
 use models::stt::Stream;
 use serde_json::Value;
@@ -33,7 +33,8 @@ pub static TCP: Edge = Edge { name: "tcp → media", depth: INBOX, on_full: OnFu
 /// Inputs of traced calls → disk thread. Live calls come first: dropped and counted.
 pub static TRACE: Edge = Edge { name: "media → disk", depth: 16_384, on_full: OnFull::Drop };
 
-/// All edges between threads. Beyond these: speech → STT is bounded by the adapter (it never blocks), facts → ledger by the store
+/// All edges between threads. Beyond these: speech → STT and questions → turn model are bounded by the
+/// adapters (they never block; a question that does not fit is not answered), facts → ledger by the store
 /// (it never blocks and never loses one), text → data channel and packets → socket by the transport, which counts what it drops.
 /// Within a media thread nothing queues but samples of a piece ([`crate::speak::playout`]), which the piece's own length bounds.
 pub static EDGES: [&Edge; 4] = [&REQUESTS, &NEWS, &TCP, &TRACE];
@@ -141,6 +142,8 @@ pub struct Loopback {
 pub struct CallModels {
     /// Its ear.
     pub stt: Box<dyn Stream>,
+    /// Who says whether the user has finished, where the agent wants it.
+    pub turn: Option<Arc<dyn models::turn::TurnModel>>,
     /// Its mind.
     pub llm: Arc<dyn models::llm::Llm>,
     /// Asked after a failure.
@@ -158,6 +161,8 @@ pub struct CallModels {
 pub enum News {
     /// Of the call's STT stream.
     Stt(models::stt::Event),
+    /// P(the user's turn is over) after a stretch of speech.
+    Turn(StretchId, f32),
     /// Of a question to the LLM.
     Llm(StepId, models::llm::Event),
     /// What the knowledge search found before the question was asked.

@@ -14,13 +14,13 @@ use conversation::call::{Call, ConversationId, LlmChoice, SttChoice, TtsChoice};
 use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferError};
 use conversation::input::Command;
 use conversation::output::Answer;
-use models::{Error, Sink};
+use models::{Error, Kind, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use crate::edge::Sender;
 use crate::graph::{self, CallKey, CallModels, Kit, Loopback, Message, News, Opening, Reply};
-use crate::hear::vad::Judge;
+use crate::hear::{self, vad::Judge};
 use crate::keep::trace;
 use crate::shard::{Inbox, Shard, Stats};
 use crate::show::Avatars;
@@ -111,6 +111,14 @@ pub trait Models: Send + Sync + 'static {
 
     /// An ear.
     fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn models::stt::Stt>, Error>>;
+
+    /// Who says whether a turn is over; asked only for agents that want it (`stt.turn_model`).
+    ///
+    /// # Errors
+    /// There is none here, or it does not work: turns are decided without.
+    fn turn(&self) -> Result<Arc<dyn models::turn::TurnModel>, Error> {
+        Err(Error::new(Kind::Missing, "this server has no turn model"))
+    }
 
     /// A mind.
     fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn models::llm::Llm>>;
@@ -533,9 +541,10 @@ pub fn resolve(models: &dyn Models, call: &Call, news: Sink<News>) -> Result<Cal
         },
     );
     let tts = tts?;
+    let turn = hear::turn::wanted(models, call, &mut warnings);
     let stt = stt?.open(Sink::new(move |event| news.send(News::Stt(event))))?;
     llm.warm();
-    Ok(CallModels { stt, llm, llm_fallback, tts, tts_fallback: None, warnings })
+    Ok(CallModels { stt, turn, llm, llm_fallback, tts, tts_fallback: None, warnings })
 }
 
 fn serve_tcp(

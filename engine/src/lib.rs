@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | `media-N` | one per core ([`Config::threads`]) | all of its calls: socket, str0m, jitter buffer, Opus, speech detector, conversation, playout, choice of frames ([`shard`]) | wait on a lock, block, do disk or DNS, log per frame |
 //! | `ice-tcp` | one, where a port is given | streams to datagrams and back ([`transport::tcp`]) | know a call |
-//! | models' own | theirs | speech to text, text to speech; resampling to 48 kHz ([`speak::tts`]) | know what a turn is |
+//! | models' own | theirs | speech to text, the turn model, text to speech; resampling to 48 kHz ([`speak::tts`]) | know what a turn is |
 //! | the net pool | the binary's tokio | language models, the search before them, tools, the doors ([`think`], [`host`]) | compute for over 1 ms |
 //! | `disk` | one, where calls are traced | traces ([`keep::trace`]) | push back on anyone |
 //! | `warm-up` | for a moment | certificate and weights, behind the start | |
@@ -16,7 +16,7 @@
 //!
 //! # An audio frame's path
 //!
-//! `transport::webrtc → hear::jitter → hear::decode → hear::vad, hear::stt` → *conversation* → `think::llm` → *conversation* →
+//! `transport::webrtc → hear::jitter → hear::decode → hear::vad, hear::stt, hear::turn` → *conversation* → `think::llm` → *conversation* →
 //! `speak::tts → speak::playout → speak::encode`, and `show` beside it, → `transport::webrtc`.
 //!
 //! # Invariants

@@ -111,7 +111,7 @@ impl Node {
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
         let Opening { key, call, models, commands, seat } = opening;
-        let CallModels { stt, llm, llm_fallback, tts, tts_fallback, warnings } = models;
+        let CallModels { stt, turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
         let set = shared.avatars.find_or_first(&call.face.avatar_key_id).map(|a| Arc::clone(&a.set));
         let own = set.as_ref().map(|set| set.manifest().voice.clone()).unwrap_or_default();
         let voice = if call.tts.voice_id.is_empty() { own } else { call.tts.voice_id.clone() };
@@ -124,7 +124,7 @@ impl Node {
         let session = talk::session(&call);
         Ok(Self {
             conversation: Conversation::new(call.spec.clone()),
-            hearing: Hearing::new(call.spec.vad, stt),
+            hearing: Hearing::new(call.spec.vad, stt, turn),
             speaking: Speaking::new(now)?,
             call,
             shared,

@@ -14,6 +14,7 @@ use conversation::call::{ConversationId, LlmChoice, SttChoice, TtsChoice};
 use conversation::event::Event;
 use conversation::host::{Host, Offer, OfferError};
 use conversation::input::Command;
+use conversation::settings::Agent;
 use engine::clock;
 use engine::hear::vad::Judge;
 use engine::host::Chosen;
@@ -24,7 +25,7 @@ use str0m::change::SdpAnswer;
 use str0m::media::{Direction, MediaKind};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Input, Output, Rtc};
-use support::{Book, Loudness, call};
+use support::{Book, Loudness, call, call_of};
 
 /// Models that do nothing but be there: so many ears, and a gate that holds the loading.
 struct Doubles {
@@ -226,6 +227,22 @@ async fn a_call_without_a_decoder_is_refused_and_a_freed_decoder_serves_the_next
     until("its decoder is free", || *models.ears.lock().unwrap() == 1).await;
     assert!(book.0.lock().unwrap().is_empty(), "it leaves no trace");
     engine.offer(offer(2, &sdp)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_and_told_so() {
+    let wanting = call_of(1, Agent { turn_model: true, ..Agent::default() });
+    for (call, warnings) in [
+        (
+            wanting,
+            vec!["stt.turn_model is on, but this server has no turn model; turns are decided without it."],
+        ),
+        (call(1), vec![]),
+    ] {
+        let models = engine::host::resolve(&*Doubles::ready(1), &call, Sink::new(|_| {})).unwrap();
+        assert!(models.turn.is_none());
+        assert_eq!(models.warnings, warnings);
+    }
 }
 
 #[tokio::test]

@@ -3,13 +3,16 @@
 pub mod decode;
 pub mod jitter;
 pub mod stt;
+pub mod turn;
 pub mod vad;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use conversation::spec;
 use conversation::time::Time;
 use models::stt::Stream;
+use models::turn::TurnModel;
 
 use decode::Level;
 use vad::{Change, Listener, State, WINDOW, Windows};
@@ -26,20 +29,22 @@ pub struct Hearing {
     pub(crate) ready: VecDeque<([f32; WINDOW], Time)>,
     listener: Listener,
     ear: stt::Ear,
+    asker: Option<turn::Asker>,
     level: Level,
     until: Time,
 }
 
 impl Hearing {
-    /// Ears for one call.
+    /// Ears for one call; the turn model only where one is asked.
     #[must_use]
-    pub fn new(times: spec::Vad, stream: Box<dyn Stream>) -> Self {
+    pub fn new(times: spec::Vad, stream: Box<dyn Stream>, turn: Option<Arc<dyn TurnModel>>) -> Self {
         Self {
             windows: Windows::default(),
             state: State::default(),
             ready: VecDeque::with_capacity(4),
             listener: Listener::new(times),
             ear: stt::Ear::new(stream),
+            asker: turn.map(turn::Asker::new),
             level: Level::default(),
             until: Time::ZERO,
         }
@@ -48,6 +53,9 @@ impl Hearing {
     /// Takes the user's sound (16 kHz mono), which ends at `end`.
     pub fn take(&mut self, pcm: &[i16], end: Time) {
         self.ear.audio(pcm);
+        if let Some(asker) = &mut self.asker {
+            asker.audio(pcm, end);
+        }
         self.level.add(pcm);
         let ready = &mut self.ready;
         self.windows.push(pcm, end, |window, end| ready.push_back((*window, end)));
@@ -65,6 +73,11 @@ impl Hearing {
     pub fn gap(&mut self) -> Option<Change> {
         let change = self.listener.interrupt(self.until);
         self.follow(change)
+    }
+
+    /// Who asks the turn model, where there is one.
+    pub(crate) fn asker(&mut self) -> Option<&mut turn::Asker> {
+        self.asker.as_mut()
     }
 
     /// RMS of the last .1 s in dBFS, once for each.

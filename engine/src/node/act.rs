@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use conversation::call::{Pronunciation, ToolRun};
 use conversation::event::{AgentState, Event as Fact, Stage, Stamped};
 use conversation::host::CommandError;
-use conversation::input::{Input, LlmEvent, PieceId, PlayoutEvent, ToolCallId, TtsEvent};
+use conversation::input::{Input, LlmEvent, PieceId, PlayoutEvent, StretchId, ToolCallId, TtsEvent};
 use conversation::output::{Answer, LlmRequest, Output, SpeechRequest};
+use models::Sink;
 use serde_json::Value;
 
 use super::talk::ClientTool;
@@ -39,6 +40,11 @@ impl Node {
             self.conversation.handle(input, at);
             while let Some(output) = self.conversation.poll() {
                 self.act(now, output);
+            }
+            if let Some(asker) = self.hearing.asker()
+                && !self.conversation.awaits_turn_probability()
+            {
+                asker.withdraw();
             }
         }
     }
@@ -73,8 +79,8 @@ impl Node {
                 self.speaking.made(piece);
             }
             Output::RunTool { call, id, name, arguments } => self.run_tool(now, call, id, &name, arguments),
-            // No turn model is built in yet: a stretch without an answer ends after the shorter wait.
-            Output::AskTurn(_) | Output::Explain(_) => {}
+            Output::AskTurn(stretch) => self.ask_turn(stretch),
+            Output::Explain(_) => {}
             Output::Answer { id, answer } => self.answer(now, id, answer),
             Output::End(_) => self.ended = Some(now),
         }
@@ -118,6 +124,13 @@ impl Node {
             }
             Waiting::Client(origin) => self.answer_client(now, origin, answer),
         }
+    }
+
+    /// Where nobody answers, the turn ends after the shorter wait.
+    fn ask_turn(&mut self, stretch: StretchId) {
+        let Some(asker) = self.hearing.asker() else { return };
+        let news = self.news.clone();
+        asker.ask(self.conversation.open_turn(), Sink::new(move |p| news.send(News::Turn(stretch, p))));
     }
 
     fn ask(&mut self, request: LlmRequest) {
@@ -187,6 +200,7 @@ impl Node {
         }
         match news {
             News::Stt(event) => self.understood(now, event),
+            News::Turn(stretch, p) => self.feed(now, Input::TurnProbability { stretch, p }),
             News::Snippets(items) => self.feed(now, Input::Fact(Fact::Snippets { items })),
             News::Llm(step, event) => {
                 // A question that was cancelled is not heard any more, whatever was on its way.

@@ -19,6 +19,7 @@ use engine::show::Avatars;
 use engine::speak::playout::BLOCK;
 use engine::transport::loopback::{self, Far, Left};
 use engine::transport::webrtc::Certificate;
+use models::turn::{Question, TurnModel};
 use models::{Handle, Sink, llm, stt, tts};
 
 /// Something that will happen at an instant of virtual time.
@@ -159,6 +160,51 @@ impl tts::Tts for Speaker {
     }
 }
 
+/// Says its script, one P(turn is over) for each question, so long after it was asked; nothing where the script has nothing.
+#[derive(Clone)]
+pub struct Oracle {
+    pub world: World,
+    pub span: Duration,
+    pub script: Vec<Option<(Duration, f32)>>,
+    pub asked: Arc<Mutex<Vec<Question>>>,
+    /// Numbers of the questions that were withdrawn, or answered and done with.
+    pub withdrawn: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Oracle {
+    pub fn new(world: World, script: &[Option<(Duration, f32)>]) -> Self {
+        Self {
+            world,
+            span: Duration::from_secs(8),
+            script: script.to_vec(),
+            asked: Arc::default(),
+            withdrawn: Arc::default(),
+        }
+    }
+}
+
+impl TurnModel for Oracle {
+    fn prepare(&self) -> Result<(), models::Error> {
+        Ok(())
+    }
+
+    fn span(&self) -> Duration {
+        self.span
+    }
+
+    fn ask(&self, question: Question, answer: Sink<f32>) -> Handle {
+        let mut asked = self.asked.lock().unwrap();
+        let number = asked.len();
+        asked.push(question);
+        if let Some((delay, p)) = self.script.get(number).copied().flatten() {
+            // Told though it was withdrawn: a real one may be at work on it.
+            self.world.after(delay, move || answer.send(p));
+        }
+        let withdrawn = Arc::clone(&self.withdrawn);
+        Handle::new(move || withdrawn.lock().unwrap().push(number))
+    }
+}
+
 /// Keeps facts.
 #[derive(Clone, Default)]
 pub struct Book(pub Arc<Mutex<Vec<(ConversationId, Stamped)>>>);
@@ -197,12 +243,19 @@ pub struct Bench {
     pub start: Instant,
     pub now: Instant,
     pub streams: Arc<Mutex<usize>>,
+    /// Asked by the calls that begin from now on.
+    pub turn: Option<Arc<dyn TurnModel>>,
     runtime: tokio::runtime::Runtime,
     next_key: u64,
 }
 
 impl Bench {
     pub fn new() -> Self {
+        Self::judged_by(Box::new(Loudness))
+    }
+
+    /// One with another detector of speech.
+    pub fn judged_by(judge: Box<dyn Judge>) -> Self {
         let start = engine::clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let book = Book::default();
@@ -217,7 +270,7 @@ impl Bench {
         });
         let (shard, inbox, stats) = Shard::bare(shared, start);
         let certificate = Arc::new(Certificate::generate().unwrap());
-        let ready = Message::Ready(Box::new(Kit { certificate, judge: Box::new(Loudness) }));
+        let ready = Message::Ready(Box::new(Kit { certificate, judge }));
         assert!(inbox.requests.send(ready).is_ok());
         let streams = Arc::default();
         Self {
@@ -229,6 +282,7 @@ impl Bench {
             start,
             now: start,
             streams,
+            turn: None,
             runtime,
             next_key: 1,
         }
@@ -244,6 +298,7 @@ impl Bench {
         let sink = Sink::new(move |event| news.send(engine::graph::News::Stt(event)));
         let models = CallModels {
             stt: stt::Stt::open(&ear, sink).unwrap(),
+            turn: self.turn.clone(),
             llm: Arc::new(Thinker { world: world.clone(), answer: answer.to_owned() }),
             llm_fallback: None,
             tts: Arc::new(Speaker { world }),
