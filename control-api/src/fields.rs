@@ -90,6 +90,15 @@ impl<'a> Fields<'a> {
         String::new()
     }
 
+    /// A string that must be there and hold more than blanks, and at most `most` characters.
+    pub(crate) fn at_most(&self, name: &str, most: usize) -> String {
+        let text = self.required(name);
+        if text.chars().count() > most {
+            self.fault(name, format!("must be at most {most} characters"));
+        }
+        text
+    }
+
     /// A string out of `choices`.
     pub(crate) fn choice(&self, name: &str, choices: &[&str], default: &str) -> String {
         let text = self.text(name).unwrap_or_else(|| default.into());

@@ -7,6 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, SendTimeoutError, TrySendError};
 use mio::Waker;
 
+use crate::thread;
+
 /// What happens to the newcomer when an edge is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
@@ -14,7 +16,7 @@ pub enum OnFull {
     Drop,
     /// The sender is told and decides.
     Refuse,
-    /// The sender waits at most this long; then the newcomer is dropped and counted.
+    /// The sender waits at most this long, one that never waits ([`thread::never_waits`]) not at all; then the newcomer is dropped and counted.
     Wait(Duration),
 }
 
@@ -76,6 +78,7 @@ impl<T> Sender<T> {
             OnFull::Wait(limit) => match self.channel.try_send(item) {
                 Ok(()) => Ok(()),
                 Err(TrySendError::Disconnected(item)) => Err((item, false)),
+                Err(TrySendError::Full(item)) if !thread::may_wait() => Err((item, true)),
                 Err(TrySendError::Full(item)) => {
                     self.channel.send_timeout(item, limit).map_err(|e| match e {
                         SendTimeoutError::Timeout(item) => (item, true),
@@ -130,6 +133,26 @@ mod tests {
         assert_eq!(sender.send(3), Err(3));
         assert_eq!(sender.full(), 1);
         assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    /// Who waits here waits for ever: nobody reads.
+    static ENDLESS: Edge =
+        Edge { name: "test, endless", depth: 1, on_full: OnFull::Wait(Duration::from_secs(3600)) };
+
+    #[test]
+    fn a_thread_that_never_waits_gets_the_newcomer_back_at_once() {
+        let (sender, receiver) = open(&ENDLESS, None);
+        let (told, came_back) = std::sync::mpsc::channel();
+        let full = sender.clone();
+        thread::spawn("test-media", move || {
+            thread::never_waits();
+            told.send((full.send(1), full.send(2))).unwrap();
+        })
+        .unwrap();
+        let answer = came_back.recv_timeout(Duration::from_secs(10)).expect("it waits for itself");
+        assert_eq!(answer, (Ok(()), Err(2)));
+        assert_eq!(sender.full(), 1);
+        drop(receiver);
     }
 
     #[test]

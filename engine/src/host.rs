@@ -542,6 +542,7 @@ pub fn resolve(models: &dyn Models, call: &Call, news: Sink<News>) -> Result<Cal
     );
     let tts = tts?;
     let turn = hear::turn::wanted(models, call, &mut warnings);
+    warnings.extend(crate::speak::tts::lacks(&*tts, &call.tts.voice_id));
     let stt = stt?.open(Sink::new(move |event| news.send(News::Stt(event))))?;
     llm.warm();
     Ok(CallModels { stt, turn, llm, llm_fallback, tts, tts_fallback: None, warnings })

@@ -81,6 +81,7 @@ pub(crate) struct Node {
     tts: Arc<dyn models::tts::Tts>,
     tts_fallback: Option<Arc<dyn models::tts::Tts>>,
     voice: String,
+    fallback_voice: String,
     asked: Vec<Asked>,
     client_tools: Vec<talk::ClientTool>,
     showing: Option<Showing>,
@@ -114,7 +115,13 @@ impl Node {
         let CallModels { stt, turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
         let set = shared.avatars.find_or_first(&call.face.avatar_key_id).map(|a| Arc::clone(&a.set));
         let own = set.as_ref().map(|set| set.manifest().voice.clone()).unwrap_or_default();
-        let voice = if call.tts.voice_id.is_empty() { own } else { call.tts.voice_id.clone() };
+        // The agent's voice where the engine has it, else its face's, else the engine's default.
+        let voice_of = |tts: &dyn models::tts::Tts| {
+            let names = [&call.tts.voice_id, &own].into_iter();
+            names.filter(|name| !name.is_empty()).find(|name| tts.knows(name)).cloned().unwrap_or_default()
+        };
+        let voice = voice_of(&*tts);
+        let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
         let showing = set.map(|set| Showing {
             face: Face::new(set, call.face.frame_rate, key.0),
             pace: Pace::new(call.face.frame_rate, Time::ZERO),
@@ -141,6 +148,7 @@ impl Node {
             tts,
             tts_fallback,
             voice,
+            fallback_voice,
             asked: Vec::with_capacity(4),
             client_tools: Vec::new(),
             showing,

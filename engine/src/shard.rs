@@ -25,6 +25,7 @@ use crate::hear::vad::{State, WINDOW};
 use crate::host::Shared;
 use crate::link::Link;
 use crate::node::{Fate, Node};
+use crate::thread;
 use crate::transport::socket::{Demux, Socket};
 use crate::transport::tcp;
 use crate::transport::webrtc::{AcceptError, Connection, LocalCandidate, Protocol, Transmit};
@@ -182,6 +183,7 @@ impl Shard {
 
     /// The thread's life.
     pub fn run(mut self) {
+        thread::never_waits();
         let mut events = Events::with_capacity(64);
         while self.running {
             let now = clock::now();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // here they are allowed
 
+use std::cell::Cell;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
@@ -12,6 +13,22 @@ use std::thread::{Builder, JoinHandle};
 pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     debug_assert!(name.len() <= 15, "Linux cuts {name}");
     Builder::new().name(name.to_owned()).spawn(run)
+}
+
+thread_local! {
+    static WAITS: Cell<bool> = const { Cell::new(true) };
+}
+
+/// From now on this thread waits for no edge, whatever the edge says ([`crate::edge::OnFull::Wait`]): a media thread that waited for room in
+/// its own inbox would wait for itself.
+pub fn never_waits() {
+    WAITS.set(false);
+}
+
+/// Whether this thread may wait for room in an edge.
+#[must_use]
+pub fn may_wait() -> bool {
+    WAITS.get()
 }
 
 /// How many threads the machine runs at once.

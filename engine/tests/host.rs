@@ -76,8 +76,8 @@ impl llm::Llm for Mute {
 }
 
 impl tts::Tts for Mute {
-    fn speak(&self, _: tts::Request, _: Sink<tts::Event>) -> Handle {
-        Handle::done()
+    fn speak(&self, _: tts::Request, _: Sink<tts::Event>) -> Result<Handle, Error> {
+        Ok(Handle::done())
     }
 }
 

@@ -340,10 +340,10 @@ fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<
 }
 
 impl Tts for Scripted {
-    fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Handle {
+    fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
         let script = Arc::clone(&self.script);
         let start = Instant::now();
-        self.spawn(async move {
+        Ok(self.spawn(async move {
             let pace = &script.providers.tts;
             let rate = pace.sample_rate.clamp(8_000, 48_000);
             let total = (request.text.chars().count() as f64
@@ -359,7 +359,7 @@ impl Tts for Scripted {
                 sink.send(tts::Event::Audio { pcm, sample_rate: rate });
             }
             sink.send(tts::Event::End);
-        })
+        }))
     }
 }
 

@@ -15,7 +15,8 @@ fn ask(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -
     let (news, heard) = unbounded();
     let pronunciation = pronunciation.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation };
-    (flite.speak(request, Sink::new(move |event| news.send(event).unwrap_or_default())), heard)
+    let sink = Sink::new(move |event| news.send(event).unwrap_or_default());
+    (flite.speak(request, sink).unwrap(), heard)
 }
 
 #[derive(Default)]

@@ -11,7 +11,7 @@ use axum::routing::{delete, post, put};
 use conversation::call::ConversationId;
 use conversation::event::EndReason;
 use conversation::host::CommandError;
-use conversation::input::Command;
+use conversation::input::{Command, MAX_TEXT};
 use conversation::output::{Answer as Told, Refusal};
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ async fn speak(
     Json(body): Json,
 ) -> Answer {
     let command = fields(body, |f| Command::Say {
-        text: f.required("text"),
+        text: f.at_most("text", MAX_TEXT),
         interrupt: f.boolean("interrupt").unwrap_or(true),
         allow_interruptions: true,
         add_to_context: f.boolean("add_to_context").unwrap_or(false),
@@ -108,7 +108,7 @@ async fn respond(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> Answer {
-    let command = fields(body, |f| Command::Respond { text: f.required("text") })?;
+    let command = fields(body, |f| Command::Respond { text: f.at_most("text", MAX_TEXT) })?;
     let row = found(&shared, &caller, &id).await?;
     give(&shared, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))

@@ -79,7 +79,7 @@ impl Conversation {
             self.finish_utterance();
             return true;
         }
-        if may_ask && utterance.pieces.iter().any(|piece| piece.asked.is_none()) {
+        if may_ask && utterance.wants_voice(self.spec.phrasing.ahead()) {
             self.ask_voice();
             return true;
         }
@@ -117,12 +117,8 @@ impl Conversation {
 
     /// The deadline at which the head's TTS may be asked, where it must wait for that.
     pub(crate) fn spacing_deadline(&self) -> Option<Time> {
-        let waits = |reply: &Reply| {
-            reply
-                .utterances
-                .front()
-                .is_some_and(|utterance| utterance.pieces.iter().any(|piece| piece.asked.is_none()))
-        };
+        let ahead = self.spec.phrasing.ahead();
+        let waits = |reply: &Reply| reply.utterances.front().is_some_and(|u| u.wants_voice(ahead));
         let not_before = match self.floor.front() {
             Some(head) => waits(head).then_some(head.not_before),
             None => {

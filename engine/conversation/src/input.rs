@@ -196,7 +196,10 @@ pub enum PlayoutEvent {
     Finished(Position),
 }
 
-/// What may be asked from outside, by REST, the data channel or a scenario.
+/// Most characters of a text that a client or the API gives to be said, or to be answered. Some ten minutes of speech.
+pub const MAX_TEXT: usize = 10_000;
+
+/// What may be asked from outside, by REST, the data channel or a scenario. Texts from outside have at most [`MAX_TEXT`] characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {

@@ -260,6 +260,11 @@ impl Utterance {
         &self.text[..self.heard]
     }
 
+    /// Whether one of its next `ahead` pieces was not given to the TTS.
+    pub(crate) fn wants_voice(&self, ahead: usize) -> bool {
+        self.pieces.iter().take(ahead).any(|piece| piece.asked.is_none())
+    }
+
     pub(crate) fn is_after_result(&self) -> bool {
         let From::Message(Source::Tool { message, .. }) = &self.from else { return false };
         matches!(message, ToolMessage::OnSuccess | ToolMessage::OnError)

@@ -96,6 +96,17 @@ pub enum Phrasing {
     Flushed,
 }
 
+impl Phrasing {
+    /// Pieces of an utterance that are with the TTS or wait to be played, the sounding one included: the rest waits in the conversation. Live,
+    /// a long text must not take the voice from other calls, nor be made to be thrown away; a script's pieces are all asked at once.
+    pub(crate) fn ahead(self) -> usize {
+        match self {
+            Self::Stream => 3,
+            Self::Flushed => usize::MAX,
+        }
+    }
+}
+
 /// A tool as far as turn-taking is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {

@@ -317,9 +317,9 @@ impl Conversation {
             step.ended = true;
             step.calls.clear();
             if let Some(words) = words_of(&mut reply.utterances, step.id) {
-                // Only what the voice has been given is spoken.
-                while words.pieces.back().is_some_and(|piece| piece.asked.is_none()) {
-                    words.pieces.pop_back();
+                // Only phrases of which the voice has been given the first are spoken.
+                if words.pieces.front().is_some_and(|piece| piece.asked.is_none()) {
+                    words.pieces.clear();
                 }
                 let end = words.pieces.back().map_or(words.played, |piece| piece.end);
                 words.text.truncate(end);

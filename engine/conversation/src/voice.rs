@@ -12,7 +12,7 @@ use crate::time::{Position, Time};
 use crate::timers::Reason;
 
 impl Conversation {
-    /// Asks for the pieces of the head's front utterance that were not asked for yet.
+    /// Asks for the pieces of the head's front utterance that may be asked for and were not yet.
     pub(crate) fn ask_voice(&mut self) {
         let Some(mut head) = self.floor.pop_front() else { return };
         self.ask_pieces(&mut head);
@@ -27,7 +27,8 @@ impl Conversation {
 
     fn ask_pieces(&mut self, reply: &mut Reply) {
         let Some(utterance) = reply.utterances.front_mut() else { return };
-        for piece in utterance.pieces.iter_mut().filter(|piece| piece.asked.is_none()) {
+        let ahead = self.spec.phrasing.ahead();
+        for piece in utterance.pieces.iter_mut().take(ahead).filter(|piece| piece.asked.is_none()) {
             reply.voiced = true;
             let source = match &utterance.from {
                 From::Words(step) => Source::Step { step: *step, part: piece.part },

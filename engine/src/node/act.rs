@@ -164,16 +164,24 @@ impl Node {
     }
 
     fn synthesize(&mut self, request: SpeechRequest) {
-        let voice = self.tts_fallback.as_ref().filter(|_| request.fallback).unwrap_or(&self.tts);
+        let (engine, voice) = match self.tts_fallback.as_ref().filter(|_| request.fallback) {
+            Some(fallback) => (fallback, &self.fallback_voice),
+            None => (&self.tts, &self.voice),
+        };
         let sounds = |p: &Pronunciation| (p.word.clone(), p.pronunciation.clone());
         let words = models::tts::Request {
             text: request.text,
-            voice: self.voice.clone(),
+            voice: voice.clone(),
             pronunciation: self.call.tts.custom_pronunciation.iter().map(sounds).collect(),
         };
         let (news, piece) = (self.news.clone(), request.piece);
-        let handle = voice.speak(words, tts::sink(move |event| news.send(News::Tts(piece, event))));
-        self.speaking.make(piece, request.epoch, handle);
+        match engine.speak(words, tts::sink(move |event| news.send(News::Tts(piece, event)))) {
+            Ok(handle) => self.speaking.make(piece, request.epoch, handle),
+            Err(error) => {
+                tracing::warn!(conversation = %self.call.id, %error, "speech synthesis failed");
+                self.inputs.push_back(Input::Tts { piece, event: TtsEvent::Failed(error.to_string()) });
+            }
+        }
     }
 
     fn run_tool(&mut self, now: Instant, call: ToolCallId, id: String, name: &str, arguments: Value) {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use conversation::time::{Position, SAMPLE_RATE};
-use models::tts::{Event, Phone};
+use models::tts::{Event, Phone, Tts};
 use models::{Error, Kind, Sink};
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{
@@ -24,6 +24,15 @@ pub enum News {
     End,
     /// It failed; nothing follows.
     Failed(Error),
+}
+
+/// What the caller should know where an engine has no voice of this name.
+#[must_use]
+pub fn lacks(engine: &dyn Tts, voice: &str) -> Option<String> {
+    let name: String = voice.chars().take(40).collect();
+    let told =
+        || format!("The voice {name:?} is not available on this server; the avatar's own speaks instead.");
+    (!engine.knows(voice)).then(told)
 }
 
 /// A sink for a voice that passes its news on, with samples at 48 kHz.

@@ -4,15 +4,13 @@
 
 use std::time::Instant;
 
-use conversation::input::Command;
+use conversation::input::{Command, MAX_TEXT as MAX_WORDS};
 use serde_json::{Value, json};
 
 use super::webrtc::MAX_TEXT;
 
 /// Messages a second, and at once, that a client may send.
 const RATE: (f64, f64) = (20.0, 60.0);
-/// Longest text of a user's turn or a context, in characters.
-const MAX_WORDS: usize = 16_000;
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +148,7 @@ fn words(value: Option<&Value>) -> Result<String, &'static str> {
     let text = value.and_then(Value::as_str).ok_or("not a string")?.trim();
     match text.chars().count() {
         0 => Err("empty"),
-        n if n > MAX_WORDS => Err("too long"),
+        n if n > MAX_WORDS => Err("over 10000 characters"),
         _ => Ok(text.to_owned()),
     }
 }

@@ -148,7 +148,7 @@ pub fn sample(position: u64) -> i16 {
 pub const WORD: Duration = Duration::from_millis(300);
 
 impl tts::Tts for Speaker {
-    fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Handle {
+    fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, models::Error> {
         let words = request.text.split_whitespace().count() as u64;
         let samples = words * WORD.as_micros() as u64 * 48 / 1_000;
         self.world.after(Duration::from_millis(16), move || {
@@ -156,7 +156,7 @@ impl tts::Tts for Speaker {
             sink.send(tts::Event::Audio { pcm, sample_rate: 48_000 });
             sink.send(tts::Event::End);
         });
-        Handle::done()
+        Ok(Handle::done())
     }
 }
 
@@ -290,6 +290,19 @@ impl Bench {
 
     /// A call of an agent that answers everything with `answer`, to a user whose stretches of speech mean `script`.
     pub fn call(&mut self, call: Call, script: &[&'static str], answer: &str) -> Far {
+        let speaker = Arc::new(Speaker { world: self.world.clone() });
+        self.call_with(call, script, answer, speaker, None)
+    }
+
+    /// The same with voices of its own.
+    pub fn call_with(
+        &mut self,
+        call: Call,
+        script: &[&'static str],
+        answer: &str,
+        tts: Arc<dyn tts::Tts>,
+        tts_fallback: Option<Arc<dyn tts::Tts>>,
+    ) -> Far {
         let key = CallKey(self.next_key);
         self.next_key += 1;
         let world = self.world.clone();
@@ -299,10 +312,10 @@ impl Bench {
         let models = CallModels {
             stt: stt::Stt::open(&ear, sink).unwrap(),
             turn: self.turn.clone(),
-            llm: Arc::new(Thinker { world: world.clone(), answer: answer.to_owned() }),
+            llm: Arc::new(Thinker { world, answer: answer.to_owned() }),
             llm_fallback: None,
-            tts: Arc::new(Speaker { world }),
-            tts_fallback: None,
+            tts,
+            tts_fallback,
             warnings: Vec::new(),
         };
         let opening = Opening { key, call: Arc::new(call), models, commands: Vec::new(), seat: Seat::free() };

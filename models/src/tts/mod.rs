@@ -51,6 +51,15 @@ pub struct Phone {
 
 /// A voice engine.
 pub trait Tts: Send + Sync {
-    /// Begins to speak; returns at once.
-    fn speak(&self, request: Request, sink: Sink<Event>) -> Handle;
+    /// Begins to speak; returns at once. The sink is called from other threads only, never before this has returned on the caller's own.
+    ///
+    /// # Errors
+    /// It cannot be begun (too many texts wait, say); the sink was not called.
+    fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error>;
+
+    /// Whether it has a voice of this name; empty is its default. One without names of its own takes any.
+    fn knows(&self, voice: &str) -> bool {
+        let _ = voice;
+        true
+    }
 }

@@ -43,7 +43,8 @@ pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (news, heard) = unbounded();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };
-    let _handle = flite.speak(request, Sink::new(move |event| news.send(event).unwrap_or_default()));
+    let sink = Sink::new(move |event| news.send(event).unwrap_or_default());
+    let _handle = flite.speak(request, sink).unwrap();
     let mut said = Vec::new();
     for event in heard {
         match event {

@@ -5,20 +5,19 @@
 //! a slow answer, and ends it with as much: both are cut, and all times are told for what is left.
 
 mod ffi;
+mod queue;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::Receiver;
 
 use self::ffi::{Engine, Listener, Marks};
+use self::queue::{Queue, Ticket};
 use super::text::{self, Part};
 use super::{Event, Phone, Request, Tts, Voice, resolve};
 use crate::{Error, Handle, Kind, Sink};
 
-/// Requests that may wait for a thread.
-const QUEUE: usize = 256;
 /// Longer texts are refused: about twenty minutes of speech.
 const TEXT: usize = 20_000;
 /// Silence left before the first sound and after the last, in seconds.
@@ -30,13 +29,12 @@ const CHUNK: f32 = 0.1;
 
 /// The built-in voices on their own threads.
 pub struct Flite {
-    queue: Sender<Job>,
+    queue: Queue<Job>,
 }
 
 struct Job {
     request: Request,
     sink: Sink<Event>,
-    cancelled: Arc<AtomicBool>,
 }
 
 impl Flite {
@@ -48,7 +46,7 @@ impl Flite {
         let missing = |reason: String| Error::new(Kind::Missing, reason);
         let engine = Engine::shared().map_err(missing)?;
         engine.has(Voice::Slt).map_err(missing)?;
-        let (queue, jobs) = crossbeam_channel::bounded(QUEUE);
+        let (queue, jobs) = Queue::open();
         for n in 0..threads.max(1) {
             let jobs = jobs.clone();
             let started = thread::Builder::new()
@@ -63,15 +61,14 @@ impl Flite {
 }
 
 impl Tts for Flite {
-    fn speak(&self, request: Request, sink: Sink<Event>) -> Handle {
-        let cancelled = Arc::new(AtomicBool::new(false));
-        match self.queue.try_send(Job { request, sink, cancelled: Arc::clone(&cancelled) }) {
-            Ok(()) => Handle::new(move || cancelled.store(true, Ordering::Relaxed)),
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
-                job.sink.send(Event::Failed(Error::new(Kind::Busy, "too many texts wait for the voice")));
-                Handle::done()
-            }
-        }
+    fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
+        let ticket = self.queue.push(Job { request, sink });
+        let ticket = ticket.ok_or_else(|| Error::new(Kind::Busy, "too many texts wait for the voice"))?;
+        Ok(Handle::new(move || ticket.cancel()))
+    }
+
+    fn knows(&self, voice: &str) -> bool {
+        resolve(voice).1.is_none()
     }
 }
 
@@ -83,21 +80,21 @@ pub fn installed(voice: Voice) -> Result<(), String> {
     Engine::shared()?.has(voice)
 }
 
-fn work(engine: &Engine, jobs: &Receiver<Job>, warm: bool) {
+fn work(engine: &Engine, jobs: &Receiver<(Job, Arc<Ticket>)>, warm: bool) {
     if warm {
         // The first utterance pages the voice in.
         let sink = Sink::new(|_| ());
         let request = Request { text: "Hello.".into(), voice: String::new(), pronunciation: Vec::new() };
-        speak(engine, &Job { request, sink, cancelled: Arc::default() });
+        speak(engine, &Job { request, sink }, &|| false);
     }
-    for job in jobs {
-        if !job.cancelled.load(Ordering::Relaxed) {
-            speak(engine, &job);
+    for (job, ticket) in jobs {
+        if ticket.begin() {
+            speak(engine, &job, &|| ticket.is_cancelled());
         }
     }
 }
 
-fn speak(engine: &Engine, job: &Job) {
+fn speak(engine: &Engine, job: &Job, cancelled: &dyn Fn() -> bool) {
     let refuse = |reason| job.sink.send(Event::Failed(Error::new(Kind::Refused, reason)));
     if job.request.text.len() > TEXT {
         return refuse("the text is too long to be said");
@@ -107,7 +104,7 @@ fn speak(engine: &Engine, job: &Job) {
         return refuse("there is no text to be said");
     }
     let (voice, _) = resolve(&job.request.voice);
-    let mut speaker = Speaker::new(job, voice.sample_rate());
+    let mut speaker = Speaker::new(job, cancelled, voice.sample_rate());
     for part in &parts {
         speaker.begin(part);
         if part.spoken.is_empty() {
@@ -118,7 +115,7 @@ fn speak(engine: &Engine, job: &Job) {
         } else if let Err(reason) = engine.synthesise(voice, &part.spoken, &mut speaker) {
             return job.sink.send(Event::Failed(Error::new(Kind::Broken, reason)));
         }
-        if job.cancelled.load(Ordering::Relaxed) {
+        if cancelled() {
             return;
         }
         speaker.finish();
@@ -129,6 +126,7 @@ fn speak(engine: &Engine, job: &Job) {
 /// Turns flite's utterances into the news of one request.
 struct Speaker<'a> {
     job: &'a Job,
+    cancelled: &'a dyn Fn() -> bool,
     sample_rate: u32,
     part: Option<&'a Part>,
     /// Samples given in the parts before, and of this part.
@@ -141,8 +139,18 @@ struct Speaker<'a> {
 }
 
 impl<'a> Speaker<'a> {
-    fn new(job: &'a Job, sample_rate: u32) -> Self {
-        Self { job, sample_rate, part: None, before: 0, given: 0, made: 0, keep: 0..0, chunk: Vec::new() }
+    fn new(job: &'a Job, cancelled: &'a dyn Fn() -> bool, sample_rate: u32) -> Self {
+        Self {
+            job,
+            cancelled,
+            sample_rate,
+            part: None,
+            before: 0,
+            given: 0,
+            made: 0,
+            keep: 0..0,
+            chunk: Vec::new(),
+        }
     }
 
     fn begin(&mut self, part: &'a Part) {
@@ -200,7 +208,7 @@ impl Listener for Speaker<'_> {
     }
 
     fn samples(&mut self, pcm: &[i16]) -> bool {
-        if self.job.cancelled.load(Ordering::Relaxed) {
+        if (self.cancelled)() {
             return false;
         }
         let (from, to) = (self.made, self.made + pcm.len());

@@ -1,0 +1,108 @@
+//! Texts that wait for a thread of the voice. One that is cancelled stops counting at once: it costs those behind it nothing but being
+//! skipped, however many a caller takes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+/// Texts that may wait.
+const WAITING: usize = 256;
+/// The same with those that were cancelled and not yet skipped.
+const PLACES: usize = 16 * WAITING;
+
+const WAITS: u8 = 0;
+const BEGUN: u8 = 1;
+const CANCELLED: u8 = 2;
+
+/// A text's place, shared by who asked and who speaks.
+pub(super) struct Ticket {
+    state: AtomicU8,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Ticket {
+    /// Its turn has come; false if it was cancelled.
+    pub(super) fn begin(&self) -> bool {
+        self.leave(BEGUN)
+    }
+
+    /// It is not wanted any more, waiting or begun.
+    pub(super) fn cancel(&self) {
+        if !self.leave(CANCELLED) {
+            self.state.store(CANCELLED, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == CANCELLED
+    }
+
+    fn leave(&self, to: u8) -> bool {
+        let waited = self.state.compare_exchange(WAITS, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if waited {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        waited
+    }
+}
+
+/// The sending end.
+pub(super) struct Queue<T> {
+    jobs: Sender<(T, Arc<Ticket>)>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl<T> Queue<T> {
+    pub(super) fn open() -> (Self, Receiver<(T, Arc<Ticket>)>) {
+        let (jobs, taken) = bounded(PLACES);
+        (Self { jobs, waiting: Arc::default() }, taken)
+    }
+
+    /// Queues a job; `None` if too many wait, or nobody takes them. Never waits.
+    pub(super) fn push(&self, job: T) -> Option<Arc<Ticket>> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let ticket = Arc::new(Ticket { state: AtomicU8::new(WAITS), waiting: Arc::clone(&self.waiting) });
+        if self.jobs.try_send((job, Arc::clone(&ticket))).is_err() {
+            ticket.cancel();
+            return None;
+        }
+        Some(ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_refuses_and_what_is_cancelled_makes_room_at_once() {
+        let (queue, jobs) = Queue::open();
+        let tickets: Vec<_> = (0..WAITING).map(|n| queue.push(n).unwrap()).collect();
+        assert!(queue.push(0).is_none());
+        tickets.iter().for_each(|ticket| ticket.cancel());
+        tickets.iter().for_each(|ticket| ticket.cancel());
+        assert!(
+            (0..WAITING).all(|n| queue.push(n).is_some()),
+            "there is room for as many, and not for more:"
+        );
+        assert!(queue.push(0).is_none());
+        let wanted = jobs.try_iter().filter(|(_, ticket)| ticket.begin()).count();
+        assert_eq!(wanted, WAITING);
+        assert!(queue.push(0).is_some());
+    }
+
+    #[test]
+    fn a_text_that_is_spoken_can_be_cancelled_and_counts_once() {
+        let (queue, jobs) = Queue::open();
+        let ticket = queue.push(()).unwrap();
+        let (_, taken) = jobs.recv().unwrap();
+        assert!(taken.begin() && !taken.is_cancelled());
+        ticket.cancel();
+        assert!(taken.is_cancelled() && !taken.begin());
+        assert_eq!(queue.waiting.load(Ordering::Relaxed), 0);
+    }
+}
