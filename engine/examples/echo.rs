@@ -165,12 +165,12 @@ impl Call {
             Event::Audio { sequence, timestamp, payload } => self.ear.push(now, sequence, timestamp, payload),
             Event::KeyframeRequested => self.frame = 0,
             Event::Text(text) if text == "bye" => {
-                self.connection.send_text(now, &rtvi::peer_left());
+                self.connection.send_text(now, rtvi::peer_left());
                 self.connection.close(now);
             }
-            Event::Text(text) => self.connection.send_text(now, &format!("echo: {text}")),
+            Event::Text(text) => self.connection.send_text(now, format!("echo: {text}")),
             Event::Bandwidth(bits) => {
-                self.connection.send_text(now, &json!({ "bandwidth": bits }).to_string())
+                self.connection.send_text(now, json!({ "bandwidth": bits }).to_string())
             }
             Event::ChannelOpen | Event::Closed => {}
         }
@@ -195,7 +195,7 @@ impl Call {
         }
         if self.level.count() >= 1600 {
             let level = tell::level(self.level.take());
-            self.connection.send_text(now, &level);
+            self.connection.send_text(now, level);
         }
         let elapsed = elapsed.as_micros() as u64;
         if self.audio == 0 {

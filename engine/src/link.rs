@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use crate::hear::decode::Decoder;
 use crate::hear::jitter::Buffer;
 use crate::speak::Block;
-use crate::transport::Event;
-use crate::transport::VideoFrame;
 use crate::transport::loopback::{Left, Near};
 use crate::transport::rtvi;
 use crate::transport::webrtc::{Connection, Protocol, Transmit};
+use crate::transport::{Event, Text, VideoFrame};
 
 /// How long a hung-up connection may take to send its last words.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -233,10 +232,10 @@ impl Link {
     }
 
     /// Sends a message.
-    pub(crate) fn text(&mut self, now: Instant, text: &str) {
+    pub(crate) fn text(&mut self, now: Instant, text: impl Into<Text>) {
         match &mut self.wire {
             Wire::Rtc { connection, .. } => connection.send_text(now, text),
-            Wire::Loop { near, .. } => near.send(Left::Text(text.to_owned())),
+            Wire::Loop { near, .. } => near.send(Left::Text(text.into().body)),
         }
     }
 
@@ -246,7 +245,7 @@ impl Link {
             return;
         }
         self.hung_up = Some(now);
-        self.text(now, &rtvi::peer_left());
+        self.text(now, rtvi::peer_left());
         match &mut self.wire {
             Wire::Rtc { connection, .. } => connection.close(now),
             Wire::Loop { near, .. } => near.send(Left::Closed),

@@ -12,7 +12,7 @@ const OPEN_ABBREVIATIONS: [&str; 6] = ["etc", "a.m", "p.m", "u.s", "u.k", "u.n"]
 /// Fewest words of a first phrase that ends in the middle of a sentence.
 const FIRST_WORDS: usize = 3;
 
-/// A sentence longer than this many bytes is cut at a clause, one twice as long at a blank.
+/// A sentence longer than this many bytes is cut at a clause, one twice as long at a blank, one three times as long anywhere.
 const LONG: usize = 220;
 
 /// Length in bytes of the next phrase of `text`, blanks behind it included; `None` = more text is needed.
@@ -56,6 +56,9 @@ pub(crate) fn next(text: &str, first: bool, done: bool) -> Option<usize> {
             && let Some(cut) = blank
         {
             return Some(cut);
+        }
+        if end > 3 * LONG {
+            return Some(end);
         }
     }
     (done && !text.trim().is_empty()).then_some(text.len())
@@ -150,6 +153,17 @@ mod tests {
     fn other_scripts_and_lines_end_at_once() {
         assert_eq!(cut("你好。世界！"), ["你好。", "世界！"]);
         assert_eq!(cut("A list:\none\ntwo"), ["A list:", "one", "two"]);
+    }
+
+    #[test]
+    fn no_phrase_is_longer_than_a_breath_whatever_the_text() {
+        for text in ["word ".repeat(500), "字".repeat(2_000), "x".repeat(5_000), ". . . ".repeat(500)] {
+            let phrases = cut(&text);
+            let longest = phrases.iter().map(String::len).max();
+            assert!(longest.is_some_and(|len| len <= 3 * LONG + 4), "{longest:?} of {:?}", &text[..12]);
+            let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+            assert_eq!(squeezed(&phrases.concat()), squeezed(&text));
+        }
     }
 
     #[test]

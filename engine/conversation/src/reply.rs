@@ -52,6 +52,8 @@ pub(crate) struct Reply {
     pub(crate) times: Option<TurnTimes>,
     /// The LLM's current step.
     pub(crate) step: Option<Step>,
+    /// Characters that the LLM has given.
+    pub(crate) given: usize,
     /// Number of the next step.
     pub(crate) next_step: u32,
     /// Rounds of tools so far.
@@ -172,6 +174,7 @@ impl Reply {
             spoke_until: None,
             times: None,
             step: None,
+            given: 0,
             next_step: 0,
             rounds: 0,
             tools_due: false,

@@ -18,6 +18,9 @@ pub(crate) const SILENT: Duration = Duration::from_micros(5_000_001);
 /// A turn that has lasted longer gets no prepared reply.
 const LONG_TURN: Duration = Duration::from_secs(10);
 
+/// Characters of one live reply, all its steps together: some twenty minutes of speech. A model that goes on has lost its end.
+const LONGEST: usize = 20_000;
+
 /// Prepared replies of one turn, replaced ones included.
 const PREPARATIONS: u32 = 3;
 
@@ -182,16 +185,26 @@ impl Conversation {
                 times.llm_ttft = Some(now.since(step.asked).as_secs_f64());
             }
         }
+        let mut over = false;
         match event {
             LlmEvent::Began | LlmEvent::Failed(_) => {}
-            LlmEvent::Text(text) => {
+            LlmEvent::Text(mut text) => {
+                let room = LONGEST.saturating_sub(reply.given);
+                if phrasing == Phrasing::Stream
+                    && let Some((end, _)) = text.char_indices().nth(room)
+                {
+                    text.truncate(end);
+                    step.calls.clear();
+                    over = true;
+                }
+                reply.given += text.chars().count();
                 let words = words_of(&mut reply.utterances, id);
                 let text = if words.as_ref().is_none_or(|words| words.text.is_empty()) {
                     text.trim_start()
                 } else {
                     &text
                 };
-                if text.is_empty() {
+                if text.is_empty() && !over {
                     return;
                 }
                 let words = match words {
@@ -206,8 +219,10 @@ impl Conversation {
                 if phrasing == Phrasing::Stream {
                     cut(words, phrasing, &mut step.parts);
                 }
-                let text = text.to_owned();
-                self.tell(Event::LlmText { text });
+                if !text.is_empty() {
+                    let text = text.to_owned();
+                    self.tell(Event::LlmText { text });
+                }
             }
             LlmEvent::Flush => {
                 if let Some(words) = words_of(&mut reply.utterances, id)
@@ -228,6 +243,14 @@ impl Conversation {
             LlmEvent::End { prompt_tokens, completion_tokens } => {
                 self.llm_ended(index, id, (prompt_tokens, completion_tokens));
             }
+        }
+        if over {
+            // As if it had ended here, without calls.
+            self.tell(Event::Warning {
+                text: format!("The language model's reply was cut at {LONGEST} characters."),
+            });
+            self.outputs.push_back(Output::CancelLlm(id));
+            self.llm_ended(index, id, (0, 0));
         }
     }
 

@@ -48,12 +48,12 @@ impl Node {
         let message = match link.inbox.read(now, text) {
             Ok(Some(message)) => message,
             Ok(None) => return,
-            Err(answer) => return link.text(now, &answer),
+            Err(answer) => return link.text(now, answer),
         };
         match message {
             ClientMessage::Ready { id } => {
                 let answer = self.session.ready(&id, link.has_video() && self.showing.is_some());
-                link.text(now, &answer);
+                link.text(now, answer);
             }
             // A connection that was taken over, or has not taken over yet, commands nothing.
             _ if self.current != Some(number) => {}
@@ -65,7 +65,7 @@ impl Node {
                 let open = self.client_tools.iter().position(|t| t.id == call);
                 match open.map(|at| self.client_tools.swap_remove(at)) {
                     Some(open) => self.feed(now, Input::Tool { call: open.call, result: Ok(result) }),
-                    None => link.text(now, &rtvi::refused(&id, "No such tool call is open")),
+                    None => link.text(now, rtvi::refused(&id, "No such tool call is open")),
                 }
             }
         }
@@ -81,18 +81,18 @@ impl Node {
 
     pub(super) fn answer_client(&mut self, now: Instant, origin: Origin, answer: Answer) {
         if let Answer::Refused(why) = answer {
-            return self.text_to(now, origin.link, &rtvi::refused(&origin.id, &why.to_string()));
+            return self.text_to(now, origin.link, rtvi::refused(&origin.id, &why.to_string()));
         }
         if origin.rest.is_empty() {
             if let Some(kind) = &origin.kind {
-                self.text_to(now, origin.link, &rtvi::done(&origin.id, kind));
+                self.text_to(now, origin.link, rtvi::done(&origin.id, kind));
             }
         } else {
             self.next_of(origin);
         }
     }
 
-    fn text_to(&mut self, now: Instant, number: u32, text: &str) {
+    fn text_to(&mut self, now: Instant, number: u32, text: String) {
         if let Some(link) = self.links.iter_mut().find(|l| l.number == number) {
             link.text(now, text);
         }
@@ -103,7 +103,7 @@ impl Node {
         let mut link = self.links.iter_mut().find(|l| Some(l.number) == self.current);
         self.session.tell(fact, |text| {
             if let Some(link) = &mut link {
-                link.text(now, &text);
+                link.text(now, text);
             }
         });
     }
@@ -111,7 +111,7 @@ impl Node {
     /// Tells the client how loud it is here.
     pub(super) fn tell_level(&mut self, now: Instant, level: f32) {
         if let Some(link) = self.links.iter_mut().find(|l| Some(l.number) == self.current && l.talks) {
-            link.text(now, &tell::level(level));
+            link.text(now, tell::level(level));
         }
     }
 
@@ -120,7 +120,7 @@ impl Node {
         let state = self.session.state();
         if let Some(link) = self.links.iter_mut().find(|l| l.number == number) {
             link.talks = true;
-            link.text(now, &state);
+            link.text(now, state);
         }
     }
 }

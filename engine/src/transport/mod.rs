@@ -2,6 +2,7 @@
 
 mod ffi;
 pub mod loopback;
+mod outbox;
 pub mod rtvi;
 mod sdp;
 pub mod socket;
@@ -11,6 +12,44 @@ mod vp8;
 pub mod webrtc;
 
 use bytes::Bytes;
+
+/// A text for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// JSON.
+    pub body: String,
+    /// What it is worth to a client that takes none.
+    pub weight: Weight,
+}
+
+/// What is left out first where a client does not take its texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Tells how something goes on; what comes later makes up for it.
+    Progress,
+    /// Tells that something is so.
+    Fact,
+}
+
+impl Text {
+    /// The same as progress.
+    #[must_use]
+    pub fn progress(self) -> Self {
+        Self { weight: Weight::Progress, ..self }
+    }
+}
+
+impl From<String> for Text {
+    fn from(body: String) -> Self {
+        Self { body, weight: Weight::Fact }
+    }
+}
+
+impl From<&str> for Text {
+    fn from(body: &str) -> Self {
+        body.to_owned().into()
+    }
+}
 
 /// What a connection tells its call.
 #[derive(Debug)]

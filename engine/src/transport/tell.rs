@@ -7,6 +7,7 @@ use conversation::event::{AgentState, EndReason, Event, Stage, Stamped, TurnTime
 use conversation::time::Time;
 use serde_json::{Value, json};
 
+use super::Text;
 use super::rtvi::error;
 
 /// The protocol's version that we speak.
@@ -47,23 +48,24 @@ struct Sounding {
     heard: String,
 }
 
-fn message(kind: &str, data: Option<Value>) -> String {
+fn message(kind: &str, data: Option<Value>) -> Text {
     let mut message = json!({"label": "rtvi-ai", "type": kind});
     if let (Some(data), Some(object)) = (data, message.as_object_mut()) {
         object.insert("data".to_owned(), data);
     }
-    message.to_string()
+    message.to_string().into()
 }
 
-fn own(data: Value) -> String {
+fn own(data: Value) -> Text {
     message("server-message", Some(data))
 }
 
 /// How loudly the server hears the user, from the level in dB of full scale. Told about ten times a second.
 #[must_use]
-pub fn level(dbfs: f32) -> String {
+pub fn level(dbfs: f32) -> Text {
     let linear = (f64::from(dbfs) + 60.0).clamp(0.0, 60.0) / 60.0;
     own(json!({"level": (linear * 1000.0).round() / 1000.0, "dbfs": (f64::from(dbfs) * 10.0).round() / 10.0}))
+        .progress()
 }
 
 impl Session {
@@ -103,7 +105,7 @@ impl Session {
 
     /// What the agent does, for a client whose channel has just opened: it may have come in mid-call.
     #[must_use]
-    pub fn state(&self) -> String {
+    pub fn state(&self) -> Text {
         own(json!({"state": self.state}))
     }
 
@@ -114,20 +116,21 @@ impl Session {
     }
 
     /// Calls `send` for each message that a fact gives rise to.
-    pub fn tell(&mut self, fact: &Stamped, mut send: impl FnMut(String)) {
+    pub fn tell(&mut self, fact: &Stamped, mut send: impl FnMut(Text)) {
         match &fact.event {
             Event::Joined { unix_micros } => self.began = *unix_micros,
             Event::UserStartedSpeaking => send(message("user-started-speaking", None)),
             Event::UserStoppedSpeaking => send(message("user-stopped-speaking", None)),
-            Event::UserTranscript { text, is_final } => send(message(
-                "user-transcription",
-                Some(json!({
+            Event::UserTranscript { text, is_final } => {
+                let data = json!({
                     "text": text,
                     "user_id": self.about.user_id,
                     "timestamp": timestamp(self.began, fact.at),
                     "final": is_final,
-                })),
-            )),
+                });
+                let told = message("user-transcription", Some(data));
+                send(if *is_final { told } else { told.progress() });
+            }
             Event::UtteranceCommitted { text } => send(message("user-llm-text", Some(json!({"text": text})))),
             Event::AgentState { state } => {
                 self.state = *state;
@@ -140,7 +143,7 @@ impl Session {
             }
             Event::LlmText { text } => {
                 self.step.push_str(text);
-                send(message("bot-llm-text", Some(json!({"text": text}))));
+                send(message("bot-llm-text", Some(json!({"text": text}))).progress());
             }
             Event::LlmStopped { .. } | Event::LlmCancelled => {
                 let thinking = std::mem::take(&mut self.thinking);
@@ -198,7 +201,7 @@ impl Session {
             }
             Event::Turn(times) => send(message("metrics", Some(metrics(times)))),
             // The provider's own words are for the operator.
-            Event::Error { stage, .. } => send(error(
+            Event::Error { stage, .. } => send(Text::from(error(
                 match stage {
                     Stage::Llm => "The language model failed",
                     Stage::Tts => "The voice failed",
@@ -206,14 +209,17 @@ impl Session {
                     Stage::Tool => "A tool failed",
                 },
                 false,
-            )),
+            ))),
             Event::Warning { text } => send(own(json!({"warning": text}))),
-            Event::Ended { reason: EndReason::Error } => send(error("The call was ended by an error", true)),
+            Event::Ended { reason: EndReason::Error } => {
+                send(error("The call was ended by an error", true).into());
+            }
             _ => {}
         }
         if let Some(body) = self.webhook(fact) {
             // The body is JSON already.
-            send(format!(r#"{{"label":"rtvi-ai","type":"server-message","data":{{"event":{body}}}}}"#));
+            let text = format!(r#"{{"label":"rtvi-ai","type":"server-message","data":{{"event":{body}}}}}"#);
+            send(text.into());
         }
     }
 
@@ -237,7 +243,7 @@ impl Session {
     }
 
     /// More of the utterance was heard.
-    fn heard(&mut self, utterance: UtteranceId, text: &str, send: &mut impl FnMut(String)) {
+    fn heard(&mut self, utterance: UtteranceId, text: &str, send: &mut impl FnMut(Text)) {
         let Some(sounding) = self.sounding.as_mut().filter(|s| s.utterance == utterance) else { return };
         // The step's text may have grown since the utterance began to sound.
         if self.step.trim_start().starts_with(sounding.said.trim()) && self.step.len() > sounding.said.len() {
@@ -249,15 +255,15 @@ impl Session {
         let new = text.strip_prefix(sounding.heard.as_str()).unwrap_or(text).to_owned();
         sounding.heard = text.to_owned();
         if !new.trim().is_empty() {
-            send(message("bot-tts-text", Some(json!({"text": new}))));
+            send(message("bot-tts-text", Some(json!({"text": new}))).progress());
             self.output("in-progress", send);
         }
     }
 
-    fn output(&self, status: &str, send: &mut impl FnMut(String)) {
+    fn output(&self, status: &str, send: &mut impl FnMut(Text)) {
         let Some(sounding) = &self.sounding else { return };
         let rest = sounding.said.strip_prefix(sounding.heard.as_str()).unwrap_or("");
-        send(message(
+        let told = message(
             "bot-output",
             Some(json!({
                 "text": sounding.said,
@@ -269,7 +275,8 @@ impl Session {
                 "spoken_status": status,
                 "spoken_progress": {"accumulated_text": sounding.heard, "remaining_text": rest},
             })),
-        ));
+        );
+        send(if status == "in-progress" { told.progress() } else { told });
     }
 }
 
@@ -307,6 +314,7 @@ fn timestamp(began: u64, at: Time) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Weight;
     use super::*;
 
     const BEGAN: u64 = 1_795_266_606_000_000;
@@ -323,7 +331,7 @@ mod tests {
     fn told(session: &mut Session, event: Event) -> Vec<Value> {
         let mut out = Vec::new();
         session.tell(&Stamped { seq: 1, at: Time::from_seconds(1.5), event }, |text| {
-            out.push(serde_json::from_str(&text).unwrap())
+            out.push(serde_json::from_str(&text.body).unwrap())
         });
         out
     }
@@ -435,8 +443,8 @@ mod tests {
             told,
             [json!({"label": "rtvi-ai", "type": "server-message", "data": {"state": "thinking"}})]
         );
-        assert_eq!(serde_json::from_str::<Value>(&session.state()).unwrap(), told[0]);
-        let level: Value = serde_json::from_str(&level(-30.04)).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&session.state().body).unwrap(), told[0]);
+        let level: Value = serde_json::from_str(&level(-30.04).body).unwrap();
         assert_eq!(level["data"], json!({"level": 0.499, "dbfs": -30.0}));
         let ready: Value = serde_json::from_str(&session.ready("58307d34", true)).unwrap();
         assert_eq!((&ready["type"], &ready["id"]), (&json!("bot-ready"), &json!("58307d34")));
@@ -451,6 +459,47 @@ mod tests {
         let ended = told(&mut session, Event::Ended { reason: EndReason::Error });
         assert_eq!(ended[0]["data"]["fatal"], true);
         assert!(told(&mut session, Event::Ended { reason: EndReason::UserLeft }).is_empty());
+    }
+
+    #[test]
+    fn only_what_later_messages_make_up_for_is_progress() {
+        let mut session = session(false);
+        let utterance = UtteranceId(3);
+        let said = |text: &str| Event::AgentHeard { text: text.into(), utterance };
+        let mut told: Vec<(String, Weight)> = Vec::new();
+        for event in [
+            Event::UserTranscript { text: "Hel".into(), is_final: false },
+            Event::UserTranscript { text: "Hello".into(), is_final: true },
+            Event::LlmText { text: "One two.".into() },
+            Event::AgentStartedSpeaking { text: "One two.".into(), utterance },
+            said("One"),
+            Event::AgentStoppedSpeaking { text: "One two.".into(), utterance },
+            Event::AgentState { state: AgentState::Listening },
+        ] {
+            session.tell(&Stamped { seq: 1, at: Time::ZERO, event }, |text| {
+                let value: Value = serde_json::from_str(&text.body).unwrap();
+                let status = value["data"]["spoken_status"].as_str().unwrap_or_default();
+                told.push((format!("{} {status}", value["type"].as_str().unwrap()), text.weight));
+            });
+        }
+        let progress: Vec<&str> = told
+            .iter()
+            .filter(|(_, weight)| *weight == Weight::Progress)
+            .map(|(kind, _)| kind.trim_end())
+            .collect();
+        assert_eq!(
+            progress,
+            [
+                "user-transcription",
+                "bot-llm-text",
+                "bot-tts-text",
+                "bot-output in-progress",
+                "bot-tts-text",
+                "bot-output in-progress"
+            ],
+            "{told:?}"
+        );
+        assert_eq!(level(-20.0).weight, Weight::Progress);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! ICE-lite (the client finds us), RTP mode: the jitter buffer of the voice is ours ([`crate::hear::jitter`]), and so are the VP8
 //! descriptors ([`super::vp8`]). Time stamps of both tracks count from one zero, and the sender reports say so.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -19,13 +18,12 @@ use str0m::{Candidate, IceCreds, Input, Output, Rtc};
 
 pub use str0m::net::{Protocol, Transmit};
 
+use super::outbox::Outbox;
 use super::vp8::Packetizer;
-use super::{Event, VideoFrame, sdp};
+use super::{Event, Text, VideoFrame, sdp};
 
 /// Longest text frame that a client may send, bytes; told to it in the answer.
 pub const MAX_TEXT: usize = 64 * 1024;
-/// Texts that wait for the channel, or for a slow client.
-const OUTBOX_BYTES: usize = 512 * 1024;
 /// How long a closing connection waits for its last texts to be acknowledged, and again for its close_notify to leave.
 const LINGER: Duration = Duration::from_millis(300);
 /// Both tracks' wall clock is set back by this much: str0m reports an RTP time of 0 if a packet's wall clock is in the future, and
@@ -107,9 +105,7 @@ pub struct Connection {
     /// An instant and what the time stamps said at it.
     clock: Option<(Instant, Duration)>,
     channel: Option<ChannelId>,
-    outbox: VecDeque<String>,
-    outbox_bytes: usize,
-    dropped_texts: u64,
+    outbox: Outbox,
     timeout: Instant,
     last_heard: Option<Instant>,
     /// Deadline of the present step of closing.
@@ -171,9 +167,7 @@ impl Connection {
             packetizer: Packetizer::new(rand::random(), rand::random()),
             clock: None,
             channel: None,
-            outbox: VecDeque::new(),
-            outbox_bytes: 0,
-            dropped_texts: 0,
+            outbox: Outbox::default(),
             timeout: now,
             last_heard: None,
             closing: None,
@@ -280,7 +274,7 @@ impl Connection {
     /// Texts lost because the client did not take them.
     #[must_use]
     pub fn dropped_texts(&self) -> u64 {
-        self.dropped_texts
+        self.outbox.dropped()
     }
 
     /// Whether the datagram is this connection's: a STUN check with its user name and a valid MESSAGE-INTEGRITY, or anything from an
@@ -448,19 +442,13 @@ impl Connection {
         at.checked_sub(SET_BACK).unwrap_or(at).min(now)
     }
 
-    /// Sends a text frame on the client's data channel, as soon as it is open. While the client takes none, the oldest are dropped
-    /// and counted. After [`Connection::close`] nothing is taken any more.
-    pub fn send_text(&mut self, now: Instant, text: &str) {
+    /// Sends a text frame on the client's data channel, as soon as it is open. While the client takes none, progress is dropped first,
+    /// the oldest first, and counted. After [`Connection::close`] nothing is taken any more.
+    pub fn send_text(&mut self, now: Instant, text: impl Into<Text>) {
         if self.closing.is_some() {
             return;
         }
-        self.outbox_bytes += text.len();
-        self.outbox.push_back(text.to_owned());
-        while self.outbox_bytes > OUTBOX_BYTES {
-            let Some(dropped) = self.outbox.pop_front() else { break };
-            self.outbox_bytes -= dropped.len();
-            self.dropped_texts += 1;
-        }
+        self.outbox.push(text.into());
         self.timeout = now;
     }
 
@@ -470,12 +458,13 @@ impl Connection {
         while let (Some(id), Some(text)) = (self.channel, self.outbox.front()) {
             let Some(mut channel) = self.rtc.channel(id) else { break };
             match channel.write(false, text.as_bytes()) {
-                Ok(true) => any = true,
+                Ok(true) => {
+                    any = true;
+                    self.outbox.sent();
+                }
                 Ok(false) => break,
-                Err(_) => self.dropped_texts += 1,
+                Err(_) => self.outbox.lost(),
             }
-            self.outbox_bytes -= text.len();
-            self.outbox.pop_front();
         }
         any
     }

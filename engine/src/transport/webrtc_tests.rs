@@ -310,7 +310,7 @@ fn texts_wait_for_the_channel_and_survive_loss() {
     });
     let long = "x".repeat(20_000);
     world.server.send_text(world.now, "first");
-    world.server.send_text(world.now, &long);
+    world.server.send_text(world.now, long.as_str());
     world.run_until(|world| world.client_texts().len() == 2);
     assert_eq!(world.client_texts(), ["first", &long]);
     assert_eq!(world.server.dropped_texts(), 0);
@@ -320,9 +320,9 @@ fn texts_wait_for_the_channel_and_survive_loss() {
 fn a_client_that_opens_no_channel_costs_a_bounded_amount() {
     let mut world = World::new();
     for _ in 0..100 {
-        world.server.send_text(world.now, &"y".repeat(10_000));
+        world.server.send_text(world.now, "y".repeat(10_000));
     }
-    assert!(world.server.outbox_bytes <= OUTBOX_BYTES);
+    assert!(world.server.outbox.bytes <= super::super::outbox::BYTES);
     assert!(world.server.dropped_texts() > 40);
 }
 

@@ -157,6 +157,10 @@ fn system(request: &Request) -> String {
     system
 }
 
+/// Calls of one answer, and bytes of their arguments together: a model that makes more has lost its end.
+const CALLS: usize = 64;
+const ARGUMENTS: usize = 256 << 10;
+
 /// An answer as it comes.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -249,6 +253,10 @@ impl Answer {
         for fragment in delta["tool_calls"].as_array().into_iter().flatten() {
             news.token = true;
             self.fragment(fragment);
+        }
+        let arguments: usize = self.calls.iter().map(|call| call.arguments.len() + call.name.len()).sum();
+        if self.calls.len() > CALLS || arguments > ARGUMENTS {
+            return Err(Error::new(Kind::Broken, "the model's calls of tools do not end"));
         }
         if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
             self.reason = Some(reason.to_owned());
