@@ -39,8 +39,8 @@ pub(crate) struct Link {
     pub(crate) voice: Option<Instant>,
     /// What the client sends over its channel.
     pub(crate) inbox: rtvi::Inbox,
-    /// Whether the client has opened its channel.
-    pub(crate) talks: bool,
+    /// When the client opened its channel.
+    pub(crate) talks: Option<Instant>,
 }
 
 impl Link {
@@ -62,7 +62,7 @@ impl Link {
             hung_up: None,
             voice: None,
             inbox: rtvi::Inbox::new(now),
-            talks: false,
+            talks: None,
         }
     }
 
@@ -80,7 +80,7 @@ impl Link {
             hung_up: None,
             voice: None,
             inbox: rtvi::Inbox::new(now),
-            talks: false,
+            talks: None,
         }
     }
 

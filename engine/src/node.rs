@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use crate::clock;
 use crate::graph::{CallModels, News, Opening};
 use crate::hear::Hearing;
+use crate::hear::decode::SILENCE;
 use crate::hear::vad::Change;
 use crate::host::{Seat, Shared};
 use crate::keep::trace::Trace;
@@ -74,6 +75,8 @@ pub(crate) struct Node {
     next_link: u32,
     session: Session,
     hearing: Hearing,
+    /// Whether the client knows that no packet of the user's voice comes.
+    told_silence: bool,
     pcm: Vec<i16>,
     speaking: Speaking,
     llm: Arc<dyn models::llm::Llm>,
@@ -142,6 +145,7 @@ impl Node {
             current: None,
             next_link: 0,
             session,
+            told_silence: false,
             pcm: Vec::with_capacity(2_048),
             llm,
             llm_fallback,
@@ -393,8 +397,20 @@ impl Node {
             self.heard(now, change);
         }
         if let Some(level) = self.hearing.level() {
+            self.told_silence = false;
             self.tell_level(now, level);
         }
+        // Where no packet comes there is nothing to measure: that is told once.
+        if silent && !self.told_silence && self.is_heard_of(now) {
+            self.told_silence = true;
+            self.tell_level(now, SILENCE);
+        }
+    }
+
+    /// Whether the client's channel has been open for long enough that a packet of the user's voice would have come.
+    fn is_heard_of(&self, now: Instant) -> bool {
+        let link = self.links.iter().find(|l| Some(l.number) == self.current);
+        link.is_some_and(|l| l.talks.is_some_and(|at| now.saturating_duration_since(at) >= GAP))
     }
 
     /// Windows that wait for the detector.

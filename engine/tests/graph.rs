@@ -5,12 +5,14 @@
 mod support;
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conversation::event::{EndReason, Event};
 use conversation::input::Command;
 use conversation::settings::Agent;
 use engine::transport::Event as Wire;
+use models::{Handle, Sink, tts};
 use support::{Bench, Heard, WORD, call, call_of, sample, voice};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -274,4 +276,89 @@ fn a_thread_that_slept_too_long_catches_up_and_counts_what_it_left_out() {
     let blocks = heard.blocks.len();
     assert!((100 + 10..=125).contains(&blocks), "ten blocks are caught up with: {blocks}");
     assert_eq!(bench.stats.late_ticks.load(Relaxed), 1);
+}
+
+/// A voice that has too much to do: it takes nothing. Or one that keeps what it was asked for.
+struct Refusing(Arc<Mutex<Vec<tts::Request>>>, &'static str);
+
+impl tts::Tts for Refusing {
+    fn speak(&self, request: tts::Request, _: Sink<tts::Event>) -> Result<Handle, models::Error> {
+        self.0.lock().unwrap().push(request);
+        Err(models::Error::new(models::Kind::Busy, "too many texts wait for the voice"))
+    }
+
+    fn knows(&self, voice: &str) -> bool {
+        voice.is_empty() || voice == self.1
+    }
+}
+
+#[test]
+fn a_voice_that_takes_nothing_fails_and_the_fallback_speaks_with_a_voice_of_its_own() {
+    let mut bench = Bench::new();
+    let (first, second) = (Arc::default(), Arc::default());
+    let mut call = call(1);
+    call.spec.fallback_tts = true;
+    call.spec.error_message = None;
+    call.tts.voice_id = "anna".into();
+    let voices = (Refusing(Arc::clone(&first), "anna"), Refusing(Arc::clone(&second), "otto"));
+    let far = bench.call_with(
+        call,
+        &["What is new?"],
+        "Nothing at all.",
+        Arc::new(voices.0),
+        Some(Arc::new(voices.1)),
+    );
+    far.say(voice(&[(0.5, 1.0)]));
+    bench.run(4 * SECOND);
+    let asked = |of: &Arc<Mutex<Vec<tts::Request>>>| -> Vec<(String, String)> {
+        of.lock().unwrap().iter().map(|r| (r.text.clone(), r.voice.clone())).collect()
+    };
+    assert_eq!(asked(&first), [("Nothing at all.".to_owned(), "anna".to_owned())]);
+    assert_eq!(asked(&second), [("Nothing at all.".to_owned(), String::new())]);
+    let names = bench.book.names(1);
+    assert_eq!(names.iter().filter(|n| *n == "error").count(), 2, "{names:?}");
+    assert_eq!(bench.shard.calls(), 1);
+}
+
+#[test]
+fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
+    let mut bench = Bench::new();
+    let (far, other) =
+        (bench.call(call(1), &[], ""), bench.call(call(2), &["What is new?"], "Nothing at all."));
+    let text = "Hello world. ".repeat(700);
+    let say = Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: false };
+    other.say(voice(&[(0.5, 1.0)]));
+    bench.command(1, say);
+    bench.run(4 * SECOND);
+    let asked = || bench.book.names(1).iter().filter(|n| *n == "tts.started").count();
+    // Four seconds of .6 s a piece, and two ahead.
+    assert!((7..=10).contains(&asked()), "{} pieces were asked for", asked());
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&other);
+    assert_eq!(heard.spoken().len(), 1, "the other call is answered");
+    let before = asked();
+    bench.command(1, Command::Interrupt);
+    bench.run(10 * SECOND);
+    let asked = bench.book.names(1).iter().filter(|n| *n == "tts.started").count();
+    assert_eq!(asked, before, "what waited is given up");
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    assert!(heard.spoken().last().unwrap().1 < 4.1, "{:?}", heard.spoken());
+}
+
+#[test]
+fn a_client_without_a_microphone_is_told_once_that_nothing_is_heard() {
+    let mut bench = Bench::new();
+    let mut far = bench.call(call(1), &[], "");
+    far.event(Wire::ChannelOpen);
+    far.vanish();
+    bench.run(5 * SECOND);
+    let levels = |heard: &Heard| -> Vec<String> {
+        heard.texts.iter().filter(|t| t.contains("\"dbfs\"")).cloned().collect()
+    };
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    let told = levels(&heard);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("-90") && told[0].contains("\"level\":0.0"), "{told:?}");
 }

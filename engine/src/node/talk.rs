@@ -110,7 +110,9 @@ impl Node {
 
     /// Tells the client how loud it is here.
     pub(super) fn tell_level(&mut self, now: Instant, level: f32) {
-        if let Some(link) = self.links.iter_mut().find(|l| Some(l.number) == self.current && l.talks) {
+        if let Some(link) =
+            self.links.iter_mut().find(|l| Some(l.number) == self.current && l.talks.is_some())
+        {
             link.text(now, tell::level(level));
         }
     }
@@ -119,7 +121,8 @@ impl Node {
     pub(super) fn greet(&mut self, now: Instant, number: u32) {
         let state = self.session.state();
         if let Some(link) = self.links.iter_mut().find(|l| l.number == number) {
-            link.talks = true;
+            link.talks = Some(now);
+            self.told_silence = false;
             link.text(now, state);
         }
     }
