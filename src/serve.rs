@@ -187,10 +187,9 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
 fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Config> {
     let ports = config.media.ports().map_err(|e| anyhow!(e))?;
     let seconds = Duration::from_secs_f64;
-    let threads = if config.media.threads == 0 { engine::thread::cores() } else { config.media.threads };
     Ok(engine::Config {
-        threads,
-        calls_per_thread: (config.limits.calls as usize).div_ceil(threads),
+        threads: config.media.threads,
+        calls: config.limits.calls as usize,
         // A page of this machine connects fastest, and in every network, over loopback.
         hosts: engine::transport::socket::hosts(listen.is_loopback()),
         public: config.media.public_ip.clone(),

@@ -40,8 +40,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Config {
     /// Media threads; 0 = one per core.
     pub threads: usize,
-    /// Calls on one thread at most; 0 = no limit but the decoders'.
-    pub calls_per_thread: usize,
+    /// Calls held at once at most, by all threads together; 0 = no limit but the decoders'.
+    pub calls: usize,
     /// This host's addresses that clients may use; see [`socket::hosts`].
     pub hosts: Vec<IpAddr>,
     /// Addresses under which a NAT in front of us is known.
@@ -81,7 +81,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             threads: 0,
-            calls_per_thread: 0,
+            calls: 0,
             hosts: socket::hosts(true),
             public: Vec::new(),
             udp_ports: None,
@@ -225,7 +225,7 @@ pub struct Engine {
     ready: watch::Sender<Readiness>,
     models: Arc<dyn Models>,
     next_key: AtomicU64,
-    calls_per_thread: usize,
+    most_calls: usize,
     tcp: Option<tcp::Outlet>,
     trace: Option<Sender<trace::Line>>,
 }
@@ -276,7 +276,7 @@ impl Engine {
             ready,
             models,
             next_key: AtomicU64::new(1),
-            calls_per_thread: config.calls_per_thread,
+            most_calls: config.calls,
             tcp: outlet.map(|(outlet, _)| outlet),
             trace,
         });
@@ -402,7 +402,8 @@ impl Engine {
         let Some((thread, Thread { taken, .. })) = least else {
             return Err(OfferError::NoCapacity("the server has no media thread".into()));
         };
-        if self.calls_per_thread > 0 && taken.load(Relaxed) >= self.calls_per_thread {
+        // Places are taken under the directory's lock only, so the sum is never passed.
+        if self.most_calls > 0 && self.calls() >= self.most_calls {
             return Err(OfferError::NoCapacity("the server is full".into()));
         }
         let seat = Seat::take(taken);

@@ -4,6 +4,7 @@
 
 mod act;
 mod clocks;
+mod links;
 mod talk;
 
 use std::collections::VecDeque;
@@ -168,29 +169,6 @@ impl Node {
             due: None,
             _seat: seat,
         })
-    }
-
-    /// Takes a connection that may become the call's; returns its number.
-    pub(crate) fn link(&mut self, make: impl FnOnce(u32) -> Link) -> u32 {
-        let number = self.next_link;
-        self.next_link += 1;
-        self.links.push(make(number));
-        number
-    }
-
-    /// The connection of this name.
-    pub(crate) fn link_named(&mut self, id: &str) -> Option<&mut Link> {
-        self.links.iter_mut().find(|l| l.id() == id)
-    }
-
-    /// Numbers of its connections.
-    pub(crate) fn links(&self) -> impl Iterator<Item = u32> + '_ {
-        self.links.iter().map(|l| l.number)
-    }
-
-    /// Numbers of the connections that are gone since last asked.
-    pub(crate) fn dropped_links(&mut self) -> impl Iterator<Item = u32> + '_ {
-        self.dropped.drain(..)
     }
 
     /// Blocks left out, and blocks in which a sounding piece lacked samples.

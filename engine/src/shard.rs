@@ -444,6 +444,8 @@ impl Shard {
 
     fn offer(&mut self, now: Instant, mut offer: Offer) {
         let reply = self.take_offer(now, &mut offer);
+        // What a refused offer held, a seat and a decoder, is free before the client knows.
+        drop(offer.opening.take());
         // The client may have hung up the request; then the connection is dropped with its time-out.
         let _ = offer.reply.send(reply);
     }
@@ -499,7 +501,7 @@ impl Shard {
         }
         let Some(node) = self.nodes.get_mut(&key) else { return Reply::NotHere };
         if node.links().count() >= LINKS {
-            return Reply::Refused(OfferError::NoCapacity("too many offers at once".into()));
+            node.make_room();
         }
         let (ufrag, id) = (connection.ufrag().to_owned(), connection.id().to_owned());
         let link = node.link(|number| Link::rtc(number, connection, decoder, now));

@@ -104,8 +104,14 @@ impl Models for Doubles {
 }
 
 fn engine(models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<Engine>, Book) {
+    engine_for(0, models, timeouts)
+}
+
+/// An engine that holds at most so many calls.
+fn engine_for(calls: usize, models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<Engine>, Book) {
     let book = Book::default();
-    let config = Config { threads: 2, hosts: vec![[127, 0, 0, 1].into()], timeouts, ..Config::default() };
+    let hosts = vec![[127, 0, 0, 1].into()];
+    let config = Config { threads: 2, calls, hosts, timeouts, ..Config::default() };
     let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
     let net = tokio::runtime::Handle::current();
     let engine =
@@ -243,6 +249,73 @@ async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_a
         assert!(models.turn.is_none());
         assert_eq!(models.warnings, warnings);
     }
+}
+
+#[tokio::test]
+async fn the_limit_of_calls_is_that_of_all_threads_together() {
+    let (engine, _) = engine_for(3, Doubles::ready(9), Timeouts::default());
+    let (_client, sdp, _) = Client::offer();
+    for id in 1..=3 {
+        engine.offer(offer(id, &sdp)).await.unwrap();
+    }
+    let refused = engine.offer(offer(4, &sdp)).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("the server is full".into()));
+    assert_eq!(engine.calls(), 3);
+    engine.offer(offer(2, &sdp)).await.expect("another connection of a call that is held takes no place");
+}
+
+#[tokio::test]
+async fn what_a_bad_offer_held_is_free_when_it_is_refused() {
+    let models = Doubles::ready(1);
+    let (engine, _) = engine_for(1, Arc::clone(&models), Timeouts::default());
+    let (_client, sdp, _) = Client::offer();
+    for bad in
+        ["no SDP".to_owned(), sdp.replace("opus", "none"), sdp.replace("m=audio 9 ", "m=audio 99999999999 ")]
+    {
+        assert_ne!(bad, sdp);
+        engine.offer(offer(1, &bad)).await.unwrap_err();
+        assert_eq!((engine.calls(), *models.ears.lock().unwrap()), (0, 1), "at once");
+    }
+    engine.offer(offer(2, &sdp)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_call() {
+    let (engine, book) = engine(Doubles::ready(1), Timeouts::default());
+    let (mut client, sdp, pending) = Client::offer();
+    let accepted = engine.offer(offer(1, &sdp)).await.unwrap();
+    let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
+    client.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+    let mut client = tokio::task::spawn_blocking(move || {
+        client.until("the channel is open", |c| c.channel.is_some());
+        client
+    })
+    .await
+    .unwrap();
+    let mut last = None;
+    for n in 0..20 {
+        let (client, sdp, pending) = Client::offer();
+        let taken = engine.offer(offer(1, &sdp)).await.unwrap_or_else(|e| panic!("offer {n}: {e}"));
+        last = Some((client, taken, pending));
+    }
+    let before = client.packets();
+    let client = tokio::task::spawn_blocking(move || {
+        client.until("the call goes on", |c| c.packets() >= before + 25);
+        client
+    })
+    .await
+    .unwrap();
+    assert!(!client.texts().iter().any(|t| t.contains("peerLeft")));
+    // The newest of them is the one that may still take over.
+    let (mut newest, taken, pending) = last.unwrap();
+    let answer = SdpAnswer::from_sdp_string(&taken.answer).unwrap();
+    newest.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+    tokio::task::spawn_blocking(move || newest.until("the newest takes over", |c| c.packets() > 0))
+        .await
+        .unwrap();
+    assert_eq!(engine.calls(), 1);
+    assert_eq!(book.names(1).iter().filter(|n| *n == "joined").count(), 1);
+    drop(client);
 }
 
 #[tokio::test]

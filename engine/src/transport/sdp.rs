@@ -41,6 +41,7 @@ pub(super) fn narrow(offer: &str) -> Result<String, Refused> {
     }
     let default = head.iter().rev().find_map(|line| direction(line)).unwrap_or("sendrecv");
 
+    head.iter().try_for_each(|line| well_formed(line))?;
     let mut text = String::with_capacity(offer.len());
     let push = |text: &mut String, line: &str| {
         text.push_str(line);
@@ -53,6 +54,7 @@ pub(super) fn narrow(offer: &str) -> Result<String, Refused> {
         if sections > MAX_SECTIONS {
             return Err(Refused::Bad("too many sections"));
         }
+        section.iter().try_for_each(|line| well_formed(line))?;
         let first = section[0];
         let offered = section.iter().rev().find_map(|line| direction(line)).unwrap_or(default);
         let wanted = if first.starts_with("m=audio") && !voice && has_opus(&section) {
@@ -79,6 +81,55 @@ pub(super) fn narrow(offer: &str) -> Result<String, Refused> {
         return Err(Refused::Bad("it has no m= section"));
     }
     if voice { Ok(text) } else { Err(Refused::NoOpus) }
+}
+
+/// Refuses what would only fail when the client's packets come: str0m takes any number for a port, and any text for a fingerprint.
+fn well_formed(line: &str) -> Result<(), Refused> {
+    let (good, why) = if let Some(media) = line.strip_prefix("m=") {
+        (is_media(media), "an m= line is not `media port protocol formats`")
+    } else if let Some(fingerprint) = line.strip_prefix("a=fingerprint:") {
+        (is_fingerprint(fingerprint), "a=fingerprint is not a hash and its bytes in hexadecimal")
+    } else if let Some(ufrag) = line.strip_prefix("a=ice-ufrag:") {
+        (is_ice(ufrag, 4), "a=ice-ufrag is not 4 to 256 letters, digits, + and /")
+    } else if let Some(password) = line.strip_prefix("a=ice-pwd:") {
+        (is_ice(password, 22), "a=ice-pwd is not 22 to 256 letters, digits, + and /")
+    } else {
+        return Ok(());
+    };
+    if good { Ok(()) } else { Err(Refused::Bad(why)) }
+}
+
+/// RFC 8866, 5.14.
+fn is_media(line: &str) -> bool {
+    let mut fields = line.split(' ');
+    let (kind, ports, protocol) = (fields.next(), fields.next(), fields.next());
+    let (port, count) = ports.unwrap_or_default().split_once('/').unwrap_or((ports.unwrap_or_default(), "1"));
+    kind.is_some_and(|kind| !kind.is_empty())
+        && port.parse::<u16>().is_ok()
+        && count.parse::<u16>().is_ok()
+        && protocol.is_some_and(|protocol| !protocol.is_empty())
+        && fields.next().is_some_and(|format| !format.is_empty())
+}
+
+/// RFC 8122, 5: bytes of two digits, as many as the hash has.
+fn is_fingerprint(text: &str) -> bool {
+    let Some((hash, bytes)) = text.split_once(' ') else { return false };
+    let wanted = match hash.to_ascii_lowercase().as_str() {
+        "sha-1" => 20,
+        "sha-224" => 28,
+        "sha-256" => 32,
+        "sha-384" => 48,
+        "sha-512" => 64,
+        _ => return false,
+    };
+    let byte = |byte: &str| byte.len() == 2 && byte.bytes().all(|digit| digit.is_ascii_hexdigit());
+    bytes.split(':').count() == wanted && bytes.split(':').all(byte)
+}
+
+/// RFC 8839, 5.4. A hyphen and an underscore are no ice-chars, and some clients use them.
+fn is_ice(text: &str, least: usize) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte);
+    (least..=256).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 fn direction(line: &str) -> Option<&str> {
@@ -185,6 +236,34 @@ mod tests {
         assert!(matches!(narrow(HEAD), Err(Refused::Bad(_))));
         assert!(matches!(narrow(&"v=0\n".repeat(20_000)), Err(Refused::Bad(_))));
         assert!(matches!(narrow(&format!("{HEAD}{}", OPUS.repeat(17))), Err(Refused::Bad(_))));
+    }
+
+    #[test]
+    fn what_would_fail_only_later_is_refused_at_once() {
+        let digits = ["AB"; 32].join(":");
+        let offer = |port: &str, lines: &str| {
+            format!("{HEAD}m=audio {port} UDP/TLS/RTP/SAVPF 111\r\na=rtpmap:111 opus/48000/2\r\n{lines}")
+        };
+        let ice = "a=ice-ufrag:abcd\r\na=ice-pwd:0123456789abcdefghijkl\r\n";
+        assert!(narrow(&offer("9", &format!("a=fingerprint:sha-256 {digits}\r\n{ice}"))).is_ok());
+        assert!(narrow(&offer("9/2", "")).is_ok());
+        for port in ["99999999999", "65536", "-1", "x", "", "9/x"] {
+            assert!(matches!(narrow(&offer(port, "")), Err(Refused::Bad(_))), "{port}");
+        }
+        for line in [
+            format!("a=fingerprint:sha-256 zz{}", &digits[2..]),
+            format!("a=fingerprint:sha-256 {}", &digits[3..]),
+            format!("a=fingerprint:sha-999 {digits}"),
+            "a=fingerprint:sha-256".into(),
+            "a=ice-ufrag:abc".into(),
+            "a=ice-ufrag:a b c d".into(),
+            "a=ice-pwd:0123456789abcdefghijk".into(),
+        ] {
+            assert!(matches!(narrow(&offer("9", &line)), Err(Refused::Bad(_))), "{line}");
+        }
+        for media in ["m=audio 9 UDP/TLS/RTP/SAVPF", "m=audio", "m="] {
+            assert!(matches!(narrow(&format!("{HEAD}{OPUS}{media}\r\n")), Err(Refused::Bad(_))), "{media}");
+        }
     }
 
     #[test]
