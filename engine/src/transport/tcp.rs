@@ -24,13 +24,27 @@ const MAX_WAITING: usize = 256 * 1024;
 /// Connections in all, and from one address (loopback exempt).
 const MAX_CONNECTIONS: usize = 2048;
 const MAX_PER_ADDRESS: usize = 32;
-/// A connection without a check, or without anything, is closed after this long.
+/// A connection of which nothing comes is closed after this long.
 const MUTE: Duration = Duration::from_secs(30);
 /// Datagrams on their way from media threads.
 const OUTGOING: usize = 8192;
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
+
+/// What connections may do that have not sent a check yet: anybody can open them. Whoever is too many takes the place of the oldest of them,
+/// so that silence keeps nobody out who talks.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Their first check is complete within this time.
+    first_check: Duration,
+    /// So many in all.
+    strangers: usize,
+    /// So many from one address, loopback too.
+    per_address: usize,
+}
+
+const LIMITS: Limits = Limits { first_check: Duration::from_secs(5), strangers: 256, per_address: 16 };
 
 /// A datagram that came over TCP.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,6 +85,7 @@ struct Connection {
     ufrag: Option<String>,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
+    since: Instant,
     heard: Instant,
 }
 
@@ -84,6 +99,7 @@ pub struct Server {
     connections: HashMap<Token, Connection>,
     tokens: HashMap<SocketAddr, Token>,
     next: usize,
+    limits: Limits,
 }
 
 impl Server {
@@ -117,6 +133,7 @@ impl Server {
             connections: HashMap::new(),
             tokens: HashMap::new(),
             next: 2,
+            limits: LIMITS,
         })
     }
 
@@ -146,7 +163,8 @@ impl Server {
         let mut events = Events::with_capacity(256);
         let mut swept = now();
         loop {
-            match self.poll.poll(&mut events, Some(MUTE / 4)) {
+            let look = if self.connections.is_empty() { MUTE / 4 } else { self.limits.first_check / 4 };
+            match self.poll.poll(&mut events, Some(look)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
@@ -162,22 +180,41 @@ impl Server {
                 let Some((destination, contents)) = message else { return Ok(()) };
                 self.send(destination, &contents);
             }
-            if at.saturating_duration_since(swept) > MUTE / 4 {
+            if at.saturating_duration_since(swept) >= look {
                 swept = at;
-                let mute: Vec<Token> = self
-                    .connections
-                    .iter()
-                    .filter(|(_, c)| at.saturating_duration_since(c.heard) > MUTE)
-                    .map(|(t, _)| *t)
-                    .collect();
-                mute.into_iter().for_each(|token| self.close(token));
+                let limits = self.limits;
+                let over = |c: &Connection| {
+                    at.saturating_duration_since(c.heard) > MUTE
+                        || (c.ufrag.is_none() && at.saturating_duration_since(c.since) > limits.first_check)
+                };
+                let over: Vec<Token> =
+                    self.connections.iter().filter(|(_, c)| over(c)).map(|(token, _)| *token).collect();
+                over.into_iter().for_each(|token| self.close(token));
             }
+        }
+    }
+
+    /// Makes room for one more connection that has not sent a check yet.
+    fn make_room(&mut self, source: IpAddr) {
+        let strangers = || self.connections.iter().filter(|(_, c)| c.ufrag.is_none());
+        let same = || strangers().filter(move |(_, c)| c.source.ip() == source);
+        // Tokens rise with every connection.
+        let oldest = if same().count() >= self.limits.per_address {
+            same().map(|(token, _)| *token).min()
+        } else if strangers().count() >= self.limits.strangers {
+            strangers().map(|(token, _)| *token).min()
+        } else {
+            None
+        };
+        if let Some(token) = oldest {
+            self.close(token);
         }
     }
 
     fn accept(&mut self, now: Instant) {
         // An error other than "no more" (too many files, say) is tried again with the next event.
         while let Ok((mut stream, source)) = self.listener.accept() {
+            self.make_room(source.ip());
             let same = self.connections.values().filter(|c| c.source.ip() == source.ip()).count();
             let many = same >= MAX_PER_ADDRESS && !source.ip().is_loopback();
             if many || self.connections.len() >= MAX_CONNECTIONS || !source.is_ipv4() {
@@ -198,6 +235,7 @@ impl Server {
                     ufrag: None,
                     incoming: Vec::new(),
                     outgoing: Vec::new(),
+                    since: now,
                     heard: now,
                 };
                 self.connections.insert(token, connection);
@@ -363,5 +401,60 @@ mod tests {
             got[1],
             Datagram { source: friend.local_addr().unwrap(), destination: address, contents: second }
         );
+    }
+
+    /// Whether the server closes a connection, waited for.
+    fn is_closed(stream: &mut net::TcpStream) -> bool {
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        match stream.read(&mut [0; 10]) {
+            Ok(length) => length == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
+    }
+
+    fn is_open(stream: &mut net::TcpStream) -> bool {
+        stream.set_nonblocking(true).unwrap();
+        let read = stream.read(&mut [0; 10]);
+        stream.set_nonblocking(false).unwrap();
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    #[test]
+    fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
+        let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
+        server.limits = Limits { first_check: Duration::from_millis(300), strangers: 4, per_address: 4 };
+        let address = server.candidates()[0].address;
+        let outlet = server.outlet();
+        let back = outlet.clone();
+        let thread = std::thread::spawn(move || {
+            server.run(crate::clock::now, |_, datagram| {
+                back.send(datagram.source, datagram.contents);
+                true
+            })
+        });
+        let open = || net::TcpStream::connect(address).unwrap();
+        let mut friend = open();
+        friend.write_all(&framed(&check("friend:me"))).unwrap();
+        let answered = |friend: &mut net::TcpStream| {
+            let mut answer = vec![0; framed(&check("friend:me")).len()];
+            friend.read_exact(&mut answer).is_ok()
+        };
+        assert!(answered(&mut friend));
+        let mut silent: Vec<_> = (0..12).map(|_| open()).collect();
+        assert!(silent[..8].iter_mut().all(is_closed), "the oldest make room for the newer");
+        // Who talks comes in all the same.
+        let mut another = open();
+        another.write_all(&framed(&check("friend:me"))).unwrap();
+        assert!(answered(&mut another));
+        let mut halting = open();
+        halting.write_all(&framed(&check("friend:me"))[..20]).unwrap();
+        assert!(silent[8..].iter_mut().all(is_closed), "nothing came in time");
+        assert!(is_closed(&mut halting), "no whole check came in time");
+        assert!(
+            is_open(&mut friend) && is_open(&mut another),
+            "who has sent a check may be silent for longer"
+        );
+        outlet.stop();
+        thread.join().unwrap().unwrap();
     }
 }
