@@ -18,8 +18,8 @@ const LOOK: Duration = Duration::from_secs(30);
 const BREATH: Duration = Duration::from_millis(200);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Ends a conversation that nobody joined: `call_ended` is told all the same.
-pub(crate) async fn end_unjoined(shared: &Shared, id: &str, reason: EndReason) -> store::Result<()> {
+/// Ends a conversation that nobody joined: `call_ended` is told all the same. False if it was not in that state.
+pub(crate) async fn end_unjoined(shared: &Shared, id: &str, reason: EndReason) -> store::Result<bool> {
     let now = clock::now();
     ledger::append(shared, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
 }
@@ -73,7 +73,8 @@ async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> {
     }
     facts.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
     tracing::warn!(conversation = %id, "ended: the server was restarted while it ran");
-    ledger::append(shared, id, IN_PROGRESS, facts.into_iter().map(|event| (at, event)).collect()).await
+    ledger::append(shared, id, IN_PROGRESS, facts.into_iter().map(|event| (at, event)).collect()).await?;
+    Ok(())
 }
 
 /// Ends what nobody joined in time and erases what is too old, until `stop`.

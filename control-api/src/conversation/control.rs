@@ -136,16 +136,23 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
     }
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
     let mut news = shared.news.subscribe();
-    if row.status == STARTED {
-        lifecycle::end_unjoined(&shared, &row.id, EndReason::EndedByApi).await?;
-    }
-    match shared.host().command(id, Command::End).await {
-        Ok(Told::Refused(Refusal::Ended))
-        | Err(CommandError::Refused(Refusal::Ended) | CommandError::NotHere) => {
-            shared.facts.flush().await;
-        }
+    // Of several at once the one that ends it is told so; the others come too late.
+    let unjoined =
+        row.status == STARTED && lifecycle::end_unjoined(&shared, &row.id, EndReason::EndedByApi).await?;
+    let ended_it = match shared.host().command(id, Command::End).await {
+        Ok(Told::Accepted) => true,
+        Ok(Told::Already | Told::Refused(Refusal::Ended))
+        | Err(CommandError::Refused(Refusal::Ended) | CommandError::NotHere) => unjoined,
         Ok(Told::Refused(refusal)) | Err(CommandError::Refused(refusal)) => return Err(refused(refusal)),
-        Ok(Told::Accepted | Told::Already) => {}
+    };
+    if !ended_it {
+        shared.facts.flush().await;
+        let status = found(&shared, &caller, &row.id).await?.status;
+        return Err(if status == ENDED {
+            refused(Refusal::Ended)
+        } else {
+            ApiError::NoCapacity("the call is not held by this server".into())
+        });
     }
     let ended = async {
         loop {

@@ -160,18 +160,18 @@ pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]
 }
 
 /// Adds facts, each with its wall clock, to a conversation that is in status `expected` and of which no facts come: the endings that the
-/// sweeper, the API and the restart give. Does nothing in another status.
+/// sweeper, the API and the restart give. Does nothing in another status, and says so: false.
 pub(crate) async fn append(
     shared: &Shared,
     id: &str,
     expected: &str,
     events: Vec<(Micros, Event)>,
-) -> store::Result<()> {
-    let Some(mut live) = Live::load(shared, id).await? else { return Ok(()) };
+) -> store::Result<bool> {
+    let Some(mut live) = Live::load(shared, id).await? else { return Ok(false) };
     let mut tx = shared.store.write().await?;
     let current = store::conversation::find_in(&mut tx, id).await?;
     if current.is_none_or(|row| row.status != expected) {
-        return Ok(());
+        return Ok(false);
     }
     let first = store::event::all_in(&mut tx, id).await?.last().map_or(0, |fact| fact.seq + 1);
     let facts: Vec<Prepared> = (first..)
@@ -184,7 +184,7 @@ pub(crate) async fn append(
     let written = write(&mut tx, &shared.server, &facts).await?;
     tx.commit().await?;
     announce(shared, facts, &written);
-    Ok(())
+    Ok(true)
 }
 
 /// Tells the delivery and the readers of events what is now in the store.

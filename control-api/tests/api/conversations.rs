@@ -1,5 +1,7 @@
 //! Conversations: making, reading, controlling them.
 
+use std::sync::atomic::Ordering;
+
 use conversation::event::{AgentState, EndReason, Event, HistoryItem, Role, UtteranceId};
 use conversation::host::CommandError;
 use conversation::input::Command;
@@ -266,6 +268,48 @@ async fn delete_ends_a_running_call_and_keeps_its_record() {
 }
 
 #[tokio::test]
+async fn of_many_deletes_at_once_one_ends_the_call() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let (unjoined, _) = server.conversation(&agent).await;
+    let running = server.running(json!({})).await;
+    for (id, joined) in [(running, true), (unjoined, false)] {
+        // Of a call that nobody joined the engine knows nothing.
+        server.stage.obeys.store(joined, Ordering::Relaxed);
+        if !joined {
+            server.stage.answers.lock().unwrap().extend([Err(CommandError::NotHere); 5]);
+        }
+        let path = format!("/v1/conversation/{id}");
+        let delete = || server.delete(&path);
+        let (a, b, c, d, e) = tokio::join!(delete(), delete(), delete(), delete(), delete());
+        let replies = [a, b, c, d, e];
+        let count = |status| replies.iter().filter(|reply| reply.status == status).count();
+        assert_eq!((count(200), count(409)), (1, 4), "{replies:?}");
+        let late = replies.into_iter().find(|reply| reply.status == 409).unwrap();
+        late.is(409, json!({"error": "Conversation has ended"}));
+    }
+}
+
+#[tokio::test]
+async fn a_text_to_be_said_or_answered_has_a_longest() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let id = server.running(json!({})).await;
+    let path = format!("/v1/conversation/{id}");
+    for (method, name) in [("PUT", "speak"), ("POST", "respond")] {
+        let path = format!("{path}/{name}");
+        server.call(method, &path, json!({"text": "é".repeat(10_000)})).await.expect(200);
+        let refused = server.call(method, &path, json!({"text": "x".repeat(10_001)})).await.expect(400);
+        let fault = json!({"field": "text", "reason": "must be at most 10000 characters"});
+        assert_eq!(
+            (&refused["error"], &refused["details"]),
+            (&json!("Invalid request body"), &json!([fault]))
+        );
+    }
+}
+
+#[tokio::test]
 async fn delete_before_the_join_ends_it_too() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
@@ -275,6 +319,8 @@ async fn delete_before_the_join_ends_it_too() {
     server.delete(&format!("/v1/conversation/{id}")).await.expect(200);
     let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
     assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("ended_by_api")));
+    let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
+    assert_eq!((&usage["duration_seconds"], &usage["video_seconds"]), (&json!(0.0), &json!(0.0)));
     // A connection that comes up all the same changes nothing and is ended.
     server.stage.commands.lock().unwrap().clear();
     server.stage.tell_all(&id, 0, talk());

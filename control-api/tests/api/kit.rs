@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
 use control_api::{App, Bounds, Config, StockAvatar};
 use conversation::call::ConversationId;
-use conversation::event::{Event, Stamped};
+use conversation::event::{EndReason, Event, Stamped};
 use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, Offer, OfferError};
 use conversation::input::Command;
 use conversation::output::Answer;
@@ -71,6 +71,8 @@ pub(crate) struct Stage {
     /// What the next offers are answered; afterwards they are taken.
     pub(crate) refusals: Mutex<VecDeque<OfferError>>,
     pub(crate) loading: AtomicBool,
+    /// Ends its call when told to, as the engine does: the facts are told before the answer, and a second time there is no call.
+    pub(crate) obeys: AtomicBool,
 }
 
 impl Stage {
@@ -111,7 +113,15 @@ impl Host for Stage {
         conversation: ConversationId,
         command: Command,
     ) -> BoxFuture<'_, Result<Answer, CommandError>> {
-        self.commands.lock().unwrap().push((conversation, command));
+        let again = self.commands.lock().unwrap().contains(&(conversation, Command::End));
+        self.commands.lock().unwrap().push((conversation, command.clone()));
+        if command == Command::End && self.obeys.load(Ordering::Relaxed) {
+            if again {
+                return Box::pin(async { Err(CommandError::NotHere) });
+            }
+            let facts = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
+            self.tell_all(&conversation.to_string(), 1, facts);
+        }
         let answer = self.answers.lock().unwrap().pop_front().unwrap_or(Ok(Answer::Accepted));
         Box::pin(async move { answer })
     }

@@ -194,10 +194,10 @@ impl View {
         self.messages().filter(|item| matches!(item.role, Role::User | Role::Assistant))
     }
 
-    /// How long the conversation has lasted, in seconds.
+    /// How long the conversation has lasted, in seconds; 0 if the user never came.
     #[must_use]
     pub fn duration(&self) -> f64 {
-        self.last.as_seconds()
+        if self.started { self.last.as_seconds() } else { 0.0 }
     }
 
     /// The `messages` of `chat_history`; `timestamp(began)` makes the wall-clock time of an item.
