@@ -108,6 +108,9 @@ def test_a_tool_is_really_called(server, call, model, tool, hooks):
     assert (request["method"], request["path"]) == ("GET", "/sky/Green%20Hill?unit=C"), request
     assert {k.lower(): v for k, v in request["headers"].items()}["x-secret"] == "s3cret"
     assert len(weather.calls) == 1
+    order = [message["role"] for message in thinker.requests[-1]["messages"]]
+    assert order == ["system", "user", "assistant", "tool"], "what was said while the tool ran stands before its call, the result last"
+    assert thinker.requests[-1]["messages"][2]["content"] == "One moment please."
     result = next(m for m in thinker.requests[-1]["messages"] if m["role"] == "tool")
     asked = next(m for m in thinker.requests[-1]["messages"] if m.get("tool_calls"))
     assert result["tool_call_id"] == asked["tool_calls"][0]["id"] and "purple" in result["content"]

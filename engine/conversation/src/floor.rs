@@ -156,12 +156,8 @@ impl Conversation {
         let Some(began) = utterance.started else { return };
         self.tell(Event::AgentStoppedSpeaking { text: text.clone(), utterance: utterance.id });
         if !text.is_empty() {
-            let step = match utterance.from {
-                From::Words(step) => Some(step),
-                From::Message(_) => None,
-            };
             let item = spoken(text, interrupted, utterance.id, began, utterance.in_context);
-            self.remember(item, step);
+            self.remember(item, utterance.step);
         }
     }
 

@@ -15,7 +15,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Adds an item. The words of a step go before the results of its tools, which may have come while the words were spoken.
+    /// Adds an item. What is said of a step, its words and the messages of its tools, goes before the results of its tools, which may have
+    /// come meanwhile: a model's calls are answered by their results, and by nothing in between.
     pub(crate) fn push(&mut self, item: HistoryItem, step: Option<StepId>) {
         if !item.in_context {
             return;
@@ -23,9 +24,9 @@ impl History {
         self.version += 1;
         let mut at = self.items.len();
         if item.role == Role::Assistant && step.is_some() {
-            while at > 0 && self.items[at - 1].0.role == Role::Tool && self.items[at - 1].1 == step {
-                at -= 1;
-            }
+            let results = self.items.iter().rev().take_while(|(item, _)| item.role == Role::Tool).count();
+            let last = &self.items[at - results..];
+            at -= last.iter().position(|(_, of)| *of == step).map_or(0, |first| results - first);
         }
         self.items.insert(at, (item, step));
     }

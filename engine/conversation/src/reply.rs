@@ -119,6 +119,8 @@ pub(crate) enum From {
 /// One step's words, one say, one message.
 pub(crate) struct Utterance {
     pub(crate) from: From,
+    /// The step whose words it is, or to whose tool it belongs.
+    pub(crate) step: Option<StepId>,
     /// Known once it sounds.
     pub(crate) id: UtteranceId,
     pub(crate) text: String,
@@ -209,8 +211,10 @@ impl Reply {
 
 impl Utterance {
     pub(crate) fn new(from: From, text: String, complete: bool) -> Self {
+        let step = if let From::Words(step) = &from { Some(*step) } else { None };
         Self {
             from,
+            step,
             id: UtteranceId(0),
             text,
             cut: 0,

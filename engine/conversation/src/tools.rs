@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::conversation::Conversation;
 use crate::event::{Event, Stage};
 use crate::history::called;
-use crate::input::{Epoch, ToolCallId};
+use crate::input::{Epoch, StepId, ToolCallId};
 use crate::output::{Output, Source, ToolMessage};
 use crate::reply::{From, Running};
 use crate::spec::ToolSpec;
@@ -49,7 +49,7 @@ impl Conversation {
                 orphan: false,
             });
             if let Some(text) = on_start {
-                self.tool_message(call, step.epoch, ToolMessage::OnStart, text);
+                self.tool_message(call, step, ToolMessage::OnStart, text);
             }
             if known {
                 let (name, arguments) = (ask.name, ask.arguments);
@@ -63,9 +63,10 @@ impl Conversation {
         }
     }
 
-    fn tool_message(&mut self, call: ToolCallId, epoch: Epoch, message: ToolMessage, text: String) {
-        let utterance = self.fixed(Source::Tool { call, message }, text);
-        if let Some(reply) = self.floor.iter_mut().find(|reply| reply.epoch == epoch) {
+    fn tool_message(&mut self, call: ToolCallId, step: StepId, message: ToolMessage, text: String) {
+        let mut utterance = self.fixed(Source::Tool { call, message }, text);
+        utterance.step = Some(step);
+        if let Some(reply) = self.floor.iter_mut().find(|reply| reply.epoch == step.epoch) {
             reply.utterances.push_back(utterance);
         }
     }
@@ -102,7 +103,7 @@ impl Conversation {
         self.drop_delay_message(call, tool.step.epoch);
         if let Some(text) = message {
             let which = if failed { ToolMessage::OnError } else { ToolMessage::OnSuccess };
-            self.tool_message(call, tool.step.epoch, which, text);
+            self.tool_message(call, tool.step, which, text);
         }
     }
 
@@ -130,12 +131,12 @@ impl Conversation {
         let due = self.tools.iter_mut().find(|tool| tool.delay_at.is_some_and(|at| at <= now));
         let Some(tool) = due else { return };
         tool.delay_at = None;
-        let (call, epoch, orphan) = (tool.call, tool.step.epoch, tool.orphan);
+        let (call, step, orphan) = (tool.call, tool.step, tool.orphan);
         let name = tool.name.clone();
         let message =
             self.spec.tools.iter().find(|spec| spec.name == name).and_then(|spec| spec.on_delay.clone());
         if let Some(text) = message.filter(|_| quiet && !orphan) {
-            self.tool_message(call, epoch, ToolMessage::OnDelay, text);
+            self.tool_message(call, step, ToolMessage::OnDelay, text);
         }
     }
 

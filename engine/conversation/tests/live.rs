@@ -279,6 +279,111 @@ fn the_model_sees_a_steps_words_before_its_tools_result() {
 }
 
 #[test]
+fn a_tools_messages_never_stand_behind_its_result_where_the_model_sees_them() {
+    let tool = |name: &str| ToolSpec {
+        name: name.into(),
+        on_start: Some(format!("Starting {name}.")),
+        on_success: Some(format!("Got {name}.")),
+        ..ToolSpec::default()
+    };
+    let mut call = Call::new(|spec| spec.tools = vec![tool("one"), tool("two")]);
+    call.say(1.0, "Go").give(1.4, Input::Tick).text(1.6, "Let me see.");
+    for name in ["one", "two"] {
+        call.llm(1.6, LlmEvent::Call { id: name.into(), name: name.into(), arguments: json!({}) });
+    }
+    call.llm_end(1.7);
+    let runs: Vec<_> = call
+        .outputs
+        .iter()
+        .filter_map(|o| if let Output::RunTool { call, .. } = o { Some(*call) } else { None })
+        .collect();
+    // The first result is there before a word was heard, the second while the first tool's success is told.
+    call.give(1.8, Input::Tool { call: runs[0], result: Ok(json!("1")) });
+    let mut at = 2.0;
+    for piece in 0..3 {
+        call.voice(at, piece, 1.0).play(at, piece, PlayoutEvent::Started);
+        at += 1.0;
+        call.play(at, piece, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+    }
+    assert_eq!(call.spoken(), ["Let me see.", "Starting one.", "Starting two.", "Got one."]);
+    call.voice(at, 3, 1.0).play(at, 3, PlayoutEvent::Started);
+    call.play(at + 1.0, 3, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+    assert_eq!(call.asked().len(), 1, "the second result is not there");
+    call.give(at + 2.0, Input::Tool { call: runs[1], result: Ok(json!("2")) });
+    assert_eq!(
+        roles(&call.asked()[1].history),
+        [
+            (Role::User, "Go"),
+            (Role::Assistant, "Let me see."),
+            (Role::Assistant, "Starting one."),
+            (Role::Assistant, "Starting two."),
+            (Role::Assistant, "Got one."),
+            (Role::Tool, "1"),
+            (Role::Tool, "2"),
+        ]
+    );
+}
+
+#[test]
+fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed() {
+    let mut call = Call::new(|_| {});
+    let text = "Hello world. ".repeat(500);
+    let say = Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: true };
+    assert_eq!(call.command(1.0, say), Answer::Accepted);
+    assert_eq!(call.pieces().len(), 3, "the one that will sound, and two ahead");
+    for piece in 0..3 {
+        call.voice(1.1, piece, 1.0);
+    }
+    assert_eq!(call.pieces().len(), 3, "made, and not played yet");
+    for piece in 0..10 {
+        let at = 2.0 + piece as f64;
+        call.play(at, piece, PlayoutEvent::Started);
+        call.play(at + 1.0, piece, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+        assert_eq!(call.pieces().len(), piece + 4);
+        call.voice(at + 1.0, piece + 3, 1.0);
+    }
+    assert_eq!(call.command(12.5, Command::Interrupt), Answer::Accepted);
+    call.give(60.0, Input::Tick);
+    assert_eq!(call.pieces().len(), 13, "nothing more is asked for");
+}
+
+#[test]
+fn a_model_that_does_not_end_is_cut_and_its_reply_is_spoken_to_there() {
+    let mut call = Call::new(|spec| spec.fallback_llm = true);
+    call.say(1.0, "Tell me").give(1.4, Input::Tick);
+    for _ in 0..3_999 {
+        call.text(1.6, "word ");
+    }
+    assert!(!call.has(&Output::CancelLlm(call.asked()[0].step)));
+    call.text(1.6, "wörd ö and more");
+    assert!(call.has(&Output::CancelLlm(call.asked()[0].step)), "20 000 characters were given");
+    call.text(1.7, "nobody wants this").llm_end(1.8);
+    let given: String = call
+        .facts()
+        .filter_map(|e| if let Event::LlmText { text } = e { Some(text.as_str()) } else { None })
+        .collect();
+    assert_eq!(given.chars().count(), 20_000);
+    assert_eq!(call.asked().len(), 1, "that is no failure");
+    assert_eq!(call.facts().filter(|e| matches!(e, Event::Error { .. })).count(), 0);
+    assert_eq!(call.facts().filter(|e| matches!(e, Event::LlmStopped { .. })).count(), 1);
+    let warnings: Vec<_> = call
+        .facts()
+        .filter_map(|e| if let Event::Warning { text } = e { Some(text) } else { None })
+        .collect();
+    assert_eq!(warnings, ["The language model's reply was cut at 20000 characters."]);
+    // All that was taken is spoken, and then the reply ends.
+    let (mut at, mut piece) = (2.0, 0);
+    while piece < call.pieces().len() {
+        call.voice(at, piece, 1.0).play(at, piece, PlayoutEvent::Started);
+        at += 1.0;
+        call.play(at, piece, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+        piece += 1;
+    }
+    assert_eq!(call.heard().len(), 1);
+    assert!(call.heard()[0].ends_with("word wörd"), "{:?}", &call.heard()[0][19_900..]);
+}
+
+#[test]
 fn words_without_context_are_told_and_not_seen_by_the_model() {
     let mut call = Call::new(|_| {});
     let say = Command::Say {

@@ -65,11 +65,21 @@ fn schema(tool: &Tool) -> Value {
 }
 
 /// System prompt first; then turns that alternate, as some servers' templates demand; a tool's item as its call and its result.
+///
+/// The last message is the user's or a tool's result: one of the agent's is refused, or taken for the beginning of the answer. What was heard
+/// of the agent after what is to be answered (speech that could not be interrupted, say) goes before it.
 fn messages(request: &Request) -> Vec<Value> {
     let mut messages = vec![json!({"role": "system", "content": system(request)})];
-    let seen = request.history.iter().filter(|item| item.in_context);
+    let seen = request.history.iter().filter(|item| item.in_context && item.role != Role::System);
+    let mut seen: Vec<&HistoryItem> = seen.collect();
+    let spoken = seen.iter().rev().take_while(|item| item.role == Role::Assistant).count();
+    if let Some(last) = seen.iter().rev().nth(spoken).map(|item| item.role) {
+        let open = seen.iter().rev().skip(spoken).take_while(|item| item.role == last).count();
+        let from = seen.len() - spoken - open;
+        seen[from..].rotate_right(spoken);
+    }
     let mut calls = 0;
-    let mut items = seen.filter(|item| item.role != Role::System).peekable();
+    let mut items = seen.into_iter().peekable();
     while let Some(item) = items.next() {
         match item.role {
             Role::System => {}

@@ -138,6 +138,67 @@ fn context_and_knowledge_are_marked_parts_of_the_one_system_message() {
     assert_eq!(messages.len(), 2);
 }
 
+/// What an OpenAI-compatible server demands: it refuses a question otherwise.
+fn check_order(messages: &[Value]) {
+    let shown = serde_json::to_string_pretty(messages).unwrap();
+    assert!(matches!(messages.last().unwrap()["role"].as_str(), Some("user" | "tool")), "{shown}");
+    let mut open: Vec<&Value> = Vec::new();
+    for (i, message) in messages.iter().enumerate() {
+        if message["role"] == "tool" {
+            let at = open.iter().position(|id| **id == message["tool_call_id"]);
+            open.remove(at.unwrap_or_else(|| panic!("a result without its call: {shown}")));
+            continue;
+        }
+        assert!(open.is_empty(), "a call without its result directly behind it: {shown}");
+        assert!(i == 0 || messages[i - 1]["role"] != message["role"], "two in a row: {shown}");
+        open.extend(message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]));
+    }
+    assert!(open.is_empty(), "a call without a result: {shown}");
+}
+
+#[test]
+fn whatever_was_heard_the_last_message_is_to_be_answered_and_results_follow_their_calls() {
+    let (user, agent) = (|text: &str| item(Role::User, text), |text: &str| item(Role::Assistant, text));
+    let tool = |text: &str| tool_item("look", json!({}), text);
+    let histories = [
+        vec![user("Go"), agent("Let me see."), agent("Looking."), tool("1")],
+        vec![user("Go"), agent("Let me see."), tool("1"), agent("Looking.")],
+        vec![user("Go"), tool("1"), tool("2"), agent("Got it."), agent("Done.")],
+        vec![user("Go"), agent("Words over which"), user("the user spoke"), agent("went on to their end.")],
+        vec![agent("Welcome."), user("Hi"), user("there"), agent("Welcome again.")],
+        vec![user("A"), agent("B"), user("C"), tool("late"), agent("D"), user("E")],
+        vec![user("A"), tool("1"), agent("B"), tool("2"), agent("C"), tool("3")],
+    ];
+    for history in histories {
+        let words: usize = history.iter().map(|item| item.text.len()).sum();
+        let messages = messages(&request(history));
+        check_order(&messages[1..]);
+        let kept: usize = messages[1..]
+            .iter()
+            .map(|m| m["content"].as_str().unwrap_or_default().replace('\n', "").len())
+            .sum();
+        assert_eq!(kept, words, "nothing is lost: {messages:?}");
+    }
+    let asked = messages(&request(vec![user("Go"), agent("Let me see."), tool("1"), agent("Looking.")]));
+    assert_eq!(asked[2]["content"], "Let me see.\nLooking.");
+    assert_eq!(asked[2]["tool_calls"][0]["id"], asked[3]["tool_call_id"]);
+}
+
+#[test]
+fn calls_that_do_not_end_fail_the_answer() {
+    let call = |n: u64, arguments: &str| {
+        delta(
+            json!({"tool_calls": [{"index": n, "id": format!("c{n}"), "function": {"name": "look", "arguments": arguments}}]}),
+        )
+    };
+    let many: Vec<String> = (0..65).map(|n| call(n, "{}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(answer(&[tool("look")], &many).1.is_err_and(|e| e.kind() == Kind::Broken));
+    let long = vec![call(0, &"x".repeat(5_000)); 60];
+    let long: Vec<&str> = long.iter().map(String::as_str).collect();
+    assert!(answer(&[tool("look")], &long).1.is_err_and(|e| e.to_string().contains("do not end")));
+}
+
 #[test]
 fn tools_have_clean_names_of_their_own_and_a_schema() {
     let mut request = request(vec![item(Role::User, "Hi")]);
