@@ -1,0 +1,153 @@
+"""Too much of something, from one client, one customer or one provider: it is bounded, and no other call notices."""
+
+import concurrent.futures
+import itertools
+import re
+import socket
+import time
+
+import pytest
+
+from kit import facts
+from kit.call import Call
+
+QUESTION = "What do visitors see in the first room?"
+
+
+@pytest.fixture
+def innocent(server, call):
+    """A call beside the flood."""
+    agent = server.agent(knowledge=facts.LONG, turn={"preemptive_generation": False})
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    page.conversation, page.token = conversation["id"], conversation["token"]
+    return page
+
+
+def answered(server, page) -> dict:
+    """Asks, hears the answer begin, and returns where that turn's time went."""
+    mark = page.mark()
+    said = page.speak(QUESTION)
+    page.event("agent.started_speaking", mark, timeout=20)
+    page.sound(said.end)
+    turn = server.call("GET", f"/v1/ext/conversation/{page.conversation}/turns").json()[-1]
+    assert turn["tts_ttfb"] is not None, turn
+    page.quiet(lasting=0.5, timeout=40)
+    return turn
+
+
+def test_texts_without_end_keep_no_voice_from_another_call(server, call, innocent, report):
+    before = answered(server, innocent)
+    agent = server.agent()
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    path = f"/v1/conversation/{conversation['id']}/speak"
+    reply = server.call("PUT", path, {"text": "hello world. " * 60_000})
+    assert reply.status == 400 and reply.json()["details"] == [{"field": "text", "reason": "must be at most 10000 characters"}], reply
+    longest = "hello world. " * 769
+    mark = page.mark()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for interrupt in (True, False):
+            replies = list(pool.map(lambda _: server.call("PUT", path, {"text": longest, "interrupt": interrupt}), range(100)))
+            assert {reply.status for reply in replies} == {200}, replies
+    during = answered(server, innocent)
+    report.add("a flood of texts", {"voice's first sound before": before["tts_ttfb"], "during": during["tts_ttfb"]})
+    assert during["tts_ttfb"] <= before["tts_ttfb"] + 0.5, (before, during)
+    page.event("agent.started_speaking", mark, timeout=10)
+    mark = page.mark()
+    assert server.call("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
+    page.event("call_ended", mark)
+    after = answered(server, innocent)
+    assert after["tts_ttfb"] <= before["tts_ttfb"] + 0.5, (before, after)
+
+
+def test_a_model_that_never_ends_is_cut_and_the_call_goes_on(server, call, model, report):
+    """100 000 tokens without a full stop."""
+    endless = model(lambda asked: ["word "] * 100_000 if "first room" in str(asked["messages"][-1]) else ["All is well."])
+    agent = server.agent(llm={"provider": "custom", "url": endless.base, "model": "scripted"}, turn={"preemptive_generation": False})
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    rss, mark = server.rss(), page.mark()
+    said = page.speak(QUESTION)
+    page.event("agent.started_speaking", mark, timeout=20)
+    page.sound(said.end)
+    page.message("bot-llm-stopped", mark, timeout=30)
+    page.pass_to(page.now() + 8)
+    assert not endless.done, "the stream was closed before its end"
+    messages = page.mark() - mark
+    record = server.record(conversation["id"])
+    assert any("cut at 20000 characters" in text for text in record["warnings"]), record["warnings"]
+    grown = server.rss() - rss
+    report.add("a model that never ends", {"MB more": grown, "messages in ten seconds": messages})
+    assert grown < 60, f"{grown} MB more"
+    mark = page.mark()
+    said = page.speak_over("Tell me about the garden behind the house.", into=1.0)
+    assert page.event("agent.interrupted", mark, timeout=20)
+    heard = page.event("agent.stopped_speaking", mark, timeout=20)
+    assert set(heard["payload"]["text"].split()) == {"word"}
+    again = page.event("agent.stopped_speaking", heard["n"] + 1, timeout=20)
+    assert again["payload"]["text"] == "All is well."
+
+
+def test_offers_that_never_connect_keep_no_later_one_out(server, innocent):
+    """A client whose network drops offers again and again: the last one counts, and the call that runs goes on."""
+    path = f"/rtc/{innocent.conversation}"
+    offer = innocent.page.evaluate("e2e.offers.at(-1)").encode()
+    headers = {"content-type": "application/sdp", "authorization": f"Bearer {innocent.token}"}
+    for n in range(12):
+        reply = server.call("POST", path, key=None, raw=offer, headers=headers)
+        assert reply.status == 201, (n, reply)
+    assert innocent.page.evaluate("e2e.peer.connectionState") == "connected"
+    answered(server, innocent)
+
+
+def test_calls_at_once_are_counted_over_all_media_threads(start, call, tmp_path):
+    server = start("one-call", data=tmp_path, env={"VISAVIS_LIMITS_CALLS": "1", "VISAVIS_MEDIA_THREADS": "2"}).first_start().ready()
+    agent = server.agent()
+    conversations = [server.conversation(agent["id"]) for _ in range(3)]
+    first: Call = call().open(conversations[0]["join_link"])
+    first.join()
+    offer = first.page.evaluate("e2e.offers.at(-1)")
+    where = lambda c: (f"/rtc/{c['id']}", {"content-type": "application/sdp", "authorization": f"Bearer {c['token']}"})
+    path, headers = where(conversations[1])
+    reply = server.call("POST", path, key=None, raw=offer.encode(), headers=headers)
+    assert reply.status == 503 and reply.headers["retry-after"], reply
+    first.page.click("#hang-up")
+    server.until(conversations[0]["id"], "ENDED")
+    # A bad offer takes no place, not even for a moment.
+    for bad in (re.sub(r"m=audio \d+ ", "m=audio 99999999999 ", offer), offer.replace("a=fingerprint:sha-256 ", "a=fingerprint:sha-256 zz"), "v=0\r\n"):
+        end = time.monotonic() + 5
+        while (reply := server.call("POST", path, key=None, raw=bad.encode(), headers=headers)).status == 503 and time.monotonic() < end:
+            pass  # the first call's last words
+        assert reply.status == 400 and reply.json()["error"].startswith("bad SDP"), (bad[:60], reply)
+    path, headers = where(conversations[2])
+    assert server.call("POST", path, key=None, raw=offer.encode(), headers=headers).status == 201
+
+
+def test_of_five_deletes_at_once_one_ends_the_call(server, innocent):
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        replies = list(pool.map(lambda _: server.call("DELETE", f"/v1/conversation/{innocent.conversation}"), range(5)))
+    assert sorted(reply.status for reply in replies) == [200, 409, 409, 409, 409], replies
+    assert all(reply.json() == {"error": "Conversation has ended"} for reply in replies if reply.status == 409)
+
+
+def test_silent_connections_over_tcp_are_closed_and_keep_nobody_out(server, innocent):
+    answer = innocent.page.evaluate("e2e.peer.remoteDescription.sdp")
+    lines = [line.split() for line in answer.splitlines() if line.startswith("a=candidate:") and " tcp " in line.lower()]
+    assert lines, answer
+    place = (lines[0][4], int(lines[0][5]))
+    silent = [socket.create_connection(place, timeout=12) for _ in range(400)]
+    began = time.monotonic()
+    half = socket.create_connection(place, timeout=12)
+    half.sendall(b"\x00\x54\x00\x01")
+    for one in itertools.chain(silent, [half]):
+        try:
+            assert one.recv(1) == b""
+        except ConnectionResetError:
+            pass
+        one.close()
+    assert time.monotonic() - began < 10, "five seconds to the first check"
+    answered(server, innocent)
