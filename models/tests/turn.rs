@@ -30,7 +30,7 @@ fn expected() -> Vec<Expected> {
 
 /// The sounds of `turn/expected.py`.
 fn sounds() -> BTreeMap<&'static str, Vec<i16>> {
-    let whole = common::sound();
+    let whole = common::sound::sound();
     let mut click = vec![0; 16_002];
     click[8_000..8_002].copy_from_slice(&[i16::MAX, i16::MIN]);
     BTreeMap::from([

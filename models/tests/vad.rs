@@ -7,7 +7,7 @@ use models::vad::{Error, Isa, Network, Scratch, State, WINDOW};
 
 /// The common sound as the network hears it.
 fn sound() -> Vec<f32> {
-    common::sound().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect()
+    common::sound::sound().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect()
 }
 
 fn file() -> Vec<u8> {

@@ -7,6 +7,9 @@
 mod features;
 mod queue;
 mod smart_turn;
+#[cfg(test)]
+#[path = "../../tests/common/sound.rs"]
+mod sound;
 
 use std::time::Duration;
 

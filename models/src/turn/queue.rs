@@ -50,19 +50,20 @@ impl Questions {
 
 /// The network: `probabilities` become P(turn is over) for each `MELS` × `FRAMES` of `features`.
 pub(super) trait Network {
+    /// How many questions may be judged together at present. At least one.
+    fn most(&self) -> usize;
+
     fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String>;
 }
 
-/// Answers until nobody can ask any more; at most `most` questions at once.
-pub(super) fn answer(mut network: impl Network, questions: &Receiver<Asked>, most: usize) {
+/// Answers until nobody can ask any more.
+pub(super) fn answer(mut network: impl Network, questions: &Receiver<Asked>) {
     let mut transform = Features::new();
-    let mut batch = Vec::with_capacity(most);
-    let mut features = Vec::new();
-    let mut probabilities = Vec::with_capacity(most);
+    let (mut batch, mut features, mut probabilities) = (Vec::new(), Vec::new(), Vec::new());
     let wanted = |asked: &Asked| !asked.withdrawn.load(Ordering::Relaxed);
     while let Ok(first) = questions.recv() {
         batch.extend(Some(first).filter(wanted));
-        while batch.len() < most
+        while batch.len() < network.most()
             && let Ok(next) = questions.try_recv()
         {
             batch.extend(Some(next).filter(wanted));
@@ -97,11 +98,16 @@ mod tests {
 
     /// Answers with the loudness of the last frame, when the test lets it.
     struct Gated {
+        most: usize,
         entered: Sender<usize>,
         gate: Receiver<Result<(), String>>,
     }
 
     impl Network for Gated {
+        fn most(&self) -> usize {
+            self.most
+        }
+
         fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
             let each = features.chunks_exact(MELS * FRAMES);
             self.entered.send(each.len()).unwrap();
@@ -126,8 +132,8 @@ mod tests {
             let (questions, received) = open();
             let ((entering, entered), (gate, gated), (sink, answers)) =
                 (unbounded(), unbounded(), unbounded());
-            let network = Gated { entered: entering, gate: gated };
-            let thread = thread::spawn(move || answer(network, &received, most));
+            let network = Gated { most, entered: entering, gate: gated };
+            let thread = thread::spawn(move || answer(network, &received));
             Self { questions, entered, gate, answers, sink, thread }
         }
 

@@ -1,13 +1,13 @@
 """The sound of the tests that compare with reference code: syllables (a pulse train through three resonances, pitch and loudness moving),
 noise, silence, a loud tone. Everything is computed from integers and IEEE doubles without library functions whose last digit may differ,
-so that Rust makes the same samples: sound() in mod.rs, line by line.
+so that Rust makes the same samples: sound() in sound.rs, line by line.
 """
 
 RATE, LENGTH = 16_000, 204_800
 
 
 def samples():
-    """LENGTH 16-bit samples. Each segment of 0.8 s has its own kind; see sound() in mod.rs."""
+    """LENGTH 16-bit samples. Each segment of 0.8 s has its own kind; see sound() in sound.rs."""
     out, noise, phase, memory = [], 1, 0.0, [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
     for n in range(LENGTH):
         segment, at = n // 12_800, n % 12_800
