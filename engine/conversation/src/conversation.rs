@@ -177,7 +177,7 @@ impl Conversation {
             Reason::Tts => self.tts_silent(),
             Reason::Tool => self.tool_silent(),
             Reason::Duck => self.duck_due(),
-            Reason::Hold => self.consider_hold(),
+            Reason::Hold => self.judge_hold(),
             Reason::Warmup => self.warmup_over(),
             Reason::Transcript => self.transcript_missing(),
             Reason::Commit => self.commit_due(),

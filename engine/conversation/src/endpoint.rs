@@ -117,7 +117,7 @@ impl Conversation {
     pub(crate) fn speech_heard(&mut self, until: Time) {
         if self.speech.hearing {
             self.speech.until = self.speech.until.max(until.min(self.now));
-            self.consider_hold();
+            self.judge_hold();
         }
     }
 

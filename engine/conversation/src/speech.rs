@@ -15,6 +15,8 @@ pub(crate) struct Speech {
     pub(crate) onset: Time,
     /// True end so far.
     pub(crate) until: Time,
+    /// Whether it was asked whether it holds the agent: that is asked once, when it has lasted long enough.
+    pub(crate) judged: bool,
     /// When its end was reported.
     pub(crate) stopped: Option<Time>,
     /// How many stretches there were.
@@ -26,6 +28,7 @@ impl Speech {
         self.hearing = true;
         self.onset = onset;
         self.until = onset;
+        self.judged = false;
         self.count = self.count.saturating_add(1);
     }
 
