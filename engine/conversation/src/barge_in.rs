@@ -25,12 +25,14 @@ impl Conversation {
         self.timers.clear(Reason::Duck);
         self.timers.clear(Reason::Hold);
         self.unduck(true);
-        let Some(head) = self.floor.front_mut().filter(|head| head.held) else { return };
-        if core::mem::take(&mut head.on_at_end) && self.turn.backchannel {
-            self.resume("the user's backchannel has ended");
+        if self.floor.front().is_none_or(|head| !head.held) {
             return;
         }
-        self.await_resume();
+        if self.turn.backchannel {
+            self.resume("the user's backchannel has ended");
+        } else {
+            self.await_resume();
+        }
     }
 
     /// Starts to wait for words of the speech that held the reply.
@@ -168,7 +170,6 @@ impl Conversation {
         self.timers.clear(Reason::Resume);
         let Some(head) = self.floor.front_mut().filter(|head| head.held) else { return };
         head.held = false;
-        head.on_at_end = false;
         let told = core::mem::take(&mut head.hold_told);
         let mut position = None;
         if let Some(piece) = head.utterances.front_mut().and_then(|utterance| utterance.pieces.front_mut()) {
@@ -229,14 +230,8 @@ impl Conversation {
             self.turn.backchannel = true;
             let held = head.held;
             self.because(|| "a backchannel: the agent goes on".into());
-            if held {
-                if self.speech.hearing {
-                    if let Some(head) = self.floor.front_mut() {
-                        head.on_at_end = true;
-                    }
-                } else {
-                    self.resume("the user's words were a backchannel");
-                }
+            if held && !self.speech.hearing {
+                self.resume("the user's words were a backchannel");
             }
             return;
         }

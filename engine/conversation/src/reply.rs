@@ -42,8 +42,6 @@ pub(crate) struct Reply {
     pub(crate) held: bool,
     /// Whether `playout.held` was told of this hold.
     pub(crate) hold_told: bool,
-    /// A backchannel held it: it goes on at the detector's end.
-    pub(crate) on_at_end: bool,
     /// The turn it answers.
     pub(crate) turn: Option<u32>,
     /// True end of the speech that it answers.
@@ -171,7 +169,6 @@ impl Reply {
             interrupted: false,
             held: false,
             hold_told: false,
-            on_at_end: false,
             turn: None,
             spoke_until: None,
             times: None,
