@@ -91,13 +91,10 @@ impl Conversation {
     /// Whether the user's speech is enough to hold an interruptible reply now.
     pub(crate) fn holds(&self) -> bool {
         let least = self.spec.min_interruption_words;
-        let in_time = self.speech.hearing
-            || least > 0
-                && self
-                    .speech
-                    .stopped
-                    .zip(self.spec.false_interruption_timeout)
-                    .is_some_and(|(stopped, t)| self.now < stopped + t);
+        // Behind the speech a hold that would be false at once is none.
+        let not_false =
+            |stopped| self.spec.false_interruption_timeout.is_none_or(|timeout| self.now < stopped + timeout);
+        let in_time = self.speech.hearing || least > 0 && self.speech.stopped.is_some_and(not_false);
         in_time
             && self.speech.lasted(self.spec.vad, self.spec.min_interruption_duration, self.now)
             && (least == 0 || self.words_so_far() >= least)
