@@ -209,9 +209,10 @@ impl Conversation {
         }
     }
 
-    /// What a final transcript does to the agent. The turn has its text already.
-    pub(crate) fn final_over_floor(&mut self) {
+    /// What a final transcript does to the agent. The turn has its text already. `nod`: it is one of the small words.
+    pub(crate) fn final_over_floor(&mut self, nod: bool) {
         self.turn.backchannel = false;
+        let wordy = core::mem::replace(&mut self.turn.wordy, true) || !nod;
         if self.is_ending() {
             return;
         }
@@ -223,8 +224,8 @@ impl Conversation {
         let of_tools =
             head.spoke && self.tools.iter().any(|tool| tool.step.epoch == head.epoch && !tool.orphan);
         let listened = head.held || head.sounding().is_some() || of_tools;
-        if self.spec.backchannels && listened && !self.turn.wordy && self.kept.is_empty() {
-            self.turn.backchannel = true;
+        if self.spec.backchannels && listened && !wordy && self.kept.is_empty() {
+            (self.turn.backchannel, self.turn.wordy) = (true, false);
             let held = head.held;
             self.because(|| "a backchannel: the agent goes on".into());
             if held && !self.speech.hearing {

@@ -24,7 +24,7 @@ pub(crate) struct Turn {
     pub(crate) trigger: Time,
     /// When its last final came.
     pub(crate) last_final: Option<Time>,
-    /// Whether a final was more than a "mm-hm".
+    /// Whether a final was more than a nod to an agent that speaks.
     pub(crate) wordy: bool,
     /// Whether it lets the agent go on.
     pub(crate) backchannel: bool,
@@ -160,10 +160,9 @@ impl Conversation {
             self.rewait();
             return;
         }
-        self.turn.wordy |= !is_backchannel(text);
         append(&mut self.turn.text, text);
         self.turn.last_final = Some(self.now);
-        self.final_over_floor();
+        self.final_over_floor(is_backchannel(text));
         if !self.speech.hearing {
             self.turn.trigger = self.now;
         }
