@@ -134,6 +134,8 @@ impl Conversation {
         let Some(head) = self.floor.front_mut() else { return };
         let Some(mut utterance) = head.utterances.pop_front() else { return };
         if utterance.started.is_some() {
+            // What sounds next was not ducked, and may be what nobody can duck.
+            self.unduck(false);
             self.timers.clear(Reason::Heard);
             utterance.heard = utterance.heard.max(utterance.played);
             self.last_playout_end = Some(now);
