@@ -99,8 +99,8 @@ impl Conversation {
             && self.speech.lasted(self.spec.vad, self.spec.min_interruption_duration, self.now)
             && (least == 0 || self.words_so_far() >= least)
             && !self.warming_up()
-
     }
+
     /// The user's speech may have lasted long enough by now: then it is judged, once. A reply that begins later in the same speech is
     /// held no sooner than its first sample is there.
     pub(crate) fn judge_hold(&mut self) {

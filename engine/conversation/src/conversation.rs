@@ -113,6 +113,20 @@ impl Conversation {
     /// Takes in what happened at `now`. What is due before is served first, each deadline at its own time, earliest first. Time that runs
     /// backwards counts as standing still.
     pub fn handle(&mut self, input: Input, now: Time) {
+        self.handle_by(|conversation| conversation.take(input), now);
+    }
+
+    /// As [`Conversation::handle`], of a final transcript behind which more was heard than an interim one has told.
+    pub(crate) fn handle_final(&mut self, text: &str, rest: &str, now: Time) {
+        let take = |conversation: &mut Self| {
+            if conversation.life != Life::Ended {
+                conversation.final_transcript(text, rest);
+            }
+        };
+        self.handle_by(take, now);
+    }
+
+    fn handle_by(&mut self, take: impl FnOnce(&mut Self), now: Time) {
         if self.life == Life::New {
             self.begin();
             self.settle();
@@ -123,7 +137,7 @@ impl Conversation {
             self.settle();
         }
         self.now = self.now.max(now);
-        self.take(input);
+        take(self);
         self.settle();
     }
 

@@ -145,17 +145,29 @@ impl Conversation {
     }
 
     pub(crate) fn transcript(&mut self, text: &str, is_final: bool) {
+        if is_final {
+            self.final_transcript(text, "");
+        } else {
+            let text = self.understood(text, false).to_owned();
+            self.interim(&text);
+        }
+    }
+
+    /// Words in a transcript, told; none where it has only signs.
+    fn understood<'a>(&mut self, text: &'a str, is_final: bool) -> &'a str {
         self.recovered(crate::event::Stage::Stt);
         let text = text.trim();
-        let text = if text.chars().any(char::is_alphanumeric) { text } else { "" };
-        if !text.is_empty() {
-            self.tell(Event::UserTranscript { text: text.to_owned(), is_final });
+        if !text.chars().any(char::is_alphanumeric) {
+            return "";
         }
-        if !is_final {
-            self.interim(text);
-            return;
-        }
-        self.turn.interim.clear();
+        self.tell(Event::UserTranscript { text: text.to_owned(), is_final });
+        text
+    }
+
+    /// `rest`: what was heard behind it and may still change.
+    pub(crate) fn final_transcript(&mut self, text: &str, rest: &str) {
+        let text = self.understood(text, true);
+        rest.trim().clone_into(&mut self.turn.interim);
         if text.is_empty() {
             self.rewait();
             return;

@@ -239,15 +239,16 @@ impl<'a> Simulation<'a> {
             Happening::Inputs(inputs) => inputs.into_iter().for_each(|input| self.give(input)),
             Happening::Interim(index) => {
                 self.interims[index] = true;
-                self.give_interim();
+                let text = self.interim();
+                self.give(Input::Transcript { text, is_final: false });
             }
             Happening::Final(index) => {
                 self.interims[index] = false;
                 let text = self.script.user[index].text.clone().unwrap_or_default();
-                self.give(Input::Transcript { text, is_final: true });
-                if self.interims.contains(&true) {
-                    self.give_interim();
-                }
+                let rest = self.interim();
+                self.conversation.handle_final(&text, &rest, self.now);
+                self.drain();
+                self.answer();
             }
             Happening::Finished(generation) => {
                 if generation == self.generation
@@ -263,13 +264,13 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn give_interim(&mut self) {
+    /// What the STT has heard and not said for good.
+    fn interim(&self) -> String {
         let first_two = |item: &Said| {
             item.text.iter().flat_map(|text| text.split_whitespace().take(2)).collect::<Vec<_>>().join(" ")
         };
         let out = self.script.user.iter().zip(&self.interims).filter(|(_, out)| **out);
-        let text = out.map(|(item, _)| first_two(item)).collect::<Vec<_>>().join(" ");
-        self.give(Input::Transcript { text, is_final: false });
+        out.map(|(item, _)| first_two(item)).collect::<Vec<_>>().join(" ")
     }
 
     /// Tells the conversation, does what it asks for, and answers what can be answered at once.
