@@ -1,0 +1,265 @@
+//! Random calls: plausible, and nasty. Late transcripts, a flickering detector, commands on top of each other, failing stages, tools
+//! that outlive their reply.
+
+use std::collections::VecDeque;
+
+use serde_json::json;
+
+use super::case::{Action, Answer, Case, Do, Message, Part, Said, Settings, Tool, Us};
+
+/// Where choices come from: bytes as long as there are any, then SplitMix64, which is small and the same on every machine.
+pub(crate) struct Random {
+    bytes: VecDeque<u8>,
+    state: u64,
+    /// Times are multiples of this: fine enough that instants seldom coincide, or coarse so that they often do.
+    grid: Us,
+}
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { bytes: VecDeque::new(), state: seed, grid: 200 }
+    }
+
+    /// Choices are read off `bytes`, one or two for each.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.iter().copied().collect(), ..Self::new(bytes.len() as u64) }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        let n = n.max(1);
+        let Some(first) = self.bytes.pop_front() else { return (self.next() % n as u64) as usize };
+        let second = if n > 256 { self.bytes.pop_front().unwrap_or(0) } else { 0 };
+        (usize::from(first) | usize::from(second) << 8) * n.div_ceil(1 << 16) % n
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())].clone()
+    }
+
+    /// Between two times in milliseconds.
+    fn time(&mut self, low: Us, high: Us) -> Us {
+        let (low, high) = (low * 1000, high * 1000);
+        let steps = (high - low) / self.grid + 1;
+        (low + self.below(steps as usize) as Us * self.grid) / self.grid * self.grid
+    }
+
+    fn maybe<T>(&mut self, percent: usize, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.chance(percent).then(|| make(self))
+    }
+}
+
+const WORDS: [&str; 12] =
+    ["tell", "me", "about", "the", "price", "of", "Stop!", "no,", "please", "story", "wait", "weather?"];
+const SMALL_WORDS: [&str; 9] = ["yeah", "Yes.", "mm-hm", "mhm", "Uh-huh", "okay", "OK.", "right", "yes"];
+const PHRASES: [&str; 10] = [
+    "Here is a long story for you ... the end.",
+    "Yes.",
+    "It is twelve dollars and 50 cents, one percent less.",
+    "I am afraid I do not know that!",
+    "Sure, one moment please.",
+    "从前有一只小狗住在海边。",
+    "Élan vital, naïve café.",
+    "- Well - let me see,",
+    "Take the little apple to the table.",
+    "Strength through eye-opening aeiou queue.",
+];
+
+fn words(r: &mut Random) -> String {
+    if r.chance(22) {
+        return r.pick(&SMALL_WORDS).to_owned();
+    }
+    let n = 1 + r.below(4);
+    (0..n).map(|_| r.pick(&WORDS)).collect::<Vec<_>>().join(" ")
+}
+
+fn message(r: &mut Random, say: &str) -> Message {
+    Message { say: say.to_owned(), audio: r.time(200, 2500), wait: 0 }
+}
+
+fn settings(r: &mut Random) -> Settings {
+    let min_delay = r.time(100, 1200);
+    Settings {
+        min_delay,
+        max_delay: min_delay + r.time(0, 3000),
+        min_duration: r.time(0, 800),
+        min_words: r.pick(&[0, 0, 0, 0, 1, 2, 3]),
+        false_timeout: r.maybe(85, |r| r.time(300, 2500)),
+        allow: r.chance(88),
+        backchannels: r.chance(50),
+        preemptive: r.chance(70),
+        preemptive_tts: r.chance(30),
+        warmup: if r.chance(25) { r.time(0, 4000) } else { 0 },
+        idle: r.maybe(40, |r| r.time(800, 6000)),
+        tool_steps: r.pick(&[0, 1, 2, 3, 3]),
+        spacing: if r.chance(25) { r.time(0, 1000) } else { 0 },
+        transcript_timeout: r.maybe(50, |r| r.time(100, 2000)),
+        threshold: r.below(101) as i64,
+        limit: r.maybe(30, |r| r.time(2000, 25_000)),
+        warning_before: r.time(0, 12_000),
+        idle_end: r.maybe(50, |r| r.below(4)),
+        greeting: r.maybe(35, |r| Message { wait: r.time(0, 1500), ..message(r, "Hello, I am Ann.") }),
+        idle_messages: if r.chance(60) {
+            let list = ["Still there?", "Hello?"];
+            let n = 1 + r.below(2);
+            list[..n].iter().map(|say| message(r, say)).collect()
+        } else {
+            Vec::new()
+        },
+        warning: r.maybe(60, |r| message(r, "Ten seconds left.")),
+        exit: r.maybe(60, |r| message(r, "Our time is over, goodbye.")),
+        error: r.maybe(60, |r| message(r, "Sorry, something went wrong.")),
+    }
+}
+
+fn user(r: &mut Random, until: Us, with_model: bool) -> Vec<Said> {
+    let mut items: Vec<Said> = Vec::new();
+    let mut at = r.time(0, 2500);
+    while at < until && items.len() < 14 {
+        let length = match r.below(10) {
+            0 => r.time(0, 60),
+            1..=3 => r.time(50, 500),
+            4..=8 => r.time(300, 2000),
+            _ => r.time(2000, 4000),
+        };
+        let text = r.maybe(72, words);
+        let stt = match r.below(10) {
+            0 => r.time(700, 4000),
+            1 => 0,
+            _ => r.time(50, 700),
+        };
+        let over = if with_model { r.maybe(80, |r| r.below(101) as i64) } else { None };
+        items.push(Said { from: at, to: at + length, text, stt: stt / (2 * r.grid) * (2 * r.grid), over });
+        let pause = match r.below(10) {
+            0..=2 => r.time(0, 700),
+            3..=5 => r.time(300, 1500),
+            _ => r.time(800, 6000),
+        };
+        at += if r.chance(4) { r.time(0, 200) } else { length + pause };
+    }
+    items
+}
+
+fn part(r: &mut Random) -> Part {
+    let say = r.pick(&PHRASES).to_owned();
+    let audio = if r.chance(15) { r.time(4000, 12_000) } else { r.time(100, 3500) };
+    let mut times = Vec::new();
+    if r.chance(20) {
+        let tokens: Vec<&str> = say.split_whitespace().collect();
+        let each = audio / tokens.len() as Us / r.grid * r.grid;
+        times =
+            tokens.iter().enumerate().map(|(n, word)| ((*word).to_owned(), each * (n as Us + 1))).collect();
+    }
+    Part { say, audio, words: times, fails: r.chance(5) }
+}
+
+fn slow(r: &mut Random, low: Us, high: Us) -> Us {
+    if r.chance(3) { r.time(5100, 7000) } else { r.time(low, high) }
+}
+
+fn answer(r: &mut Random, to: String) -> Answer {
+    let parts = match r.below(10) {
+        0 => 0,
+        1..=6 => 1,
+        7 | 8 => 2,
+        _ => 3,
+    };
+    let calls = if r.chance(30) { 1 + r.below(2) } else { 0 };
+    Answer {
+        to,
+        parts: (0..parts).map(|_| part(r)).collect(),
+        calls: (0..calls).map(|_| (r.pick(&["a", "b", "b", "nobody"]).to_owned(), json!({}))).collect(),
+        ttft: slow(r, 50, 400),
+        llm: if r.chance(20) { r.time(1000, 4000) } else { r.time(50, 800) },
+        ttfb: slow(r, 50, 400),
+        fails: r.chance(6),
+        guardrail: r.chance(7),
+    }
+}
+
+fn tool(r: &mut Random, name: &str, chatty: usize) -> Tool {
+    let say = |r: &mut Random, words: &str| r.maybe(chatty, |r| message(r, words));
+    Tool {
+        name: name.to_owned(),
+        takes: match r.below(10) {
+            0 => r.time(19_000, 23_000),
+            1..=4 => r.time(50, 1000),
+            _ => r.time(500, 7000),
+        },
+        returns: if r.chance(80) { Ok("Sunny".into()) } else { Err("out of order".into()) },
+        on_start: say(r, "Starting."),
+        on_delay: say(r, "It takes a while."),
+        on_success: say(r, "There it is."),
+        on_error: say(r, "That failed."),
+        delay: r.time(200, 4000),
+    }
+}
+
+fn action(r: &mut Random, until: Us) -> Action {
+    let at = r.time(0, until / 1000);
+    let what = match r.below(24) {
+        0..=4 => Do::Interrupt,
+        5..=9 => Do::Respond(words(r)),
+        10..=18 => Do::Say {
+            text: r.pick(&["Dinner is ready.", "Listen to this, please."]).to_owned(),
+            audio: r.time(200, 3000),
+            interrupt: r.chance(50),
+            allow: r.chance(65),
+        },
+        19..=21 => Do::Context("The user is in a hurry.".into()),
+        22 => Do::End,
+        _ => Do::Leave,
+    };
+    Action { at, what }
+}
+
+/// The call that comes from this source.
+pub(crate) fn case(mut random: Random) -> Case {
+    let r = &mut random;
+    // Coarse times coincide often.
+    r.grid = if r.chance(20) { 50_000 } else { 200 };
+    let until = r.time(4000, 30_000);
+    let with_model = r.chance(35);
+    let user = user(r, until, with_model);
+    let mut answers = Vec::new();
+    let texts: Vec<String> = user.iter().filter_map(|item| item.text.clone()).collect();
+    for text in texts {
+        if r.chance(50) {
+            let to = if r.chance(50) { text.to_uppercase() } else { text };
+            answers.push(answer(r, to));
+        }
+    }
+    for name in ["tool:a", "tool:b", "tool:nobody"] {
+        if r.chance(70) {
+            answers.push(answer(r, name.to_owned()));
+        }
+    }
+    if r.chance(75) {
+        answers.push(answer(r, "*".to_owned()));
+    }
+    let actions = r.pick(&[0, 0, 1, 1, 2, 3, 5]);
+    let mut actions: Vec<Action> = (0..actions).map(|_| action(r, until)).collect();
+    actions.sort_by_key(|action| action.at);
+    let start = r.time(50, 100);
+    Case {
+        settings: settings(r),
+        vad: (start, start + r.time(50, 600)),
+        defaults: (r.time(50, 300), r.time(100, 800), slow(r, 50, 400)),
+        user,
+        answers,
+        tools: vec![tool(r, "a", 30), tool(r, "b", 60)],
+        actions,
+        until,
+    }
+}

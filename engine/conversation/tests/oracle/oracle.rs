@@ -1,0 +1,72 @@
+//! The machine against the naive oracle, for one call.
+
+mod barge;
+pub(crate) mod case;
+pub(crate) mod draw;
+mod ear;
+mod heard;
+mod life;
+mod play;
+pub(crate) mod read;
+mod record;
+mod shrink;
+mod turn;
+mod voice;
+
+use case::Case;
+use conversation::simulate::simulate;
+use serde_json::{Map, Value, json};
+
+/// The lines that must come.
+pub(crate) fn expected(case: &Case) -> Vec<String> {
+    let lines = play::predict(case).into_iter().map(|(at, line)| {
+        let t = ((at as f64 / 1e6) * 1e3).round() / 1e3;
+        let mut whole = Map::from_iter([("t".to_owned(), json!(t))]);
+        if let Value::Object(line) = line {
+            whole.extend(line);
+        }
+        Value::Object(whole).to_string()
+    });
+    lines.collect()
+}
+
+fn printed(case: &Case) -> Vec<String> {
+    match simulate(case.json().as_bytes(), false) {
+        Ok(lines) => lines.lines().map(str::to_owned).collect(),
+        Err(bad) => vec![bad.to_string()],
+    }
+}
+
+/// Plays the call: about how many inputs the machine got, and where the two differ the smallest call that shows it, with the lines of
+/// both.
+///
+/// An input is what the user and commands bring, and two for each thing that the machine asks for.
+pub(crate) fn compare(case: &Case) -> (usize, Option<String>) {
+    let machine = printed(case);
+    let user: usize = case.user.iter().map(|item| 4 + 2 * usize::from(item.text.is_some())).sum();
+    let asked = machine.iter().filter(|line| line.contains(".started\"")).count();
+    let inputs = user + case.actions.len() + 2 * asked;
+    if machine == expected(case) {
+        return (inputs, None);
+    }
+    let case = shrink::shrink(case.clone(), |case| printed(case) != expected(case));
+    let (machine, oracle) = (printed(&case), expected(&case));
+    let at = machine.iter().zip(&oracle).position(|(a, b)| a != b).unwrap_or(machine.len().min(oracle.len()));
+    let mark = |lines: &[String]| {
+        let lines = lines.iter().enumerate();
+        lines.map(|(n, line)| format!("{} {line}\n", if n == at { ">" } else { " " })).collect::<String>()
+    };
+    (inputs, Some(format!("{}\nmachine\n{}oracle\n{}", case.json(), mark(&machine), mark(&oracle))))
+}
+
+/// The call that these bytes choose goes as the oracle says.
+///
+/// # Panics
+/// Where it does not, with the smallest call that shows it.
+pub(crate) fn agrees(bytes: &[u8]) {
+    if bytes.len() <= 1 << 12
+        && let (_, Some(report)) = compare(&draw::case(draw::Random::of_bytes(bytes)))
+    {
+        panic!("{report}");
+    }
+}
