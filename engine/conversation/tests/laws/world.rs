@@ -1,5 +1,5 @@
 //! A random world around one conversation: a user who speaks, providers that answer, fail and dawdle, a playout that plays.
-//! Everything comes from one seed, so a broken law is found again by its number.
+//! Everything comes from one source, a seed or a fuzzer's bytes, so a broken law is found again by it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,25 +14,41 @@ use conversation::output::Output;
 use conversation::spec::{Greeting, Phrasing, Spec, ToolSpec, Vad};
 use conversation::time::{Position, Time};
 
-/// SplitMix64: small, and the same on every machine.
+/// Where choices come from: bytes as long as there are any, then SplitMix64, which is small and the same on every machine.
 #[derive(Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random {
+    bytes: VecDeque<u8>,
+    state: u64,
+}
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self { bytes: VecDeque::new(), state: seed }
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+    /// Choices are read off `bytes`, one or two for each.
+    #[allow(dead_code)] // Not every test that has this file wants it.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.iter().copied().collect(), state: bytes.len() as u64 }
+    }
+
+    /// A source of choices that has nothing to do with this one.
+    pub(crate) fn other(&self) -> Self {
+        Self::new(self.state ^ 0x5eed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
     pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        let Some(first) = self.bytes.pop_front() else { return self.next() % n };
+        let second = if n > 256 { self.bytes.pop_front().unwrap_or(0) } else { 0 };
+        (u64::from(first) | u64::from(second) << 8) % n
     }
 
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
@@ -151,8 +167,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
-        let mut random = Random::new(seed);
+    pub(crate) fn new(mut random: Random) -> Self {
         let spec = spec(&mut random);
         let mut world = Self {
             conversation: Conversation::new(spec),

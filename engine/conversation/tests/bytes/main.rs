@@ -1,0 +1,106 @@
+//! What the fuzz targets do, as ordinary tests: their seeds and everything that they ever found, and a bounded number of random bytes.
+//! See `engine/conversation/fuzz/README.md`.
+
+mod bodies;
+#[path = "../laws/laws.rs"]
+mod laws;
+mod scenario;
+#[path = "../laws/world.rs"]
+mod world;
+
+use std::path::{Path, PathBuf};
+
+use world::Random;
+
+/// Files of a target's seeds.
+fn seeds(target: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let mut files: Vec<PathBuf> =
+        folder.read_dir().expect("a folder of seeds").map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "no seeds in {}", folder.display());
+    files
+}
+
+/// Gives each seed to `body`; one that fails is named by its panic.
+fn replay(target: &str, body: fn(&[u8])) {
+    for file in seeds(target) {
+        let bytes = std::fs::read(&file).expect("a seed can be read");
+        let survived = std::panic::catch_unwind(|| body(&bytes));
+        assert!(survived.is_ok(), "{} fails, see above", file.display());
+    }
+}
+
+#[test]
+fn seeds_of_histories_keep_the_laws() {
+    replay("history", bodies::history);
+}
+
+#[test]
+fn seeds_of_scenarios_are_played_or_refused() {
+    replay("scenario", scenario::played_or_refused);
+}
+
+#[test]
+fn histories_of_random_bytes_keep_the_laws() {
+    let mut random = Random::new(20);
+    for _ in 0..300 {
+        let length = random.below(1500);
+        let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+        bodies::history(&bytes);
+    }
+}
+
+/// Files that are nearly right: a shipped scenario with a few bytes changed, doubled, left out or put in.
+#[test]
+fn damaged_scenarios_are_played_or_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let mut files: Vec<PathBuf> =
+        folder.read_dir().expect("scenarios").map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    const TOKENS: [&str; 16] = [
+        "null",
+        "true",
+        "-1",
+        "1e7",
+        "1e-7",
+        "\"\"",
+        "[]",
+        "{}",
+        "0",
+        "0.1",
+        "3",
+        "\"*\"",
+        "99999999999999999999",
+        "\"tool:slow\"",
+        ",",
+        "\u{fffd}",
+    ];
+    let mut random = Random::new(21);
+    for _ in 0..6000 {
+        let file = random.pick(&files);
+        let mut bytes = std::fs::read(&file).expect("a scenario can be read");
+        for _ in 0..1 + random.below(3) {
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(5) {
+                0 => bytes[at] = random.below(256) as u8,
+                1 => bytes.truncate(at.max(1)),
+                2 => {
+                    let end = (at + random.below(40) as usize).min(bytes.len());
+                    bytes.drain(at..end);
+                    bytes.push(b'}');
+                }
+                _ => {
+                    // A whole value in place of another.
+                    let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b'\n');
+                    let from =
+                        bytes[..at].iter().rposition(|b| matches!(b, b':' | b'[')).map_or(at, |n| n + 1);
+                    let to = bytes[from..].iter().position(ends).map_or(bytes.len(), |n| from + n);
+                    bytes.splice(from..to, random.pick(&TOKENS).bytes());
+                }
+            }
+        }
+        scenario::played_or_refused(&bytes);
+    }
+}

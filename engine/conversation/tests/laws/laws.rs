@@ -1,0 +1,379 @@
+//! The laws of turn-taking, each a question to a whole history.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::world::{Random, Step, World, spec};
+use conversation::conversation::Conversation;
+use conversation::event::{AgentState, Event, HistoryItem, Role, UtteranceId};
+use conversation::input::{Epoch, Input};
+use conversation::output::Output;
+use conversation::time::Time;
+
+/// A history: what went in and what came out, and whether the world came to rest.
+pub(crate) struct History {
+    source: Random,
+    pub(crate) steps: Vec<Step>,
+    rested: bool,
+    has_idle: bool,
+    state: AgentState,
+}
+
+/// Lives through the world that comes from this source.
+pub(crate) fn live(source: &Random) -> History {
+    let mut world = World::new(source.clone());
+    let seconds = 5 + world.random.below(40);
+    world.script(seconds);
+    while world.step(seconds * 1_000_000) {}
+    // No more user: everything must come to rest within the longest chain of time-outs.
+    let has_idle = spec(&mut source.clone()).idle_timeout.is_some();
+    while world.step((seconds + 300) * 1_000_000) {}
+    let rested = world.ended || world.conversation.poll_timeout().is_none();
+    let state = facts(&world.steps)
+        .iter()
+        .rev()
+        .find_map(|(_, e)| if let Event::AgentState { state } = e { Some(*state) } else { None });
+    History { source: source.clone(), steps: world.steps, rested, has_idle, state: state.unwrap_or_default() }
+}
+
+fn facts(steps: &[Step]) -> Vec<(Time, &Event)> {
+    steps
+        .iter()
+        .filter_map(|s| match s {
+            Step::Out(_, Output::Tell(fact)) => Some((fact.at, &fact.event)),
+            _ => None,
+        })
+        .collect()
+}
+
+type Law = (&'static str, fn(&History) -> Result<(), String>);
+
+const LAWS: &[Law] = &[
+    ("starts and stops of the user alternate", user_alternates),
+    ("starts and stops of the agent come in pairs, one utterance at a time", agent_alternates),
+    ("facts are numbered without a gap and their times never run backwards", numbered),
+    ("nothing is asked for an epoch after it was cancelled", cancelled_is_silent),
+    ("silence reaches rest: no deadline is left, and the agent listens", rest),
+    ("heard text is a prefix of said text and never shrinks", heard_is_said),
+    ("every committed user text is in history exactly once", committed_once),
+    ("a tool call that ran keeps exactly one result", tools_once),
+    ("no user word is lost or invented", no_word_lost),
+    ("one interruption is told per reply at most", interrupted_once),
+    ("after the end nothing is told", end_is_last),
+    ("every command is answered exactly once", answered),
+    ("same inputs, same outputs", replays),
+    ("a late driver changes nothing", late_driver),
+];
+
+fn user_alternates(h: &History) -> Result<(), String> {
+    let mut speaking = false;
+    for (at, event) in facts(&h.steps) {
+        match event {
+            Event::UserStartedSpeaking if speaking => return Err(format!("started twice, {at}")),
+            Event::UserStartedSpeaking => speaking = true,
+            Event::UserStoppedSpeaking if !speaking => return Err(format!("stopped without a start, {at}")),
+            Event::UserStoppedSpeaking => speaking = false,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn agent_alternates(h: &History) -> Result<(), String> {
+    let mut open: Option<UtteranceId> = None;
+    let mut seen = BTreeSet::new();
+    for (at, event) in facts(&h.steps) {
+        match event {
+            Event::AgentStartedSpeaking { utterance, .. } => {
+                if let Some(open) = open {
+                    return Err(format!("{utterance:?} started while {open:?} sounds, {at}"));
+                }
+                if !seen.insert(*utterance) {
+                    return Err(format!("{utterance:?} started twice, {at}"));
+                }
+                open = Some(*utterance);
+            }
+            Event::AgentStoppedSpeaking { utterance, .. } => {
+                if open != Some(*utterance) {
+                    return Err(format!("{utterance:?} stopped, but {open:?} sounds, {at}"));
+                }
+                open = None;
+            }
+            _ => {}
+        }
+    }
+    if h.rested && open.is_some() { Err(format!("{open:?} never stopped")) } else { Ok(()) }
+}
+
+fn numbered(h: &History) -> Result<(), String> {
+    let (mut next, mut last) = (0, Time::ZERO);
+    for step in &h.steps {
+        if let Step::Out(now, Output::Tell(fact)) = step {
+            if fact.seq != next || fact.at < last || fact.at > *now {
+                return Err(format!(
+                    "fact {} at {} after number {next} at {last}, now {now}",
+                    fact.seq, fact.at
+                ));
+            }
+            (next, last) = (next + 1, fact.at);
+        }
+    }
+    Ok(())
+}
+
+fn cancelled_is_silent(h: &History) -> Result<(), String> {
+    let mut cancelled: BTreeSet<Epoch> = BTreeSet::new();
+    let mut epochs = BTreeMap::new();
+    for step in &h.steps {
+        let Step::Out(at, output) = step else { continue };
+        let epoch = match output {
+            Output::Cancel(epoch) => {
+                cancelled.insert(*epoch);
+                continue;
+            }
+            Output::Synthesize(request) => {
+                epochs.insert(request.piece, request.epoch);
+                request.epoch
+            }
+            Output::AskLlm(request) => request.step.epoch,
+            Output::Play(piece) => match epochs.get(piece) {
+                Some(epoch) => *epoch,
+                None => return Err(format!("{piece:?} plays without having been asked, {at}")),
+            },
+            _ => continue,
+        };
+        if cancelled.contains(&epoch) {
+            return Err(format!("{output:?} after its epoch was cancelled, {at}"));
+        }
+    }
+    Ok(())
+}
+
+fn rest(h: &History) -> Result<(), String> {
+    if !h.rested && !h.has_idle {
+        return Err("a deadline is left after five minutes of silence".into());
+    }
+    let ended = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
+    if h.rested && !ended && h.state != AgentState::Listening {
+        return Err(format!("at rest the agent is {:?}", h.state));
+    }
+    Ok(())
+}
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+fn heard_is_said(h: &History) -> Result<(), String> {
+    let mut known: BTreeMap<UtteranceId, String> = BTreeMap::new();
+    let asked: String = h
+        .steps
+        .iter()
+        .filter_map(|s| match s {
+            Step::Out(_, Output::Synthesize(r)) => Some(r.text.clone() + " "),
+            _ => None,
+        })
+        .collect();
+    for (at, event) in facts(&h.steps) {
+        let (utterance, text) = match event {
+            Event::AgentHeard { utterance, text } => (utterance, text),
+            Event::AgentStoppedSpeaking { utterance, text } => (utterance, text),
+            _ => continue,
+        };
+        let before = known.entry(*utterance).or_default();
+        if !words(text).starts_with(&words(before)) {
+            return Err(format!("{utterance:?} heard {before:?}, then {text:?}, {at}"));
+        }
+        for word in words(text) {
+            if !asked.contains(word) {
+                return Err(format!("{word:?} was heard and never said, {at}"));
+            }
+        }
+        *before = text.clone();
+    }
+    let history: BTreeMap<UtteranceId, &HistoryItem> = facts(&h.steps)
+        .into_iter()
+        .filter_map(|(_, e)| match e {
+            Event::History(item) => item.utterance.map(|u| (u, item)),
+            _ => None,
+        })
+        .collect();
+    for (_, event) in facts(&h.steps) {
+        if let Event::AgentStoppedSpeaking { utterance, text } = event {
+            match history.get(utterance) {
+                Some(item) if item.text != *text => {
+                    return Err(format!("history {:?} but heard {text:?}", item.text));
+                }
+                None if !text.is_empty() => return Err(format!("{text:?} was heard and is not in history")),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn committed_once(h: &History) -> Result<(), String> {
+    let told: Vec<&String> = facts(&h.steps)
+        .into_iter()
+        .filter_map(|(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None })
+        .collect();
+    let kept: Vec<&String> = facts(&h.steps)
+        .into_iter()
+        .filter_map(|(_, e)| match e {
+            Event::History(item) if item.role == Role::User => Some(&item.text),
+            _ => None,
+        })
+        .collect();
+    if told == kept { Ok(()) } else { Err(format!("committed {told:?}, history {kept:?}")) }
+}
+
+fn tools_once(h: &History) -> Result<(), String> {
+    let count = |f: fn(&Event) -> bool| facts(&h.steps).into_iter().filter(|(_, e)| f(e)).count();
+    let told = count(|e| matches!(e, Event::ToolCall { .. }));
+    let kept = count(|e| matches!(e, Event::History(item) if item.role == Role::Tool));
+    let ran = h.steps.iter().filter(|s| matches!(s, Step::Out(_, Output::RunTool { .. }))).count();
+    let over = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
+    if told != kept || (told < ran && h.rested && !over) {
+        return Err(format!("{ran} ran, {told} told, {kept} in history"));
+    }
+    Ok(())
+}
+
+fn no_word_lost(h: &History) -> Result<(), String> {
+    let mut finals: Vec<&str> = Vec::new();
+    let mut committed: Vec<&str> = Vec::new();
+    let mut responds = 0;
+    for step in &h.steps {
+        match step {
+            Step::In(_, Input::Transcript { text, is_final: true }) => finals.extend(words(text)),
+            Step::Out(_, Output::Tell(fact)) => match &fact.event {
+                Event::UtteranceCommitted { text } if text == "what is the time" => responds += 1,
+                Event::UtteranceCommitted { text } => committed.extend(words(text)),
+                Event::Ended { .. } => break,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    let _ = responds;
+    if !finals.starts_with(&committed) {
+        return Err(format!("finals {finals:?}, committed {committed:?}"));
+    }
+    let over = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
+    // With minimum words a turn may be kept open over speech that never ends in a turn of its own; else at rest all is committed.
+    let min_words = spec(&mut h.source.clone()).min_interruption_words;
+    if h.rested && !over && min_words == 0 && finals.len() != committed.len() {
+        return Err(format!("at rest finals {finals:?}, committed {committed:?}"));
+    }
+    Ok(())
+}
+
+fn interrupted_once(h: &History) -> Result<(), String> {
+    let count = facts(&h.steps).iter().filter(|(_, e)| matches!(e, Event::AgentInterrupted)).count();
+    let epochs: BTreeSet<Epoch> = h
+        .steps
+        .iter()
+        .filter_map(|s| match s {
+            Step::Out(_, Output::AskLlm(r)) => Some(r.step.epoch),
+            Step::Out(_, Output::Synthesize(r)) => Some(r.epoch),
+            _ => None,
+        })
+        .collect();
+    if count > epochs.len() {
+        Err(format!("{count} interruptions of {} replies", epochs.len()))
+    } else {
+        Ok(())
+    }
+}
+
+fn end_is_last(h: &History) -> Result<(), String> {
+    let mut over = false;
+    for step in &h.steps {
+        if let Step::Out(at, output) = step {
+            match output {
+                Output::End(_) if over => return Err(format!("ended twice, {at}")),
+                Output::End(_) => over = true,
+                Output::Answer { .. } => {}
+                other if over => return Err(format!("{other:?} after the end, {at}")),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn answered(h: &History) -> Result<(), String> {
+    let asked = h.steps.iter().filter(|s| matches!(s, Step::In(_, Input::Command { .. }))).count();
+    let answers = h.steps.iter().filter(|s| matches!(s, Step::Out(_, Output::Answer { .. }))).count();
+    if asked == answers { Ok(()) } else { Err(format!("{asked} commands, {answers} answers")) }
+}
+
+/// The outputs of the same inputs, with `extra` ticks in between or with none but the given ones left out.
+fn again(h: &History, keep_ticks: bool, extra: Option<&mut Random>) -> Vec<Output> {
+    let mut conversation = Conversation::new(spec(&mut h.source.clone()));
+    let mut outputs = Vec::new();
+    let mut drain = |c: &mut Conversation| {
+        while let Some(output) = c.poll() {
+            outputs.push(output);
+        }
+    };
+    let mut extra = extra;
+    let mut last = 0;
+    for step in &h.steps {
+        let Step::In(at, input) = step else { continue };
+        if let Some(random) = extra.as_deref_mut() {
+            for _ in 0..random.below(3) {
+                let between = last + random.below((at.as_micros() - last).max(1));
+                last = between;
+                conversation.handle(Input::Tick, Time::from_micros(between));
+                drain(&mut conversation);
+            }
+        }
+        last = at.as_micros();
+        if !keep_ticks && matches!(input, Input::Tick) {
+            continue;
+        }
+        conversation.handle(input.clone(), *at);
+        drain(&mut conversation);
+    }
+    outputs
+}
+
+fn same(expected: &[Output], got: &[Output]) -> Result<(), String> {
+    for (i, (a, b)) in expected.iter().zip(got).enumerate() {
+        if a != b {
+            return Err(format!("output {i} was {a:?}, now {b:?}"));
+        }
+    }
+    if expected.len() == got.len() {
+        Ok(())
+    } else {
+        Err(format!("{} outputs, now {}", expected.len(), got.len()))
+    }
+}
+
+fn outputs(h: &History) -> Vec<Output> {
+    h.steps.iter().filter_map(|s| if let Step::Out(_, o) = s { Some(o.clone()) } else { None }).collect()
+}
+
+fn replays(h: &History) -> Result<(), String> {
+    same(&outputs(h), &again(h, true, None))
+}
+
+fn late_driver(h: &History) -> Result<(), String> {
+    let until_last_input = {
+        // Deadlines after the last real input are served by nobody when the ticks are left out.
+        let mut all = again(h, false, None);
+        let full = outputs(h);
+        all.truncate(full.len());
+        (full, all)
+    };
+    let (full, lazy) = until_last_input;
+    same(&full[..lazy.len()], &lazy)?;
+    let mut random = h.source.other();
+    same(&full, &again(h, true, Some(&mut random)))
+}
+
+/// The first law that a history breaks, and how.
+pub(crate) fn broken(history: &History) -> Option<String> {
+    LAWS.iter().find_map(|(name, law)| law(history).err().map(|why| format!("{name}: {why}")))
+}
