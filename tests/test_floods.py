@@ -65,7 +65,8 @@ def test_texts_without_end_keep_no_voice_from_another_call(server, call, innocen
 
 def test_a_model_that_never_ends_is_cut_and_the_call_goes_on(server, call, model, report):
     """100 000 tokens without a full stop."""
-    endless = model(lambda asked: ["word "] * 100_000 if "first room" in str(asked["messages"][-1]) else ["All is well."])
+    # Whatever was understood of the question.
+    endless = model(lambda asked: ["word "] * 100_000 if len(endless.requests) == 1 else ["All is well."])
     agent = server.agent(llm={"provider": "custom", "url": endless.base, "model": "scripted"}, turn={"preemptive_generation": False})
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
