@@ -1,10 +1,15 @@
 //! The laws of turn-taking, each a question to a whole history.
 
+#[path = "told.rs"]
+mod told;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+use told::{committed_once, heard_is_said, llm_sees_the_history, no_word_lost, tools_once, view_is_the_fold};
 
 use crate::world::{Random, Step, World, spec};
 use conversation::conversation::Conversation;
-use conversation::event::{AgentState, Event, HistoryItem, Role, UtteranceId};
+use conversation::event::{AgentState, Event, UtteranceId};
 use conversation::input::{Epoch, Input};
 use conversation::output::Output;
 use conversation::time::Time;
@@ -60,6 +65,12 @@ const LAWS: &[Law] = &[
     ("one interruption is told per reply at most", interrupted_once),
     ("after the end nothing is told", end_is_last),
     ("every command is answered exactly once", answered),
+    ("after a drain every deadline is in the future", deadlines_ahead),
+    ("what the LLM sees is what was told, to the letter", llm_sees_the_history),
+    (
+        "the view is what a look over all facts gives, before and after they were written down",
+        view_is_the_fold,
+    ),
     ("same inputs, same outputs", replays),
     ("a late driver changes nothing", late_driver),
 ];
@@ -163,110 +174,6 @@ fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
-fn heard_is_said(h: &History) -> Result<(), String> {
-    let mut known: BTreeMap<UtteranceId, String> = BTreeMap::new();
-    let asked: String = h
-        .steps
-        .iter()
-        .filter_map(|s| match s {
-            Step::Out(_, Output::Synthesize(r)) => Some(r.text.clone() + " "),
-            _ => None,
-        })
-        .collect();
-    for (at, event) in facts(&h.steps) {
-        let (utterance, text) = match event {
-            Event::AgentHeard { utterance, text } => (utterance, text),
-            Event::AgentStoppedSpeaking { utterance, text } => (utterance, text),
-            _ => continue,
-        };
-        let before = known.entry(*utterance).or_default();
-        if !words(text).starts_with(&words(before)) {
-            return Err(format!("{utterance:?} heard {before:?}, then {text:?}, {at}"));
-        }
-        for word in words(text) {
-            if !asked.contains(word) {
-                return Err(format!("{word:?} was heard and never said, {at}"));
-            }
-        }
-        *before = text.clone();
-    }
-    let history: BTreeMap<UtteranceId, &HistoryItem> = facts(&h.steps)
-        .into_iter()
-        .filter_map(|(_, e)| match e {
-            Event::History(item) => item.utterance.map(|u| (u, item)),
-            _ => None,
-        })
-        .collect();
-    for (_, event) in facts(&h.steps) {
-        if let Event::AgentStoppedSpeaking { utterance, text } = event {
-            match history.get(utterance) {
-                Some(item) if item.text != *text => {
-                    return Err(format!("history {:?} but heard {text:?}", item.text));
-                }
-                None if !text.is_empty() => return Err(format!("{text:?} was heard and is not in history")),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
-}
-
-fn committed_once(h: &History) -> Result<(), String> {
-    let told: Vec<&String> = facts(&h.steps)
-        .into_iter()
-        .filter_map(|(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None })
-        .collect();
-    let kept: Vec<&String> = facts(&h.steps)
-        .into_iter()
-        .filter_map(|(_, e)| match e {
-            Event::History(item) if item.role == Role::User => Some(&item.text),
-            _ => None,
-        })
-        .collect();
-    if told == kept { Ok(()) } else { Err(format!("committed {told:?}, history {kept:?}")) }
-}
-
-fn tools_once(h: &History) -> Result<(), String> {
-    let count = |f: fn(&Event) -> bool| facts(&h.steps).into_iter().filter(|(_, e)| f(e)).count();
-    let told = count(|e| matches!(e, Event::ToolCall { .. }));
-    let kept = count(|e| matches!(e, Event::History(item) if item.role == Role::Tool));
-    let ran = h.steps.iter().filter(|s| matches!(s, Step::Out(_, Output::RunTool { .. }))).count();
-    let over = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
-    if told != kept || (told < ran && h.rested && !over) {
-        return Err(format!("{ran} ran, {told} told, {kept} in history"));
-    }
-    Ok(())
-}
-
-fn no_word_lost(h: &History) -> Result<(), String> {
-    let mut finals: Vec<&str> = Vec::new();
-    let mut committed: Vec<&str> = Vec::new();
-    let mut responds = 0;
-    for step in &h.steps {
-        match step {
-            Step::In(_, Input::Transcript { text, is_final: true }) => finals.extend(words(text)),
-            Step::Out(_, Output::Tell(fact)) => match &fact.event {
-                Event::UtteranceCommitted { text } if text == "what is the time" => responds += 1,
-                Event::UtteranceCommitted { text } => committed.extend(words(text)),
-                Event::Ended { .. } => break,
-                _ => {}
-            },
-            _ => {}
-        }
-    }
-    let _ = responds;
-    if !finals.starts_with(&committed) {
-        return Err(format!("finals {finals:?}, committed {committed:?}"));
-    }
-    let over = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
-    // With minimum words a turn may be kept open over speech that never ends in a turn of its own; else at rest all is committed.
-    let min_words = spec(&mut h.source.clone()).min_interruption_words;
-    if h.rested && !over && min_words == 0 && finals.len() != committed.len() {
-        return Err(format!("at rest finals {finals:?}, committed {committed:?}"));
-    }
-    Ok(())
-}
-
 fn interrupted_once(h: &History) -> Result<(), String> {
     let count = facts(&h.steps).iter().filter(|(_, e)| matches!(e, Event::AgentInterrupted)).count();
     let epochs: BTreeSet<Epoch> = h
@@ -305,6 +212,17 @@ fn answered(h: &History) -> Result<(), String> {
     let asked = h.steps.iter().filter(|s| matches!(s, Step::In(_, Input::Command { .. }))).count();
     let answers = h.steps.iter().filter(|s| matches!(s, Step::Out(_, Output::Answer { .. }))).count();
     if asked == answers { Ok(()) } else { Err(format!("{asked} commands, {answers} answers")) }
+}
+
+fn deadlines_ahead(h: &History) -> Result<(), String> {
+    for step in &h.steps {
+        if let Step::Drained(now, Some(next)) = step
+            && next <= now
+        {
+            return Err(format!("a deadline at {next} was left behind at {now}"));
+        }
+    }
+    Ok(())
 }
 
 /// The outputs of the same inputs, with `extra` ticks in between or with none but the given ones left out.

@@ -143,6 +143,8 @@ struct Piece {
 pub(crate) enum Step {
     In(Time, Input),
     Out(Time, Output),
+    /// All outputs were drained: now, and the next deadline.
+    Drained(Time, Option<Time>),
 }
 
 pub(crate) struct World {
@@ -357,6 +359,8 @@ impl World {
             while let Some(output) = self.conversation.poll() {
                 self.steps.push(Step::Out(now, output));
             }
+            let next = self.conversation.poll_timeout().map(|(at, _)| at);
+            self.steps.push(Step::Drained(now, next));
             for i in first..self.steps.len() {
                 let Step::Out(_, output) = self.steps[i].clone() else { continue };
                 self.answer(output);

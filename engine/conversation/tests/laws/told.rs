@@ -1,0 +1,197 @@
+//! The laws of what is told and kept: words, turns, tools, history, view.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conversation::event::{AgentState, Event, HistoryItem, Role, Stamped, UtteranceId};
+use conversation::input::{Command, Input};
+use conversation::output::Output;
+use conversation::time::Time;
+use conversation::view::View;
+use serde_json::json;
+
+use super::{History, facts, words};
+use crate::world::{Step, spec};
+
+pub(super) fn heard_is_said(h: &History) -> Result<(), String> {
+    let mut known: BTreeMap<UtteranceId, String> = BTreeMap::new();
+    let asked: String = h
+        .steps
+        .iter()
+        .filter_map(|s| match s {
+            Step::Out(_, Output::Synthesize(r)) => Some(r.text.clone() + " "),
+            _ => None,
+        })
+        .collect();
+    for (at, event) in facts(&h.steps) {
+        let (utterance, text) = match event {
+            Event::AgentHeard { utterance, text } => (utterance, text),
+            Event::AgentStoppedSpeaking { utterance, text } => (utterance, text),
+            _ => continue,
+        };
+        let before = known.entry(*utterance).or_default();
+        if !words(text).starts_with(&words(before)) {
+            return Err(format!("{utterance:?} heard {before:?}, then {text:?}, {at}"));
+        }
+        for word in words(text) {
+            if !asked.contains(word) {
+                return Err(format!("{word:?} was heard and never said, {at}"));
+            }
+        }
+        *before = text.clone();
+    }
+    let history: BTreeMap<UtteranceId, &HistoryItem> = facts(&h.steps)
+        .into_iter()
+        .filter_map(|(_, e)| match e {
+            Event::History(item) => item.utterance.map(|u| (u, item)),
+            _ => None,
+        })
+        .collect();
+    for (_, event) in facts(&h.steps) {
+        if let Event::AgentStoppedSpeaking { utterance, text } = event {
+            match history.get(utterance) {
+                Some(item) if item.text != *text => {
+                    return Err(format!("history {:?} but heard {text:?}", item.text));
+                }
+                None if !text.is_empty() => return Err(format!("{text:?} was heard and is not in history")),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn committed_once(h: &History) -> Result<(), String> {
+    let told: Vec<&String> = facts(&h.steps)
+        .into_iter()
+        .filter_map(|(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None })
+        .collect();
+    let kept: Vec<&String> = facts(&h.steps)
+        .into_iter()
+        .filter_map(|(_, e)| match e {
+            Event::History(item) if item.role == Role::User => Some(&item.text),
+            _ => None,
+        })
+        .collect();
+    if told == kept { Ok(()) } else { Err(format!("committed {told:?}, history {kept:?}")) }
+}
+
+pub(super) fn tools_once(h: &History) -> Result<(), String> {
+    let count = |f: fn(&Event) -> bool| facts(&h.steps).into_iter().filter(|(_, e)| f(e)).count();
+    let told = count(|e| matches!(e, Event::ToolCall { .. }));
+    let kept = count(|e| matches!(e, Event::History(item) if item.role == Role::Tool));
+    let ran = h.steps.iter().filter(|s| matches!(s, Step::Out(_, Output::RunTool { .. }))).count();
+    let over = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
+    if told != kept || (told < ran && h.rested && !over) {
+        return Err(format!("{ran} ran, {told} told, {kept} in history"));
+    }
+    Ok(())
+}
+
+pub(super) fn no_word_lost(h: &History) -> Result<(), String> {
+    let mut finals: Vec<&str> = Vec::new();
+    let mut committed: Vec<&str> = Vec::new();
+    let mut responds = 0;
+    for step in &h.steps {
+        match step {
+            Step::In(_, Input::Transcript { text, is_final: true }) => finals.extend(words(text)),
+            Step::Out(_, Output::Tell(fact)) => match &fact.event {
+                Event::UtteranceCommitted { text } if text == "what is the time" => responds += 1,
+                Event::UtteranceCommitted { text } => committed.extend(words(text)),
+                Event::Ended { .. } => break,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    let _ = responds;
+    if !finals.starts_with(&committed) {
+        return Err(format!("finals {finals:?}, committed {committed:?}"));
+    }
+    let over = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
+    // With minimum words a turn may be kept open over speech that never ends in a turn of its own; else at rest all is committed.
+    let min_words = spec(&mut h.source.clone()).min_interruption_words;
+    if h.rested && !over && min_words == 0 && finals.len() != committed.len() {
+        return Err(format!("at rest finals {finals:?}, committed {committed:?}"));
+    }
+    Ok(())
+}
+
+pub(super) fn llm_sees_the_history(h: &History) -> Result<(), String> {
+    let line = |item: &HistoryItem| format!("{:?} {} {}", item.role, item.text, item.interrupted);
+    let mut told: Vec<(Role, String)> = Vec::new();
+    for step in &h.steps {
+        match step {
+            Step::In(_, Input::Command { command: Command::Context { overwrite: true, .. }, .. }) => {
+                told.retain(|(role, _)| *role != Role::System);
+            }
+            Step::Out(_, Output::Tell(Stamped { event: Event::History(item), .. })) if item.in_context => {
+                told.push((item.role, line(item)));
+            }
+            Step::Out(at, Output::AskLlm(request)) => {
+                let mut seen: Vec<String> = request.history.iter().map(line).collect();
+                // The open turn comes last, and was not told yet.
+                if request.preemptive {
+                    seen.pop();
+                }
+                let mut expected: Vec<String> = told.iter().map(|(_, line)| line.clone()).collect();
+                (seen.sort(), expected.sort());
+                if seen != expected {
+                    return Err(format!("the LLM sees {seen:?}, told was {expected:?}, {at}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn view_is_the_fold(h: &History) -> Result<(), String> {
+    let told: Vec<&Stamped> = h
+        .steps
+        .iter()
+        .filter_map(|step| if let Step::Out(_, Output::Tell(fact)) = step { Some(fact) } else { None })
+        .collect();
+    let (mut view, mut reread) = (View::default(), View::default());
+    for fact in &told {
+        view.apply(fact);
+        let written = serde_json::to_string(fact).map_err(|why| why.to_string())?;
+        reread.apply(&serde_json::from_str(&written).map_err(|why| format!("{written}: {why}"))?);
+    }
+    let shown = |view: &View| (view.chat_history(|at| json!(at)), view.usage_json(0.0), view.snippets_json());
+    if shown(&view) != shown(&reread) || (view.state, view.ended) != (reread.state, reread.ended) {
+        return Err(format!("written down and read again {reread:?}, else {view:?}"));
+    }
+    let last = |pick: &dyn Fn(&Event) -> bool| told.iter().rposition(|fact| pick(&fact.event));
+    let items: Vec<(Role, &str, bool)> = told
+        .iter()
+        .filter_map(|fact| match &fact.event {
+            Event::History(item) => Some((item.role, item.text.as_str(), item.interrupted)),
+            _ => None,
+        })
+        .collect();
+    let kept: Vec<(Role, &str, bool)> =
+        view.items.iter().map(|item| (item.role, item.text.as_str(), item.interrupted)).collect();
+    if items != kept {
+        return Err(format!("told {items:?}, kept {kept:?}"));
+    }
+    let sounds = last(&|e| matches!(e, Event::AgentStartedSpeaking { .. }))
+        > last(&|e| matches!(e, Event::AgentStoppedSpeaking { .. } | Event::Ended { .. }));
+    let state = last(&|e| matches!(e, Event::AgentState { .. })).map(|at| &told[at].event);
+    let expected = if let Some(Event::AgentState { state }) = state { *state } else { AgentState::Listening };
+    let characters: usize = told
+        .iter()
+        .map(|fact| if let Event::TtsStarted { text } = &fact.event { text.chars().count() } else { 0 })
+        .sum();
+    let turns: BTreeSet<u32> = told
+        .iter()
+        .filter_map(|fact| if let Event::Turn(times) = &fact.event { Some(times.turn) } else { None })
+        .collect();
+    let ended = last(&|e| matches!(e, Event::Ended { .. })).is_some();
+    let same = view.sounding.is_some() == sounds
+        && view.state == expected
+        && view.usage.tts_characters == characters as u64
+        && view.turns.iter().map(|times| times.turn).eq(turns)
+        && view.ended.is_some() == ended
+        && view.last == told.last().map_or(Time::ZERO, |fact| fact.at);
+    if same { Ok(()) } else { Err(format!("{view:?}")) }
+}
