@@ -37,26 +37,33 @@ fn printed(case: &Case) -> Vec<String> {
     }
 }
 
-/// Plays the call: about how many inputs the machine got, and where the two differ the smallest call that shows it, with the lines of
-/// both.
-///
-/// An input is what the user and commands bring, and two for each thing that the machine asks for.
-pub(crate) fn compare(case: &Case) -> (usize, Option<String>) {
-    let machine = printed(case);
+/// How a call went.
+pub(crate) struct Outcome {
+    /// About how many inputs the machine got: what the user and commands bring, and two for each thing that it asks for.
+    pub(crate) inputs: usize,
+    /// What the machine printed, line by line.
+    pub(crate) lines: Vec<String>,
+    /// Where machine and oracle differ: the smallest call that shows it, with the lines of both.
+    pub(crate) report: Option<String>,
+}
+
+/// Plays the call and compares.
+pub(crate) fn compare(case: &Case) -> Outcome {
+    let lines = printed(case);
     let user: usize = case.user.iter().map(|item| 4 + 2 * usize::from(item.text.is_some())).sum();
-    let asked = machine.iter().filter(|line| line.contains(".started\"")).count();
-    let inputs = user + case.actions.len() + 2 * asked;
-    if machine == expected(case) {
-        return (inputs, None);
-    }
-    let case = shrink::shrink(case.clone(), |case| printed(case) != expected(case));
-    let (machine, oracle) = (printed(&case), expected(&case));
-    let at = machine.iter().zip(&oracle).position(|(a, b)| a != b).unwrap_or(machine.len().min(oracle.len()));
-    let mark = |lines: &[String]| {
-        let lines = lines.iter().enumerate();
-        lines.map(|(n, line)| format!("{} {line}\n", if n == at { ">" } else { " " })).collect::<String>()
-    };
-    (inputs, Some(format!("{}\nmachine\n{}oracle\n{}", case.json(), mark(&machine), mark(&oracle))))
+    let asked = lines.iter().filter(|line| line.contains(".started\"")).count();
+    let report = (lines != expected(case)).then(|| {
+        let case = shrink::shrink(case.clone(), |case| printed(case) != expected(case));
+        let (machine, oracle) = (printed(&case), expected(&case));
+        let at = machine.iter().zip(&oracle).position(|(a, b)| a != b);
+        let at = at.unwrap_or(machine.len().min(oracle.len()));
+        let mark = |lines: &[String]| {
+            let lines = lines.iter().enumerate();
+            lines.map(|(n, line)| format!("{} {line}\n", if n == at { ">" } else { " " })).collect::<String>()
+        };
+        format!("{}\nmachine\n{}oracle\n{}", case.json(), mark(&machine), mark(&oracle))
+    });
+    Outcome { inputs: user + case.actions.len() + 2 * asked, lines, report }
 }
 
 /// The call that these bytes choose goes as the oracle says.
@@ -65,7 +72,7 @@ pub(crate) fn compare(case: &Case) -> (usize, Option<String>) {
 /// Where it does not, with the smallest call that shows it.
 pub(crate) fn agrees(bytes: &[u8]) {
     if bytes.len() <= 1 << 12
-        && let (_, Some(report)) = compare(&draw::case(draw::Random::of_bytes(bytes)))
+        && let Some(report) = compare(&draw::case(draw::Random::of_bytes(bytes))).report
     {
         panic!("{report}");
     }
