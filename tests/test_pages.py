@@ -91,8 +91,11 @@ def test_a_network_that_comes_back_finds_the_same_call(server, link, call):
     page.join()
     page.quiet(lasting=1.0, timeout=20)
     offers = page.page.evaluate("e2e.offers.length")
+    mark = page.mark()
     page.page.evaluate("e2e.peer.close()")  # what a dead network looks like to the page, without the wait
-    page.page.evaluate("e2e.presented = 0; e2e.channel.dispatchEvent(new Event('close'))")
+    page.page.evaluate("e2e.channel.dispatchEvent(new Event('close'))")
+    page.until("message", {"type": "bot-ready", "after": mark})  # a last picture of the old connection may still come
+    page.page.evaluate("e2e.presented = 0")
     page.until("frames", {"more": 1})
     assert page.page.evaluate("e2e.offers.length") == offers + 1
     mark = page.mark()
