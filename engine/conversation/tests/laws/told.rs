@@ -134,7 +134,8 @@ pub(super) fn llm_sees_the_history(h: &History) -> Result<(), String> {
                     seen.pop();
                 }
                 let mut expected: Vec<String> = told.iter().map(|(_, line)| line.clone()).collect();
-                (seen.sort(), expected.sort());
+                seen.sort();
+                expected.sort();
                 if seen != expected {
                     return Err(format!("the LLM sees {seen:?}, told was {expected:?}, {at}"));
                 }
