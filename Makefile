@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO_INCREMENTAL ?= 1
 BIN := $(or $(CARGO_TARGET_DIR),target)/release/visavis
 
-.PHONY: run setup build test lint check
+.PHONY: run setup build test bench perf-table load soak mutants lint check
 
 run: build
 	$(BIN) serve $(ARGS)
@@ -12,16 +12,40 @@ setup:
 	scripts/setup.sh
 
 build: setup
-	$(CARGO) build --release --locked --bin visavis
+	$(CARGO) build --release --locked --bin visavis --features load
 
 check: build
 	$(BIN) check
 
-# The release profile for all tests: one build of the dependencies, and the binary under test is the one that ships.
-test: build
-	$(CARGO) test --release --locked --workspace
+# The release profile for all tests: one build of the dependencies, and the binary under test
+# is that build's: the same sources and profile as `make build`, with the features that the whole workspace asks of them.
+test: setup
+	$(CARGO) test --release --locked --workspace --features visavis/load
+	scripts/test-postgres.sh
 	scripts/test-e2e.sh
+
+# In CPU time, one after the other, held against benches/budgets.toml. The features are those of `make test`, so that nothing is built twice.
+bench: setup
+	scripts/budgets.py forget
+	$(CARGO) bench --locked --workspace --features visavis/load --bench steps --bench conversation
+	scripts/budgets.py
+
+# The tables of measured runs in docs/performance.md, from docs/results/*.json.
+perf-table:
+	scripts/perf-table.py
+
+# Callers against a server of their own: `make load ARGS="--calls 50 --out found.json"`.
+load: build
+	scripts/load.sh $(ARGS)
+
+# Short calls with hang-ups at random moments: what stays behind.
+soak: build
+	scripts/load.sh soak $(or $(CALLS),500) --require "soak.rss_growth <= 5%" $(ARGS)
+
+# Whether the tests of turn-taking notice when its rules are broken one by one. Needs `cargo install cargo-mutants`.
+mutants:
+	scripts/mutants.py
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --release --locked --workspace --all-targets --features visavis/load -- -D warnings

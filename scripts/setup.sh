@@ -48,6 +48,8 @@ missing_packages() {
   fi
   [ -e /usr/include/flite/flite.h ] || packages+=(flite1-dev)
   { command -v pkg-config >/dev/null && pkg-config --exists vpx; } || packages+=(libvpx-dev)
+  # For the tests on PostgreSQL.
+  compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql-15)
   printf '%s' "${packages[*]}"
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 /// A self-hosted server for live conversations with video agents.
 #[derive(Parser)]
@@ -32,10 +32,38 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
+    /// Read a document of type KIND from standard input and write its words, within limits: the server's child process
+    #[command(hide = true)]
+    Extract {
+        /// pdf, docx, html, json, csv
+        kind: String,
+    },
+    /// Draw a person in every pose and encode them into a pose set; without a name all people of this project
+    Bake {
+        /// One of them, or a file like those of assets/people
+        #[arg(value_name = "NAME|FILE.toml")]
+        person: Option<String>,
+        /// Size of the picture: 512 (a square), 720p or 1280x720
+        #[arg(long, default_value = "512")]
+        size: String,
+        /// File or folder to write to, instead of the current folder
+        #[arg(long, value_name = "F")]
+        out: Option<PathBuf>,
+    },
+    /// Hold many calls at once, of a server or in an engine of this process, and measure
+    Load(Box<Load>),
     /// Run a scenario of turn-taking in simulated time and print what happens, one JSON object a line
     Simulate {
         /// The scenario, JSON
         file: PathBuf,
+        /// Add why each decision was taken
+        #[arg(long)]
+        explain: bool,
+    },
+    /// Replay a call from its trace, print what happened as simulate does, and compare every output with the live call's
+    Replay {
+        /// The trace, as `record_trace` writes it to the folder traces of the data folder
+        trace: PathBuf,
         /// Add why each decision was taken
         #[arg(long)]
         explain: bool,
@@ -53,6 +81,18 @@ pub(crate) struct Place {
     pub(crate) data: Option<PathBuf>,
 }
 
+#[cfg(feature = "load")]
+pub(crate) use load::Args as Load;
+
+/// Whatever is asked of a load generator that is not in this build.
+#[cfg(not(feature = "load"))]
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Load {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _rest: Vec<std::ffi::OsString>,
+}
+
 #[derive(Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -66,6 +106,9 @@ pub(crate) struct Serve {
     /// Admit the scripted providers of tests and load runs
     #[arg(long)]
     pub(crate) allow_scripted: bool,
+    /// How lines of the log are written, on standard error
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<crate::log::Format>,
 }
 
 #[derive(Subcommand)]
@@ -95,7 +138,12 @@ pub(crate) enum Keys {
 /// What is wrong with a command line, in one sentence that names what is missing.
 pub(crate) fn sentence(error: &clap::Error) -> String {
     let listed = |kind| match error.get(kind) {
-        Some(ContextValue::Strings(all)) => all.join(", "),
+        // What the help hides is not named here either.
+        Some(ContextValue::Strings(all)) => {
+            let hidden =
+                |name: &String| Cli::command().find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+            all.iter().filter(|name| !hidden(name)).map(String::as_str).collect::<Vec<_>>().join(", ")
+        }
         Some(ContextValue::String(one)) => one.clone(),
         _ => String::new(),
     };

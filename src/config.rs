@@ -22,7 +22,9 @@ pub(crate) struct Config {
     pub(crate) media: Media,
     pub(crate) stt: Stt,
     pub(crate) models: Models,
+    pub(crate) knowledge: Knowledge,
     pub(crate) limits: Limits,
+    pub(crate) otlp: Otlp,
 }
 
 /// `[server]`
@@ -33,10 +35,12 @@ pub(crate) struct Server {
     pub(crate) data: PathBuf,
     pub(crate) public_url: Option<String>,
     pub(crate) database_url: Option<String>,
+    pub(crate) cors_origins: Vec<String>,
     pub(crate) metrics_token: Option<String>,
     pub(crate) retention_days: u32,
     pub(crate) allow_private_targets: Option<bool>,
     pub(crate) allow_scripted: bool,
+    pub(crate) log_format: crate::log::Format,
 }
 
 impl Default for Server {
@@ -46,10 +50,12 @@ impl Default for Server {
             data: PathBuf::from("data"),
             public_url: None,
             database_url: None,
+            cors_origins: Vec::new(),
             metrics_token: None,
             retention_days: 0,
             allow_private_targets: None,
             allow_scripted: false,
+            log_format: crate::log::Format::Text,
         }
     }
 }
@@ -75,6 +81,7 @@ pub(crate) struct Timeouts {
     pub(crate) offer: f64,
     pub(crate) drain: f64,
     pub(crate) request: f64,
+    pub(crate) lease: f64,
 }
 
 impl Default for Timeouts {
@@ -87,6 +94,7 @@ impl Default for Timeouts {
             offer: 15.0,
             drain: 60.0,
             request: 30.0,
+            lease: 30.0,
         }
     }
 }
@@ -177,6 +185,33 @@ impl Default for Models {
     }
 }
 
+/// `[knowledge]`
+#[derive(Clone, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(crate) struct Knowledge {
+    pub(crate) embeddings_url: Option<String>,
+    pub(crate) embeddings_model: Option<String>,
+    pub(crate) embeddings_token: Option<String>,
+}
+
+impl std::fmt::Debug for Knowledge {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Knowledge").field("embeddings_model", &self.embeddings_model).finish_non_exhaustive()
+    }
+}
+
+impl Knowledge {
+    /// The server of embeddings, if one is named.
+    pub(crate) fn embeddings(&self) -> Option<models::embeddings::Config> {
+        Some(models::embeddings::Config {
+            url: self.embeddings_url.clone()?,
+            model: self.embeddings_model.clone()?,
+            token: self.embeddings_token.clone(),
+        })
+    }
+}
+
 /// `[limits]`: requests a minute; 0 = off.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
@@ -187,12 +222,23 @@ pub(crate) struct Limits {
     pub(crate) calls: u32,
     /// HTTP connections at once; 0 = as many as half of the files that the process may open.
     pub(crate) connections: usize,
+    /// Share of the media threads' time above which no new call is taken; 0 = off.
+    pub(crate) load: f64,
+    /// MiB of memory that must be left for a new call; 0 = off.
+    pub(crate) memory: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { per_key: 0, offers: 30, embeds: 10, calls: 0, connections: 0 }
+        Self { per_key: 0, offers: 30, embeds: 10, calls: 0, connections: 0, load: 0.8, memory: 128 }
     }
+}
+
+/// `[otlp]`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(crate) struct Otlp {
+    pub(crate) endpoint: Option<String>,
 }
 
 /// All keys, as in `config/example.toml`, and how the text of an environment variable becomes their value.
@@ -204,10 +250,12 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("data", Kind::Text),
             ("public_url", Kind::Text),
             ("database_url", Kind::Text),
+            ("cors_origins", Kind::Texts),
             ("metrics_token", Kind::Text),
             ("retention_days", Kind::Number),
             ("allow_private_targets", Kind::Flag),
             ("allow_scripted", Kind::Flag),
+            ("log_format", Kind::Text),
         ],
     ),
     (
@@ -220,6 +268,7 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("offer", Kind::Number),
             ("drain", Kind::Number),
             ("request", Kind::Number),
+            ("lease", Kind::Number),
         ],
     ),
     ("webhooks", &[("schedule", Kind::Numbers), ("hold", Kind::Number)]),
@@ -236,6 +285,10 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
     ("stt", &[("pool", Kind::Number)]),
     ("models", &[("dir", Kind::Text)]),
     (
+        "knowledge",
+        &[("embeddings_url", Kind::Text), ("embeddings_model", Kind::Text), ("embeddings_token", Kind::Text)],
+    ),
+    (
         "limits",
         &[
             ("per_key", Kind::Number),
@@ -243,8 +296,11 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("embeds", Kind::Number),
             ("calls", Kind::Number),
             ("connections", Kind::Number),
+            ("load", Kind::Number),
+            ("memory", Kind::Number),
         ],
     ),
+    ("otlp", &[("endpoint", Kind::Text)]),
 ];
 
 /// Variables that begin with `VISAVIS_` and are no keys.
@@ -278,6 +334,7 @@ impl Config {
             ("timeouts.offer", self.timeouts.offer),
             ("timeouts.drain", self.timeouts.drain),
             ("timeouts.request", self.timeouts.request),
+            ("timeouts.lease", self.timeouts.lease),
             ("webhooks.hold", self.webhooks.hold),
         ];
         for (name, value) in
@@ -289,6 +346,16 @@ impl Config {
         }
         if self.timeouts.request < 0.1 {
             return Err(("timeouts.request", "no request comes in less than 0.1 seconds".into()));
+        }
+        let load = self.limits.load;
+        if !(0.0..=1.0).contains(&load) {
+            return Err(("limits.load", format!("{load} is not a share between 0 and 1")));
+        }
+        if self.timeouts.lease < 1.0 {
+            return Err((
+                "timeouts.lease",
+                "a server cannot tell in less than 1 second that it lives".into(),
+            ));
         }
         if self.webhooks.schedule.is_empty() {
             return Err(("webhooks.schedule", "at least one try is needed".into()));
@@ -309,8 +376,37 @@ impl Config {
                 Err(error) => return fault(&format!("is no address: {error}")),
             }
         }
-        if self.server.database_url.is_some() {
-            return Err(("server.database_url", "this build keeps its data in SQLite only; unset it".into()));
+        match (&self.knowledge.embeddings_url, &self.knowledge.embeddings_model) {
+            (Some(url), _)
+                if !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) =>
+            {
+                return Err(("knowledge.embeddings_url", format!("\"{url}\" is no http or https address")));
+            }
+            (Some(_), None) => {
+                return Err(("knowledge.embeddings_model", "is needed beside embeddings_url".into()));
+            }
+            (None, Some(_)) => {
+                return Err(("knowledge.embeddings_url", "is needed beside embeddings_model".into()));
+            }
+            _ => {}
+        }
+        if let Some(url) = &self.otlp.endpoint
+            && !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+        {
+            return Err(("otlp.endpoint", format!("\"{url}\" is no http or https address")));
+        }
+        for origin in &self.server.cors_origins {
+            let same = url::Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == *origin);
+            if origin != "*" && !(same && origin.starts_with("http")) {
+                return Err((
+                    "server.cors_origins",
+                    format!("\"{origin}\" is no origin, such as \"https://shop.example\", nor \"*\""),
+                ));
+            }
+        }
+        let known = ["postgres://", "postgresql://"];
+        if self.server.database_url.as_ref().is_some_and(|url| !known.iter().any(|k| url.starts_with(k))) {
+            return Err(("server.database_url", "must begin with postgres://".into()));
         }
         Ok(())
     }

@@ -12,18 +12,21 @@ pub(crate) fn run(command: &Keys) -> Result<ExitCode, Failure> {
             if workspace.trim().is_empty() {
                 return Err(Failure::Usage("--workspace: a name is needed".into()));
             }
-            let data = configuration(place)?.server.data;
-            println!("{}", runtime.block_on(control_api::keys::create(&data, workspace.trim()))?);
+            let server = configuration(place)?.server;
+            let (data, url) = (&server.data, server.database_url.as_deref());
+            println!("{}", runtime.block_on(control_api::keys::create(data, url, workspace.trim()))?);
         }
         Keys::List { place } => {
-            let data = configuration(place)?.server.data;
-            for key in runtime.block_on(control_api::keys::list(&data))? {
+            let server = configuration(place)?.server;
+            let (data, url) = (&server.data, server.database_url.as_deref());
+            for key in runtime.block_on(control_api::keys::list(data, url))? {
                 println!("{}  {}  {}  {}  {}", key.id, key.prefix, key.workspace, key.created_at, key.name);
             }
         }
         Keys::Revoke { id, place } => {
-            let data = configuration(place)?.server.data;
-            if !runtime.block_on(control_api::keys::revoke(&data, id))? {
+            let server = configuration(place)?.server;
+            let (data, url) = (&server.data, server.database_url.as_deref());
+            if !runtime.block_on(control_api::keys::revoke(data, url, id))? {
                 return Err(Failure::Failed(anyhow::anyhow!("there is no key with the id {id}")));
             }
             println!("revoked {id}");

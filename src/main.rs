@@ -1,11 +1,15 @@
 //! The `visavis` binary: wiring only. It alone knows everybody.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its output is its contract
 
+mod bake;
 mod check;
 mod cli;
 mod config;
 mod keys;
 mod local;
+mod log;
+mod otlp;
+mod replay;
 mod serve;
 
 use std::process::ExitCode;
@@ -46,7 +50,13 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, place } => check::run(&place, json),
+        Command::Extract { kind } => {
+            control_api::extract_as_child(&kind).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
+        }
+        Command::Bake { person, size, out } => bake::run(person.as_deref(), &size, out.as_deref()),
         Command::Simulate { file, explain } => simulate(&file, explain),
+        Command::Load(options) => load(*options),
+        Command::Replay { trace, explain } => replay::run(&trace, explain),
     };
     match result {
         Ok(code) => code,
@@ -80,6 +90,24 @@ fn configuration(place: &Place) -> Result<Config, Failure> {
         config.server.data.clone_from(data);
     }
     Ok(config)
+}
+
+#[cfg(feature = "load")]
+fn load(options: cli::Load) -> Result<ExitCode, Failure> {
+    let config = configuration(&Place { config: None, data: None })?;
+    match load::run(options, &config.models.dir) {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::FAILURE),
+        Err(load::Error::Usage(sentence)) => Err(Failure::Usage(sentence)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(feature = "load"))]
+fn load(_: cli::Load) -> Result<ExitCode, Failure> {
+    Err(Failure::Usage(
+        "this build has no load generator: build it with --features load, as make build does".into(),
+    ))
 }
 
 fn simulate(file: &std::path::Path, explain: bool) -> Result<ExitCode, Failure> {

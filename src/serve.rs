@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::Serve;
 use crate::config::Config;
-use crate::{Failure, configuration, local};
+use crate::{Failure, configuration, local, log, otlp};
 
 pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
     let mut config = configuration(&options.place)?;
@@ -23,35 +23,16 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
         config.server.allow_private_targets = options.allow_private_targets;
     }
     config.server.allow_scripted |= options.allow_scripted;
-    log().map_err(Failure::Usage)?;
+    if let Some(format) = options.log_format {
+        config.server.log_format = format;
+    }
+    log::begin(config.server.log_format).map_err(Failure::Usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
     let result = runtime.block_on(serve(config));
     // What still runs on the pool is nobody's any more.
     runtime.shutdown_background();
     result?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Logs go to stderr, one line each; `VISAVIS_LOG` filters (`info`, `visavis_engine=debug` …).
-fn log() -> Result<(), String> {
-    let wanted = std::env::var_os("VISAVIS_LOG").filter(|text| !text.is_empty());
-    let wanted = wanted.map_or_else(|| "info,str0m=warn".into(), |text| text.to_string_lossy().into_owned());
-    let filter = filter(&wanted).map_err(|reason| {
-        format!("VISAVIS_LOG: {reason}; write a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
-    })?;
-    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).init();
-    Ok(())
-}
-
-/// A filter of levels. A word alone must be a level: as the name of a module it would silence everything else.
-fn filter(text: &str) -> Result<tracing_subscriber::EnvFilter, String> {
-    for part in text.split(',').map(str::trim).filter(|part| !part.contains(['=', '['])) {
-        if part.parse::<tracing_subscriber::filter::LevelFilter>().is_err() {
-            return Err(format!("\"{part}\" is no level"));
-        }
-    }
-    text.parse().map_err(|_| format!("\"{text}\" is no filter"))
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -76,22 +57,30 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let control = control_config(&config, listen);
     let client = models::net::Client::new(models::net::Policy { allow_private: control.private_targets() })?;
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
+    let (ledger, exporter) = match collector(&config) {
+        Some(collector) => {
+            let (ledger, exporter) = otlp::begin(app.ledger(), collector, &client);
+            (ledger, Some(exporter))
+        }
+        None => (app.ledger(), None),
+    };
     let voices = local::models(&config, client.clone(), &tokio::runtime::Handle::current());
     let engine = engine::Engine::start(
         engine_config(&config, listen.ip())?,
         voices,
         avatars,
         client,
-        app.ledger(),
+        ledger,
         tokio::runtime::Handle::current(),
     )
     .context("the media threads cannot start")?;
 
     let first_key = app.first_start().await?;
     let (stop, stopped) = tokio::sync::watch::channel(false);
+    let (close, closed) = tokio::sync::watch::channel(false);
     let background = tokio::spawn({
-        let (app, stopped) = (Arc::clone(&app), stopped.clone());
-        async move { app.run_background(until(stopped)).await }
+        let app = Arc::clone(&app);
+        async move { app.run_background(until(closed)).await }
     });
     let router = app.router(Arc::clone(&engine) as _);
     let serving = tokio::spawn(control_api::serve(listener, router, bounds(&config), until(stopped)));
@@ -111,11 +100,23 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         () = engine.drain(Duration::from_secs_f64(config.timeouts.drain)) => {}
         () = asked_to_stop(&mut terminate, &mut interrupt) => engine.stop(false),
     }
-    // The facts of the calls that just ended are kept before the process goes.
+    if let Some(exporter) = exporter {
+        exporter.finish().await;
+    }
+    // Requests that are under way end before the store is closed; the facts of the calls that just ended are kept before the process goes.
     let _ = stop.send(true);
+    let _ = serving.await;
+    let _ = close.send(true);
     let _ = tokio::time::timeout(Duration::from_secs(5), background).await;
-    serving.abort();
     Ok(())
+}
+
+/// Where spans go, if anywhere: the configuration's word, else that of the variables that all OpenTelemetry programs read.
+fn collector(config: &Config) -> Option<otlp::Collector> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
+    let endpoint = config.otlp.endpoint.clone().or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT"))?;
+    let headers = variable("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
+    Some(otlp::Collector::new(&endpoint, &headers))
 }
 
 async fn until(mut stopped: tokio::sync::watch::Receiver<bool>) {
@@ -152,7 +153,9 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
     control_api::Config {
         listen,
         data: config.server.data.clone(),
+        database_url: config.server.database_url.clone(),
         public_url: config.server.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned()),
+        cors_origins: config.server.cors_origins.clone(),
         metrics_token: config.server.metrics_token.clone(),
         retention_days: config.server.retention_days,
         allow_private_targets: config.server.allow_private_targets,
@@ -161,10 +164,12 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             join: seconds(config.timeouts.join),
             token: seconds(config.timeouts.token),
             offer: seconds(config.timeouts.offer),
+            lease: seconds(config.timeouts.lease),
         },
         webhooks: control_api::Webhooks {
             schedule: config.webhooks.schedule.iter().copied().map(seconds).collect(),
             hold: seconds(config.webhooks.hold),
+            ..control_api::Webhooks::default()
         },
         limits: control_api::Limits {
             per_key: config.limits.per_key,
@@ -181,6 +186,10 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
                 credential: s.credential.clone(),
             })
             .collect(),
+        extractor: None,
+        embeddings: config.knowledge.embeddings(),
+        providers: models::registry::providers(&local::settings(config)),
+        watch: None,
     }
 }
 
@@ -200,24 +209,15 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
             closed: seconds(config.timeouts.closed),
             silence: seconds(config.timeouts.silence),
         },
-        traces: Some(config.server.data.join("traces")),
+        most_load: config.limits.load,
+        least_memory: config.limits.memory << 20,
+        traces: Some(config.server.data.join(conversation::trace::FOLDER)),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_log_filter_that_means_nothing_is_refused() {
-        for good in ["info", "WARN", "off", "info,str0m=warn", "visavis_engine=debug", "engine[span]=trace"] {
-            assert!(filter(good).is_ok(), "{good}");
-        }
-        for bad in ["inof", "a=b", "info,,x", "!?", "info,str0m=wran"] {
-            let reason = filter(bad).unwrap_err();
-            assert!(reason.starts_with('"'), "{bad}: {reason}");
-        }
-    }
 
     #[test]
     fn the_limit_of_open_files_is_known() {

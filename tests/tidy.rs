@@ -11,23 +11,29 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("models", &["conversation", "knowledge", "character"]),
     ("engine", &["models", "conversation"]),
     ("control-api", &["models", "knowledge", "conversation"]),
+    ("benches/load", &["engine", "models", "conversation"]),
 ];
-const OURS: &[&str] = &["conversation", "knowledge", "character", "models", "engine", "control-api"];
+const OURS: &[&str] = &["conversation", "knowledge", "character", "models", "engine", "control-api", "load"];
 /// All that the pure crate may stand on.
-const PURE: &[&str] =
-    &["serde", "serde_json", "smallvec", "thiserror", "unicode-normalization", "unicode-segmentation"];
+const PURE: &[&str] = &[
+    "serde",
+    "serde_json",
+    "serde_path_to_error",
+    "smallvec",
+    "thiserror",
+    "unicode-normalization",
+    "unicode-segmentation",
+];
 /// Lines of code a file may have, tests apart.
 const CEILING: usize = 400;
 /// Files above the ceiling, each with its reason.
 const LONGER: &[(&str, usize, &str)] = &[
     (
         "engine/src/host.rs",
-        460,
+        480,
         "the engine's life and its door: splitting them would make its directory of calls public",
     ),
-    ("engine/src/shard.rs", 470, "one media thread's loop, read from top to bottom"),
     ("engine/src/transport/webrtc.rs", 470, "one connection: every method turns the same state machine"),
-    ("engine/conversation/src/simulate.rs", 410, "the world of a scenario, one happening after the other"),
 ];
 
 fn root() -> &'static Path {

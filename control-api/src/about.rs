@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::routing::get;
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ use crate::agent::show;
 use crate::app::Shared;
 use crate::door;
 use crate::error::ApiError;
+use crate::request::Path;
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new().route("/join/{conversation_id}/about", get(about))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{delete, post};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::auth::{self, Caller};
 use crate::clock;
 use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
-use crate::request::{Json, Listed, Paged};
+use crate::request::{Json, Listed, Paged, Path};
 use crate::store::{self, key};
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -43,7 +43,7 @@ async fn create(
     let mut tx = shared.store.write().await?;
     let draft = key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at };
     let id = key::insert(&mut tx, &draft).await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "name": name, "key": key, "prefix": prefix}))))
 }
 
@@ -59,8 +59,7 @@ async fn list(
             && page.from.is_none_or(|from| row.created_at >= from)
             && page.to.is_none_or(|to| row.created_at < to)
     };
-    let found: Vec<&key::Row> = keys.iter().filter(matches).collect();
-    let shown = |row: &&key::Row| {
+    let shown = |row: &key::Row| {
         json!({
             "id": row.id,
             "name": row.name,
@@ -69,9 +68,7 @@ async fn list(
             "expires_at": row.expires_at.map(clock::iso),
         })
     };
-    let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
-    let perpage = page.perpage.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    Ok(Listed(found.iter().skip(offset).take(perpage).map(shown).collect(), found.len() as i64))
+    Ok(Listed::slice(keys.iter().filter(matches).map(shown).collect(), &page))
 }
 
 async fn remove(
@@ -82,7 +79,7 @@ async fn remove(
     let id = store::id(&id).ok_or(ApiError::Missing(Missing::ApiKey))?;
     let mut tx = shared.store.write().await?;
     let found = key::delete(&mut tx, Some(&caller.workspace), &id).await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     if !found {
         return Err(ApiError::Missing(Missing::ApiKey));
     }

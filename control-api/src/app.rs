@@ -1,6 +1,7 @@
 //! The control plane as the binary sees it, and what its parts share.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -11,22 +12,26 @@ use std::time::Instant;
 
 use conversation::call::ConversationId;
 use conversation::host::{Host, Ledger};
+use models::embeddings::Embeddings;
 use models::net;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc};
 
 use crate::auth::Given;
 use crate::config::{Config, StockAvatar};
 use crate::delivery;
+use crate::delivery::notice::{self, Notice};
 use crate::door::{Connections, Pending};
 use crate::error::ApiError;
+use crate::kb::directions::{self, Meaning};
+use crate::kb::indexing;
 use crate::knowledge_cache::Cache;
 use crate::ledger::{self, Facts};
 use crate::limits::Limit;
 use crate::request::Peer;
-use crate::store::{self, Store};
+use crate::store::{self, Place, Store};
 use crate::token::Signer;
 use crate::vault::{self, Vault};
-use crate::{auth, demo, lifecycle, router};
+use crate::{auth, custom_avatar, demo, erasing, lease, lifecycle, router};
 
 /// Name of the workspace that the first start makes.
 const FIRST_WORKSPACE: &str = "default";
@@ -39,6 +44,11 @@ pub enum OpenError {
     /// The data folder cannot be used.
     #[error("{0}: {1}")]
     Data(PathBuf, #[source] io::Error),
+    /// The database was made by servers with other key files.
+    #[error(
+        "the database belongs to servers with other keys: copy secrets.key and tokens.key from one of their data folders to {0}"
+    )]
+    Keys(PathBuf),
     /// Another server runs on the data folder.
     #[error("{0} is used by another running server")]
     InUse(PathBuf),
@@ -74,13 +84,25 @@ pub(crate) struct Shared {
     /// Told after each commit of facts.
     pub(crate) news: broadcast::Sender<ConversationId>,
     /// Told of each webhook that was written.
-    pub(crate) outbox: mpsc::UnboundedSender<delivery::Row>,
+    pub(crate) outbox: mpsc::UnboundedSender<delivery::News>,
+    /// Told of each guardrail that fired and has a receiver.
+    pub(crate) notices: mpsc::UnboundedSender<Notice>,
     /// Agents whose receiver said 410.
     pub(crate) stopped: Mutex<HashSet<String>>,
     /// Offers that may still connect.
     pub(crate) pending: Pending,
     /// Connections whose offer was answered.
     pub(crate) connections: Connections,
+    /// Told that a custom avatar's job waits.
+    pub(crate) jobs: Notify,
+    /// Told that a document waits to be read.
+    pub(crate) uploads: Notify,
+    /// Told that a document was read.
+    pub(crate) read: Notify,
+    /// Tells what texts mean, where the operator configured it.
+    pub(crate) meaning: Option<Arc<Meaning>>,
+    /// Program and arguments that read a document.
+    pub(crate) extractor: Vec<OsString>,
     /// Indexes of what agents know.
     pub(crate) knowledge: Cache,
     /// Sends webhooks, under the operator's policy.
@@ -115,7 +137,8 @@ impl Shared {
 
 struct Background {
     facts: ledger::Queue,
-    outbox: mpsc::UnboundedReceiver<delivery::Row>,
+    outbox: mpsc::UnboundedReceiver<delivery::News>,
+    notices: mpsc::UnboundedReceiver<Notice>,
 }
 
 /// The control plane of one data folder.
@@ -148,6 +171,25 @@ pub(crate) fn database(data: &Path) -> PathBuf {
     data.join("visavis.db")
 }
 
+/// This server's id: made once and kept in its data folder.
+fn identity(file: &Path) -> io::Result<String> {
+    match std::fs::read_to_string(file) {
+        Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => {
+            let id = store::fresh_id();
+            std::fs::write(file, &id)?;
+            Ok(id)
+        }
+    }
+}
+
+/// Opens the database of a data folder, or the one at `url`.
+pub(crate) async fn open_store(data: &Path, url: Option<&str>) -> store::Result<Store> {
+    let file = database(data);
+    Store::open(url.map_or(Place::File(&file), Place::Url)).await
+}
+
 impl App {
     /// Opens the data folder (made if absent): database, key files, the lock against a second server.
     /// Ends the conversations that a crash left open. `net` sends the webhooks; its
@@ -166,21 +208,26 @@ impl App {
         prepare(&data)?;
         let lock = File::options().create(true).append(true).open(data.join("lock")).map_err(fail)?;
         lock.try_lock().map_err(|_| OpenError::InUse(data.clone()))?;
-        let vault = Vault::new(&vault::key_file(&data.join("secrets.key")).map_err(fail)?);
-        let tokens = Signer::new(&vault::key_file(&data.join("tokens.key")).map_err(fail)?);
-        let store = Store::open(&database(&data)).await?;
-        let server = match store.setting("server").await? {
-            Some(id) => id,
-            None => {
-                let id = store::fresh_id();
-                store.remember("server", &id).await?;
-                id
-            }
-        };
+        let keys = [
+            vault::key_file(&data.join("secrets.key")).map_err(fail)?,
+            vault::key_file(&data.join("tokens.key")).map_err(fail)?,
+        ];
+        let (vault, tokens) = (Vault::new(&keys[0]), Signer::new(&keys[1]));
+        let server = identity(&data.join("server.id")).map_err(fail)?;
+        let mut store = open_store(&data, config.database_url.as_deref()).await?;
+        store.watch = config.watch;
+        let known = store.first_to_remember("keys", &vault::fingerprint(&keys.concat())).await?;
+        if known != vault::fingerprint(&keys.concat()) {
+            return Err(OpenError::Keys(data));
+        }
         let mut tx = store.write().await?;
         let (workspace, _) = store::key::workspace(&mut tx, FIRST_WORKSPACE).await?;
-        tx.commit().await.map_err(store::Error::from)?;
+        tx.commit().await?;
         let offer_time = config.timeouts.offer;
+        let extractor = match &config.extractor {
+            Some(command) => command.clone(),
+            None => vec![std::env::current_exe().map_err(fail)?.into(), "extract".into()],
+        };
         let limits = Limits {
             keys: Limit::new(config.limits.per_key),
             offers: Limit::new(config.limits.offers),
@@ -189,6 +236,8 @@ impl App {
         let stopped = store.stopped_agents().await?.into_iter().collect();
         let (facts, facts_queue) = ledger::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
+        let (notices, notices_queue) = mpsc::unbounded_channel();
+        let meaning = config.embeddings.clone().map(|to| Arc::new(Meaning::new(Embeddings::new(to, &net))));
         let shared = Shared {
             given: Given::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
             config,
@@ -203,16 +252,26 @@ impl App {
             facts,
             news: broadcast::Sender::new(NEWS_DEPTH),
             outbox,
+            notices,
             stopped: Mutex::new(stopped),
             pending: Pending::new(offer_time),
             connections: Connections::default(),
+            jobs: Notify::new(),
+            uploads: Notify::new(),
+            read: Notify::new(),
+            meaning,
+            extractor,
             knowledge: Cache::default(),
             net,
             draining: AtomicBool::new(false),
         };
+        // What is taken over is in the store, where the deliveries find it.
+        lease::renew(&shared).await?;
+        // What was erased meanwhile, and what a crash left.
+        erasing::sweep(&shared).await?;
         // Before anybody can ask: what a crash left open is over.
         lifecycle::recover(&shared).await;
-        let background = Background { facts: facts_queue, outbox: outbox_queue };
+        let background = Background { facts: facts_queue, outbox: outbox_queue, notices: notices_queue };
         Ok(Self { shared: Arc::new(shared), background: Mutex::new(Some(background)), _lock: lock })
     }
 
@@ -242,7 +301,7 @@ impl App {
                     expires_at: None,
                 };
                 store::key::insert(&mut tx, &draft).await?;
-                tx.commit().await.map_err(store::Error::from)?;
+                tx.commit().await?;
                 Some(key)
             }
         };
@@ -278,7 +337,8 @@ impl App {
     }
 
     /// Keeps facts, delivers webhooks and ends what nobody joined, until `shutdown`; then keeps the
-    /// facts that are still on their way, and returns. Call it once, beside serving.
+    /// facts that are still on their way, closes the store, and returns. Call it once, beside serving, and end it after serving has ended:
+    /// a request that is under way needs the store.
     pub async fn run_background(&self, shutdown: impl Future<Output = ()> + Send) {
         let taken = self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(background) = taken else { return };
@@ -286,7 +346,12 @@ impl App {
         let writer = tokio::spawn(ledger::run(Arc::clone(&self.shared), background.facts, stopped.clone()));
         let others = [
             tokio::spawn(delivery::run(Arc::clone(&self.shared), background.outbox, stopped.clone())),
-            tokio::spawn(lifecycle::run(Arc::clone(&self.shared), stopped)),
+            tokio::spawn(notice::run(Arc::clone(&self.shared), background.notices, stopped.clone())),
+            tokio::spawn(lease::run(Arc::clone(&self.shared), stopped.clone())),
+            tokio::spawn(lifecycle::run(Arc::clone(&self.shared), stopped.clone())),
+            tokio::spawn(custom_avatar::run(Arc::clone(&self.shared), stopped.clone())),
+            tokio::spawn(indexing::run(Arc::clone(&self.shared), stopped.clone())),
+            tokio::spawn(directions::run(Arc::clone(&self.shared), stopped)),
         ];
         shutdown.await;
         // The receivers live in the tasks; if all of them are gone there is nobody left to stop.

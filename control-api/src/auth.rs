@@ -1,4 +1,4 @@
-//! Who asks: API keys. 256 random bits, stored as SHA-256, shown once; afterwards only their prefix is known.
+//! Who asks: API keys, in the header or behind the console's [`session`]. 256 random bits, stored as SHA-256, shown once; afterwards only their prefix is known.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,13 +12,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::app::Shared;
 use crate::clock;
-use crate::error::ApiError;
-use crate::vault;
+use crate::error::{ApiError, OwnText};
+use crate::{session, vault};
 
 /// Characters of a key that stay known.
 const PREFIX: usize = 10;
 
-type Hash = [u8; 32];
+/// SHA-256 of a key.
+pub(crate) type Hash = [u8; 32];
 
 /// A fresh key.
 pub(crate) fn fresh_key() -> String {
@@ -32,7 +33,7 @@ pub(crate) fn prefix(key: &str) -> &str {
     key.get(..PREFIX).unwrap_or_default()
 }
 
-fn hash(key: &str) -> Hash {
+pub(crate) fn hash(key: &str) -> Hash {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
     hash
@@ -69,23 +70,32 @@ impl Given {
     }
 }
 
+/// The workspace that a key opens; 401 unless it is known and has not expired.
+pub(crate) async fn workspace(shared: &Shared, hash: &Hash) -> Result<Arc<str>, ApiError> {
+    if let Some(workspace) = shared.given.workspace(hash) {
+        return Ok(workspace);
+    }
+    let row = shared.store.key(&hex(hash)).await?.ok_or(ApiError::Unauthorized)?;
+    if row.expires_at.is_some_and(|at| at <= clock::now()) {
+        return Err(ApiError::Unauthorized);
+    }
+    Ok(row.workspace.into())
+}
+
 impl FromRequestParts<Arc<Shared>> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, ApiError> {
-        let key =
-            parts.headers.get("x-api-key").and_then(|v| v.to_str().ok()).ok_or(ApiError::Unauthorized)?;
-        let hash = hash(key.trim());
-        let workspace = match shared.given.workspace(&hash) {
-            Some(workspace) => workspace,
-            None => {
-                let row = shared.store.key(&hex(&hash)).await?.ok_or(ApiError::Unauthorized)?;
-                if row.expires_at.is_some_and(|at| at <= clock::now()) {
-                    return Err(ApiError::Unauthorized);
-                }
-                row.workspace.into()
-            }
+        let hash = match parts.headers.get("x-api-key") {
+            Some(key) => key.to_str().ok().map(|key| hash(key.trim())),
+            None => session::caller(shared, &parts.headers),
         };
+        let hash = hash.ok_or(ApiError::Unauthorized)?;
+        let workspace =
+            workspace(shared, &hash).await.map_err(|error| match parts.extensions.get::<OwnText>() {
+                Some(own) => own.tell(&parts.method, error),
+                None => error,
+            })?;
         shared.limits.keys.take(hash, Instant::now()).map_err(ApiError::TooMany)?;
         Ok(Self { workspace })
     }

@@ -26,8 +26,5 @@ async fn list(State(shared): State<Arc<Shared>>, _: Caller, Paged(page): Paged<t
         let text = format!("{}\n{}", avatar.avatar_key_id, avatar.avatar_name).to_lowercase();
         page.search.as_ref().is_none_or(|part| text.contains(part))
     };
-    let found: Vec<&StockAvatar> = shared.avatars.iter().filter(matches).collect();
-    let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
-    let perpage = page.perpage.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    Listed(found.iter().skip(offset).take(perpage).map(|a| shown(a)).collect(), found.len() as i64)
+    Listed::slice(shared.avatars.iter().filter(matches).map(shown).collect(), &page)
 }

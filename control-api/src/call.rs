@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversation::call::{Call, FaceChoice, LlmChoice, Pronunciation, SttChoice, Tool, ToolRun, TtsChoice};
+use conversation::call::{
+    Call, FaceChoice, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolRun, TtsChoice,
+};
 use conversation::settings;
 use conversation::spec::ToolSpec;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::agent::secrets::{self, Secrets};
 use crate::agent::show;
 use crate::app::Shared;
+use crate::headers::Headers;
 use crate::store::conversation::Row;
 use crate::store::{self, document};
-use crate::{knowledge_cache, tool};
+use crate::{kept, knowledge_cache, mcp};
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
@@ -44,7 +47,14 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Call> {
     let secrets: Secrets = secrets::open(&shared.vault, &row.agent, &row.agent_secrets)?;
     let avatar = &agent["avatars"][0];
     let hidden = secrets.avatars.into_iter().next().unwrap_or_default();
-    let tools = tools(shared, row, &agent).await?;
+    let guardrails = guardrails(shared, row, &agent).await?;
+    let mut tools = tools(shared, row, &agent).await?;
+    for guardrail in guardrails.iter().filter(|guardrail| guardrail.response_message.is_none()) {
+        // A tool of the same name came first: it keeps its name.
+        if tools.iter().all(|(tool, _)| tool.name != guardrail.key) {
+            tools.push(moderation_tool(guardrail));
+        }
+    }
     let (llm, stt, tts) = (&avatar["config"]["llm"], &avatar["config"]["stt"], &avatar["config"]["tts"]);
     let spec = settings_of(row, &agent, tools.iter().map(|(_, spec)| spec.clone()).collect())
         .spec()
@@ -84,6 +94,8 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Call> {
             frame_rate: avatar["frame_rate"].as_f64().unwrap_or(25.0) as u32,
         },
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
+        guardrails,
+        tool_servers: mcp::session::servers(shared, row, &agent).await?,
         knowledge: knowledge_cache::of(shared, &row.workspace, &show::ids(&agent, "knowledge_base")).await?,
         expose_tools: agent["config"]["expose_tools"] == true,
         record_trace: agent["config"]["record_trace"] == true,
@@ -194,13 +206,43 @@ async fn tools(shared: &Shared, row: &Row, agent: &Value) -> store::Result<Vec<(
         let Some(stored) = rows.iter().find(|row| row.id == *id) else { continue };
         let document: Value = serde_json::from_str(&stored.document)
             .map_err(|e| store::Error::Damaged("tool", e.to_string()))?;
-        let headers: tool::Headers = secrets::open(&shared.vault, &stored.id, &stored.secrets)?;
+        let headers: Headers = secrets::open(&shared.vault, &stored.id, &stored.secrets)?;
         tools.push(tool_of(&document, headers));
     }
     Ok(tools)
 }
 
-fn tool_of(document: &Value, headers: tool::Headers) -> (Tool, ToolSpec) {
+/// The agent's guardrails that still exist, in its order.
+async fn guardrails(shared: &Shared, row: &Row, agent: &Value) -> store::Result<Vec<Guardrail>> {
+    let ids = show::ids(agent, "guardrail");
+    let rows = shared.store.documents(document::Table::Guardrail, &row.workspace, &ids).await?;
+    let mut guardrails = Vec::new();
+    for id in &ids {
+        let Some(stored) = rows.iter().find(|row| row.id == *id) else { continue };
+        let rule = kept::shown(stored)?;
+        guardrails.push(Guardrail {
+            key: text(&rule["key"]),
+            category: text(&rule["category"]),
+            prompt: text(&rule["prompt"]),
+            response_message: optional(&rule["response_message"]),
+            callback_url: optional(&rule["callback_url"]),
+        });
+    }
+    Ok(guardrails)
+}
+
+/// A guardrail without words of its own, as the model sees it: a tool that tells what a moderation endpoint says.
+fn moderation_tool(guardrail: &Guardrail) -> (Tool, ToolSpec) {
+    let tool = Tool {
+        name: guardrail.key.clone(),
+        description: format!("Call this before you answer if this rule applies: {}", guardrail.prompt),
+        parameters: json!({"type": "object", "properties": {}, "required": []}),
+        run: ToolRun::Moderation,
+    };
+    (tool, ToolSpec { name: guardrail.key.clone(), ..ToolSpec::default() })
+}
+
+fn tool_of(document: &Value, headers: Headers) -> (Tool, ToolSpec) {
     let (schema, request, messages) =
         (&document["schema"], &document["request_config"], &document["event_messages"]);
     let name = text(&schema["name"]);
@@ -241,8 +283,6 @@ pub(crate) async fn shared(shared: &Shared, row: &Row) -> store::Result<Arc<Call
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -1,11 +1,14 @@
 //! What the control plane is told by the configuration, with the defaults of `config/example.toml`.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::watch::Watch;
 
 /// Everything that concerns this plane. The binary parses files and environment and fills it in.
 #[derive(Clone)]
@@ -14,8 +17,14 @@ pub struct Config {
     pub listen: SocketAddr,
     /// `server.data`: folder of the database and the key files; made if absent.
     pub data: PathBuf,
+    /// `server.database_url`: a PostgreSQL database that several servers may share; `None` = SQLite in the data folder. Servers that share
+    /// one have the same key files in their data folders.
+    pub database_url: Option<String>,
     /// `server.public_url`: `{base_url}`, without a slash at the end; else `http://` and the request's checked Host.
     pub public_url: Option<String>,
+    /// `server.cors_origins`: origins whose pages may call the REST plane, such as `https://shop.example`; `*` = any. The doors are open to
+    /// all pages anyway.
+    pub cors_origins: Vec<String>,
     /// `server.metrics_token`: opens `/metrics` to other than loopback peers.
     pub metrics_token: Option<String>,
     /// `server.retention_days`: ended conversations older than this are erased; 0 = never.
@@ -32,6 +41,15 @@ pub struct Config {
     pub limits: Limits,
     /// `media.ice_servers`, handed to pages and clients.
     pub ice_servers: Vec<IceServer>,
+    /// Program and arguments, to which a document's type is added, that read a document from standard input and run
+    /// [`extract_as_child`](crate::extract_as_child); `None` = this program with the argument `extract`.
+    pub extractor: Option<Vec<OsString>>,
+    /// `knowledge.embeddings_*`: who tells what texts mean; `None` = knowledge is searched by words alone.
+    pub embeddings: Option<models::embeddings::Config>,
+    /// What agents may name as their ears, mind and voice.
+    pub providers: Vec<models::registry::Provider>,
+    /// Told of each moment at which a crash matters: for tests that crash there. The server itself has none.
+    pub watch: Option<Watch>,
 }
 
 impl Default for Config {
@@ -39,7 +57,9 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             data: PathBuf::from("data"),
+            database_url: None,
             public_url: None,
+            cors_origins: Vec::new(),
             metrics_token: None,
             retention_days: 0,
             allow_private_targets: None,
@@ -48,6 +68,10 @@ impl Default for Config {
             webhooks: Webhooks::default(),
             limits: Limits::default(),
             ice_servers: Vec::new(),
+            extractor: None,
+            embeddings: None,
+            providers: Vec::new(),
+            watch: None,
         }
     }
 }
@@ -85,6 +109,8 @@ pub struct Timeouts {
     pub token: Duration,
     /// Time an offer has to connect.
     pub offer: Duration,
+    /// A server that shared a database and has not told for so long that it lives is taken for dead.
+    pub lease: Duration,
 }
 
 impl Default for Timeouts {
@@ -93,6 +119,7 @@ impl Default for Timeouts {
             join: Duration::from_secs(300),
             token: Duration::from_secs(300),
             offer: Duration::from_secs(15),
+            lease: Duration::from_secs(30),
         }
     }
 }
@@ -104,12 +131,21 @@ pub struct Webhooks {
     pub schedule: Vec<Duration>,
     /// How long a failing event holds the next one of its conversation back.
     pub hold: Duration,
+    /// Longest try. Shorter than `hold`, so that a receiver that hangs delays the next event by no more.
+    pub timeout: Duration,
+    /// A try that is further away waits in the store instead of in memory.
+    pub memory: Duration,
 }
 
 impl Default for Webhooks {
     fn default() -> Self {
         let schedule = [0, 5, 300, 1800, 7200, 18_000, 36_000].map(Duration::from_secs).to_vec();
-        Self { schedule, hold: Duration::from_secs(30) }
+        Self {
+            schedule,
+            hold: Duration::from_secs(30),
+            timeout: Duration::from_secs(15),
+            memory: Duration::from_secs(120),
+        }
     }
 }
 

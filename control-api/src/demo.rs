@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::store::{self, document::Table};
+use crate::store::{self, document::Table, kb::Content};
 use crate::{agent, kb};
 
 const SETTING: &str = "demo_agent";
@@ -18,7 +18,8 @@ pub(crate) async fn create(shared: &Shared) -> store::Result<()> {
         tracing::warn!("there is no avatar: the demo agent is left out");
         return Ok(());
     };
-    let documents = [("visavis.md", "md", ABOUT), ("shop.md", "md", SHOP)];
+    let (about, shop) = (Content::Text(ABOUT.into()), Content::Text(SHOP.into()));
+    let documents = [("visavis.md", "md", &about), ("shop.md", "md", &shop)];
     let workspace = &shared.workspace;
     let kb = kb::insert(
         shared,

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, patch, post};
 use conversation::call::ConversationId;
 use conversation::host::{Accepted, Offer, OfferError};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use crate::app::Shared;
 use crate::auth::bearer;
@@ -22,7 +23,8 @@ use crate::call;
 use crate::conversation::record;
 use crate::error::ApiError;
 use crate::fields::{Faults, Fields};
-use crate::request::{self, Peer};
+use crate::guard::span;
+use crate::request::{self, Path, Peer};
 use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 use crate::token::Claims;
 
@@ -181,6 +183,9 @@ async fn offer(
     if shared.draining() && row.status != IN_PROGRESS {
         return Err(ApiError::NoCapacity("the server is shutting down".into()));
     }
+    if row.status == IN_PROGRESS && row.server != shared.server {
+        return Err(ApiError::NoCapacity("the call is held by another server".into()));
+    }
     let call = call::shared(shared, row).await?;
     let id = call.id;
     let commands = if row.status == STARTED { shared.store.commands(&row.id).await? } else { Vec::new() };
@@ -274,6 +279,15 @@ async fn whip_hang_up(
     }
 }
 
+/// Candidates have a shape, and are not needed: the client is learned from its own checks.
+fn candidates(body: Value) -> Result<(), ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    fields.text("pc_id");
+    fields.objects("candidates");
+    faults.unless(())
+}
+
 async fn api_offer(
     State(shared): State<Arc<Shared>>,
     peer: Peer,
@@ -286,16 +300,18 @@ async fn api_offer(
     }
     let (parts, request) = split(request);
     let claims = claims(&shared, &parts)?;
-    if parts.method == Method::PATCH {
+    let trickles = parts.method == Method::PATCH;
+    if !trickles {
+        shared.limited(&shared.limits.offers, peer)?;
+    }
+    let bytes = body(request, "application/json").await?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
+    if trickles {
+        candidates(value)?;
         // The client waits for this reply before it says "connected".
-        let (_, body) = request.into_parts();
-        request::read(body, &HeaderMap::new(), SDP_LIMIT).await?;
         opened(&shared, &claims).await?;
         return Ok(axum::Json(json!({"status": "success"})).into_response());
     }
-    shared.limited(&shared.limits.offers, peer)?;
-    let bytes = body(request, "application/json").await?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let (sdp, replaces, restart) = {
         let faults = Faults::default();
         let fields = Fields::body(value, &faults)?;
@@ -305,7 +321,8 @@ async fn api_offer(
         faults.unless(read)?
     };
     let row = opened(&shared, &claims).await?;
-    let accepted = offer(&shared, &row, sdp, replaces, restart).await?;
+    // The path does not name the call.
+    let accepted = offer(&shared, &row, sdp, replaces, restart).instrument(span(claims.sub)).await?;
     Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
         .into_response())
 }

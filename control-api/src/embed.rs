@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{FromRequest as _, Path, Request, State};
+use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use axum::routing::get;
@@ -15,7 +15,7 @@ use crate::app::Shared;
 use crate::conversation::{self, Wish};
 use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
-use crate::request::{Base, Json, Peer};
+use crate::request::{Base, Json, Path, Peer};
 use crate::store;
 use crate::web::Pages;
 
@@ -70,7 +70,7 @@ async fn click(
     request: Request,
 ) -> Result<axum::Json<Value>, ApiError> {
     shared.limited(&shared.limits.embeds, peer)?;
-    let Json(body) = Json::from_request(request, &()).await?;
+    let Json(body) = <Json>::from_request(request, &()).await?;
     let (user_name, user_id, context) = {
         let faults = Faults::default();
         let fields = Fields::body(body, &faults)?;

@@ -21,10 +21,16 @@ pub(crate) struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Agent,
+    Template,
     Conversation,
     Tool,
+    Guardrail,
+    Mcp,
     Knowledge,
+    Document,
+    CustomAvatar,
     ApiKey,
+    DeadLetter,
     Path,
 }
 
@@ -39,6 +45,8 @@ pub(crate) enum ApiError {
     BadRequest(String),
     /// 404
     Missing(Missing),
+    /// 502 in plain text: the meeting service does not take the agent.
+    MeetingRefused,
     /// 403
     Forbidden(&'static str),
     /// 405; axum adds `Allow`.
@@ -87,6 +95,31 @@ impl From<store::Error> for ApiError {
     }
 }
 
+/// The texts with which a resource's routes fail where the store does: laid over its router, so that the look-up of the caller's key,
+/// which comes before the handler, fails with the same words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnText {
+    pub(crate) read: &'static str,
+    pub(crate) delete: &'static str,
+}
+
+impl OwnText {
+    /// One text for both.
+    pub(crate) const fn of(text: &'static str) -> Self {
+        Self { read: text, delete: text }
+    }
+
+    /// The failure, in the resource's words where the method reads or deletes.
+    pub(crate) fn tell(self, method: &axum::http::Method, error: ApiError) -> ApiError {
+        let text = match method.as_str() {
+            "GET" | "HEAD" => self.read,
+            "DELETE" => self.delete,
+            _ => return error,
+        };
+        if let ApiError::Failed(_, cause) = error { ApiError::Failed(text, cause) } else { error }
+    }
+}
+
 /// Gives a failure of the store the text of its resource.
 pub(crate) trait OrFail<T> {
     /// 500 `{"error": text}`
@@ -103,9 +136,15 @@ impl Missing {
     fn body(self) -> Value {
         match self {
             Self::Agent => json!({"message": "Agent details not found"}),
+            Self::Template => json!({"message": "Template not found"}),
             Self::Conversation => json!({"error": "Conversation not found"}),
             Self::Tool => json!({"message": "Tool not found"}),
+            Self::Guardrail => json!({"message": "Guardrail not found"}),
+            Self::Mcp => json!({"error": "MCP not found"}),
             Self::Knowledge => json!({"message": "Knowledge Base not found"}),
+            Self::Document => json!({"message": "Document not found"}),
+            Self::CustomAvatar => json!({"message": "Custom avatar not found"}),
+            Self::DeadLetter => json!({"message": "Dead letter not found"}),
             Self::ApiKey => json!({"message": "API key not found"}),
             Self::Path => json!({"error": "Not found"}),
         }
@@ -129,6 +168,8 @@ impl IntoResponse for ApiError {
             }
             Self::BadRequest(text) => (StatusCode::BAD_REQUEST, error(text)),
             Self::Missing(what) => (StatusCode::NOT_FOUND, what.body()),
+            // Not JSON; see below.
+            Self::MeetingRefused => (StatusCode::BAD_GATEWAY, Value::Null),
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, error(text)),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
             Self::NotAcceptable(text) => (StatusCode::NOT_ACCEPTABLE, error(text)),
@@ -148,6 +189,9 @@ impl IntoResponse for ApiError {
                 (StatusCode::INTERNAL_SERVER_ERROR, error(text))
             }
         };
+        if matches!(self, Self::MeetingRefused) {
+            return (status, "Unable to create agent request.").into_response();
+        }
         let mut response = (status, axum::Json(body)).into_response();
         let headers = response.headers_mut();
         match self {

@@ -6,6 +6,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use conversation::call::ConversationId;
+use tracing::Instrument as _;
 
 use crate::app::Shared;
 use crate::error::ApiError;
@@ -29,12 +31,34 @@ fn known(host: &str, public_url: Option<&str>) -> bool {
         || public.is_some_and(|public| public.trim_matches(['[', ']']) == name)
 }
 
+/// The conversation that a path is about.
+fn conversation(path: &str) -> Option<ConversationId> {
+    let parts: Vec<&str> = path.split('/').skip(1).take(4).collect();
+    match parts[..] {
+        ["rtc" | "join", id, ..] | ["v1", "conversation", id, ..] | ["v1", "ext", "conversation", id, ..] => {
+            id.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+/// A conversation's name for what is logged meanwhile. Of the highest level, so that no filter takes the name from a line that it lets
+/// through.
+pub(crate) fn span(id: ConversationId) -> tracing::Span {
+    tracing::error_span!("call", conversation = %id)
+}
+
 /// The outermost layer.
 pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let refused =
         shared.config.listen.ip().is_loopback() && !known(host, shared.config.public_url.as_deref());
-    let mut response = if refused { ApiError::UnknownHost.into_response() } else { next.run(request).await };
+    let call = conversation(request.uri().path()).map(span);
+    let mut response = match call {
+        _ if refused => ApiError::UnknownHost.into_response(),
+        Some(span) => next.run(request).instrument(span).await,
+        None => next.run(request).await,
+    };
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -51,6 +75,26 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, n
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_tells_its_conversation() {
+        let id = "00000000-0000-4000-8000-000000000001";
+        for path in
+            ["/rtc/ID", "/rtc/ID/x", "/join/ID/about", "/v1/conversation/ID/speak", "/v1/ext/conversation/ID"]
+        {
+            let told = conversation(&path.replace("ID", id)).map(|id| id.to_string());
+            assert_eq!(told.as_deref(), Some(id), "{path}");
+        }
+        for path in [
+            "/",
+            "/rtc",
+            "/rtc/x",
+            "/v1/ext/conversation",
+            "/v1/ext/agent/00000000-0000-4000-8000-000000000001",
+        ] {
+            assert_eq!(conversation(path), None, "{path}");
+        }
+    }
 
     #[test]
     fn a_loopback_listener_answers_to_its_own_names_only() {

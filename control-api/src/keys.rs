@@ -1,8 +1,8 @@
-//! What `visavis keys` does, also beside a running server: it writes into the same file, and the server looks there for every request.
+//! What `visavis keys` does, also beside a running server: it writes into the same database, and the server looks there for every request.
 
 use std::path::Path;
 
-use crate::app::{OpenError, database, prepare};
+use crate::app::{OpenError, open_store, prepare};
 use crate::store::{self, Store};
 use crate::{auth, clock};
 
@@ -23,17 +23,17 @@ pub struct KeyInfo {
     pub expires_at: Option<String>,
 }
 
-async fn open(data: &Path) -> Result<Store, OpenError> {
+async fn open(data: &Path, database_url: Option<&str>) -> Result<Store, OpenError> {
     prepare(data)?;
-    Ok(Store::open(&database(data)).await?)
+    Ok(open_store(data, database_url).await?)
 }
 
 /// Makes a key in the workspace of this name (made if there is none) and tells it: the only time that it is known.
 ///
 /// # Errors
 /// The data folder or its database cannot be used.
-pub async fn create(data: &Path, workspace: &str) -> Result<String, OpenError> {
-    let store = open(data).await?;
+pub async fn create(data: &Path, database_url: Option<&str>, workspace: &str) -> Result<String, OpenError> {
+    let store = open(data, database_url).await?;
     let key = auth::fresh_key();
     let mut tx = store.write().await?;
     let (workspace, _) = store::key::workspace(&mut tx, workspace).await?;
@@ -46,7 +46,7 @@ pub async fn create(data: &Path, workspace: &str) -> Result<String, OpenError> {
         expires_at: None,
     };
     store::key::insert(&mut tx, &draft).await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     store.close().await;
     Ok(key)
 }
@@ -55,8 +55,8 @@ pub async fn create(data: &Path, workspace: &str) -> Result<String, OpenError> {
 ///
 /// # Errors
 /// The data folder or its database cannot be used.
-pub async fn list(data: &Path) -> Result<Vec<KeyInfo>, OpenError> {
-    let store = open(data).await?;
+pub async fn list(data: &Path, database_url: Option<&str>) -> Result<Vec<KeyInfo>, OpenError> {
+    let store = open(data, database_url).await?;
     let mut keys = Vec::new();
     for row in store.keys(None).await? {
         keys.push(KeyInfo {
@@ -76,11 +76,11 @@ pub async fn list(data: &Path) -> Result<Vec<KeyInfo>, OpenError> {
 ///
 /// # Errors
 /// The data folder or its database cannot be used.
-pub async fn revoke(data: &Path, id: &str) -> Result<bool, OpenError> {
-    let store = open(data).await?;
+pub async fn revoke(data: &Path, database_url: Option<&str>, id: &str) -> Result<bool, OpenError> {
+    let store = open(data, database_url).await?;
     let mut tx = store.write().await?;
     let found = store::key::delete(&mut tx, None, id).await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     store.close().await;
     Ok(found)
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use conversation::event::Snippet;
-use conversation::host::Knowledge;
-use knowledge::Index;
+use conversation::host::{BoxFuture, Knowledge};
+use knowledge::{Hit, Index};
 
 use crate::app::Shared;
+use crate::kb::directions::{self, Meaning};
 use crate::store;
 
 /// Sets that are remembered before all are forgotten.
@@ -16,19 +17,34 @@ const REMEMBERED: usize = 64;
 /// Knowledge base and document.
 type Id = (Arc<str>, Arc<str>);
 
-struct Known(Index<Id>);
+struct Known {
+    index: Index<Id>,
+    /// Tells what questions mean, where any chunk's meaning is known.
+    meaning: Option<Arc<Meaning>>,
+}
+
+fn snippet(hit: Hit<'_, Id>) -> Snippet {
+    Snippet {
+        kb_id: hit.id.0.to_string(),
+        doc_id: hit.id.1.to_string(),
+        text: hit.text.to_owned(),
+        score: hit.score,
+    }
+}
 
 impl Knowledge for Known {
-    fn search(&self, query: &str, limit: usize) -> Vec<Snippet> {
-        let hits = self.0.search(query, limit);
-        hits.into_iter()
-            .map(|hit| Snippet {
-                kb_id: hit.id.0.to_string(),
-                doc_id: hit.id.1.to_string(),
-                text: hit.text.to_owned(),
-                score: hit.score,
-            })
-            .collect()
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Vec<Snippet>> {
+        Box::pin(async move {
+            let direction = match &self.meaning {
+                Some(meaning) => meaning.of(query).await,
+                None => None,
+            };
+            let hits = match direction {
+                Some(direction) => self.index.search_fused(query, &direction, limit),
+                None => self.index.search(query, limit),
+            };
+            hits.into_iter().map(snippet).collect()
+        })
     }
 }
 
@@ -60,16 +76,19 @@ pub(crate) async fn of(
     if let Some(known) = cache().get(&version) {
         return Ok(Some(Arc::clone(known)));
     }
-    let bodies = shared.store.kb_bodies(workspace, kbs).await?;
+    let model = shared.meaning.as_ref().map(|meaning| meaning.server.model());
+    let bodies = shared.store.kb_bodies(workspace, kbs, model).await?;
     let index = tokio::task::spawn_blocking(move || {
         let mut index = Index::new();
         for body in bodies {
-            index.insert(&(Arc::from(body.kb), Arc::from(body.id)), &body.body);
+            let directions = directions::kept_with(&body);
+            index.insert_with_directions(&(Arc::from(body.kb), Arc::from(body.id)), &body.body, directions);
         }
         index
     });
     let index = index.await.map_err(|e| store::Error::Damaged("kb_document", e.to_string()))?;
-    let known: Arc<dyn Knowledge> = Arc::new(Known(index));
+    let meaning = shared.meaning.clone().filter(|_| index.has_directions());
+    let known: Arc<dyn Knowledge> = Arc::new(Known { index, meaning });
     let mut cache = cache();
     if cache.len() >= REMEMBERED {
         cache.clear();

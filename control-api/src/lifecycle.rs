@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::app::Shared;
 use crate::clock::{self, Micros};
 use crate::store::conversation::{IN_PROGRESS, STARTED};
-use crate::{ledger, store};
+use crate::{erasing, ledger, store};
 
 /// Longest wait between two looks. Conversations are made at any time, none ends sooner than the join time-out.
 const LOOK: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ pub(crate) async fn recover(shared: &Shared) {
     }
 }
 
-async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> {
+pub(crate) async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> {
     let Some(row) = shared.store.conversation_anywhere(id).await?.filter(|row| row.status == IN_PROGRESS)
     else {
         return Ok(());
@@ -98,7 +98,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
 async fn look(shared: &Shared) -> store::Result<Duration> {
     let now = clock::now();
     let join = clock::micros(shared.config.timeouts.join);
-    for id in shared.store.unjoined(now - join).await? {
+    for id in shared.store.unjoined(now - join, &shared.server, now).await? {
         // An offer that came in time may still connect.
         if id.parse().is_ok_and(|id| shared.pending.contains(id)) {
             continue;
@@ -108,12 +108,11 @@ async fn look(shared: &Shared) -> store::Result<Duration> {
     if shared.config.retention_days > 0 {
         let before = now - clock::micros(DAY * shared.config.retention_days);
         for id in shared.store.ended_before(before).await? {
-            let mut tx = shared.store.write().await?;
-            store::conversation::erase(&mut tx, &id).await?;
-            tx.commit().await?;
+            erasing::erase(shared, &id).await?;
         }
     }
-    let next = shared.store.oldest_unjoined().await?.map_or(join, |at| at + join - clock::now());
+    let next =
+        shared.store.oldest_unjoined(&shared.server, now).await?.map_or(join, |at| at + join - clock::now());
     // A conversation made right after this look is due after a whole join time-out at the soonest.
     Ok(Duration::from_micros(u64::try_from(next.min(join)).unwrap_or(0)).clamp(BREATH, LOOK))
 }

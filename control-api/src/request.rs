@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Request};
@@ -20,9 +19,6 @@ use crate::store::Page;
 
 /// Largest JSON body.
 const JSON_LIMIT: usize = 2 << 20;
-/// Of a body that is too large so much is still taken, so that the client reads the refusal instead of a broken pipe.
-const DRAIN_LIMIT: usize = 64 << 20;
-const DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// The whole body, at most `limit` bytes.
 pub(crate) async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, ApiError> {
@@ -30,27 +26,17 @@ pub(crate) async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Resul
         headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok()).unwrap_or(0);
     let mut stream = body.into_data_stream();
     let mut bytes = BytesMut::with_capacity(told.min(limit));
-    let mut large = told > limit;
-    while !large {
-        match stream.next().await {
-            None => return Ok(bytes.freeze()),
-            Some(Ok(chunk)) if bytes.len() + chunk.len() <= limit => bytes.extend_from_slice(&chunk),
-            Some(Ok(_)) => large = true,
-            Some(Err(_)) => return Err(ApiError::Invalid(Vec::new())),
-        }
+    if told > limit {
+        return Err(ApiError::TooLarge);
     }
-    drop(bytes);
-    let drain = async {
-        let mut drained = 0;
-        while let Some(Ok(chunk)) = stream.next().await {
-            drained += chunk.len();
-            if drained > DRAIN_LIMIT {
-                break;
-            }
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|_| ApiError::Invalid(Vec::new()))?;
+        if bytes.len() + chunk.len() > limit {
+            return Err(ApiError::TooLarge);
         }
-    };
-    let _ = tokio::time::timeout(DRAIN_TIME, drain).await;
-    Err(ApiError::TooLarge)
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
 }
 
 /// Media type without its parameters, in lower case; `None` = none given.
@@ -59,15 +45,15 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
-/// A JSON body; without a media type it counts as JSON.
-pub(crate) struct Json(pub(crate) Value);
+/// A JSON body of at most `LIMIT` bytes; without a media type it counts as JSON.
+pub(crate) struct Json<const LIMIT: usize = JSON_LIMIT>(pub(crate) Value);
 
-impl<S: Sync> FromRequest<S> for Json {
+impl<S: Sync, const LIMIT: usize> FromRequest<S> for Json<LIMIT> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = read(body, &parts.headers, JSON_LIMIT).await?;
+        let bytes = read(body, &parts.headers, LIMIT).await?;
         match media_type(&parts.headers) {
             Some(kind) if kind != "application/json" && !kind.ends_with("+json") => {
                 return Err(ApiError::MediaType("application/json"));
@@ -75,6 +61,18 @@ impl<S: Sync> FromRequest<S> for Json {
             _ => {}
         }
         serde_json::from_slice(&bytes).map(Self).map_err(|_| ApiError::Invalid(Vec::new()))
+    }
+}
+
+/// What stands in a path's places. Bytes that are no text are no id either: then it is empty, which names nothing.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: serde::de::DeserializeOwned + Default + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let found = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        Ok(Self(found.map(|path| path.0).unwrap_or_default()))
     }
 }
 
@@ -108,13 +106,13 @@ fn page(query: &str, all: bool) -> Result<Page, ApiError> {
                 Ok(n) if n >= 1 => page.perpage = Some(n.min(MAX_PERPAGE) as i64),
                 _ => fault("perpage", "must be a whole number of at least 1"),
             },
-            "search" if !value.is_empty() => page.search = Some(value.to_lowercase()),
+            "search" if !value.is_empty() => page.search = Some(value.replace('\0', "").to_lowercase()),
             "fromDate" | "toDate" => match (clock::day(&value), &*name) {
                 (None, field) => fault(field, "must be a date, YYYY-MM-DD"),
                 (day, "fromDate") => page.from = day,
                 (day, _) => page.to = day,
             },
-            "type" if !value.is_empty() => page.kind = Some(value.into_owned()),
+            "type" if !value.is_empty() => page.kind = Some(value.replace('\0', "")),
             _ => {}
         }
     }
@@ -123,6 +121,16 @@ fn page(query: &str, all: bool) -> Result<Page, ApiError> {
 
 /// A list with the number of all matches.
 pub(crate) struct Listed(pub(crate) Vec<Value>, pub(crate) i64);
+
+impl Listed {
+    /// One page of what is in memory as a whole.
+    pub(crate) fn slice(all: Vec<Value>, page: &Page) -> Self {
+        let total = all.len() as i64;
+        let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
+        let perpage = page.perpage.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+        Self(all.into_iter().skip(offset).take(perpage).collect(), total)
+    }
+}
 
 impl IntoResponse for Listed {
     fn into_response(self) -> Response {

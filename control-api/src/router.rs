@@ -9,18 +9,39 @@ use serde_json::json;
 use crate::app::Shared;
 use crate::error::{ApiError, Missing};
 use crate::web::Pages;
-use crate::{about, agent, apikey, avatar, conversation, door, embed, guard, health, kb, tool};
+use crate::{
+    about, agent, apikey, avatar, conversation, cors, custom_avatar, delivery, door, embed, guard, guardrail,
+    health, kb, mcp, meeting, metrics, openapi, provider, session, template, tool,
+};
 
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let pages = Pages::new(&json!(shared.config.ice_servers));
-    Router::new()
+    let rest = Router::new()
         .merge(agent::routes())
         .merge(apikey::routes())
         .merge(avatar::routes())
         .merge(conversation::routes())
+        .merge(custom_avatar::routes())
+        .merge(delivery::log::routes())
+        .merge(guardrail::routes())
         .merge(kb::routes())
+        .merge(mcp::routes())
+        .merge(meeting::routes())
+        .merge(openapi::routes())
+        .merge(provider::routes())
+        .merge(template::routes())
         .merge(tool::routes())
+        // Here, so that a preflight, which no route has, gets to the layer.
+        .method_not_allowed_fallback(async || ApiError::Method);
+    let rest = match cors::layer(&shared.config.cors_origins) {
+        Some(layer) => rest.layer(layer),
+        None => rest,
+    };
+    Router::new()
+        .merge(rest)
+        .merge(session::routes())
         .merge(health::routes())
+        .merge(metrics::routes())
         .merge(embed::routes(&pages))
         .merge(embed::landing(&pages))
         .merge(pages.router())

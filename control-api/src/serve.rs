@@ -2,6 +2,7 @@
 //!
 //! - a header that does not come in time, and a connection that asks for nothing, are closed;
 //! - a body that does not come in time is answered 408;
+//! - what a refusal leaves of a body is taken all the same, within bounds, so that the client reads the answer instead of a broken pipe;
 //! - an answer that nobody reads ends with its connection;
 //! - there are never more than so many connections; further ones wait until one of them ends.
 
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody as _};
+use axum::body::{Body, BodyDataStream, HttpBody as _};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -36,6 +37,9 @@ use crate::error::ApiError;
 const GRACE: Duration = Duration::from_secs(3);
 /// A body has more time the longer it is: a second for so many bytes, which is slower than any line over which one can talk.
 const SLOWEST: u64 = 4 << 10;
+/// Of a body that nobody reads any more so much is taken, and for so long.
+const LEFT_OVER: usize = 64 << 20;
+const LEFT_TIME: Duration = Duration::from_secs(10);
 /// After so long without a packet the peer is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// The log says at most once in so long that connections have to wait.
@@ -145,7 +149,9 @@ async fn answer(
     within: Duration,
 ) -> Result<Response, Infallible> {
     let late = Arc::new(AtomicBool::new(false));
-    let mut request = request.map(|body| timely(body, within, Arc::clone(&late)));
+    // Who asks before sending is not sent to for nothing.
+    let asks = request.headers().contains_key(header::EXPECT);
+    let mut request = request.map(|body| timely(body, within, Arc::clone(&late), !asks));
     request.extensions_mut().insert(ConnectInfo(peer));
     let mut response = router.oneshot(request).await?;
     // To the handler a body that ends too early is a bad body; the door's headers stay as they are.
@@ -160,23 +166,25 @@ async fn answer(
 }
 
 /// The body, which fails, and says so in `late`, once it is behind its time.
-fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>) -> Body {
+fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>, drains: bool) -> Body {
     if body.is_end_stream() {
         return Body::empty();
     }
     let began = Instant::now();
-    let body = Body::new(body).into_data_stream();
+    let body = Rest { body: Some(Body::new(body).into_data_stream()), drains };
     Body::from_stream(stream::unfold(Some((body, 0_u64)), move |state| {
         let late = Arc::clone(&late);
         async move {
             let (mut body, came) = state?;
             let deadline = began + within + Duration::from_millis(came.saturating_mul(1000) / SLOWEST);
-            match timeout_at(deadline, body.next()).await {
-                Ok(Some(Ok(bytes))) => {
-                    let came = came + bytes.len() as u64;
-                    Some((Ok(bytes), Some((body, came))))
-                }
-                Ok(Some(Err(error))) => Some((Err(error), None)),
+            let next = timeout_at(deadline, body.body.as_mut()?.next()).await;
+            if let Ok(Some(Ok(bytes))) = next {
+                let came = came + bytes.len() as u64;
+                return Some((Ok(bytes), Some((body, came))));
+            }
+            body.drains = false;
+            match next {
+                Ok(Some(broken)) => Some((broken, None)),
                 Ok(None) => None,
                 Err(_) => {
                     late.store(true, Ordering::Relaxed);
@@ -185,4 +193,29 @@ fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>) -> Body {
             }
         }
     }))
+}
+
+/// What has not been read of a body. Left alone, it is taken until its end.
+struct Rest {
+    body: Option<BodyDataStream>,
+    drains: bool,
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        let Some(mut body) = self.body.take().filter(|_| self.drains) else { return };
+        let drain = async move {
+            let mut taken = 0;
+            while let Some(Ok(bytes)) = body.next().await {
+                taken += bytes.len();
+                if taken > LEFT_OVER {
+                    break;
+                }
+            }
+        };
+        // Without a runtime the server is gone, and its connections with it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(timeout(LEFT_TIME, drain));
+        }
+    }
 }

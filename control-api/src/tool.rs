@@ -1,47 +1,33 @@
 //! Tools: `/v1/ext/tool`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::agent::secrets::{self, STARS};
+use crate::agent::secrets;
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::clock;
 use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
-use crate::request::{Json, Listed, Paged};
-use crate::store::document::{self, Draft, Row, Table};
-use crate::store::{self, fresh_id};
+use crate::headers::{self, Headers};
+use crate::kept::Kept;
+use crate::request::{Json, Listed, Paged, Path};
+use crate::store::document::{self, Draft, Table};
+use crate::store::fresh_id;
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
-/// Values of the tool's secret headers, by name.
-pub(crate) type Headers = BTreeMap<String, String>;
+const TOOL: Kept = Kept { table: Table::Tool, missing: Missing::Tool, unreadable: "Internal server error" };
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/v1/ext/tool", post(create).get(list))
         .route("/v1/ext/tool/{id}", get(one).put(replace).delete(remove))
-}
-
-/// A stored tool as it is told.
-pub(crate) fn shown(row: &Row) -> store::Result<Value> {
-    let document: Value =
-        serde_json::from_str(&row.document).map_err(|e| store::Error::Damaged("tool", e.to_string()))?;
-    let mut tool = Map::new();
-    tool.insert("id".into(), row.id.clone().into());
-    if let Value::Object(document) = document {
-        tool.extend(document);
-    }
-    tool.insert("created_at".into(), clock::iso(row.created_at).into());
-    tool.insert("updated_at".into(), clock::iso(row.updated_at).into());
-    Ok(Value::Object(tool))
 }
 
 /// Reads a tool. `old` are the header values of the tool that it replaces.
@@ -99,11 +85,14 @@ fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiErro
 
 /// The HTTP request of a `tool.api`; null for a tool of the client.
 fn request(fields: &Fields<'_>, kind: &str, old: Option<&Headers>) -> (Value, Headers) {
-    let mut kept = Headers::new();
-    if kind == "tool.client" {
-        return (Value::Null, kept);
-    }
     let request = fields.object("request_config");
+    if kind == "tool.client" {
+        // Nothing of it is kept; what makes no sense is refused all the same.
+        request.text("method");
+        request.text("url");
+        headers::take(&request, None);
+        return (Value::Null, Headers::new());
+    }
     let method = request.text("method").unwrap_or_else(|| "POST".into()).to_ascii_uppercase();
     if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str()) {
         request.fault("method", "must be one of GET, POST, PUT, PATCH, DELETE");
@@ -117,21 +106,7 @@ fn request(fields: &Fields<'_>, kind: &str, old: Option<&Headers>) -> (Value, He
     {
         request.fault("url", "must be a valid http(s) URL without a parameter in its host");
     }
-    let mut shown = Map::new();
-    for (name, value) in request.object("headers").all() {
-        let Value::String(value) = value else {
-            request.fault(&format!("headers.{name}"), "must be a string");
-            continue;
-        };
-        let value = if value == STARS { old.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
-        let Some(value) = value else { continue };
-        if HeaderName::try_from(name.as_str()).is_err() || HeaderValue::try_from(value.as_str()).is_err() {
-            request.fault(&format!("headers.{name}"), "is no valid header");
-            continue;
-        }
-        shown.insert(name.clone(), STARS.into());
-        kept.insert(name, value);
-    }
+    let (shown, kept) = headers::take(&request, old);
     (json!({"method": method, "url": url, "headers": shown}), kept)
 }
 
@@ -161,7 +136,7 @@ async fn create(
         &draft(&caller.workspace, &id, &document, &document.to_string(), &sealed),
     )
     .await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Tool details created successfully"}))))
 }
 
@@ -170,14 +145,11 @@ async fn list(
     caller: Caller,
     Paged(page): Paged<true>,
 ) -> Result<Listed, ApiError> {
-    let (rows, total) = shared.store.document_page(Table::Tool, &caller.workspace, &page).await?;
-    Ok(Listed(rows.iter().map(shown).collect::<store::Result<_>>()?, total))
+    TOOL.list(&shared, &caller, &page).await
 }
 
 async fn one(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let id = store::id(&id).ok_or(ApiError::Missing(Missing::Tool))?;
-    let row = shared.store.document(Table::Tool, &caller.workspace, &id).await?;
-    Ok(axum::Json(shown(&row.ok_or(ApiError::Missing(Missing::Tool))?)?))
+    TOOL.one(&shared, &caller, &id).await.map(axum::Json)
 }
 
 async fn replace(
@@ -186,12 +158,12 @@ async fn replace(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> Answer {
-    let missing = || ApiError::Missing(Missing::Tool);
     // A body at fault is told before a tool that is not there.
     parse(body.clone(), None)?;
-    let id = store::id(&id).ok_or_else(missing)?;
+    let id = TOOL.id(&id)?;
     let mut tx = shared.store.write().await?;
-    let row = document::find_in(&mut tx, Table::Tool, &caller.workspace, &id).await?.ok_or_else(missing)?;
+    let row = document::find_in(&mut tx, Table::Tool, &caller.workspace, &id).await?;
+    let row = row.ok_or_else(|| TOOL.none())?;
     let old: Headers = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&shared.vault, &id, &headers);
@@ -201,18 +173,12 @@ async fn replace(
         &draft(&caller.workspace, &id, &document, &document.to_string(), &sealed),
     )
     .await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Tool details updated successfully"})))
 }
 
 async fn remove(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let id = store::id(&id).ok_or(ApiError::Missing(Missing::Tool))?;
-    let mut tx = shared.store.write().await?;
-    let found = document::delete(&mut tx, Table::Tool, &caller.workspace, &id).await?;
-    tx.commit().await.map_err(store::Error::from)?;
-    if !found {
-        return Err(ApiError::Missing(Missing::Tool));
-    }
+    let id = TOOL.remove(&shared, &caller, &id).await?;
     Ok(axum::Json(json!({"id": id, "message": "Tool details deleted successfully"})))
 }
 
@@ -261,8 +227,8 @@ mod tests {
         assert_eq!(faults(|t| t["request_config"]["url"] = "http://{host}/".into()), ["request_config.url"]);
         assert_eq!(faults(|t| t["request_config"]["url"] = "file:///etc".into()), ["request_config.url"]);
         assert_eq!(
-            faults(|t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d"})),
-            ["request_config.headers.A"]
+            faults(|t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d", "content-Length": "1"})),
+            ["request_config.headers.A", "request_config.headers.content-Length"]
         );
         assert_eq!(
             faults(|t| t["schema"]["parameters"] = json!({"properties": []})),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use engine::hear::decode::{Decoder, Level};
 use engine::hear::jitter::{Buffer, Kind};
-use engine::speak::encode::{Config as Voice, Encoder};
+use engine::speak::encode::Encoder;
 use engine::transport::socket::{Config, Demux, Socket, hosts};
 use engine::transport::webrtc::{Certificate, Connection, Protocol, Transmit};
 use engine::transport::{Event, VideoFrame, rtvi, tcp, tell};
@@ -118,7 +118,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                             decoder: Decoder::new()?,
                             level: Level::default(),
                             heard: Vec::new(),
-                            silence: Encoder::new(Voice::default())?,
+                            silence: Encoder::new()?,
                             echoes: std::collections::VecDeque::new(),
                             audio: 0,
                             video: 0,
@@ -172,7 +172,7 @@ impl Call {
             Event::Bandwidth(bits) => {
                 self.connection.send_text(now, json!({ "bandwidth": bits }).to_string())
             }
-            Event::ChannelOpen | Event::Closed => {}
+            Event::ChannelOpen | Event::Closed | Event::Lost(_) => {}
         }
     }
 

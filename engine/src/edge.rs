@@ -1,7 +1,7 @@
 //! Bounded edges between threads. Each says what happens when it is full, and counts it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, SendTimeoutError, TrySendError};
@@ -36,7 +36,14 @@ pub struct Sender<T> {
     edge: &'static Edge,
     channel: crossbeam_channel::Sender<T>,
     waker: Option<Arc<Waker>>,
-    full: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+/// What an edge counts of itself.
+#[derive(Default)]
+struct Counts {
+    full: AtomicU64,
+    deepest: AtomicUsize,
 }
 
 impl<T> Clone for Sender<T> {
@@ -45,7 +52,7 @@ impl<T> Clone for Sender<T> {
             edge: self.edge,
             channel: self.channel.clone(),
             waker: self.waker.clone(),
-            full: Arc::clone(&self.full),
+            counts: Arc::clone(&self.counts),
         }
     }
 }
@@ -54,7 +61,7 @@ impl<T> Clone for Sender<T> {
 #[must_use]
 pub fn open<T>(edge: &'static Edge, waker: Option<Arc<Waker>>) -> (Sender<T>, Receiver<T>) {
     let (channel, receiver) = crossbeam_channel::bounded(edge.depth);
-    (Sender { edge, channel, waker, full: Arc::default() }, receiver)
+    (Sender { edge, channel, waker, counts: Arc::default() }, receiver)
 }
 
 impl<T> Sender<T> {
@@ -62,7 +69,7 @@ impl<T> Sender<T> {
     #[must_use]
     pub fn by(&self, edge: &'static Edge) -> Self {
         debug_assert_eq!(edge.depth, self.edge.depth, "one receiver has one depth");
-        Self { edge, full: Arc::default(), ..self.clone() }
+        Self { edge, counts: Arc::default(), ..self.clone() }
     }
 
     /// Sends, and does what the edge says when it is full.
@@ -89,6 +96,7 @@ impl<T> Sender<T> {
         };
         match sent {
             Ok(()) => {
+                self.counts.deepest.fetch_max(self.channel.len(), Ordering::Relaxed);
                 if let Some(waker) = &self.waker {
                     // Fails only where the poll is gone, and then nobody is to be woken.
                     let _ = waker.wake();
@@ -97,7 +105,7 @@ impl<T> Sender<T> {
             }
             Err((item, full)) => {
                 if full {
-                    self.full.fetch_add(1, Ordering::Relaxed);
+                    self.counts.full.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(item)
             }
@@ -107,7 +115,19 @@ impl<T> Sender<T> {
     /// How often it was full.
     #[must_use]
     pub fn full(&self) -> u64 {
-        self.full.load(Ordering::Relaxed)
+        self.counts.full.load(Ordering::Relaxed)
+    }
+
+    /// Most items that waited behind this sender, those of the receiver's other edges included.
+    #[must_use]
+    pub fn deepest(&self) -> usize {
+        self.counts.deepest.load(Ordering::Relaxed)
+    }
+
+    /// Items that wait now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.channel.len()
     }
 
     /// Which edge it is.
@@ -131,7 +151,7 @@ mod tests {
         assert_eq!(sender.send(1), Ok(()));
         assert_eq!(sender.send(2), Ok(()));
         assert_eq!(sender.send(3), Err(3));
-        assert_eq!(sender.full(), 1);
+        assert_eq!((sender.full(), sender.deepest(), sender.waiting()), (1, 2, 2));
         assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId};
+use conversation::call::{Call, ConversationId, Tool};
 use conversation::event::Snippet;
 use conversation::host::{Accepted, CommandError, OfferError};
-use conversation::input::{Command, PieceId, StepId, StretchId, ToolCallId};
+use conversation::input::{Command, PieceId, StepId, ToolCallId};
 use conversation::output::Answer;
 use models::stt::Stream;
 use serde_json::Value;
@@ -156,19 +156,34 @@ pub struct CallModels {
     pub warnings: Vec<String>,
 }
 
+/// A guardrail that fired.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guarded {
+    /// Its place in the call's list.
+    pub guardrail: usize,
+    /// What the user said.
+    pub said: String,
+    /// A moderation endpoint's word.
+    pub verdict: Option<Value>,
+}
+
 /// News of a model or tool, stamped with what they belong to.
 #[derive(Debug)]
 pub enum News {
     /// Of the call's STT stream.
     Stt(models::stt::Event),
-    /// P(the user's turn is over) after a stretch of speech.
-    Turn(StretchId, f32),
+    /// P(the user's turn is over), to the question of this number.
+    Turn(u64, f32),
     /// Of a question to the LLM.
     Llm(StepId, models::llm::Event),
     /// What the knowledge search found before the question was asked.
     Snippets(Vec<Snippet>),
     /// Of a piece of speech.
     Tts(PieceId, tts::News),
+    /// A server's tools, or what the record should say of it.
+    Tools(Result<Vec<Tool>, String>),
     /// A tool's result.
     Tool(ToolCallId, Result<Value, String>),
+    /// A guardrail fired for what the user said, with a moderation endpoint's word where it has none of its own.
+    Guarded(Guarded),
 }

@@ -1,5 +1,8 @@
 //! The engine: media threads, and the door that the control plane knocks at.
 
+mod measures;
+mod room;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
@@ -13,6 +16,7 @@ use std::time::Duration;
 use conversation::call::{Call, ConversationId, LlmChoice, SttChoice, TtsChoice};
 use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferError};
 use conversation::input::Command;
+use conversation::measure::Family;
 use conversation::output::Answer;
 use models::{Error, Kind, Sink};
 use tokio::runtime::Handle;
@@ -22,11 +26,15 @@ use crate::edge::Sender;
 use crate::graph::{self, CallKey, CallModels, Kit, Loopback, Message, News, Opening, Reply};
 use crate::hear::{self, vad::Judge};
 use crate::keep::trace;
-use crate::shard::{Inbox, Shard, Stats};
+use crate::latency::Latencies;
+use crate::memory::Memory;
+use crate::meter::Stats;
+use crate::shard::{Inbox, Shard};
 use crate::show::Avatars;
 use crate::transport::webrtc::Certificate;
 use crate::transport::{loopback, socket, tcp};
 use crate::{clock, thread};
+use room::{Refused, Why};
 
 /// How long an offer waits for certificate and models.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,6 +62,10 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Folder of traces; without it no call is traced.
     pub traces: Option<PathBuf>,
+    /// Share of a media thread's time above which it takes no new call; 0 = it always does. See [`crate::headroom`].
+    pub most_load: f64,
+    /// Bytes of memory that must be left for a new call; 0 = whatever is.
+    pub least_memory: u64,
 }
 
 /// Times that decide that nobody is there.
@@ -88,6 +100,8 @@ impl Default for Config {
             tcp_port: None,
             timeouts: Timeouts::default(),
             traces: None,
+            most_load: 0.0,
+            least_memory: 0,
         }
     }
 }
@@ -125,6 +139,21 @@ pub trait Models: Send + Sync + 'static {
 
     /// A voice.
     fn tts(&self, choice: &TtsChoice) -> Chosen<Result<Arc<dyn models::tts::Tts>, Error>>;
+
+    /// Why a new call must wait for what running ones have asked for already, in one sentence; `None` while the built-in models keep up.
+    fn behind(&self) -> Option<String> {
+        None
+    }
+
+    /// Why a call that is heard by a built-in decoder could not be taken; `None` while one is free, or there is no such thing.
+    fn deaf(&self) -> Option<String> {
+        None
+    }
+
+    /// What they measure of themselves: decoders taken, what waits. Models that do not know measure nothing.
+    fn measures(&self) -> Vec<Family> {
+        Vec::new()
+    }
 }
 
 /// What all media threads share. Nothing in it is waited for.
@@ -141,6 +170,10 @@ pub struct Shared {
     pub avatars: Avatars,
     /// When a user is gone.
     pub timeouts: Timeouts,
+    /// Where turns spend their time.
+    pub latencies: Arc<Latencies>,
+    /// Share of a media thread's time above which it takes no new call; 0 = it always does.
+    pub most_load: f64,
 }
 
 /// A call's place on its thread; dropping it frees the place.
@@ -228,6 +261,9 @@ pub struct Engine {
     most_calls: usize,
     tcp: Option<tcp::Outlet>,
     trace: Option<Sender<trace::Line>>,
+    latencies: Arc<Latencies>,
+    memory: Memory,
+    refused: Refused,
 }
 
 impl Engine {
@@ -244,6 +280,7 @@ impl Engine {
         net: Handle,
     ) -> io::Result<Arc<Self>> {
         let trace = config.traces.map(trace::start).transpose()?.map(|(sender, _)| sender);
+        let latencies = Arc::<Latencies>::default();
         let shared = Arc::new(Shared {
             net,
             client,
@@ -251,6 +288,8 @@ impl Engine {
             trace: trace.clone(),
             avatars,
             timeouts: config.timeouts,
+            latencies: Arc::clone(&latencies),
+            most_load: config.most_load,
         });
         let server =
             config.tcp_port.map(|port| tcp::Server::bind(port, &config.hosts, &config.public)).transpose()?;
@@ -279,6 +318,9 @@ impl Engine {
             most_calls: config.calls,
             tcp: outlet.map(|(outlet, _)| outlet),
             trace,
+            latencies,
+            memory: Memory::new(config.least_memory),
+            refused: Refused::default(),
         });
         let behind = Arc::clone(&engine);
         thread::spawn("warm-up", move || {
@@ -310,26 +352,6 @@ impl Engine {
         self.threads.iter().map(|t| &*t.stats)
     }
 
-    /// Edges by name with how often each was full.
-    #[must_use]
-    pub fn full_edges(&self) -> Vec<(&'static str, u64)> {
-        let mut counts: Vec<(&'static str, u64)> = graph::EDGES.iter().map(|e| (e.name, 0)).collect();
-        let mut add = |sender: (&'static str, u64)| {
-            for count in counts.iter_mut().filter(|c| c.0 == sender.0) {
-                count.1 += sender.1;
-            }
-        };
-        for Inbox { requests, news, tcp } in self.threads.iter().map(|t| &t.inbox) {
-            for edge in [requests, news, tcp] {
-                add((edge.edge().name, edge.full()));
-            }
-        }
-        if let Some(trace) = &self.trace {
-            add((trace.edge().name, trace.full()));
-        }
-        counts
-    }
-
     /// Takes no new calls; those that run go on for at most `limit`. What still runs shortly before speaks its exit message; what runs
     /// at the end is stopped. Returns when no call is left.
     pub async fn drain(&self, limit: Duration) {
@@ -351,6 +373,9 @@ impl Engine {
             () = all_over => {}
             () = phases => {}
         }
+        if let Some(trace) = &self.trace {
+            trace::written(trace).await;
+        }
     }
 
     /// Stops every call now.
@@ -366,7 +391,7 @@ impl Engine {
     /// As [`Host::offer`].
     pub fn attach(&self, call: Arc<Call>, commands: Vec<Command>) -> Result<loopback::Far, OfferError> {
         if let Some(missing) = self.not_ready() {
-            return Err(OfferError::NoCapacity(missing));
+            return Err(self.refused.note(&Why::NotReady(missing)));
         }
         let (thread, seat) = self.seat(call.id)?;
         let Some(seat) = seat else { return Err(OfferError::NoCapacity("the call runs already".into())) };
@@ -378,6 +403,10 @@ impl Engine {
         Ok(far)
     }
 
+    fn held(&self) -> usize {
+        self.threads.iter().map(|t| t.taken.load(Relaxed)).sum()
+    }
+
     fn locked(&self) -> MutexGuard<'_, Directory> {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -386,7 +415,7 @@ impl Engine {
         let mut ready = self.ready.subscribe();
         // Whether it became ready or ran out of time is told below.
         let _ = tokio::time::timeout(PATIENCE, ready.wait_for(|r| *r != Readiness::Loading)).await;
-        self.not_ready().map_or(Ok(()), |why| Err(OfferError::NoCapacity(why)))
+        self.not_ready().map_or(Ok(()), |missing| Err(self.refused.note(&Why::NotReady(missing))))
     }
 
     /// The thread of a call that lives, or a place for it on the least loaded one.
@@ -395,18 +424,7 @@ impl Engine {
         if let Some(place) = directory.calls.get(&id).filter(|p| p.lives()) {
             return Ok((place.thread, None));
         }
-        if directory.draining {
-            return Err(OfferError::NoCapacity("the server is shutting down".into()));
-        }
-        let least = self.threads.iter().enumerate().min_by_key(|(_, t)| t.taken.load(Relaxed));
-        let Some((thread, Thread { taken, .. })) = least else {
-            return Err(OfferError::NoCapacity("the server has no media thread".into()));
-        };
-        // Places are taken under the directory's lock only, so the sum is never passed.
-        if self.most_calls > 0 && self.calls() >= self.most_calls {
-            return Err(OfferError::NoCapacity("the server is full".into()));
-        }
-        let seat = Seat::take(taken);
+        let (thread, seat) = self.place(&directory).map_err(|why| self.refused.note(&why))?;
         directory.calls.insert(id, Place { thread, alive: Arc::clone(&seat.alive) });
         directory.forget();
         Ok((thread, Some(seat)))
@@ -422,8 +440,8 @@ impl Engine {
     ) -> Result<Opening, OfferError> {
         let key = CallKey(self.next_key.fetch_add(1, Relaxed));
         let news = self.threads[thread].inbox.sink(key);
-        let models =
-            resolve(&*self.models, &call, news).map_err(|error| OfferError::NoCapacity(error.to_string()))?;
+        let models = resolve(&*self.models, &call, news)
+            .map_err(|error| self.refused.note(&Why::Call(error.to_string())))?;
         Ok(Opening { key, call, models, commands, seat })
     }
 
@@ -511,7 +529,15 @@ impl Host for Engine {
     }
 
     fn calls(&self) -> usize {
-        self.threads.iter().map(|t| t.taken.load(Relaxed)).sum()
+        self.held()
+    }
+
+    fn no_room(&self) -> Option<String> {
+        self.no_room().map(|why| why.to_string())
+    }
+
+    fn deaf(&self) -> Option<String> {
+        self.models.deaf()
     }
 
     fn not_ready(&self) -> Option<String> {
@@ -520,6 +546,10 @@ impl Host for Engine {
             Readiness::Loading => Some("certificate and models are still loading".into()),
             Readiness::Missing(what) => Some(what.clone()),
         }
+    }
+
+    fn measures(&self) -> Vec<Family> {
+        self.measured()
     }
 }
 

@@ -28,10 +28,14 @@
 pub mod clock;
 pub mod edge;
 pub mod graph;
+pub mod headroom;
 pub mod hear;
 pub mod host;
 pub mod keep;
+pub mod latency;
 mod link;
+mod memory;
+pub mod meter;
 mod node;
 pub mod shard;
 pub mod show;

@@ -13,6 +13,8 @@ use crate::transport::{Event, Text, VideoFrame};
 
 /// How long a hung-up connection may take to send its last words.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long after it came up a connection may still have handshakes to do (the data channel, negotiations), for which each round trip counts.
+const HANDSHAKES: Duration = Duration::from_secs(1);
 /// Samples of 20 ms at 16 kHz.
 const HEARD: usize = 320;
 
@@ -102,6 +104,11 @@ impl Link {
         self.connected.is_some() && self.closed.is_none() && self.hung_up.is_none()
     }
 
+    /// Whether it is past its handshakes: what comes and goes from now on may wait for a tick.
+    pub(crate) fn is_settled(&self, now: Instant) -> bool {
+        self.connected.is_some_and(|at| now.saturating_duration_since(at) >= HANDSHAKES)
+    }
+
     /// When the client was last heard, if ever.
     pub(crate) fn last_heard(&self) -> Option<Instant> {
         match &self.wire {
@@ -170,8 +177,9 @@ impl Link {
         match event {
             Event::Connected if self.connected.is_none() => {
                 self.connected = Some(now);
-                if let Wire::Loop { next, .. } = &mut self.wire {
+                if let Wire::Loop { near, next, .. } = &mut self.wire {
                     *next = now;
+                    near.send(Left::Began { at: now });
                 }
             }
             Event::Closed => self.closed = self.closed.or(Some(now)),
@@ -217,6 +225,7 @@ impl Link {
             }
             Wire::Loop { near, .. } => near.send(Left::Sound {
                 at: now,
+                timestamp: block.timestamp,
                 pcm: Box::new(*block.pcm),
                 piece: block.leaving.map(|l| (l.piece, l.position)),
             }),

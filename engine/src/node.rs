@@ -12,14 +12,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conversation::call::Call;
+use conversation::call::{Call, Tool};
 use conversation::conversation::Conversation;
 use conversation::event::{AgentState, Event as Fact};
 use conversation::host::CommandError;
 use conversation::input::{Command, CommandId, Input};
 use conversation::output::Answer;
 use conversation::time::Time;
-use models::Sink;
+use models::{Handle, Sink};
 use tokio::sync::oneshot;
 
 use crate::clock;
@@ -30,6 +30,7 @@ use crate::hear::vad::Change;
 use crate::host::{Seat, Shared};
 use crate::keep::trace::Trace;
 use crate::link::Link;
+use crate::meter::Meter;
 use crate::show::{Face, Pace};
 use crate::speak::Speaking;
 use crate::think::llm::Asked;
@@ -87,6 +88,14 @@ pub(crate) struct Node {
     voice: String,
     fallback_voice: String,
     asked: Vec<Asked>,
+    /// Tools that the agent's servers brought.
+    brought: Vec<Tool>,
+    /// The asking of these servers.
+    servers: Handle,
+    /// Checks of the agent's guardrails.
+    checks: Vec<Handle>,
+    /// What the user said last, for guardrails.
+    said: String,
     client_tools: Vec<talk::ClientTool>,
     showing: Option<Showing>,
     trace: Option<Trace>,
@@ -101,6 +110,8 @@ pub(crate) struct Node {
     next_tick: Instant,
     /// [`Node::deadline`] as it was when the call was last served.
     pub(crate) due: Option<Instant>,
+    /// [`Node::is_settled`], as of when it was served last.
+    pub(crate) settled: bool,
     _seat: Seat,
 }
 
@@ -155,6 +166,10 @@ impl Node {
             voice,
             fallback_voice,
             asked: Vec::with_capacity(4),
+            brought: Vec::new(),
+            servers: Handle::done(),
+            checks: Vec::new(),
+            said: String::new(),
             client_tools: Vec::new(),
             showing,
             trace: None,
@@ -167,14 +182,9 @@ impl Node {
             dropped: Vec::new(),
             next_tick: now,
             due: None,
+            settled: false,
             _seat: seat,
         })
-    }
-
-    /// Blocks left out, and blocks in which a sounding piece lacked samples.
-    #[must_use]
-    pub(crate) fn losses(&self) -> (u64, u64) {
-        (self.speaking.late(), self.speaking.playout.underruns())
     }
 
     /// Whether a window of it waits for the detector.
@@ -247,9 +257,10 @@ impl Node {
                     showing.face.set_bandwidth(bps);
                 }
             }
+            Event::Lost(part) if self.current == Some(number) => self.speaking.lost(part),
             Event::ChannelOpen => self.greet(now, number),
             // Clocks watch a closed link; voice went into the jitter buffer.
-            Event::Closed | Event::Audio { .. } => {}
+            Event::Closed | Event::Audio { .. } | Event::Lost(_) => {}
         }
     }
 
@@ -286,6 +297,7 @@ impl Node {
         for text in std::mem::take(&mut self.warnings) {
             self.feed(now, Input::Fact(Fact::Warning { text }));
         }
+        self.ask_servers();
         for command in std::mem::take(&mut self.early) {
             self.command(now, command, None);
         }
@@ -400,6 +412,9 @@ impl Node {
     pub(crate) fn judged(&mut self, now: Instant, p: f32) {
         let change = self.hearing.judged(p);
         self.heard(now, change);
+        if self.hearing.may_have_finished() {
+            self.ask_turn_ahead();
+        }
     }
 
     fn heard(&mut self, now: Instant, change: Option<Change>) {
@@ -415,7 +430,7 @@ impl Node {
     }
 
     /// Sends the blocks and pictures that are due.
-    pub(crate) fn speak(&mut self, now: Instant) {
+    pub(crate) fn speak(&mut self, now: Instant, meter: &mut Meter) {
         if self.origin.is_none() {
             return;
         }
@@ -426,8 +441,11 @@ impl Node {
         while let Some(block) = self.speaking.render(now, encode, audible) {
             if let Some(link) = &mut link {
                 link.sound(now, &block);
+                meter.frame(now.saturating_duration_since(block.due));
             }
         }
+        let (left_out, underruns) = self.speaking.losses();
+        meter.losses(left_out, underruns);
         while let Some((piece, event)) = self.speaking.reports() {
             if let (conversation::input::PlayoutEvent::Finished(_), Some(showing)) =
                 (event, &mut self.showing)

@@ -3,15 +3,16 @@
 //! [`Shard::step`] does all that is due at a given instant and never waits; [`Shard::run`] calls it with the clock, and sleeps in
 //! between until a datagram, a message or a deadline. A test calls `step` with instants of its own.
 
+mod offers;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use conversation::call::ConversationId;
-use conversation::host::{Accepted, OfferError};
 use crossbeam_channel::Receiver;
 use mio::{Events, Interest, Poll, Token, Waker};
 use models::Sink;
@@ -19,16 +20,15 @@ use smallvec::SmallVec;
 
 use crate::clock;
 use crate::edge::{self, Sender};
-use crate::graph::{self, CallKey, Kit, Loopback, Message, Offer, Opening, Reply};
-use crate::hear::decode::Decoder;
+use crate::graph::{self, CallKey, Kit, Message};
 use crate::hear::vad::{State, WINDOW};
 use crate::host::Shared;
-use crate::link::Link;
+use crate::meter::{Meter, Stats};
 use crate::node::{Fate, Node};
 use crate::thread;
 use crate::transport::socket::{Demux, Socket};
 use crate::transport::tcp;
-use crate::transport::webrtc::{AcceptError, Connection, LocalCandidate, Protocol, Transmit};
+use crate::transport::webrtc::{LocalCandidate, Protocol, Transmit};
 
 /// Time between two ticks.
 pub const TICK: Duration = Duration::from_millis(10);
@@ -47,31 +47,6 @@ const WAKER: Token = Token(1);
 struct Slot {
     call: CallKey,
     link: u32,
-}
-
-/// What a thread tells of itself. All counts since the start.
-#[derive(Debug, Default)]
-pub struct Stats {
-    /// Ticks.
-    pub ticks: AtomicU64,
-    /// Ticks that came more than 5 ms late.
-    pub late_ticks: AtomicU64,
-    /// The latest tick's lateness in µs.
-    pub worst_tick: AtomicU64,
-    /// Sum of the ticks' lateness in µs.
-    pub lateness: AtomicU64,
-    /// µs spent in steps.
-    pub busy: AtomicU64,
-    /// Blocks of sound left out because a tick came too late for them.
-    pub late_blocks: AtomicU64,
-    /// Blocks in which a sounding piece lacked samples.
-    pub underruns: AtomicU64,
-    /// Windows judged by the speech detector.
-    pub windows: AtomicU64,
-    /// Datagrams that belonged to nobody.
-    pub strays: AtomicU64,
-    /// Calls that are over.
-    pub ended: AtomicU64,
 }
 
 /// How others reach a media thread.
@@ -110,7 +85,7 @@ pub struct Shard {
     messages: Receiver<Message>,
     inbox: Inbox,
     shared: Arc<Shared>,
-    stats: Arc<Stats>,
+    meter: Meter,
     kit: Option<Kit>,
     nodes: BTreeMap<CallKey, Box<Node>>,
     by_conversation: HashMap<ConversationId, CallKey>,
@@ -121,6 +96,9 @@ pub struct Shard {
     due: Option<Instant>,
     probabilities: Vec<f32>,
     running: bool,
+    /// Datagrams wait for the tick, which judges their sound anyway, instead of waking the thread one by one: every call is past its
+    /// handshakes. A wake-up for each would cost an idle call a third more.
+    settled: bool,
 }
 
 impl Shard {
@@ -156,7 +134,7 @@ impl Shard {
         shared: Arc<Shared>,
         now: Instant,
     ) -> (Self, Inbox, Arc<Stats>) {
-        let stats = Arc::new(Stats::default());
+        let stats = Arc::new(Stats::new(shared.most_load));
         let mut candidates = socket.as_ref().map(|s| s.candidates().to_vec()).unwrap_or_default();
         candidates.extend(tcp.iter().flat_map(|(_, c)| c.iter().copied()));
         let shard = Self {
@@ -168,7 +146,7 @@ impl Shard {
             messages,
             inbox: inbox.clone(),
             shared,
-            stats: Arc::clone(&stats),
+            meter: Meter::new(Arc::clone(&stats)),
             kit: None,
             nodes: BTreeMap::new(),
             by_conversation: HashMap::new(),
@@ -177,6 +155,7 @@ impl Shard {
             due: None,
             probabilities: Vec::with_capacity(64),
             running: true,
+            settled: false,
         };
         (shard, inbox, stats)
     }
@@ -185,17 +164,29 @@ impl Shard {
     pub fn run(mut self) {
         thread::never_waits();
         let mut events = Events::with_capacity(64);
+        let mut told = true;
         while self.running {
             let now = clock::now();
-            let more = self.step(now);
-            let spent = clock::now().saturating_duration_since(now);
-            self.stats.busy.fetch_add(spent.as_micros() as u64, Relaxed);
+            let more = self.work(now);
+            self.meter.close(clock::now().saturating_duration_since(now));
             let wait = if more {
                 Some(Duration::ZERO)
             } else {
                 self.wake_at().map(|at| at.saturating_duration_since(clock::now()))
             };
-            let Some(poll) = &mut self.poll else { return };
+            let (Some(poll), Some(socket)) = (&mut self.poll, &mut self.socket) else { return };
+            if told == self.settled {
+                told = !self.settled;
+                let registry = poll.registry();
+                let done = match told {
+                    true => registry.register(socket, SOCKET, Interest::READABLE),
+                    false => registry.deregister(socket),
+                };
+                if let Err(error) = done {
+                    tracing::error!(%error, "a media thread cannot choose when it is woken");
+                    return;
+                }
+            }
             if let Err(error) = poll.poll(&mut events, wait)
                 && error.kind() != io::ErrorKind::Interrupted
             {
@@ -220,11 +211,19 @@ impl Shard {
         self.nodes.len()
     }
 
-    /// Does what is due at `now`. Whether more is waiting to be read.
+    /// Does what is due at `now`, in no time. Whether more is waiting to be read.
     pub fn step(&mut self, now: Instant) -> bool {
+        let more = self.work(now);
+        self.meter.close(Duration::ZERO);
+        more
+    }
+
+    fn work(&mut self, now: Instant) -> bool {
         let mut more = self.read_messages(now);
-        more |= self.read_socket(now);
         let tick = !self.nodes.is_empty() && now >= self.next_tick;
+        if tick || !self.settled {
+            more |= self.read_socket(now);
+        }
         if tick {
             self.tick(now);
         }
@@ -240,11 +239,14 @@ impl Shard {
             for key in touched.drain(..) {
                 self.serve(now, key, tick);
             }
+            thread::serves(None);
             self.touched = touched;
             self.due = self.nodes.values().filter_map(|node| node.due).min();
+            self.settled = !self.nodes.is_empty() && self.nodes.values().all(|node| node.settled);
         }
         if let Some(socket) = &mut self.socket {
             socket.flush();
+            self.meter.stats().unsent.store(socket.dropped(), Relaxed);
         }
         more
     }
@@ -253,6 +255,7 @@ impl Shard {
         for _ in 0..MESSAGES {
             let Ok(message) = self.messages.try_recv() else { return false };
             self.message(now, message);
+            thread::serves(None);
         }
         true
     }
@@ -260,13 +263,20 @@ impl Shard {
     fn message(&mut self, now: Instant, message: Message) {
         match message {
             Message::Ready(kit) => self.kit = Some(*kit),
-            Message::Offer(offer) => self.offer(now, *offer),
-            Message::Loopback(call) => self.begin_loopback(now, *call),
+            Message::Offer(offer) => {
+                thread::serves(Some(offer.conversation));
+                self.offer(now, *offer);
+            }
+            Message::Loopback(call) => {
+                thread::serves(Some(call.opening.call.id));
+                self.begin_loopback(now, *call);
+            }
             Message::Command { conversation, command, reply } => {
                 match self.by_conversation.get(&conversation) {
                     Some(key) => {
                         let key = *key;
                         if let Some(node) = self.nodes.get_mut(&key) {
+                            thread::serves(Some(conversation));
                             node.command(now, command, reply);
                             self.touch(key);
                         }
@@ -291,6 +301,7 @@ impl Shard {
             }
             Message::News(key, news) => {
                 if let Some(node) = self.nodes.get_mut(&key) {
+                    thread::serves(Some(node.call.id));
                     node.news(now, news);
                     self.touch(key);
                 }
@@ -344,11 +355,13 @@ impl Shard {
         datagram: &mut [u8],
     ) {
         let taken = self.demux.route(now, source, datagram).filter(|slot| {
-            let node = self.nodes.get_mut(&slot.call);
-            node.is_some_and(|node| node.datagram(now, slot.link, protocol, source, destination, datagram))
+            let Some(node) = self.nodes.get_mut(&slot.call) else { return false };
+            thread::serves(Some(node.call.id));
+            node.datagram(now, slot.link, protocol, source, destination, datagram)
         });
+        thread::serves(None);
         let Some(slot) = taken else {
-            self.stats.strays.fetch_add(1, Relaxed);
+            self.meter.stats().strays.fetch_add(1, Relaxed);
             return;
         };
         self.demux.learn(source, slot);
@@ -358,13 +371,7 @@ impl Shard {
     /// Every 10 ms: sound in, windows judged together, sound out.
     fn tick(&mut self, now: Instant) {
         let late = now.saturating_duration_since(self.next_tick);
-        let late_micros = late.as_micros() as u64;
-        self.stats.ticks.fetch_add(1, Relaxed);
-        self.stats.lateness.fetch_add(late_micros, Relaxed);
-        self.stats.worst_tick.fetch_max(late_micros, Relaxed);
-        if late > Duration::from_millis(5) {
-            self.stats.late_ticks.fetch_add(1, Relaxed);
-        }
+        self.meter.tick(late, self.nodes.len());
         let missed = late.as_micros() / TICK.as_micros();
         self.next_tick += TICK * (u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1);
         for node in self.nodes.values_mut() {
@@ -398,18 +405,21 @@ impl Shard {
         let mut judged = self.probabilities.iter();
         for node in self.nodes.values_mut().filter(|n| n.waits_for_judgement()) {
             if let Some(p) = judged.next() {
+                thread::serves(Some(node.call.id));
                 node.judged(now, *p);
             }
         }
-        self.stats.windows.fetch_add(self.probabilities.len() as u64, Relaxed);
+        thread::serves(None);
+        self.meter.stats().windows.fetch_add(self.probabilities.len() as u64, Relaxed);
         !self.probabilities.is_empty()
     }
 
     /// Lets one call do what is due.
     fn serve(&mut self, now: Instant, key: CallKey, tick: bool) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
+        thread::serves(Some(node.call.id));
         if tick {
-            node.speak(now);
+            node.speak(now, &mut self.meter);
         }
         let (socket, tcp) = (&mut self.socket, &self.tcp);
         let mut transmit = |datagram: Transmit| match (datagram.proto, socket.as_mut(), tcp) {
@@ -428,118 +438,18 @@ impl Shard {
         }
         let over = fate == Fate::Over;
         if over {
-            let (late, underruns) = node.losses();
-            self.stats.late_blocks.fetch_add(late, Relaxed);
-            self.stats.underruns.fetch_add(underruns, Relaxed);
-            self.stats.ended.fetch_add(1, Relaxed);
+            self.meter.stats().ended.fetch_add(1, Relaxed);
             for link in node.links() {
                 self.demux.remove(&Slot { call: key, link });
             }
             self.by_conversation.remove(&node.call.id);
             self.nodes.remove(&key);
+            if self.nodes.is_empty() {
+                self.meter.rest();
+            }
             return;
         }
-        node.due = node.deadline();
-    }
-
-    fn offer(&mut self, now: Instant, mut offer: Offer) {
-        let reply = self.take_offer(now, &mut offer);
-        // What a refused offer held, a seat and a decoder, is free before the client knows.
-        drop(offer.opening.take());
-        // The client may have hung up the request; then the connection is dropped with its time-out.
-        let _ = offer.reply.send(reply);
-    }
-
-    fn take_offer(&mut self, now: Instant, offer: &mut Offer) -> Reply {
-        let Some(kit) = &self.kit else {
-            return Reply::Refused(OfferError::NoCapacity("still loading".into()));
-        };
-        let refused = |error: AcceptError| {
-            Reply::Refused(match error {
-                AcceptError::BadSdp(why) => OfferError::BadSdp(why),
-                AcceptError::NoOpus => OfferError::NotAcceptable(error.to_string()),
-            })
-        };
-        let live = self.by_conversation.get(&offer.conversation).copied();
-        let key = match (live, &offer.opening) {
-            (Some(key), _) => key,
-            (None, Some(opening)) => opening.key,
-            (None, None) => return Reply::NotHere,
-        };
-        let mut node = live.and_then(|key| self.nodes.get_mut(&key));
-        if node.as_ref().is_some_and(|n| n.has_ended()) {
-            return Reply::Refused(OfferError::Ended);
-        }
-        if let (Some(node), Some(id), false) = (&mut node, &offer.replaces, offer.restart)
-            && let Some(link) = node.link_named(id).filter(|l| l.is_up())
-        {
-            let number = link.number;
-            if let Some(connection) = link.connection() {
-                let answer = match connection.renegotiate(&offer.sdp, now) {
-                    Ok(answer) => answer,
-                    Err(error) => return refused(error),
-                };
-                let (ufrag, connection) = (connection.ufrag().to_owned(), connection.id().to_owned());
-                self.demux.insert(&ufrag, Slot { call: key, link: number });
-                self.touch(key);
-                return Reply::Accepted(Accepted { answer, connection }, ufrag);
-            }
-        }
-        let made = Connection::accept(&offer.sdp, &self.candidates, &kit.certificate, now);
-        let (connection, answer) = match made {
-            Ok(made) => made,
-            Err(error) => return refused(error),
-        };
-        let Ok(decoder) = Decoder::new() else {
-            return Reply::Refused(OfferError::NoCapacity("no audio decoder".into()));
-        };
-        if live.is_none() {
-            let Some(opening) = offer.opening.take() else { return Reply::NotHere };
-            if let Err(why) = self.add(now, opening) {
-                return Reply::Refused(OfferError::NoCapacity(why));
-            }
-        }
-        let Some(node) = self.nodes.get_mut(&key) else { return Reply::NotHere };
-        if node.links().count() >= LINKS {
-            node.make_room();
-        }
-        let (ufrag, id) = (connection.ufrag().to_owned(), connection.id().to_owned());
-        let link = node.link(|number| Link::rtc(number, connection, decoder, now));
-        self.demux.insert(&ufrag, Slot { call: key, link });
-        self.touch(key);
-        Reply::Accepted(Accepted { answer, connection: id }, ufrag)
-    }
-
-    fn add(&mut self, now: Instant, opening: Opening) -> Result<(), String> {
-        let key = opening.key;
-        let node = Node::new(opening, Arc::clone(&self.shared), self.inbox.sink(key), now)
-            .map_err(|e| e.to_string())?;
-        if self.nodes.is_empty() {
-            self.next_tick = now; // the thread slept
-        }
-        self.by_conversation.insert(node.call.id, key);
-        self.nodes.insert(key, Box::new(node));
-        self.touch(key);
-        Ok(())
-    }
-
-    fn begin_loopback(&mut self, now: Instant, call: Loopback) {
-        let Loopback { opening, near } = call;
-        let id = opening.call.id;
-        let key = match self.by_conversation.get(&id) {
-            Some(key) => *key,
-            None => {
-                let key = opening.key;
-                if let Err(why) = self.add(now, opening) {
-                    tracing::warn!(conversation = %id, %why, "a call did not begin");
-                    return;
-                }
-                key
-            }
-        };
-        if let Some(node) = self.nodes.get_mut(&key) {
-            node.link(|number| Link::looped(number, near, now));
-            self.touch(key);
-        }
+        node.due = node.deadline(now);
+        node.settled = node.is_settled(now);
     }
 }

@@ -6,6 +6,8 @@ use std::cell::Cell;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
+use conversation::call::ConversationId;
+
 /// Starts a thread under a name of at most 15 bytes (what Linux shows of it).
 ///
 /// # Errors
@@ -17,6 +19,19 @@ pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Join
 
 thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(true) };
+    static SERVED: Cell<Option<ConversationId>> = const { Cell::new(None) };
+}
+
+/// What this thread does from now on, it does for this call; `None`: for none. So a line that is logged meanwhile, by whatever library, can
+/// name its call, and what is not logged costs nothing: a span is entered behind a lock.
+pub(crate) fn serves(call: Option<ConversationId>) {
+    SERVED.set(call);
+}
+
+/// The call that this thread works for.
+#[must_use]
+pub fn served() -> Option<ConversationId> {
+    SERVED.get()
 }
 
 /// From now on this thread waits for no edge, whatever the edge says ([`crate::edge::OnFull::Wait`]): a media thread that waited for room in

@@ -29,8 +29,12 @@ fn sentence() -> Vec<Phone> {
         .collect()
 }
 
+fn sets() -> Vec<Arc<PoseSet>> {
+    Avatars::built_in().unwrap().all().iter().map(|avatar| Arc::clone(&avatar.set)).collect()
+}
+
 fn set() -> Arc<PoseSet> {
-    Arc::clone(&Avatars::built_in().unwrap().all()[0].set)
+    sets().swap_remove(0)
 }
 
 fn decoder(set: &PoseSet) -> Decoder {
@@ -73,11 +77,10 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Decoded frames of the sentence with their times, in seconds of the sound; `delay` shows pictures late.
-fn say(frames: usize, delay: f32) -> Vec<(f32, f64)> {
-    let set = set();
-    let darkness = Darkness::of(&set);
-    let mut decoder = decoder(&set);
-    let mut face = Face::new(Arc::clone(&set), 25, 3);
+fn say(set: &Arc<PoseSet>, frames: usize, delay: f32) -> Vec<(f32, f64)> {
+    let darkness = Darkness::of(set);
+    let mut decoder = decoder(set);
+    let mut face = Face::new(Arc::clone(set), 25, 3);
     let mut picture = decoder.decode(&face.frame(Time::ZERO, None).unwrap().payload).unwrap();
     face.set_state(AgentState::Speaking, false);
     face.phones(PIECE, &sentence());
@@ -109,20 +112,28 @@ fn lag(seen: &[(f32, f64)]) -> (i32, f64) {
 
 #[test]
 fn the_mouth_is_dark_when_and_only_when_the_phones_open_it() {
-    let seen = say(108, 0.0);
-    let (shift, agreement) = lag(&seen);
-    assert_eq!(shift, 0);
-    assert!(agreement > 0.85, "r = {agreement}");
+    for set in sets() {
+        let (shift, agreement) = lag(&say(&set, 108, 0.0));
+        assert_eq!(shift, 0, "{}", set.manifest().name);
+        assert!(agreement > 0.85, "{}: r = {agreement}", set.manifest().name);
+    }
 }
 
 #[test]
 fn a_picture_that_comes_late_is_noticed_by_this_measure() {
-    assert_eq!(lag(&say(108, 0.2)).0, 5);
+    assert_eq!(lag(&say(&set(), 108, 0.2)).0, 5);
 }
 
 #[test]
 fn lips_are_shut_in_the_middle_of_every_closure_and_of_silence() {
-    let seen = say(108, 0.0);
+    for set in sets() {
+        shut(&set);
+    }
+}
+
+fn shut(set: &Arc<PoseSet>) {
+    let name = &set.manifest().name;
+    let seen = say(set, 108, 0.0);
     let loudest = seen.iter().map(|(_, d)| *d).fold(0.0, f64::max);
     let phones = sentence();
     let mut start = 0.0;
@@ -135,7 +146,7 @@ fn lips_are_shut_in_the_middle_of_every_closure_and_of_silence() {
             // A frame shows the mouth of its middle.
             let inside = seen.iter().filter(|(at, _)| at + 0.04 > start && *at < phone.end);
             let least = inside.map(|(_, d)| *d).fold(f64::MAX, f64::min);
-            assert!(least < 0.15 * loudest, "{} at {start}: {least} of {loudest}", phone.name);
+            assert!(least < 0.15 * loudest, "{name}, {} at {start}: {least} of {loudest}", phone.name);
         }
         start = phone.end;
     }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -260,7 +260,11 @@ fn fifty_calls_at_once_are_fifty_conversations() {
         assert!((0.40..0.50).contains(&(spoken[0].0 - asked)), "call {i}: {spoken:?}");
     }
     drop(far);
-    assert_eq!(bench.stats.late_blocks.load(Relaxed), 0);
+    let count = |of: &AtomicU64| of.load(Relaxed);
+    let stats = &bench.stats;
+    assert_eq!([&stats.late_blocks, &stats.late_frames, &stats.late_ticks].map(count), [0; 3]);
+    assert!((50 * 249..=50 * 251).contains(&count(&stats.frames)), "{} frames", count(&stats.frames));
+    assert_eq!(count(&stats.ticks), 501);
 }
 
 #[test]
@@ -276,6 +280,10 @@ fn a_thread_that_slept_too_long_catches_up_and_counts_what_it_left_out() {
     let blocks = heard.blocks.len();
     assert!((100 + 10..=125).contains(&blocks), "ten blocks are caught up with: {blocks}");
     assert_eq!(bench.stats.late_ticks.load(Relaxed), 1);
+    // Of those that it catches up with, the ones due 210 ms ago, 190, … 70; the one of 50 ms ago is in time.
+    assert_eq!(bench.stats.late_frames.load(Relaxed), 8);
+    assert_eq!(bench.stats.late_blocks.load(Relaxed), 14);
+    assert_eq!(bench.stats.frames.load(Relaxed), blocks as u64);
 }
 
 /// A voice that has too much to do: it takes nothing. Or one that keeps what it was asked for.

@@ -109,9 +109,14 @@ fn engine(models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<Engine>, Book) {
 
 /// An engine that holds at most so many calls.
 fn engine_for(calls: usize, models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<Engine>, Book) {
+    engine_with(Config { calls, timeouts, ..Config::default() }, models)
+}
+
+/// An engine of two threads on loopback.
+fn engine_with(config: Config, models: Arc<Doubles>) -> (Arc<Engine>, Book) {
     let book = Book::default();
     let hosts = vec![[127, 0, 0, 1].into()];
-    let config = Config { threads: 2, calls, hosts, timeouts, ..Config::default() };
+    let config = Config { threads: 2, hosts, ..config };
     let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
     let net = tokio::runtime::Handle::current();
     let engine =
@@ -222,7 +227,7 @@ async fn what_is_missing_is_told() {
 #[tokio::test]
 async fn a_call_without_a_decoder_is_refused_and_a_freed_decoder_serves_the_next() {
     let models = Doubles::ready(1);
-    let timeouts = Timeouts { offer: Duration::from_millis(50), ..Timeouts::default() };
+    let timeouts = Timeouts { offer: Duration::from_secs(1), ..Timeouts::default() };
     let (engine, book) = engine(Arc::clone(&models), timeouts);
     let (_client, sdp, _) = Client::offer();
     let taken = engine.offer(offer(1, &sdp)).await.unwrap();
@@ -262,6 +267,53 @@ async fn the_limit_of_calls_is_that_of_all_threads_together() {
     assert_eq!(refused, OfferError::NoCapacity("the server is full".into()));
     assert_eq!(engine.calls(), 3);
     engine.offer(offer(2, &sdp)).await.expect("another connection of a call that is held takes no place");
+}
+
+/// As many calls as the measured share of the threads' time allows, and no more: those that run keep theirs, and room comes back with the
+/// calls that end. The share is small, so that the machine that tests is not the load.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_are_taken_until_the_threads_have_no_time_left_and_again_when_some_have_ended() {
+    let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
+    let config = Config { most_load: 0.1, timeouts, ..Config::default() };
+    let (engine, _) = engine_with(config, Doubles::ready(usize::MAX));
+    until("ready", || engine.not_ready().is_none()).await;
+    let full = OfferError::NoCapacity("the media threads have no time for another call".into());
+    let mut far = Vec::new();
+    let mut waits = 0;
+    // A refusal for what the newest calls may come to cost is not the last word: their cost is measured.
+    while waits < 8 {
+        match engine.attach(Arc::new(call(far.len() as u128 + 1)), Vec::new()) {
+            Ok(end) => {
+                far.push(end);
+                waits = 0;
+            }
+            Err(refused) => {
+                assert_eq!(refused, full);
+                assert_eq!(
+                    Host::no_room(&*engine),
+                    Some("the media threads have no time for another call".into())
+                );
+                let looks = || engine.stats().map(|s| s.ticks.load(Relaxed)).sum::<u64>();
+                let before = looks();
+                until("the threads tick on", || looks() >= before + 200).await;
+                waits += 1;
+            }
+        }
+        assert!(far.len() < 20_000, "no limit is found");
+    }
+    let frames: u64 = engine.stats().map(|s| s.frames.load(Relaxed)).sum();
+    let late: u64 = engine.stats().map(|s| s.late_frames.load(Relaxed)).sum();
+    let used: Vec<f64> = engine.stats().map(|s| s.headroom.used()).collect();
+    eprintln!("{} calls use {used:.3?} of two threads; {late} of {frames} frames late", far.len());
+    assert!(far.len() > 50, "fifty fit at the least, by what a call is reckoned with: {}", far.len());
+    assert!(late * 100 <= frames, "running calls keep their quality: {late} of {frames}");
+    let refused = engine.measures().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
+    let by_load = refused.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
+    assert!(matches!(by_load.value, conversation::measure::Value::Count(n) if n >= 8), "{refused:?}");
+    let ends = far.split_off(far.len() / 4);
+    ends.iter().for_each(|end| end.event(engine::transport::Event::Closed));
+    until("room again", || Host::no_room(&*engine).is_none()).await;
+    engine.attach(Arc::new(call(1_000_000)), Vec::new()).map(drop).expect("there is room again");
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 //! Names are free strings. What this server lacks falls back to what it has, with a warning for the conversation's record: an agent that was
 //! made for another server works unchanged.
 
+mod providers;
+
 use std::sync::{Arc, OnceLock};
 
 use conversation::call::{LlmChoice, SttChoice, TtsChoice};
@@ -16,6 +18,8 @@ use crate::stt::Stt;
 use crate::tts::Tts;
 use crate::turn::TurnModel;
 use crate::{Error, Kind, net};
+
+pub use providers::{Field, Item, Provider, providers};
 
 /// What the operator configured.
 #[derive(Clone, Default)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use conversation::event::{HistoryItem, Role};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -124,6 +124,8 @@ pub struct Utterance {
     pub calls: Vec<Call>,
     /// The answer fails for this reason.
     pub fail: Option<String>,
+    /// Key of the guardrail that its words break.
+    pub guardrail: Option<String>,
 }
 
 /// A call of a tool.
@@ -316,12 +318,24 @@ impl Llm for Scripted {
             sink.send(llm::Event::End { prompt_tokens: 0, completion_tokens: tokens });
         })
     }
+
+    fn check(&self, check: llm::check::Check) -> llm::check::Checking {
+        let script = Arc::clone(&self.script);
+        let at = Instant::now() + seconds(script.providers.llm.first_token);
+        Box::pin(async move {
+            sleep_until(at).await;
+            let words = knowledge::plain(&check.said);
+            let said = script.utterances.iter().find(|u| knowledge::plain(&u.transcript) == words);
+            let broken = said.and_then(|utterance| utterance.guardrail.clone());
+            Ok(broken.filter(|key| check.rules.iter().any(|rule| rule.key == *key)))
+        })
+    }
 }
 
 /// What is said to the last turn: the reply to its words, else to the first utterance that has none; after a tool its result.
 fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<String>) {
     let last = request.history.iter().rev().find(|item| matches!(item.role, Role::User | Role::Tool));
-    match last {
+    match last.map(AsRef::as_ref) {
         Some(HistoryItem { role: Role::Tool, text, .. }) => (text.clone(), Vec::new(), None),
         item => {
             let words = knowledge::plain(item.map_or("", |item| &item.text));
@@ -331,10 +345,20 @@ fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<
                 .iter()
                 .find(fits)
                 .or_else(|| script.utterances.iter().find(|utterance| utterance.transcript.is_empty()));
-            found.map_or_else(
-                || ("I have no line for that.".into(), Vec::new(), None),
-                |found| (found.reply.clone(), found.calls.clone(), found.fail.clone()),
-            )
+            let Some(found) = found else {
+                return ("I have no line for that.".into(), Vec::new(), None);
+            };
+            let rule = request
+                .tools
+                .iter()
+                .find(|tool| tool.rule.is_some() && found.guardrail.as_ref() == Some(&tool.name));
+            match rule {
+                Some(rule) => {
+                    let call = Call { tool: rule.name.clone(), arguments: Map::new() };
+                    (String::new(), vec![call], None)
+                }
+                None => (found.reply.clone(), found.calls.clone(), found.fail.clone()),
+            }
         }
     }
 }

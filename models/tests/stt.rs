@@ -157,7 +157,7 @@ fn a_speech_without_a_pause_for_longer_than_an_utterance_may_be_keeps_its_words(
     for frame in pcm.chunks(320) {
         stream.audio(frame);
         // As fast as it is understood, not as fast as it can be given: the queue holds 40 s.
-        common::wait(|| pool.waiting() < 1000);
+        common::wait(|| pool.waiting().0 < 1000);
     }
     stream.end();
     let mut longest = 0;
@@ -189,7 +189,7 @@ fn the_final_comes_soon_after_the_end_when_sound_comes_as_it_is_spoken() {
             stream.audio(frame);
         }
         // All but the end is decoded when the queue is empty, as in a live call.
-        common::wait(|| pool.waiting() == 0);
+        common::wait(|| pool.waiting().0 == 0);
         let start = Instant::now();
         stream.end();
         while !matches!(heard.recv_timeout(Duration::from_secs(60)).expect("an answer"), Event::Final(_)) {}

@@ -1,5 +1,6 @@
-//! Agents: `/v1/ext/agent`.
+//! Agents: `/v1/ext/agent`. Other ways to make one are in [`derived`].
 
+pub(crate) mod derived;
 pub(crate) mod merge;
 pub(crate) mod parse;
 pub(crate) mod secrets;
@@ -8,9 +9,9 @@ pub(crate) mod turn;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use serde_json::{Value, json};
 
 use self::parse::Parsed;
@@ -18,9 +19,9 @@ use self::secrets::Secrets;
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::clock;
-use crate::error::{ApiError, Missing, OrFail as _};
+use crate::error::{ApiError, Missing, OrFail as _, OwnText};
 use crate::fields::Faults;
-use crate::request::{Json, Listed, Paged};
+use crate::request::{Json, Listed, Paged, Path};
 use crate::store::document::{self, Draft, Row, Table};
 use crate::store::{self, Transaction, fresh_id};
 
@@ -34,6 +35,8 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/v1/ext/agent", post(create).get(list))
         .route("/v1/ext/agent/{id}", get(one).put(replace).patch(change).delete(remove))
         .route("/v1/ext/agent/{id}/webhook-secret", post(renew))
+        .merge(derived::routes())
+        .layer(Extension(OwnText { read: READ, delete: DELETE }))
 }
 
 async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): Json) -> Answer {
@@ -47,18 +50,25 @@ pub(crate) async fn insert(
     workspace: &str,
     body: Value,
 ) -> Result<(String, String), ApiError> {
-    let Parsed { document, secrets } = parse::parse(body, &shared.avatars, None)?;
+    let parsed = parse::parse(body, &shared.avatars, None)?;
     let mut tx = shared.store.write().await?;
-    known(&mut tx, workspace, &document).await?;
+    known(&mut tx, workspace, &parsed.document).await?;
+    let made = write(shared, &mut tx, workspace, parsed).await?;
+    tx.commit().await?;
+    Ok(made)
+}
+
+/// Adds a valid agent; its id and its webhook secret.
+async fn write(
+    shared: &Shared,
+    tx: &mut Transaction,
+    workspace: &str,
+    Parsed { document, secrets }: Parsed,
+) -> store::Result<(String, String)> {
     let id = fresh_id();
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
-    document::insert(
-        &mut tx,
-        Table::Agent,
-        &draft(workspace, &id, &document, &document.to_string(), &sealed),
-    )
-    .await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    let text = document.to_string();
+    document::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed)).await?;
     Ok((id, secrets.webhook))
 }
 
@@ -73,18 +83,23 @@ fn draft<'a>(
     Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
 }
 
+/// Whether a record that an agent names in one of its lists is there.
+async fn exists(tx: &mut Transaction, workspace: &str, list: &str, id: &str) -> store::Result<bool> {
+    let table = match list {
+        "tool" => Table::Tool,
+        "guardrail" => Table::Guardrail,
+        "mcp" => Table::Mcp,
+        _ => return store::kb::exists(tx, workspace, id).await,
+    };
+    Ok(document::find_in(tx, table, workspace, id).await?.is_some())
+}
+
 /// 400 if the document names a record that is not there.
-async fn known(tx: &mut Transaction, workspace: &str, document: &Value) -> Result<(), ApiError> {
+pub(crate) async fn known(tx: &mut Transaction, workspace: &str, document: &Value) -> Result<(), ApiError> {
     let faults = Faults::default();
     for list in parse::ATTACHED {
         for (i, id) in show::ids(document, list).iter().enumerate() {
-            let found = match list {
-                "tool" => document::find_in(tx, Table::Tool, workspace, id).await?.is_some(),
-                "knowledge_base" => store::kb::exists(tx, workspace, id).await?,
-                // No guardrail and no MCP configuration can exist yet.
-                _ => false,
-            };
-            if !found {
+            if !exists(tx, workspace, list, id).await? {
                 faults.add(format!("{list}[{i}]"), "names nothing");
             }
         }
@@ -165,21 +180,21 @@ async fn update(shared: &Shared, caller: &Caller, id: &str, body: impl FnOnce(Va
         .await?;
     // Whatever was wrong with the receiver may have been mended by this.
     document::set_stopped(&mut tx, &row.id, false).await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     shared.stopped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&row.id);
     Ok(axum::Json(json!({"id": row.id, "message": "Agent updated successfully"})))
 }
 
 /// Takes references to deleted records out of a stored document: a partial change must not fail for what the client cannot see.
-async fn forget_deleted(tx: &mut Transaction, workspace: &str, document: &mut Value) -> Result<(), ApiError> {
-    for list in ["tool", "knowledge_base"] {
+pub(crate) async fn forget_deleted(
+    tx: &mut Transaction,
+    workspace: &str,
+    document: &mut Value,
+) -> store::Result<()> {
+    for list in parse::ATTACHED {
         let mut kept = Vec::new();
         for id in show::ids(document, list) {
-            let found = match list {
-                "tool" => document::find_in(tx, Table::Tool, workspace, &id).await?.is_some(),
-                _ => store::kb::exists(tx, workspace, &id).await?,
-            };
-            if found {
+            if exists(tx, workspace, list, &id).await? {
                 kept.push(Value::from(id));
             }
         }
@@ -195,7 +210,7 @@ async fn remove(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Pat
     let id = store::id(&id).ok_or_else(missing)?;
     let mut tx = shared.store.write().await.or_fail(DELETE)?;
     let found = document::delete(&mut tx, Table::Agent, &caller.workspace, &id).await.or_fail(DELETE)?;
-    tx.commit().await.map_err(store::Error::from).or_fail(DELETE)?;
+    tx.commit().await.or_fail(DELETE)?;
     if found {
         Ok(axum::Json(json!({"id": id, "message": "Agent deleted successfully"})))
     } else {
@@ -214,7 +229,7 @@ async fn renew(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path
     let document = show::parsed(&row.document)?;
     let draft = draft(&caller.workspace, &row.id, &document, &row.document, &sealed);
     document::update(&mut tx, Table::Agent, &draft).await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     Ok(axum::Json(
         json!({"id": id, "message": "Webhook secret renewed successfully", "webhook_secret": secrets.webhook}),
     ))

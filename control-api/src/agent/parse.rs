@@ -3,34 +3,40 @@
 //! What the request did not state and what another setting decides (the endpointing delays) stays null in the store, so that a later
 //! change of that setting counts; reading fills it in.
 
+use conversation::event::WEBHOOKS;
 use serde_json::{Map, Value, json};
 
 use super::secrets::{self, Secrets};
 use super::turn;
 use crate::config::StockAvatar;
 use crate::error::ApiError;
-use crate::fields::{Faults, Fields};
+use crate::fields::{Faults, Fields, is_origin};
 
-/// The eleven events, and the alias that is stored and never sent.
-const EVENTS: &[&str] = &[
-    "agent.interrupted",
-    "agent.started_speaking",
-    "agent.stopped_speaking",
-    "call_ended",
-    "max_call_duration_timeout",
-    "max_call_duration_warning",
-    "participant_left",
-    "tool_call",
-    "utterance_committed",
-    "user.started_speaking",
-    "user.stopped_speaking",
-    "action_found",
-];
+/// An alias that is stored and never sent.
+const ACTION_FOUND: &str = "action_found";
 
 /// The lists of attached records, by the names of an agent's fields.
 pub(crate) const ATTACHED: [&str; 4] = ["knowledge_base", "tool", "guardrail", "mcp"];
 /// Seconds that no call lasts.
 const DAY: f64 = 86_400.0;
+
+/// What is read: an agent, or a template for agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Agent,
+    /// Its name and prompt are called otherwise, and whose face it is may stay open.
+    Template,
+}
+
+impl Form {
+    /// The fields of the name and the prompt.
+    pub(crate) fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Agent => ["agent_name", "agent_system_prompt"],
+            Self::Template => ["template_name", "template_system_prompt"],
+        }
+    }
+}
 
 /// A valid agent.
 pub(crate) struct Parsed {
@@ -40,23 +46,41 @@ pub(crate) struct Parsed {
 
 /// Reads an agent. `old` are the secrets of the agent that it replaces: a `***` keeps them.
 pub(crate) fn parse(body: Value, stock: &[StockAvatar], old: Option<&Secrets>) -> Result<Parsed, ApiError> {
+    parse_as(Form::Agent, body, stock, old)
+}
+
+/// Reads an agent or a template.
+pub(crate) fn parse_as(
+    form: Form,
+    body: Value,
+    stock: &[StockAvatar],
+    old: Option<&Secrets>,
+) -> Result<Parsed, ApiError> {
     let faults = Faults::default();
     let fields = Fields::body(body, &faults)?;
     let mut secrets = Secrets {
         webhook: old.map_or_else(secrets::fresh_webhook, |s| s.webhook.clone()),
         ..Secrets::default()
     };
-    let name = fields.required("agent_name");
-    let prompt = fields.required("agent_system_prompt");
+    let [name_field, prompt_field] = form.names();
+    let name = fields.required(name_field);
+    let prompt = fields.required(prompt_field);
+    let config = config(&fields.object("config"));
     let mut avatars = Vec::new();
     match fields.objects("avatars") {
         Some(list) if !list.is_empty() => {
+            let mut agree = true;
             for (i, avatar) in list.iter().enumerate() {
-                let (document, kept) = avatar_document(avatar, stock, old.and_then(|s| s.avatars.get(i)));
+                let old = old.and_then(|s| s.avatars.get(i));
+                let (document, kept) = avatar_document(form, avatar, &config["turn"], &mut agree, stock, old);
                 avatars.push(document);
                 secrets.avatars.push(kept);
             }
+            if !agree {
+                turn::fault_delays(&fields.object("config").object("turn"));
+            }
         }
+        _ if form == Form::Template => {}
         Some(_) if fields.raw("avatars") == Some(&json!([])) => {
             fields.fault("avatars", "must hold at least one avatar");
         }
@@ -66,29 +90,34 @@ pub(crate) fn parse(body: Value, stock: &[StockAvatar], old: Option<&Secrets>) -
     }
     let events = fields.texts("callback_events").unwrap_or_default();
     for (i, event) in events.iter().enumerate() {
-        if !EVENTS.contains(&event.as_str()) {
-            faults.add(format!("callback_events[{i}]"), format!("must be one of {}", EVENTS.join(", ")));
+        if event != ACTION_FOUND && !WEBHOOKS.contains(&event.as_str()) {
+            let known = WEBHOOKS.join(", ");
+            faults.add(format!("callback_events[{i}]"), format!("must be one of {known}, {ACTION_FOUND}"));
         }
     }
     let embed = fields.object("embed");
     let mut document = Map::new();
     let mut put = |name: &str, value: Value| document.insert(name.into(), value);
-    put("agent_name", name.into());
-    put("agent_system_prompt", prompt.into());
+    put(name_field, name.into());
+    put(prompt_field, prompt.into());
     put("avatars", avatars.into());
     put("callback_events", events.into());
     put("callback_url", fields.address("callback_url").into());
-    put("config", config(&fields.object("config")));
+    put("config", config);
     for name in ATTACHED {
         put(name, fields.ids(name).map_or(Value::Null, Value::from));
     }
     put("record", fields.boolean("record").unwrap_or(false).into());
     put("is_active", fields.boolean("is_active").unwrap_or(true).into());
     put("type", fields.text("type").map_or(Value::Null, Value::from));
-    put(
-        "embed",
-        json!({"enabled": embed.boolean("enabled").unwrap_or(false), "origins": embed.texts("origins").unwrap_or_default()}),
-    );
+    put("email", fields.text("email").map_or(Value::Null, Value::from));
+    let origins = embed.texts("origins").unwrap_or_default();
+    for (i, origin) in origins.iter().enumerate() {
+        if !is_origin(origin) {
+            embed.fault(&format!("origins[{i}]"), "must be an origin such as https://shop.example");
+        }
+    }
+    put("embed", json!({"enabled": embed.boolean("enabled").unwrap_or(false), "origins": origins}));
     faults.unless(Parsed { document: Value::Object(document), secrets })
 }
 
@@ -116,12 +145,19 @@ fn config(fields: &Fields<'_>) -> Value {
     Value::Object(config)
 }
 
+/// `agree` becomes false where `turn` and the avatar's preset do not go together.
 fn avatar_document(
+    form: Form,
     fields: &Fields<'_>,
+    turn: &Value,
+    agree: &mut bool,
     stock: &[StockAvatar],
     old: Option<&secrets::Avatar>,
 ) -> (Value, secrets::Avatar) {
-    let key = fields.required("avatar_key_id");
+    let key = match form {
+        Form::Agent => fields.required("avatar_key_id"),
+        Form::Template => fields.text("avatar_key_id").unwrap_or_default(),
+    };
     let known = stock.iter().find(|a| a.avatar_key_id == key);
     if known.is_none() && !key.is_empty() {
         fields.fault("avatar_key_id", "names no avatar");
@@ -132,7 +168,7 @@ fn avatar_document(
     let mut kept = secrets::Avatar::default();
     let handling = fields.choice("turn_handling", turn::HANDLINGS, "balanced");
     let interruptability = fields.choice("interruptability", turn::INTERRUPTABILITIES, "medium");
-    turn::check_delays(&stt, &handling);
+    *agree &= turn::check_delays(&stt, &handling, turn);
     let messages = |f: &Fields<'_>, name: &str| f.texts(name).unwrap_or_default();
     let welcome = fields.object("welcome_message");
     let idle = fields.object("idle_timeout");
@@ -154,7 +190,7 @@ fn avatar_document(
     };
     let frame_rate = fields.number("frame_rate", 1.0..=60.0).unwrap_or_else(|| 25.into());
     let document = json!({
-        "avatar_key_id": key,
+        "avatar_key_id": (!key.is_empty()).then_some(key),
         "persona_name": fields.text("persona_name").or_else(|| known.map(|a| a.avatar_name.clone())),
         "config": {
             "llm": {
@@ -282,6 +318,37 @@ mod tests {
         assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 0.3}))), path);
         assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 11}))), path);
         assert_eq!(faults(with("hasty", json!({}))), ["avatars[0].turn_handling"]);
+    }
+
+    #[test]
+    fn endpointing_delays_of_the_turn_object_are_checked_with_those_of_every_avatar() {
+        let with = |handling: &str, turn: Value, stt: Value| {
+            let avatar = json!({"avatar_key_id": "ada", "turn_handling": handling, "stt": stt});
+            body(json!({"config": {"turn": turn}, "avatars": [avatar.clone(), avatar]}))
+        };
+        let none = || json!({});
+        let (min, max) = ("config.turn.min_endpointing_delay", "config.turn.max_endpointing_delay");
+        // Proactive waits 2 s at most, deliberate 5, balanced .4 at least.
+        assert_eq!(faults(with("proactive", json!({"min_endpointing_delay": 2.5}), none())), [min]);
+        assert!(faults(with("deliberate", json!({"min_endpointing_delay": 4}), none())).is_empty());
+        assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 0.3}), none())), [max]);
+        assert!(
+            faults(with(
+                "balanced",
+                json!({"max_endpointing_delay": 0.3}),
+                json!({"min_endpointing_delay": 0.2})
+            ))
+            .is_empty()
+        );
+        let both = json!({"min_endpointing_delay": 2, "max_endpointing_delay": 1});
+        assert_eq!(faults(with("balanced", both.clone(), none())), [min]);
+        assert!(faults(with("balanced", both, json!({"min_endpointing_delay": 1}))).is_empty(), "stt wins");
+        assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 10.5}), none())), [max]);
+        assert_eq!(faults(with("balanced", json!({"min_endpointing_delay": -1}), none())), [min]);
+        assert_eq!(
+            faults(with("balanced", json!({"turn_threshold": 2}), none())),
+            ["config.turn.turn_threshold"]
+        );
     }
 
     #[test]

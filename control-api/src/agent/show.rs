@@ -6,13 +6,16 @@ use serde_json::{Map, Value};
 
 use super::{secrets, turn};
 use crate::app::Shared;
-use crate::store::{self, document};
-use crate::{clock, kb, tool};
+use crate::store;
+use crate::store::document::{self, Table};
+use crate::{clock, kb, kept};
 
 /// What is attached to a page of agents, by id, read once for all of them.
-pub(super) struct Attached {
-    tools: HashMap<String, Value>,
-    kbs: HashMap<String, Value>,
+pub(crate) struct Attached {
+    knowledge_base: HashMap<String, Value>,
+    tool: HashMap<String, Value>,
+    guardrail: HashMap<String, Value>,
+    mcp: HashMap<String, Value>,
 }
 
 /// A stored document, parsed.
@@ -28,26 +31,34 @@ pub(crate) fn ids(document: &Value, list: &str) -> Vec<String> {
 
 impl Attached {
     /// Reads what these documents name.
-    pub(super) async fn read(shared: &Shared, workspace: &str, documents: &[Value]) -> store::Result<Self> {
+    pub(crate) async fn read(shared: &Shared, workspace: &str, documents: &[Value]) -> store::Result<Self> {
         let named = |list: &str| {
             let mut all: Vec<String> = documents.iter().flat_map(|d| ids(d, list)).collect();
             all.sort_unstable();
             all.dedup();
             all
         };
-        let tools = shared.store.documents(document::Table::Tool, workspace, &named("tool")).await?;
+        let records = async |table, list| {
+            let rows = shared.store.documents(table, workspace, &named(list)).await?;
+            rows.iter()
+                .map(|row| Ok((row.id.clone(), kept::shown(row)?)))
+                .collect::<store::Result<HashMap<_, _>>>()
+        };
         let kbs = shared.store.kbs(workspace, &named("knowledge_base")).await?;
-        let tools =
-            tools.iter().map(|row| Ok((row.id.clone(), tool::shown(row)?))).collect::<store::Result<_>>()?;
-        Ok(Self { tools, kbs: kbs.iter().map(|row| (row.id.clone(), kb::shown(row))).collect() })
+        Ok(Self {
+            knowledge_base: kbs.iter().map(|row| (row.id.clone(), kb::shown(row))).collect(),
+            tool: records(Table::Tool, "tool").await?,
+            guardrail: records(Table::Guardrail, "guardrail").await?,
+            mcp: records(Table::Mcp, "mcp").await?,
+        })
     }
 
     fn list(&self, document: &Value, list: &str) -> Value {
         let known = match list {
-            "tool" => &self.tools,
-            "knowledge_base" => &self.kbs,
-            // Nothing of the other kinds can be attached yet.
-            _ => return document[list].clone(),
+            "knowledge_base" => &self.knowledge_base,
+            "tool" => &self.tool,
+            "guardrail" => &self.guardrail,
+            _ => &self.mcp,
         };
         match &document[list] {
             Value::Array(_) => ids(document, list).iter().filter_map(|id| known.get(id).cloned()).collect(),
@@ -56,30 +67,35 @@ impl Attached {
     }
 }
 
-/// One agent as it is told.
-pub(super) fn shown(row: &document::Row, document: &Value, attached: &Attached) -> Value {
+/// One agent or template as it is told.
+pub(crate) fn shown(row: &document::Row, document: &Value, attached: &Attached) -> Value {
     let mut agent = Map::new();
     agent.insert("id".into(), row.id.clone().into());
     if let Value::Object(map) = document {
         for (name, value) in map {
             let value = match name.as_str() {
-                "avatars" => value.as_array().into_iter().flatten().map(avatar).collect(),
+                "avatars" => {
+                    let turn = &document["config"]["turn"];
+                    value.as_array().into_iter().flatten().map(|stored| avatar(stored, turn)).collect()
+                }
                 list if super::parse::ATTACHED.contains(&list) => attached.list(document, list),
                 _ => value.clone(),
             };
             agent.insert(name.clone(), value);
         }
     }
-    agent.insert("webhook_secret".into(), secrets::STARS.into());
+    if document.get("agent_name").is_some() {
+        agent.insert("webhook_secret".into(), secrets::STARS.into());
+    }
     agent.insert("created_at".into(), clock::iso(row.created_at).into());
     agent.insert("updated_at".into(), clock::iso(row.updated_at).into());
     Value::Object(agent)
 }
 
 /// An avatar with the delays that apply.
-fn avatar(stored: &Value) -> Value {
+fn avatar(stored: &Value, turn: &Value) -> Value {
     let mut avatar = stored.clone();
-    let (min, max) = turn::delays(stored["turn_handling"].as_str().unwrap_or_default());
+    let (min, max) = turn::delays(stored["turn_handling"].as_str().unwrap_or_default(), turn);
     if let Some(stt) = avatar.pointer_mut("/config/stt") {
         for (name, delay) in [("min_endpointing_delay", min), ("max_endpointing_delay", max)] {
             if stt[name].is_null() {

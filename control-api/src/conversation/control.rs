@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::{delete, post, put};
 use conversation::call::ConversationId;
 use conversation::event::EndReason;
@@ -21,7 +21,7 @@ use crate::auth::Caller;
 use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
 use crate::lifecycle;
-use crate::request::Json;
+use crate::request::{Json, Path};
 use crate::store::conversation::{ENDED, Row, STARTED};
 
 type Answer = Result<axum::Json<Value>, ApiError>;

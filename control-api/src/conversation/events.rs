@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event as Item, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
@@ -20,10 +20,13 @@ use crate::app::Shared;
 use crate::auth::Caller;
 use crate::clock::{self, Micros};
 use crate::error::{ApiError, OrFail as _};
+use crate::request::Path;
 use crate::store::conversation::{ENDED, Row};
 
 const READ: &str = "Failed to retrieve conversation details";
 const ALIVE: Duration = Duration::from_secs(15);
+/// How often a shared database is looked into for what another server kept.
+const ELSEWHERE: Duration = Duration::from_secs(1);
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new()
@@ -128,7 +131,15 @@ impl Reader {
     /// Waits until something was kept of this conversation.
     async fn changed(&mut self) -> Option<()> {
         loop {
-            match self.news.recv().await {
+            let news = match self.shared.store.is_shared() {
+                // Another server may keep them: nobody tells of those.
+                true => match tokio::time::timeout(ELSEWHERE, self.news.recv()).await {
+                    Ok(news) => news,
+                    Err(_) => return Some(()),
+                },
+                false => self.news.recv().await,
+            };
+            match news {
                 Ok(id) if id.to_string() == self.id => return Some(()),
                 Ok(_) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => return Some(()),

@@ -6,22 +6,22 @@ pub(crate) mod record;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use serde_json::{Map, Value, json};
 
 use crate::agent::show;
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::error::{ApiError, Missing, OrFail as _};
+use crate::error::{ApiError, Missing, OrFail as _, OwnText};
 use crate::fields::{Faults, Fields};
-use crate::request::{Base, Json, Listed, Paged};
+use crate::request::{Base, Json, Listed, Paged, Path};
 use crate::store::conversation::{Draft, ENDED, Row};
 use crate::store::document::{self, Table};
 use crate::store::{self};
-use crate::{avatar, clock};
+use crate::{avatar, clock, erasing};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
@@ -35,6 +35,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/v1/ext/conversation/{id}/feedback", post(feedback))
         .merge(events::routes())
         .merge(control::routes())
+        .layer(Extension(OwnText::of(READ)))
 }
 
 /// What a new conversation is made of.
@@ -86,6 +87,10 @@ pub(crate) async fn begin(shared: &Shared, workspace: &str, wish: &Wish) -> Resu
     if shared.draining() {
         return Err(ApiError::NoCapacity("the server is shutting down".into()));
     }
+    // Which ear the call will have is seen at the door: a decoder that is taken now may be free when the user comes.
+    if let Some(why) = shared.host().no_room() {
+        return Err(ApiError::NoCapacity(why));
+    }
     let agent = store::id(&wish.agent).ok_or_else(missing)?;
     // A v4 id: it stands in links, so it must not tell when others were made.
     let id = uuid::Uuid::new_v4().to_string();
@@ -116,7 +121,7 @@ pub(crate) async fn begin(shared: &Shared, workspace: &str, wish: &Wish) -> Resu
     };
     store::conversation::insert(&mut tx, &draft).await?;
     let row = store::conversation::find_in(&mut tx, &id).await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     row.ok_or(ApiError::Failed("Internal server error", "a row that was just written is gone".into()))
 }
 
@@ -208,9 +213,7 @@ async fn erase(
     if row.status != ENDED {
         return Err(ApiError::Conflict("Conversation has not ended".into()));
     }
-    let mut tx = shared.store.write().await?;
-    store::conversation::erase(&mut tx, &row.id).await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    erasing::erase(&shared, &row.id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -226,16 +229,18 @@ async fn feedback(
         let rating = fields.number("rating", 1.0..=5.0);
         match (&rating, fields.raw("rating")) {
             (None, None | Some(Value::Null)) => fields.fault("rating", "is required"),
-            (Some(value), _) if value.as_i64().is_none() => fields.fault("rating", "must be a whole number"),
+            (Some(value), _) if value.as_f64().is_none_or(|n| n.fract() != 0.0) => {
+                fields.fault("rating", "must be a whole number")
+            }
             _ => {}
         }
         let feedback = fields.text("feedback");
-        faults.unless((rating.and_then(|v| v.as_i64()).unwrap_or_default(), feedback))?
+        faults.unless((rating.and_then(|v| v.as_f64()).unwrap_or_default() as i64, feedback))?
     };
     let row = found(&shared, &caller, &id).await?;
     let mut tx = shared.store.write().await?;
     store::conversation::rate(&mut tx, &caller.workspace, &row.id, rating, feedback.as_deref(), clock::now())
         .await?;
-    tx.commit().await.map_err(store::Error::from)?;
+    tx.commit().await?;
     Ok(axum::Json(json!({"message": "Feedback saved successfully"})))
 }

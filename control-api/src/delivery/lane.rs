@@ -1,17 +1,26 @@
 //! The webhooks of one conversation, in order: which one may be tried now, and when to look again.
 //!
 //! An event holds the next one back until it is settled, but for no longer than `hold` from its first try; then its later tries go on
-//! beside. Pure: time is a parameter.
+//! beside. A receiver that is dead for half a day leaves many behind, so memory has of each conversation the next [`WINDOW`] that were never
+//! tried, and those that are tried again soon; the others lie in the store alone. Pure: time is a parameter.
 
 use std::collections::VecDeque;
 
 use crate::clock::Micros;
 use crate::store::delivery::Row;
 
+/// Webhooks of one conversation that wait in memory for their first try.
+pub(super) const WINDOW: usize = 32;
+
 /// What waits in one conversation.
 #[derive(Default)]
 pub(super) struct Lane {
+    /// By number.
     queue: VecDeque<Entry>,
+    /// Number of the newest one that came here untried.
+    last: i64,
+    /// Whether newer ones wait in the store alone.
+    more: bool,
 }
 
 struct Entry {
@@ -20,22 +29,57 @@ struct Entry {
     busy: bool,
 }
 
+/// Spans of time by which a lane goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spans {
+    /// How long a failing event holds the next one back.
+    pub(super) hold: Micros,
+    /// A try that is further away is waited for in the store.
+    pub(super) memory: Micros,
+}
+
 impl Lane {
-    /// Adds the newest, unless it is there already.
+    /// Adds one, unless it is there already, or has to wait in the store.
     pub(super) fn push(&mut self, row: Row) {
-        if self.queue.iter().any(|known| known.row.id == row.id) {
+        if row.first_try.is_none() && row.sequence > self.last {
+            self.more |= self.untried() >= WINDOW;
+            if self.more {
+                return;
+            }
+            self.last = row.sequence;
+        } else if self.queue.iter().any(|known| known.row.id == row.id) {
             return;
         }
-        self.queue.push_back(Entry { row, busy: false });
+        let after = self.queue.iter().rposition(|entry| entry.row.sequence < row.sequence);
+        self.queue.insert(after.map_or(0, |i| i + 1), Entry { row, busy: false });
     }
 
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && !self.more
+    }
+
+    /// The number behind which the store is to be read, where half of the window is free. What is read is then [pushed](Self::push).
+    pub(super) fn wants(&self) -> Option<i64> {
+        (self.more && self.untried() <= WINDOW / 2).then_some(self.last)
+    }
+
+    fn untried(&self) -> usize {
+        self.queue.iter().filter(|entry| entry.row.first_try.is_none()).count()
+    }
+
+    /// Takes what the store has behind the newest one here, at most a window and one more.
+    pub(super) fn refill(&mut self, rows: Vec<Row>) {
+        self.more = false;
+        rows.into_iter().for_each(|row| self.push(row));
     }
 
     /// Takes what is to be tried at `now`, and tells when to look again.
-    pub(super) fn due(&mut self, now: Micros, hold: Micros) -> (Vec<Row>, Option<Micros>) {
+    pub(super) fn due(&mut self, now: Micros, spans: Spans) -> (Vec<Row>, Option<Micros>) {
+        let holds = |row: &Row| row.first_try.is_none_or(|first| first.saturating_add(spans.hold) > now);
+        self.queue.retain(|entry| {
+            entry.busy || holds(&entry.row) || entry.row.next_try <= now.saturating_add(spans.memory)
+        });
         let mut due = Vec::new();
         let mut wake: Option<Micros> = None;
         let mut look = |at: Micros| wake = Some(wake.map_or(at, |w| w.min(at)));
@@ -52,7 +96,7 @@ impl Lane {
             }
             // Before its first try an event holds back whatever follows.
             let Some(first) = entry.row.first_try else { break };
-            let until = first.saturating_add(hold);
+            let until = first.saturating_add(spans.hold);
             if until > now {
                 look(until);
                 break;
@@ -85,30 +129,33 @@ mod tests {
     use super::*;
 
     const SECOND: Micros = 1_000_000;
-    const HOLD: Micros = 30 * SECOND;
+    const SPANS: Spans = Spans { hold: 30 * SECOND, memory: 400 * SECOND };
+
+    fn row(sequence: i64) -> Row {
+        Row {
+            id: sequence.to_string(),
+            workspace: String::new(),
+            conversation: String::new(),
+            agent: "a".into(),
+            sequence,
+            event: String::new(),
+            url: String::new(),
+            body: String::new(),
+            attempts: 0,
+            tries_before: 0,
+            first_try: None,
+            next_try: 0,
+        }
+    }
 
     fn lane(n: i64) -> Lane {
         let mut lane = Lane::default();
-        for sequence in 1..=n {
-            lane.push(Row {
-                id: sequence.to_string(),
-                workspace: String::new(),
-                conversation: String::new(),
-                agent: "a".into(),
-                sequence,
-                event: String::new(),
-                url: String::new(),
-                body: String::new(),
-                attempts: 0,
-                first_try: None,
-                next_try: 0,
-            });
-        }
+        (1..=n).for_each(|sequence| lane.push(row(sequence)));
         lane
     }
 
     fn due(lane: &mut Lane, seconds: i64) -> (Vec<i64>, Option<i64>) {
-        let (rows, wake) = lane.due(seconds * SECOND, HOLD);
+        let (rows, wake) = lane.due(seconds * SECOND, SPANS);
         (rows.iter().map(|r| r.sequence).collect(), wake.map(|w| w / SECOND))
     }
 
@@ -138,6 +185,53 @@ mod tests {
         lane.settled("2");
         assert_eq!(due(&mut lane, 31), (vec![], Some(305)));
         assert_eq!(due(&mut lane, 305), (vec![1], None));
+    }
+
+    #[test]
+    fn what_is_tried_again_much_later_waits_in_the_store_once_it_holds_nothing_back() {
+        let mut lane = lane(2);
+        assert_eq!(due(&mut lane, 0), (vec![1], Some(30)));
+        lane.again("1", 1800 * SECOND);
+        assert_eq!(due(&mut lane, 29), (vec![], Some(30)), "it holds the second one back");
+        assert_eq!(due(&mut lane, 30), (vec![2], Some(60)));
+        lane.settled("2");
+        assert!(lane.is_empty(), "nothing of the first one is left in memory");
+        let again = Row { attempts: 1, first_try: Some(0), next_try: 1800 * SECOND, ..row(1) };
+        lane.push(row(3));
+        lane.push(again.clone());
+        lane.push(again);
+        assert_eq!(
+            due(&mut lane, 1800),
+            (vec![1, 3], Some(1830)),
+            "it came back once, and holds nothing back"
+        );
+    }
+
+    #[test]
+    fn of_many_only_a_window_is_in_memory_and_all_come_in_order() {
+        let all = 3 * WINDOW as i64 + 5;
+        let mut lane = lane(all);
+        let mut came: Vec<i64> = Vec::new();
+        for second in 0.. {
+            if let Some(last) = lane.wants() {
+                lane.refill((last + 1..=all).take(WINDOW + 1).map(row).collect());
+            }
+            assert!(lane.queue.len() <= WINDOW, "{}", lane.queue.len());
+            let (now, _) = due(&mut lane, second);
+            let Some(one) = now.first() else { break };
+            came.extend(&now);
+            lane.settled(&one.to_string());
+        }
+        assert_eq!(came, (1..=all).collect::<Vec<_>>());
+        assert!(lane.is_empty());
+    }
+
+    #[test]
+    fn an_older_one_comes_back_though_newer_ones_wait_in_the_store() {
+        let mut lane = lane(2 * WINDOW as i64);
+        lane.settled("1");
+        lane.push(row(1));
+        assert_eq!(due(&mut lane, 0).0, [1]);
     }
 
     #[test]

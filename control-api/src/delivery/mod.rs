@@ -1,8 +1,12 @@
 //! Delivery of webhooks: from the outbox in the store to the receiver, in order per conversation, again and again until it is settled.
 //!
-//! One task knows what waits; each try is a task of its own. A slow receiver delays nobody but itself.
+//! One task knows what waits; each try is a task of its own, and another task keeps what became of them, many at a time. A slow receiver
+//! delays nobody but itself.
 
+mod keeper;
 mod lane;
+pub(crate) mod log;
+pub(crate) mod notice;
 pub(crate) mod webhook;
 
 use std::collections::{BTreeSet, HashMap};
@@ -10,24 +14,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use models::net::{self, Method, Request};
-use rand::Rng as _;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
-use self::lane::Lane;
+use self::keeper::Made;
+use self::lane::{Lane, Spans, WINDOW};
 use crate::agent::secrets::{self, Secrets};
 use crate::app::Shared;
 use crate::clock::{self, Micros};
 pub(crate) use crate::store::delivery::Row;
-use crate::store::delivery::{self, State, Try};
-use crate::store::{self, document};
+use crate::store::{self, delivery::Try};
+use crate::watch::Moment;
 
-/// Longest try. Shorter than the hold, so that a receiver that hangs delays the next event by no more.
-const TRY: Duration = Duration::from_secs(15);
 /// Tries under way at once.
-const TRIES: usize = 128;
-/// The schedule of the speaking events: three tries in half a minute.
-const SPEAKING: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(20)];
+const TRIES: usize = 256;
+/// Tries under way at once for one agent, so that a receiver that hangs does not take the room of the others.
+const TRIES_OF_ONE: usize = 64;
+/// The schedule of the speaking events: with [`SPEAKING_TRY`] three tries in half a minute, even where the receiver hangs.
+const SPEAKING: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(8)];
+/// Longest try of a speaking event.
+const SPEAKING_TRY: Duration = Duration::from_secs(5);
 
 /// What became of one try.
 enum Outcome {
@@ -37,51 +44,62 @@ enum Outcome {
     Gone,
 }
 
+/// What the delivery is told.
+#[allow(clippy::large_enum_variant)] // nearly all are rows
+pub(crate) enum News {
+    /// This one is in the outbox.
+    Written(Row),
+    /// There is more in the outbox than was told: a dead server's was taken over.
+    Look,
+}
+
+/// What is being delivered.
+struct Delivery {
+    shared: Arc<Shared>,
+    spans: Spans,
+    /// By conversation.
+    lanes: HashMap<String, Lane>,
+    /// Lanes to be looked at now.
+    touched: BTreeSet<String>,
+    /// When lanes are to be looked at, and the same by lane.
+    wakes: BTreeSet<(Micros, String)>,
+    wake_of: HashMap<String, Micros>,
+    tries: JoinSet<(Row, Option<Outcome>)>,
+    made: mpsc::UnboundedSender<Made>,
+    room: Arc<Semaphore>,
+    /// By agent.
+    rooms: HashMap<String, Arc<Semaphore>>,
+}
+
 /// Delivers until `stop`. A try that the stop cuts short is made again after the next start.
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    mut written: mpsc::UnboundedReceiver<Row>,
+    mut news: mpsc::UnboundedReceiver<News>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let hold = clock::micros(shared.config.webhooks.hold);
-    let mut lanes: HashMap<String, Lane> = HashMap::new();
-    let mut wakes: BTreeSet<(Micros, String)> = BTreeSet::new();
-    let mut wake_of: HashMap<String, Micros> = HashMap::new();
-    let mut tries = JoinSet::new();
-    let room = Arc::new(Semaphore::new(TRIES));
-    let mut touched: BTreeSet<String> = BTreeSet::new();
-    match shared.store.pending().await {
-        Ok(rows) => {
-            for row in rows {
-                touched.insert(row.conversation.clone());
-                lanes.entry(row.conversation.clone()).or_default().push(row);
-            }
-        }
-        Err(error) => tracing::error!(%error, "the webhooks that wait from before cannot be read"),
-    }
+    let webhooks = &shared.config.webhooks;
+    let spans = Spans { hold: clock::micros(webhooks.hold), memory: clock::micros(webhooks.memory) };
+    // Before the end of its span in memory each one is read again.
+    let mut looks = tokio::time::interval(webhooks.memory / 2);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (made, keeping) = mpsc::unbounded_channel();
+    let keeper = tokio::spawn(keeper::run(Arc::clone(&shared), keeping));
+    let mut delivery = Delivery {
+        shared,
+        spans,
+        lanes: HashMap::new(),
+        touched: BTreeSet::new(),
+        wakes: BTreeSet::new(),
+        wake_of: HashMap::new(),
+        tries: JoinSet::new(),
+        made,
+        room: Arc::new(Semaphore::new(TRIES)),
+        rooms: HashMap::new(),
+    };
+    delivery.begin().await;
     loop {
-        for conversation in std::mem::take(&mut touched) {
-            if let Some(at) = wake_of.remove(&conversation) {
-                wakes.remove(&(at, conversation.clone()));
-            }
-            let Some(lane) = lanes.get_mut(&conversation) else { continue };
-            let (due, wake) = lane.due(clock::now(), hold);
-            for row in due {
-                let (shared, room) = (Arc::clone(&shared), Arc::clone(&room));
-                tries.spawn(async move {
-                    let _permit = room.acquire_owned().await;
-                    let outcome = attempt(&shared, &row).await;
-                    (row, outcome)
-                });
-            }
-            if lane.is_empty() {
-                lanes.remove(&conversation);
-            } else if let Some(at) = wake {
-                wakes.insert((at, conversation.clone()));
-                wake_of.insert(conversation, at);
-            }
-        }
-        let next = wakes.first().map(|(at, _)| *at);
+        delivery.serve().await;
+        let next = delivery.wakes.first().map(|(at, _)| *at);
         let sleep = async {
             match next {
                 Some(at) => {
@@ -94,104 +112,153 @@ pub(crate) async fn run(
         tokio::select! {
             // First, because what was written before the start is read above too and must find its lane.
             biased;
-            row = written.recv() => match row {
-                Some(row) => {
-                    touched.insert(row.conversation.clone());
-                    lanes.entry(row.conversation.clone()).or_default().push(row);
-                }
+            told = news.recv() => match told {
+                Some(News::Written(row)) => delivery.add(row),
+                Some(News::Look) => delivery.begin().await,
                 None => break,
             },
-            _ = stop.wait_for(|stop| *stop) => break,
-            Some(done) = tries.join_next() => match done {
-                Ok((row, outcome)) => {
-                    if let Some(lane) = lanes.get_mut(&row.conversation) {
-                        match outcome {
-                            Outcome::Settled | Outcome::Gone => lane.settled(&row.id),
-                            Outcome::Again(at) => lane.again(&row.id, at),
-                        }
-                    }
-                    if matches!(outcome, Outcome::Gone) {
-                        lanes.values_mut().for_each(|lane| lane.forget(&row.agent));
-                    }
-                    touched.insert(row.conversation);
-                }
+            () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
+            Some(done) = delivery.tries.join_next() => match done {
+                Ok((row, outcome)) => delivery.tried(row, outcome),
                 Err(error) => tracing::error!(%error, "a webhook's try failed"),
             },
+            _ = looks.tick() => delivery.look().await,
             () = sleep => {
                 let now = clock::now();
-                touched.extend(wakes.iter().take_while(|(at, _)| *at <= now).map(|(_, conversation)| conversation.clone()));
+                let due = delivery.wakes.iter().take_while(|(at, _)| *at <= now);
+                delivery.touched.extend(due.map(|(_, conversation)| conversation.clone()));
             }
         }
     }
-    tries.shutdown().await;
+    delivery.tries.shutdown().await;
+    // The keeper ends with the last of those who made tries; what they had handed over is kept.
+    drop(delivery);
+    if let Err(error) = keeper.await {
+        tracing::error!(%error, "the keeper of tries failed");
+    }
 }
 
-/// Makes one try and keeps what became of it.
-async fn attempt(shared: &Shared, row: &Row) -> Outcome {
+impl Delivery {
+    fn add(&mut self, row: Row) {
+        self.touched.insert(row.conversation.clone());
+        self.lanes.entry(row.conversation.clone()).or_default().push(row);
+    }
+
+    fn add_all(&mut self, rows: store::Result<Vec<Row>>) {
+        match rows {
+            Ok(rows) => rows.into_iter().for_each(|row| self.add(row)),
+            Err(error) => tracing::error!(%error, "the webhooks that wait cannot be read"),
+        }
+    }
+
+    /// Reads what waits from before: of each conversation the next ones, and what is to be tried again soon.
+    async fn begin(&mut self) {
+        self.look().await;
+        let untried = self.shared.store.untried(&self.shared.server, WINDOW + 1).await;
+        self.add_all(untried);
+    }
+
+    /// Reads what is to be tried again soon.
+    async fn look(&mut self) {
+        let until = clock::now() + self.spans.memory;
+        let soon = self.shared.store.soon(&self.shared.server, until).await;
+        self.add_all(soon);
+    }
+
+    /// Begins the tries that are due.
+    async fn serve(&mut self) {
+        for conversation in std::mem::take(&mut self.touched) {
+            if let Some(at) = self.wake_of.remove(&conversation) {
+                self.wakes.remove(&(at, conversation.clone()));
+            }
+            let Some(lane) = self.lanes.get_mut(&conversation) else { continue };
+            if let Some(last) = lane.wants() {
+                let server = &self.shared.server;
+                match self.shared.store.untried_of(&conversation, server, last, WINDOW + 1).await {
+                    Ok(rows) => lane.refill(rows),
+                    // The next look at the lane tries again.
+                    Err(error) => {
+                        tracing::error!(%error, %conversation, "the webhooks that wait cannot be read")
+                    }
+                }
+            }
+            let (due, wake) = lane.due(clock::now(), self.spans);
+            for row in due {
+                let own = self.rooms.entry(row.agent.clone());
+                let own = Arc::clone(own.or_insert_with(|| Arc::new(Semaphore::new(TRIES_OF_ONE))));
+                let (shared, room) = (Arc::clone(&self.shared), Arc::clone(&self.room));
+                let made = self.made.clone();
+                self.tries.spawn(async move {
+                    let (tried, fatal) = {
+                        // Whoever waits for its own room takes none of the others'.
+                        let _own = own.acquire_owned().await;
+                        let _permit = room.acquire_owned().await;
+                        attempt(&shared, &row).await
+                    };
+                    let (reply, outcome) = oneshot::channel();
+                    // The keeper lives as long as anybody can make a try.
+                    let _ = made.send(Made { row: row.clone(), tried, fatal, reply });
+                    (row, outcome.await.ok())
+                });
+            }
+            if lane.is_empty() {
+                self.lanes.remove(&conversation);
+            } else if let Some(at) = wake {
+                self.wakes.insert((at, conversation.clone()));
+                self.wake_of.insert(conversation, at);
+            }
+        }
+    }
+
+    /// Goes on after a try.
+    fn tried(&mut self, row: Row, outcome: Option<Outcome>) {
+        // The keeper broke: whatever it kept, the receiver must bear it twice.
+        let outcome = outcome.unwrap_or_else(|| Outcome::Again(clock::now() + self.spans.hold));
+        if let Some(lane) = self.lanes.get_mut(&row.conversation) {
+            match outcome {
+                Outcome::Settled | Outcome::Gone => lane.settled(&row.id),
+                Outcome::Again(at) => lane.again(&row.id, at),
+            }
+        }
+        if matches!(outcome, Outcome::Gone) {
+            self.lanes.values_mut().for_each(|lane| lane.forget(&row.agent));
+        }
+        self.touched.insert(row.conversation);
+        // Nobody has a try under way or waits for one.
+        if self.rooms.get(&row.agent).is_some_and(|own| Arc::strong_count(own) == 1) {
+            self.rooms.remove(&row.agent);
+        }
+    }
+}
+
+/// Makes one try; what came of it, and whether the request may not be sent at all.
+async fn attempt(shared: &Shared, row: &Row) -> (Try, bool) {
     let at = clock::now();
-    let (status, error, fatal) = match send(shared, row).await {
+    Moment::BeforeSend.tell(shared.config.watch);
+    let sent = send(shared, row).await;
+    Moment::AfterSend.tell(shared.config.watch);
+    let (status, error, fatal) = match sent {
         Ok(status) => (Some(status), None, false),
         Err(SendError::Net(error @ (net::Error::Refused | net::Error::Invalid(_)))) => {
             (None, Some(error.to_string()), true)
         }
         Err(error) => (None, Some(error.to_string()), false),
     };
-    let tried = Try { at, took: clock::now() - at, status, error };
-    let kept = keep(shared, row, &tried, fatal).await;
-    kept.unwrap_or_else(|error| {
-        // Unkept, it is tried again: receivers must bear an event that comes twice.
-        tracing::error!(%error, "what became of a webhook cannot be kept");
-        Outcome::Again(clock::now() + clock::micros(Duration::from_secs(5)))
-    })
+    (Try { at, took: clock::now() - at, status, error }, fatal)
 }
 
-async fn keep(shared: &Shared, row: &Row, tried: &Try, fatal: bool) -> store::Result<Outcome> {
-    let now = clock::now();
-    let mut row = row.clone();
-    let mut tx = shared.store.write().await?;
-    let reason =
-        tried.error.clone().or_else(|| tried.status.map(|s| format!("answered {s}"))).unwrap_or_default();
-    let outcome = match tried.status {
-        Some(200..=299) => {
-            delivery::tried(&mut tx, &row, tried, State::Done, None).await?;
-            Outcome::Settled
-        }
-        Some(410) => {
-            delivery::tried(&mut tx, &row, tried, State::Dead, Some(&reason)).await?;
-            delivery::give_up_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
-            document::set_stopped(&mut tx, &row.agent, true).await?;
-            Outcome::Gone
-        }
-        _ => {
-            let speaking = webhook::is_speaking(&row.event);
-            match (!fatal).then(|| wait(&shared.config.webhooks.schedule, speaking, row.attempts)).flatten() {
-                Some(wait) => {
-                    row.next_try = now + clock::micros(wait);
-                    delivery::tried(&mut tx, &row, tried, State::Pending, Some(&reason)).await?;
-                    Outcome::Again(row.next_try)
-                }
-                None => {
-                    let state = if speaking && !fatal { State::Dropped } else { State::Dead };
-                    delivery::tried(&mut tx, &row, tried, state, Some(&reason)).await?;
-                    tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "a webhook is given up");
-                    Outcome::Settled
-                }
-            }
-        }
-    };
-    if matches!(outcome, Outcome::Gone) {
-        shared.stopped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(row.agent.clone());
-    }
-    tx.commit().await?;
-    Ok(outcome)
-}
-
-/// How long to wait after `attempts` failed tries, with a tenth of jitter either way; `None`: give up.
-fn wait(schedule: &[Duration], speaking: bool, attempts: i64) -> Option<Duration> {
-    let made = usize::try_from(attempts).unwrap_or(usize::MAX);
-    let wait = *schedule.get(made)?;
-    let wait = if speaking { wait.min(*SPEAKING.get(made)?) } else { wait };
-    Some(wait.mul_f64(rand::rng().random_range(0.9..=1.1)))
+/// What is signed and sent.
+struct Letter<'a> {
+    agent: &'a str,
+    conversation: &'a str,
+    /// `webhook-id`
+    id: &'a str,
+    url: &'a str,
+    body: &'a str,
+    /// `visavis-sequence`
+    sequence: Option<i64>,
+    /// Longest wait for the answer.
+    timeout: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -206,38 +273,36 @@ enum SendError {
 
 /// Sends one try; the receiver's status.
 async fn send(shared: &Shared, row: &Row) -> Result<u16, SendError> {
-    let sealed =
-        shared.store.signing_secrets(&row.agent, &row.conversation).await?.ok_or(SendError::NoSecret)?;
-    let secrets: Secrets = secrets::open(&shared.vault, &row.agent, &sealed)?;
+    let timeout = shared.config.webhooks.timeout;
+    let letter = Letter {
+        agent: &row.agent,
+        conversation: &row.conversation,
+        id: &row.id,
+        url: &row.url,
+        body: &row.body,
+        sequence: Some(row.sequence),
+        timeout: if webhook::is_speaking(&row.event) { timeout.min(SPEAKING_TRY) } else { timeout },
+    };
+    post(shared, &letter).await
+}
+
+/// Signs and sends a letter; the receiver's status.
+async fn post(shared: &Shared, letter: &Letter<'_>) -> Result<u16, SendError> {
+    let sealed = shared.store.signing_secrets(letter.agent, letter.conversation).await?;
+    let secrets: Secrets = secrets::open(&shared.vault, letter.agent, &sealed.ok_or(SendError::NoSecret)?)?;
     let timestamp = clock::now() / 1_000_000;
     let signature =
-        webhook::signature(&secrets.webhook, &row.id, timestamp, &row.body).ok_or(SendError::NoSecret)?;
-    let request = Request::new(Method::POST, &row.url)?
-        .header("webhook-id", &row.id)?
+        webhook::signature(&secrets.webhook, letter.id, timestamp, letter.body).ok_or(SendError::NoSecret)?;
+    let mut request = Request::new(Method::POST, letter.url)?
+        .header("webhook-id", letter.id)?
         .header("webhook-timestamp", &timestamp.to_string())?
-        .header("webhook-signature", &signature)?
-        .header("visavis-sequence", &row.sequence.to_string())?
-        .json(row.body.clone())
-        .timeout(Some(TRY));
+        .header("webhook-signature", &signature)?;
+    if let Some(sequence) = letter.sequence {
+        request = request.header("visavis-sequence", &sequence.to_string())?;
+    }
+    let request = request.json(letter.body.to_owned()).timeout(Some(letter.timeout));
     Ok(shared.net.send(request).await?.status())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_follow_the_schedule_with_a_little_jitter_and_end() {
-        let schedule = crate::config::Webhooks::default().schedule;
-        let around = |wait: Option<Duration>, seconds: f64| {
-            let wait = wait.unwrap().as_secs_f64();
-            assert!((seconds * 0.899..=seconds * 1.101).contains(&wait), "{wait} is not around {seconds}");
-        };
-        around(wait(&schedule, false, 1), 5.0);
-        around(wait(&schedule, false, 6), 36_000.0);
-        assert_eq!(wait(&schedule, false, 7), None);
-        around(wait(&schedule, true, 1), 5.0);
-        around(wait(&schedule, true, 2), 20.0);
-        assert_eq!(wait(&schedule, true, 3), None);
-    }
-}
+mod tests;

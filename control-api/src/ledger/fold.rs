@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use conversation::call::ConversationId;
 use conversation::event::{Event, Stamped};
 use conversation::time::Time;
-use conversation::view::View;
+use conversation::view::{View, speech_id};
 
 use crate::app::Shared;
 use crate::clock::{self, Micros};
 use crate::conversation::record;
-use crate::delivery::webhook;
+use crate::delivery::notice::{Fired, Notice};
+use crate::delivery::{News, webhook};
 use crate::store::conversation::{ENDED, Row};
 use crate::store::{self, Transaction};
 
@@ -25,6 +26,8 @@ pub(super) struct Live {
     /// Of the last webhook.
     sequence: i64,
     view: View,
+    /// Guardrails that fired and whose answer has not sounded yet.
+    fired: Vec<Fired>,
 }
 
 impl Live {
@@ -44,7 +47,7 @@ impl Live {
         }
         let sequence = shared.store.last_sequence(id).await?;
         let base = row.joined_at.unwrap_or(row.created_at);
-        Ok(Some(Self { row, wanted, url, base, sequence, view }))
+        Ok(Some(Self { row, wanted, url, base, sequence, view, fired: Vec::new() }))
     }
 
     /// Whether the conversation is over.
@@ -70,13 +73,33 @@ impl Live {
             _ => Change::None,
         };
         let delivery = self.delivery(shared, &fact);
+        let notices = self.notices(&fact, at);
         Prepared {
             conversation: self.row.id.clone(),
             workspace: self.row.workspace.clone(),
             fact,
             delivery,
+            notices,
             change,
         }
+    }
+
+    /// What guardrails' receivers are told now: a guardrail that fired is told with the utterance that answers it.
+    fn notices(&mut self, fact: &Stamped, at: Micros) -> Vec<Notice> {
+        let speech = match &fact.event {
+            Event::GuardrailTriggered(fired) => {
+                if let Some(url) = fired.callback_url.clone().filter(|url| !url.is_empty()) {
+                    self.fired.push(Fired { fact: (**fired).clone(), url, at });
+                }
+                return Vec::new();
+            }
+            Event::AgentStartedSpeaking { utterance, .. } => Some(speech_id(*utterance)),
+            Event::Ended { .. } => None,
+            _ => return Vec::new(),
+        };
+        let row = &self.row;
+        let told = self.fired.drain(..);
+        told.map(|fired| fired.notice(&row.agent, &row.agent_name, &row.id, speech.clone())).collect()
     }
 
     /// The webhook of a fact, if the agent's receiver wants it.
@@ -99,6 +122,7 @@ impl Live {
             url: self.url.clone(),
             body,
             attempts: 0,
+            tries_before: 0,
             first_try: None,
             next_try: clock::now().saturating_add(clock::micros(wait)),
         })
@@ -118,7 +142,24 @@ pub(super) struct Prepared {
     workspace: String,
     fact: Stamped,
     delivery: Option<store::delivery::Row>,
+    notices: Vec<Notice>,
     pub(super) change: Change,
+}
+
+impl Prepared {
+    /// Tells the log of a beginning and of an end.
+    fn log(&self) {
+        match (&self.change, &self.fact.event) {
+            (Change::Begins(_), _) => {
+                tracing::info!(conversation = %self.conversation, "a conversation begins");
+            }
+            (Change::Ends { reason, .. }, Event::Ended { .. }) => {
+                let seconds = self.fact.at.as_seconds();
+                tracing::info!(conversation = %self.conversation, reason, seconds, "a conversation has ended");
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What [`write`] did.
@@ -152,7 +193,7 @@ pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]
             }
         }
         if let Some(delivery) = &prepared.delivery {
-            store::delivery::insert(tx, delivery).await?;
+            store::delivery::insert(tx, delivery, server).await?;
             written.deliveries.insert(i);
         }
     }
@@ -196,9 +237,16 @@ pub(super) fn announce(shared: &Shared, facts: Vec<Prepared>, written: &Written)
         if let (Change::Ends { .. }, Ok(id)) = (&prepared.change, prepared.conversation.parse()) {
             shared.connections.forget(id);
         }
+        if !written.refused.contains(&prepared.conversation) {
+            prepared.log();
+            for notice in prepared.notices {
+                // As with the outbox, but nothing keeps them.
+                let _ = shared.notices.send(notice);
+            }
+        }
         if let (Some(delivery), true) = (prepared.delivery, written.deliveries.contains(&i)) {
             // Its receiver lives as long as the background; afterwards the store has it.
-            let _ = shared.outbox.send(delivery);
+            let _ = shared.outbox.send(News::Written(delivery));
         }
     }
     for id in told {

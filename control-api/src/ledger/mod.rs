@@ -30,6 +30,7 @@ const BATCH: usize = 2000;
 /// Waits between tries to write while the store fails.
 const RETRY: Duration = Duration::from_millis(500);
 
+#[allow(clippy::large_enum_variant)] // nearly all are facts
 enum Message {
     Fact(ConversationId, Stamped),
     Flush(oneshot::Sender<()>),

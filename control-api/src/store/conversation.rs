@@ -1,8 +1,9 @@
 //! Conversations: what is known beside their events. The record of an ended one is kept folded (`record`), as a cache for lists.
 
-use sqlx::{FromRow, QueryBuilder};
+use sqlx::FromRow;
 
-use super::{Page, Result, Store, Transaction, page::searchable};
+use super::server::alive;
+use super::{Page, Result, Sql, Store, Transaction, page::searchable};
 use crate::clock::Micros;
 
 /// Status as stored and as told.
@@ -17,6 +18,8 @@ pub(crate) const ENDED: &str = "ENDED";
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) workspace: String,
+    /// The server that made it; from its join on the one that holds the call.
+    pub(crate) server: String,
     pub(crate) agent: String,
     pub(crate) agent_name: String,
     /// The agent as it was configured at creation.
@@ -49,8 +52,13 @@ pub(crate) struct Row {
     pub(crate) ended_at: Option<Micros>,
 }
 
-const COLUMNS: &str = "id, workspace, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, user_id, user_name, \
+const COLUMNS: &str = "id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, user_id, user_name, \
      context, visitor, meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at";
+
+/// Characters of a name in which `search` looks.
+const NAME_SEARCHED: usize = 200;
+/// Matches that are looked for before they are counted: where there are fewer, they are counted already.
+const PEEK: i64 = 500;
 
 /// What is written of a new conversation.
 pub(crate) struct Draft<'a> {
@@ -89,7 +97,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     .bind(draft.avatar_id)
     .bind(draft.number)
     .bind(draft.kind)
-    .bind(searchable(&[draft.id, draft.user_name.unwrap_or_default(), draft.agent_name]))
+    .bind(searchable(&[draft.id, head(draft.user_name.unwrap_or_default()), head(draft.agent_name)]))
     .bind(draft.user_id)
     .bind(draft.user_name)
     .bind(draft.context)
@@ -98,7 +106,16 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     .bind(draft.at)
     .execute(&mut **tx)
     .await?;
+    sqlx::query("UPDATE workspace SET conversations = conversations + 1 WHERE id = $1")
+        .bind(draft.workspace)
+        .execute(&mut **tx)
+        .await?;
     Ok(())
+}
+
+/// The part of a name that is searched: an index holds it, and PostgreSQL's hold no more than 2700 bytes a row.
+fn head(name: &str) -> &str {
+    name.char_indices().nth(NAME_SEARCHED).map_or(name, |(end, _)| &name[..end])
 }
 
 /// One conversation as the transaction sees it, of whatever workspace.
@@ -172,8 +189,15 @@ pub(crate) async fn rate(
     Ok(done.rows_affected() > 0)
 }
 
-/// Erases an ended conversation with all that hangs on it. What must still be delivered is kept until it is.
+/// Erases an ended conversation with all that hangs on it. What must still be delivered is kept until it is; the server that held the call
+/// is told to remove its files.
 pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO erased (server, conversation) SELECT server, id FROM conversation WHERE id = $1 AND joined_at IS NOT NULL",
+    )
+    .bind(id)
+    .execute(&mut **tx)
+    .await?;
     sqlx::query("DELETE FROM event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
     sqlx::query("DELETE FROM command WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
     sqlx::query("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE conversation = $1 AND state <> 'pending')")
@@ -184,8 +208,26 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<()> {
         .bind(id)
         .execute(&mut **tx)
         .await?;
+    sqlx::query("UPDATE delivery SET erased = 1 WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
+    sqlx::query(
+        "UPDATE workspace SET conversations = conversations - 1 WHERE id = (SELECT workspace FROM conversation WHERE id = $1)",
+    )
+    .bind(id)
+    .execute(&mut **tx)
+    .await?;
     sqlx::query("DELETE FROM conversation WHERE id = $1").bind(id).execute(&mut **tx).await?;
     Ok(())
+}
+
+/// ` WHERE …` of a page. `search` looks in the status too, which has three values.
+fn filter(page: &Page, sql: &mut Sql, workspace: &str) {
+    let part = page.search.as_deref().unwrap_or_default();
+    let statuses: Vec<String> = [STARTED, IN_PROGRESS, ENDED]
+        .into_iter()
+        .filter(|status| !part.is_empty() && status.to_lowercase().contains(part))
+        .map(str::to_owned)
+        .collect();
+    page.filter(sql, workspace, true, &statuses);
 }
 
 impl Store {
@@ -200,37 +242,76 @@ impl Store {
         Ok(sqlx::query_as(sql).bind(id).fetch_optional(self.read()).await?)
     }
 
-    /// One page and the number of all matches.
+    /// One page and the number of all matches. Rows are long, so which ones are meant is read from an index alone.
     pub(crate) async fn conversation_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
-        let mut count = QueryBuilder::new("SELECT COUNT(*) FROM conversation");
-        page.filter(&mut count, workspace, true, true);
-        let total = count.build_query_scalar().fetch_one(self.read()).await?;
-        let mut sql = QueryBuilder::new(format!("SELECT {COLUMNS} FROM conversation"));
-        page.filter(&mut sql, workspace, true, true);
-        page.window(&mut sql);
-        Ok((sql.build_query_as().fetch_all(self.read()).await?, total))
+        let perpage = page.perpage.unwrap_or(i64::MAX);
+        let peek = Page { perpage: Some(perpage.max(PEEK)), ..page.clone() };
+        let mut sql = Sql::new("SELECT id FROM conversation");
+        filter(page, &mut sql, workspace);
+        peek.window(&mut sql);
+        let matches: Vec<(String,)> = sql.all(self.read()).await?;
+        let found = matches.len() as i64;
+        let total = if found < perpage.max(PEEK) && (found > 0 || page.offset == 0) {
+            page.offset + found
+        } else {
+            self.conversations_matching(workspace, page).await?
+        };
+        let wanted = usize::try_from(perpage).unwrap_or(usize::MAX);
+        let ids: Vec<String> = matches.into_iter().take(wanted).map(|(id,)| id).collect();
+        if ids.is_empty() {
+            return Ok((Vec::new(), total));
+        }
+        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM conversation WHERE id IN ("));
+        sql.bind_all(&ids).push(") ORDER BY created_at DESC, id DESC");
+        Ok((sql.all(self.read()).await?, total))
     }
 
-    /// Conversations that nobody joined, created before `before`.
-    pub(crate) async fn unjoined(&self, before: Micros) -> Result<Vec<String>> {
-        Ok(sqlx::query_scalar("SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 ORDER BY created_at LIMIT 1000")
-            .bind(before)
-            .fetch_all(self.read())
-            .await?)
+    async fn conversations_matching(&self, workspace: &str, page: &Page) -> Result<i64> {
+        let all = Page { offset: page.offset, perpage: page.perpage, ..Page::default() };
+        if *page == all {
+            return Ok(sqlx::query_scalar("SELECT conversations FROM workspace WHERE id = $1")
+                .bind(workspace)
+                .fetch_optional(self.read())
+                .await?
+                .unwrap_or(0));
+        }
+        let mut count = Sql::new("SELECT COUNT(*) FROM conversation");
+        filter(page, &mut count, workspace);
+        count.count(self.read()).await
     }
 
-    /// When the oldest conversation that nobody joined was made.
-    pub(crate) async fn oldest_unjoined(&self) -> Result<Option<Micros>> {
-        Ok(sqlx::query_scalar("SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED'")
-            .fetch_one(self.read())
-            .await?)
+    /// Conversations that nobody joined, created before `before`, of this server or of one that is no longer alive.
+    pub(crate) async fn unjoined(&self, before: Micros, own: &str, now: Micros) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(concat!(
+            "SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 AND (server = $2 OR server NOT IN ",
+            alive!("$3"),
+            ") ORDER BY created_at LIMIT 1000",
+        ))
+        .bind(before)
+        .bind(own)
+        .bind(now)
+        .fetch_all(self.read())
+        .await?)
+    }
+
+    /// When the oldest of them was made.
+    pub(crate) async fn oldest_unjoined(&self, own: &str, now: Micros) -> Result<Option<Micros>> {
+        Ok(sqlx::query_scalar(concat!(
+            "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 OR server NOT IN ",
+            alive!("$2"),
+            ")",
+        ))
+        .bind(own)
+        .bind(now)
+        .fetch_one(self.read())
+        .await?)
     }
 
     /// The records of the last three conversations of a user with an agent, newest first.
     pub(crate) async fn earlier(&self, workspace: &str, agent: &str, user: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
-            "SELECT record FROM conversation WHERE workspace = $1 AND agent = $2 AND user_id = $3 AND status = 'ENDED' \
-             AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
+            "SELECT record FROM conversation WHERE workspace = $1 AND agent = $2 AND user_id = $3 \
+             AND SUBSTR(user_id, 1, 100) = SUBSTR($3, 1, 100) AND status = 'ENDED' AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
         )
         .bind(workspace)
         .bind(agent)

@@ -1,8 +1,9 @@
 //! The outbox: webhooks that must still be sent, and what became of each try.
 
-use sqlx::FromRow;
+use sqlx::{AssertSqlSafe, FromRow};
 
-use super::{Result, Store, Transaction};
+use super::server::alive;
+use super::{Page, Result, Sql, Store, Transaction};
 use crate::clock::Micros;
 
 /// One webhook.
@@ -22,11 +23,17 @@ pub(crate) struct Row {
     pub(crate) body: String,
     /// Tries made.
     pub(crate) attempts: i64,
+    /// Those of them that were made before it was last revived: the schedule begins behind them.
+    pub(crate) tries_before: i64,
     /// When the first try was made.
     pub(crate) first_try: Option<Micros>,
     /// When the next try is due.
     pub(crate) next_try: Micros,
 }
+
+const COLUMNS: &str = "id, workspace, conversation, agent, sequence, event, url, body, attempts, tries_before, first_try, next_try";
+/// Webhooks that are read at once to be tried again.
+const SOON: usize = 2000;
 
 /// What became of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +68,11 @@ pub(crate) struct Try {
     pub(crate) error: Option<String>,
 }
 
-/// Adds a webhook, in the transaction of its event.
-pub(crate) async fn insert(tx: &mut Transaction, row: &Row) -> Result<()> {
+/// Adds a webhook that `server` delivers, in the transaction of its event.
+pub(crate) async fn insert(tx: &mut Transaction, row: &Row, server: &str) -> Result<()> {
     sqlx::query(
-        "INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, url, body, state, next_try, created_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'pending', $9, $9)",
+        "INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, url, body, state, next_try, created_at, server) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'pending', $9, $9, $10)",
     )
     .bind(&row.id)
     .bind(&row.workspace)
@@ -76,9 +83,23 @@ pub(crate) async fn insert(tx: &mut Transaction, row: &Row) -> Result<()> {
     .bind(&row.url)
     .bind(&row.body)
     .bind(row.next_try)
+    .bind(server)
     .execute(&mut **tx)
     .await?;
     Ok(())
+}
+
+/// Takes over what servers that are no longer alive had still to deliver; whether there was any.
+pub(crate) async fn adopt(tx: &mut Transaction, server: &str, now: Micros) -> Result<bool> {
+    let adopted = sqlx::query(concat!(
+        "UPDATE delivery SET server = $1 WHERE state = 'pending' AND server <> $1 AND server NOT IN ",
+        alive!("$2"),
+    ))
+    .bind(server)
+    .bind(now)
+    .execute(&mut **tx)
+    .await?;
+    Ok(adopted.rows_affected() > 0)
 }
 
 /// Keeps what became of a try.
@@ -102,15 +123,31 @@ pub(crate) async fn tried(
     .bind(&outcome.error)
     .execute(&mut **tx)
     .await?;
-    sqlx::query("UPDATE delivery SET attempts = $1, first_try = $2, next_try = $3, state = $4, reason = $5 WHERE id = $6")
-        .bind(row.attempts)
-        .bind(row.first_try)
-        .bind(row.next_try)
-        .bind(state.name())
-        .bind(reason)
-        .bind(&row.id)
-        .execute(&mut **tx)
-        .await?;
+    // One that was given up meanwhile stays so.
+    let erased: Option<i64> = sqlx::query_scalar(
+        "UPDATE delivery SET attempts = $1, first_try = $2, next_try = $3, state = $4, reason = $5 WHERE id = $6 AND state = 'pending' RETURNING erased",
+    )
+    .bind(row.attempts)
+    .bind(row.first_try)
+    .bind(row.next_try)
+    .bind(state.name())
+    .bind(reason)
+    .bind(&row.id)
+    .fetch_optional(&mut **tx)
+    .await?;
+    if erased == Some(1) && state != State::Pending {
+        forget_erased(tx, "id", &row.id).await?;
+    }
+    Ok(())
+}
+
+/// Of erased conversations nothing stays that is settled. `column` = `value` says which are meant.
+async fn forget_erased(tx: &mut Transaction, column: &'static str, value: &str) -> Result<()> {
+    let which = format!("{column} = $1 AND erased = 1 AND state <> 'pending'");
+    let tries = format!("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE {which})");
+    for sql in [tries, format!("DELETE FROM delivery WHERE {which}")] {
+        sqlx::query(AssertSqlSafe(sql)).bind(value).execute(&mut **tx).await?;
+    }
     Ok(())
 }
 
@@ -121,10 +158,114 @@ pub(crate) async fn give_up_agent(tx: &mut Transaction, agent: &str, reason: &st
         .bind(agent)
         .execute(&mut **tx)
         .await?;
+    forget_erased(tx, "agent", agent).await
+}
+
+/// A webhook as its log tells it.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Logged {
+    pub(crate) id: String,
+    pub(crate) conversation: String,
+    pub(crate) agent: String,
+    pub(crate) sequence: i64,
+    pub(crate) event: String,
+    pub(crate) url: String,
+    pub(crate) body: String,
+    pub(crate) state: String,
+    pub(crate) reason: Option<String>,
+    pub(crate) next_try: Micros,
+    pub(crate) created_at: Micros,
+}
+
+/// One try as the log tells it.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Tried {
+    pub(crate) delivery: String,
+    pub(crate) attempt: i64,
+    pub(crate) at_us: Micros,
+    pub(crate) took_us: Micros,
+    pub(crate) status: Option<i64>,
+    pub(crate) error: Option<String>,
+}
+
+const LOGGED: &str = "SELECT id, conversation, agent, sequence, event, url, body, state, reason, next_try, created_at FROM delivery";
+
+/// Makes a dead letter wait again, due `now`; `None` if the workspace has no such dead letter.
+pub(crate) async fn revive(
+    tx: &mut Transaction,
+    workspace: &str,
+    id: &str,
+    server: &str,
+    now: Micros,
+) -> Result<Option<Row>> {
+    let sql = format!(
+        "UPDATE delivery SET state = 'pending', reason = NULL, tries_before = attempts, first_try = NULL, next_try = $1, server = $4 \
+         WHERE id = $2 AND workspace = $3 AND state = 'dead' RETURNING {COLUMNS}"
+    );
+    Ok(sqlx::query_as(AssertSqlSafe(sql))
+        .bind(now)
+        .bind(id)
+        .bind(workspace)
+        .bind(server)
+        .fetch_optional(&mut **tx)
+        .await?)
+}
+
+/// Sends a webhook elsewhere from now on.
+pub(crate) async fn readdress(tx: &mut Transaction, id: &str, url: &str) -> Result<()> {
+    sqlx::query("UPDATE delivery SET url = $1 WHERE id = $2").bind(url).bind(id).execute(&mut **tx).await?;
     Ok(())
 }
 
 impl Store {
+    /// One page of a conversation's webhooks, in their order, and the number of all.
+    pub(crate) async fn deliveries_of(&self, conversation: &str, page: &Page) -> Result<(Vec<Logged>, i64)> {
+        let total = sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE conversation = $1")
+            .bind(conversation)
+            .fetch_one(self.read())
+            .await?;
+        let sql = format!("{LOGGED} WHERE conversation = $1 ORDER BY sequence LIMIT $2 OFFSET $3");
+        let rows = sqlx::query_as(AssertSqlSafe(sql))
+            .bind(conversation)
+            .bind(page.perpage.unwrap_or(i64::MAX))
+            .bind(page.offset)
+            .fetch_all(self.read())
+            .await?;
+        Ok((rows, total))
+    }
+
+    /// One page of a workspace's dead letters, newest first, and the number of all.
+    pub(crate) async fn dead_letters(&self, workspace: &str, page: &Page) -> Result<(Vec<Logged>, i64)> {
+        let total =
+            sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE workspace = $1 AND state = 'dead'")
+                .bind(workspace)
+                .fetch_one(self.read())
+                .await?;
+        let sql = format!(
+            "{LOGGED} WHERE workspace = $1 AND state = 'dead' ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
+        );
+        let rows = sqlx::query_as(AssertSqlSafe(sql))
+            .bind(workspace)
+            .bind(page.perpage.unwrap_or(i64::MAX))
+            .bind(page.offset)
+            .fetch_all(self.read())
+            .await?;
+        Ok((rows, total))
+    }
+
+    /// The tries of these webhooks, in their order.
+    pub(crate) async fn delivery_tries(&self, ids: &[String]) -> Result<Vec<Tried>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut sql = Sql::new(
+            "SELECT delivery, attempt, at_us, took_us, status, error FROM delivery_try WHERE delivery IN (",
+        );
+        sql.bind_all(ids);
+        sql.push(") ORDER BY delivery, attempt");
+        sql.all(self.read()).await
+    }
+
     /// The number of the last webhook of a conversation, 0 if there was none.
     pub(crate) async fn last_sequence(&self, conversation: &str) -> Result<i64> {
         let last: Option<i64> =
@@ -135,14 +276,44 @@ impl Store {
         Ok(last.unwrap_or(0))
     }
 
-    /// All that must still be sent, in order within each conversation.
-    pub(crate) async fn pending(&self) -> Result<Vec<Row>> {
-        Ok(sqlx::query_as(
-            "SELECT id, workspace, conversation, agent, sequence, event, url, body, attempts, first_try, next_try FROM delivery \
-             WHERE state = 'pending' ORDER BY conversation, sequence",
-        )
-        .fetch_all(self.read())
-        .await?)
+    /// What `server` must send and has never tried, in order within each conversation: the first `most` of each.
+    pub(crate) async fn untried(&self, server: &str, most: usize) -> Result<Vec<Row>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM (SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY conversation ORDER BY sequence) AS place FROM delivery \
+             WHERE state = 'pending' AND server = $1 AND first_try IS NULL) AS waiting WHERE place <= $2 ORDER BY conversation, sequence"
+        );
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(most).fetch_all(self.read()).await?)
+    }
+
+    /// The same of one conversation, behind the number `after`.
+    pub(crate) async fn untried_of(
+        &self,
+        conversation: &str,
+        server: &str,
+        after: i64,
+        most: usize,
+    ) -> Result<Vec<Row>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM delivery WHERE conversation = $1 AND sequence > $2 AND state = 'pending' AND server = $3 AND first_try IS NULL \
+             ORDER BY sequence LIMIT $4"
+        );
+        Ok(sqlx::query_as(AssertSqlSafe(sql))
+            .bind(conversation)
+            .bind(after)
+            .bind(server)
+            .bind(i64::try_from(most).unwrap_or(i64::MAX))
+            .fetch_all(self.read())
+            .await?)
+    }
+
+    /// What `server` has tried in vain and is to try again before `until`, those first that are due first.
+    pub(crate) async fn soon(&self, server: &str, until: Micros) -> Result<Vec<Row>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM delivery WHERE state = 'pending' AND server = $1 AND first_try IS NOT NULL AND next_try <= $2 \
+             ORDER BY next_try LIMIT {SOON}"
+        );
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(until).fetch_all(self.read()).await?)
     }
 
     /// The sealed secrets that sign for an agent: its own, else (it was deleted) those its conversation began with.

@@ -1,22 +1,28 @@
-//! Agents and tools: a JSON document, its sealed secrets, and the columns that lists need.
+//! Agents, templates, tools, guardrails, MCP configurations: a JSON document, its sealed secrets, and the columns that lists need.
 
-use sqlx::{AssertSqlSafe, FromRow, QueryBuilder};
+use sqlx::{AssertSqlSafe, FromRow};
 
-use super::{Page, Result, Store, Transaction, page::searchable};
+use super::{Page, Result, Sql, Store, Transaction, page::searchable};
 use crate::clock::Micros;
 
 /// Which table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Table {
     Agent,
+    Template,
     Tool,
+    Guardrail,
+    Mcp,
 }
 
 impl Table {
     fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",
+            Self::Template => "template",
             Self::Tool => "tool",
+            Self::Guardrail => "guardrail",
+            Self::Mcp => "mcp",
         }
     }
 }
@@ -103,6 +109,35 @@ pub(crate) async fn find_in(
     Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(&mut **tx).await?)
 }
 
+/// Adds a guardrail under the first free one of `slug`, `slug_2`, `slug_3` …, which `document` is told before it is written; the slug.
+pub(crate) async fn insert_guardrail(
+    tx: &mut Transaction,
+    draft: &Draft<'_>,
+    slug: &str,
+    document: impl Fn(&str) -> String,
+) -> Result<String> {
+    for n in 1_u64.. {
+        let key = if n == 1 { slug.to_owned() } else { format!("{slug}_{n}") };
+        let done = sqlx::query(
+            "INSERT INTO guardrail (id, workspace, slug, search, document, secrets, created_at, updated_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (workspace, slug) DO NOTHING",
+        )
+        .bind(draft.id)
+        .bind(draft.workspace)
+        .bind(&key)
+        .bind(searchable(&[draft.id, draft.name, &key]))
+        .bind(document(&key))
+        .bind(draft.secrets)
+        .bind(draft.at)
+        .execute(&mut **tx)
+        .await?;
+        if done.rows_affected() > 0 {
+            return Ok(key);
+        }
+    }
+    unreachable!("a workspace has fewer guardrails than there are numbers")
+}
+
 impl Store {
     /// One document.
     pub(crate) async fn document(&self, table: Table, workspace: &str, id: &str) -> Result<Option<Row>> {
@@ -115,14 +150,11 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sql = QueryBuilder::new(format!("SELECT {COLUMNS} FROM {} WHERE workspace = ", table.name()));
-        sql.push_bind(workspace.to_owned()).push(" AND id IN (");
-        let mut list = sql.separated(", ");
-        for id in ids {
-            list.push_bind(id.clone());
-        }
+        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM {} WHERE workspace = ", table.name()));
+        sql.bind(workspace.to_owned()).push(" AND id IN (");
+        sql.bind_all(ids);
         sql.push(")");
-        Ok(sql.build_query_as().fetch_all(self.read()).await?)
+        sql.all(self.read()).await
     }
 
     /// One page and the number of all matches.
@@ -132,13 +164,13 @@ impl Store {
         workspace: &str,
         page: &Page,
     ) -> Result<(Vec<Row>, i64)> {
-        let mut count = QueryBuilder::new(format!("SELECT COUNT(*) FROM {}", table.name()));
-        page.filter(&mut count, workspace, true, false);
-        let total = count.build_query_scalar().fetch_one(self.read()).await?;
-        let mut sql = QueryBuilder::new(format!("SELECT {COLUMNS} FROM {}", table.name()));
-        page.filter(&mut sql, workspace, true, false);
+        let mut count = Sql::new(format!("SELECT COUNT(*) FROM {}", table.name()));
+        page.filter(&mut count, workspace, true, &[]);
+        let total = count.count(self.read()).await?;
+        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM {}", table.name()));
+        page.filter(&mut sql, workspace, true, &[]);
         page.window(&mut sql);
-        Ok((sql.build_query_as().fetch_all(self.read()).await?, total))
+        Ok((sql.all(self.read()).await?, total))
     }
 
     /// The agent with this id in whatever workspace, with that workspace: for visitors, who have none.

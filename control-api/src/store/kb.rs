@@ -1,8 +1,8 @@
 //! Knowledge bases and their documents.
 
-use sqlx::{FromRow, QueryBuilder};
+use sqlx::FromRow;
 
-use super::{Page, Result, Store, Transaction, fresh_id, page::searchable};
+use super::{Page, Result, Sql, Store, Transaction, fresh_id, page::searchable};
 use crate::clock::Micros;
 
 /// One knowledge base.
@@ -34,6 +34,16 @@ pub(crate) struct Body {
     pub(crate) kb: String,
     pub(crate) id: String,
     pub(crate) body: String,
+    /// What its chunks mean, in base64, if that was asked for and is known.
+    pub(crate) directions: Option<String>,
+}
+
+/// A document whose chunks' meaning is still to be asked for.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Meant {
+    pub(crate) id: String,
+    pub(crate) kb: String,
+    pub(crate) body: String,
 }
 
 const COLUMNS: &str = "id, name, description, (SELECT COUNT(*) FROM kb_document d WHERE d.kb = kb.id) AS no_of_rec, created_at, updated_at";
@@ -59,31 +69,151 @@ pub(crate) async fn insert(
     Ok(id)
 }
 
-/// Adds a document that is plain text already, ready to be searched.
+/// What a document is made of.
+pub(crate) enum Content {
+    /// Words: ready to be searched.
+    Text(String),
+    /// A file in base64 that must still be read.
+    File(String),
+}
+
+/// A document that was added.
+pub(crate) struct Added {
+    pub(crate) id: String,
+}
+
+/// Adds a document behind the others.
 pub(crate) async fn insert_document(
     tx: &mut Transaction,
     workspace: &str,
     kb: &str,
     name: &str,
     kind: &str,
-    body: &str,
+    content: &Content,
     at: Micros,
-) -> Result<String> {
+) -> Result<Added> {
     let id = fresh_id();
+    let (status, body, source) = match content {
+        Content::Text(text) => ("ready", text.as_str(), None),
+        Content::File(file) => ("started", "", Some(file.as_str())),
+    };
     sqlx::query(
-        "INSERT INTO kb_document (id, workspace, kb, position, name, type, status, body, created_at) \
-         VALUES ($1, $2, $3, (SELECT COUNT(*) FROM kb_document WHERE kb = $3), $4, $5, 'ready', $6, $7)",
+        "INSERT INTO kb_document (id, workspace, kb, position, name, type, status, body, source, created_at) \
+         VALUES ($1, $2, $3, (SELECT COALESCE(MAX(position), -1) + 1 FROM kb_document WHERE kb = $3), $4, $5, $6, $7, $8, $9)",
     )
     .bind(&id)
     .bind(workspace)
     .bind(kb)
     .bind(name)
     .bind(kind)
+    .bind(status)
     .bind(body)
+    .bind(source)
     .bind(at)
     .execute(&mut **tx)
     .await?;
-    Ok(id)
+    Ok(Added { id })
+}
+
+/// A document that must still be read.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Waiting {
+    pub(crate) id: String,
+    pub(crate) kb: String,
+    #[sqlx(rename = "type")]
+    pub(crate) kind: String,
+    /// The file in base64.
+    pub(crate) source: Option<String>,
+}
+
+/// Takes the oldest document that must still be read: it is `processing` from now on.
+pub(crate) async fn take_waiting(tx: &mut Transaction) -> Result<Option<Waiting>> {
+    Ok(sqlx::query_as(
+        "UPDATE kb_document SET status = 'processing' WHERE id = \
+         (SELECT id FROM kb_document WHERE status = 'started' ORDER BY created_at, id LIMIT 1) RETURNING id, kb, type, source",
+    )
+    .fetch_optional(&mut **tx)
+    .await?)
+}
+
+/// Documents that were being read when the server stopped wait again.
+pub(crate) async fn requeue(tx: &mut Transaction) -> Result<()> {
+    sqlx::query("UPDATE kb_document SET status = 'started' WHERE status = 'processing'")
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Keeps what was read of a document, or why it could not be.
+pub(crate) async fn read_document(
+    tx: &mut Transaction,
+    kb: &str,
+    id: &str,
+    read: std::result::Result<&str, &str>,
+    at: Micros,
+) -> Result<()> {
+    let (status, body, error) = match read {
+        Ok(text) => ("ready", text, None),
+        Err(why) => ("error", "", Some(why)),
+    };
+    sqlx::query(
+        "UPDATE kb_document SET status = $1, body = $2, error_message = $3, source = NULL WHERE id = $4",
+    )
+    .bind(status)
+    .bind(body)
+    .bind(error)
+    .bind(id)
+    .execute(&mut **tx)
+    .await?;
+    touch(tx, kb, at).await
+}
+
+/// Notes that a knowledge base changed, so that every index of it is made anew.
+pub(crate) async fn touch(tx: &mut Transaction, id: &str, at: Micros) -> Result<()> {
+    sqlx::query(
+        "UPDATE kb SET updated_at = CASE WHEN updated_at < $1 THEN $1 ELSE updated_at + 1 END WHERE id = $2",
+    )
+    .bind(at)
+    .bind(id)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Gives a knowledge base another name and description; false if there is none.
+pub(crate) async fn rename(
+    tx: &mut Transaction,
+    workspace: &str,
+    id: &str,
+    name: &str,
+    description: &str,
+    at: Micros,
+) -> Result<bool> {
+    let done = sqlx::query(
+        "UPDATE kb SET name = $1, description = $2, search = $3, updated_at = $4 WHERE id = $5 AND workspace = $6",
+    )
+    .bind(name)
+    .bind(description)
+    .bind(searchable(&[id, name]))
+    .bind(at)
+    .bind(id)
+    .bind(workspace)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Removes a document; the knowledge base that it was of.
+pub(crate) async fn delete_document(
+    tx: &mut Transaction,
+    workspace: &str,
+    id: &str,
+) -> Result<Option<String>> {
+    Ok(sqlx::query_scalar("DELETE FROM kb_document WHERE id = $1 AND workspace = $2 RETURNING kb")
+        .bind(id)
+        .bind(workspace)
+        .fetch_optional(&mut **tx)
+        .await?)
 }
 
 /// Removes a knowledge base with its documents; false if there was none.
@@ -100,7 +230,36 @@ pub(crate) async fn delete(tx: &mut Transaction, workspace: &str, id: &str) -> R
     Ok(true)
 }
 
+/// Keeps what `model` says the chunks of a document mean.
+pub(crate) async fn keep_directions(
+    tx: &mut Transaction,
+    kb: &str,
+    id: &str,
+    model: &str,
+    directions: &str,
+    at: Micros,
+) -> Result<()> {
+    sqlx::query("UPDATE kb_document SET directions = $1, directions_of = $2 WHERE id = $3")
+        .bind(directions)
+        .bind(model)
+        .bind(id)
+        .execute(&mut **tx)
+        .await?;
+    touch(tx, kb, at).await
+}
+
 impl Store {
+    /// The oldest document of which `model` has not said what it means.
+    pub(crate) async fn without_directions(&self, model: &str) -> Result<Option<Meant>> {
+        Ok(sqlx::query_as(
+            "SELECT id, kb, body FROM kb_document WHERE status = 'ready' AND (directions_of IS NULL OR directions_of <> $1) \
+             ORDER BY created_at, id LIMIT 1",
+        )
+        .bind(model)
+        .fetch_optional(self.read())
+        .await?)
+    }
+
     /// One knowledge base.
     pub(crate) async fn kb(&self, workspace: &str, id: &str) -> Result<Option<Row>> {
         Ok(self.kbs(workspace, &[id.to_owned()]).await?.pop())
@@ -111,25 +270,22 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sql = QueryBuilder::new(format!("SELECT {COLUMNS} FROM kb WHERE workspace = "));
-        sql.push_bind(workspace.to_owned()).push(" AND id IN (");
-        let mut list = sql.separated(", ");
-        for id in ids {
-            list.push_bind(id.clone());
-        }
+        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM kb WHERE workspace = "));
+        sql.bind(workspace.to_owned()).push(" AND id IN (");
+        sql.bind_all(ids);
         sql.push(")");
-        Ok(sql.build_query_as().fetch_all(self.read()).await?)
+        sql.all(self.read()).await
     }
 
     /// One page and the number of all matches.
     pub(crate) async fn kb_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
-        let mut count = QueryBuilder::new("SELECT COUNT(*) FROM kb");
-        page.filter(&mut count, workspace, false, false);
-        let total = count.build_query_scalar().fetch_one(self.read()).await?;
-        let mut sql = QueryBuilder::new(format!("SELECT {COLUMNS} FROM kb"));
-        page.filter(&mut sql, workspace, false, false);
+        let mut count = Sql::new("SELECT COUNT(*) FROM kb");
+        page.filter(&mut count, workspace, false, &[]);
+        let total = count.count(self.read()).await?;
+        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM kb"));
+        page.filter(&mut sql, workspace, false, &[]);
         page.window(&mut sql);
-        Ok((sql.build_query_as().fetch_all(self.read()).await?, total))
+        Ok((sql.all(self.read()).await?, total))
     }
 
     /// The documents of a knowledge base, in the order they came.
@@ -140,20 +296,26 @@ impl Store {
             .await?)
     }
 
-    /// The words of all documents of these knowledge bases that are ready.
-    pub(crate) async fn kb_bodies(&self, workspace: &str, kbs: &[String]) -> Result<Vec<Body>> {
+    /// The words of all documents of these knowledge bases that are ready, with what `model` says they mean.
+    pub(crate) async fn kb_bodies(
+        &self,
+        workspace: &str,
+        kbs: &[String],
+        model: Option<&str>,
+    ) -> Result<Vec<Body>> {
         if kbs.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sql =
-            QueryBuilder::new("SELECT kb, id, body FROM kb_document WHERE status = 'ready' AND workspace = ");
-        sql.push_bind(workspace.to_owned()).push(" AND kb IN (");
-        let mut list = sql.separated(", ");
-        for id in kbs {
-            list.push_bind(id.clone());
-        }
+        // No model is named so, and one type for all values suits both databases.
+        let model = model.unwrap_or_default().to_owned();
+        let mut sql = Sql::new("SELECT kb, id, body, CASE WHEN directions_of = ");
+        sql.bind(model).push(
+            " THEN directions END AS directions FROM kb_document WHERE status = 'ready' AND workspace = ",
+        );
+        sql.bind(workspace.to_owned()).push(" AND kb IN (");
+        sql.bind_all(kbs);
         sql.push(") ORDER BY kb, position");
-        Ok(sql.build_query_as().fetch_all(self.read()).await?)
+        sql.all(self.read()).await
     }
 }
 

@@ -1,30 +1,64 @@
-//! The store: SQLite in the data folder, one writing connection and several readers (WAL).
+//! The store: SQLite in the data folder (WAL), or PostgreSQL, which several servers may share. One SQL suits both.
 //!
-//! The SQL suits PostgreSQL too; [`Db`] is the one place that names the database. Each table has a file of its own here.
+//! There is one writer at a time, in SQLite by its lock and in PostgreSQL by an advisory lock that all servers take: whatever a transaction
+//! reads stays true until it commits, on either. Each table has a file of its own here.
 
 mod command;
 pub(crate) mod conversation;
+pub(crate) mod custom_avatar;
 pub(crate) mod delivery;
 pub(crate) mod document;
+pub(crate) mod erased;
 pub(crate) mod event;
 pub(crate) mod kb;
 pub(crate) mod key;
 mod page;
+pub(crate) mod server;
+mod sql;
 
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::str::FromStr as _;
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
-};
+use sqlx::AnyPool;
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::{ConnectOptions as _, Executor as _};
+use url::Url;
 
 pub(crate) use page::Page;
+use sql::Sql;
+
+use crate::watch::{Moment, Watch};
 
 /// The database behind the store.
-pub(crate) type Db = sqlx::Sqlite;
-/// A transaction that writes.
-pub(crate) type Transaction = sqlx::Transaction<'static, Db>;
+pub(crate) type Db = sqlx::Any;
+
+/// A transaction that writes; dropped, it is undone.
+pub(crate) struct Transaction(sqlx::Transaction<'static, Db>, Option<Watch>);
+
+impl Transaction {
+    /// Keeps what was written.
+    pub(crate) async fn commit(self) -> Result<()> {
+        Moment::BeforeWrite.tell(self.1);
+        self.0.commit().await?;
+        Moment::AfterWrite.tell(self.1);
+        Ok(())
+    }
+}
+
+impl Deref for Transaction {
+    type Target = <Db as sqlx::Database>::Connection;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
 /// The store failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,44 +77,84 @@ pub enum Error {
 /// What a question to the store yields.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// The database of one data folder. Cheap to clone.
+/// Where the database is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    /// A file of SQLite's.
+    File(&'a Path),
+    /// The URL of a PostgreSQL database.
+    Url(&'a str),
+}
+
+/// Number of the lock that a writing transaction holds in PostgreSQL: any number that no other program of the database uses.
+const WRITER: i64 = 0x7669_7361_7669_7300;
+/// Longest wait for a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections that read.
+const READERS: u32 = 8;
+
+/// The database. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Store {
-    writer: SqlitePool,
-    readers: SqlitePool,
+    writer: AnyPool,
+    readers: AnyPool,
+    /// Whether other servers may use it too.
+    shared: bool,
+    /// Told before and after each commit.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Store {
-    /// Opens the file, makes it if absent, brings its tables up to date.
-    pub(crate) async fn open(file: &Path) -> Result<Self> {
-        // `busy_timeout` is for the second process: `visavis keys` beside a running server.
-        let options = SqliteConnectOptions::from_str("sqlite:")?
-            .filename(file)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal)
-            .busy_timeout(Duration::from_secs(5))
-            .statement_cache_capacity(200);
-        let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await?;
+    /// Opens the database, brings its tables up to date. A file is made if absent.
+    pub(crate) async fn open(place: Place<'_>) -> Result<Self> {
+        sqlx::any::install_default_drivers();
+        let (writer, readers) = match place {
+            Place::File(file) => (sqlite(file, "rwc")?, sqlite(file, "ro")?),
+            Place::Url(url) => {
+                let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
+                (AnyConnectOptions::from_url(&url)?, AnyConnectOptions::from_url(&url)?)
+            }
+        };
+        let shared = matches!(place, Place::Url(_));
+        let mut writers = AnyPoolOptions::new().max_connections(1);
+        let mut options = AnyPoolOptions::new().max_connections(READERS);
+        if !shared {
+            options =
+                options.min_connections(1).idle_timeout(None).max_lifetime(None).test_before_acquire(false);
+            writers = writers.idle_timeout(None).max_lifetime(None).test_before_acquire(false).after_connect(
+                |connection, _| {
+                    Box::pin(async move {
+                        // The time-out is for the second process: `visavis keys` beside a running server.
+                        let pragmas = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL";
+                        connection.execute(sqlx::raw_sql(pragmas)).await?;
+                        Ok(())
+                    })
+                },
+            );
+        }
+        let writer = writers.acquire_timeout(PATIENCE).connect_with(writer).await?;
         sqlx::migrate!("./migrations").run(&writer).await?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(4)
-            .min_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
-            .connect_with(options.read_only(true))
-            .await?;
-        Ok(Self { writer, readers })
+        let readers = options.acquire_timeout(PATIENCE).connect_with(readers).await?;
+        Ok(Self { writer, readers, shared, watch: None })
     }
 
-    /// Begins to write. There is one writer at a time; taking the lock at once avoids dead ends between processes.
+    /// Whether other servers may use the database too.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Begins to write. There is one writer at a time; taking the lock at once avoids dead ends.
     pub(crate) async fn write(&self) -> Result<Transaction> {
-        Ok(self.writer.begin_with("BEGIN IMMEDIATE").await?)
+        if !self.shared {
+            return Ok(Transaction(self.writer.begin_with("BEGIN IMMEDIATE").await?, self.watch));
+        }
+        let mut tx = self.writer.begin().await?;
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITER).execute(&mut *tx).await?;
+        Ok(Transaction(tx, self.watch))
     }
 
     /// Where to read.
-    pub(crate) fn read(&self) -> &SqlitePool {
+    pub(crate) fn read(&self) -> &AnyPool {
         &self.readers
     }
 
@@ -104,6 +178,22 @@ impl Store {
             .await?)
     }
 
+    /// Remembers `value` under `name` unless something is remembered there; what is.
+    pub(crate) async fn first_to_remember(&self, name: &str, value: &str) -> Result<String> {
+        let mut tx = self.write().await?;
+        sqlx::query("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
+            .bind(name)
+            .bind(value)
+            .execute(&mut *tx)
+            .await?;
+        let known = sqlx::query_scalar("SELECT value FROM setting WHERE name = $1")
+            .bind(name)
+            .fetch_one(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(known)
+    }
+
     /// Remembers `value` under `name`.
     pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<()> {
         let mut tx = self.write().await?;
@@ -112,8 +202,18 @@ impl Store {
             .bind(value)
             .execute(&mut *tx)
             .await?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
+}
+
+/// The options of a connection to a file, opened in a `mode` of SQLite's.
+fn sqlite(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
+    let bad = |why: &'static str| sqlx::Error::Configuration(why.into());
+    let file = std::path::absolute(file).map_err(sqlx::Error::Io)?;
+    let url = Url::from_file_path(file).map_err(|()| bad("the data folder's path cannot be used"))?;
+    let url = url.as_str().replacen("file:", "sqlite:", 1) + "?mode=" + mode;
+    let url = Url::parse(&url).map_err(|_| bad("the data folder's path cannot be used"))?;
+    Ok(AnyConnectOptions::from_url(&url)?)
 }
 
 /// A fresh id: a UUID that rises with time, so that rows made together lie together.

@@ -1,9 +1,10 @@
 //! One page of a list: newest first, ties by id descending.
 
-use sqlx::QueryBuilder;
-
-use super::Db;
+use super::Sql;
 use crate::clock::Micros;
+
+/// Characters of a type that an index holds.
+const TYPE_INDEXED: usize = 100;
 
 /// Which part of a list is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,38 +24,39 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// ` WHERE …` for a table with the columns workspace, search, created_at (and type, status where told).
-    pub(super) fn filter(
-        &self,
-        sql: &mut QueryBuilder<Db>,
-        workspace: &str,
-        with_type: bool,
-        with_status: bool,
-    ) {
-        sql.push(" WHERE workspace = ").push_bind(workspace.to_owned());
+    /// ` WHERE …` for a table with the columns workspace, search, created_at (and type where told). `statuses`: those that match the search
+    /// too, in a table that has a status.
+    pub(super) fn filter(&self, sql: &mut Sql, workspace: &str, with_type: bool, statuses: &[String]) {
+        sql.push(" WHERE workspace = ").bind(workspace.to_owned());
         if let Some(part) = &self.search {
             let pattern = like(part);
-            sql.push(" AND (search LIKE ").push_bind(pattern.clone()).push(" ESCAPE '\\'");
-            if with_status {
-                sql.push(" OR LOWER(status) LIKE ").push_bind(pattern).push(" ESCAPE '\\'");
+            sql.push(" AND (search LIKE ").bind(pattern).push(" ESCAPE '\\'");
+            if !statuses.is_empty() {
+                sql.push(" OR status IN (").bind_all(statuses).push(")");
             }
             sql.push(")");
         }
         if let Some(from) = self.from {
-            sql.push(" AND created_at >= ").push_bind(from);
+            sql.push(" AND created_at >= ").bind(from);
         }
         if let Some(to) = self.to {
-            sql.push(" AND created_at < ").push_bind(to);
+            sql.push(" AND created_at < ").bind(to);
         }
         if let (Some(kind), true) = (&self.kind, with_type) {
-            sql.push(" AND type = ").push_bind(kind.clone());
+            // By the part that the index of conversations holds; a longer one is looked up whole as well.
+            let head: String = kind.chars().take(TYPE_INDEXED).collect();
+            let whole = head.len() == kind.len() && head.chars().count() < TYPE_INDEXED;
+            sql.push(" AND SUBSTR(type, 1, 100) = ").bind(head);
+            if !whole {
+                sql.push(" AND type = ").bind(kind.clone());
+            }
         }
     }
 
     /// ` ORDER BY … LIMIT …`
-    pub(super) fn window(&self, sql: &mut QueryBuilder<Db>) {
+    pub(super) fn window(&self, sql: &mut Sql) {
         sql.push(" ORDER BY created_at DESC, id DESC LIMIT ");
-        sql.push_bind(self.perpage.unwrap_or(i64::MAX)).push(" OFFSET ").push_bind(self.offset);
+        sql.bind(self.perpage.unwrap_or(i64::MAX)).push(" OFFSET ").bind(self.offset);
     }
 }
 

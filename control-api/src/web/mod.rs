@@ -1,7 +1,9 @@
-//! The pages that people see: a landing page, and the call page behind `/join/{conversation_id}#token=…` and `/embed/{agentId}`.
+//! The pages that people see: a landing page, the call page behind `/join/{conversation_id}#token=…` and `/embed/{agentId}`, the [`console`].
 //!
 //! Plain HTML, CSS and ES modules, compiled into the binary; no build step, no third-party code. Nothing is inline, so the policy
 //! can forbid it. Which agent may be embedded, and where, is decided by the caller; this module only words the answer.
+
+mod console;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,6 +14,8 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use bytes::Bytes;
 use serde_json::Value;
+
+use crate::fields::is_source;
 use sha2::{Digest, Sha256};
 
 const LANDING: &str = include_str!("pages/landing.html");
@@ -20,11 +24,15 @@ const JS: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Name, media type, content of everything under `/assets/`.
-const ASSETS: &[(&str, &str, &str)] = &[
+/// Name, media type, content.
+type Asset = (&'static str, &'static str, &'static str);
+
+/// Everything under `/assets/`, but for what is the console's own.
+const ASSETS: &[Asset] = &[
     ("base.css", CSS, include_str!("pages/base.css")),
     ("landing.css", CSS, include_str!("pages/landing.css")),
     ("call.css", CSS, include_str!("pages/call.css")),
+    ("docs.css", CSS, include_str!("pages/docs.css")),
     ("call.js", JS, include_str!("pages/call.js")),
     ("captions.js", JS, include_str!("pages/captions.js")),
     ("captions-view.js", JS, include_str!("pages/captions-view.js")),
@@ -47,14 +55,15 @@ impl Pages {
         Self { call: Bytes::from(CALL.replace("{{ice_servers}}", &escape(&ice_servers.to_string()))) }
     }
 
-    /// `GET /join/{conversation_id}` and `GET /assets/{file}`.
+    /// `GET /join/{conversation_id}`, the console, and the files of both.
     ///
     /// The join page is the same for every id: whether the conversation exists is told only to an offer with a token.
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
         let call = self.call.clone();
         Router::new()
-            .route("/join/{conversation_id}", get(move || async move { page(call, "'none'") }))
+            .route("/join/{conversation_id}", get(move || async move { page(call, SELF, "'none'") }))
             .route("/assets/{file}", get(asset))
+            .merge(console::router())
     }
 
     /// `GET /`, with a link to the demo agent if there is one.
@@ -66,7 +75,7 @@ impl Pages {
                 escape(agent)
             )
         });
-        page(Bytes::from(LANDING.replace("<!--demo-->", &link)), "'none'")
+        page(Bytes::from(LANDING.replace("<!--demo-->", &link)), SELF, "'none'")
     }
 
     /// `GET /embed/{agentId}` of an agent that may be embedded. No origins: any page may frame it.
@@ -75,22 +84,20 @@ impl Pages {
         let sources: Vec<&str> =
             origins.iter().map(String::as_str).filter(|origin| is_source(origin)).collect();
         match (origins.is_empty(), sources.is_empty()) {
-            (true, _) => page(self.call.clone(), ""),
-            (false, true) => page(self.call.clone(), "'none'"),
-            (false, false) => page(self.call.clone(), &sources.join(" ")),
+            (true, _) => page(self.call.clone(), SELF, ""),
+            (false, true) => page(self.call.clone(), SELF, "'none'"),
+            (false, false) => page(self.call.clone(), SELF, &sources.join(" ")),
         }
     }
 }
 
-/// Whether a text can stand in a policy as one source: it must not end the directive or add another.
-fn is_source(origin: &str) -> bool {
-    !origin.is_empty()
-        && origin.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'\'' | b'"'))
-}
+/// Where a page's pictures come from, as a rule.
+const SELF: &str = "'self'";
 
-fn page(content: Bytes, ancestors: &str) -> Response<Body> {
-    let mut policy = String::from(
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'",
+/// A page whose pictures come from `images`, and which `ancestors` may frame (empty: anybody).
+fn page(content: Bytes, images: &str, ancestors: &str) -> Response<Body> {
+    let mut policy = format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'",
     );
     if !ancestors.is_empty() {
         policy.push_str("; frame-ancestors ");
@@ -113,7 +120,12 @@ fn page(content: Bytes, ancestors: &str) -> Response<Body> {
 }
 
 async fn asset(Path(file): Path<String>, request: HeaderMap) -> Response<Body> {
-    let Some((_, media_type, content)) = ASSETS.iter().find(|(name, ..)| *name == file) else {
+    served(ASSETS, &file, &request)
+}
+
+/// One file of a list, unless the browser has it already.
+fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
+    let Some((_, media_type, content)) = assets.iter().find(|(name, ..)| *name == file) else {
         return (StatusCode::NOT_FOUND, axum::Json(serde_json::json!({"error": "Not found"})))
             .into_response();
     };
@@ -137,8 +149,13 @@ async fn asset(Path(file): Path<String>, request: HeaderMap) -> Response<Body> {
     }
 }
 
+/// A page of text.
+pub(crate) fn document(content: Bytes) -> Response<Body> {
+    page(content, SELF, "'none'")
+}
+
 /// Text as the content of an element or of a quoted attribute.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

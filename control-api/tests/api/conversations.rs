@@ -2,11 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use conversation::event::{AgentState, EndReason, Event, HistoryItem, Role, UtteranceId};
+use conversation::event::{AgentState, EndReason, Event, HistoryItem, Role, Stamped, UtteranceId};
 use conversation::host::CommandError;
 use conversation::input::Command;
 use conversation::output::{Answer, Refusal};
+use conversation::simulate::traced;
 use conversation::time::Time;
+use conversation::trace;
+use conversation::view::View;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -349,16 +352,76 @@ async fn feedback_is_taken_in_every_state_and_the_last_one_wins() {
     }
 }
 
+/// Every scenario of turn-taking as a call: the record that was kept as its facts came, the one that is made of the stored facts, and the
+/// fold of what the scenario told are one.
+#[tokio::test]
+async fn the_record_of_every_scenario_is_the_fold_of_its_events() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/conversation/tests/scenarios");
+    let (mut ended, mut open) = (0, 0);
+    for entry in std::fs::read_dir(scenarios).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        let (_, trace) = traced(&std::fs::read(&path).unwrap()).unwrap();
+        let mut facts: Vec<(f64, Event)> = vec![(0.0, joined())];
+        for line in trace.lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            for output in line["out"].as_array().into_iter().flatten().filter(|o| o.get("Tell").is_some()) {
+                let fact: Stamped = serde_json::from_value(output["Tell"].clone()).unwrap();
+                facts.push((fact.at.as_seconds(), fact.event));
+            }
+        }
+        let mut view = View::default();
+        for (seq, (at, event)) in (0..).zip(&facts) {
+            view.apply(&Stamped { seq, at: Time::from_seconds(*at), event: event.clone() });
+        }
+        let (id, _) = server.conversation(&agent).await;
+        let count = facts.len();
+        server.stage.tell_all(&id, 0, facts);
+        let events = format!("/v1/ext/conversation/{id}/events");
+        until("the facts to be kept", async || {
+            (server.get(&events).await.json().as_array().unwrap().len() == count).then_some(())
+        })
+        .await;
+        let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+        let is_over = view.ended.is_some();
+        assert_eq!(record["status"] == "ENDED", is_over, "{}", path.display());
+        let wall = |item: &Value| item["timestamp"].clone();
+        let mut kept = record["chat_history"]["messages"].as_array().unwrap().iter().map(wall);
+        assert_eq!(record["chat_history"], view.chat_history(|_| kept.next().unwrap()), "{}", path.display());
+        let said: Vec<_> = view.transcript().map(|item| (json!(item.role), json!(item.text))).collect();
+        let transcript = record["transcript"].as_array().unwrap();
+        let told: Vec<_> = transcript.iter().map(|t| (t["role"].clone(), t["content"].clone())).collect();
+        assert_eq!(told, said, "{}", path.display());
+        let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
+        assert_eq!(usage, view.usage_json(view.duration()), "{}", path.display());
+        let turns = server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect(200);
+        assert_eq!(turns, json!(view.turns), "{}", path.display());
+        *(if is_over { &mut ended } else { &mut open }) += 1;
+    }
+    assert!(ended > 10 && open > 50, "{ended} ended, {open} did not");
+}
+
 #[tokio::test]
 async fn only_an_ended_record_can_be_erased() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
     let id = server.running(json!({})).await;
     let path = format!("/v1/ext/conversation/{id}");
+    let traces = folder.0.join("data").join(trace::FOLDER);
+    std::fs::create_dir(&traces).unwrap();
+    let trace = traces.join(trace::file_name(id.parse().unwrap()));
+    std::fs::write(&trace, "{}").unwrap();
     assert_eq!(server.delete(&path).await.status, 409);
     server.stage.tell_all(&id, 1, talk().into_iter().skip(1));
     server.status(&id, "ENDED").await;
+    assert!(trace.exists());
     assert_eq!(server.delete(&path).await.status, 204);
+    assert!(!trace.exists(), "what was said is erased with the record");
     server.get(&path).await.is(404, json!({"error": "Conversation not found"}));
 }
 

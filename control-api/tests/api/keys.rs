@@ -10,7 +10,8 @@ async fn a_key_opens_its_own_workspace_only() {
     let folder = Folder::new();
     let mut server = Server::start(&folder).await;
     let id = server.agent(json!({})).await;
-    let other = keys::create(&folder.0.join("data"), "other").await.unwrap();
+    let other =
+        keys::create(&folder.0.join("data"), folder.database().await.as_deref(), "other").await.unwrap();
     server.key = other;
     assert_eq!(server.get("/v1/ext/agent").await.expect(200), json!([]));
     server.get(&format!("/v1/ext/agent/{id}")).await.is(404, json!({"message": "Agent details not found"}));
@@ -52,12 +53,14 @@ async fn the_command_line_makes_lists_and_revokes_keys_beside_a_running_server()
     let folder = Folder::new();
     let mut server = Server::start(&folder).await;
     let data = folder.0.join("data");
-    server.key = keys::create(&data, "shop").await.unwrap();
+    let url = folder.database().await;
+    let url = url.as_deref();
+    server.key = keys::create(&data, url, "shop").await.unwrap();
     server.get("/v1/ext/agent").await.expect(200);
-    let known = keys::list(&data).await.unwrap();
+    let known = keys::list(&data, url).await.unwrap();
     assert_eq!((known.len(), known[0].workspace.as_str()), (1, "shop"));
-    assert!(keys::revoke(&data, &known[0].id).await.unwrap());
-    assert!(!keys::revoke(&data, &known[0].id).await.unwrap());
+    assert!(keys::revoke(&data, url, &known[0].id).await.unwrap());
+    assert!(!keys::revoke(&data, url, &known[0].id).await.unwrap());
     assert_eq!(server.get("/v1/ext/agent").await.status, 401, "a revoked key is refused at once");
 }
 

@@ -10,16 +10,18 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use control_api::{App, Bounds, Config, StockAvatar};
 use conversation::call::ConversationId;
 use conversation::event::{EndReason, Event, Stamped};
 use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, Offer, OfferError};
 use conversation::input::Command;
+use conversation::measure::{Family, Value as Measured};
 use conversation::output::Answer;
 use conversation::time::Time;
 use models::net;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -54,6 +56,34 @@ impl Folder {
     }
 }
 
+impl Folder {
+    /// The PostgreSQL database of this folder's servers, where the tests run on one.
+    pub(crate) async fn database(&self) -> Option<String> {
+        database(&self.0).await
+    }
+}
+
+/// Where the tests find a PostgreSQL server in which they may make databases, if they are to use one: an URL without a database.
+const POSTGRES: &str = "VISAVIS_TEST_POSTGRES";
+
+/// The database of a folder, made if absent; `None` = SQLite.
+async fn database(folder: &Path) -> Option<String> {
+    let server = std::env::var(POSTGRES).ok().filter(|url| !url.is_empty())?;
+    let name = folder.file_name().unwrap().to_str().unwrap().replace('-', "_");
+    let mut connection = sqlx::PgConnection::connect(&format!("{server}/postgres")).await.unwrap();
+    let known: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM pg_database WHERE datname = $1")
+        .bind(&name)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    if known == 0 {
+        let make = format!("CREATE DATABASE {name}");
+        sqlx::query(sqlx::AssertSqlSafe(make)).execute(&mut connection).await.unwrap();
+    }
+    connection.close().await.unwrap();
+    Some(format!("{server}/{name}"))
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
@@ -71,6 +101,9 @@ pub(crate) struct Stage {
     /// What the next offers are answered; afterwards they are taken.
     pub(crate) refusals: Mutex<VecDeque<OfferError>>,
     pub(crate) loading: AtomicBool,
+    /// Why there is no room for a new call.
+    pub(crate) full: Mutex<Option<String>>,
+    pub(crate) deaf: AtomicBool,
     /// Ends its call when told to, as the engine does: the facts are told before the answer, and a second time there is no call.
     pub(crate) obeys: AtomicBool,
 }
@@ -136,6 +169,19 @@ impl Host for Stage {
 
     fn not_ready(&self) -> Option<String> {
         self.loading.load(Ordering::Relaxed).then(|| "models load".into())
+    }
+
+    fn no_room(&self) -> Option<String> {
+        self.full.lock().unwrap().clone()
+    }
+
+    fn deaf(&self) -> Option<String> {
+        self.deaf.load(Ordering::Relaxed).then(|| "all 2 speech decoders are taken".into())
+    }
+
+    fn measures(&self) -> Vec<Family> {
+        let took = Measured::Spread { buckets: vec![(0.01, 4), (f64::INFINITY, 1)], sum: 0.5 };
+        vec![Family::histogram("visavis_stage_seconds", "What the engine measures.").with("thread", 0, took)]
     }
 }
 
@@ -215,6 +261,8 @@ impl Server {
         let listen = listener.local_addr().unwrap();
         let mut config =
             Config { listen, data: folder.join("data"), api_key: Some(KEY.into()), ..Config::default() };
+        config.extractor = Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
+        config.database_url = database(folder).await;
         change(&mut config);
         let net = net::Client::new(net::Policy { allow_private: config.private_targets() }).unwrap();
         let app = Arc::new(App::open(config, avatars(), net).await.unwrap());
@@ -249,8 +297,9 @@ impl Server {
     pub(crate) async fn stop(mut self) {
         // Idle connections would hold the server.
         drop(std::mem::take(&mut self.client));
-        drop(std::mem::take(&mut self.stop));
-        for task in std::mem::take(&mut self.tasks) {
+        // Requests that are under way need the store, which closes behind the background's work.
+        for (stop, task) in std::mem::take(&mut self.stop).into_iter().zip(std::mem::take(&mut self.tasks)) {
+            drop(stop);
             task.await.unwrap();
         }
     }
@@ -315,6 +364,13 @@ impl Server {
         id
     }
 
+    /// Webhooks in the store in such a state.
+    pub(crate) async fn webhooks(&self, state: &str) -> u64 {
+        let metrics = self.send(self.request("GET", "/metrics")).await.text;
+        let mark = format!("visavis_webhooks{{state=\"{state}\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&mark)).map_or(0, |n| n.parse().unwrap())
+    }
+
     /// The record as soon as its status is `status`.
     pub(crate) async fn status(&self, id: &str, status: &str) -> Value {
         until(status, async || {
@@ -353,12 +409,17 @@ impl Came {
     }
 }
 
+/// What a webhook is answered, told those that came before it too.
+type Rule = Box<dyn Fn(&Came, &[Came]) -> u16 + Send>;
+
 #[derive(Default)]
 struct Mailbox {
     came: Mutex<Vec<Came>>,
     changed: Notify,
-    /// What the next ones are answered; afterwards 204.
+    /// What the next ones are answered; afterwards by the rule.
     answers: Mutex<VecDeque<u16>>,
+    /// None: 204.
+    rule: Mutex<Option<Rule>>,
 }
 
 /// Receives webhooks.
@@ -372,10 +433,18 @@ impl Hooks {
         let mailbox = Arc::new(Mailbox::default());
         let take = |State(mailbox): State<Arc<Mailbox>>, headers: HeaderMap, body: Bytes| async move {
             let body = String::from_utf8(body.to_vec()).unwrap();
-            mailbox.came.lock().unwrap().push(Came { headers, body });
+            let one = Came { headers, body };
+            let mut came = mailbox.came.lock().unwrap();
+            let by_rule = || mailbox.rule.lock().unwrap().as_ref().map_or(204, |rule| rule(&one, &came));
+            let answer = mailbox.answers.lock().unwrap().pop_front().unwrap_or_else(by_rule);
+            came.push(one);
+            drop(came);
             mailbox.changed.notify_waiters();
-            let answer = mailbox.answers.lock().unwrap().pop_front().unwrap_or(204);
-            StatusCode::from_u16(answer).unwrap()
+            let mut headers = HeaderMap::new();
+            if answer / 100 == 3 {
+                headers.insert("location", HeaderValue::from_static("/elsewhere"));
+            }
+            (StatusCode::from_u16(answer).unwrap(), headers)
         };
         let router = Router::new().fallback(take).with_state(Arc::clone(&mailbox));
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
@@ -387,6 +456,11 @@ impl Hooks {
     /// The next ones are answered so.
     pub(crate) fn answer(&self, statuses: impl IntoIterator<Item = u16>) {
         self.mailbox.answers.lock().unwrap().extend(statuses);
+    }
+
+    /// From now on they are answered by `rule`.
+    pub(crate) fn rule(&self, rule: impl Fn(&Came, &[Came]) -> u16 + Send + 'static) {
+        *self.mailbox.rule.lock().unwrap() = Some(Box::new(rule));
     }
 
     pub(crate) fn came(&self) -> Vec<Came> {

@@ -84,6 +84,41 @@ async fn health_and_readiness_are_open_and_tell_what_is_missing() {
 }
 
 #[tokio::test]
+async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let agent = server.agent(json!({"embed": {"enabled": true}})).await;
+    let running = server.running(json!({})).await;
+    *server.stage.full.lock().unwrap() = Some("the media threads have no time for another call".into());
+    let why = "the media threads have no time for another call";
+    let refused = format!("{{\"error\":\"No capacity\",\"reason\":\"{why}\"}}");
+    for (path, body) in [
+        ("/v1/ext/conversation", json!({"agent_id": agent})),
+        ("/v1/auth/conversation", json!({"agentId": agent})),
+        (&format!("/embed/{agent}") as &str, json!({})),
+    ] {
+        let reply = server.post(path, body).await;
+        assert_eq!((reply.status, reply.text.as_str()), (503, refused.as_str()), "{path}");
+        assert_eq!(reply.header("retry-after"), "2", "{path}");
+    }
+    let waiting = server.send(server.request("GET", "/readyz")).await;
+    assert_eq!(
+        (waiting.status, &*waiting.text),
+        (503, &*format!("{{\"status\":\"not ready\",\"reason\":\"{why}\"}}"))
+    );
+    let spoken =
+        server.call("PUT", &format!("/v1/conversation/{running}/speak"), json!({"text": "Hello."})).await;
+    assert_eq!(spoken.status, 200, "what runs goes on");
+    *server.stage.full.lock().unwrap() = None;
+    assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": agent})).await.status, 201);
+    server.stage.deaf.store(true, Ordering::Relaxed);
+    let deaf = server.send(server.request("GET", "/readyz")).await;
+    deaf.is(503, json!({"status": "not ready", "reason": "all 2 speech decoders are taken"}));
+    let made = server.post("/v1/ext/conversation", json!({"agent_id": agent})).await;
+    assert_eq!(made.status, 201, "a decoder may be free when the user comes");
+}
+
+#[tokio::test]
 async fn metrics_are_for_this_machine_or_for_the_token() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
@@ -92,6 +127,27 @@ async fn metrics_are_for_this_machine_or_for_the_token() {
     assert_eq!(text.status, 200);
     assert!(text.text.contains("\nvisavis_calls 3\n"), "{}", text.text);
     assert!(text.text.contains("visavis_conversations{state=\"in_progress\"} 1\n"), "{}", text.text);
+    for line in [
+        "# TYPE visavis_stage_seconds histogram",
+        "visavis_stage_seconds_bucket{le=\"0.01\",thread=\"0\"} 4",
+        "visavis_stage_seconds_bucket{le=\"+Inf\",thread=\"0\"} 5",
+        "visavis_stage_seconds_sum{thread=\"0\"} 0.5",
+    ] {
+        assert!(text.text.contains(&format!("\n{line}\n")), "{line}: {}", text.text);
+    }
+    for name in [
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "process_threads",
+        "process_start_time_seconds",
+        "tokio_workers",
+        "tokio_global_queue",
+    ] {
+        assert!(text.text.contains(&format!("\n{name} ")), "{name}: {}", text.text);
+    }
+    assert_eq!(text.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(text.text.ends_with("# EOF\n"));
 
     let folder = Folder::new();
     let server = Server::start_with(&folder.0, |config| {

@@ -134,12 +134,6 @@ async fn a_failing_event_holds_the_next_one_back_for_so_long_only() {
     assert_eq!([came[0].name(), came[1].name()], ["utterance_committed", "call_ended"]);
 }
 
-async fn webhooks(server: &Server, state: &str) -> u64 {
-    let metrics = server.send(server.request("GET", "/metrics")).await.text;
-    let mark = format!("visavis_webhooks{{state=\"{state}\"}} ");
-    metrics.lines().find_map(|line| line.strip_prefix(&mark)).map_or(0, |n| n.parse().unwrap())
-}
-
 #[tokio::test]
 async fn after_the_last_try_an_event_is_a_dead_letter_and_a_speaking_one_is_dropped() {
     let folder = Folder::new();
@@ -152,11 +146,8 @@ async fn after_the_last_try_an_event_is_a_dead_letter_and_a_speaking_one_is_drop
     let came = hooks.first(7).await;
     assert_eq!(came[6].name(), "call_ended");
     until("the outcome", async || {
-        let counts = [
-            webhooks(&server, "dead").await,
-            webhooks(&server, "dropped").await,
-            webhooks(&server, "done").await,
-        ];
+        let counts =
+            [server.webhooks("dead").await, server.webhooks("dropped").await, server.webhooks("done").await];
         (counts == [1, 1, 1]).then_some(())
     })
     .await;
@@ -173,14 +164,14 @@ async fn a_receiver_that_is_gone_is_left_alone_until_the_agent_changes() {
     let (id, _) = server.conversation(&agent_id).await;
     let committed = || (1.0, Event::UtteranceCommitted { text: "x".into() });
     server.stage.tell_all(&id, 0, [(0.0, joined()), committed()]);
-    until("the delivery to be given up", async || (webhooks(&server, "dead").await == 1).then_some(())).await;
+    until("the delivery to be given up", async || (server.webhooks("dead").await == 1).then_some(())).await;
     server.stage.tell_all(&id, 2, [committed()]);
     let events = format!("/v1/ext/conversation/{id}/events");
     until("the fact to be kept", async || {
         (server.get(&events).await.json().as_array().unwrap().len() == 3).then_some(())
     })
     .await;
-    assert_eq!((webhooks(&server, "pending").await, hooks.came().len()), (0, 1));
+    assert_eq!((server.webhooks("pending").await, hooks.came().len()), (0, 1));
 
     server.call("PUT", &format!("/v1/ext/agent/{agent_id}"), agent(body)).await.expect(200);
     server.stage.tell_all(&id, 3, [committed()]);
@@ -205,7 +196,7 @@ async fn what_was_not_delivered_is_delivered_after_a_restart() {
     let server = Server::start(&folder).await;
     let came = hooks.first(2).await;
     assert_eq!((came[1].id(), &came[1].body), (first[0].id(), &first[0].body));
-    until("the delivery to be kept", async || (webhooks(&server, "done").await == 1).then_some(())).await;
+    until("the delivery to be kept", async || (server.webhooks("done").await == 1).then_some(())).await;
 }
 
 #[tokio::test]
@@ -216,6 +207,131 @@ async fn a_private_target_is_refused_unless_the_operator_allows_it() {
     let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
     let (id, _) = server.conversation(&agent).await;
     server.stage.tell_all(&id, 0, talk());
-    until("the dead letter", async || (webhooks(&server, "dead").await == 1).then_some(())).await;
+    until("the dead letter", async || (server.webhooks("dead").await == 1).then_some(())).await;
     assert!(hooks.came().is_empty());
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.answer([500, 500, 500]);
+    let server = Server::start_with(&folder.0, hasty).await;
+    let agent =
+        server.agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]})).await;
+    let (id, _) = server.conversation(&agent).await;
+    server.stage.tell_all(&id, 0, talk());
+    let dead = until("the dead letter", async || {
+        let list = server.get("/v1/ext/deadletters").await;
+        (list.header("x-total-count") == "1").then(|| list.json()[0].clone())
+    })
+    .await;
+    let (statuses, numbers): (Vec<_>, Vec<_>) = dead["tries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| (t["status"].as_i64().unwrap(), t["attempt"].as_i64().unwrap()))
+        .unzip();
+    assert_eq!((statuses, numbers), (vec![500; 3], vec![1, 2, 3]));
+    assert_eq!((&dead["state"], &dead["reason"]), (&json!("dead"), &json!("answered 500")));
+    assert_eq!((&dead["event"], &dead["conversation_id"]), (&json!("utterance_committed"), &json!(id)));
+
+    // The address was wrong: what died of it goes to the right one.
+    let right = Hooks::start().await;
+    server
+        .call("PATCH", &format!("/v1/ext/agent/{agent}"), json!({"callback_url": right.url}))
+        .await
+        .expect(200);
+    let again = format!("/v1/ext/deadletter/{}/redeliver", dead["id"].as_str().unwrap());
+    server
+        .post(&again, json!({}))
+        .await
+        .is(200, json!({"id": dead["id"], "message": "Webhook is delivered again"}));
+    let mut came = hooks.first(3).await;
+    came.extend(right.first(1).await);
+    assert!(
+        came.iter().all(|one| one.id() == came[0].id() && one.body == came[0].body && one.sequence() == 1)
+    );
+    let path = format!("/v1/ext/conversation/{id}/deliveries");
+    let log = until("the delivery", async || {
+        let log = server.get(&path).await.expect(200);
+        (log[0]["state"] == "done").then_some(log)
+    })
+    .await;
+    assert_eq!(log[0]["tries"].as_array().unwrap().len(), 4, "{log}");
+    assert_eq!(log[0]["tries"][3]["status"], 204);
+    let missing = json!({"message": "Dead letter not found"});
+    server.post(&again, json!({})).await.is(404, missing.clone());
+    server.post("/v1/ext/deadletter/nothing/redeliver", json!({})).await.is(404, missing);
+    server
+        .get("/v1/ext/conversation/nothing/deliveries")
+        .await
+        .is(404, json!({"error": "Conversation not found"}));
+    assert_eq!(server.get("/v1/ext/deadletters").await.expect(200), json!([]));
+}
+
+#[tokio::test]
+async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.answer([500]);
+    let server = Server::start_with(&folder.0, hasty).await;
+    let guardrail = json!({"name": "No advice", "prompt": "The user asks for advice", "category": "law", "response_message": "I must not.", "callback_url": hooks.url});
+    let rule = server.post("/v1/ext/guardrail", guardrail).await.expect(201);
+    let silent =
+        server.post("/v1/ext/guardrail", json!({"name": "Hate", "prompt": "Hate"})).await.expect(201);
+    let made = server
+        .post("/v1/ext/agent", agent(json!({"guardrail": [silent["id"], rule["id"]]})))
+        .await
+        .expect(200);
+    let (id, token) = server.conversation(made["id"].as_str().unwrap()).await;
+    let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(&token).body("v=0");
+    assert_eq!(server.send(offer).await.status, 201);
+    let (rule, tools) = {
+        let offers = server.stage.offers.lock().unwrap();
+        let call = &offers[0].call;
+        assert_eq!(call.guardrails.iter().map(|g| g.key.as_str()).collect::<Vec<_>>(), ["hate", "no_advice"]);
+        (call.guardrails[1].clone(), call.tools.clone())
+    };
+    assert_eq!(
+        tools.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(),
+        ["hate"],
+        "only one without words is a tool"
+    );
+    assert_eq!(tools[0].run, conversation::call::ToolRun::Moderation);
+    let utterance = conversation::event::UtteranceId(2);
+    let fired = Event::GuardrailTriggered(Box::new(conversation::event::Triggered {
+        key: rule.key,
+        category: rule.category,
+        content: "May I sue?".into(),
+        response_message: rule.response_message,
+        verdict: None,
+        callback_url: rule.callback_url,
+    }));
+    let speaks = |utterance| Event::AgentStartedSpeaking { text: "I must not.".into(), utterance };
+    server.stage.tell_all(
+        &id,
+        0,
+        [(0.0, joined()), (1.5, fired), (1.6, speaks(utterance)), (3.0, speaks(utterance))],
+    );
+    let came = hooks.first(1).await;
+    check_signature(&came[0], made["webhook_secret"].as_str().unwrap());
+    assert_eq!(
+        came[0].body,
+        json!({
+            "event": "guardrail_triggered", "guardrail": {"name": "no_advice", "category": "law"}, "content": "May I sue?",
+            "response_message": "I must not.", "verdict": null, "conversation_id": id, "speech_id": "speech_2",
+            "agent_id": "Test agent", "timestamp": "2023-11-14T22:13:21.500Z",
+        })
+        .to_string()
+    );
+    server.stage.tell_all(
+        &id,
+        4,
+        [(4.0, Event::CallEnded), (4.0, Event::Ended { reason: conversation::event::EndReason::UserLeft })],
+    );
+    server.status(&id, "ENDED").await;
+    assert_eq!(hooks.came().len(), 1, "one attempt, though it failed");
+    let log = server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect(200);
+    assert_eq!(log, json!([]));
 }

@@ -26,6 +26,7 @@ impl Conversation {
         self.timers.clear(Reason::Hold);
         self.unduck(true);
         if self.floor.front().is_none_or(|head| !head.held) {
+            self.explain_brief_voice();
             return;
         }
         if self.turn.backchannel {
@@ -46,11 +47,44 @@ impl Conversation {
         }
     }
 
+    /// Why the voice that has ended did not hold the agent, where it was only too short.
+    fn explain_brief_voice(&mut self) {
+        if self.speech.judged
+            || self.warming_up()
+            || self.floor.front().is_none_or(|head| !head.interruptible)
+        {
+            return;
+        }
+        let (lasted, least) =
+            (self.speech.until.since(self.speech.onset), self.spec.min_interruption_duration);
+        self.because(|| {
+            format!("not held: speech lasted {lasted:?}, less than min_interruption_duration {least:?}")
+        });
+    }
+
     fn warming_up(&self) -> bool {
         self.warmup_until.is_some_and(|until| self.now < until)
     }
 
+    /// The user has been heard for long enough to duck the agent.
     pub(crate) fn duck_due(&mut self) {
+        self.explain_let_be();
+        self.duck();
+    }
+
+    /// Why a voice over the agent's changes nothing.
+    fn explain_let_be(&mut self) {
+        let Some(head) = self.floor.front().filter(|head| head.sounding().is_some()) else { return };
+        if !head.interruptible {
+            self.because(|| "neither ducked nor held: these words may not be interrupted".into());
+        } else if let Some(until) = self.warmup_until.filter(|_| self.warming_up()) {
+            let warmup = self.spec.echo_warmup;
+            self.because(|| format!("neither ducked nor held: echo_warmup {warmup:?} lasts until {until}"));
+        }
+    }
+
+    /// Makes what sounds quieter, where the user is heard over it.
+    pub(crate) fn duck(&mut self) {
         if self.ducked || self.warming_up() || !self.speech.hearing {
             return;
         }
@@ -66,7 +100,7 @@ impl Conversation {
         self.outputs.push_back(Output::Duck);
         self.tell(Event::PlayoutDucked { position });
         let onset = self.speech.onset;
-        self.because(|| format!("ducked: the user is heard since {onset}"));
+        self.because(|| format!("ducked: the user is heard since {onset}, at least {DUCK_AFTER:?}"));
     }
 
     /// Back to full loudness, told where something sounds.
@@ -94,7 +128,7 @@ impl Conversation {
         // Behind the speech a hold that would be false at once is none.
         let not_false =
             |stopped| self.spec.false_interruption_timeout.is_none_or(|timeout| self.now < stopped + timeout);
-        let in_time = self.speech.hearing || least > 0 && self.speech.stopped.is_some_and(not_false);
+        let in_time = self.speech.hearing || self.speech.stopped.is_some_and(not_false);
         in_time
             && self.speech.lasted(self.spec.vad, self.spec.min_interruption_duration, self.now)
             && (least == 0 || self.words_so_far() >= least)
@@ -108,6 +142,12 @@ impl Conversation {
         if long && !self.speech.judged && !self.warming_up() {
             self.speech.judged = true;
             self.consider_hold();
+            let (words, least) = (self.words_so_far(), self.spec.min_interruption_words);
+            if words < least && self.floor.front().is_some_and(|head| head.interruptible) {
+                self.because(|| {
+                    format!("not held: {words} words so far, less than min_interruption_words {least}")
+                });
+            }
         }
     }
 
@@ -124,13 +164,14 @@ impl Conversation {
 
     /// Pauses the reply on the floor.
     pub(crate) fn hold(&mut self) {
-        let now = self.now;
+        let (now, onset) = (self.now, self.speech.onset);
         let Some(head) = self.floor.front_mut() else { return };
         head.held = true;
         head.hold_told = false;
         let mut position = None;
         if let Some(utterance) = head.utterances.front_mut() {
             let sounds = utterance.started.is_some();
+            head.silenced = sounds.then_some((now, onset));
             let first = utterance.pieces.front_mut();
             if sounds || first.as_ref().is_some_and(|piece| piece.permitted) {
                 self.paused = true;
@@ -162,11 +203,12 @@ impl Conversation {
     }
 
     /// The held reply goes on.
-    pub(crate) fn resume(&mut self, why: &'static str) {
+    pub(crate) fn resume(&mut self, why: &str) {
         let now = self.now;
         self.timers.clear(Reason::Resume);
         let Some(head) = self.floor.front_mut().filter(|head| head.held) else { return };
         head.held = false;
+        head.silenced = None;
         let told = core::mem::take(&mut head.hold_told);
         let mut position = None;
         if let Some(piece) = head.utterances.front_mut().and_then(|utterance| utterance.pieces.front_mut()) {
@@ -196,7 +238,8 @@ impl Conversation {
         let awaited =
             !self.turn.text.is_empty() && !self.turn.backchannel && words >= self.spec.min_interruption_words;
         if !awaited && !self.speech.hearing {
-            self.resume("nothing was transcribed within false_interruption_timeout");
+            let timeout = self.spec.false_interruption_timeout.unwrap_or_default();
+            self.resume(&format!("nothing was transcribed within false_interruption_timeout {timeout:?}"));
         }
     }
 
@@ -238,12 +281,17 @@ impl Conversation {
             return;
         }
         let least = self.spec.min_interruption_words;
-        if least > 0 && self.words_so_far() < least {
+        if self.words_so_far() < least {
             self.because(|| format!("min_interruption_words {least}: too few words to stop the agent"));
             return;
         }
-        if self.floor.front().is_some_and(|head| head.interruptible) {
+        if self.floor.front().is_some_and(|head| !head.interruptible) {
+            self.because(|| {
+                "the transcript does not stop the agent: these words may not be interrupted".into()
+            });
+        } else {
             if self.floor.front().is_some_and(|head| !head.held) {
+                self.because(|| "held: the user's words are final".into());
                 self.hold();
             }
             // With no false_interruption_timeout the hold was the kill.

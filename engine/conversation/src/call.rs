@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::host::Knowledge;
+use crate::host::{Knowledge, RemoteTool, ToolServers};
 use crate::spec::Spec;
 
 /// A conversation's id: a UUID.
@@ -93,12 +93,39 @@ pub struct Call {
     pub face: FaceChoice,
     /// What the LLM may call.
     pub tools: Vec<Tool>,
+    /// Who brings more of them once the call has begun.
+    pub tool_servers: Option<Arc<dyn ToolServers>>,
+    /// What the user's messages are checked against, in the order in which it counts.
+    pub guardrails: Vec<Guardrail>,
     /// What the agent knows, if anything.
     pub knowledge: Option<Arc<dyn Knowledge>>,
     /// Whether outside clients see the arguments and results of tools.
     pub expose_tools: bool,
     /// Whether the inputs are written as a trace.
     pub record_trace: bool,
+}
+
+impl Call {
+    /// A call of an agent that was told nothing and chose nothing: what tests and measurements begin with.
+    #[must_use]
+    pub fn bare(id: ConversationId, spec: Spec) -> Self {
+        Self {
+            id,
+            spec,
+            agent_name: "Ada".into(),
+            prompt: String::new(),
+            stt: SttChoice::default(),
+            llm: LlmChoice::default(),
+            tts: TtsChoice::default(),
+            face: FaceChoice::default(),
+            tools: Vec::new(),
+            tool_servers: None,
+            guardrails: Vec::new(),
+            knowledge: None,
+            expose_tools: false,
+            record_trace: false,
+        }
+    }
 }
 
 /// The agent's choice of speech to text. Names are free strings, resolved when the call starts.
@@ -175,6 +202,21 @@ pub struct FaceChoice {
     pub frame_rate: u32,
 }
 
+/// A rule that the user's messages are checked against beside the reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guardrail {
+    /// Its permanent name.
+    pub key: String,
+    /// A tag.
+    pub category: String,
+    /// The rule, in words for a model.
+    pub prompt: String,
+    /// Said in the reply's place; without it a moderation endpoint is asked, and the model is told what it says.
+    pub response_message: Option<String>,
+    /// Who is told.
+    pub callback_url: Option<String>,
+}
+
 /// A tool that the LLM may call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
@@ -186,6 +228,16 @@ pub struct Tool {
     pub parameters: Value,
     /// How it is run.
     pub run: ToolRun,
+}
+
+/// A tool of a server. Equal only to itself.
+#[derive(Clone)]
+pub struct Remote(pub Arc<dyn RemoteTool>);
+
+impl PartialEq for Remote {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// How a tool is run.
@@ -202,6 +254,10 @@ pub enum ToolRun {
     },
     /// In the user's browser, over the data channel.
     Client,
+    /// By a server of tools.
+    Remote(Remote),
+    /// It is a guardrail without words of its own: what the moderation endpoint says of the user's message is the result.
+    Moderation,
 }
 
 impl fmt::Debug for ToolRun {
@@ -209,6 +265,8 @@ impl fmt::Debug for ToolRun {
         match self {
             Self::Api { method, url, .. } => write!(f, "{method} {url}"),
             Self::Client => f.write_str("client"),
+            Self::Remote(_) => f.write_str("remote"),
+            Self::Moderation => f.write_str("moderation"),
         }
     }
 }

@@ -105,6 +105,12 @@ impl Conversation {
         }
     }
 
+    /// How it behaves.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
     /// Whether each decision is followed by an [`Output::Explain`].
     pub fn explain(&mut self, on: bool) {
         self.explains = on;
@@ -113,20 +119,6 @@ impl Conversation {
     /// Takes in what happened at `now`. What is due before is served first, each deadline at its own time, earliest first. Time that runs
     /// backwards counts as standing still.
     pub fn handle(&mut self, input: Input, now: Time) {
-        self.handle_by(|conversation| conversation.take(input), now);
-    }
-
-    /// As [`Conversation::handle`], of a final transcript behind which more was heard than an interim one has told.
-    pub(crate) fn handle_final(&mut self, text: &str, rest: &str, now: Time) {
-        let take = |conversation: &mut Self| {
-            if conversation.life != Life::Ended {
-                conversation.final_transcript(text, rest);
-            }
-        };
-        self.handle_by(take, now);
-    }
-
-    fn handle_by(&mut self, take: impl FnOnce(&mut Self), now: Time) {
         if self.life == Life::New {
             self.begin();
             self.settle();
@@ -137,7 +129,7 @@ impl Conversation {
             self.settle();
         }
         self.now = self.now.max(now);
-        take(self);
+        self.take(input);
         self.settle();
     }
 
@@ -169,11 +161,15 @@ impl Conversation {
             Input::SpeechStarted { onset } => self.speech_started(onset),
             Input::SpeechHeard { until } => self.speech_heard(until),
             Input::SpeechStopped { end } => self.speech_stopped(end),
-            Input::Transcript { text, is_final } => self.transcript(&text, is_final),
+            Input::Transcript { text, is_final: false, .. } => self.interim(&text),
+            Input::Transcript { text, is_final: true, outstanding } => {
+                self.final_transcript(&text, &outstanding);
+            }
             Input::TurnProbability { stretch, p } => self.turn_probability(stretch, p),
             Input::Llm { step, event } => self.llm(step, event),
             Input::Tts { piece, event } => self.tts(piece, event),
             Input::Playout { piece, event } => self.playout(piece, event),
+            Input::Tools(names) => self.learn_tools(names),
             Input::Tool { call, result } => self.tool_result(call, result),
             Input::Guardrail { say } => self.guardrail(&say),
             Input::Command { id, command } => self.command(id, command),

@@ -141,15 +141,8 @@ impl Conversation {
         if stretch == self.speech.stretch() && of_this_turn && !p.is_nan() {
             self.turn.p = Some(p);
             self.rewait();
-        }
-    }
-
-    pub(crate) fn transcript(&mut self, text: &str, is_final: bool) {
-        if is_final {
-            self.final_transcript(text, "");
         } else {
-            let text = self.understood(text, false).to_owned();
-            self.interim(&text);
+            self.because(|| format!("the turn model's answer {p} came too late to count"));
         }
     }
 
@@ -164,10 +157,10 @@ impl Conversation {
         text
     }
 
-    /// `rest`: what was heard behind it and may still change.
-    pub(crate) fn final_transcript(&mut self, text: &str, rest: &str) {
+    /// `outstanding`: what was heard behind it and may still change.
+    pub(crate) fn final_transcript(&mut self, text: &str, outstanding: &str) {
         let text = self.understood(text, true);
-        rest.trim().clone_into(&mut self.turn.interim);
+        outstanding.trim().clone_into(&mut self.turn.interim);
         if text.is_empty() {
             self.rewait();
             return;
@@ -182,7 +175,8 @@ impl Conversation {
         self.prepare();
     }
 
-    fn interim(&mut self, text: &str) {
+    pub(crate) fn interim(&mut self, text: &str) {
+        let text = self.understood(text, false);
         let fresh = self.turn.interim.is_empty();
         text.clone_into(&mut self.turn.interim);
         if fresh || text.is_empty() {
@@ -233,11 +227,12 @@ impl Conversation {
     }
 
     pub(crate) fn transcript_missing(&mut self) {
+        let timeout = self.spec.transcript_timeout.unwrap_or_default();
         if self.turn.text.is_empty() {
-            self.because(|| "transcript_timeout: no words came, the turn is over".into());
+            self.because(|| format!("transcript_timeout {timeout:?}: no words came, the turn is over"));
             self.turn = Turn::default();
         } else {
-            self.because(|| "transcript_timeout: the rest of the words did not come".into());
+            self.because(|| format!("transcript_timeout {timeout:?}: the rest of the words did not come"));
             self.turn.interim.clear();
             self.rewait();
         }
@@ -255,6 +250,8 @@ impl Conversation {
                     "min_interruption_words {least}: too few words to end a reply, kept for the next turn"
                 )
             });
+            // It was begun while no reply was current, and one has come meanwhile: the next turn has other words.
+            self.drop_preparation("its turn is none of its own");
             return;
         }
         if !self.kept.is_empty() {
@@ -263,10 +260,20 @@ impl Conversation {
         }
         let now = self.now;
         let threshold = self.spec.turn_threshold;
+        let (least, most) = (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
+        let asked = self.spec.turn_model && turn.end.is_some();
         self.because(|| {
             let why = match turn.p {
-                Some(p) if p < threshold => format!("turn model {p} < {threshold}: max_endpointing_delay"),
-                _ => "min_endpointing_delay".into(),
+                Some(p) if p < threshold => {
+                    format!("turn model {p} < turn_threshold {threshold}: max_endpointing_delay {most:?}")
+                }
+                Some(p) => {
+                    format!("turn model {p} >= turn_threshold {threshold}: min_endpointing_delay {least:?}")
+                }
+                None if asked => {
+                    format!("the turn model has not answered in time: min_endpointing_delay {least:?}")
+                }
+                None => format!("min_endpointing_delay {least:?}"),
             };
             let from =
                 turn.end.map_or("no speech was detected".to_owned(), |end| format!("speech ended at {end}"));

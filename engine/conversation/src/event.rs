@@ -34,6 +34,21 @@ impl Stamped {
     }
 }
 
+/// The eleven events that webhooks tell, by name.
+pub const WEBHOOKS: [&str; 11] = [
+    "agent.interrupted",
+    "agent.started_speaking",
+    "agent.stopped_speaking",
+    "call_ended",
+    "max_call_duration_timeout",
+    "max_call_duration_warning",
+    "participant_left",
+    "tool_call",
+    "utterance_committed",
+    "user.started_speaking",
+    "user.stopped_speaking",
+];
+
 impl Event {
     /// The name under which the world is told of it; `None` for what is not among the interface's eleven events.
     #[must_use]
@@ -73,6 +88,23 @@ impl Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UtteranceId(pub u32);
+
+/// A guardrail that fired.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Triggered {
+    /// Its permanent name.
+    pub key: String,
+    /// Its tag.
+    pub category: String,
+    /// What the user said.
+    pub content: String,
+    /// What is said in the reply's place.
+    pub response_message: Option<String>,
+    /// What a moderation endpoint said, where there are no words to say.
+    pub verdict: Option<Value>,
+    /// Who is told.
+    pub callback_url: Option<String>,
+}
 
 /// Something that happened. Serialised as `{"what": name, …fields}`, the line of `simulate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -228,6 +260,9 @@ pub enum Event {
     },
 
     // Only of live calls; never in `simulate`.
+    /// A guardrail fired.
+    #[serde(rename = "guardrail.triggered")]
+    GuardrailTriggered(Box<Triggered>),
     /// The user's connection is up: the conversation began.
     #[serde(rename = "joined")]
     Joined {
@@ -289,6 +324,18 @@ pub enum Event {
     /// Where a turn's time went.
     #[serde(rename = "turn")]
     Turn(TurnTimes),
+    /// A turn's answer is over, after some of it was heard.
+    #[serde(rename = "turn.heard")]
+    TurnHeard {
+        /// Which committed turn.
+        turn: u32,
+        /// When its last sample left, in seconds since the beginning.
+        heard_end: f64,
+        /// When the user began to speak who cut it, or the command came that did; null where it was heard to its end.
+        interrupted: Option<f64>,
+        /// From that beginning, the true one, to its last sample; null where no voice cut it.
+        barge_in: Option<f64>,
+    },
 }
 
 /// What the agent is doing.
@@ -412,6 +459,31 @@ pub struct TurnTimes {
     pub tts_ttfb: Option<f64>,
     /// True end of speech to the first sample.
     pub voice_to_voice: Option<f64>,
+    /// True onset of the user's voice over the answer to its last sample, where that voice cut it; told by [`Event::TurnHeard`].
+    #[serde(default)]
+    pub barge_in: Option<f64>,
+    /// When each of it happened; not in `simulate`.
+    #[serde(default)]
+    pub timeline: Timeline,
+}
+
+/// When the steps of a turn happened, in seconds since the conversation's beginning; null where one did not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// True end of the user's speech.
+    pub speech_end: Option<f64>,
+    /// The turn was over.
+    pub committed: Option<f64>,
+    /// Of the first step; before the commit where the answer was prepared.
+    pub llm_first_token: Option<f64>,
+    /// Of the turn's first sound.
+    pub tts_first_byte: Option<f64>,
+    /// It left.
+    pub first_sample: Option<f64>,
+    /// The last one left; told by [`Event::TurnHeard`], as what follows.
+    pub heard_end: Option<f64>,
+    /// The user began to speak who cut the answer, or the command came that did.
+    pub interrupted: Option<f64>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
@@ -482,6 +554,9 @@ mod tests {
             (Event::UserStartedSpeaking, json!({})),
             (Event::UserStoppedSpeaking, json!({})),
         ];
+        let mut names: Vec<_> = eleven.iter().filter_map(|(event, _)| event.webhook_name()).collect();
+        names.sort_unstable();
+        assert_eq!(names, WEBHOOKS);
         for (event, payload) in eleven {
             let name = serde_json::to_value(&event).unwrap()["what"].clone();
             assert_eq!(body(event).unwrap()["event"], json!({ "name": name, "payload": payload }));

@@ -6,7 +6,7 @@ use crate::history::spoken;
 use crate::input::Epoch;
 use crate::output::{Output, Source};
 use crate::phrase;
-use crate::reply::{From, Kind, Reply, Utterance};
+use crate::reply::{From, Kind, Reply, Utterance, Waits};
 use crate::spec::Phrasing;
 use crate::time::Time;
 use crate::timers::Reason;
@@ -60,6 +60,7 @@ impl Conversation {
         let Some(head) = self.floor.front() else { return false };
         let out = self.tools.iter().any(|tool| tool.step.epoch == head.epoch && !tool.orphan);
         if head.tools_due && !out && head.utterances.iter().all(Utterance::is_after_result) {
+            self.because(|| "the next step is asked: its words were played and all results are in".into());
             self.next_step();
             return true;
         }
@@ -86,6 +87,9 @@ impl Conversation {
         let first = utterance.played == 0 && utterance.started.is_none();
         let Some(index) = utterance.pieces.iter().position(|piece| !piece.permitted) else { return false };
         if utterance.pieces[index].ready.is_none() || held {
+            if !may_ask && utterance.pieces[index].asked.is_none() {
+                self.explain_wait(Waits::Time);
+            }
             return false;
         }
         if index == 0 && first && interruptible && hearing {
@@ -94,6 +98,7 @@ impl Conversation {
                 self.hold();
                 return true;
             }
+            self.explain_wait(Waits::User);
             return false;
         }
         let Some(piece) =
@@ -106,6 +111,22 @@ impl Conversation {
             self.outputs.push_back(Output::Play(id));
         }
         true
+    }
+
+    /// Why the front utterance does not begin yet, once.
+    fn explain_wait(&mut self, waits: Waits) {
+        let Some(head) = self.floor.front_mut() else { return };
+        let not_before = head.not_before;
+        let Some(utterance) = head.utterances.front_mut() else { return };
+        if utterance.waits.replace(waits) == Some(waits) {
+            return;
+        }
+        let (at, delay) = (self.ask_at(not_before), self.spec.min_consecutive_speech_delay);
+        self.because(|| match waits {
+            Waits::User => "the first sample waits: the user is heard".into(),
+            Waits::Time if at == not_before => format!("the voice is asked at {at}: greeting.wait"),
+            Waits::Time => format!("the voice is asked at {at}: min_consecutive_speech_delay {delay:?}"),
+        });
     }
 
     /// When the TTS may be asked for a new utterance.
@@ -170,6 +191,7 @@ impl Conversation {
         self.last_reply_end = self.now;
         self.timers.clear(Reason::Resume);
         self.tell_turn(reply.times.take());
+        self.tell_heard(&reply, false);
         self.refresh_state();
         if reply.kind == Kind::Exit {
             self.exit_spoken();
@@ -214,6 +236,7 @@ impl Conversation {
         }
         self.last_reply_end = now;
         self.tell_turn(reply.times.take());
+        self.tell_heard(&reply, true);
         self.refresh_state();
     }
 
@@ -222,6 +245,23 @@ impl Conversation {
         if let Some(times) = times {
             self.tell(Event::Turn(times));
         }
+    }
+
+    /// Tells until when a turn's answer was heard, once it is over.
+    fn tell_heard(&mut self, reply: &Reply, cut: bool) {
+        let (true, Some(turn), Some(end)) = (reply.spoke, reply.turn, self.last_playout_end) else { return };
+        let (end, onset) = match reply.silenced {
+            Some((at, onset)) => (at, Some(onset)),
+            None => (end, None),
+        };
+        let now = self.now;
+        let cut = cut.then(|| onset.unwrap_or(now).as_seconds());
+        self.tell(Event::TurnHeard {
+            turn,
+            heard_end: end.as_seconds(),
+            interrupted: cut,
+            barge_in: onset.map(|onset| end.since(onset).as_secs_f64()),
+        });
     }
 
     /// Drops what is prepared for the open turn.

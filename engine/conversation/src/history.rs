@@ -1,5 +1,7 @@
 //! What was said and heard: one list for the transcript, and the order in which the LLM sees it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::event::{HistoryItem, Role, UtteranceId};
@@ -9,7 +11,8 @@ use crate::time::Time;
 /// The items that the LLM sees, in its order.
 #[derive(Default)]
 pub(crate) struct History {
-    items: Vec<(HistoryItem, Option<StepId>)>,
+    /// Shared with the questions: each would copy all that was ever said otherwise.
+    items: Vec<(Arc<HistoryItem>, Option<StepId>)>,
     /// Rises with each change that the LLM can see.
     pub(crate) version: u64,
 }
@@ -28,7 +31,7 @@ impl History {
             let last = &self.items[at - results..];
             at -= last.iter().position(|(_, of)| *of == step).map_or(0, |first| results - first);
         }
-        self.items.insert(at, (item, step));
+        self.items.insert(at, (Arc::new(item), step));
     }
 
     /// Forgets what earlier context commands added.
@@ -38,9 +41,9 @@ impl History {
     }
 
     /// For the LLM; `open` = the text of a turn that is not committed yet.
-    pub(crate) fn for_llm(&self, open: Option<&str>) -> Vec<HistoryItem> {
-        let open = open.map(|text| said(Role::User, text.to_owned()));
-        self.items.iter().map(|(item, _)| item.clone()).chain(open).collect()
+    pub(crate) fn for_llm(&self, open: Option<&str>) -> Vec<Arc<HistoryItem>> {
+        let open = open.map(|text| Arc::new(said(Role::User, text.to_owned())));
+        self.items.iter().map(|(item, _)| Arc::clone(item)).chain(open).collect()
     }
 }
 

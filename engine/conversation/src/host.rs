@@ -5,9 +5,10 @@ use core::future::Future;
 use core::pin::Pin;
 use std::sync::Arc;
 
-use crate::call::{Call, ConversationId};
+use crate::call::{Call, ConversationId, Tool};
 use crate::event::{Snippet, Stamped};
 use crate::input::Command;
+use crate::measure::Family;
 use crate::output::{Answer, Refusal};
 
 /// A future on the heap.
@@ -38,6 +39,16 @@ pub trait Host: Send + Sync + 'static {
 
     /// Why no call can be taken right now (models still load), or `None`.
     fn not_ready(&self) -> Option<String>;
+
+    /// Why a new call would be refused right now although the engine is ready (overload); `None` while there is room. Running calls are
+    /// not touched by it. Reads some small files now and then.
+    fn no_room(&self) -> Option<String>;
+
+    /// Why a new call that needs one of this server's own speech decoders would be refused right now, or `None`.
+    fn deaf(&self) -> Option<String>;
+
+    /// What it measures of itself. Never waits for a media thread.
+    fn measures(&self) -> Vec<Family>;
 }
 
 /// A client's offer.
@@ -97,8 +108,22 @@ pub trait Ledger: Send + Sync + 'static {
     fn record(&self, conversation: ConversationId, fact: Stamped);
 }
 
+/// A tool that somebody else runs, within a session of its own. Implemented by the control plane.
+pub trait RemoteTool: Send + Sync + 'static {
+    /// Runs it with `arguments`, an object. What comes back is an object, or the reason in one sentence. Ends by itself within 20 s.
+    fn call(&self, arguments: serde_json::Value) -> BoxFuture<'static, Result<serde_json::Value, String>>;
+}
+
+/// The servers of tools that an agent names. Implemented by the control plane.
+pub trait ToolServers: Send + Sync + 'static {
+    /// Asks all of them at once, each within a session that lasts as long as its tools are held, and tells of each as soon as it has
+    /// answered: its tools, or a sentence for the record about why it brings none. Ends by itself within 10 s.
+    fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()>;
+}
+
 /// What an agent knows. Implemented by the control plane, which holds the index.
 pub trait Knowledge: Send + Sync + 'static {
-    /// The best `limit` snippets for `query`, best first; empty if nothing fits. Computes for at most a few ms.
-    fn search(&self, query: &str, limit: usize) -> Vec<Snippet>;
+    /// The best `limit` snippets for `query`, best first; empty if nothing fits. Computes for at most a few ms, and may wait a quarter of a
+    /// second for the query's embedding.
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Vec<Snippet>>;
 }

@@ -71,12 +71,16 @@ pub enum Input {
         text: String,
         /// False while they may still change.
         is_final: bool,
+        /// Of a final one: words heard behind it, which may still change and which no interim one has told.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        outstanding: String,
     },
     /// The turn model answered.
     TurnProbability {
         /// The stretch it was asked about.
         stretch: StretchId,
         /// P(turn is over).
+        #[serde(deserialize_with = "crate::trace::number_or_nan")]
         p: f32,
     },
     /// From the LLM.
@@ -100,6 +104,8 @@ pub enum Input {
         /// What it did.
         event: PlayoutEvent,
     },
+    /// The LLM may call these tools from now on, too. Nothing is said around them.
+    Tools(Vec<String>),
     /// A tool's result.
     Tool {
         /// The call.

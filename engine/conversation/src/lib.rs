@@ -21,6 +21,8 @@
 //! - Asked for a turn's end ([`Output::AskTurn`]), a turn model may answer until the commit; later answers and no answer change nothing.
 //! - Stale news (of a cancelled epoch, an unknown piece or call) is ignored, in any order.
 //!
+//! Written down, its inputs and outputs are a trace ([`trace`]), which [`replay`] plays again and compares.
+//!
 //! [`Output::Play`]: output::Output::Play
 //! [`Output::Hold`]: output::Output::Hold
 //! [`Output::Cancel`]: output::Output::Cancel
@@ -47,8 +49,11 @@ mod history;
 pub mod host;
 pub mod input;
 mod lifecycle;
+mod lines;
+pub mod measure;
 pub mod output;
 mod phrase;
+pub mod replay;
 mod reply;
 mod scenario;
 mod scripted;
@@ -56,9 +61,11 @@ pub mod settings;
 pub mod simulate;
 pub mod spec;
 mod speech;
+mod strict;
 mod think;
 pub mod time;
 pub mod timers;
 mod tools;
+pub mod trace;
 pub mod view;
 mod voice;

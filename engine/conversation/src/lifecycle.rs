@@ -51,13 +51,17 @@ impl Conversation {
 
     pub(crate) fn warning_due(&mut self) {
         let Some(limit) = self.spec.max_call_duration else { return };
+        let before = self.spec.call_warning_before;
+        self.because(|| format!("warned: call_warning_before {before:?} of max_call_duration {limit:?}"));
         self.tell(Event::MaxCallDurationWarning {
             call_duration: self.now.as_seconds(),
             max_call_duration: limit.as_secs_f64(),
         });
         self.warning_waits = self.spec.warning_message.is_some();
         // At once where the floor is free, before anything else that is due now could take it.
-        self.warn();
+        if !self.warn() && self.warning_waits {
+            self.because(|| "warning_message waits until the floor is free".into());
+        }
     }
 
     /// Speaks the warning where the floor is free. True if it does.
@@ -68,6 +72,7 @@ impl Conversation {
         }
         self.warning_waits = false;
         let Some(text) = self.spec.warning_message.clone() else { return false };
+        self.because(|| "warning_message is said: the floor is free".into());
         let reply = self.message(Kind::Warning, Source::Warning, text, self.spec.allow_interruptions);
         self.floor.push_back(reply);
         true
@@ -146,7 +151,8 @@ impl Conversation {
 
     pub(crate) fn idle_due(&mut self) {
         if self.spec.idle_end_after.is_some_and(|most| self.idle_count >= most) {
-            self.because(|| "idle_end_after: nobody answered the call-outs".into());
+            let most = self.idle_count;
+            self.because(|| format!("idle_end_after: {most} call-outs were not answered, the call ends"));
             self.finish(EndReason::Idle);
             return;
         }
@@ -175,6 +181,13 @@ impl Conversation {
             (Life::Ending(_), Command::Stop { exit_message: true, .. }) => Answer::Already,
             _ => self.obey(id, command),
         };
+        match answer {
+            // Behind the end nothing is told.
+            _ if self.life == Life::Ended => {}
+            Answer::Refused(why) => self.because(|| format!("refused: {why}")),
+            Answer::Already => self.because(|| "the command finds nothing to do".into()),
+            Answer::Accepted => {}
+        }
         self.outputs.push_back(Output::Answer { id, answer });
     }
 
@@ -191,6 +204,9 @@ impl Conversation {
                 }
                 if interrupt {
                     self.interrupt();
+                }
+                if !self.floor.is_empty() {
+                    self.because(|| "these words wait until what is said before them has ended".into());
                 }
                 let mut reply =
                     self.message(Kind::Say, Source::Say(id), text.to_owned(), allow_interruptions);

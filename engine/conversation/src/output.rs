@@ -1,5 +1,7 @@
 //! Everything that a conversation asks for or tells.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -82,7 +84,7 @@ pub struct LlmRequest {
     /// Answered under this id.
     pub step: StepId,
     /// The history as the LLM may see it, without the system prompt, oldest first. A preemptive question ends with the open turn.
-    pub history: Vec<HistoryItem>,
+    pub history: Vec<Arc<HistoryItem>>,
     /// False in the step after the last round of tools.
     pub tools: bool,
     /// Ask the fallback model.

@@ -42,6 +42,8 @@ pub(crate) struct Reply {
     pub(crate) held: bool,
     /// Whether `playout.held` was told of this hold.
     pub(crate) hold_told: bool,
+    /// When this hold silenced it, and the onset of the voice that did.
+    pub(crate) silenced: Option<(Time, Time)>,
     /// The turn it answers.
     pub(crate) turn: Option<u32>,
     /// True end of the speech that it answers.
@@ -137,6 +139,17 @@ pub(crate) struct Utterance {
     /// As much of it as was told.
     pub(crate) told_heard: usize,
     pub(crate) in_context: bool,
+    /// Whether it was explained what it waits for.
+    pub(crate) waits: Option<Waits>,
+}
+
+/// What an utterance may have to wait for, apart from those that make it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The distance from the words before it, or the greeting's wait.
+    Time,
+    /// The end of the user's speech.
+    User,
 }
 
 /// Words given to the TTS at once.
@@ -169,6 +182,7 @@ impl Reply {
             interrupted: false,
             held: false,
             hold_told: false,
+            silenced: None,
             turn: None,
             spoke_until: None,
             times: None,
@@ -222,6 +236,7 @@ impl Utterance {
             heard: 0,
             told_heard: 0,
             in_context: true,
+            waits: None,
         }
     }
 

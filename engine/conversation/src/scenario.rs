@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::fields::{Object, time};
 use crate::settings::{BadSetting, Message, Settings};
+use crate::strict::{self, on_one_line};
 
 /// The largest scenario file, in bytes.
 pub const LARGEST: usize = 16 << 20;
@@ -22,7 +23,10 @@ pub struct BadScenario {
 
 impl BadScenario {
     pub(crate) fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { field: field.into(), reason: reason.into() }
+        let field = on_one_line(field.into());
+        // A key without a letter.
+        let field = if field.is_empty() { "\"\"".into() } else { field };
+        Self { field, reason: on_one_line(reason.into()) }
     }
 }
 
@@ -112,8 +116,15 @@ pub(crate) fn parse(json: &[u8]) -> Parsed<Scenario> {
     if json.len() > LARGEST {
         return Err(BadScenario::new("file", "is larger than 16 MiB"));
     }
-    let value: Value = serde_json::from_slice(json)
-        .map_err(|error| BadScenario::new("file", format!("is no JSON: {error}")))?;
+    let value = strict::read(json).map_err(|bad| match bad {
+        strict::Bad::Json { path, error } => {
+            let field = if path.is_empty() { "file".into() } else { path };
+            BadScenario::new(field, format!("is no JSON: {error}"))
+        }
+        strict::Bad::Twice { path, line } => {
+            BadScenario::new(path, format!("stands there twice, again in line {line}"))
+        }
+    })?;
     let file = Object::new("", &value)?;
     file.only(&["name", "settings", "vad", "defaults", "user", "replies", "tools", "actions", "until"])?;
     file.text("name")?;

@@ -402,12 +402,11 @@ fn optional_seconds(field: &str, value: &Value) -> Result<Option<f64>, BadSettin
 }
 
 fn count(field: &str, value: &Value) -> Result<u32, BadSetting> {
-    let whole = value
-        .as_u64()
-        .or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..=4e9).contains(n)).map(|n| n as u64));
-    whole
-        .and_then(|n| u32::try_from(n).ok())
-        .ok_or_else(|| BadSetting::new(field, "must be a whole number that is not negative"))
+    let whole = value.as_u64().or_else(|| {
+        value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1.8e19).contains(n)).map(|n| n as u64)
+    });
+    let whole = whole.ok_or_else(|| BadSetting::new(field, "must be a whole number that is not negative"))?;
+    u32::try_from(whole).map_err(|_| BadSetting::new(field, "must be at most 4294967295"))
 }
 
 fn flag(field: &str, value: &Value) -> Result<bool, BadSetting> {
@@ -447,6 +446,51 @@ mod tests {
         assert_eq!(spec.idle_timeout, Some(Duration::from_secs(30)));
         assert_eq!(spec.max_call_duration, Some(Duration::from_secs(300)));
         assert_eq!(spec.error_message.as_deref(), Some(ERROR_MESSAGE));
+    }
+
+    #[test]
+    fn the_presets_are_those_of_the_table() {
+        let of = |turn_handling, interruptability| {
+            let mut settings = Settings::product();
+            settings.preset(turn_handling, interruptability).map(|()| settings)
+        };
+        for (word, min, max, preemptive) in [
+            (Some("proactive"), 0.3, 2.0, true),
+            (Some("balanced"), 0.4, 3.0, true),
+            (None, 0.4, 3.0, true),
+            (Some("deliberate"), 0.8, 5.0, false),
+        ] {
+            let s = of(word, None).unwrap();
+            let found = (s.min_endpointing_delay, s.max_endpointing_delay, s.preemptive_generation);
+            assert_eq!(found, (min, max, preemptive), "{word:?}");
+        }
+        for (word, duration, words, backchannels) in [
+            (Some("high"), 0.25, 0, false),
+            (Some("medium"), 0.5, 0, true),
+            (None, 0.5, 0, true),
+            (Some("low"), 0.8, 2, true),
+        ] {
+            let s = of(None, word).unwrap();
+            let found = (s.min_interruption_duration, s.min_interruption_words, s.backchannels);
+            assert_eq!(found, (duration, words, backchannels), "{word:?}");
+        }
+        assert_eq!(of(Some("hasty"), None).unwrap_err().field, "turn_handling");
+        assert_eq!(of(None, Some("never")).unwrap_err().field, "interruptability");
+    }
+
+    #[test]
+    fn what_nobody_sets_is_as_the_page_says() {
+        let s = Settings::product();
+        assert_eq!((s.false_interruption_timeout, s.transcript_timeout), (Some(2.0), Some(2.0)));
+        assert_eq!((s.echo_warmup, s.turn_threshold, s.min_consecutive_speech_delay), (3.0, 0.36, 0.0));
+        assert_eq!((s.idle_timeout, s.idle_end_after), (Some(30.0), Some(3)));
+        assert_eq!((s.max_call_duration, s.call_warning_before), (Some(300.0), 10.0));
+        assert_eq!((s.max_tool_steps, s.allow_interruptions, s.preemptive_tts), (3, true, false));
+        let s = Settings::scenario();
+        assert_eq!((s.min_endpointing_delay, s.max_endpointing_delay), (0.5, 6.0));
+        assert_eq!((s.backchannels, s.echo_warmup, s.turn_threshold), (false, 0.0, 0.5));
+        assert_eq!((s.idle_timeout, s.transcript_timeout, s.max_call_duration), (None, None, None));
+        assert_eq!((s.idle_end_after, s.error_message, s.preemptive_generation), (None, None, true));
     }
 
     #[test]

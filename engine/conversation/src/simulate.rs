@@ -7,17 +7,16 @@ use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use serde_json::{Map, Value, json};
-
+use crate::call::ConversationId;
 use crate::conversation::Conversation;
-use crate::event::{Event, HistoryItem, Role, Stamped, TurnTimes};
 use crate::input::{Command, CommandId, Epoch, Input, PieceId, PlayoutEvent, StepId, StretchId};
+use crate::lines::Lines;
 use crate::output::Output;
 use crate::scenario::{Act, Said, Scenario, parse};
 use crate::settings::Message;
 use crate::spec::{Phrasing, Spec, ToolSpec, Vad};
 use crate::time::{Position, Time};
-use crate::view::round;
+use crate::trace;
 
 pub use crate::scenario::{BadScenario, LARGEST};
 
@@ -33,6 +32,19 @@ pub fn simulate(json: &[u8], explain: bool) -> Result<String, BadScenario> {
     let mut simulation = Simulation::new(&scenario, explain)?;
     simulation.run()?;
     Ok(simulation.finish())
+}
+
+/// Plays a scenario file as if it were a traced call: what is printed, and the trace.
+///
+/// # Errors
+/// The file is no scenario.
+pub fn traced(json: &[u8]) -> Result<(String, String), BadScenario> {
+    let scenario = parse(json)?;
+    let mut simulation = Simulation::new(&scenario, false)?;
+    simulation.trace = Some(trace::header(ConversationId(0), 0, simulation.conversation.spec()));
+    simulation.run()?;
+    let trace = simulation.trace.take().unwrap_or_default();
+    Ok((simulation.finish(), trace))
 }
 
 /// Something that will happen.
@@ -79,9 +91,9 @@ pub(crate) struct Simulation<'a> {
     generation: u64,
     /// Which items have an interim out, and no final.
     interims: Vec<bool>,
-    lines: String,
-    history: Vec<Value>,
-    turns: Vec<TurnTimes>,
+    lines: Lines,
+    /// As a live call would have written it, if it is wanted.
+    trace: Option<String>,
     ended: bool,
 }
 
@@ -137,9 +149,8 @@ impl<'a> Simulation<'a> {
             paused: false,
             generation: 0,
             interims: vec![false; script.user.len()],
-            lines: String::new(),
-            history: Vec::new(),
-            turns: Vec::new(),
+            lines: Lines::default(),
+            trace: None,
             ended: false,
         };
         simulation.schedule_user(hold_after);
@@ -240,15 +251,13 @@ impl<'a> Simulation<'a> {
             Happening::Interim(index) => {
                 self.interims[index] = true;
                 let text = self.interim();
-                self.give(Input::Transcript { text, is_final: false });
+                self.give(Input::Transcript { text, is_final: false, outstanding: String::new() });
             }
             Happening::Final(index) => {
                 self.interims[index] = false;
                 let text = self.script.user[index].text.clone().unwrap_or_default();
-                let rest = self.interim();
-                self.conversation.handle_final(&text, &rest, self.now);
-                self.drain();
-                self.answer();
+                let outstanding = self.interim();
+                self.give(Input::Transcript { text, is_final: true, outstanding });
             }
             Happening::Finished(generation) => {
                 if generation == self.generation
@@ -275,26 +284,31 @@ impl<'a> Simulation<'a> {
 
     /// Tells the conversation, does what it asks for, and answers what can be answered at once.
     fn give(&mut self, input: Input) {
-        self.conversation.handle(input, self.now);
-        self.drain();
+        self.handle(input);
         self.answer();
     }
 
     fn answer(&mut self) {
         while let Some(input) = self.at_once.pop_front() {
-            self.conversation.handle(input, self.now);
-            self.drain();
+            self.handle(input);
         }
     }
 
-    fn drain(&mut self) {
-        while let Some(output) = self.conversation.poll() {
+    fn handle(&mut self, input: Input) {
+        let kept = self.trace.is_some().then(|| input.clone());
+        self.conversation.handle(input, self.now);
+        let out: Vec<Output> = core::iter::from_fn(|| self.conversation.poll()).collect();
+        if let (Some(trace), Some(input)) = (&mut self.trace, kept) {
+            trace.push_str(&trace::step(self.now, &input, &out));
+        }
+        self.act(out);
+    }
+
+    fn act(&mut self, out: Vec<Output>) {
+        for output in out {
             match output {
-                Output::Tell(fact) => self.tell(fact),
-                Output::Explain(explanation) => {
-                    let t = round(explanation.at.as_seconds());
-                    self.line(&json!({"t": t, "what": "explain", "why": explanation.why}));
-                }
+                Output::Tell(fact) => self.lines.tell(fact),
+                Output::Explain(explanation) => self.lines.explain(&explanation),
                 Output::AskLlm(request) => self.ask_llm(&request),
                 Output::Synthesize(request) => self.synthesize(&request),
                 Output::RunTool { call, name, .. } => {
@@ -373,88 +387,9 @@ impl<'a> Simulation<'a> {
         self.schedule(end, 0, Happening::Finished(self.generation));
     }
 
-    fn tell(&mut self, fact: Stamped) {
-        let t = round(fact.at.as_seconds());
-        let line = match fact.event {
-            Event::Joined { .. }
-            | Event::UserTranscript { .. }
-            | Event::AgentHeard { .. }
-            | Event::LlmText { .. }
-            | Event::LlmStopped { .. }
-            | Event::ToolStarted { .. }
-            | Event::Snippets { .. }
-            | Event::Warning { .. } => return,
-            Event::Turn(times) => {
-                self.turns.push(times);
-                return;
-            }
-            Event::History(item) => {
-                let item = history_item(&item);
-                self.history.push(Value::Object(item.clone()));
-                let mut line = Map::from_iter([("t".into(), json!(t)), ("what".into(), json!("history"))]);
-                line.extend(item);
-                Value::Object(line)
-            }
-            event => {
-                let Ok(Value::Object(fields)) = serde_json::to_value(event) else { return };
-                let mut line = Map::from_iter([("t".into(), json!(t))]);
-                for (key, value) in fields.into_iter().filter(|(key, _)| key != "utterance") {
-                    let rounded = matches!(key.as_str(), "position" | "call_duration" | "max_call_duration");
-                    let value =
-                        value.as_f64().filter(|_| rounded).map_or(value, |number| json!(round(number)));
-                    line.insert(key, value);
-                }
-                Value::Object(line)
-            }
-        };
-        self.line(&line);
-    }
-
-    fn line(&mut self, line: &Value) {
-        self.lines.push_str(&line.to_string());
-        self.lines.push('\n');
-    }
-
     fn finish(mut self) -> String {
-        let open: Vec<TurnTimes> = self.conversation.open_turns().cloned().collect();
-        let told: Vec<u32> = self.turns.iter().map(|turn| turn.turn).collect();
-        self.turns.extend(open.into_iter().filter(|turn| !told.contains(&turn.turn)));
-        // A guardrail's words tell the times of their turn anew: the last word counts.
-        self.turns.reverse();
-        self.turns.sort_by_key(|turn| turn.turn);
-        self.turns.dedup_by_key(|turn| turn.turn);
-        let number = |value: Option<f64>| value.map(round);
-        let turns: Vec<Value> = self
-            .turns
-            .iter()
-            .map(|turn| {
-                json!({
-                    "endpointing": number(turn.endpointing),
-                    "llm_ttft": number(turn.llm_ttft),
-                    "tts_ttfb": number(turn.tts_ttfb),
-                    "voice_to_voice": number(turn.voice_to_voice),
-                })
-            })
-            .collect();
         let t = if self.ended { self.now } else { at(self.script.until) };
-        let history = core::mem::take(&mut self.history);
-        self.line(
-            &json!({"t": round(t.as_seconds()), "what": "summary", "history": history, "turns": turns}),
-        );
-        self.lines
+        self.lines.summary(t, &self.conversation);
+        self.lines.take()
     }
-}
-
-/// An item as the scenario format shows it.
-fn history_item(item: &HistoryItem) -> Map<String, Value> {
-    let mut map = Map::from_iter([("role".into(), json!(item.role))]);
-    if item.role == Role::Tool {
-        map.insert("name".into(), json!(item.name));
-        map.insert("arguments".into(), json!(item.arguments));
-        map.insert("text".into(), json!(item.text));
-    } else {
-        map.insert("text".into(), json!(item.text));
-        map.insert("interrupted".into(), json!(item.interrupted));
-    }
-    map
 }

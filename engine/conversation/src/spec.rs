@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::settings::{BadSetting, LONGEST};
+
 /// Everything that the pure conversation knows of its agent. Made by [`crate::settings`]; every value is in range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
@@ -67,6 +69,50 @@ pub struct Spec {
     pub user_id: String,
     /// Tools by name, with the words said around them.
     pub tools: Vec<ToolSpec>,
+}
+
+impl Spec {
+    /// Whether every value is in range, as it is wherever settings made it; a file may say otherwise.
+    ///
+    /// # Errors
+    /// The first value that is not.
+    pub fn check(&self) -> Result<(), BadSetting> {
+        let spans = [
+            ("min_endpointing_delay", Some(self.min_endpointing_delay)),
+            ("max_endpointing_delay", Some(self.max_endpointing_delay)),
+            ("transcript_timeout", self.transcript_timeout),
+            ("min_interruption_duration", Some(self.min_interruption_duration)),
+            ("false_interruption_timeout", self.false_interruption_timeout),
+            ("echo_warmup", Some(self.echo_warmup)),
+            ("idle_timeout", self.idle_timeout),
+            ("min_consecutive_speech_delay", Some(self.min_consecutive_speech_delay)),
+            ("max_call_duration", self.max_call_duration),
+            ("call_warning_before", Some(self.call_warning_before)),
+            ("greeting.wait", self.greeting.as_ref().map(|greeting| greeting.wait)),
+            ("vad.start", Some(self.vad.start)),
+            ("vad.silence", Some(self.vad.silence)),
+        ];
+        let of_tools = self.tools.iter().map(|tool| ("tools.delay", Some(tool.delay)));
+        for (field, span) in spans.into_iter().chain(of_tools) {
+            if span.is_some_and(|span| span.as_secs_f64() > LONGEST) {
+                return Err(BadSetting::new(field, "must not be greater than 1e7 s"));
+            }
+        }
+        if self.min_endpointing_delay > self.max_endpointing_delay {
+            return Err(BadSetting::new(
+                "min_endpointing_delay",
+                "must not be greater than max_endpointing_delay",
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.turn_threshold) {
+            return Err(BadSetting::new("turn_threshold", "must be between 0 and 1"));
+        }
+        // Silence of no length is always over: the call-outs would never end.
+        if self.idle_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(BadSetting::new("idle_timeout", "must not be 0"));
+        }
+        Ok(())
+    }
 }
 
 /// Times of the speech detector.

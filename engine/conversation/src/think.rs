@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::conversation::Conversation;
 use crate::endpoint::plain;
-use crate::event::{Event, Stage, TurnTimes};
+use crate::event::{Event, Stage, Timeline, TurnTimes};
 use crate::floor::cut;
 use crate::input::{LlmEvent, StepId};
 use crate::output::{LlmRequest, Output, Source};
@@ -30,6 +30,9 @@ impl Conversation {
         self.drop_preparation("the turn has more words");
         let wanted = self.spec.preemptive_generation && self.floor.is_empty() && !self.is_ending();
         if !wanted {
+            if self.spec.preemptive_generation {
+                self.because(|| "nothing is prepared: another reply is current".into());
+            }
             return;
         }
         let now = self.now;
@@ -86,7 +89,12 @@ impl Conversation {
             }
             self.kill_waiting();
         }
-        let times = TurnTimes { turn: self.next_turn, ..times };
+        let timeline = Timeline {
+            speech_end: end.map(Time::as_seconds),
+            committed: Some(self.now.as_seconds()),
+            ..Timeline::default()
+        };
+        let times = TurnTimes { turn: self.next_turn, timeline, ..times };
         self.next_turn += 1;
         self.tell(Event::UtteranceCommitted { text: text.clone() });
         if !answered {
@@ -105,10 +113,14 @@ impl Conversation {
         let known = reply.times.take().unwrap_or_default();
         reply.turn = Some(times.turn);
         reply.spoke_until = end;
-        reply.times = Some(TurnTimes { llm_ttft: known.llm_ttft, ..times });
+        let timeline = Timeline { llm_first_token: known.timeline.llm_first_token, ..times.timeline.clone() };
+        reply.times = Some(TurnTimes { llm_ttft: known.llm_ttft, timeline, ..times });
         self.last_times.clone_from(&reply.times);
         self.last_end = end;
         reply.prepared = None;
+        if !self.floor.is_empty() {
+            self.because(|| "the answer waits until what is said before it has ended".into());
+        }
         self.floor.push_back(reply);
         self.refresh_state();
         let index = self.floor.len() - 1;
@@ -183,6 +195,7 @@ impl Conversation {
                 && let Some(times) = reply.times.as_mut()
             {
                 times.llm_ttft = Some(now.since(step.asked).as_secs_f64());
+                times.timeline.llm_first_token = Some(now.as_seconds());
             }
         }
         let mut over = false;
@@ -298,12 +311,17 @@ impl Conversation {
     pub(crate) fn llm_silent(&mut self) {
         let now = self.now;
         let late = |reply: &Reply| {
-            reply.step.as_ref().filter(|step| !step.ended && step.last + SILENT <= now).map(|step| step.id)
+            let step = reply.step.as_ref().filter(|step| !step.ended && step.last + SILENT <= now)?;
+            Some((step.id, step.last, step.first.is_none()))
         };
         let found =
             self.floor.iter().enumerate().find_map(|(index, reply)| Some((Some(index), late(reply)?)));
         let found = found.or_else(|| Some((None, late(self.prep.as_deref()?)?)));
-        if let Some((index, id)) = found {
+        if let Some((index, (id, last, first))) = found {
+            self.because(|| {
+                let token = if first { "first" } else { "further" };
+                format!("the LLM has failed: no {token} token for 5s (fixed) since {last}")
+            });
             self.outputs.push_back(Output::CancelLlm(id));
             self.llm_failed(index, "timeout".into());
         }
@@ -322,7 +340,7 @@ impl Conversation {
         let Some(mut reply) = self.floor.remove(index) else { return };
         let first = reply.step.as_ref().is_some_and(|step| step.id.step == 0);
         if first && let Some(times) = reply.times.as_mut() {
-            times.llm_ttft = None;
+            (times.llm_ttft, times.timeline.llm_first_token) = (None, None);
         }
         let again =
             self.spec.fallback_llm && reply.step.as_ref().is_some_and(|step| !step.fallback && !step.given);
@@ -340,9 +358,9 @@ impl Conversation {
             step.ended = true;
             step.calls.clear();
             if let Some(words) = words_of(&mut reply.utterances, step.id) {
-                // Only phrases of which the voice has been given the first are spoken.
-                if words.pieces.front().is_some_and(|piece| piece.asked.is_none()) {
-                    words.pieces.clear();
+                // Only phrases that the voice has been given are spoken.
+                while words.pieces.back().is_some_and(|piece| piece.asked.is_none()) {
+                    words.pieces.pop_back();
                 }
                 let end = words.pieces.back().map_or(words.played, |piece| piece.end);
                 words.text.truncate(end);
@@ -358,6 +376,7 @@ impl Conversation {
     /// The error message, as the last utterance of a reply.
     pub(crate) fn apologise(&mut self, reply: &mut Reply) {
         if let Some(text) = self.spec.error_message.clone() {
+            self.because(|| "error_message is said".into());
             let apology = self.fixed(Source::Error, text);
             reply.utterances.push_back(apology);
         }

@@ -17,6 +17,15 @@ use crate::time::Time;
 const TIMEOUT: Duration = Duration::from_micros(20_000_001);
 
 impl Conversation {
+    /// Tools whose servers have told of them only now.
+    pub(crate) fn learn_tools(&mut self, names: Vec<String>) {
+        for name in names {
+            if self.spec.tools.iter().all(|known| known.name != name) {
+                self.spec.tools.push(ToolSpec { name, ..ToolSpec::default() });
+            }
+        }
+    }
+
     /// Starts the tools of a step that is complete and whose turn is committed.
     pub(crate) fn start_tools(&mut self, index: usize) {
         let Some(reply) = self.floor.get_mut(index) else { return };
@@ -26,6 +35,7 @@ impl Conversation {
         let (calls, step) = (core::mem::take(&mut step.calls), step.id);
         reply.tools_due = true;
         reply.rounds += 1;
+        self.because(|| "the tools start: their step has ended and its turn is committed".into());
         let mut unknown = Vec::new();
         for ask in calls {
             let call = ToolCallId(self.next_call);
@@ -135,15 +145,21 @@ impl Conversation {
         let name = tool.name.clone();
         let message =
             self.spec.tools.iter().find(|spec| spec.name == name).and_then(|spec| spec.on_delay.clone());
-        if let Some(text) = message.filter(|_| quiet && !orphan) {
+        if let Some(text) = message.filter(|_| !orphan) {
+            if !quiet {
+                self.because(|| format!("on_delay of {name} is not said: something sounds or is queued"));
+                return;
+            }
+            self.because(|| format!("on_delay of {name} is said: the result is still out"));
             self.tool_message(call, step, ToolMessage::OnDelay, text);
         }
     }
 
     pub(crate) fn tool_silent(&mut self) {
         let now = self.now;
-        let late = self.tools.iter().find(|tool| tool.started + TIMEOUT <= now).map(|tool| tool.call);
-        if let Some(call) = late {
+        let late = self.tools.iter().find(|tool| tool.started + TIMEOUT <= now);
+        if let Some((call, started, name)) = late.map(|tool| (tool.call, tool.started, tool.name.clone())) {
+            self.because(|| format!("the tool {name} has failed: no result for 20s (fixed) since {started}"));
             self.tool_result(call, Err("timeout".into()));
         }
     }

@@ -157,6 +157,13 @@ impl View {
                     None => self.turns.insert(at, times.clone()),
                 }
             }
+            Event::TurnHeard { turn, heard_end, interrupted, barge_in } => {
+                if let Some(known) = self.turns.iter_mut().rev().find(|known| known.turn == *turn) {
+                    known.barge_in = *barge_in;
+                    known.timeline.heard_end = Some(*heard_end);
+                    known.timeline.interrupted = *interrupted;
+                }
+            }
             Event::Ended { reason } => {
                 self.ended = Some(*reason);
                 self.sounding = None;
@@ -180,6 +187,7 @@ impl View {
             | Event::Error { .. }
             | Event::UserTranscript { .. }
             | Event::LlmText { .. }
+            | Event::GuardrailTriggered(_)
             | Event::ToolStarted { .. } => {}
         }
     }
@@ -257,6 +265,7 @@ impl View {
                 "llm": of(|t| t.llm_ttft),
                 "tts": of(|t| t.tts_ttfb),
                 "playout": of(|t| t.playout),
+                "barge_in": of(|t| t.barge_in),
             },
         })
     }

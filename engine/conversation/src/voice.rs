@@ -109,9 +109,10 @@ impl Conversation {
             self.floor.iter().chain(self.prep.as_deref()).flat_map(|r| &r.utterances).flat_map(|u| &u.pieces);
         let late = pieces
             .find(|piece| piece.ready.is_none() && piece.asked.is_some_and(|asked| asked + SILENT <= now));
-        if let Some(id) = late.and_then(|piece| piece.id)
+        if let Some((id, asked)) = late.and_then(|piece| piece.id.zip(piece.asked))
             && let Some(at) = self.find_piece(id)
         {
+            self.because(|| format!("the TTS has failed: no first audio for 5s (fixed) since {asked}"));
             self.outputs.push_back(Output::Drop(id));
             self.tts_failed(at, "timeout".into());
         }
@@ -266,6 +267,8 @@ impl Conversation {
             if let Some(times) = times.as_mut() {
                 times.tts_ttfb = asked.zip(ready).map(|(asked, ready)| ready.since(asked).as_secs_f64());
                 times.playout = ready.map(|ready| now.since(ready).as_secs_f64());
+                times.timeline.tts_first_byte = ready.map(Time::as_seconds);
+                times.timeline.first_sample = Some(now.as_seconds());
                 times.voice_to_voice = head.spoke_until.map(|end| now.since(end).as_secs_f64());
             }
         }
@@ -283,7 +286,7 @@ impl Conversation {
             self.timers.set(Reason::Warmup, until);
         }
         if self.speech.hearing && self.timers.at(Reason::Duck).is_none() {
-            self.duck_due();
+            self.duck();
         }
     }
 

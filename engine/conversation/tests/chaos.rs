@@ -68,7 +68,11 @@ impl Random {
             1 => Input::SpeechStarted { onset: self.time(now) },
             2 => Input::SpeechHeard { until: self.time(now) },
             3 => Input::SpeechStopped { end: self.time(now) },
-            4 => Input::Transcript { text: self.text(), is_final: self.one_in(2) },
+            4 => Input::Transcript {
+                text: self.text(),
+                is_final: self.one_in(2),
+                outstanding: if self.one_in(4) { self.text() } else { String::new() },
+            },
             5 => Input::TurnProbability {
                 stretch: StretchId(self.id()),
                 p: [f32::NAN, f32::INFINITY, -1.0, 0.2, 0.9][self.below(5) as usize],
@@ -113,7 +117,8 @@ impl Random {
                 call: ToolCallId(self.id()),
                 result: if self.one_in(2) { Ok(json!([1])) } else { Err("x".into()) },
             },
-            14 => match self.below(6) {
+            14 => match self.below(7) {
+                6 => Input::Tools(vec!["t".into(), "u".into()]),
                 0 => Input::Guardrail { say: self.text() },
                 1 => Input::Failed {
                     stage: [Stage::Llm, Stage::Stt, Stage::Tts][self.below(3) as usize],

@@ -1,8 +1,12 @@
 //! What only a live call has: words that stream in, voices that are late, fallbacks, guardrails that fire, a server that stops.
 
+use std::sync::Arc;
+
 use conversation::conversation::Conversation;
 use conversation::event::{EndReason, Event, HistoryItem, Role, Stage};
-use conversation::input::{Command, CommandId, Input, LlmEvent, PieceId, PlayoutEvent, StepId, TtsEvent};
+use conversation::input::{
+    Command, CommandId, Input, LlmEvent, PieceId, PlayoutEvent, StepId, StretchId, TtsEvent,
+};
 use conversation::output::{Answer, LlmRequest, Output, Refusal, SpeechRequest};
 use conversation::settings::{Message, Settings};
 use conversation::spec::{Spec, ToolSpec};
@@ -40,7 +44,7 @@ impl Call {
     }
 
     fn say(&mut self, at: f64, text: &str) -> &mut Self {
-        self.give(at, Input::Transcript { text: text.into(), is_final: true })
+        self.give(at, Input::Transcript { text: text.into(), is_final: true, outstanding: String::new() })
     }
 
     fn llm(&mut self, at: f64, event: LlmEvent) -> &mut Self {
@@ -124,12 +128,20 @@ impl Call {
             .collect()
     }
 
+    /// What was explained so far.
+    fn why(&self) -> Vec<&str> {
+        self.outputs
+            .iter()
+            .filter_map(|o| if let Output::Explain(found) = o { Some(found.why.as_str()) } else { None })
+            .collect()
+    }
+
     fn has(&self, wanted: &Output) -> bool {
         self.outputs.contains(wanted)
     }
 }
 
-fn roles(history: &[HistoryItem]) -> Vec<(Role, &str)> {
+fn roles(history: &[Arc<HistoryItem>]) -> Vec<(Role, &str)> {
     history.iter().map(|item| (item.role, item.text.as_str())).collect()
 }
 
@@ -197,6 +209,23 @@ fn a_failing_model_has_its_words_so_far_spoken_then_the_apology() {
     call.play(2.8, 0, PlayoutEvent::Finished(Position::from_seconds(1.0)));
     assert_eq!(call.spoken(), ["It is fine.", "I'm sorry, something went wrong.", "Please say that again."]);
     assert_eq!(call.heard(), ["It is fine."]);
+}
+
+#[test]
+fn of_a_failing_models_many_phrases_those_that_the_voice_was_given_are_spoken() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello")
+        .give(1.4, Input::Tick)
+        .text(1.6, "One is here. Two is here. Three is here. Four is here. Five");
+    call.llm(1.7, LlmEvent::Failed("broken".into()));
+    let mut at = 2.0;
+    for piece in 0..3 {
+        call.voice(at, piece, 1.0).play(at, piece, PlayoutEvent::Started);
+        at += 1.0;
+        call.play(at, piece, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+    }
+    assert_eq!(call.heard(), ["One is here. Two is here. Three is here."]);
+    assert_eq!(call.spoken()[3], "I'm sorry, something went wrong.");
 }
 
 #[test]
@@ -327,6 +356,7 @@ fn a_tools_messages_never_stand_behind_its_result_where_the_model_sees_them() {
 #[test]
 fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed() {
     let mut call = Call::new(|_| {});
+    call.conversation.explain(true);
     let text = "Hello world. ".repeat(500);
     let say = Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: true };
     assert_eq!(call.command(1.0, say), Answer::Accepted);
@@ -345,6 +375,8 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
     assert_eq!(call.command(12.5, Command::Interrupt), Answer::Accepted);
     call.give(60.0, Input::Tick);
     assert_eq!(call.pieces().len(), 13, "nothing more is asked for");
+    // What is not asked for yet waits for what sounds, not for a time between two speeches.
+    assert!(!call.why().iter().any(|why| why.contains("the voice is asked at")), "{:#?}", call.why());
 }
 
 #[test]
@@ -469,6 +501,7 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
     };
     let next = |call: &Call| call.conversation.poll_timeout().map(|(at, _)| at);
     let mut call = Call::new(|spec| spec.turn_model = true);
+    call.conversation.explain(true);
     call.give(1.05, Input::SpeechStarted { onset: Time::from_seconds(1.0) }).say(1.9, "I think");
     call.give(2.25, Input::SpeechStopped { end: Time::from_seconds(2.0) });
     let first = asked(&call);
@@ -485,6 +518,14 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
     let deadline = next(&call);
     call.give(3.45, Input::TurnProbability { stretch: second, p: 0.1 });
     assert_eq!(next(&call), deadline);
+    let said = |what: &str| call.why().iter().filter(|why| why.contains(what)).count();
+    assert_eq!(
+        said("the turn model has not answered in time: min_endpointing_delay 400ms"),
+        1,
+        "{:#?}",
+        call.why()
+    );
+    assert_eq!(said("the turn model's answer 0.1 came too late to count"), 2, "{:#?}", call.why());
 }
 
 #[test]
@@ -501,6 +542,44 @@ fn speech_is_no_interruption_while_the_detector_reports_only_its_start() {
 }
 
 #[test]
+fn a_turns_times_count_from_the_true_end_of_speech() {
+    let mut call = Call::new(|_| {});
+    call.give(0.55, Input::SpeechStarted { onset: Time::from_seconds(0.5) });
+    call.give(1.75, Input::SpeechStopped { end: Time::from_seconds(1.5) });
+    call.say(1.8, "Hello").give(2.5, Input::Tick);
+    let times = call.conversation.open_turns().next().unwrap();
+    let near = |found: Option<f64>, expected: f64| found.is_some_and(|found| (found - expected).abs() < 1e-6);
+    assert!(near(times.stt, 0.3) && near(times.endpointing, 0.4), "{times:?}");
+}
+
+#[test]
+fn a_turn_model_is_asked_only_where_there_is_one_and_once_for_each_stretch() {
+    let asked = |turn_model: bool, early: bool| {
+        let mut call = Call::new(|spec| spec.turn_model = turn_model);
+        call.give(0.55, Input::SpeechStarted { onset: Time::from_seconds(0.5) });
+        if early {
+            call.give(1.0, Input::TurnProbability { stretch: StretchId(0), p: 0.9 });
+        }
+        call.give(1.75, Input::SpeechStopped { end: Time::from_seconds(1.5) });
+        call.has(&Output::AskTurn(StretchId(0)))
+    };
+    assert!(asked(true, false));
+    assert!(!asked(true, true), "it has answered already");
+    assert!(!asked(false, false) && !asked(false, true));
+}
+
+#[test]
+fn what_may_sound_and_has_not_begun_is_held_too() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.5, "One two three four five.").llm_end(1.6);
+    call.voice(1.7, 0, 10.0);
+    assert_eq!(call.permitted().len(), 1);
+    call.give(1.85, Input::SpeechStarted { onset: Time::from_seconds(1.8) });
+    call.give(2.62, Input::SpeechHeard { until: Time::from_seconds(2.6) });
+    assert!(call.has(&Output::Hold), "playout would begin in the middle of the user's words");
+}
+
+#[test]
 fn a_warning_message_and_a_greeting_are_cut_into_sentences_for_the_voice() {
     let settings = Settings {
         greeting: Some(Message { wait: 1.0, ..Message::new("Hello. I am Ann.") }),
@@ -512,4 +591,126 @@ fn a_warning_message_and_a_greeting_are_cut_into_sentences_for_the_voice() {
     assert_eq!(call.pieces().len(), 0);
     call.give(1.01, Input::Tick);
     assert_eq!(call.spoken(), ["Hello.", "I am Ann."]);
+}
+
+#[test]
+fn a_steps_words_stand_behind_the_result_of_an_older_steps_tool() {
+    let tool = |name: &str| ToolSpec { name: name.into(), ..ToolSpec::default() };
+    let mut call = Call::new(|spec| spec.tools = vec![tool("slow"), tool("fast")]);
+    let ask = |name: &str| LlmEvent::Call { id: name.into(), name: name.into(), arguments: json!({}) };
+    call.say(1.0, "Go").give(1.4, Input::Tick).llm(1.6, ask("slow")).llm_end(1.7);
+    call.say(2.0, "No, wait").give(2.4, Input::Tick).text(2.5, "One moment.");
+    call.llm(2.6, ask("fast")).llm_end(2.7);
+    let runs: Vec<_> = call
+        .outputs
+        .iter()
+        .filter_map(|o| if let Output::RunTool { call, .. } = o { Some(*call) } else { None })
+        .collect();
+    call.give(2.8, Input::Tool { call: runs[0], result: Ok(json!("Late")) });
+    call.give(2.9, Input::Tool { call: runs[1], result: Ok(json!("Sunny")) });
+    call.voice(3.0, 0, 1.0).play(3.0, 0, PlayoutEvent::Started).play(
+        4.0,
+        0,
+        PlayoutEvent::Finished(Position::from_seconds(1.0)),
+    );
+    assert_eq!(
+        roles(&call.asked()[2].history),
+        [
+            (Role::User, "Go"),
+            (Role::User, "No, wait"),
+            (Role::Tool, "Late"),
+            (Role::Assistant, "One moment."),
+            (Role::Tool, "Sunny"),
+        ]
+    );
+}
+
+#[test]
+fn what_was_prepared_with_a_context_that_is_taken_back_is_not_said() {
+    let mut call = Call::new(|spec| spec.preemptive_generation = true);
+    let context = |text: &str, overwrite| Command::Context { text: text.into(), overwrite };
+    call.command(0.5, context("It rains.", false));
+    call.say(1.0, "Shall I go out?").text(1.1, "Take an umbrella.");
+    assert_eq!(roles(&call.asked()[0].history)[0], (Role::System, "It rains."));
+    call.command(1.2, context("", true));
+    call.give(1.4, Input::Tick);
+    assert_eq!(call.asked().len(), 2, "the prepared words knew what is no longer so");
+    assert_eq!(roles(&call.asked()[1].history), [(Role::User, "Shall I go out?")]);
+}
+
+#[test]
+fn an_item_tells_when_its_tool_started_and_when_its_words_began_to_sound() {
+    let tool = ToolSpec { name: "look".into(), ..ToolSpec::default() };
+    let mut call = Call::new(|spec| spec.tools = vec![tool]);
+    call.say(1.0, "Go").give(1.4, Input::Tick).text(1.6, "One moment.");
+    call.llm(1.6, LlmEvent::Call { id: "c".into(), name: "look".into(), arguments: json!({}) }).llm_end(1.7);
+    let run = call
+        .outputs
+        .iter()
+        .find_map(|o| if let Output::RunTool { call, .. } = o { Some(*call) } else { None })
+        .unwrap();
+    call.give(2.8, Input::Tool { call: run, result: Ok(json!("Sunny")) });
+    call.voice(2.9, 0, 1.0).play(3.0, 0, PlayoutEvent::Started).play(
+        4.0,
+        0,
+        PlayoutEvent::Finished(Position::from_seconds(1.0)),
+    );
+    let began: Vec<_> = call
+        .facts()
+        .filter_map(|e| if let Event::History(item) = e { Some((item.role, item.began)) } else { None })
+        .collect();
+    let at = |seconds| Some(Time::from_seconds(seconds));
+    assert_eq!(began, [(Role::User, None), (Role::Tool, at(1.7)), (Role::Assistant, at(3.0))]);
+}
+
+#[test]
+fn a_held_reply_counts_no_words_though_nobody_reports_where_it_stopped() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.5, "One two three four five.").llm_end(1.6);
+    call.voice(1.7, 0, 10.0).play(1.7, 0, PlayoutEvent::Started);
+    call.give(3.05, Input::SpeechStarted { onset: Time::from_seconds(3.0) });
+    call.give(3.82, Input::SpeechHeard { until: Time::from_seconds(3.8) });
+    assert!(call.has(&Output::Hold));
+    assert_eq!(call.command(9.0, Command::Interrupt), Answer::Accepted);
+    assert_eq!(call.heard(), ["One"], "two seconds a word, held after 2.12 s");
+}
+
+#[test]
+fn a_turn_tells_until_when_its_answer_was_heard() {
+    let heard = |call: &Call| {
+        let told = |e: &Event| match *e {
+            Event::TurnHeard { turn, heard_end, interrupted, barge_in } => {
+                Some((turn, heard_end, interrupted, barge_in))
+            }
+            _ => None,
+        };
+        call.facts().filter_map(told).collect::<Vec<_>>()
+    };
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.5, "One two.").llm_end(1.6);
+    call.voice(1.7, 0, 1.0).play(1.7, 0, PlayoutEvent::Started);
+    assert!(heard(&call).is_empty(), "it still sounds");
+    call.play(2.7, 0, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+    let first = heard(&call);
+    assert!(matches!(first[..], [(_, end, None, None)] if (end - 2.7).abs() < 1e-6), "{first:?}");
+    call.say(3.0, "And now?").give(3.4, Input::Tick).text(3.5, "One two three four five.").llm_end(3.6);
+    call.voice(3.7, 1, 10.0).play(3.7, 1, PlayoutEvent::Started);
+    call.give(5.05, Input::SpeechStarted { onset: Time::from_seconds(5.0) });
+    call.give(5.62, Input::SpeechHeard { until: Time::from_seconds(5.6) }).say(5.9, "Stop");
+    let second = &heard(&call)[1..];
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
+    assert!(
+        matches!(second, [(turn, end, Some(at), Some(took))]
+            if *turn != first[0].0 && near(*end, 5.62) && near(*at, 5.0) && near(*took, 0.62)),
+        "{second:?}"
+    );
+}
+
+#[test]
+fn a_model_that_stops_in_the_middle_is_explained() {
+    let mut call = Call::new(|_| {});
+    call.conversation.explain(true);
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.6, "Once upon").give(6.7, Input::Tick);
+    let why = call.why();
+    assert!(why.contains(&"the LLM has failed: no further token for 5s (fixed) since 1.600 s"), "{why:#?}");
 }

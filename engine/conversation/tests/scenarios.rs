@@ -1,10 +1,11 @@
 //! Every file of `tests/scenarios` prints what its neighbour `.out` holds. Each is a small story; its `name` says what a person would
-//! experience. After a change that is meant, `VISAVIS_ACCEPT=1` writes the neighbours anew: read the difference before committing it.
+//! experience. Some have `.why`, too: the explanations. After a change that is meant, `VISAVIS_ACCEPT=1` writes the neighbours anew: read the difference before committing it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use conversation::simulate::simulate;
+use serde_json::{Value, json};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
@@ -69,6 +70,137 @@ fn explanations_change_nothing_but_add_lines() {
     }
 }
 
+/// Why each decision was taken, in lines of `time why`.
+fn explanations(json: &[u8]) -> String {
+    let printed = simulate(json, true).unwrap();
+    let lines = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let why = lines.filter(|line| line["what"] == "explain");
+    why.map(|line| format!("{} {}\n", line["t"], line["why"].as_str().unwrap())).collect()
+}
+
+/// Some scenarios have a second neighbour, `.why`, with all that `--explain` adds.
+#[test]
+fn each_decision_is_explained_as_the_scenarios_neighbour_says() {
+    let files = files("why");
+    assert!(files.len() >= 25, "{} explained scenarios", files.len());
+    let mut wrong = Vec::new();
+    for file in files {
+        let why = explanations(&std::fs::read(file.with_extension("json")).unwrap());
+        if std::env::var_os("VISAVIS_ACCEPT").is_some() {
+            std::fs::write(&file, &why).unwrap();
+        }
+        let expected = std::fs::read_to_string(&file).unwrap();
+        if why != expected {
+            wrong.push(format!(
+                "{}: explained\n{why}expected\n{expected}",
+                file.file_name().unwrap().display()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Each decision comes with its rule, its moment, and the setting that made it so.
+#[test]
+fn an_explanation_names_rule_deadline_and_setting() {
+    let why = |p: Value, more: Value| -> Vec<String> {
+        let mut scenario = json!({
+            "settings": {"turn_threshold": 0.5, "transcript_timeout": 2.0, "min_endpointing_delay": 0.5, "max_endpointing_delay": 3.0},
+            "user": [{"from": 0.5, "to": 1.5, "text": "Tell me a story.", "end_of_turn": p}, more],
+            "replies": [{"to": "*", "say": "Here is a long story for you.", "audio": 12}],
+            "until": 14,
+        });
+        if p.is_null() {
+            scenario["user"][0].as_object_mut().unwrap().remove("end_of_turn");
+        }
+        explanations(scenario.to_string().as_bytes()).lines().map(str::to_owned).collect()
+    };
+    let noise = || json!({"from": 6, "to": 7});
+    for (p, expected) in [
+        (
+            json!(0.2),
+            "4.5 committed: speech ended at 1.500 s, waited since 2.000 s, turn model 0.2 < turn_threshold 0.5: max_endpointing_delay 3s",
+        ),
+        (
+            json!(0.5),
+            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, turn model 0.5 >= turn_threshold 0.5: min_endpointing_delay 500ms",
+        ),
+        (
+            json!(0.7),
+            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, turn model 0.7 >= turn_threshold 0.5: min_endpointing_delay 500ms",
+        ),
+        (
+            json!(null),
+            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, min_endpointing_delay 500ms",
+        ),
+    ] {
+        let said = why(p, noise());
+        let committed: Vec<&String> = said.iter().filter(|why| why.contains("committed: ")).collect();
+        assert_eq!(committed, [expected], "{said:#?}");
+        for expected in [
+            "6.06 ducked: the user is heard since 6.000 s, at least 60ms",
+            "6.55 held: speech since 6.000 s lasted min_interruption_duration 500ms",
+            "9.5 resumed: nothing was transcribed within false_interruption_timeout 2s",
+        ] {
+            assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
+        }
+    }
+    let said = why(json!(null), json!({"from": 6, "to": 6.2, "text": "Stop!"}));
+    for expected in ["6.4 held: the user's words are final", "6.4 killed: the user's words are final"] {
+        assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
+    }
+    // Words that never come.
+    let said = why(json!(null), json!({"from": 6, "to": 7}));
+    assert!(
+        said.iter().any(|why| why == "9.5 transcript_timeout 2s: no words came, the turn is over"),
+        "{said:#?}"
+    );
+}
+
+/// The same of what goes wrong, and of the end of a call.
+#[test]
+fn an_explanation_names_what_failed_and_what_it_waited_for() {
+    let why = |scenario: Value| -> Vec<String> {
+        explanations(scenario.to_string().as_bytes()).lines().map(str::to_owned).collect()
+    };
+    let answered = |answer: Value| {
+        why(json!({
+            "settings": {
+                "max_call_duration": 30, "call_warning_before": 5, "warning_message": {"say": "Five more seconds.", "audio": 2},
+                "min_endpointing_delay": 0.5, "preemptive_generation": false, "idle_timeout": null,
+            },
+            "user": [{"from": 0.5, "to": 1.5, "text": "Tell me a story."}],
+            "replies": [{"to": "tool:slow", "say": "No idea.", "audio": 1}, answer],
+            "tools": {"slow": {"takes": 25, "returns": 1}},
+            "until": 40,
+        }))
+    };
+    for (answer, expected) in [
+        (
+            json!({"to": "*", "say": "Once.", "audio": 1, "llm_ttft": 9}),
+            "7.0 the LLM has failed: no first token for 5s (fixed) since 2.000 s",
+        ),
+        (
+            json!({"to": "*", "say": "Once.", "audio": 1, "llm_ttft": 0.1, "llm_duration": 0.1, "tts_ttfb": 9}),
+            "7.1 the TTS has failed: no first audio for 5s (fixed) since 2.100 s",
+        ),
+        (
+            json!({"to": "*", "calls": [{"tool": "slow"}], "llm_ttft": 0.1, "llm_duration": 0.1}),
+            "22.1 the tool slow has failed: no result for 20s (fixed) since 2.100 s",
+        ),
+    ] {
+        let said = answered(answer);
+        for expected in [
+            expected,
+            "25.0 warned: call_warning_before 5s of max_call_duration 30s",
+            "25.0 warning_message is said: the floor is free",
+            "30.0 max_call_duration 30s: the call ends",
+        ] {
+            assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
+        }
+    }
+}
+
 #[test]
 fn a_malformed_file_is_refused_by_the_name_of_its_field() {
     let refused = |json: &str| simulate(json.as_bytes(), false).unwrap_err().to_string();
@@ -127,12 +259,43 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
         (r#"{"until": 1, "actions": [{"at": 1, "do": "say", "text": "x"}]}"#, "actions[0].audio: is missing"),
         (r#"{"until": 1, "actions": [{"at": 1, "do": "end", "text": "x"}]}"#, "actions[0].text: is unknown"),
         ("[]", "file: must be an object"),
+        // Of two values one would be lost.
+        (r#"{"until": 1, "until": 2}"#, "until: stands there twice, again in line 1"),
+        (
+            "{\"until\": 1, \"settings\": {\n\"idle_timeout\": 1,\n\"idle_timeout\": 1}}",
+            "settings.idle_timeout: stands there twice, again in line 3",
+        ),
+        (
+            r#"{"until": 1, "user": [{"from": 1, "to": 2}, {"from": 3, "from": 4, "to": 5}]}"#,
+            "user[1].from: stands there twice, again in line 1",
+        ),
+        (
+            r#"{"until": 1, "tools": {"t": {"takes": 1, "returns": [0, {"a": 1, "a": 2}]}}}"#,
+            "tools.t.returns[1].a: stands there twice, again in line 1",
+        ),
+        (r#"{"until": 1, "": 1}"#, r#""": is unknown"#),
+        (r#"{"": 1, "": 1}"#, r#""": stands there twice, again in line 1"#),
+        (r#"{"until": 1, "two\nlines": 1}"#, r"two\nlines: is unknown"),
+        // What is no JSON is named by the value in which it ceases to be.
+        (r#"{"until": NaN}"#, "until: is no JSON: expected value at line 1 column 11"),
+        (
+            r#"{"until": 1, "settings": {"idle_timeout": -Infinity}}"#,
+            "settings.idle_timeout: is no JSON: invalid number at line 1 column 44",
+        ),
+        (
+            r#"{"until": 1, "user": [{"from": 1, "to": 1e999}]}"#,
+            "user[0].to: is no JSON: number out of range at line 1 column 45",
+        ),
+        (
+            r#"{"until": 1, "user": [{"from": 1"#,
+            "user[0]: is no JSON: EOF while parsing an object at line 1 column 32",
+        ),
+        (r#"{"until": 1,}"#, "file: is no JSON: trailing comma at line 1 column 13"),
     ];
     for (json, expected) in cases {
         assert_eq!(refused(json), expected, "{json}");
     }
     assert!(refused("{\"until\": 1").starts_with("file: is no JSON"));
-    assert!(refused("{\"until\": NaN}").starts_with("file: is no JSON"));
     let large = vec![b' '; (16 << 20) + 1];
     assert_eq!(simulate(&large, false).unwrap_err().to_string(), "file: is larger than 16 MiB");
     assert!(!refused("{\"until\": 1").contains('\n'));

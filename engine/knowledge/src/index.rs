@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
+use crate::meaning::Direction;
 use crate::sound::Sound;
 use crate::text::chunks;
 use crate::words::{Word, words};
@@ -33,17 +34,38 @@ pub struct Index<Id> {
 /// What tells at once that two words differ.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
+    /// See [`pairs`].
     pairs: u64,
+    /// The set of its letters, by their last five bits.
+    letters: u32,
+    /// In characters.
     length: u8,
 }
 
+impl Shape {
+    fn of(word: &str) -> Self {
+        let letters = word.chars().fold(0, |set, letter| set | 1 << (u32::from(letter) & 31));
+        Self { pairs: pairs(word), letters, length: word.chars().count().min(255) as u8 }
+    }
+
+    /// Whether `edits` might lead from one to the other: a test of a nanosecond that spares nearly all comparisons. An edit changes the length by
+    /// one at most, two letters of the set at most, and (a swap of neighbours) six pairs at most.
+    fn near(self, other: Self, edits: u32) -> bool {
+        u32::from(self.length.abs_diff(other.length)) <= edits
+            && (self.letters ^ other.letters).count_ones() <= 2 * edits
+            && (self.pairs ^ other.pairs).count_ones() <= 6 * edits
+    }
+}
+
 #[derive(Clone, Debug)]
-struct Entry<Id> {
-    id: Id,
-    ordinal: u32,
-    text: String,
+pub(crate) struct Entry<Id> {
+    pub(crate) id: Id,
+    pub(crate) ordinal: u32,
+    pub(crate) text: String,
     /// In words that are no stop words.
     length: f32,
+    /// What it means, if that is known.
+    pub(crate) direction: Option<Direction>,
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +134,10 @@ impl<Id: Clone + PartialEq> Index<Id> {
 
     /// Adds one chunk as it is.
     pub fn insert_chunk(&mut self, id: &Id, ordinal: u32, text: String) {
+        self.put(id, ordinal, text, None);
+    }
+
+    pub(crate) fn put(&mut self, id: &Id, ordinal: u32, text: String, direction: Option<Direction>) {
         let words: Vec<Word> = words(&text).into_iter().filter(|word| !word.is_stop()).collect();
         let mut times: HashMap<&str, (u16, &Word)> = HashMap::new();
         for word in &words {
@@ -129,7 +155,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
         let length = words.len() as f32;
         self.live += 1;
         self.total_length += f64::from(length);
-        self.chunks[slot as usize] = Some(Entry { id: id.clone(), ordinal, text, length });
+        self.chunks[slot as usize] = Some(Entry { id: id.clone(), ordinal, text, length, direction });
     }
 
     fn learn(&mut self, word: &Word) -> u32 {
@@ -138,7 +164,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
         let sound = Sound::of(&word.plain);
         self.by_sound.entry(sound).or_default().push(number);
         self.by_sounds[sound.len() as usize].push((sound, number));
-        self.shapes.push(Shape { pairs: pairs(&word.stem), length: word.stem.len().min(255) as u8 });
+        self.shapes.push(Shape::of(&word.stem));
         self.by_stem.insert(word.stem.clone(), number);
         self.terms.push(Term { stem: word.stem.clone(), postings: Vec::new() });
         number
@@ -171,6 +197,11 @@ impl<Id: Clone + PartialEq> Index<Id> {
     /// The same for a query in parts that count differently (a follow-up and the question before it).
     #[must_use]
     pub fn search_weighted(&self, query: &[(&str, f32)], limit: usize) -> Vec<Hit<'_, Id>> {
+        self.ranked(query, limit).into_iter().map(|(_, hit)| hit).collect()
+    }
+
+    /// The same, with the place of each.
+    pub(crate) fn ranked(&self, query: &[(&str, f32)], limit: usize) -> Vec<(u32, Hit<'_, Id>)> {
         let asked = self.asked(query);
         if asked.is_empty() || self.live == 0 {
             return Vec::new();
@@ -212,9 +243,20 @@ impl<Id: Clone + PartialEq> Index<Id> {
         let hit = |(slot, score, covered): (u32, f32, f32)| {
             let chunk = self.chunks[slot as usize].as_ref()?;
             let coverage = if all > 0.0 { (covered / all).min(1.0) } else { 0.0 };
-            Some(Hit { id: &chunk.id, ordinal: chunk.ordinal, text: &chunk.text, score, coverage })
+            let (id, ordinal, text) = (&chunk.id, chunk.ordinal, chunk.text.as_str());
+            Some((slot, Hit { id, ordinal, text, score, coverage }))
         };
         ranked.into_iter().filter_map(hit).collect()
+    }
+
+    /// All chunks with their places.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, &Entry<Id>)> {
+        (0_u32..).zip(&self.chunks).filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
+    }
+
+    /// The chunk at a place.
+    pub(crate) fn entry(&self, slot: u32) -> Option<&Entry<Id>> {
+        self.chunks.get(slot as usize)?.as_ref()
     }
 
     /// What is asked for, each with the terms that it may stand for.
@@ -292,13 +334,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
             _ => 2,
         };
         if most > 0 {
-            let (pairs, bytes) = (pairs(&word.stem), word.stem.len().min(255) as u8);
-            // An edit (a swap of neighbours at worst) changes at most six pairs: a test of a nanosecond that spares nearly all comparisons.
-            let near = |shape: &Shape| {
-                (shape.pairs ^ pairs).count_ones() <= 6 * most
-                    && u32::from(shape.length.abs_diff(bytes)) <= 4 * most
-            };
-            for (number, _) in (0_u32..).zip(&self.shapes).filter(|(_, shape)| near(shape)) {
+            let shape = Shape::of(&word.stem);
+            for (number, _) in (0_u32..).zip(&self.shapes).filter(|(_, known)| known.near(shape, most)) {
                 let distance = strsim::osa_distance(&self.terms[number as usize].stem, &word.stem) as u32;
                 if distance <= most && self.df(number) > 0 {
                     found.push((number, 0.9 - 0.2 * distance as f32));

@@ -96,8 +96,9 @@ mod tests {
     use super::*;
 
     fn packets(count: usize) -> Vec<Bytes> {
-        let mut encoder =
-            crate::speak::encode::Encoder::new(crate::speak::encode::Config::default()).unwrap();
+        let mut encoder = crate::speak::encode::Encoder::new().unwrap();
+        // With copies of the packets before.
+        encoder.lost(0.1).unwrap();
         (0..count)
             .map(|at| {
                 let tone: [i16; 960] =

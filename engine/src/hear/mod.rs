@@ -2,12 +2,14 @@
 
 pub mod decode;
 pub mod jitter;
+mod loudness;
 pub mod stt;
 pub mod turn;
 pub mod vad;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conversation::spec;
 use conversation::time::Time;
@@ -32,6 +34,8 @@ pub struct Hearing {
     asker: Option<turn::Asker>,
     level: Level,
     until: Time,
+    /// How long the user has been quiet while the detector still hears speech.
+    pause: Duration,
 }
 
 impl Hearing {
@@ -47,6 +51,7 @@ impl Hearing {
             asker: turn.map(turn::Asker::new),
             level: Level::default(),
             until: Time::ZERO,
+            pause: Duration::ZERO,
         }
     }
 
@@ -63,9 +68,11 @@ impl Hearing {
 
     /// The probability of the oldest window is known.
     pub fn judged(&mut self, p: f32) -> Option<Change> {
-        let (_, end) = self.ready.pop_front()?;
+        let (window, end) = self.ready.pop_front()?;
         self.until = end;
-        let change = self.listener.window(p, end);
+        let change = self.listener.window(p, &window, end);
+        self.pause =
+            if self.hears() && p < vad::STAYS { self.pause + vad::span(WINDOW) } else { Duration::ZERO };
         self.follow(change)
     }
 
@@ -73,6 +80,11 @@ impl Hearing {
     pub fn gap(&mut self) -> Option<Change> {
         let change = self.listener.interrupt(self.until);
         self.follow(change)
+    }
+
+    /// Whether the user has been quiet, with the last window, for long enough to have finished perhaps.
+    pub(crate) fn may_have_finished(&self) -> bool {
+        (turn::AHEAD..turn::AHEAD + vad::span(WINDOW)).contains(&self.pause)
     }
 
     /// Who asks the turn model, where there is one.
@@ -92,6 +104,10 @@ impl Hearing {
     }
 
     fn follow(&mut self, change: Option<Change>) -> Option<Change> {
+        if let (Some(Change::Started { .. } | Change::Heard { .. }), Some(asker)) = (&change, &mut self.asker)
+        {
+            asker.went_on();
+        }
         match change {
             Some(Change::Started { .. }) => self.ear.begin(),
             Some(Change::Stopped { .. }) => self.ear.end(),

@@ -1,7 +1,9 @@
 //! What the turn model is asked: the sound of the user's turn, kept for as long as the model listens to, and what was understood of it.
 //!
-//! Asked as a stretch of speech has ended, never about silence. The answer comes through the thread's inbox; the conversation says until
-//! when it is worth having ([`Conversation::awaits_turn_probability`]), and a question whose time is over is withdrawn.
+//! Asked about speech, never about silence: as soon as the user has been quiet for [`AHEAD`], because the model takes its time and the turn
+//! may be committed .15 s after the detector's report; if the user goes on, the question is void. The answer comes through the thread's
+//! inbox and counts from the report on; the conversation says until when it is worth having
+//! ([`Conversation::awaits_turn_probability`]), and a question whose time is over is withdrawn.
 //!
 //! [`Conversation::awaits_turn_probability`]: conversation::conversation::Conversation::awaits_turn_probability
 
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conversation::call::Call;
+use conversation::input::StretchId;
 use conversation::output::OpenTurn;
 use conversation::time::Time;
 use models::turn::{Question, SAMPLE_RATE, TurnModel};
@@ -16,6 +19,8 @@ use models::{Error, Handle, Sink};
 
 use crate::host::Models;
 
+/// Silence after which the model is asked, before the detector is sure that the speech is over (after .25 s by default).
+pub(crate) const AHEAD: Duration = Duration::from_millis(150);
 /// How much before the turn's first speech belongs to it: as much as the STT hears of it.
 const PRE_ROLL: Duration = Duration::from_millis(500);
 
@@ -40,7 +45,19 @@ pub(crate) fn wanted(
 pub struct Asker {
     model: Arc<dyn TurnModel>,
     ring: Ring,
-    asked: Option<Handle>,
+    open: Option<Open>,
+    /// Questions asked so far.
+    count: u64,
+}
+
+/// A question whose answer may still count.
+struct Open {
+    number: u64,
+    _handle: Handle,
+    /// What it is about, once the detector has reported the end.
+    stretch: Option<StretchId>,
+    /// The answer, where it was there before the report.
+    p: Option<f32>,
 }
 
 impl Asker {
@@ -48,7 +65,7 @@ impl Asker {
     #[must_use]
     pub fn new(model: Arc<dyn TurnModel>) -> Self {
         let ring = Ring::new(samples(model.span()));
-        Self { model, ring, asked: None }
+        Self { model, ring, open: None, count: 0 }
     }
 
     /// The user's sound, 16 kHz mono, speech or not, which ends at `end`.
@@ -56,16 +73,53 @@ impl Asker {
         self.ring.push(pcm, end);
     }
 
-    /// Asks whether the turn is over, in place of what was asked before.
-    pub fn ask(&mut self, turn: OpenTurn, answer: Sink<f32>) {
+    /// The user pauses and may have finished: asks whether the turn is over. `answer` gets the question's number and the probability.
+    pub fn ahead(&mut self, turn: OpenTurn, answer: impl FnOnce(u64) -> Sink<f32>) {
         let length = turn.onset.map(|onset| self.ring.end.since(onset) + PRE_ROLL);
         let sound = self.ring.last(length.map_or(usize::MAX, samples));
-        self.asked = Some(self.model.ask(Question { sound, words: turn.words }, answer));
+        self.count += 1;
+        let number = self.count;
+        // What was asked before is withdrawn first, so that the model does not work for both.
+        self.open = None;
+        let handle = self.model.ask(Question { sound, words: turn.words }, answer(number));
+        self.open = Some(Open { number, _handle: handle, stretch: None, p: None });
     }
 
-    /// The answer is not wanted any more.
+    /// The detector has reported the end of this stretch: the answer that was asked for ahead and its question's number, if it is there. Where
+    /// nothing was asked, it is now.
+    pub fn ask(
+        &mut self,
+        stretch: StretchId,
+        turn: OpenTurn,
+        answer: impl FnOnce(u64) -> Sink<f32>,
+    ) -> Option<(u64, f32)> {
+        if self.open.as_ref().is_none_or(|open| open.stretch.is_some()) {
+            self.ahead(turn, answer);
+        }
+        let open = self.open.as_mut()?;
+        open.stretch = Some(stretch);
+        Some((open.number, open.p?))
+    }
+
+    /// An answer: the stretch that it is about, if its end is reported already and the answer is still wanted.
+    pub fn answered(&mut self, number: u64, p: f32) -> Option<StretchId> {
+        let open = self.open.as_mut().filter(|open| open.number == number)?;
+        open.p = Some(p);
+        open.stretch
+    }
+
+    /// The user goes on before the end was reported: what was asked ahead is void.
+    pub fn went_on(&mut self) {
+        if self.open.as_ref().is_some_and(|open| open.stretch.is_none()) {
+            self.open = None;
+        }
+    }
+
+    /// The answer about a stretch is not wanted any more.
     pub fn withdraw(&mut self) {
-        self.asked = None;
+        if self.open.as_ref().is_some_and(|open| open.stretch.is_some()) {
+            self.open = None;
+        }
     }
 }
 

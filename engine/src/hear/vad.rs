@@ -8,8 +8,12 @@ use conversation::time::Time;
 use models::vad::{Detector, Network, Report, Scratch};
 pub use models::vad::{State, WINDOW};
 
+use super::loudness::Loudness;
+
 /// p of a window at or over which speech goes on; the [`Detector`]'s own lower threshold.
-const STAYS: f32 = 0.35;
+pub(crate) const STAYS: f32 = 0.35;
+/// p of a window below which it is noise for sure.
+const NOISE: f32 = 0.1;
 
 /// What the detector reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,17 +104,19 @@ impl Judge for Silero {
 /// The detector of one call, on the call's time.
 pub struct Listener {
     detector: Detector,
+    loudness: Loudness,
 }
 
 impl Listener {
     /// One with the call's times.
     #[must_use]
     pub fn new(times: spec::Vad) -> Self {
-        Self { detector: Detector::new(times) }
+        Self { detector: Detector::new(times), loudness: Loudness::default() }
     }
 
     /// Judges the window that ended at `end`.
-    pub fn window(&mut self, p: f32, end: Time) -> Option<Change> {
+    pub fn window(&mut self, p: f32, sound: &[f32; WINDOW], end: Time) -> Option<Change> {
+        self.loudness.push(sound, p < NOISE && !self.hears());
         match self.detector.window(p) {
             Some(report) => Some(self.date(report, end)),
             None => (self.hears() && p >= STAYS).then_some(Change::Heard { until: end }),
@@ -131,10 +137,13 @@ impl Listener {
 
     /// Positions count back from the end of the last window: the sender's clock and ours never drift apart by more than one stretch does.
     fn date(&self, report: Report, end: Time) -> Change {
-        let at = |position: u64| end - span((self.detector.position() - position) as usize);
+        let ago = |position: u64| self.detector.position() - position;
+        let at = |ago: u64| end - span(ago as usize);
         match report {
-            Report::Start { onset } => Change::Started { onset: at(onset), until: end },
-            Report::End { end, .. } => Change::Stopped { end: at(end) },
+            Report::Start { onset } => {
+                Change::Started { onset: at(self.loudness.onset(ago(onset))), until: end }
+            }
+            Report::End { end, .. } => Change::Stopped { end: at(self.loudness.end(ago(end))) },
         }
     }
 }
@@ -157,7 +166,7 @@ mod tests {
         // The user's first window ended 1 s into the call.
         let told: Vec<_> = p
             .enumerate()
-            .filter_map(|(i, p)| listener.window(p, ms(1000 + i as u64 * 32)).map(|c| (i, c)))
+            .filter_map(|(i, p)| listener.window(p, &[0.0; WINDOW], ms(1000 + i as u64 * 32)).map(|c| (i, c)))
             .collect();
         assert_eq!(told.len(), 1 + 18 + 1);
         assert_eq!(told[0], (5, Change::Started { onset: ms(1096), until: ms(1160) }));

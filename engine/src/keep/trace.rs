@@ -1,23 +1,29 @@
-//! The inputs of a call with their times, as JSON lines, written by a thread of its own.
+//! The traces of calls ([`conversation::trace`] has their format), written by a thread of its own.
 //!
-//! The first line is `{"trace":1,"conversation":id,"unix_micros":µs,"spec":{…}}`, each further one `{"at":µs,"input":{…}}`, and
-//! `{"dropped":n}` where the disk was too slow: from there on the file does not replay.
+//! Each file is brought up to date once a second, so that a server that is killed loses no more of it, and closed when its call is over.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use conversation::call::{Call, ConversationId};
 use conversation::input::Input;
+use conversation::output::Output;
 use conversation::time::Time;
-use crossbeam_channel::Receiver;
-use serde_json::json;
+use conversation::trace;
+use crossbeam_channel::{Receiver, select, tick};
+use tokio::sync::oneshot;
 
 use crate::edge::{self, Sender};
 use crate::{graph, thread};
+
+/// How often what was written goes to the disk.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// What the disk thread is given.
 pub enum Line {
@@ -27,13 +33,17 @@ pub enum Line {
         call: Arc<Call>,
         /// Wall clock at its beginning.
         unix_micros: u64,
+        /// Whether the call goes on; its end may not fit.
+        lives: Weak<()>,
     },
-    /// Something happened to it.
-    Input(ConversationId, Time, Box<Input>),
+    /// Something happened to it, and this came of it.
+    Step(ConversationId, Time, Box<(Input, Vec<Output>)>),
     /// Inputs that did not fit.
     Dropped(ConversationId, u64),
     /// The call is over.
     End(ConversationId),
+    /// Somebody waits until all of this is in the files.
+    Flush(oneshot::Sender<()>),
 }
 
 /// Starts the disk thread. It ends when the last sender is gone.
@@ -41,114 +51,286 @@ pub enum Line {
 /// # Errors
 /// The folder cannot be made, or no thread started.
 pub fn start(folder: PathBuf) -> io::Result<(Sender<Line>, JoinHandle<()>)> {
+    start_with(folder, FLUSH)
+}
+
+fn start_with(folder: PathBuf, flush: Duration) -> io::Result<(Sender<Line>, JoinHandle<()>)> {
     fs::create_dir_all(&folder)?;
     let (sender, lines) = edge::open(&graph::TRACE, None);
-    let thread = thread::spawn("disk", move || run(&folder, &lines))?;
+    let thread = thread::spawn("disk", move || run(&folder, &lines, flush))?;
     Ok((sender, thread))
 }
 
-fn run(folder: &std::path::Path, lines: &Receiver<Line>) {
-    let mut files: HashMap<ConversationId, BufWriter<File>> = HashMap::new();
-    for line in lines {
-        let (id, done) = match line {
-            Line::Begin { call, unix_micros } => {
-                let head = json!({"trace": 1, "conversation": call.id, "unix_micros": unix_micros, "spec": call.spec});
-                let path = folder.join(format!("{}.jsonl", call.id));
-                let made = File::create(&path).and_then(|file| {
-                    let mut file = BufWriter::new(file);
-                    writeln!(file, "{head}").map(|()| file)
-                });
-                match made {
-                    Ok(file) => {
-                        files.insert(call.id, file);
-                    }
-                    Err(error) => tracing::warn!(conversation = %call.id, %error, "no trace is written"),
-                }
-                continue;
-            }
-            Line::Input(id, at, input) => (id, write(&mut files, id, &json!({"at": at, "input": input}))),
-            Line::Dropped(id, n) => (id, write(&mut files, id, &json!({"dropped": n}))),
-            Line::End(id) => (id, files.remove(&id).map_or(Ok(()), |mut file| file.flush())),
-        };
-        if let Err(error) = done {
-            tracing::warn!(conversation = %id, %error, "the trace breaks off");
-            files.remove(&id);
+fn run(folder: &Path, lines: &Receiver<Line>, flush: Duration) {
+    let mut files = Files { folder, open: HashMap::new() };
+    let flush = tick(flush);
+    loop {
+        if files.open.is_empty() {
+            let Ok(line) = lines.recv() else { return };
+            files.take(line);
+            continue;
         }
+        select! {
+            recv(lines) -> line => match line {
+                Ok(line) => files.take(line),
+                Err(_) => break,
+            },
+            recv(flush) -> _ => {
+                let over: Vec<_> = files.open.iter().filter(|(_, f)| f.lives.strong_count() == 0).map(|(id, _)| *id).collect();
+                // What was sent before a call was over is here by now.
+                lines.try_iter().for_each(|line| files.take(line));
+                over.into_iter().for_each(|id| files.close(id));
+                files.flush();
+            }
+        }
+    }
+    files.flush();
+}
+
+/// Waits until all that was sent is in the files, but not long: a disk may be broken.
+pub async fn written(disk: &Sender<Line>) {
+    let (told, written) = oneshot::channel();
+    if disk.send(Line::Flush(told)).is_ok() {
+        // The time-out is the end of the waiting, too.
+        let _ = tokio::time::timeout(FLUSH, written).await;
     }
 }
 
-fn write(
-    files: &mut HashMap<ConversationId, BufWriter<File>>,
-    id: ConversationId,
-    line: &serde_json::Value,
-) -> io::Result<()> {
-    files.get_mut(&id).map_or(Ok(()), |file| writeln!(file, "{line}"))
+/// A trace that is being written.
+struct Writing {
+    file: BufWriter<File>,
+    lives: Weak<()>,
+}
+
+struct Files<'a> {
+    folder: &'a Path,
+    open: HashMap<ConversationId, Writing>,
+}
+
+impl Files<'_> {
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Begin { call, unix_micros, lives } => match self.create(&call, unix_micros) {
+                Ok(file) => {
+                    self.open.insert(call.id, Writing { file, lives });
+                }
+                Err(error) => tracing::warn!(conversation = %call.id, %error, "no trace is written"),
+            },
+            Line::Step(id, at, step) => {
+                let (input, out) = *step;
+                let line = trace::step(at, &input, &out);
+                if line.len() <= trace::LONGEST_LINE {
+                    self.write(id, &line);
+                } else {
+                    self.write(id, &trace::dropped(1));
+                }
+            }
+            Line::Dropped(id, n) => self.write(id, &trace::dropped(n)),
+            Line::End(id) => self.close(id),
+            Line::Flush(waits) => {
+                self.flush();
+                // Whoever waited may have gone.
+                let _ = waits.send(());
+            }
+        }
+    }
+
+    /// What was said is for the operator's eyes only.
+    fn create(&self, call: &Call, unix_micros: u64) -> io::Result<BufWriter<File>> {
+        let path = self.folder.join(trace::file_name(call.id));
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut file = BufWriter::new(file);
+        file.write_all(trace::header(call.id, unix_micros, &call.spec).as_bytes())?;
+        Ok(file)
+    }
+
+    fn write(&mut self, id: ConversationId, line: &str) {
+        let written = self.open.get_mut(&id).map_or(Ok(()), |w| w.file.write_all(line.as_bytes()));
+        self.check(id, written);
+    }
+
+    fn close(&mut self, id: ConversationId) {
+        let flushed = self.open.remove(&id).map_or(Ok(()), |mut w| w.file.flush());
+        self.check(id, flushed);
+    }
+
+    fn flush(&mut self) {
+        let ids: Vec<_> = self.open.keys().copied().collect();
+        for id in ids {
+            let flushed = self.open.get_mut(&id).map_or(Ok(()), |w| w.file.flush());
+            self.check(id, flushed);
+        }
+    }
+
+    /// A trace that cannot be written any more is given up.
+    fn check(&mut self, id: ConversationId, done: io::Result<()>) {
+        if let Err(error) = done {
+            tracing::warn!(conversation = %id, %error, "the trace breaks off");
+            if let Some(writing) = self.open.remove(&id) {
+                // Its buffer would be written, and fail, once more.
+                drop(writing.file.into_parts());
+            }
+        }
+    }
 }
 
 /// One call's trace.
 pub struct Trace {
     disk: Sender<Line>,
     id: ConversationId,
+    /// Until it was taken: without it there is no file.
+    begin: Option<Line>,
     dropped: u64,
+    _lives: Arc<()>,
 }
 
 impl Trace {
     /// A trace of a call that begins now.
     pub fn begin(disk: Sender<Line>, call: &Arc<Call>, unix_micros: u64) -> Self {
-        let mut this = Self { disk, id: call.id, dropped: 0 };
-        this.send(Line::Begin { call: Arc::clone(call), unix_micros });
+        let lives = Arc::new(());
+        let begin = Line::Begin { call: Arc::clone(call), unix_micros, lives: Arc::downgrade(&lives) };
+        let mut this = Self { disk, id: call.id, begin: Some(begin), dropped: 0, _lives: lives };
+        this.catch_up();
         this
     }
 
-    /// Keeps an input.
-    pub fn input(&mut self, at: Time, input: &Input) {
-        self.send(Line::Input(self.id, at, Box::new(input.clone())));
+    /// Keeps an input and what came of it.
+    pub fn step(&mut self, at: Time, input: Input, out: Vec<Output>) {
+        self.catch_up();
+        if self.begin.is_some() || self.disk.send(Line::Step(self.id, at, Box::new((input, out)))).is_err() {
+            self.dropped += 1;
+        }
     }
 
-    fn send(&mut self, line: Line) {
-        if self.dropped > 0 && self.disk.send(Line::Dropped(self.id, self.dropped)).is_ok() {
-            self.dropped = 0;
+    /// Sends what did not fit before.
+    fn catch_up(&mut self) {
+        if let Some(begin) = self.begin.take() {
+            self.begin = self.disk.send(begin).err();
         }
-        if self.disk.send(line).is_err() {
-            self.dropped += 1;
+        let waits = self.begin.is_none() && self.dropped > 0;
+        if waits && self.disk.send(Line::Dropped(self.id, self.dropped)).is_ok() {
+            self.dropped = 0;
         }
     }
 }
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        self.send(Line::End(self.id));
+        self.catch_up();
+        // Where it does not fit, the thread sees that the call is over.
+        drop(self.disk.send(Line::End(self.id)));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use conversation::replay::{Replay, Verdict};
+
     use super::*;
 
+    /// What a replay of the text comes to.
+    fn verdict(text: &str) -> Verdict {
+        let mut replay = Replay::new(false);
+        for line in text.lines() {
+            replay.read(line.as_bytes()).unwrap();
+        }
+        replay.finish().unwrap().1
+    }
+
+    /// Plays a call of one tick a second, as its node would.
+    fn play(trace: &mut Trace, call: &Call, ticks: u64) {
+        let mut conversation = conversation::conversation::Conversation::new(call.spec.clone());
+        for second in 0..ticks {
+            let at = Time::from_micros(1_000_000 * second);
+            conversation.handle(Input::Tick, at);
+            trace.step(at, Input::Tick, std::iter::from_fn(|| conversation.poll()).collect());
+        }
+    }
+
     #[test]
-    fn inputs_can_be_read_back_from_the_file() {
+    fn a_call_replays_from_the_file_that_only_its_owner_may_read() {
+        use std::os::unix::fs::PermissionsExt;
+
         let folder = tempfile();
         let (disk, thread) = start(folder.clone()).unwrap();
-        let id = ConversationId(7);
         let call = Arc::new(crate::tests_support::call(7));
         let mut trace = Trace::begin(disk, &call, 5);
-        trace.input(Time::from_micros(9), &Input::Tick);
+        play(&mut trace, &call, 400);
         drop(trace);
         thread.join().unwrap();
-        let text = fs::read_to_string(folder.join(format!("{id}.jsonl"))).unwrap();
-        let mut lines = text.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap());
-        assert_eq!(lines.next().unwrap()["unix_micros"], 5);
-        let second = lines.next().unwrap();
-        assert_eq!(second["at"], 9);
-        assert_eq!(serde_json::from_value::<Input>(second["input"].clone()).unwrap(), Input::Tick);
+        let path = folder.join(trace::file_name(call.id));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.starts_with("{\"trace\":1,"), "{text:.100}");
+        // Three call-outs, and the three words of the end.
+        assert_eq!(verdict(&text), Verdict::Identical { inputs: 400, outputs: 6 });
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_in_its_place() {
+        // Nobody empties this edge: it is full after so many lines.
+        let (disk, lines) = edge::open(&graph::TRACE, None);
+        let call = Arc::new(crate::tests_support::call(7));
+        let mut trace = Trace::begin(disk, &call, 5);
+        play(&mut trace, &call, graph::TRACE.depth as u64 + 9);
+        let folder = tempfile();
+        fs::create_dir_all(&folder).unwrap();
+        let mut files = Files { folder: &folder, open: HashMap::new() };
+        lines.try_iter().for_each(|line| files.take(line));
+        drop(trace);
+        lines.try_iter().for_each(|line| files.take(line));
+        assert!(files.open.is_empty(), "its end closes it");
+        let text = fs::read_to_string(folder.join(trace::file_name(call.id))).unwrap();
+        let line = graph::TRACE.depth as u64 + 1;
+        assert_eq!(verdict(&text), Verdict::Gap { line, missing: 10 });
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_call_whose_end_did_not_fit_is_closed_all_the_same() {
+        let folder = tempfile();
+        let (disk, thread) = start_with(folder.clone(), Duration::from_millis(1)).unwrap();
+        let lives = Arc::new(());
+        let call = Arc::new(crate::tests_support::call(7));
+        let begin = Line::Begin { call: Arc::clone(&call), unix_micros: 5, lives: Arc::downgrade(&lives) };
+        assert!(disk.send(begin).is_ok());
+        drop(lives);
+        // Nothing else reaches the thread.
+        let path = folder.join(trace::file_name(call.id));
+        let flushed = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
+        let limit = crate::clock::now() + Duration::from_secs(20);
+        while !flushed() {
+            assert!(crate::clock::now() < limit, "nothing was written within 20 s");
+            std::thread::yield_now();
+        }
+        drop(disk);
+        thread.join().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_is_in_the_file_when_it_is_waited_for() {
+        let folder = tempfile();
+        let (disk, thread) = start_with(folder.clone(), Duration::from_secs(3600)).unwrap();
+        let call = Arc::new(crate::tests_support::call(7));
+        let mut trace = Trace::begin(disk.clone(), &call, 5);
+        play(&mut trace, &call, 3);
+        written(&disk).await;
+        let text = fs::read_to_string(folder.join(trace::file_name(call.id))).unwrap();
+        assert!(matches!(verdict(&text), Verdict::BreaksOff { line: 4, .. }), "{text}");
+        drop((trace, disk));
+        thread.join().unwrap();
         fs::remove_dir_all(folder).unwrap();
     }
 
     fn tempfile() -> PathBuf {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         std::env::temp_dir().join(format!(
             "visavis-trace-{}-{}",
             std::process::id(),
-            crate::clock::unix_micros()
+            NEXT.fetch_add(1, Relaxed)
         ))
     }
 }

@@ -1,23 +1,28 @@
 //! What the conversation asks for is done, and what models and tools answer is told to it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conversation::call::{Pronunciation, ToolRun};
-use conversation::event::{AgentState, Event as Fact, Stage, Stamped};
+use conversation::call::{Pronunciation, Tool, ToolRun};
+use conversation::event::{AgentState, Event as Fact, Stage, Stamped, Triggered};
 use conversation::host::CommandError;
 use conversation::input::{Input, LlmEvent, PieceId, PlayoutEvent, StretchId, ToolCallId, TtsEvent};
 use conversation::output::{Answer, LlmRequest, Output, SpeechRequest};
-use models::Sink;
+use models::{Handle, Sink};
 use serde_json::Value;
+use tracing::Instrument as _;
 
 use super::talk::ClientTool;
 use super::{Node, Waiting};
-use crate::graph::News;
+use crate::graph::{Guarded, News};
 use crate::speak::tts;
-use crate::think::{llm, tools};
+use crate::think::{guardrails, llm, span, tools};
 
 /// A tool in the client that has not answered by then has failed.
 const CLIENT_TOOL: Duration = Duration::from_secs(20);
+
+/// Checks of guardrails that may be out at once.
+const CHECKS: usize = 4;
 
 impl Node {
     /// Tells the conversation what happened, and does all that it asks for.
@@ -34,12 +39,16 @@ impl Node {
                 return;
             }
             let at = self.time(now);
-            if let Some(trace) = &mut self.trace {
-                trace.input(at, &input);
-            }
+            let mut traced = self.trace.is_some().then(|| (input.clone(), Vec::new()));
             self.conversation.handle(input, at);
             while let Some(output) = self.conversation.poll() {
+                if let Some((_, out)) = &mut traced {
+                    out.push(output.clone());
+                }
                 self.act(now, output);
+            }
+            if let (Some(trace), Some((input, out))) = (&mut self.trace, traced) {
+                trace.step(at, input, out);
             }
             if let Some(asker) = self.hearing.asker()
                 && !self.conversation.awaits_turn_probability()
@@ -91,10 +100,44 @@ impl Node {
             Fact::AgentState { state } => self.pose(Some(*state), None),
             Fact::UserStartedSpeaking => self.nod(true),
             Fact::UserStoppedSpeaking => self.nod(false),
+            Fact::UtteranceCommitted { text } => self.guard(text),
             _ => {}
         }
+        self.shared.latencies.note(&fact.event);
         self.tell_client(now, &fact);
         self.shared.ledger.record(self.call.id, fact);
+    }
+
+    /// Checks what the user said against the agent's guardrails, beside the reply.
+    fn guard(&mut self, said: &str) {
+        if self.call.guardrails.is_empty() {
+            return;
+        }
+        said.clone_into(&mut self.said);
+        let (net, news, call) = (&self.shared.net, self.news.clone(), self.call.id);
+        // A check that is still out goes on: what it finds counts even if the user has gone on talking.
+        self.checks.extend(guardrails::check(net, call, &self.llm, &self.call.guardrails, said, news));
+        let excess = self.checks.len().saturating_sub(CHECKS);
+        self.checks.drain(..excess);
+    }
+
+    /// A guardrail fired: it is on record, and its words take the reply's place.
+    fn guarded(&mut self, now: Instant, Guarded { guardrail, said, verdict }: Guarded) {
+        let Some(rule) = self.call.guardrails.get(guardrail) else { return };
+        let say = rule.response_message.clone();
+        let fact = Fact::GuardrailTriggered(Box::new(Triggered {
+            key: rule.key.clone(),
+            category: rule.category.clone(),
+            content: said,
+            response_message: say.clone(),
+            verdict,
+            callback_url: rule.callback_url.clone(),
+        }));
+        self.inputs.push_back(Input::Fact(fact));
+        if let Some(say) = say {
+            self.inputs.push_back(Input::Guardrail { say });
+        }
+        self.settle(now);
     }
 
     fn pose(&mut self, state: Option<AgentState>, held: Option<bool>) {
@@ -129,19 +172,34 @@ impl Node {
     /// Where nobody answers, the turn ends after the shorter wait.
     fn ask_turn(&mut self, stretch: StretchId) {
         let Some(asker) = self.hearing.asker() else { return };
-        let news = self.news.clone();
-        asker.ask(self.conversation.open_turn(), Sink::new(move |p| news.send(News::Turn(stretch, p))));
+        let answer = answers(&self.news);
+        if let Some((number, p)) = asker.ask(stretch, self.conversation.open_turn(), answer) {
+            // By the way that it would have come.
+            self.news.send(News::Turn(number, p));
+        }
+    }
+
+    /// The user may have finished: the turn model begins to think about it.
+    pub(super) fn ask_turn_ahead(&mut self) {
+        if let Some(asker) = self.hearing.asker().filter(|_| self.call.spec.turn_model) {
+            asker.ahead(self.conversation.open_turn(), answers(&self.news));
+        }
     }
 
     fn ask(&mut self, request: LlmRequest) {
         let model = self.llm_fallback.as_ref().filter(|_| request.fallback).unwrap_or(&self.llm);
         let tools = if request.tools {
-            let seen = |t: &conversation::call::Tool| models::llm::Tool {
+            let rule = |t: &Tool| {
+                let rule = self.call.guardrails.iter().find(|rule| rule.key == t.name);
+                rule.filter(|_| t.run == ToolRun::Moderation).map(|rule| rule.prompt.clone())
+            };
+            let seen = |t: &Tool| models::llm::Tool {
                 name: t.name.clone(),
                 description: t.description.clone(),
                 parameters: t.parameters.clone(),
+                rule: rule(t),
             };
-            self.call.tools.iter().map(seen).collect()
+            self.tools().map(seen).collect()
         } else {
             Vec::new()
         };
@@ -155,6 +213,7 @@ impl Node {
         let source = self.call.knowledge.clone();
         self.asked.push(llm::ask(
             &self.shared.net,
+            self.call.id,
             model.clone(),
             source,
             question,
@@ -184,8 +243,35 @@ impl Node {
         }
     }
 
+    /// What the model may call now.
+    fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.call.tools.iter().chain(&self.brought)
+    }
+
+    /// Asks the agent's servers of tools, beside the greeting: nobody waits for them.
+    pub(super) fn ask_servers(&mut self) {
+        let Some(servers) = &self.call.tool_servers else { return };
+        let news = self.news.clone();
+        let task = self.shared.net.spawn(servers.list(Box::new(move |told| news.send(News::Tools(told)))));
+        self.servers = Handle::new(move || task.abort());
+    }
+
+    /// A server has brought its tools. Of tools of one name the first counts: the agent's own, then whichever came first.
+    fn bring(&mut self, now: Instant, tools: Vec<Tool>) {
+        let first = self.brought.len();
+        for tool in tools {
+            if self.tools().all(|known| known.name != tool.name) {
+                self.brought.push(tool);
+            }
+        }
+        let names: Vec<String> = self.brought[first..].iter().map(|tool| tool.name.clone()).collect();
+        if !names.is_empty() {
+            self.feed(now, Input::Tools(names));
+        }
+    }
+
     fn run_tool(&mut self, now: Instant, call: ToolCallId, id: String, name: &str, arguments: Value) {
-        let Some(tool) = self.call.tools.iter().find(|t| t.name == name).cloned() else {
+        let Some(tool) = self.tools().find(|t| t.name == name).cloned() else {
             return self.inputs.push_back(Input::Tool { call, result: Err("unknown tool".into()) });
         };
         if tool.run == ToolRun::Client {
@@ -194,11 +280,34 @@ impl Node {
             return;
         }
         let (client, news) = (self.shared.client.clone(), self.news.clone());
-        self.shared.net.spawn(async move {
+        let span = span(self.call.id);
+        if let ToolRun::Remote(remote) = &tool.run {
+            let running = remote.0.call(arguments);
+            let run = async move { news.send(News::Tool(call, running.await)) };
+            self.shared.net.spawn(run.instrument(span));
+            return;
+        }
+        if tool.run == ToolRun::Moderation {
+            let Some(guardrail) = self.call.guardrails.iter().position(|rule| rule.key == name) else {
+                return;
+            };
+            let (llm, said) = (Arc::clone(&self.llm), self.said.clone());
+            let rule = self.call.guardrails[guardrail].clone();
+            let judge = async move {
+                let verdict = guardrails::moderate(&llm, said.clone()).await;
+                let told = guardrails::told(&rule, &verdict);
+                news.send(News::Guarded(Guarded { guardrail, said, verdict: Some(verdict) }));
+                news.send(News::Tool(call, Ok(told)));
+            };
+            self.shared.net.spawn(judge.instrument(span));
+            return;
+        }
+        let run = async move {
             // It has a time-out of its own.
             let result = tools::run(&client, &tool, arguments).await;
             news.send(News::Tool(call, result));
-        });
+        };
+        self.shared.net.spawn(run.instrument(span));
     }
 
     /// News of a model or a tool.
@@ -208,7 +317,11 @@ impl Node {
         }
         match news {
             News::Stt(event) => self.understood(now, event),
-            News::Turn(stretch, p) => self.feed(now, Input::TurnProbability { stretch, p }),
+            News::Turn(number, p) => {
+                if let Some(stretch) = self.hearing.asker().and_then(|asker| asker.answered(number, p)) {
+                    self.feed(now, Input::TurnProbability { stretch, p });
+                }
+            }
             News::Snippets(items) => self.feed(now, Input::Fact(Fact::Snippets { items })),
             News::Llm(step, event) => {
                 // A question that was cancelled is not heard any more, whatever was on its way.
@@ -225,14 +338,21 @@ impl Node {
                 self.feed(now, Input::Llm { step, event });
             }
             News::Tts(piece, event) => self.spoken(now, piece, event),
+            News::Tools(Ok(tools)) => self.bring(now, tools),
+            News::Tools(Err(text)) => self.feed(now, Input::Fact(Fact::Warning { text })),
             News::Tool(call, result) => self.feed(now, Input::Tool { call, result }),
+            News::Guarded(guarded) => self.guarded(now, guarded),
         }
     }
 
     fn understood(&mut self, now: Instant, event: models::stt::Event) {
         let input = match event {
-            models::stt::Event::Interim(text) => Input::Transcript { text, is_final: false },
-            models::stt::Event::Final(text) => Input::Transcript { text, is_final: true },
+            models::stt::Event::Interim(text) => {
+                Input::Transcript { text, is_final: false, outstanding: String::new() }
+            }
+            models::stt::Event::Final(text) => {
+                Input::Transcript { text, is_final: true, outstanding: String::new() }
+            }
             models::stt::Event::Failed(error) => {
                 tracing::warn!(conversation = %self.call.id, %error, "speech recognition failed");
                 Input::Failed { stage: Stage::Stt, reason: error.to_string() }
@@ -275,4 +395,10 @@ impl Node {
         };
         self.feed(now, Input::Tts { piece, event });
     }
+}
+
+/// Where a question to the turn model is answered.
+fn answers(news: &Sink<News>) -> impl FnOnce(u64) -> Sink<f32> + use<> {
+    let news = news.clone();
+    move |number| Sink::new(move |p| news.send(News::Turn(number, p)))
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use conversation::input::{Input, ToolCallId};
 
 use super::Node;
+use crate::link::Link;
 
 /// What still sounds at the end of a call, a fade or the last block of a message, may take this long.
 const LAST_SOUND: Duration = Duration::from_secs(2);
@@ -41,13 +42,19 @@ impl Node {
 
     /// When [`Node::clocks`] or [`Node::drive`] has something to do at the latest. The thread's tick serves sound, and all that is a matter of seconds.
     #[must_use]
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         let own = self.origin.and_then(|origin| {
             let (at, _) = self.conversation.poll_timeout().filter(|_| self.ended.is_none())?;
             Some(origin + Duration::from_micros(at.as_micros()))
         });
-        let links = self.links.iter().filter_map(crate::link::Link::deadline).min();
+        let links = self.links.iter().filter(|link| !link.is_settled(now)).filter_map(Link::deadline).min();
         [own, links].into_iter().flatten().min()
+    }
+
+    /// Whether the thread's tick is soon enough for all its connections.
+    #[must_use]
+    pub(crate) fn is_settled(&self, now: Instant) -> bool {
+        self.links.iter().all(|link| link.is_settled(now))
     }
 
     /// An offer that does not connect in time leaves nothing but a free decoder.

@@ -80,7 +80,10 @@ impl Node {
     }
 
     pub(super) fn answer_client(&mut self, now: Instant, origin: Origin, answer: Answer) {
-        if let Answer::Refused(why) = answer {
+        // A text typed over what cannot be interrupted is a turn all the same, as words said over it are: only the last command's refusal counts.
+        if let Answer::Refused(why) = answer
+            && origin.rest.is_empty()
+        {
             return self.text_to(now, origin.link, rtvi::refused(&origin.id, &why.to_string()));
         }
         if origin.rest.is_empty() {

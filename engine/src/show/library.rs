@@ -13,11 +13,19 @@ use serde::Serialize;
 /// Extension of a pose set's file; the picture beside it ends in `webp`.
 const POSES: &str = "poses";
 
-/// Pose sets in the binary, each with its picture.
-const BUILT_IN: &[(&[u8], &[u8])] = &[(
-    include_bytes!("../../../assets/avatars/theo.512.poses"),
-    include_bytes!("../../../assets/avatars/theo.512.webp"),
-)];
+/// The pose set and the picture of each of these people.
+macro_rules! shipped {
+    ($($id:literal),+) => {
+        &[$((
+            include_bytes!(concat!("../../../assets/avatars/", $id, ".512.poses")),
+            include_bytes!(concat!("../../../assets/avatars/", $id, ".512.webp")),
+        )),+]
+    };
+}
+
+/// Who is in the binary, in the order in which they are offered: the first one is everybody's who names nobody.
+const BUILT_IN: &[(&[u8], &[u8])] =
+    shipped!("theo", "clara", "martin", "amina", "raj", "mei", "ingrid", "nia", "leo");
 
 /// A person at one size.
 #[derive(Clone)]

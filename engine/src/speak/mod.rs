@@ -38,7 +38,9 @@ pub struct Speaking {
     next: Instant,
     number: u64,
     base: u64,
-    late: u64,
+    /// Blocks left out since last told.
+    left_out: u64,
+    told_underruns: u64,
     sounding: bool,
 }
 
@@ -46,6 +48,8 @@ pub struct Speaking {
 pub struct Block<'a> {
     /// RTP time stamp at 48 kHz.
     pub timestamp: u64,
+    /// When the playout clock needs it.
+    pub due: Instant,
     /// Whether speech begins in it, after silence.
     pub begins: bool,
     /// The Opus packet; empty for a block that is not encoded.
@@ -64,14 +68,15 @@ impl Speaking {
     pub fn new(start: Instant) -> Result<Self, encode::Error> {
         Ok(Self {
             playout: Playout::default(),
-            encoder: Encoder::new(encode::Config::default())?,
+            encoder: Encoder::new()?,
             making: Vec::with_capacity(8),
             block: Box::new([0; BLOCK]),
             reports: Vec::with_capacity(8),
             next: start,
             number: 0,
             base: 0,
-            late: 0,
+            left_out: 0,
+            told_underruns: 0,
             sounding: false,
         })
     }
@@ -83,10 +88,11 @@ impl Speaking {
         self.base = (first.saturating_duration_since(origin).as_micros() as u64) * 48 / 1_000;
     }
 
-    /// Blocks left out because a tick came too late for them.
-    #[must_use]
-    pub fn late(&self) -> u64 {
-        self.late
+    /// Since last asked: blocks left out because a tick came too late for them, and blocks in which a sounding piece lacked samples.
+    pub fn losses(&mut self) -> (u64, u64) {
+        let underruns = self.playout.underruns();
+        let before = std::mem::replace(&mut self.told_underruns, underruns);
+        (std::mem::take(&mut self.left_out), underruns - before)
     }
 
     /// Renders the block that is due at `now`, if one is. `audible`: somebody is there to hear; otherwise the sound waits.
@@ -100,7 +106,7 @@ impl Speaking {
             let skipped = behind - u64::from(CATCH_UP);
             self.number += skipped;
             self.next += FRAME * u32::try_from(skipped).unwrap_or(u32::MAX);
-            self.late += skipped;
+            self.left_out += skipped;
         }
         if audible {
             self.playout.render(&mut self.block, &mut self.reports);
@@ -108,6 +114,7 @@ impl Speaking {
             self.block.fill(0);
         }
         let timestamp = self.base + self.number * BLOCK as u64;
+        let due = self.next;
         self.number += 1;
         self.next += FRAME;
         let leaving = self.playout.leaving().filter(|_| audible);
@@ -115,7 +122,13 @@ impl Speaking {
         self.sounding = leaving.is_some();
         // An encoder that fails once is likely to work again; the packet is missed like a lost one.
         let packet = if encode { self.encoder.encode(&self.block).unwrap_or(&[]) } else { &[] };
-        Some(Block { timestamp, begins, packet, pcm: &self.block, leaving })
+        Some(Block { timestamp, due, begins, packet, pcm: &self.block, leaving })
+    }
+
+    /// The receiver reports that it lost this part of the last packets.
+    pub fn lost(&mut self, part: f32) {
+        // Refused, it is coded as before: it sounds all the same.
+        let _ = self.encoder.lost(part);
     }
 
     /// What the last blocks told, in order.

@@ -6,10 +6,7 @@ use conversation::time::{Position, SAMPLE_RATE};
 use models::tts::{Event, Phone, Tts};
 use models::{Error, Kind, Sink};
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
-use rubato::{
-    Async, FixedAsync, Indexing, Resampler, SincInterpolationParameters, SincInterpolationType,
-    WindowFunction,
-};
+use rubato::{Fft, FixedSync, Indexing, Resampler};
 
 /// News of a piece, as a media thread wants them.
 #[derive(Debug)]
@@ -77,7 +74,7 @@ const CHUNK: usize = 160;
 /// Brings a voice to 48 kHz: no delay of its own (the filter's is cut off), exactly as long as the input.
 pub struct Upsampler {
     rate: u64,
-    inner: Option<Async<f32>>,
+    inner: Option<Fft<f32>>,
     input: Vec<f32>,
     output: Vec<f32>,
     /// Samples of the filter's delay still to be cut off.
@@ -109,26 +106,9 @@ impl Upsampler {
             given: 0,
         };
         if rate != SAMPLE_RATE {
-            // Where 48 kHz is a multiple of the rate, every wanted point is one of the oversampled filter's: exact without interpolation.
-            let exact = SAMPLE_RATE.is_multiple_of(rate);
-            let parameters = SincInterpolationParameters::new(64, WindowFunction::BlackmanHarris2)
-                .oversampling_factor(if exact { 48 } else { 128 })
-                .interpolation(if exact {
-                    SincInterpolationType::Nearest
-                } else {
-                    SincInterpolationType::Linear
-                });
-            let inner = Async::new_sinc(
-                SAMPLE_RATE as f64 / rate as f64,
-                1.0,
-                &parameters,
-                CHUNK,
-                1,
-                FixedAsync::Input,
-            )
-            .map_err(|e| Error::new(Kind::Refused, "no resampler for the voice").with_source(e))?;
-            // Its first sample lies one step behind the filter's delay, so the sample at zero comes one earlier than `output_delay` says.
-            this.skip = inner.output_delay().saturating_sub(1);
+            let inner = Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK, 1, FixedSync::Input)
+                .map_err(|e| Error::new(Kind::Refused, "no resampler for the voice").with_source(e))?;
+            this.skip = inner.output_delay();
             this.output = vec![0.0; inner.output_frames_max()];
             this.inner = Some(inner);
         }
@@ -232,7 +212,7 @@ mod tests {
     fn the_first_chunk_is_passed_on_at_once() {
         let mut upsampler = Upsampler::new(16_000).unwrap();
         let first = upsampler.push(&tone(16_000, 440.0, 800));
-        assert!(first.len() >= 2_200, "all but the filter's few ms: {}", first.len());
+        assert!(first.len() >= 2_150, "all but the filter's 5 ms: {}", first.len());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What is searched for, and how much of it is given to the LLM.
 
+use std::sync::Arc;
+
 use conversation::event::{HistoryItem, Role};
 
 /// Snippets given to the LLM with one question.
@@ -12,7 +14,7 @@ const ALONE: usize = 5;
 ///
 /// `None` if nobody asked anything (the step after a tool, a greeting): there is nothing new to be found.
 #[must_use]
-pub fn query(history: &[HistoryItem]) -> Option<String> {
+pub fn query(history: &[Arc<HistoryItem>]) -> Option<String> {
     let mut turns = history.iter().rev().skip_while(|i| i.role == Role::System).peekable();
     let last = turns.next_if(|i| i.role == Role::User)?;
     if last.text.split_whitespace().count() >= ALONE {
@@ -26,8 +28,8 @@ pub fn query(history: &[HistoryItem]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn item(role: Role, text: &str) -> HistoryItem {
-        HistoryItem {
+    fn item(role: Role, text: &str) -> Arc<HistoryItem> {
+        Arc::new(HistoryItem {
             role,
             name: None,
             arguments: None,
@@ -36,7 +38,7 @@ mod tests {
             utterance: None,
             began: None,
             in_context: true,
-        }
+        })
     }
 
     #[test]

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use conversation::call::ConversationId;
 use conversation::host::Knowledge;
 use conversation::input::{LlmEvent, StepId};
 use models::Sink;
 use models::llm::{Event, Llm, Request};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
-use super::knowledge;
+use super::{knowledge, span};
 use crate::graph::News;
 
 /// A question under way. Dropping it cancels the question.
@@ -22,6 +24,7 @@ pub struct Asked {
 /// Asks on the net pool; the news come through `news`.
 pub fn ask(
     net: &Handle,
+    call: ConversationId,
     llm: Arc<dyn Llm>,
     source: Option<Arc<dyn Knowledge>>,
     mut request: Request,
@@ -29,11 +32,11 @@ pub fn ask(
     news: Sink<News>,
 ) -> Asked {
     let (cancel, cancelled) = oneshot::channel();
-    net.spawn(async move {
+    let asking = async move {
         if let Some(source) = source
             && let Some(query) = knowledge::query(&request.history)
         {
-            request.snippets = source.search(&query, knowledge::LIMIT);
+            request.snippets = source.search(&query, knowledge::LIMIT).await;
             if !request.snippets.is_empty() {
                 news.send(News::Snippets(request.snippets.clone()));
             }
@@ -42,7 +45,8 @@ pub fn ask(
         // Resolves when the question is cancelled or done with: the sender is dropped, nothing is ever sent.
         let _ = cancelled.await;
         handle.cancel();
-    });
+    };
+    net.spawn(asking.instrument(span(call)));
     Asked { step, _cancel: cancel }
 }
 

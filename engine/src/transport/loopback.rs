@@ -13,10 +13,17 @@ use crate::speak::playout::BLOCK;
 /// What leaves the call.
 #[derive(Clone, Debug)]
 pub enum Left {
+    /// The connection came up: the first sample that was said is heard as if it was spoken now.
+    Began {
+        /// When.
+        at: Instant,
+    },
     /// 20 ms of the agent's sound.
     Sound {
         /// When it left.
         at: Instant,
+        /// On the media clock, at 48 kHz: counts from [`Left::Began`].
+        timestamp: u64,
         /// 48 kHz mono.
         pcm: Box<[i16; BLOCK]>,
         /// Piece and position of its first sample that is speech.

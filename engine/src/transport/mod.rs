@@ -73,6 +73,8 @@ pub enum Event {
     KeyframeRequested,
     /// The receiver's bandwidth estimate, bits a second.
     Bandwidth(u64),
+    /// The receiver lost this part of the last second's packets of the agent's voice.
+    Lost(f32),
     /// The client closed the connection without a word (DTLS or channel closed).
     Closed,
 }

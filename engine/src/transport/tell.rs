@@ -13,6 +13,9 @@ use super::rtvi::error;
 /// The protocol's version that we speak.
 const VERSION: &str = "2.2.0";
 
+/// Bytes of a tool's arguments or result, as JSON, that a client is told.
+const SHOWN: usize = 16 * 1024;
+
 /// What a session must know of its call.
 #[derive(Clone, Debug)]
 pub struct About {
@@ -66,6 +69,15 @@ pub fn level(dbfs: f32) -> Text {
     let linear = (f64::from(dbfs) + 60.0).clamp(0.0, 60.0) / 60.0;
     own(json!({"level": (linear * 1000.0).round() / 1000.0, "dbfs": (f64::from(dbfs) * 10.0).round() / 10.0}))
         .progress()
+}
+
+/// A tool's value as the client sees it: whole, or the beginning of its JSON text. A long one would fill the channel that captions wait for.
+fn shown(value: &Value) -> Value {
+    let text = value.to_string();
+    if text.len() <= SHOWN {
+        return value.clone();
+    }
+    format!("{}… ({} bytes)", &text[..text.floor_char_boundary(SHOWN)], text.len()).into()
 }
 
 impl Session {
@@ -178,8 +190,14 @@ impl Session {
                 send(message("bot-stopped-speaking", None));
             }
             Event::ToolStarted { call_id, tool_name, parameters } => {
-                let shown = self.about.expose_tools || self.about.client_tools.contains(tool_name);
-                let arguments = if shown { parameters.clone() } else { json!({}) };
+                let told = self.about.expose_tools || self.about.client_tools.contains(tool_name);
+                // A tool of the client's own needs all of them.
+                let own = self.about.client_tools.contains(tool_name);
+                let arguments = match told {
+                    true if own => parameters.clone(),
+                    true => shown(parameters),
+                    false => json!({}),
+                };
                 self.tools.push_back((call_id.clone(), tool_name.clone()));
                 send(message("llm-function-call-started", Some(json!({"function_name": tool_name}))));
                 send(message(
@@ -192,10 +210,10 @@ impl Session {
             Event::ToolCall { tool_name, result, .. } => {
                 let place = self.tools.iter().position(|(_, name)| name == tool_name);
                 let id = place.and_then(|place| self.tools.remove(place)).map(|(id, _)| id);
-                let shown = self.about.expose_tools || self.about.client_tools.contains(tool_name);
+                let told = self.about.expose_tools || self.about.client_tools.contains(tool_name);
                 let mut data = json!({"tool_call_id": id, "cancelled": false, "function_name": tool_name});
-                if shown {
-                    data["result"] = result.clone();
+                if told {
+                    data["result"] = shown(result);
                 }
                 send(message("llm-function-call-stopped", Some(data)));
             }
@@ -224,22 +242,24 @@ impl Session {
     }
 
     fn webhook(&self, fact: &Stamped) -> Option<String> {
-        if let Event::ToolCall { tool_name, .. } = &fact.event
-            && !self.about.expose_tools
-        {
-            let hidden = Event::ToolCall {
-                tool_name: tool_name.clone(),
-                parameters: Value::Null,
-                result: Value::Null,
-            };
-            let fact = Stamped { event: hidden, ..fact.clone() };
-            let mut body: Value =
-                serde_json::from_str(&fact.webhook_body(self.about.conversation, self.began)?).ok()?;
-            let payload = body.pointer_mut("/event/payload")?.as_object_mut()?;
-            payload.retain(|name, _| name == "tool_name");
-            return Some(body.to_string());
+        let Event::ToolCall { tool_name, parameters, result } = &fact.event else {
+            return fact.webhook_body(self.about.conversation, self.began);
+        };
+        let told = self.about.expose_tools;
+        let event = Event::ToolCall {
+            tool_name: tool_name.clone(),
+            parameters: if told { shown(parameters) } else { Value::Null },
+            result: if told { shown(result) } else { Value::Null },
+        };
+        let fact = Stamped { event, ..fact.clone() };
+        let body = fact.webhook_body(self.about.conversation, self.began)?;
+        if told {
+            return Some(body);
         }
-        fact.webhook_body(self.about.conversation, self.began)
+        let mut body: Value = serde_json::from_str(&body).ok()?;
+        let payload = body.pointer_mut("/event/payload")?.as_object_mut()?;
+        payload.retain(|name, _| name == "tool_name");
+        Some(body.to_string())
     }
 
     /// More of the utterance was heard.
@@ -421,6 +441,14 @@ mod tests {
                 if expose { json!({"city": "Paris"}) } else { json!({}) }
             );
             assert!(!session.awaits("call_1"));
+            let long = Event::ToolCall {
+                tool_name: "weather".into(),
+                parameters: json!({}),
+                result: json!({"result": "ü".repeat(100_000)}),
+            };
+            let most: usize = told(&mut session, long).iter().map(|m| m.to_string().len()).sum();
+            assert!(most < 3 * SHOWN, "{most} bytes of a long result");
+            told(&mut session, started("weather"));
             let stop = told(&mut session, called("weather"));
             assert_eq!(stop[0]["data"]["tool_call_id"], "call_1");
             let text = Value::from(stop).to_string();

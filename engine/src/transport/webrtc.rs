@@ -33,6 +33,8 @@ const SET_BACK: Duration = Duration::from_millis(500);
 const STRAY: Duration = Duration::from_secs(2);
 /// Due timeouts served in one `poll`; a guard against spinning.
 const MAX_TIMEOUTS: usize = 64;
+/// Bytes that str0m's channel holds at once; it takes no text that is longer.
+const CHANNEL: usize = 128 * 1024;
 /// As good as never.
 const NEVER: Duration = Duration::from_secs(86_400);
 /// Packets and age of what may be sent again: a few key frames.
@@ -142,6 +144,7 @@ impl Connection {
             .set_extension(4, Extension::RtpMid)
             .set_sctp_max_message_size(MAX_TEXT as u32)
             .set_rtcp_report_interval_audio(Duration::from_secs(1))
+            .set_stats_interval(Some(Duration::from_secs(1)))
             .set_rtcp_report_interval_video(Duration::from_secs(1))
             .build(now);
         for candidate in local {
@@ -391,6 +394,10 @@ impl Connection {
             str0m::Event::EgressBitrateEstimate(BweKind::Remb { estimate, .. }) => {
                 Some(Event::Bandwidth(estimate.as_u64()))
             }
+            str0m::Event::MediaEgressStats(stats) => {
+                let voice = self.voice.as_ref().is_some_and(|voice| voice.mid == stats.mid);
+                stats.loss.filter(|_| voice).map(Event::Lost)
+            }
             str0m::Event::ChannelOpen(id, _) if self.channel.is_none() => {
                 self.channel = Some(id);
                 Some(Event::ChannelOpen)
@@ -462,6 +469,8 @@ impl Connection {
                     any = true;
                     self.outbox.sent();
                 }
+                // It never will fit, and all that waits behind it would wait for ever.
+                Ok(false) if text.len() > CHANNEL => self.outbox.lost(),
                 Ok(false) => break,
                 Err(_) => self.outbox.lost(),
             }

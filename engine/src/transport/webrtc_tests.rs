@@ -317,6 +317,38 @@ fn texts_wait_for_the_channel_and_survive_loss() {
 }
 
 #[test]
+fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
+    let lost = |world: &World| {
+        let parts = |e: &Event| if let Event::Lost(part) = e { Some(*part) } else { None };
+        world.events.iter().filter_map(parts).fold(0.0, f32::max)
+    };
+    for (every, expected) in [(u32::MAX, 0.0..0.001), (5, 0.1..0.35)] {
+        let mut world = World::connected();
+        let mut n = 0_u32;
+        // RTP and RTCP to the client begin with these bits.
+        world.lose = Box::new(move |packet| {
+            n += u32::from(!packet.to_server && packet.data[0] >> 6 == 2);
+            !packet.to_server && packet.data[0] >> 6 == 2 && n.is_multiple_of(every)
+        });
+        for block in 0..500_u64 {
+            world.server.send_audio(world.now, block * 960, block == 0, &[0xfc, 1, 2, 3]);
+            world.run(20);
+        }
+        assert!(world.events.iter().any(|e| matches!(e, Event::Lost(_))), "nothing was reported");
+        assert!(expected.contains(&lost(&world)), "every {every}th packet is lost: {}", lost(&world));
+    }
+}
+
+#[test]
+fn a_text_that_no_channel_takes_holds_up_none_behind_it() {
+    let mut world = World::new();
+    world.server.send_text(world.now, "x".repeat(200_000));
+    world.server.send_text(world.now, "after it");
+    world.run_until(|world| world.client_texts() == ["after it"]);
+    assert_eq!(world.server.dropped_texts(), 1);
+}
+
+#[test]
 fn a_client_that_opens_no_channel_costs_a_bounded_amount() {
     let mut world = World::new();
     for _ in 0..100 {

@@ -14,7 +14,9 @@ use conversation::settings::Agent;
 use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, Opening};
 use engine::hear::vad::{Judge, State, WINDOW};
 use engine::host::{Seat, Shared};
-use engine::shard::{Inbox, Shard, Stats};
+use engine::latency::Latencies;
+use engine::meter::Stats;
+use engine::shard::{Inbox, Shard};
 use engine::show::Avatars;
 use engine::speak::playout::BLOCK;
 use engine::transport::loopback::{self, Far, Left};
@@ -115,7 +117,8 @@ impl Drop for Stream {
     }
 }
 
-/// Answers everything with one text, word by word, the first 5 ms after it was asked, 2 ms apart.
+/// Answers everything with one text, word by word, the first 5 ms after it was asked, 2 ms apart. Of a message that holds a guardrail's key
+/// it finds 300 ms after it was asked that the guardrail fires.
 pub struct Thinker {
     pub world: World,
     pub answer: String,
@@ -132,6 +135,14 @@ impl llm::Llm for Thinker {
         let end = llm::Event::End { prompt_tokens: 1, completion_tokens: 1 };
         self.world.after(at, move || sink.send(end));
         Handle::done()
+    }
+
+    fn check(&self, check: llm::check::Check) -> llm::check::Checking {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let broken =
+            check.rules.iter().find(|rule| check.said.contains(&rule.key)).map(|rule| rule.key.clone());
+        self.world.after(Duration::from_millis(300), move || drop(tell.send(broken)));
+        Box::pin(async move { Ok(told.await.unwrap_or_default()) })
     }
 }
 
@@ -239,6 +250,7 @@ pub struct Bench {
     pub shard: Shard,
     pub inbox: Inbox,
     pub stats: Arc<Stats>,
+    pub latencies: Arc<Latencies>,
     pub book: Book,
     pub start: Instant,
     pub now: Instant,
@@ -251,22 +263,34 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        Self::judged_by(Box::new(Loudness))
+        Self::made(Box::new(Loudness), None)
     }
 
     /// One with another detector of speech.
     pub fn judged_by(judge: Box<dyn Judge>) -> Self {
+        Self::made(judge, None)
+    }
+
+    /// One whose traced calls write to `trace`.
+    pub fn traced(trace: engine::edge::Sender<engine::keep::trace::Line>) -> Self {
+        Self::made(Box::new(Loudness), Some(trace))
+    }
+
+    fn made(judge: Box<dyn Judge>, trace: Option<engine::edge::Sender<engine::keep::trace::Line>>) -> Self {
         let start = engine::clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let book = Book::default();
         let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+        let latencies = Arc::<Latencies>::default();
         let shared = Arc::new(Shared {
             net: runtime.handle().clone(),
             client,
             ledger: Arc::new(book.clone()),
-            trace: None,
+            trace,
             avatars: Avatars::default(),
             timeouts: engine::Timeouts::default(),
+            latencies: Arc::clone(&latencies),
+            most_load: 0.0,
         });
         let (shard, inbox, stats) = Shard::bare(shared, start);
         let certificate = Arc::new(Certificate::generate().unwrap());
@@ -278,6 +302,7 @@ impl Bench {
             shard,
             inbox,
             stats,
+            latencies,
             book,
             start,
             now: start,
@@ -303,16 +328,34 @@ impl Bench {
         tts: Arc<dyn tts::Tts>,
         tts_fallback: Option<Arc<dyn tts::Tts>>,
     ) -> Far {
+        let llm = Arc::new(Thinker { world: self.world.clone(), answer: answer.to_owned() });
+        self.open(call, script, llm, tts, tts_fallback)
+    }
+
+    /// A call of an agent that thinks with `llm`.
+    pub fn thinking(&mut self, call: Call, script: &[&'static str], llm: Arc<dyn llm::Llm>) -> Far {
+        let speaker = Arc::new(Speaker { world: self.world.clone() });
+        self.open(call, script, llm, speaker, None)
+    }
+
+    fn open(
+        &mut self,
+        call: Call,
+        script: &[&'static str],
+        llm: Arc<dyn llm::Llm>,
+        tts: Arc<dyn tts::Tts>,
+        tts_fallback: Option<Arc<dyn tts::Tts>>,
+    ) -> Far {
         let key = CallKey(self.next_key);
         self.next_key += 1;
-        let world = self.world.clone();
-        let ear = Listener { world: world.clone(), script: script.to_vec(), open: Arc::clone(&self.streams) };
+        let ear =
+            Listener { world: self.world.clone(), script: script.to_vec(), open: Arc::clone(&self.streams) };
         let news = self.inbox.sink(key);
         let sink = Sink::new(move |event| news.send(engine::graph::News::Stt(event)));
         let models = CallModels {
             stt: stt::Stt::open(&ear, sink).unwrap(),
             turn: self.turn.clone(),
-            llm: Arc::new(Thinker { world, answer: answer.to_owned() }),
+            llm,
             llm_fallback: None,
             tts,
             tts_fallback,
@@ -371,20 +414,7 @@ pub fn call(id: u128) -> Call {
 pub fn call_of(id: u128, agent: Agent<'_>) -> Call {
     let mut spec = agent.spec().unwrap();
     spec.greeting = None;
-    Call {
-        id: ConversationId(id),
-        spec,
-        agent_name: "Ada".into(),
-        prompt: String::new(),
-        stt: Default::default(),
-        llm: Default::default(),
-        tts: Default::default(),
-        face: Default::default(),
-        tools: Vec::new(),
-        knowledge: None,
-        expose_tools: false,
-        record_trace: false,
-    }
+    Call::bare(ConversationId(id), spec)
 }
 
 /// A user's sound: `(silence, speech)` in seconds, one after the other.
@@ -419,7 +449,7 @@ impl Heard {
                 Left::Sound { at, pcm, .. } => self.blocks.push((at, pcm)),
                 Left::Text(text) => self.texts.push(text),
                 Left::Closed => self.closed = true,
-                Left::Picture { .. } => {}
+                Left::Began { .. } | Left::Picture { .. } => {}
             }
         }
     }

@@ -3,13 +3,14 @@
 use core::f32::consts::PI;
 
 use glam::{Vec3, vec3};
+use rayon::prelude::*;
 
 use crate::math::{Random, gradient, mix, noise, square, step};
 use crate::scene::Scene;
 use crate::strand::Strand;
 
-/// All of them, in head space.
-pub(crate) fn face_hair(scene: &Scene) -> Vec<Strand> {
+/// Brows and lashes, in head space.
+pub(crate) fn brows_and_lashes(scene: &Scene) -> Vec<Strand> {
     let mut random = Random::new(scene.c.seed.wrapping_mul(31).wrapping_add(5));
     let mut strands = Vec::new();
     for side in [-1.0, 1.0] {
@@ -17,7 +18,6 @@ pub(crate) fn face_hair(scene: &Scene) -> Vec<Strand> {
         lashes(scene, side, true, &mut random, &mut strands);
         lashes(scene, side, false, &mut random, &mut strands);
     }
-    beard(scene, &mut random, &mut strands);
     strands
 }
 
@@ -98,7 +98,56 @@ fn lashes(scene: &Scene, side: f32, upper: bool, random: &mut Random, strands: &
     }
 }
 
-fn beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
+/// A hair of the beard as it grew on the face at rest, and how far its root follows the jaw, 0 … 1.
+pub(crate) struct Whisker {
+    strand: Strand,
+    follows: f32,
+}
+
+/// The beard. It grows once, on the calm face, so that every hair is itself in every pose.
+pub(crate) fn beard(scene: &Scene) -> Vec<Whisker> {
+    let mut random = Random::new(scene.c.seed.wrapping_mul(57).wrapping_add(11));
+    let mut strands = Vec::new();
+    grow_beard(scene, &mut random, &mut strands);
+    strands
+        .into_iter()
+        .map(|strand| {
+            let p = strand.points[0];
+            // The jaw begins below a line from the corner of the mouth to the hinge; toward the hinge its edge is soft.
+            let back = ((0.75 - p.z) / 0.87).clamp(0.0, 1.1);
+            let line = mix(scene.mouth.y, -0.18, back);
+            let soft = 0.015 + 0.15 * back.max(step(0.15, 0.45, p.x.abs()));
+            Whisker { strand, follows: step(soft, -soft, p.y - line) }
+        })
+        .collect()
+}
+
+/// The beard on the face in the scene's pose.
+pub(crate) fn posed(scene: &Scene, beard: &[Whisker]) -> Vec<Strand> {
+    beard
+        .par_iter()
+        .map(|whisker| {
+            let mut strand = whisker.strand.clone();
+            let normal = strand.skin.unwrap_or(Vec3::Z);
+            for p in &mut strand.points {
+                *p = p.lerp(scene.jawed(*p), whisker.follows);
+            }
+            // Back on the skin, which cheeks and lips have moved.
+            let mut root = strand.points[0];
+            root.y += scene.lifted(whisker.strand.points[0]);
+            for _ in 0..2 {
+                root -= normal * (scene.head(root) * 0.9).clamp(-0.05, 0.05);
+            }
+            let shift = root - strand.points[0];
+            for p in &mut strand.points {
+                *p += shift;
+            }
+            strand
+        })
+        .collect()
+}
+
+fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
     let wanted = (22_000.0 * scene.c.beard) as usize;
     let end = strands.len() + wanted;
     let mut tries = 0;

@@ -13,7 +13,11 @@ use crate::strand::Strand;
 /// Height over the hairline at a point of the head: positive where hair grows.
 pub(crate) fn over_hairline(c: &Character, p: Vec3) -> f32 {
     let around = p.x.abs().atan2(p.z + 0.13);
-    let recede = if c.hair.style == HairStyle::Short { 0.06 + 0.06 * c.age } else { 0.0 };
+    let recede = if matches!(c.hair.style, HairStyle::Short | HairStyle::Side | HairStyle::Buzz) {
+        0.06 + 0.06 * c.age
+    } else {
+        0.0
+    };
     // (angle from the front, height), from the forehead past temple and ear to the nape.
     let line = [
         (0.0, 0.60 + recede * 0.4),
@@ -39,6 +43,7 @@ pub(crate) fn over_hairline(c: &Character, p: Vec3) -> f32 {
 struct Guide {
     points: Vec<Vec3>,
     seed: f32,
+    side: f32,
 }
 
 /// What a cut needs to know.
@@ -49,18 +54,37 @@ struct Cut {
     clump: f32,
     fuzz: f32,
     width: f32,
-    curls: bool,
+    /// Where the hair is parted.
+    part: Option<f32>,
 }
 
 impl Cut {
     fn of(style: HairStyle) -> Self {
-        if style == HairStyle::Curly {
-            Self { guides: 1500, strands: 42_000, clump: 0.9, fuzz: 0.012, width: 0.0050, curls: true }
-        } else {
-            Self { guides: 520, strands: 66_000, clump: 0.62, fuzz: 0.022, width: 0.0048, curls: false }
+        let cut =
+            |guides, strands, clump, fuzz, width, part| Self { guides, strands, clump, fuzz, width, part };
+        match style {
+            HairStyle::None => cut(0, 0, 0.0, 0.0, 0.0, None),
+            HairStyle::Buzz => cut(900, 60_000, 0.1, 0.004, 0.0042, None),
+            HairStyle::Short => cut(520, 60_000, 0.62, 0.022, 0.0048, None),
+            HairStyle::Side => cut(520, 56_000, 0.66, 0.016, 0.0048, Some(-0.24)),
+            HairStyle::Curly => cut(1500, 42_000, 0.9, 0.012, 0.0050, None),
+            HairStyle::Bob => cut(420, 62_000, 0.6, 0.016, 0.0050, Some(0.20)),
+            HairStyle::Long => cut(420, 64_000, 0.80, 0.028, 0.0052, Some(0.20)),
+            HairStyle::Bun => cut(420, 46_000, 0.35, 0.007, 0.0046, None),
         }
     }
+
+    /// On which side of the part a root is: −1, 1, or 0 where there is none. Hairs at the part fall to either side.
+    fn side(&self, root: Vec3, random: &mut Random) -> f32 {
+        let stray = 0.022 * random.signed();
+        self.part
+            .map_or(0.0, |part| if root.x + stray > part + 0.03 * (root.z * 7.0).sin() { 1.0 } else { -1.0 })
+    }
 }
+
+/// Where the knot of a [`HairStyle::Bun`] sits, and how large it is.
+const KNOT: Vec3 = vec3(0.03, 1.10, -0.62);
+const KNOT_RADIUS: f32 = 0.30;
 
 /// All strands of the head, at rest.
 pub(crate) fn head_hair(scene: &Scene) -> Vec<Strand> {
@@ -72,10 +96,35 @@ pub(crate) fn head_hair(scene: &Scene) -> Vec<Strand> {
     let roots: Vec<(Vec3, u32)> =
         (0..cut.guides).map(|_| (root(scene, &mut random), random.seed())).collect();
     let guides: Vec<Guide> =
-        roots.par_iter().map(|(p, seed)| grow(scene, *p, &mut Random::new(*seed))).collect();
+        roots.par_iter().map(|(p, seed)| grow(scene, &cut, *p, &mut Random::new(*seed))).collect();
     let children: Vec<(Vec3, u32)> =
         (0..cut.strands).map(|_| (root(scene, &mut random), random.seed())).collect();
-    children.par_iter().map(|(root, seed)| follow(scene, &cut, &guides, *root, *seed)).collect()
+    let mut strands: Vec<Strand> =
+        children.par_iter().map(|(root, seed)| follow(scene, &cut, &guides, *root, *seed)).collect();
+    if scene.c.hair.style == HairStyle::Bun {
+        strands.extend((0..9_000).map(|_| wound(scene, &mut random)));
+    }
+    strands
+}
+
+/// A strand of the knot: part of a turn around it.
+fn wound(scene: &Scene, random: &mut Random) -> Strand {
+    let axis = (vec3(0.35, 0.9, 0.5) + random.vector() * 0.35).normalize();
+    let u = axis.cross(Vec3::X).normalize();
+    let w = axis.cross(u);
+    let height = random.signed() * 0.8;
+    let (start, turn) = (random.unit() * TAU, 1.2 + 1.2 * random.unit());
+    let radius = KNOT_RADIUS * (0.86 + 0.14 * random.unit());
+    let ring = (1.0 - height * height).sqrt();
+    let points = (0..14)
+        .map(|i| {
+            let angle = start + turn * i as f32 / 13.0;
+            let swell = radius * (1.0 + 0.035 * (angle * 3.0 + height * 9.0).sin());
+            KNOT + (axis * height + (u * angle.cos() + w * angle.sin()) * ring) * swell
+        })
+        .collect();
+    let colour = colour(scene, random.unit(), random);
+    Strand { points, width: 0.0052, tip: 0.5, colour, shine: 1.0, skin: None }
 }
 
 /// A random point of the scalp, less likely near the hairline.
@@ -92,40 +141,125 @@ fn root(scene: &Scene, random: &mut Random) -> Vec3 {
             t -= d * 0.9;
         }
         let p = centre + direction * t;
-        if over_hairline(&scene.c, p) > 0.09 * random.unit() * random.unit() {
+        if over_hairline(&scene.c, p) > 0.15 * random.unit() * random.unit() - 0.012 {
             return p;
         }
     }
 }
 
-fn grow(scene: &Scene, root: Vec3, random: &mut Random) -> Guide {
+fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
+    let style = scene.c.hair.style;
     let solid = |p: Vec3| scene.solid(p);
     let normal = gradient(|p| scene.bones(p), root, 0.01);
+    let side = cut.side(root, random);
     let back = step(0.15, -0.45, root.z);
     let top = step(0.45, 0.85, root.y);
-    let curly = scene.c.hair.style == HairStyle::Curly;
+    let front = step(0.2, 0.6, root.z);
+    let part = cut.part.unwrap_or(0.0);
     let (length, steps, lift, mut v);
-    if curly {
-        length = mix(0.07, 0.36, step(0.15, 0.85, root.y - 0.05 * back)) * (0.8 + 0.45 * random.unit());
-        (steps, lift) = (40, 0.05);
-        v = (normal + random.vector() * 0.35 + vec3(0.0, 0.1, 0.12 * top)).normalize();
-    } else {
-        let front = step(0.2, 0.6, root.z);
-        let crown = step(0.42, 0.74, root.y - 0.10 * back);
-        length = mix(0.085, 0.40 + 0.10 * front, crown) * (0.85 + 0.3 * random.unit());
-        (steps, lift) = (12, 0.02 + 0.10 * top * random.unit());
-        let combed = vec3(0.55 * top, 0.15 + 0.75 * front * top, -0.25 - 0.4 * back) * top;
-        v = (combed + vec3(0.0, -0.75, -0.45) * (1.0 - top) + normal * (0.42 + 0.75 * top)).normalize();
+    match style {
+        HairStyle::Long | HairStyle::Bob => {
+            let end = if style == HairStyle::Long {
+                -1.74 - 0.18 * random.signed()
+            } else {
+                -0.84 - 0.05 * random.signed()
+            };
+            length = (root.y - end) * 1.06 + 0.55 * top;
+            (steps, lift) = (44, 0.02 + 0.055 * random.unit());
+            let away = vec3(side, 0.12, -0.42 + 0.20 * (root.x - part).abs())
+                .lerp(vec3(root.x * 0.9, 0.1, -0.9), back);
+            // Flat at the part, higher away from it.
+            let rise = step(0.0, 0.25, (root.x - part).abs());
+            v = (away + normal * (mix(0.30, 0.42, rise) * top + 0.05)).normalize();
+        }
+        HairStyle::Curly => {
+            length = mix(0.07, 0.36, step(0.15, 0.85, root.y - 0.05 * back)) * (0.8 + 0.45 * random.unit());
+            (steps, lift) = (40, 0.05);
+            v = (normal + random.vector() * 0.35 + vec3(0.0, 0.1, 0.12 * top)).normalize();
+        }
+        HairStyle::Buzz => {
+            length = mix(0.022, 0.05, step(0.1, 0.6, root.y)) * (0.8 + 0.4 * random.unit());
+            (steps, lift) = (4, 0.012);
+            v = (normal + vec3(0.0, -0.35, 0.35 * top) + random.vector() * 0.15).normalize();
+        }
+        HairStyle::Side => {
+            let crown = step(0.40, 0.72, root.y - 0.10 * back);
+            // Long over the forehead, shorter where the head falls away at the sides.
+            let wide = step(0.62, 0.30, root.x.abs());
+            length = mix(0.055, mix(0.16, 0.42, wide), crown) * (0.85 + 0.3 * random.unit());
+            (steps, lift) = (14, 0.015 + 0.06 * top * random.unit());
+            let combed = vec3(0.85 * side, 0.25 + 0.55 * front, -0.30 - 0.5 * back) * top;
+            v = (combed + vec3(0.0, -0.75, -0.45) * (1.0 - top) + normal * (0.22 + 0.40 * top * wide))
+                .normalize();
+        }
+        HairStyle::Bun => {
+            length = (KNOT - root).length() * 1.25 + 0.1;
+            (steps, lift) = (36, 0.018 + 0.022 * random.unit());
+            v = ((KNOT - root).normalize() + normal * 0.25).normalize();
+        }
+        HairStyle::Short | HairStyle::None => {
+            let crown = step(0.42, 0.74, root.y - 0.10 * back);
+            length = mix(0.085, 0.40 + 0.10 * front, crown) * (0.85 + 0.3 * random.unit());
+            (steps, lift) = (12, 0.02 + 0.10 * top * random.unit());
+            let combed = vec3(0.55 * top, 0.15 + 0.75 * front * top, -0.25 - 0.4 * back) * top;
+            v = (combed + vec3(0.0, -0.75, -0.45) * (1.0 - top) + normal * (0.42 + 0.75 * top)).normalize();
+        }
     }
     let pace = length / steps as f32;
     let mut p = root - normal * 0.01;
     let mut points = vec![p];
-    for _ in 0..steps {
+    let phase = random.unit() * TAU;
+    let waves = 5.2 + random.signed() * 0.8;
+    let swing = if style == HairStyle::Long { 0.55 } else { 0.12 };
+    for i in 0..steps {
+        let t = i as f32 / steps as f32;
         let d = solid(p);
-        let (want, k) = if curly {
-            (v + vec3(0.0, -0.25, 0.0), 0.05)
-        } else {
-            (v + vec3(0.25 * top, -0.55 - 0.2 * top, -0.55) * 0.8, 0.22)
+        let (want, k) = match style {
+            HairStyle::Long | HairStyle::Bob => {
+                let falls = step(0.85, 0.35, p.y).max(step(0.50, 0.85, p.x.abs()));
+                let falls = falls.max(back * step(0.5, 0.1, p.y));
+                let away = vec3(side, -0.15 - 0.45 * step(0.45, 0.7, p.z), -0.30)
+                    .lerp(vec3(p.x * 0.6, -0.35, -0.9), back);
+                let mut want = away.lerp(vec3(0.06 * side, -1.0, -0.05), falls);
+                if d > lift && p.y > -0.9 {
+                    want -= gradient(solid, p, 0.01) * ((d - lift) / 0.08).min(1.2) * 0.9;
+                }
+                let angle = waves * t * length + phase;
+                let swing = swing * step(0.25, 0.6, t);
+                want += vec3(side * angle.sin(), 0.0, angle.cos() * 0.6) * swing;
+                // Tips turn in; nothing falls over the face.
+                want += vec3(-side * 0.9, 0.0, 0.25) * step(0.80, 1.0, t);
+                if p.z > 0.30 && p.y < 0.5 && p.x.abs() < 0.80 {
+                    want += vec3(side * 1.2, 0.0, -0.7);
+                }
+                (want, 0.26)
+            }
+            HairStyle::Curly => (v + vec3(0.0, -0.25, 0.0), 0.05),
+            HairStyle::Buzz => (v, 0.1),
+            HairStyle::Side => {
+                let mut want = v + vec3(0.25 * side * top, -0.55 - 0.2 * top, -0.50) * 0.8;
+                if d > lift {
+                    want -= gradient(solid, p, 0.01) * ((d - lift) / 0.06).min(1.0) * 0.9;
+                }
+                (want, 0.24)
+            }
+            HairStyle::Bun => {
+                let home = KNOT - p;
+                if home.length() < KNOT_RADIUS * 0.7 {
+                    break;
+                }
+                let mut want = home.normalize();
+                if d > lift {
+                    want -= gradient(solid, p, 0.01)
+                        * ((d - lift) / 0.05).min(1.2)
+                        * 0.8
+                        * step(0.3, 0.6, home.length());
+                }
+                (want, 0.30)
+            }
+            HairStyle::Short | HairStyle::None => {
+                (v + vec3(0.25 * top, -0.55 - 0.2 * top, -0.55) * 0.8, 0.22)
+            }
         };
         v = (v * (1.0 - k) + want.normalize_or_zero() * k).normalize();
         if d < lift {
@@ -145,7 +279,10 @@ fn grow(scene: &Scene, root: Vec3, random: &mut Random) -> Guide {
         }
         points.push(p);
     }
-    Guide { points, seed: random.unit() }
+    // All guides of a cut have the same number of points.
+    let last = points[points.len() - 1];
+    points.resize(steps + 1, last);
+    Guide { points, seed: random.unit(), side }
 }
 
 /// A strand between its three nearest guides, clumped to the nearest one toward the tip.
@@ -155,7 +292,8 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, seed: u32) -> 
         random.unit();
     }
     let mut best = [(9.0f32, 0usize); 3];
-    for (i, guide) in guides.iter().enumerate() {
+    let side = cut.side(root, &mut random);
+    for (i, guide) in guides.iter().enumerate().filter(|(_, g)| g.side == side) {
         let d = (guide.points[0] - root).length_squared();
         if d < best[2].0 {
             best[2] = (d, i);
@@ -166,7 +304,10 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, seed: u32) -> 
     let n = lead.points.len();
     let weights = best.map(|(d, _)| 1.0 / (d + 0.0008));
     let total: f32 = weights.iter().sum();
-    let length = ((n as f32 * (0.80 + 0.2 * random.unit())) as usize).max(4);
+    // Along the hairline hair is short and fine.
+    let fine = step(0.07, -0.01, over_hairline(&scene.c, root) + 0.03 * random.signed());
+    let share = (0.80 + 0.2 * random.unit()) * mix(1.0, 0.35 + 0.5 * random.unit(), fine);
+    let length = ((n as f32 * share) as usize).clamp(4.min(n), n);
     let stray = if random.unit() < 0.05 { 2.0 } else { 1.0 };
     let (va, vb) = (random.vector(), random.vector());
     let waves = 2.0 + 3.0 * random.unit();
@@ -188,7 +329,7 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, seed: u32) -> 
             * cut.fuzz
             * t.sqrt()
             * stray;
-        if cut.curls {
+        if scene.c.hair.style == HairStyle::Curly {
             // A helix around the guide.
             let along =
                 (lead.points[(i + 1).min(n - 1)] - lead.points[i.saturating_sub(1)]).normalize_or_zero();
@@ -200,10 +341,16 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, seed: u32) -> 
         points.push(q);
     }
     let tone = noise(lead.points[0] * 7.0 + Vec3::splat(lead.seed * 3.0)) * 0.7 + random.unit() * 0.5 - 0.1;
+    let colour = colour(scene, tone.clamp(0.0, 1.0), &mut random).lerp(scene.looks.skin * 0.5, fine * 0.25);
+    let width = cut.width * mix(1.0, 0.62, fine);
+    Strand { points, width, tip: 0.15, colour, shine: 1.0 - 0.5 * fine, skin: None }
+}
+
+/// Colour of a strand between dark (0) and light (1), or grey.
+fn colour(scene: &Scene, tone: f32, random: &mut Random) -> Vec3 {
     let [dark, light] = scene.looks.hair;
-    let mut colour = dark.lerp(light, tone.clamp(0.0, 1.0));
     if random.unit() < scene.c.hair.grey {
-        colour = vec3(0.30, 0.292, 0.285) * (0.7 + 0.4 * random.unit());
+        return vec3(0.30, 0.292, 0.285) * (0.7 + 0.4 * random.unit());
     }
-    Strand { points, width: cut.width, tip: 0.15, colour, shine: 1.0, skin: None }
+    dark.lerp(light, tone)
 }

@@ -2,40 +2,52 @@
 
 use glam::{Mat3, Vec3, vec3};
 
-use crate::math::{bell, capsule, ellipsoid, smax, smin, square, step};
+use crate::math::{Ellipsoids, bell, capsule, ellipsoid, smax, smin, square, step};
+use crate::person::Proportions;
+use crate::pose::Pose;
 use crate::scene::Scene;
 
 impl Scene {
+    /// The solids of skull, jaw, cheeks and sockets; those of the jaw are the last three.
+    pub(crate) fn solids(c: &Proportions, eye_x: f32, pose: &Pose) -> Ellipsoids {
+        let (wide, short) = (c.face_width, 1.0 - c.jaw_height);
+        // Cheeks, lifted by a smile.
+        let lift = pose.smile * 0.7 + pose.eyes.squint * 0.3;
+        let cheek = vec3(0.41 * wide + 0.015 * lift, -0.300 + 0.085 * lift, 0.475 + 0.055 * lift)
+            - vec3(0.05, 0.0, 0.06) * pose.mouth.round * 0.5;
+        let jw = c.jaw_width * wide;
+        let chin = vec3(0.0, -0.90 + 0.9 * short - 0.06 * (c.chin - 1.0), 0.55 + 0.03 * (c.chin - 1.0));
+        Ellipsoids::new([
+            (vec3(0.0, 0.33, -0.13), vec3(0.80 * wide, 0.84, 0.93)),
+            (vec3(0.0, -0.22, 0.17), vec3(0.655 * wide, 0.70, 0.66)),
+            (cheek, vec3(0.225, 0.20, 0.235) * c.cheeks * (1.0 + 0.05 * lift)),
+            (vec3(eye_x + 0.01, 0.005, 0.88), vec3(0.235, 0.155, 0.165)),
+            // The teeth's mass under the lips.
+            (vec3(0.0, -0.60 + 0.5 * short, 0.52), vec3(0.30, 0.25, 0.27)),
+            (vec3(0.0, -0.52 + 0.5 * short, 0.16), vec3(0.56 * jw, 0.50, 0.58)),
+            (vec3(0.36 * jw, -0.56, 0.0), vec3(0.175, 0.26, 0.32)),
+            (chin, vec3(0.22 * c.jaw_width, 0.15, 0.17) * c.chin.sqrt()),
+        ])
+    }
+
     /// Skull, jaw, cheeks and sockets; no nose, lips or lids.
     pub(crate) fn bones(&self, p: Vec3) -> f32 {
         let c = &self.c.proportions;
-        let (pose, short) = (&self.pose, self.short_face());
         let q = vec3(p.x.abs(), p.y, p.z);
-        let wide = c.face_width;
-        let mut d = ellipsoid(q - vec3(0.0, 0.33, -0.13), vec3(0.80 * wide, 0.84, 0.93));
-        d = smin(d, ellipsoid(q - vec3(0.0, -0.22, 0.17), vec3(0.655 * wide, 0.70, 0.66)), 0.22);
         // The jaw, in its own space.
-        let qj = self.unjaw(q);
-        let jw = c.jaw_width * wide;
-        let mut jaw = ellipsoid(qj - vec3(0.0, -0.52 + 0.5 * short, 0.16), vec3(0.56 * jw, 0.50, 0.58));
-        jaw = smin(jaw, ellipsoid(qj - vec3(0.36 * jw, -0.56, 0.0), vec3(0.175, 0.26, 0.32)), 0.25);
-        let chin = vec3(0.0, -0.90 + 0.9 * short - 0.06 * (c.chin - 1.0), 0.55 + 0.03 * (c.chin - 1.0));
-        jaw = smin(jaw, ellipsoid(qj - chin, vec3(0.22 * c.jaw_width, 0.15, 0.17) * c.chin.sqrt()), 0.26);
-        d = smin(d, jaw, 0.16);
-        // Cheeks, lifted by a smile.
-        let lift = pose.smile * 0.7 + pose.eyes.squint * 0.3;
-        let cheek = vec3(0.41 * wide + 0.02 * lift, -0.300 + 0.055 * lift, 0.475 + 0.035 * lift)
-            - vec3(0.05, 0.0, 0.06) * pose.mouth.round * 0.5;
-        d = smin(d, ellipsoid(q - cheek, vec3(0.225, 0.20, 0.235) * c.cheeks * (1.0 + 0.05 * lift)), 0.26);
-        let (a, b) = (vec3(0.12, 0.205, 0.70), vec3(0.46 * wide, 0.20, 0.52));
-        d = smin(d, capsule(q, a, b, 0.085 * c.brow_ridge, 0.06 * c.brow_ridge), 0.20);
-        d = smax(
-            d,
-            -ellipsoid(q - vec3(self.looks.eye_x + 0.01, 0.005, 0.88), vec3(0.235, 0.155, 0.165)),
-            0.22,
-        );
-        // The teeth's mass under the lips.
-        smin(d, ellipsoid(q - vec3(0.0, -0.60 + 0.5 * short, 0.52), vec3(0.30, 0.25, 0.27)), 0.24)
+        let j = self.unjaw(q);
+        let each = |a: f32, b: f32| [a, a, a, a, a, b, b, b];
+        let [skull, middle, cheek, socket, teeth, jaw, angle, chin] =
+            self.solids.distances([each(q.x, j.x), each(q.y, j.y), each(q.z, j.z)]);
+        let mut d = smin(skull, middle, 0.22);
+        d = smin(d, smin(smin(jaw, angle, 0.25), chin, 0.26), 0.16);
+        d = smin(d, cheek, 0.26);
+        let (a, b) = (vec3(0.12, 0.205, 0.70), vec3(0.46 * c.face_width, 0.20, 0.52));
+        if (q.y - 0.2).abs() < 0.5 {
+            d = smin(d, capsule(q, a, b, 0.085 * c.brow_ridge, 0.06 * c.brow_ridge), 0.20);
+        }
+        d = smax(d, -socket, 0.22);
+        smin(d, teeth, 0.24)
     }
 
     /// Height and depth of the nose's tip.
@@ -82,9 +94,14 @@ impl Scene {
 
     /// The skin of the head.
     pub(crate) fn head(&self, p: Vec3) -> f32 {
-        let mut d = self.bones(p);
+        self.head_over(self.bones(p), p)
+    }
+
+    /// The same, where the distance to the bones is known.
+    pub(crate) fn head_over(&self, bones: f32, p: Vec3) -> f32 {
+        let mut d = bones;
         let ax = p.x.abs();
-        if d > 0.62 && ax < 0.6 {
+        if d > 0.55 {
             return d - 0.22;
         }
         if p.z > 0.45 && ax < 0.42 && p.y < 0.3 && p.y > -0.68 {
@@ -96,12 +113,6 @@ impl Scene {
         }
         d = self.with_lids(d, vec3(ax, p.y, p.z) - self.eye);
         d = self.with_mouth(d, p);
-        if self.c.age > 0.3 && p.z > 0.4 && p.y > 0.3 {
-            // Lines across the forehead.
-            let w = ((p.y - 0.42 - 0.02 * (p.x * 5.0).cos()) / 0.085).fract() - 0.5;
-            let place = step(0.42, 0.2, ax) * step(0.36, 0.42, p.y) * step(0.72, 0.62, p.y);
-            d += (self.c.age - 0.3) * 0.006 * (-(w * w) * 60.0).exp() * place;
-        }
         d
     }
 

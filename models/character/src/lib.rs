@@ -23,24 +23,32 @@ mod render;
 mod scene;
 mod shade;
 mod skin;
+mod slider;
 mod strand;
 mod trace;
 mod wear;
 
+use std::sync::OnceLock;
+
 use glam::Vec3;
 
 pub use person::{
-    BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Hair, HairStyle, Lips, NoColour, Nose,
-    Proportions, Skin,
+    BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Glasses, Hair, HairStyle, Lips, NoColour,
+    Nose, Proportions, SLIDERS, Skin,
 };
-pub use pose::{Brows, Eyes, Head, Mouth, Pose};
+pub use pose::{Brows, Eyes, Head, Mouth, POSE_SLIDERS, Pose};
+pub use slider::{OutOfRange, Slider};
 
 use camera::{Camera, lights};
+use face_hair::Whisker;
 use light_grid::LightGrid;
 use math::step;
 use scene::Scene;
 use shade::Shader;
 use strand::{Layer, Strand};
+
+/// Changes whenever the renderer's source does: pictures of another version may look different.
+pub const VERSION: &str = env!("CHARACTER_VERSION");
 
 /// A part of a picture in pixels: `x0..x1 × y0..y1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +75,9 @@ impl Rect {
     }
 }
 
+/// Side of the squares that video is encoded in.
+const MACROBLOCK: usize = 16;
+
 /// A finished picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
@@ -88,50 +99,52 @@ impl Picture {
 
 /// One picture, or a part of it (the picture then has the part's size).
 ///
+/// # Errors
+/// If a slider of the character is out of range.
+///
 /// # Panics
 /// If the part does not lie within the picture.
-#[must_use]
 pub fn render(
     character: &Character,
     pose: &Pose,
     (width, height): (usize, usize),
     rect: Option<Rect>,
-) -> Picture {
-    let sitter = Sitter::new(character);
+) -> Result<Picture, OutOfRange> {
+    let sitter = Sitter::new(character)?;
     let whole = sitter.stage(pose, (width, height)).draw(pose, Rect::whole(width, height)).finish();
-    let Some(r) = rect else { return whole };
+    let Some(r) = rect else { return Ok(whole) };
     let rows = (r.y0..r.y1).flat_map(|y| &whole.rgba[(y * width + r.x0) * 4..(y * width + r.x1) * 4]);
-    Picture { width: r.x1 - r.x0, height: r.y1 - r.y0, rgba: rows.copied().collect() }
+    Ok(Picture { width: r.x1 - r.x0, height: r.y1 - r.y0, rgba: rows.copied().collect() })
 }
 
 /// A person whose hair has grown.
 pub struct Sitter {
     character: Character,
-    hair: Vec<Strand>,
+    grown: OnceLock<(Vec<Strand>, Vec<Whisker>)>,
 }
 
 impl Sitter {
-    /// Brings the sliders into range and grows the hair, in about a second.
-    #[must_use]
-    pub fn new(character: &Character) -> Self {
-        let character = character.clone().bounded();
-        let hair = groom::head_hair(&Scene::new(&character, &Pose::default()));
-        Self { character, hair }
+    /// Takes a seat. The hair grows when the first picture is drawn, in about a second.
+    ///
+    /// # Errors
+    /// If a slider is out of range.
+    pub fn new(character: &Character) -> Result<Self, OutOfRange> {
+        character.check()?;
+        Ok(Self { character: character.clone(), grown: OnceLock::new() })
     }
 
-    /// A head pose at a picture size: what all poses of lips and eyes share. Seconds.
+    /// Hair and beard; they grow when they are first needed.
+    fn grown(&self) -> &(Vec<Strand>, Vec<Whisker>) {
+        self.grown.get_or_init(|| {
+            let calm = Scene::new(&self.character, &Pose::default());
+            (groom::head_hair(&calm), face_hair::beard(&calm))
+        })
+    }
+
+    /// A head pose at a picture size: what all poses of lips and eyes share.
     #[must_use]
     pub fn stage(&self, rest: &Pose, (width, height): (usize, usize)) -> Stage<'_> {
-        let camera = Camera::new(width, height);
-        let scene = Scene::new(&self.character, rest);
-        let lights = lights();
-        let directions = lights.each_ref().map(|l| l.direction);
-        let grid = (!self.hair.is_empty()).then(|| LightGrid::new(&scene, &self.hair, &directions));
-        let mut hair = Layer::new([0, 0, width, height]);
-        let shader = Shader { scene: &scene, camera: &camera, lights, grid: grid.as_ref() };
-        let strands: Vec<&Strand> = self.hair.iter().collect();
-        hair.draw(&strands, &camera, &scene, |s, p, t, k| shader.hair(s, p, t, k));
-        Stage { sitter: self, camera, rest: *rest, grid, hair }
+        Stage { sitter: self, camera: Camera::new(width, height), rest: *rest, hair: OnceLock::new() }
     }
 }
 
@@ -140,11 +153,26 @@ pub struct Stage<'a> {
     sitter: &'a Sitter,
     camera: Camera,
     rest: Pose,
-    grid: Option<LightGrid>,
-    hair: Layer,
+    hair: OnceLock<(Option<LightGrid>, Layer)>,
 }
 
 impl Stage<'_> {
+    /// The head's hair, and how light comes through it; drawn in seconds with the first picture.
+    fn hair(&self) -> &(Option<LightGrid>, Layer) {
+        self.hair.get_or_init(|| {
+            let (hair, _) = self.sitter.grown();
+            let scene = Scene::new(&self.sitter.character, &self.rest);
+            let lights = lights();
+            let directions = lights.each_ref().map(|l| l.direction);
+            let grid = (!hair.is_empty()).then(|| LightGrid::new(&scene, hair, &directions));
+            let mut layer = Layer::new([0, 0, self.camera.width, self.camera.height]);
+            let shader = Shader { scene: &scene, camera: &self.camera, lights, grid: grid.as_ref() };
+            let strands: Vec<&Strand> = hair.iter().collect();
+            layer.draw(&strands, &self.camera, &scene, |s, p, t, k| shader.hair(s, p, t, k));
+            (grid, layer)
+        })
+    }
+
     /// A part of the picture in this pose. The head stays where the stage has it.
     ///
     /// # Panics
@@ -154,22 +182,27 @@ impl Stage<'_> {
         let (width, height) = (self.camera.width, self.camera.height);
         assert!(rect.x0 < rect.x1 && rect.y0 < rect.y1 && rect.x1 <= width && rect.y1 <= height, "{rect:?}");
         let scene = Scene::new(&self.sitter.character, &Pose { head: self.rest.head, ..*pose });
-        let shader =
-            Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: self.grid.as_ref() };
-        let strands = face_hair::face_hair(&scene);
-        let light = render::draw(&shader, self.hair.cut(rect.array()), &strands, rect.array());
+        let (grid, hair) = self.hair();
+        let shader = Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: grid.as_ref() };
+        let mut strands = face_hair::posed(&scene, &self.sitter.grown().1);
+        // Brows and lashes do not reach below this.
+        let lids = self.around(Vec3::new(-0.70, -0.19, 0.0), Vec3::new(0.70, 0.46, 0.0), 1);
+        if rect.y0 < lids.y1 {
+            strands.extend(face_hair::brows_and_lashes(&scene));
+        }
+        let light = render::draw(&shader, hair.cut(rect.array()), &strands, rect.array());
         Patch { rect, light }
     }
 
-    /// The part of the picture in which this part of the rest pose's head shows, on the grid of macroblocks.
-    fn around(&self, low: Vec3, high: Vec3) -> Rect {
+    /// The part of the picture in which this part of the rest pose's head shows, on a grid of this many pixels.
+    fn around(&self, low: Vec3, high: Vec3, grid: usize) -> Rect {
         let scene = Scene::new(&self.sitter.character, &self.rest);
         let corners = [(low.x, low.y), (high.x, low.y), (low.x, high.y), (high.x, high.y)]
             .map(|(x, y)| self.camera.project(scene.to_world(Vec3::new(x, y, 0.7))));
         let least = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min);
         let most = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MIN, f32::max);
-        let down = |v: f32| (v.max(0.0) as usize) / 16 * 16;
-        let up = |v: f32, end: usize| ((v.max(0.0) as usize).div_ceil(16) * 16).min(end);
+        let down = |v: f32| (v.max(0.0) as usize) / grid * grid;
+        let up = |v: f32, end: usize| ((v.max(0.0) as usize).div_ceil(grid) * grid).min(end);
         Rect {
             x0: down(least(|c| c.0)),
             y0: down(least(|c| c.1)),
@@ -181,13 +214,13 @@ impl Stage<'_> {
     /// The part in which lips and jaw move.
     #[must_use]
     pub fn mouth_rect(&self) -> Rect {
-        self.around(Vec3::new(-0.74, -1.42, 0.0), Vec3::new(0.74, -0.30, 0.0))
+        self.around(Vec3::new(-0.66, -1.36, 0.0), Vec3::new(0.66, -0.34, 0.0), MACROBLOCK)
     }
 
     /// The part in which lids, eyes and brows move.
     #[must_use]
     pub fn eyes_rect(&self) -> Rect {
-        self.around(Vec3::new(-0.70, -0.22, 0.0), Vec3::new(0.70, 0.46, 0.0))
+        self.around(Vec3::new(-0.70, -0.22, 0.0), Vec3::new(0.70, 0.46, 0.0), MACROBLOCK)
     }
 }
 
@@ -216,6 +249,32 @@ impl Patch {
                 self.light[(y - whole.y0) * (whole.x1 - whole.x0) + x - whole.x0] += change;
             }
         }
+    }
+
+    /// Where it lies in its picture.
+    #[must_use]
+    pub fn rect(&self) -> Rect {
+        self.rect
+    }
+
+    /// To be kept: red, green and blue of each pixel, row by row, as little-endian `f32`.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.light.iter().flat_map(|c| c.to_array()).flat_map(f32::to_le_bytes).collect()
+    }
+
+    /// What [`Patch::to_bytes`] kept of this part; nothing where the length is another.
+    #[must_use]
+    pub fn from_bytes(rect: Rect, bytes: &[u8]) -> Option<Self> {
+        if rect.x1 <= rect.x0
+            || rect.y1 <= rect.y0
+            || bytes.len() != (rect.x1 - rect.x0) * (rect.y1 - rect.y0) * 12
+        {
+            return None;
+        }
+        let number = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+        let colour = |b: &[u8]| Vec3::new(number(b), number(&b[4..]), number(&b[8..]));
+        Some(Self { rect, light: bytes.chunks_exact(12).map(colour).collect() })
     }
 
     /// The picture.

@@ -2,7 +2,7 @@
 //!
 //! Built from the rest pose once, so that hair does not flicker with the jaw.
 
-use glam::{Vec3, vec3};
+use glam::{Vec3, Vec4, vec3, vec4};
 use rayon::prelude::*;
 
 use crate::math::mix;
@@ -17,17 +17,20 @@ const SKY: usize = 12;
 pub(crate) struct LightGrid {
     n: [usize; 3],
     low: Vec3,
-    /// For each light what passes the hair, and what passes hair and head.
-    pub(crate) through_hair: Vec<Vec<f32>>,
-    pub(crate) through_all: Vec<Vec<f32>>,
-    /// The same for the sky.
-    pub(crate) sky_through_hair: Vec<f32>,
-    pub(crate) sky_through_all: Vec<f32>,
+    /// What passes the hair, and what passes hair and head.
+    pub(crate) hair: Field,
+    pub(crate) all: Field,
+}
+
+/// For each cell the share that arrives of each light, and of the sky.
+pub(crate) struct Field {
+    lights: Vec<Vec4>,
+    sky: Vec<f32>,
 }
 
 impl LightGrid {
     /// `lights` are directions in the world.
-    pub(crate) fn new(scene: &Scene, strands: &[Strand], lights: &[Vec3]) -> Self {
+    pub(crate) fn new(scene: &Scene, strands: &[Strand], lights: &[Vec3; 4]) -> Self {
         let (mut low, mut high) = (Vec3::splat(9.0), Vec3::splat(-9.0));
         for p in strands.iter().flat_map(|s| &s.points) {
             (low, high) = (low.min(*p), high.max(*p));
@@ -36,29 +39,29 @@ impl LightGrid {
         high += Vec3::splat(0.35);
         let cells = (high - low) / CELL;
         let n = [cells.x as usize + 2, cells.y as usize + 2, cells.z as usize + 2];
-        let mut grid = Self {
-            n,
-            low,
-            through_hair: Vec::new(),
-            through_all: Vec::new(),
-            sky_through_hair: Vec::new(),
-            sky_through_all: Vec::new(),
-        };
+        let none = || Field { lights: Vec::new(), sky: Vec::new() };
+        let mut grid = Self { n, low, hair: none(), all: none() };
         let hair = grid.density(strands);
         let all: Vec<f32> = hair
             .par_iter()
             .enumerate()
             .map(|(i, d)| {
                 let cell = vec3((i % n[0]) as f32, (i / n[0] % n[1]) as f32, (i / n[0] / n[1]) as f32);
-                d + if scene.solid(low + cell * CELL) < -0.05 { 60.0 } else { 0.0 }
+                d + if scene.is_solid(low + cell * CELL) { 60.0 } else { 0.0 }
             })
             .collect();
-        let directions: Vec<Vec3> = lights.iter().map(|l| scene.unturn * *l).collect();
-        grid.through_hair = directions.par_iter().map(|l| grid.sweep(&hair, *l)).collect();
-        grid.through_all = directions.par_iter().map(|l| grid.sweep(&all, *l)).collect();
-        grid.sky_through_hair = grid.sky(&hair);
-        grid.sky_through_all = grid.sky(&all);
+        let directions = lights.map(|l| scene.unturn * l);
+        grid.hair = grid.field(&hair, &directions);
+        grid.all = grid.field(&all, &directions);
         grid
+    }
+
+    fn field(&self, density: &[f32], lights: &[Vec3; 4]) -> Field {
+        let sweeps: Vec<Vec<f32>> = lights.par_iter().map(|l| self.sweep(density, *l)).collect();
+        let lights = (0..density.len())
+            .map(|i| vec4(sweeps[0][i], sweeps[1][i], sweeps[2][i], sweeps[3][i]))
+            .collect();
+        Field { lights, sky: self.sky(density) }
     }
 
     /// Hair's projected area in a cell's volume.
@@ -115,23 +118,27 @@ impl LightGrid {
         let (u, w) = ((axis + 1) % 3, (axis + 2) % 3);
         let k = 1.0 / a[axis];
         let (du, dw, length) = (l[u] * k, l[w] * k, CELL * k);
+        // The same steps aside for all cells.
+        let (su, sw) = (du.floor() as i32, dw.floor() as i32);
+        let (ru, rw) = (du - du.floor(), dw - dw.floor());
+        // What a cell lets through.
+        let clear: Vec<f32> =
+            density.iter().map(|d| if *d == 0.0 { 1.0 } else { (-d * length).exp() }).collect();
         let mut light = vec![1.0f32; density.len()];
         for i in 1..n[axis] {
             let (cur, prev) = if l[axis] > 0.0 { (n[axis] - 1 - i, n[axis] - i) } else { (i, i - 1) };
             for j in 0..n[w] {
                 for h in 0..n[u] {
-                    let (fu, fw) = (h as f32 + du, j as f32 + dw);
-                    let (iu, iw) = (fu.floor(), fw.floor());
-                    let (ru, rw) = (fu - iu, fw - iw);
-                    let passed = |x: f32, y: f32| {
-                        if x < 0.0 || y < 0.0 || x >= n[u] as f32 || y >= n[w] as f32 {
+                    let (iu, iw) = (h as i32 + su, j as i32 + sw);
+                    let passed = |x: i32, y: i32| {
+                        if x < 0 || y < 0 || x >= n[u] as i32 || y >= n[w] as i32 {
                             return 1.0;
                         }
                         let q = prev * stride[axis] + x as usize * stride[u] + y as usize * stride[w];
-                        light[q] * (-density[q] * length).exp()
+                        light[q] * clear[q]
                     };
-                    let near = mix(passed(iu, iw), passed(iu + 1.0, iw), ru);
-                    let far = mix(passed(iu, iw + 1.0), passed(iu + 1.0, iw + 1.0), ru);
+                    let near = mix(passed(iu, iw), passed(iu + 1, iw), ru);
+                    let far = mix(passed(iu, iw + 1), passed(iu + 1, iw + 1), ru);
                     light[cur * stride[axis] + h * stride[u] + j * stride[w]] = mix(near, far, rw);
                 }
             }
@@ -139,23 +146,22 @@ impl LightGrid {
         light
     }
 
-    /// One of the fields at a point of head space; 1 outside of the grid.
-    pub(crate) fn at(&self, field: &[f32], p: Vec3) -> f32 {
+    /// One of the fields at a point of head space: the lights, and the sky. All arrives outside of the grid.
+    pub(crate) fn at(&self, field: &Field, p: Vec3) -> (Vec4, f32) {
         let q = (p - self.low) / CELL;
         let n = self.n;
         let outside = |v: f32, n: usize| !(v >= 0.0 && v < (n - 1) as f32);
         if outside(q.x, n[0]) || outside(q.y, n[1]) || outside(q.z, n[2]) {
-            return 1.0;
+            return (Vec4::ONE, 1.0);
         }
-        let floor = q.floor();
-        let r = q - floor;
-        let i = (floor.z as usize * n[1] + floor.y as usize) * n[0] + floor.x as usize;
+        let cell = [q.x as usize, q.y as usize, q.z as usize];
+        let r = q - vec3(cell[0] as f32, cell[1] as f32, cell[2] as f32);
+        let i = (cell[2] * n[1] + cell[1]) * n[0] + cell[0];
         let (sy, sz) = (n[0], n[0] * n[1]);
-        let slice = |o: usize| {
-            let near = mix(field[i + o], field[i + o + 1], r.x);
-            let far = mix(field[i + o + sy], field[i + o + sy + 1], r.x);
-            mix(near, far, r.y)
-        };
-        mix(slice(0), slice(sz), r.z)
+        let l = &field.lights;
+        let slice = |i: usize| l[i].lerp(l[i + 1], r.x).lerp(l[i + sy].lerp(l[i + sy + 1], r.x), r.y);
+        let s = &field.sky;
+        let sky = |i: usize| mix(mix(s[i], s[i + 1], r.x), mix(s[i + sy], s[i + sy + 1], r.x), r.y);
+        (slice(i).lerp(slice(i + sz), r.z), mix(sky(i), sky(i + sz), r.z))
     }
 }

@@ -44,7 +44,20 @@ fn opening(s: f32) -> f32 {
     (1.0 - s * s).max(0.0).powf(0.62)
 }
 
+impl MouthShape {
+    /// Whether anything behind the lips can be seen.
+    pub(crate) fn is_open(&self) -> bool {
+        self.up + self.down > 0.008
+    }
+}
+
 impl Scene {
+    /// Whether a point is so near to the room that teeth and tongue matter.
+    pub(crate) fn near_room(&self, p: Vec3) -> bool {
+        let m = &self.mouth;
+        p.x.abs() < 0.36 && p.z < m.z + 0.12 && p.y < m.y + 0.22 && p.y > m.y - 0.5 && p.z > 0.1
+    }
+
     pub(crate) fn shape_mouth(&self) -> MouthShape {
         let (m, smile) = (&self.pose.mouth, self.pose.smile);
         let fullness = self.c.lips.fullness;
@@ -87,7 +100,17 @@ impl Scene {
     /// How far the seam is lifted at a share of the half width.
     fn corner(&self, s: f32) -> f32 {
         let smile = self.pose.smile;
-        (smile * 0.085 + 0.008 - self.pose.mouth.round * 0.01) * s.powf(2.3) - smile * 0.014
+        let round = self.pose.mouth.round;
+        (smile * 0.115 * (1.0 - 0.55 * round) + 0.006 - round * 0.01) * s.powf(1.9) - smile * 0.026
+    }
+
+    /// How far the skin around the lips is moved up by them where the face at rest has `p`; the jaw apart.
+    pub(crate) fn lifted(&self, p: Vec3) -> f32 {
+        let m = &self.mouth;
+        let above = p.y - m.y;
+        let s = (p.x.abs() / m.width).min(1.1);
+        let lip = if above > 0.0 { (m.up - 0.0035) * opening(s.min(1.0)) } else { 0.0 };
+        (self.corner(s) - 0.006 * s + lip) * bell(above / 0.16)
     }
 
     /// Distances to the upper and the lower lip.
@@ -97,7 +120,7 @@ impl Scene {
         let at = segment(q.x / self.mouth.width);
         let tube = |curve: &[(Vec3, f32); POINTS]| {
             let mut d = 9.0;
-            for i in at.saturating_sub(3)..(at + 5).min(POINTS - 1) {
+            for i in at.saturating_sub(2)..(at + 3).min(POINTS - 1) {
                 let ((a, ra), (b, rb)) = (curve[i], curve[i + 1]);
                 d = smin(d, capsule(q, a, b, ra, rb), 0.02);
             }
@@ -134,15 +157,18 @@ impl Scene {
         let shape = &self.mouth;
         let smile = self.pose.smile;
         let m = vec3(p.x, p.y - shape.y, p.z - shape.z);
-        if m.z <= -0.8 || m.y.abs() >= 0.62 || m.x.abs() >= 0.62 {
-            return d;
+        if d > 0.25 || m.z <= -0.8 || m.y.abs() >= 0.62 || m.x.abs() >= 0.62 {
+            return if d > 0.25 { d - 0.12 } else { d };
         }
         let philtrum = step(0.04, 0.10, m.y) * step(0.23, 0.13, m.y);
         d += 0.010 * bell(m.x / 0.035) * philtrum;
         // The fold from the nose to the corner.
-        let fold = (smile * 0.9 + self.c.age * 0.8).min(1.3);
-        let across = m.x.abs() - (0.17 + (0.26 - m.y).max(0.0) * 0.62 * (0.8 + 0.2 * smile));
-        d += fold * 0.016 * bell(across / 0.030) * step(-0.12, 0.02, m.y) * step(0.30, 0.16, m.y);
+        let fold = (smile * 0.85 + self.c.age * 0.8).min(1.4);
+        let along = step(-0.13, 0.02, m.y) * step(0.31, 0.18, m.y);
+        let across = m.x.abs() - (0.165 + (0.26 - m.y).max(0.0) * 0.60 * (0.8 + 0.2 * smile));
+        d += fold * 0.020 * bell(across / 0.026) * along;
+        // The cheek swells over the fold.
+        d -= (smile * 0.020 + fold * 0.006) * bell((across - 0.075) / 0.055) * along;
 
         let (lower, lower_radius) = shape.lower[0];
         let far = (m.x.abs() - shape.width - 0.05).max(m.y - 0.26).max(lower.y - 0.14 - p.y);

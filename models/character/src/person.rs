@@ -1,4 +1,4 @@
-//! Who is drawn: named sliders, each with its range.
+//! Who is drawn: named sliders, each with its unit and range.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,14 +6,18 @@ use core::str::FromStr;
 use glam::{Vec3, vec3};
 use serde::{Deserialize, Serialize};
 
-/// A person. Sliders without a unit are factors of an average adult's measure; [`Character::bounded`] brings all into range.
+use crate::slider::{OutOfRange, Slider, check, checked, sliders};
+
+/// A person. What a file leaves out is as in [`Character::default`]; what it does not know or what is out of range ([`SLIDERS`]) is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", default, deny_unknown_fields)]
 pub struct Character {
     /// Everything random (each hair, each freckle) follows from it.
     pub seed: u32,
-    /// 0 young … 1 old: folds, bags, wrinkles.
+    /// 0 young … 1 old: pores, folds, bags, wrinkles.
     pub age: f32,
+    /// How much the two sides of the face differ, 0 … 1.
+    pub asymmetry: f32,
     /// Skin.
     pub skin: Skin,
     /// Bones.
@@ -30,8 +34,12 @@ pub struct Character {
     pub hair: Hair,
     /// 0 none … 1 full.
     pub beard: f32,
-    /// Whether glasses are worn.
-    pub glasses: bool,
+    /// Glasses.
+    pub glasses: Glasses,
+    /// Colour of the glasses' frame.
+    pub frame: Colour,
+    /// Golden studs in the ears.
+    pub earrings: bool,
     /// Colour of a headscarf, which hides the hair.
     pub headscarf: Option<Colour>,
     /// What is worn.
@@ -42,7 +50,7 @@ pub struct Character {
 
 /// Skin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Skin {
     /// Its colour.
     pub colour: Colour,
@@ -54,9 +62,15 @@ pub struct Skin {
     pub freckles: f32,
 }
 
+impl Default for Skin {
+    fn default() -> Self {
+        Self { colour: Colour(0xd0a080), blush: 0.5, stubble: 0.0, freckles: 0.0 }
+    }
+}
+
 /// Bones. Factors, 0.7 … 1.3.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Proportions {
     /// Of the face.
     pub face_width: f32,
@@ -76,9 +90,24 @@ pub struct Proportions {
     pub shoulders: f32,
 }
 
+impl Default for Proportions {
+    fn default() -> Self {
+        Self {
+            face_width: 1.0,
+            jaw_width: 1.0,
+            jaw_height: 1.0,
+            chin: 1.0,
+            cheeks: 1.0,
+            brow_ridge: 1.0,
+            neck: 1.0,
+            shoulders: 1.0,
+        }
+    }
+}
+
 /// Eyes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct EyeShape {
     /// Factor of the ball's size, 0.8 … 1.3.
     pub size: f32,
@@ -96,9 +125,23 @@ pub struct EyeShape {
     pub lashes: f32,
 }
 
+impl Default for EyeShape {
+    fn default() -> Self {
+        Self {
+            size: 1.0,
+            spacing: 1.0,
+            opening: 1.0,
+            tilt: 0.04,
+            colour: Colour(0x4a2e1c),
+            iris: 0.6,
+            lashes: 0.8,
+        }
+    }
+}
+
 /// Brows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct BrowShape {
     /// Factor, 0.5 … 1.6.
     pub thickness: f32,
@@ -108,9 +151,15 @@ pub struct BrowShape {
     pub colour: Colour,
 }
 
+impl Default for BrowShape {
+    fn default() -> Self {
+        Self { thickness: 1.0, arch: 0.6, colour: Colour(0x201810) }
+    }
+}
+
 /// Nose. Factors, 0.7 … 1.4.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Nose {
     /// Of tip and wings.
     pub width: f32,
@@ -122,9 +171,15 @@ pub struct Nose {
     pub upturn: f32,
 }
 
+impl Default for Nose {
+    fn default() -> Self {
+        Self { width: 1.0, length: 1.0, tip: 1.0, upturn: 0.3 }
+    }
+}
+
 /// Lips.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Lips {
     /// Their colour.
     pub colour: Colour,
@@ -134,9 +189,15 @@ pub struct Lips {
     pub width: f32,
 }
 
+impl Default for Lips {
+    fn default() -> Self {
+        Self { colour: Colour(0xa06050), fullness: 1.0, width: 1.0 }
+    }
+}
+
 /// Hair of the head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Hair {
     /// The cut.
     pub style: HairStyle,
@@ -148,26 +209,50 @@ pub struct Hair {
     pub grey: f32,
 }
 
+impl Default for Hair {
+    fn default() -> Self {
+        Self { style: HairStyle::Short, dark: Colour(0x1c120d), light: Colour(0x3a2417), grey: 0.0 }
+    }
+}
+
 /// A cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HairStyle {
     /// Shaved, or under a headscarf.
     None,
+    /// A few millimetres.
+    Buzz,
     /// Short, brushed back over the forehead.
     Short,
+    /// Short, parted at the side.
+    Side,
     /// Tight curls.
     Curly,
+    /// To the chin, parted.
+    Bob,
+    /// Over the shoulders, parted.
+    Long,
+    /// Drawn back into a knot.
+    Bun,
 }
 
 /// What is worn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Clothes {
     /// The cut.
     pub style: ClothesStyle,
     /// Its colour.
     pub colour: Colour,
+    /// Colour of the shirt under a jacket.
+    pub under: Colour,
+}
+
+impl Default for Clothes {
+    fn default() -> Self {
+        Self { style: ClothesStyle::Crew, colour: Colour(0x2e4057), under: Colour(0xe8e6e1) }
+    }
 }
 
 /// A cut of clothes.
@@ -178,53 +263,97 @@ pub enum ClothesStyle {
     Crew,
     /// A jumper with a high collar.
     Turtleneck,
+    /// A shirt, its top button open.
+    Shirt,
+    /// A jacket over a round neck.
+    Blazer,
+    /// A jacket over a shirt.
+    Suit,
 }
 
-impl Character {
-    /// With every slider in its range.
-    #[must_use]
-    pub fn bounded(mut self) -> Self {
-        let bound = |value: &mut f32, least: f32, most: f32| {
-            *value = if value.is_nan() { (least + most) * 0.5 } else { value.clamp(least, most) };
-        };
-        let p = &mut self.proportions;
-        let bones = [
-            &mut p.face_width,
-            &mut p.jaw_width,
-            &mut p.jaw_height,
-            &mut p.chin,
-            &mut p.cheeks,
-            &mut p.brow_ridge,
-            &mut p.neck,
-            &mut p.shoulders,
-        ];
-        bones.into_iter().for_each(|v| bound(v, 0.7, 1.3));
-        for v in [&mut self.nose.width, &mut self.nose.length, &mut self.nose.tip] {
-            bound(v, 0.7, 1.4);
+/// A shape of glasses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Glasses {
+    /// None are worn.
+    #[default]
+    None,
+    /// Large, with round corners.
+    Square,
+    /// Circles.
+    Round,
+    /// Low and wide.
+    Slim,
+}
+
+impl Default for Character {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            age: 0.2,
+            asymmetry: 0.5,
+            skin: Skin::default(),
+            proportions: Proportions::default(),
+            eyes: EyeShape::default(),
+            brows: BrowShape::default(),
+            nose: Nose::default(),
+            lips: Lips::default(),
+            hair: Hair::default(),
+            beard: 0.0,
+            glasses: Glasses::None,
+            frame: Colour(0x302a28),
+            earrings: false,
+            headscarf: None,
+            clothes: Clothes::default(),
+            background: [Colour(0xc9ccd0), Colour(0x74808c)],
         }
-        let shares = [
-            &mut self.age,
-            &mut self.skin.stubble,
-            &mut self.skin.freckles,
-            &mut self.brows.arch,
-            &mut self.nose.upturn,
-            &mut self.hair.grey,
-            &mut self.beard,
-        ];
-        shares.into_iter().for_each(|v| bound(v, 0.0, 1.0));
-        bound(&mut self.skin.blush, 0.0, 1.5);
-        bound(&mut self.eyes.size, 0.8, 1.3);
-        bound(&mut self.eyes.spacing, 0.9, 1.1);
-        bound(&mut self.eyes.opening, 0.7, 1.2);
-        bound(&mut self.eyes.tilt, -0.1, 0.25);
-        bound(&mut self.eyes.iris, 0.5, 0.7);
-        bound(&mut self.eyes.lashes, 0.0, 1.3);
-        bound(&mut self.brows.thickness, 0.5, 1.6);
-        bound(&mut self.lips.fullness, 0.6, 1.4);
-        bound(&mut self.lips.width, 0.7, 1.3);
-        self
     }
 }
+
+/// All sliders of a [`Character`].
+pub const SLIDERS: &[Slider<Character>] = sliders![Character;
+    "share" 0.0 ..= 1.0: age;
+    "share" 0.0 ..= 1.0: asymmetry;
+    "share" 0.0 ..= 1.5: skin.blush;
+    "share" 0.0 ..= 1.0: skin.stubble;
+    "share" 0.0 ..= 1.0: skin.freckles;
+    "factor" 0.7 ..= 1.3: proportions.face_width;
+    "factor" 0.7 ..= 1.3: proportions.jaw_width;
+    "factor" 0.7 ..= 1.3: proportions.jaw_height;
+    "factor" 0.7 ..= 1.3: proportions.chin;
+    "factor" 0.7 ..= 1.3: proportions.cheeks;
+    "factor" 0.7 ..= 1.3: proportions.brow_ridge;
+    "factor" 0.7 ..= 1.3: proportions.neck;
+    "factor" 0.7 ..= 1.3: proportions.shoulders;
+    "factor" 0.8 ..= 1.3: eyes.size;
+    "factor" 0.9 ..= 1.1: eyes.spacing;
+    "factor" 0.7 ..= 1.2: eyes.opening;
+    "slope" -0.1 ..= 0.25: eyes.tilt;
+    "radians" 0.5 ..= 0.7: eyes.iris;
+    "factor" 0.0 ..= 1.3: eyes.lashes;
+    "factor" 0.5 ..= 1.6: brows.thickness;
+    "share" 0.0 ..= 1.0: brows.arch;
+    "factor" 0.7 ..= 1.4: nose.width;
+    "factor" 0.7 ..= 1.4: nose.length;
+    "factor" 0.7 ..= 1.4: nose.tip;
+    "share" 0.0 ..= 1.0: nose.upturn;
+    "factor" 0.6 ..= 1.4: lips.fullness;
+    "factor" 0.7 ..= 1.3: lips.width;
+    "share" 0.0 ..= 1.0: hair.grey;
+    "share" 0.0 ..= 1.0: beard;
+];
+
+impl Character {
+    /// Whether every slider is in its range.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check(&self) -> Result<(), OutOfRange> {
+        check(SLIDERS, self)
+    }
+}
+
+checked!(Character);
 
 /// An sRGB colour, written `#rrggbb`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::slider::{OutOfRange, Slider, check, checked, sliders};
+
 /// Everything that may move, at once. The default is a calm face that looks straight ahead with closed lips.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(remote = "Self", default, deny_unknown_fields)]
 pub struct Pose {
     /// Lips, jaw and tongue.
     pub mouth: Mouth,
@@ -71,3 +73,35 @@ pub struct Head {
     /// Positive counter-clockwise in the picture.
     pub roll: f32,
 }
+
+/// All sliders of a [`Pose`].
+pub const POSE_SLIDERS: &[Slider<Pose>] = sliders![Pose;
+    "steps" 0.0 ..= 1.0: mouth.jaw;
+    "steps" -1.0 ..= 1.0: mouth.width;
+    "steps" 0.0 ..= 1.0: mouth.round;
+    "steps" 0.0 ..= 1.0: mouth.press;
+    "steps" 0.0 ..= 1.0: mouth.tuck;
+    "steps" 0.0 ..= 1.0: mouth.tongue;
+    "steps" 0.0 ..= 1.0: smile;
+    "steps" 0.0 ..= 1.0: eyes.lids;
+    "steps" 0.0 ..= 1.0: eyes.squint;
+    "steps" -1.0 ..= 1.0: eyes.gaze_x;
+    "steps" -1.0 ..= 1.0: eyes.gaze_y;
+    "steps" -1.0 ..= 1.0: brows.raise;
+    "steps" -1.0 ..= 1.0: brows.knit;
+    "radians" -0.6 ..= 0.6: head.yaw;
+    "radians" -0.4 ..= 0.4: head.pitch;
+    "radians" -0.4 ..= 0.4: head.roll;
+];
+
+impl Pose {
+    /// Whether every slider is in its range.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check(&self) -> Result<(), OutOfRange> {
+        check(POSE_SLIDERS, self)
+    }
+}
+
+checked!(Pose);

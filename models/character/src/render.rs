@@ -5,8 +5,9 @@ use rayon::prelude::*;
 
 use crate::camera::{Camera, DISTANCE, luminance};
 use crate::scene::Material;
-use crate::shade::{Sample, Shader};
+use crate::shade::{FAR, Hit, Sample, Shader, Traced};
 use crate::strand::{FINE, Layer, Strand};
+use crate::trace;
 
 /// Samples a pixel's side where neighbours differ.
 const EDGE: usize = 2;
@@ -19,7 +20,7 @@ struct Pixel {
 
 /// Draws a part of the picture. `hair` holds the head's hair already; `strands` (brows, lashes, beard) are drawn into it.
 pub(crate) fn draw(shader: &Shader<'_>, mut hair: Layer, strands: &[Strand], rect: [usize; 4]) -> Vec<Vec3> {
-    let pixels = sample(shader, rect);
+    let pixels = sample(shader, &hair, rect);
     let lit = scatter(shader.camera, &pixels, rect);
     let near: Vec<&Strand> = strands.iter().filter(|s| crosses(shader, s, rect)).collect();
     hair.draw(&near, shader.camera, shader.scene, |s, p, t, k| shader.hair(s, p, t, k));
@@ -36,7 +37,7 @@ pub(crate) fn draw(shader: &Shader<'_>, mut hair: Layer, strands: &[Strand], rec
                     let (depth, colour) = hair.at(x, y, u, v);
                     let behind = pixel.depths[v * EDGE / FINE * EDGE + u * EDGE / FINE];
                     if depth < behind + 0.012 {
-                        sum += colour.min(Vec3::splat(3.0));
+                        sum += colour;
                         covered += 1.0;
                     }
                 }
@@ -56,43 +57,144 @@ fn crosses(shader: &Shader<'_>, strand: &Strand, [x0, y0, x1, y1]: [usize; 4]) -
     })
 }
 
+/// Pixels a side of the squares whose rays set out together.
+const TILE: usize = 8;
+
 /// One sample a pixel, more where neighbours differ.
-fn sample(shader: &Shader<'_>, [x0, y0, x1, y1]: [usize; 4]) -> Vec<Pixel> {
+fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Vec<Pixel> {
     let (width, height) = (x1 - x0, y1 - y0);
+    // Squares have fixed places in the whole picture, so that a part is drawn as in the whole.
+    let (left, top) = (x0 / TILE, y0 / TILE);
+    let across = x1.div_ceil(TILE) - left;
+    let squares = across * (y1.div_ceil(TILE) - top);
+    let camera = shader.camera;
+    let spread = TILE as f32 * core::f32::consts::FRAC_1_SQRT_2 / camera.scale(1.0);
+    let starts: Vec<f32> = (0..squares)
+        .into_par_iter()
+        .map(|i| {
+            let middle = |n: usize| (n * TILE) as f32 + TILE as f32 * 0.5;
+            let ray = camera.ray(middle(left + i % across), middle(top + i / across));
+            trace::free_way(shader.scene, camera, ray, spread)
+        })
+        .collect();
+    let start = |x: usize, y: usize| starts[(y / TILE - top) * across + x / TILE - left];
+    let place = |i: usize| (i % width + x0, i / width + y0);
+    let hits: Vec<Hit> = (0..width * height)
+        .into_par_iter()
+        .map(|i| {
+            let (x, y) = place(i);
+            shader.find(x as f32 + 0.5, y as f32 + 0.5, start(x, y), hair.farthest(x, y))
+        })
+        .collect();
+    let traced = trace_all(shader, &hits, [x0, y0, x1, y1]);
     let first: Vec<Sample> = (0..width * height)
         .into_par_iter()
-        .map(|i| shader.sample((i % width + x0) as f32 + 0.5, (i / width + y0) as f32 + 0.5))
+        .map(|i| {
+            let (x, y) = place(i);
+            shader.shade(x as f32 + 0.5, y as f32 + 0.5, &hits[i], &traced[i])
+        })
         .collect();
     let differs = |a: &Sample, b: &Sample| {
         let solid = a.material != Material::Nothing;
         b.material != a.material
             || (b.depth - a.depth).abs() > 0.05
             || solid && b.normal.dot(a.normal) < 0.86
-            || solid && !matches!(a.material, Material::Cloth) && luminance((b.other - a.other).abs()) > 0.10
+            || solid
+                && !matches!(a.material, Material::Cloth | Material::Shirt)
+                && luminance((b.other - a.other).abs()) > 0.10
             || (b.albedo - a.albedo).length() > 0.09
     };
     (0..width * height)
         .into_par_iter()
         .map(|i| {
-            let (x, y) = (i % width, i / width);
             let a = first[i];
-            let neighbours = [(-1isize, 0isize), (1, 0), (0, -1), (0, 1), (1, 1), (-1, -1)];
-            let edge = neighbours.iter().any(|(dx, dy)| {
-                let (Some(u), Some(v)) = (x.checked_add_signed(*dx), y.checked_add_signed(*dy)) else {
-                    return false;
-                };
-                u < width && v < height && differs(&a, &first[v * width + u])
-            });
-            if !edge {
+            let near = neighbours(i, width, height);
+            let (x, y) = place(i);
+            let behind = hair.farthest(x, y);
+            if behind < a.depth || !near.clone().any(|j| differs(&a, &first[j])) {
                 return Pixel { mean: a, depths: [a.depth; EDGE * EDGE] };
             }
-            finer(shader, a, (x + x0) as f32, (y + y0) as f32)
+            // The pixel's parts lie on surfaces that it or a neighbour has traced already.
+            let trace = |hit: &Hit| {
+                let known = core::iter::once(i).chain(near.clone()).find(|j| alike(hit, &hits[*j]));
+                known.map_or_else(|| shader.trace(hit), |j| traced[j])
+            };
+            // Nothing that is nearer by half a centimetre hides between the pixel and its neighbours.
+            let nearest = near.clone().fold(a.depth, |least, j| least.min(hits[j].depth));
+            let start = if nearest < FAR { start(x, y).max(nearest - 0.05) } else { start(x, y) };
+            finer(shader, a, [x as f32, y as f32], start, behind, trace)
+        })
+        .collect()
+}
+
+/// The pixels around one.
+fn neighbours(i: usize, width: usize, height: usize) -> impl Iterator<Item = usize> + Clone {
+    let (x, y) = (i % width, i / width);
+    [(-1isize, 0isize), (1, 0), (0, -1), (0, 1), (1, 1), (-1, -1)].into_iter().filter_map(move |(dx, dy)| {
+        let (u, v) = (x.checked_add_signed(dx)?, y.checked_add_signed(dy)?);
+        (u < width && v < height).then_some(v * width + u)
+    })
+}
+
+/// Whether two hits lie on one smooth surface, near to each other.
+fn alike(a: &Hit, b: &Hit) -> bool {
+    a.material == b.material && (a.depth - b.depth).abs() < 0.03 && a.normal.dot(b.normal) > 0.93
+}
+
+/// Light and sky at every pixel: looked for at every second one of every second row, and between them where a surface bends.
+fn trace_all(shader: &Shader<'_>, hits: &[Hit], [x0, y0, x1, _]: [usize; 4]) -> Vec<Traced> {
+    let width = x1 - x0;
+    let even = |i: usize| (i % width + x0).is_multiple_of(2) && (i / width + y0).is_multiple_of(2);
+    let on_grid: Vec<Traced> =
+        hits.par_iter()
+            .enumerate()
+            .map(|(i, hit)| {
+                if even(i) && hit.material != Material::Nothing {
+                    shader.trace(hit)
+                } else {
+                    Traced::default()
+                }
+            })
+            .collect();
+    let height = hits.len() / width;
+    hits.par_iter()
+        .enumerate()
+        .map(|(i, hit)| {
+            if even(i) || hit.material == Material::Nothing {
+                return on_grid[i];
+            }
+            let (x, y) = (i % width, i / width);
+            let columns = if (x + x0).is_multiple_of(2) { [x, x] } else { [x.wrapping_sub(1), x + 1] };
+            let rows = if (y + y0).is_multiple_of(2) { [y, y] } else { [y.wrapping_sub(1), y + 1] };
+            let (mut sum, mut number) = (Traced::default(), 0.0);
+            for (u, v) in rows.into_iter().flat_map(|v| columns.map(|u| (u, v))) {
+                if u < width && v < height && alike(hit, &hits[v * width + u]) {
+                    let t = &on_grid[v * width + u];
+                    sum.open += t.open;
+                    for (sum, seen) in sum.seen.iter_mut().zip(t.seen) {
+                        *sum += seen;
+                    }
+                    number += 1.0;
+                }
+            }
+            // One of four is too far aside.
+            if number < 2.0 {
+                return shader.trace(hit);
+            }
+            Traced { seen: sum.seen.map(|s| s / number), open: sum.open / number }
         })
         .collect()
 }
 
 /// The mean of a pixel's parts.
-fn finer(shader: &Shader<'_>, first: Sample, x: f32, y: f32) -> Pixel {
+fn finer(
+    shader: &Shader<'_>,
+    first: Sample,
+    [x, y]: [f32; 2],
+    start: f32,
+    hair: f32,
+    trace: impl Fn(&Hit) -> Traced,
+) -> Pixel {
     let mut mean = Sample {
         irradiance: Vec3::ZERO,
         albedo: Vec3::ZERO,
@@ -104,7 +206,10 @@ fn finer(shader: &Shader<'_>, first: Sample, x: f32, y: f32) -> Pixel {
     let mut depths = [0.0; EDGE * EDGE];
     for (k, depth) in depths.iter_mut().enumerate() {
         let (u, v) = ((k % EDGE) as f32, (k / EDGE) as f32);
-        let part = shader.sample(x + (u + 0.5) / EDGE as f32, y + (v + 0.5) / EDGE as f32);
+        let (x, y) = (x + (u + 0.5) / EDGE as f32, y + (v + 0.5) / EDGE as f32);
+        let hit = shader.find(x, y, start, hair);
+        let known = if hit.material == Material::Nothing { Traced::default() } else { trace(&hit) };
+        let part = shader.shade(x, y, &hit, &known);
         mean.irradiance += part.irradiance * part.is_skin;
         mean.albedo += part.albedo * part.is_skin;
         mean.is_skin += part.is_skin;
@@ -161,7 +266,8 @@ fn scatter(camera: &Camera, pixels: &[Pixel], rect: [usize; 4]) -> Vec<Vec3> {
                     }
                     // Not across a step in depth.
                     let step = (there.depth - here.depth) / 0.10;
-                    let weight = *tap * (-step * step).exp() * there.is_skin;
+                    let near = 1.0 / (1.0 + step * step);
+                    let weight = *tap * near * near * there.is_skin;
                     sum += from[j] * weight;
                     weights += weight;
                 }

@@ -5,9 +5,9 @@
 
 use glam::{EulerRot, Mat3, Vec3, vec3};
 
-use crate::math::{mix, smin};
+use crate::math::{Ellipsoids, Random, capsule, mix, smin, square, step};
 use crate::mouth::MouthShape;
-use crate::person::{Character, ClothesStyle, HairStyle};
+use crate::person::{Character, Glasses, HairStyle};
 use crate::pose::Pose;
 
 /// What a surface is made of.
@@ -19,7 +19,10 @@ pub(crate) enum Material {
     Teeth,
     Tongue,
     Cloth,
+    /// What is worn under a jacket.
+    Shirt,
     Frame,
+    Gold,
     Scarf,
 }
 
@@ -31,7 +34,9 @@ pub(crate) struct Looks {
     pub(crate) brow: Vec3,
     pub(crate) hair: [Vec3; 2],
     pub(crate) cloth: Vec3,
+    pub(crate) shirt: Vec3,
     pub(crate) scarf: Vec3,
+    pub(crate) frame: Vec3,
     pub(crate) background: [Vec3; 2],
     pub(crate) eye_radius: f32,
     pub(crate) eye_x: f32,
@@ -48,7 +53,9 @@ impl Looks {
             brow: c.brows.colour.linear(),
             hair: [c.hair.dark.linear(), c.hair.light.linear()],
             cloth: c.clothes.colour.linear(),
+            shirt: c.clothes.under.linear(),
             scarf: c.headscarf.map_or(Vec3::ZERO, |s| s.linear()),
+            frame: c.frame.linear(),
             background: c.background.map(|b| b.linear()),
             eye_radius: 0.225 * c.eyes.size,
             eye_x: 0.322 * c.eyes.spacing,
@@ -80,6 +87,9 @@ pub(crate) struct Scene {
     jaw_turn: Mat3,
     pub(crate) mouth: MouthShape,
     neck_top: Vec3,
+    pub(crate) solids: Ellipsoids,
+    /// Slopes of mouth and eyes, shifts of jaw and nose.
+    skew: [f32; 4],
 }
 
 /// The head turns about this point.
@@ -92,7 +102,7 @@ impl Scene {
         let m = pose.mouth;
         let turn = Mat3::from_euler(EulerRot::YXZ, pose.head.yaw, pose.head.pitch, pose.head.roll);
         let jaw_angle = m.jaw * 0.30 - m.press * 0.012;
-        let open = crate::math::step(0.0, 0.14, m.jaw) * (1.0 - m.press);
+        let open = step(0.0, 0.14, m.jaw) * (1.0 - m.press);
         let mut scene = Self {
             c: character.clone(),
             looks: Looks::new(character),
@@ -107,12 +117,15 @@ impl Scene {
             jaw_turn: Mat3::IDENTITY,
             mouth: MouthShape::default(),
             neck_top: Vec3::ZERO,
+            solids: Self::solids(&character.proportions, 0.322 * character.eyes.spacing, &Pose::default()),
+            skew: skew(character, pose.smile),
         };
         scene.neck_top = scene.to_world(vec3(0.0, -0.62, -0.22));
         // The eye sits in the socket of the face at rest: it must not move with jaw or cheeks.
         let looks = &scene.looks;
         scene.eye = vec3(looks.eye_x, 0.0, scene.front(looks.eye_x, 0.0) - looks.eye_radius * 0.93);
         scene.pose = *pose;
+        scene.solids = Self::solids(&character.proportions, scene.looks.eye_x, pose);
         scene.jaw_angle = jaw_angle;
         scene.jaw_turn = Mat3::from_rotation_x(-jaw_angle);
         for (i, side) in [-1.0, 1.0].into_iter().enumerate() {
@@ -124,16 +137,36 @@ impl Scene {
     }
 
     pub(crate) fn to_head(&self, p: Vec3) -> Vec3 {
-        self.unturn * (p - PIVOT) + PIVOT
+        let p = self.unturn * (p - PIVOT) + PIVOT;
+        p + self.skew(p)
     }
 
     pub(crate) fn to_world(&self, p: Vec3) -> Vec3 {
-        self.turn * (p - PIVOT) + PIVOT
+        // The skew is small and smooth: its value here is near enough to that at the result.
+        self.turn * (p - self.skew(p) - PIVOT) + PIVOT
+    }
+
+    /// From a face to the mirrored one that all else describes: no face is the same on both sides. At most 2 mm.
+    fn skew(&self, p: Vec3) -> Vec3 {
+        let [mouth, eyes, jaw, nose] = self.skew;
+        if p.z < -0.1 || p.y < -1.4 {
+            return Vec3::ZERO;
+        }
+        let hump = |x: f32| 1.0 / (1.0 + square(x)); // like a bell, and quick
+        let front = step(-0.1, 0.5, p.z);
+        let tilt = mouth * hump((p.y + 0.64) / 0.2) + eyes * hump(p.y / 0.2);
+        let aside = jaw * step(-0.35, -0.95, p.y) + nose * hump((p.y + 0.28) / 0.12) * step(0.5, 0.9, p.z);
+        vec3(aside, tilt * p.x, 0.0) * front
     }
 
     /// Where a point that moves with the jaw is when the jaw is shut.
     pub(crate) fn unjaw(&self, p: Vec3) -> Vec3 {
         self.jaw_turn * (p - HINGE) + HINGE
+    }
+
+    /// Where a point of the shut jaw is now.
+    pub(crate) fn jawed(&self, p: Vec3) -> Vec3 {
+        self.jaw_turn.transpose() * (p - HINGE) + HINGE
     }
 
     /// z of the bare face in front of (x, y), in head space.
@@ -155,37 +188,48 @@ impl Scene {
     }
 
     /// Distance to the nearest surface and what it is made of, in the world.
+    ///
+    /// Parts that are far away are stood in for by bounds. A bound must be larger than the cone of the soft shadows needs, or contour lines
+    /// appear on the cloth.
     pub(crate) fn map(&self, p: Vec3) -> (f32, Material) {
         let hp = self.to_head(p);
-        // Bounds must be larger than the cone of the soft shadows needs, or contour lines appear on the cloth.
         let bound = (hp - vec3(0.0, -0.02, -0.02)).length() - 1.32;
+        let near = bound < 0.4;
         let mut best = (9.0, Material::Nothing);
         let mut add = |d: f32, material: Material| {
             if d < best.0 {
                 best = (d, material);
             }
         };
-        let mut skin = if bound > 0.5 { bound } else { self.head(hp) };
-        let above_bust = p.y + 0.6;
-        if above_bust < 0.6 {
-            skin = smin(skin, smin(self.neck(p), self.torso(p), 0.25), 0.16);
-            add(self.cloth(p), Material::Cloth);
+        let bones = if near { self.bones(hp) } else { bound };
+        let mut skin = if near { self.head_over(bones, hp) } else { bound };
+        if p.y < -0.15 {
+            let torso = self.torso(p);
+            let body = smin(torso, self.neck(p), 0.25);
+            skin = smin(skin, body, 0.16);
+            let (d, material) = self.cloth(p, torso, body);
+            add(d, material);
         } else {
-            add(above_bust.max(0.3), Material::Cloth);
+            add(p.y + 0.6, Material::Cloth);
         }
         add(skin, Material::Skin);
-        if bound < 0.5 {
-            add(self.eyeball(hp), Material::Eye);
-            if (hp - vec3(0.0, -0.65, 0.6)).length() < 0.6 {
-                add(self.teeth(hp, true).min(self.teeth(hp, false)) * 0.9, Material::Teeth);
-                add(self.tongue(hp), Material::Tongue);
+        if near {
+            if bones < 0.3 {
+                add(self.eyeball(hp), Material::Eye);
+                if self.mouth.is_open() && self.near_room(hp) {
+                    add(self.teeth(hp, true).min(self.teeth(hp, false)) * 0.9, Material::Teeth);
+                    add(self.tongue(hp), Material::Tongue);
+                }
             }
-            if self.c.glasses {
+            if self.c.glasses != Glasses::None {
                 add(self.glasses(hp), Material::Frame);
+            }
+            if self.c.earrings {
+                add(self.earrings(hp), Material::Gold);
             }
         }
         if self.c.headscarf.is_some() {
-            add(self.scarf(hp, p), Material::Scarf);
+            add(self.scarf(hp, p, bones), Material::Scarf);
         }
         best
     }
@@ -193,6 +237,27 @@ impl Scene {
     /// Distance to the nearest surface.
     pub(crate) fn distance(&self, p: Vec3) -> f32 {
         self.map(p).0
+    }
+
+    /// Distance to what is made of this: for normals, near its surface.
+    pub(crate) fn distance_to(&self, material: Material, p: Vec3) -> f32 {
+        let hp = self.to_head(p);
+        match material {
+            Material::Eye => self.eyeball(hp),
+            Material::Teeth => self.teeth(hp, true).min(self.teeth(hp, false)) * 0.9,
+            Material::Tongue => self.tongue(hp),
+            Material::Frame => self.glasses(hp),
+            Material::Gold => self.earrings(hp),
+            Material::Scarf => self.scarf(hp, p, self.bones(hp)),
+            Material::Cloth | Material::Shirt => {
+                let torso = self.torso(p);
+                self.cloth(p, torso, smin(torso, self.neck(p), 0.25)).0
+            }
+            Material::Skin | Material::Nothing => {
+                let head = self.head(hp);
+                if p.y < -0.15 { smin(head, smin(self.torso(p), self.neck(p), 0.25), 0.16) } else { head }
+            }
+        }
     }
 
     /// A cheap solid for hair to lie on, in head space: head, ears, neck, bust.
@@ -204,26 +269,29 @@ impl Scene {
         d.min(self.neck(hp)).min(self.torso(hp) - 0.10)
     }
 
+    /// Whether a point lies in that solid, deeper than a skin.
+    pub(crate) fn is_solid(&self, hp: Vec3) -> bool {
+        // Most points of the air around a head are told quickly.
+        if hp.y > -0.3 && (hp - vec3(0.0, 0.1, -0.05)).length_squared() > 1.69 {
+            return false;
+        }
+        self.solid(hp) < -0.05
+    }
+
     fn eyeball(&self, p: Vec3) -> f32 {
         (vec3(p.x.abs(), p.y, p.z) - self.eye).length() - self.looks.eye_radius
     }
 
     pub(crate) fn neck(&self, p: Vec3) -> f32 {
-        use crate::math::capsule;
+        if p.y > -0.25 {
+            return 0.35;
+        }
         let r = self.looks.neck_radius;
         let q = vec3(p.x.abs(), p.y, p.z);
         let column = capsule(p, self.neck_top, vec3(0.0, -1.95, -0.36), r, r * 1.12);
         let tendon = capsule(q, vec3(0.34, -0.75, -0.25), vec3(0.08, -1.70, 0.0), 0.05, 0.05);
         let collar_bone = capsule(q, vec3(0.09, -1.73, 0.02), vec3(0.75, -1.67, -0.16), 0.045, 0.045);
         smin(smin(column, tendon, 0.20), collar_bone, 0.13)
-    }
-
-    /// Signed height over the neckline.
-    pub(crate) fn neckline(&self, p: Vec3) -> f32 {
-        match self.c.clothes.style {
-            ClothesStyle::Crew => (p.y + 1.38) * 0.90 + (p.z + 0.35) * 0.26,
-            ClothesStyle::Turtleneck => (p.y + 1.22) * 0.97 + (p.z + 0.30) * 0.20,
-        }
     }
 
     /// Height of the closed mouth.
@@ -261,4 +329,14 @@ impl Scene {
         let up = mix(upper * a + tilt, low - 0.004 * shut, shut) + 0.085 * shut * (1.0 - shut) * a * k;
         (up, low)
     }
+}
+
+/// How the two sides of this person's face differ. A smile lifts one corner a little more.
+fn skew(c: &Character, smile: f32) -> [f32; 4] {
+    let mut random = Random::new(c.seed.wrapping_mul(2_654_435_761).wrapping_add(99));
+    let mut amount = || {
+        let side = if random.unit() < 0.5 { -1.0 } else { 1.0 };
+        side * (0.55 + 0.45 * random.unit()) * c.asymmetry
+    };
+    [amount() * 0.05 * (1.0 + 0.8 * smile), amount() * 0.028, amount() * 0.018, amount() * 0.014]
 }

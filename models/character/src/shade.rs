@@ -1,11 +1,11 @@
 //! Light on surfaces and on hair.
 
-use glam::{Vec3, vec3};
+use glam::{Vec3, Vec4, vec3};
 
 use crate::camera::{Camera, Light, gloss, sky, studio};
 use crate::light_grid::LightGrid;
-use crate::math::{clouds, mix, step};
-use crate::person::ClothesStyle;
+use crate::math::{clouds, mix, noise, step};
+use crate::person::{ClothesStyle, Glasses};
 use crate::scene::{Material, Scene};
 use crate::skin::{grazing, in_folds, relief, wrapped};
 use crate::strand::Strand;
@@ -46,60 +46,106 @@ pub(crate) struct Sample {
 /// Depth of the background.
 pub(crate) const FAR: f32 = 1e9;
 
+/// The surface that a ray meets.
+#[derive(Clone, Copy)]
+pub(crate) struct Hit {
+    /// In the world, and in head space.
+    p: Vec3,
+    hp: Vec3,
+    ray: Vec3,
+    pub(crate) normal: Vec3,
+    pub(crate) depth: f32,
+    pub(crate) material: Material,
+}
+
+/// What rays from a surface to lights and sky have found. Changes slowly along a surface, and is most of the work.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Traced {
+    pub(crate) seen: [f32; 4],
+    pub(crate) open: f32,
+}
+
 impl Shader<'_> {
-    /// What the camera sees at a point of the picture, in pixels; hair apart.
-    pub(crate) fn sample(&self, x: f32, y: f32) -> Sample {
-        let scene = self.scene;
+    /// The surface at a point of the picture, in pixels; hair apart. Nothing is nearer than `start`; what lies behind `hair` has no material.
+    pub(crate) fn find(&self, x: f32, y: f32, start: f32, hair: f32) -> Hit {
         let ray = self.camera.ray(x, y);
+        let mut out = Hit {
+            p: Vec3::ZERO,
+            hp: Vec3::ZERO,
+            ray,
+            normal: Vec3::ZERO,
+            depth: FAR,
+            material: Material::Nothing,
+        };
+        if let Some((p, material)) = trace::hit(self.scene, self.camera, ray, start) {
+            out.depth = self.camera.depth(p);
+            if hair >= out.depth {
+                out = Hit { p, hp: self.scene.to_head(p), material, ..out };
+                out.normal = trace::normal(self.scene, material, p);
+            }
+        }
+        out
+    }
+
+    /// Looks from a surface to lights and sky.
+    pub(crate) fn trace(&self, hit: &Hit) -> Traced {
+        let (scene, n) = (self.scene, hit.normal);
+        let open = trace::openness(scene, hit.p, n);
+        let woven = matches!(hit.material, Material::Cloth | Material::Shirt | Material::Scarf);
+        let from = hit.p + n * if woven { 0.045 } else { 0.01 };
+        let seen = self.lights.each_ref().map(|l| match n.dot(l.direction) > -0.12 {
+            true if l.casts_shadow => trace::shadow(scene, from, l.direction, l.hardness),
+            true => open,
+            false => 0.0,
+        });
+        Traced { seen, open }
+    }
+
+    /// What the camera sees of a surface.
+    pub(crate) fn shade(&self, x: f32, y: f32, hit: &Hit, traced: &Traced) -> Sample {
+        let scene = self.scene;
         let mut out = Sample {
             irradiance: Vec3::ZERO,
             albedo: Vec3::ZERO,
             is_skin: 0.0,
             other: Vec3::ZERO,
-            depth: FAR,
-            normal: Vec3::ZERO,
-            material: Material::Nothing,
+            depth: hit.depth,
+            normal: hit.normal,
+            material: hit.material,
         };
-        let Some((p, material)) = trace::hit(scene, self.camera, ray) else {
-            out.other = self.background(x, y);
-            return out;
-        };
-        let (v, hp) = (-ray, scene.to_head(p));
-        let n = trace::normal(scene, p, if material == Material::Skin { 0.004 } else { 0.003 });
-        out.depth = self.camera.depth(p);
-        out.normal = n;
-        out.material = material;
-        let open = trace::openness(scene, p, n);
-        let woven = matches!(material, Material::Cloth | Material::Scarf);
-        let mut light = Lighting { arrives: [0.0; 4], open };
-        for (i, l) in self.lights.iter().enumerate() {
-            if n.dot(l.direction) > -0.35 {
-                let from = p + n * if woven { 0.045 } else { 0.01 };
-                let seen =
-                    if l.casts_shadow { trace::shadow(scene, from, l.direction, l.hardness) } else { open };
-                let hair = self.grid.map_or(1.0, |g| g.at(&g.through_hair[i], scene.to_head(p + n * 0.02)));
-                light.arrives[i] = seen * hair;
+        let &Hit { p, hp, ray, normal: n, material, .. } = hit;
+        if material == Material::Nothing {
+            if hit.depth == FAR {
+                out.other = self.background(x, y);
             }
+            return out;
+        }
+        let v = -ray;
+        let through_hair =
+            self.grid.map_or(Vec4::ONE, |g| g.at(&g.hair, hp + scene.unturn * n * 0.02).0).to_array();
+        let mut light = Lighting { arrives: traced.seen, open: traced.open };
+        for (arrives, hair) in light.arrives.iter_mut().zip(through_hair) {
+            *arrives *= hair;
         }
         let under_hair =
-            self.grid.map_or(1.0, |g| 0.25 + 0.75 * g.at(&g.sky_through_hair, hp + scene.unturn * n * 0.05));
+            self.grid.map_or(1.0, |g| 0.25 + 0.75 * g.at(&g.hair, hp + scene.unturn * n * 0.05).1);
         let ambient = sky(n) * 0.62 + vec3(0.16, 0.155, 0.15) * n.z.max(0.0);
         match material {
             Material::Skin => self.on_skin(&mut out, (hp, p), v, n, &light, ambient, under_hair),
             Material::Eye => {
-                light.open = open * under_hair;
+                light.open *= under_hair;
                 out.other = self.eye(hp, v, n, &light);
             }
             Material::Teeth | Material::Tongue => {
-                out.other = self.on_teeth(material, hp, v, n, &light, ambient)
+                out.other = self.on_teeth(material, hp, v, n, &light, ambient);
             }
-            Material::Cloth | Material::Scarf => {
+            Material::Cloth | Material::Shirt | Material::Scarf => {
                 out.other = self.on_cloth(material, p, v, n, &light, ambient, under_hair);
             }
-            Material::Frame => out.other = self.on_frame(v, n, &light, ambient),
+            Material::Frame | Material::Gold => out.other = self.on_frame(material, v, n, &light, ambient),
             Material::Nothing => {}
         }
-        if scene.c.glasses {
+        if scene.c.glasses != Glasses::None {
             self.through_lens(&mut out, ray, hp);
         }
         out
@@ -119,6 +165,7 @@ impl Shader<'_> {
         let scene = self.scene;
         let skin = scene.skin(hp, p);
         let (lip, inside) = scene.lip_and_inside(hp);
+        let (n, crease) = scene.wrinkled(n, hp);
         let fine = relief(scene, n, hp, lip);
         let (mut irradiance, mut specular) = (Vec3::ZERO, Vec3::ZERO);
         for (l, &t) in self.lights.iter().zip(&light.arrives) {
@@ -132,7 +179,7 @@ impl Shader<'_> {
         let mirror = |n: Vec3| studio(n * 2.0 * n.dot(v) - v);
         specular += mirror(n) * grazing(n, v) * 0.10 * light.open * under_hair;
         specular += mirror(fine) * 0.018 * lip * light.open * under_hair;
-        let mut albedo = skin.colour;
+        let mut albedo = skin.colour * Vec3::ONE.lerp(vec3(0.72, 0.56, 0.52), crease * 0.8);
         if inside > 0.0 {
             albedo = albedo.lerp(vec3(0.22, 0.035, 0.03), inside);
             irradiance = irradiance * (1.0 - 0.62 * inside) + vec3(0.20, 0.15, 0.15) * inside;
@@ -178,17 +225,25 @@ impl Shader<'_> {
         under_hair: f32,
     ) -> Vec3 {
         let scarf = material == Material::Scarf;
-        // Knit, or the crumple of a scarf. The knit has no regular pattern finer than a few pixels: that would shimmer in the encoder.
+        let style = self.scene.c.clothes.style;
+        let knitted = matches!(style, ClothesStyle::Crew | ClothesStyle::Turtleneck);
+        // The crumple of a scarf, knit, or plain weave. No regular pattern finer than a few pixels: that would shimmer in the encoder.
         let (bump, depth) = if scarf {
-            (clouds(p * 16.0) - 0.5, 0.05)
-        } else {
-            let rib = if self.scene.c.clothes.style == ClothesStyle::Turtleneck { 1.2 } else { 1.0 };
+            (clouds(p * 16.0) - 0.5, 0.07)
+        } else if knitted {
+            let rib = if style == ClothesStyle::Turtleneck { 1.2 } else { 0.8 };
             let stitch =
                 (p.x * 170.0).sin() * 0.7 + (p.y * 120.0 + (p.x * 85.0).sin().abs() * 2.0).sin() * 0.5;
-            (stitch * rib, 0.07)
+            (stitch * rib, 0.05)
+        } else {
+            (noise(p * 60.0) - 0.5, 0.05)
         };
         let n = (n + vec3(bump, -bump * 0.6, 0.0) * depth).normalize();
-        let base = if scarf { self.scene.looks.scarf } else { self.scene.looks.cloth };
+        let base = match material {
+            Material::Scarf => self.scene.looks.scarf,
+            Material::Shirt => self.scene.looks.shirt,
+            _ => self.scene.looks.cloth,
+        };
         let colour = base * (0.92 + 0.16 * clouds(p * 9.0)) * (1.0 + 0.10 * bump);
         let fuzz = (1.0 - n.dot(v).max(0.0)).powi(3) * 0.9;
         let mut out = Vec3::ZERO;
@@ -202,15 +257,17 @@ impl Shader<'_> {
         out * 0.60 + colour * ambient * light.open * under_hair * 0.75
     }
 
-    fn on_frame(&self, v: Vec3, n: Vec3, light: &Lighting, ambient: Vec3) -> Vec3 {
-        let colour = vec3(0.035, 0.028, 0.025);
+    fn on_frame(&self, material: Material, v: Vec3, n: Vec3, light: &Lighting, ambient: Vec3) -> Vec3 {
+        let gold = material == Material::Gold;
+        let colour = if gold { vec3(0.75, 0.50, 0.20) } else { self.scene.looks.frame };
         let mut out = colour * ambient * light.open;
         for (l, &t) in self.lights.iter().zip(&light.arrives) {
             let shine = gloss(n, v, l.direction, 0.28, 0.04);
             out += l.colour * t * (colour * n.dot(l.direction).max(0.0) + Vec3::splat(shine));
         }
         let fresnel = 0.04 + 0.5 * (1.0 - n.dot(v).max(0.0)).powi(5);
-        out + studio(n * 2.0 * n.dot(v) - v) * fresnel * light.open
+        let mirror = if gold { colour * 0.55 } else { Vec3::splat(fresnel) };
+        out + studio(n * 2.0 * n.dot(v) - v) * mirror * light.open
     }
 
     /// A little glass over what lies behind it at `hp`.
@@ -265,13 +322,14 @@ impl Shader<'_> {
         let n = (outward - tangent * outward.dot(tangent)).normalize_or_zero();
         let on_face = strand.skin.is_some();
         let mut out = Vec3::ZERO;
+        let (passed, sky_passes) =
+            self.grid.map_or((Vec4::ONE, 1.0), |g| g.at(if on_face { &g.hair } else { &g.all }, hp));
+        let passed = passed.to_array();
         for (i, l) in self.lights.iter().enumerate() {
-            let passed = |field: &[Vec<f32>]| self.grid.map_or(1.0, |g| g.at(&field[i], hp));
             let arrives = if on_face {
-                self.grid.map_or(1.0, |g| passed(&g.through_hair))
-                    * step(-0.25, 0.5, outward.dot(l.direction))
+                passed[i] * step(-0.25, 0.5, outward.dot(l.direction))
             } else {
-                self.grid.map_or(1.0, |g| passed(&g.through_all)).powf(0.78)
+                passed[i].powf(0.78)
             };
             let along = tangent.dot(l.direction);
             let sine = (1.0 - along * along).max(0.0).sqrt();
@@ -291,10 +349,7 @@ impl Shader<'_> {
                 * arrives
                 * (diffuse + shine * front * strand.shine + through * (0.4 + 0.6 * strand.shine));
         }
-        let sky_passes = match self.grid {
-            Some(g) if !on_face => g.at(&g.sky_through_all, hp),
-            _ => 0.8,
-        };
+        let sky_passes = if on_face || self.grid.is_none() { 0.8 } else { sky_passes };
         out += strand.colour * (sky(outward) * 1.1 + Vec3::splat(0.10)) * sky_passes.powf(0.62);
         out * if on_face { 1.0 } else { 0.55 + 0.45 * step(0.0, 0.25, share) }
     }

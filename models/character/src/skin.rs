@@ -102,16 +102,83 @@ impl Scene {
 /// Fine relief: a normal bent by pores, or by the furrows of the lips.
 pub(crate) fn relief(scene: &Scene, n: Vec3, hp: Vec3, lip: f32) -> Vec3 {
     let e = 0.35;
-    let q = hp * 34.0;
-    let h = noise(q);
-    let pores = vec3(
-        noise(q + vec3(e, 0.0, 0.0)) - h,
-        noise(q + vec3(0.0, e, 0.0)) - h,
-        noise(q + vec3(0.0, 0.0, e)) - h,
-    );
+    let slope = |q: Vec3| {
+        let h = noise(q);
+        vec3(
+            noise(q + vec3(e, 0.0, 0.0)) - h,
+            noise(q + vec3(0.0, e, 0.0)) - h,
+            noise(q + vec3(0.0, 0.0, e)) - h,
+        )
+    };
+    let coarse = 0.10 + 0.10 * scene.c.age;
+    let pores = slope(hp * 34.0) * coarse + slope(hp * 92.0) * (coarse * 1.3);
     let q = vec3(hp.x * 60.0, hp.y * 9.0, hp.z * 9.0);
     let furrow = vec3(noise(q + vec3(e, 0.0, 0.0)) - noise(q), 0.0, 0.0);
-    (n - scene.turn * (pores * mix(0.09, 0.015, lip) + furrow * 0.16 * lip)).normalize()
+    (n - scene.turn * (pores * mix(1.0, 0.15, lip) + furrow * 0.16 * lip)).normalize()
+}
+
+impl Scene {
+    /// Depth of wrinkles at a point of the face, in units: across the forehead, between the brows, crow's feet, under the eyes. They come
+    /// with age, and with what the face does.
+    fn wrinkles(&self, hp: Vec3) -> f32 {
+        let (age, pose) = (self.c.age, &self.pose);
+        if hp.z < 0.2 || hp.y < -0.5 {
+            return 0.0;
+        }
+        let ax = hp.x.abs();
+        let mut depth = 0.0;
+        // Forehead: four wavy lines.
+        let brow = (age - 0.15).max(0.0) * 0.9 + pose.brows.raise.max(0.0) * (0.12 + 0.3 * age);
+        if brow > 0.0 && hp.y > 0.34 {
+            let wave = hp.y + 0.022 * (hp.x * 4.5).cos() + 0.014 * noise(vec3(hp.x * 7.0, hp.y * 5.0, 2.0));
+            let line = ((wave - 0.40) / 0.078).fract() - 0.5;
+            let place = step(0.44, 0.22, ax) * step(0.35, 0.42, hp.y) * step(0.72, 0.62, hp.y);
+            depth += brow * bell(line / 0.13) * place * (0.55 + 0.7 * noise(hp * 6.0)) * 0.0055;
+        }
+        // Between the brows.
+        let knit = (age - 0.2).max(0.0) * 0.8 + (-pose.brows.knit).max(0.0) * 0.6;
+        if knit > 0.0 && ax < 0.12 && hp.y > 0.05 {
+            let place = step(0.07, 0.14, hp.y) * step(0.36, 0.26, hp.y);
+            depth += knit * bell((ax - 0.048 - 0.03 * (hp.y - 0.2)) / 0.014) * place * 0.006;
+        }
+        // Around the eye.
+        let e = vec3(ax, hp.y, hp.z) - self.eye;
+        let half = self.lid_half_width();
+        let laugh = pose.smile * 0.45 + pose.eyes.squint * 0.5;
+        let feet = age * (0.55 + 0.9 * laugh) + 0.10 * laugh;
+        let from_corner = vec3(e.x - half * 0.95, e.y + 0.01, 0.0);
+        let far = from_corner.length();
+        if far < 0.32 && from_corner.x > 0.0 {
+            let angle = from_corner.y.atan2(from_corner.x) + 0.05 * noise(hp * 9.0);
+            let lines =
+                [-0.62, -0.24, 0.10, 0.46].map(|a: f32| bell((angle - a) / 0.075)).iter().sum::<f32>();
+            let place = step(0.035, 0.08, far) * step(0.24, 0.12, far);
+            depth += feet * lines * place * 0.0050;
+        }
+        let (_, lower) = self.lids(e.x);
+        let under = e.y - lower;
+        if under < -0.02 && under > -0.25 && e.x.abs() < half * 1.1 {
+            let fade = step(1.1, 0.6, (e.x / half).abs());
+            let arc = 0.05 * square(e.x / half);
+            // The bag's lower edge, and a fine line above it.
+            depth += age * bell((under + 0.125 - arc) / 0.016) * fade * 0.0065;
+            depth += (age * 0.5 + laugh * 0.25) * bell((under + 0.072 - arc * 0.6) / 0.010) * fade * 0.0040;
+        }
+        depth
+    }
+
+    /// Wrinkles at a point: the normal that they bend, and how dark they are, 0 … 1.
+    pub(crate) fn wrinkled(&self, n: Vec3, hp: Vec3) -> (Vec3, f32) {
+        let depth = self.wrinkles(hp);
+        let e = 0.004;
+        let x = self.wrinkles(hp + vec3(e, 0.0, 0.0)) - depth;
+        let y = self.wrinkles(hp + vec3(0.0, e, 0.0)) - depth;
+        if depth == 0.0 && x == 0.0 && y == 0.0 {
+            return (n, 0.0);
+        }
+        // Depth grows into the skin.
+        ((n + self.turn * vec3(x, y, 0.0) / e).normalize(), (depth / 0.006).min(1.0))
+    }
 }
 
 /// Light that wraps around the edge of shadow, red the most: it has travelled inside.

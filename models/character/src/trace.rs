@@ -9,11 +9,28 @@ use crate::scene::{Material, Scene};
 /// Everything lies between these depths.
 const FRONT: f32 = 1.75;
 const BACK: f32 = -1.6;
+/// Everything above the shoulders lies within 1.45 of this point.
+const HEAD: Vec3 = vec3(0.0, -0.02, -0.02);
 
-/// The first surface that a ray from the camera meets.
-pub(crate) fn hit(scene: &Scene, camera: &Camera, ray: Vec3) -> Option<(Vec3, Material)> {
+/// How far all rays through a square of the picture may go before one of them may meet a surface. `spread` is the radius of the cone around
+/// the middle `ray`, at distance 1.
+pub(crate) fn free_way(scene: &Scene, camera: &Camera, ray: Vec3, spread: f32) -> f32 {
     let origin = camera.eye;
     let mut t = (FRONT - origin.z) / ray.z;
+    let end = (BACK - origin.z) / ray.z;
+    while t < end {
+        let d = scene.distance(origin + ray * t) - spread * t;
+        if d < 0.03 {
+            break;
+        }
+        t += d * 0.82;
+    }
+    t
+}
+
+/// The first surface that a ray from the camera meets, looked for from distance `t` on.
+pub(crate) fn hit(scene: &Scene, camera: &Camera, ray: Vec3, mut t: f32) -> Option<(Vec3, Material)> {
+    let origin = camera.eye;
     let end = (BACK - origin.z) / ray.z;
     for _ in 0..110 {
         let p = origin + ray * t;
@@ -32,8 +49,9 @@ pub(crate) fn hit(scene: &Scene, camera: &Camera, ray: Vec3) -> Option<(Vec3, Ma
     (d <= 0.02).then_some((p, material))
 }
 
-pub(crate) fn normal(scene: &Scene, p: Vec3, e: f32) -> Vec3 {
-    gradient(|q| scene.distance(q), p, e)
+pub(crate) fn normal(scene: &Scene, material: Material, p: Vec3) -> Vec3 {
+    let e = if material == Material::Skin { 0.004 } else { 0.003 };
+    gradient(|q| scene.distance_to(material, q), p, e)
 }
 
 /// How much of a light arrives, 0 … 1, with a penumbra guessed from the distances along the way.
@@ -41,9 +59,16 @@ pub(crate) fn shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 
     let mut t = 0.035;
     let mut least = 1.0f32;
     for _ in 0..26 {
-        let d = scene.distance(p + light * t);
+        let q = p + light * t;
+        // Lamps are above: what is over the head, or beside it and on its way out, meets nothing more.
+        let from_head = q - HEAD;
+        let far = from_head.length_squared();
+        if far > 2.1 && q.y > -0.9 && from_head.dot(light) > 0.0 {
+            break;
+        }
+        let d = scene.distance(q);
         least = least.min(hardness * d / t);
-        t += d.clamp(0.025, 0.22);
+        t += d.clamp(0.025, 0.30);
         if least < -0.3 || t > 2.2 {
             break;
         }

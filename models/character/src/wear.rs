@@ -1,14 +1,17 @@
-//! Bust, clothes, glasses, headscarf.
+//! Bust, clothes, glasses, earrings, headscarf.
 
 use glam::{Vec3, vec3};
 
-use crate::math::{capsule, clouds, ellipsoid, noise, smax, smin, square, step};
-use crate::person::ClothesStyle;
-use crate::scene::Scene;
+use crate::math::{capsule, ellipsoid, mix, noise, smax, smin, square, step};
+use crate::person::{ClothesStyle, Glasses};
+use crate::scene::{Material, Scene};
 
 impl Scene {
     /// Shoulders and chest, in the world.
     pub(crate) fn torso(&self, p: Vec3) -> f32 {
+        if p.y > -0.65 {
+            return p.y + 1.05;
+        }
         let s = self.c.proportions.shoulders;
         let q = vec3(p.x.abs(), p.y - 0.20, p.z);
         let mut d = ellipsoid(q - vec3(0.0, -3.05, -0.30), vec3(1.10 * s, 1.10, 0.66));
@@ -17,23 +20,44 @@ impl Scene {
         smin(d, capsule(q, vec3(0.05, -1.50, -0.46), vec3(0.8 * s, -2.02, -0.45), 0.15, 0.14), 0.32)
     }
 
-    /// What is worn, in the world.
-    pub(crate) fn cloth(&self, p: Vec3) -> f32 {
-        let torso = self.torso(p);
-        let turtleneck = self.c.clothes.style == ClothesStyle::Turtleneck;
-        if torso > 0.9 && !turtleneck {
-            return torso - 0.16;
+    /// What is worn, in the world; `torso` and `body` (torso and neck) are the distances to what it is worn on.
+    pub(crate) fn cloth(&self, p: Vec3, torso: f32, body: f32) -> (f32, Material) {
+        if self.c.headscarf.is_some() && p.y > -1.25 {
+            // Nothing of it shows.
+            return (body + 0.05, Material::Cloth);
         }
-        let body = smin(torso, self.neck(p), 0.25);
-        if body > 0.9 {
-            return body - 0.16;
+        if body > 0.4 {
+            return (body - 0.15, Material::Cloth);
         }
-        let over = self.neckline(p);
-        let thickness = if turtleneck { 0.055 } else { 0.045 };
+        match self.c.clothes.style {
+            ClothesStyle::Crew | ClothesStyle::Turtleneck => (self.jumper(p, body), Material::Cloth),
+            ClothesStyle::Shirt => (self.shirt(p, body), Material::Cloth),
+            ClothesStyle::Blazer | ClothesStyle::Suit => {
+                let under = if self.c.clothes.style == ClothesStyle::Suit {
+                    self.shirt(p, body)
+                } else {
+                    let over = (p.y + 1.50) * 0.86 + (p.z + 0.35) * 0.50;
+                    let shell = smax(body - 0.03 - folds(p) * 0.3, over, 0.015).max(-(body + 0.1));
+                    smin(shell, (square(body - 0.028) + square(over + 0.03) * 0.5).sqrt() - 0.028, 0.01)
+                };
+                let jacket = jacket(p, torso);
+                if jacket < under { (jacket, Material::Cloth) } else { (under, Material::Shirt) }
+            }
+        }
+    }
+
+    fn jumper(&self, p: Vec3, body: f32) -> f32 {
+        let high = self.c.clothes.style == ClothesStyle::Turtleneck;
+        let over = if high {
+            (p.y + 1.22) * 0.97 + (p.z + 0.30) * 0.20
+        } else {
+            (p.y + 1.38) * 0.90 + (p.z + 0.35) * 0.26
+        };
+        let thickness = if high { 0.055 } else { 0.045 };
         let shell = body - thickness - folds(p) * step(0.05, -0.3, over);
         let d = smax(shell, over, 0.02).max(-(body + 0.1));
         // The collar: a tube along the line where the body meets the neckline.
-        if turtleneck {
+        if high {
             let tube = (square(body - 0.06) * 1.2 + square(over + 0.16) * 0.16).sqrt() - 0.075;
             smin(d, tube, 0.05)
         } else {
@@ -42,15 +66,40 @@ impl Scene {
         }
     }
 
+    /// A shirt with the top button open.
+    fn shirt(&self, p: Vec3, body: f32) -> f32 {
+        let ax = p.x.abs();
+        let front = step(-0.25, 0.0, p.z);
+        let over = (p.y + 1.36) * 0.92 + (p.z + 0.35) * 0.34;
+        let throat = mix(1.0, ax - (p.y + 1.92).max(0.0) * 0.40, front);
+        let placket = 0.010 * step(0.062, 0.052, ax) * front;
+        let shell = smax(body - 0.035 - placket - folds(p) * 0.45, over, 0.015);
+        let d = smax(shell, -throat * 0.8, 0.012).max(-(body + 0.1));
+        // The collar's leaves stand off the neck, fold over and end in points.
+        let aside = p.x.hypot(p.z + 0.28) - self.looks.neck_radius;
+        let off = mix(0.035, 0.10, step(0.13, -0.20, over));
+        let point = step(0.48, 0.12, ax) * front;
+        let gap = (0.03 + (0.14 - over) * 0.52 - ax) * front - (1.0 - front);
+        let end = (aside - 0.155 - 0.20 * point).max(-0.17 - 0.17 * point - over);
+        let leaf = smax((body - off).abs() - 0.015, over - 0.13, 0.02);
+        let leaf = smax(smax(leaf, end * 0.8, 0.015), gap * 0.8, 0.015);
+        let stand = smax(smax((body - 0.03).abs() - 0.012, over - 0.12, 0.01), gap * 0.8, 0.01);
+        d.min(leaf * 0.85).min(stand.max(-0.04 - over))
+    }
+
     /// Rims, bridge and temples of glasses, in head space.
     pub(crate) fn glasses(&self, p: Vec3) -> f32 {
         let q = vec3(p.x.abs(), p.y, p.z);
+        if q.z < -0.3 || q.y.abs() > 0.6 {
+            return 0.25;
+        }
         let (outline, sheet) = self.lens(q);
-        let rim = (outline * outline + sheet * sheet * 0.55).sqrt() - 0.016;
+        let thick = if self.c.glasses == Glasses::Round { 0.012 } else { 0.016 };
+        let rim = (outline * outline + sheet * sheet * 0.55).sqrt() - thick;
         let bridge = capsule(q, vec3(0.0, 0.015, 1.02), vec3(0.11, 0.0, self.lens_depth(0.11)), 0.02, 0.02);
         let hinge = vec3(0.60, 0.05, self.lens_depth(0.60));
         let ear = vec3(0.815 * self.c.proportions.face_width, 0.05, -0.1);
-        let temple = capsule(q, hinge, ear, 0.019, 0.016);
+        let temple = capsule(q, hinge, ear, thick + 0.003, thick);
         let joint = capsule(q, hinge, vec3(0.56, 0.05, self.lens_depth(0.56)), 0.02, 0.02);
         rim.min(smin(bridge, rim, 0.02)).min(smin(temple, joint, 0.01))
     }
@@ -61,13 +110,31 @@ impl Scene {
 
     /// Distance to a lens's outline as seen from the front, and to its sheet.
     pub(crate) fn lens(&self, q: Vec3) -> (f32, f32) {
-        let (x, y) = ((q.x.abs() - 0.345).abs() - 0.075, (q.y + 0.04).abs() - 0.045);
-        let outline = vec3(x.max(0.0), y.max(0.0), 0.0).length() + x.max(y).min(0.0) - 0.17;
+        // Half sides of the box inside the round corners, and the corners' radius.
+        let (width, height, round) = match self.c.glasses {
+            Glasses::Slim => (0.125, 0.035, 0.125),
+            Glasses::Round => (0.012, 0.0, 0.215),
+            Glasses::None | Glasses::Square => (0.075, 0.045, 0.17),
+        };
+        let (x, y) = ((q.x.abs() - 0.345).abs() - width, (q.y + 0.04).abs() - height);
+        let outline = vec3(x.max(0.0), y.max(0.0), 0.0).length() + x.max(y).min(0.0) - round;
         (outline, q.z - self.lens_depth(q.x.abs()))
     }
 
-    /// A headscarf: wraps the skull, leaves an egg-shaped opening, falls around the neck to the chest. `hp` in head space, `p` in the world.
-    pub(crate) fn scarf(&self, hp: Vec3, p: Vec3) -> f32 {
+    /// Studs in the lobes, in head space.
+    pub(crate) fn earrings(&self, p: Vec3) -> f32 {
+        let lobe = vec3(0.80 * self.c.proportions.face_width + 0.035, -0.295, -0.045);
+        (vec3(p.x.abs(), p.y, p.z) - lobe).length() - 0.034
+    }
+
+    /// A headscarf: wraps the skull, leaves an egg-shaped opening, falls around the neck to the chest. `hp` in head space, `p` in the world,
+    /// `bones` the distance to the skull.
+    pub(crate) fn scarf(&self, hp: Vec3, p: Vec3, bones: f32) -> f32 {
+        let opening = self.scarf_opening(hp);
+        if opening < -0.20 {
+            // In the face, far from the hem.
+            return (-opening - 0.07) * 0.8;
+        }
         let q = vec3(hp.x.abs(), hp.y, hp.z);
         let mut cap = ellipsoid(q - vec3(0.0, 0.30, -0.20), vec3(0.91, 0.92, 1.03));
         cap = smin(cap, ellipsoid(q - vec3(0.0, -0.42, -0.12), vec3(0.84, 0.80, 0.84)), 0.3);
@@ -76,25 +143,33 @@ impl Scene {
             ellipsoid(p - vec3(0.0, -2.0, -0.2), vec3(1.06, 0.52, 0.82)),
             0.45,
         );
-        if cap.min(wrap) > 0.75 {
-            return (cap.min(wrap) - 0.2) * 0.8;
+        let least = cap.min(wrap);
+        if least > 0.45 {
+            return (least - 0.2) * 0.8;
         }
-        // Folds that radiate from a pin make it cloth.
-        let pin = p - vec3(-0.55, -1.10, 0.45);
-        let (angle, far) = (pin.y.atan2(pin.x + 0.15), pin.x.hypot(pin.y));
-        let wave = (angle * 8.5 + far * 1.4 + clouds(p * 1.3) * 4.0).sin();
-        let wave = 0.6 - square(1.0 - wave.abs());
-        let chest = wave * 0.050 * step(0.05, 0.55, far) * step(1.25, 0.9, far) * step(-0.80, -1.15, p.y);
-        let around = q.x.atan2(hp.z.max(-0.5) + 0.9);
-        let crown = (around * 13.0 + hp.y * 3.5 + clouds(hp * 1.8) * 3.5).sin()
-            * 0.010
-            * step(0.42, 0.85, around + hp.y.abs() * 0.2);
+        let (mut chest, mut crown) = (0.0, 0.0);
+        if least < 0.12 {
+            if wrap < 0.3 {
+                // Folds that radiate from a pin make it cloth.
+                let pin = p - vec3(-0.55, -1.10, 0.45);
+                let (angle, far) = (pin.y.atan2(pin.x + 0.15), pin.x.hypot(pin.y));
+                let wave = (angle * 8.5 + far * 1.4 + noise(p * 1.9) * 3.4).sin();
+                let wave = 0.6 - square(1.0 - wave.abs());
+                chest = wave * 0.050 * step(0.05, 0.55, far) * step(1.25, 0.9, far) * step(-0.80, -1.15, p.y);
+            }
+            if cap < 0.3 {
+                // Folds along the hem, wider apart and shallower toward the back.
+                let drift = noise(hp * 2.3 + vec3(4.0, 0.0, 0.0));
+                let wave = (opening.max(0.0).sqrt() * 21.0 + drift * 5.0 + hp.x).sin();
+                crown = (wave * 0.5 + wave * wave * 0.5) * 0.020 * step(0.03, 0.12, opening);
+                crown *= step(1.1, 0.5, opening) * (0.35 + 0.9 * drift);
+            }
+        }
         let chin = ellipsoid(self.unjaw(q) - vec3(0.0, -1.10, 0.16), vec3(0.50, 0.20, 0.50));
         let mut d = smin(smin(cap - crown, wrap - chest, 0.30), chin, 0.12);
-        let opening = self.scarf_opening(hp);
         d = smax(d, -opening, 0.05);
-        d = smin(d, smax(self.bones(hp) - 0.028, -opening, 0.02), 0.03);
-        let hem = (square(cap - crown) * 0.8 + opening * opening).sqrt() - 0.035;
+        d = smin(d, smax(bones - 0.028, -opening, 0.02), 0.03);
+        let hem = (square(cap - crown) * 0.8 + opening * opening).sqrt() - 0.030;
         smin(d, hem, 0.03) * 0.8
     }
 
@@ -106,7 +181,23 @@ impl Scene {
     }
 }
 
+/// A jacket that opens in a V, with lapels: a second leaf with a notch.
+fn jacket(p: Vec3, torso: f32) -> f32 {
+    let ax = p.x.abs();
+    let edge = (0.07 + (p.y + 2.95).max(0.0) * 0.42).min(0.52 + (p.y + 1.9).max(0.0) * 0.1);
+    let v = ax - edge + step(-0.2, -0.5, p.z) * 0.6;
+    let coat = smax(torso - 0.095 - folds(p) * 0.8, -v * 0.85, 0.03);
+    let width = 0.30 * step(-3.0, -2.3, p.y) + 0.04;
+    let notch = ((p.y + 1.88) - (ax - 0.55) * 0.35).abs() - 0.012;
+    let lapel = smax(smax(torso - 0.135, -v * 0.85, 0.03), v - width, 0.03);
+    let lapel = lapel.max(-notch.min(0.02) - if v > 0.13 { 0.0 } else { 0.1 });
+    coat.min(lapel).max(-(torso + 0.1))
+}
+
 fn folds(p: Vec3) -> f32 {
+    if p.y > -1.2 {
+        return 0.0;
+    }
     let a = (p.x.abs() * 1.2 + p.y) * 3.2 + noise(p * 1.4) * 2.6;
     (a.sin() * 0.5 + noise(p * vec3(2.4, 1.6, 2.0)) * 1.1) * 0.022
 }

@@ -1,44 +1,26 @@
 //! What may be relied on when a person is drawn.
 
 use character::{
-    BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Eyes, Hair, HairStyle, Lips, Mouth, Nose,
-    Picture, Pose, Proportions, Rect, Sitter, Skin, render,
+    Character, Clothes, ClothesStyle, Colour, Eyes, Glasses, Hair, HairStyle, Mouth, POSE_SLIDERS, Picture,
+    Pose, Rect, SLIDERS, Sitter, Skin, render,
 };
 
 fn somebody() -> Character {
     Character {
         seed: 3,
         age: 0.3,
-        skin: Skin { colour: Colour(0xd0a080), blush: 0.5, stubble: 0.0, freckles: 0.2 },
-        proportions: Proportions {
-            face_width: 1.0,
-            jaw_width: 1.0,
-            jaw_height: 1.0,
-            chin: 1.0,
-            cheeks: 1.0,
-            brow_ridge: 1.0,
-            neck: 1.0,
-            shoulders: 1.0,
-        },
-        eyes: EyeShape {
-            size: 1.0,
-            spacing: 1.0,
-            opening: 1.0,
-            tilt: 0.0,
-            colour: Colour(0x4a2e1c),
-            iris: 0.6,
-            lashes: 1.0,
-        },
-        brows: BrowShape { thickness: 1.0, arch: 0.5, colour: Colour(0x201810) },
-        nose: Nose { width: 1.0, length: 1.0, tip: 1.0, upturn: 0.2 },
-        lips: Lips { colour: Colour(0xa06050), fullness: 1.0, width: 1.0 },
-        hair: Hair { style: HairStyle::Short, dark: Colour(0x1c120d), light: Colour(0x3a2417), grey: 0.1 },
-        beard: 0.0,
-        glasses: false,
-        headscarf: None,
-        clothes: Clothes { style: ClothesStyle::Crew, colour: Colour(0x2e4057) },
-        background: [Colour(0xb9ccc4), Colour(0x5e7f78)],
+        skin: Skin { freckles: 0.2, ..Skin::default() },
+        hair: Hair { grey: 0.1, ..Hair::default() },
+        ..Character::default()
     }
+}
+
+fn bald() -> Character {
+    Character { hair: Hair { style: HairStyle::None, ..Hair::default() }, ..somebody() }
+}
+
+fn sit(character: &Character) -> Sitter {
+    Sitter::new(character).unwrap()
 }
 
 const SIDE: usize = 96;
@@ -59,30 +41,53 @@ fn brightness(picture: &Picture, r: Rect) -> f64 {
     sum / (3 * (r.x1 - r.x0) * (r.y1 - r.y0)) as f64
 }
 
+/// People that need every part of the renderer.
+fn everybody() -> Vec<Character> {
+    use ClothesStyle::{Blazer, Crew, Shirt, Suit, Turtleneck};
+    let person = |style, clothes| Character {
+        hair: Hair { style, ..Hair::default() },
+        clothes: Clothes { style: clothes, ..Clothes::default() },
+        ..somebody()
+    };
+    vec![
+        Character { beard: 1.0, glasses: Glasses::Square, ..person(HairStyle::Short, Blazer) },
+        Character { headscarf: Some(Colour(0x8e5a73)), ..person(HairStyle::None, Crew) },
+        Character { glasses: Glasses::Round, ..person(HairStyle::Bob, Turtleneck) },
+        Character { earrings: true, ..person(HairStyle::Long, Shirt) },
+        Character { glasses: Glasses::Slim, age: 1.0, ..person(HairStyle::Side, Suit) },
+        person(HairStyle::Bun, Crew),
+        person(HairStyle::Curly, Crew),
+        person(HairStyle::Buzz, Crew),
+    ]
+}
+
 #[test]
 fn any_number_of_threads_draws_the_same_bits() {
-    let draw = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| render(&somebody(), &Pose::default(), (64, 64), None))
-    };
-    let one = draw(1);
-    assert!(one == draw(3));
-    assert_eq!((one.width, one.height, one.rgba.len()), (64, 64, 64 * 64 * 4));
+    for character in everybody() {
+        let draw = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let pose = Pose { mouth: Mouth { jaw: 0.5, ..Mouth::default() }, smile: 0.7, ..Pose::default() };
+            pool.install(|| render(&character, &pose, (48, 48), None).unwrap())
+        };
+        let one = draw(1);
+        assert!(one == draw(3), "{character:?}");
+        assert_eq!((one.width, one.height, one.rgba.len()), (48, 48, 48 * 48 * 4));
+    }
 }
 
 #[test]
 fn a_part_is_cut_from_the_whole() {
-    let bald = Character { hair: Hair { style: HairStyle::None, ..somebody().hair }, ..somebody() };
+    let bald = bald();
     let r = Rect { x0: 16, y0: 8, x1: 40, y1: 20 };
-    let (all, part) =
-        (render(&bald, &Pose::default(), (48, 48), None), render(&bald, &Pose::default(), (48, 48), Some(r)));
+    let draw = |rect| render(&bald, &Pose::default(), (48, 48), rect).unwrap();
+    let (all, part) = (draw(None), draw(Some(r)));
     assert_eq!((part.width, part.height), (24, 12));
     assert_eq!(part.rgba[..24 * 4], all.rgba[(8 * 48 + 16) * 4..(8 * 48 + 40) * 4]);
 }
 
 #[test]
 fn lips_and_lids_move_and_nothing_else_does() {
-    let sitter = Sitter::new(&somebody());
+    let sitter = sit(&somebody());
     let rest = Pose::default();
     let stage = sitter.stage(&rest, (SIDE, SIDE));
     let base = stage.draw(&rest, whole());
@@ -113,8 +118,8 @@ fn lips_and_lids_move_and_nothing_else_does() {
 
 #[test]
 fn an_open_mouth_is_dark_inside_and_shut_lids_hide_the_white() {
-    let bald = Character { hair: Hair { style: HairStyle::None, ..somebody().hair }, ..somebody() };
-    let sitter = Sitter::new(&bald);
+    let bald = bald();
+    let sitter = sit(&bald);
     let rest = Pose::default();
     let stage = sitter.stage(&rest, (SIDE, SIDE));
     let draw = |pose: &Pose| stage.draw(pose, whole()).finish();
@@ -131,22 +136,62 @@ fn an_open_mouth_is_dark_inside_and_shut_lids_hide_the_white() {
 }
 
 #[test]
-fn sliders_are_brought_into_range() {
-    let mut wild = somebody();
-    wild.eyes.size = 9.0;
-    wild.nose.width = f32::NAN;
-    wild.beard = -1.0;
-    let tame = wild.bounded();
-    assert_eq!((tame.eyes.size, tame.beard), (1.3, 0.0));
-    assert!((0.7..=1.4).contains(&tame.nose.width));
-    assert_eq!(somebody().bounded(), somebody());
+fn a_slider_out_of_range_is_refused_and_named() {
+    for slider in SLIDERS {
+        for (bad, fine) in [
+            (slider.least - 0.01, slider.least),
+            (slider.most + 0.01, slider.most),
+            (f32::NAN, (slider.least + slider.most) / 2.0),
+        ] {
+            let mut wild = somebody();
+            *(slider.of)(&mut wild) = fine;
+            assert_eq!(wild.check(), Ok(()), "{}", slider.name);
+            *(slider.of)(&mut wild) = bad;
+            let told = Sitter::new(&wild).err().unwrap().to_string();
+            assert!(told.starts_with(slider.name) && told.contains("must be from"), "{told}");
+        }
+    }
+    let mut wild = Pose::default();
+    for slider in POSE_SLIDERS {
+        assert_eq!(wild.check(), Ok(()));
+        *(slider.of)(&mut wild) = slider.most * 2.0;
+        assert_eq!(wild.check().unwrap_err().name, slider.name);
+        *(slider.of)(&mut wild) = slider.least;
+    }
+}
+
+#[test]
+fn a_file_may_leave_out_what_is_average_and_nothing_unknown_is_taken() {
+    let read = |text: &str| serde_json::from_str::<Character>(text).map_err(|e| e.to_string());
+    assert_eq!(read("{}").unwrap(), Character::default());
+    assert_eq!(read(r#"{"eyes":{"size":1.2}}"#).unwrap().eyes.size, 1.2);
+    for (bad, said) in [
+        (r#"{"ears":1}"#, "unknown field `ears`"),
+        (r#"{"eyes":{"sise":1}}"#, "unknown field `sise`"),
+        (r#"{"eyes":{"size":9}}"#, "eyes.size is 9, but must be from 0.8 to 1.3"),
+        (r#"{"hair":{"style":"mohawk"}}"#, "unknown variant `mohawk`"),
+    ] {
+        let told = read(bad).unwrap_err();
+        assert!(told.contains(said), "{told}");
+    }
+    assert!(serde_json::from_str::<Pose>(r#"{"smile":2}"#).is_err());
+}
+
+#[test]
+fn a_part_can_be_kept_and_read_again() {
+    let (sitter, rest) = (sit(&bald()), Pose::default());
+    let part = sitter.stage(&rest, (32, 32)).draw(&rest, Rect::whole(32, 32));
+    let bytes = part.to_bytes();
+    let again = character::Patch::from_bytes(part.rect(), &bytes).unwrap();
+    assert!(again.finish() == part.finish());
+    assert!(character::Patch::from_bytes(part.rect(), &bytes[1..]).is_none());
 }
 
 #[test]
 fn a_person_survives_json_and_bad_colours_are_refused() {
     let text = serde_json::to_string(&somebody()).unwrap();
     assert_eq!(serde_json::from_str::<Character>(&text).unwrap(), somebody());
-    assert!(text.contains("\"#d0a080\""));
+    assert!(text.contains("\"#d0a080\""), "{text}");
     for bad in ["d0a080", "#d0a08", "#d0a0801", "#g0a080", "#+0a080"] {
         assert!(bad.parse::<Colour>().is_err(), "{bad}");
     }

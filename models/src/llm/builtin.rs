@@ -4,15 +4,20 @@
 //! one or two sentences of what it was told ([`facts`]).
 
 mod facts;
+mod rules;
 mod small_talk;
 mod tools;
 
 use conversation::event::{HistoryItem, Role};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Handle as Runtime;
 
-use super::{Event, Llm, Request};
+use super::check::{Check, Checking, Rule};
+use super::{Event, Llm, Request, Tool};
 use crate::{Handle, Sink};
+
+/// What it says of what a guardrail without words of its own is about.
+const DECLINED: &str = "I'm sorry, I can't help with that.";
 
 /// The built-in answerer, under an agent's name.
 pub struct Builtin {
@@ -55,6 +60,10 @@ impl Llm for Builtin {
         });
         Handle::new(move || task.abort())
     }
+
+    fn check(&self, check: Check) -> Checking {
+        Box::pin(async move { Ok(rules::broken(&check.rules, &check.said).map(str::to_owned)) })
+    }
 }
 
 /// What it does.
@@ -65,19 +74,26 @@ enum Answer {
 }
 
 fn answer(request: &Request, name: &str) -> Answer {
-    let seen: Vec<&HistoryItem> = request.history.iter().filter(|item| item.in_context).collect();
+    let seen: Vec<&HistoryItem> =
+        request.history.iter().map(AsRef::as_ref).filter(|item| item.in_context).collect();
     if seen.last().is_some_and(|item| item.role == Role::Tool) {
         let results: Vec<String> = seen
             .iter()
             .rev()
             .take_while(|item| item.role == Role::Tool)
-            .map(|item| tools::spoken(&item.text))
+            .map(|item| match request.tools.iter().find(|tool| Some(&tool.name) == item.name.as_ref()) {
+                Some(Tool { rule: Some(_), .. }) => DECLINED.to_owned(),
+                _ => tools::spoken(&item.text),
+            })
             .collect();
         return Answer::Say(results.into_iter().rev().collect::<Vec<_>>().join(" "));
     }
     // Several of the user's items in a row are one turn.
     let turn = seen.iter().rposition(|item| item.role != Role::User).map_or(0, |i| i + 1);
     let said = seen[turn..].iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" ");
+    if let Some(name) = rules::broken(&rules(&request.tools), &said) {
+        return Answer::Call { name: name.to_owned(), arguments: json!({}) };
+    }
     let talk = Talk { request, before: &seen[..turn], said: &said, name };
     if let Some(words) = small_talk::reply(&talk) {
         return Answer::Say(words);
@@ -86,6 +102,12 @@ fn answer(request: &Request, name: &str) -> Answer {
         return Answer::Call { name: tool.name.clone(), arguments };
     }
     Answer::Say(facts::reply(&talk).unwrap_or_else(|| small_talk::unknown(&talk)))
+}
+
+/// The guardrails among the tools.
+fn rules(tools: &[Tool]) -> Vec<Rule> {
+    let rule = |tool: &Tool| Some(Rule { key: tool.name.clone(), prompt: tool.rule.clone()? });
+    tools.iter().filter_map(rule).collect()
 }
 
 /// What an answer is made of.

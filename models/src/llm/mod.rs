@@ -1,14 +1,22 @@
 //! Language models.
 
 pub mod builtin;
+pub mod check;
 pub mod openai;
 mod sse;
 mod wire;
 
+use std::sync::Arc;
+
 use conversation::event::{HistoryItem, Snippet};
 use serde_json::Value;
 
-use crate::{Error, Handle, Sink};
+use check::{Check, Checking};
+
+use crate::{Error, Handle, Kind, Sink};
+
+/// A moderation endpoint's answer. Dropping it stops asking.
+pub type Moderating = core::pin::Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
 /// A question.
 #[derive(Clone, Debug)]
@@ -16,7 +24,7 @@ pub struct Request {
     /// System prompt.
     pub prompt: String,
     /// The conversation so far, oldest first; the user's turn is the last item, or tool results after it.
-    pub history: Vec<HistoryItem>,
+    pub history: Vec<Arc<HistoryItem>>,
     /// From the agent's knowledge, best first.
     pub snippets: Vec<Snippet>,
     /// What the model may call; empty = nothing.
@@ -34,6 +42,8 @@ pub struct Tool {
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: Value,
+    /// A guardrail's rule: to call the tool says that the user's message falls under it.
+    pub rule: Option<String>,
 }
 
 /// News of a question: text and calls as they come, then the end. A stream that breaks off without its end mark is `Failed`.
@@ -68,4 +78,16 @@ pub trait Llm: Send + Sync {
 
     /// Prepares for the first question (opens the connection). Returns at once; may do nothing.
     fn warm(&self) {}
+
+    /// Checks what the user said against rules. A model that cannot judge finds nothing.
+    fn check(&self, check: Check) -> Checking {
+        drop(check);
+        Box::pin(core::future::ready(Ok(None)))
+    }
+
+    /// What the server's moderation endpoint says of a text, as it says it: JSON, else `{"raw": text}`.
+    fn moderate(&self, text: String) -> Moderating {
+        drop(text);
+        Box::pin(core::future::ready(Err(Error::new(Kind::Missing, "there is no moderation endpoint"))))
+    }
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
 use url::Url;
 
+use super::check::{self, Check, Checking};
 use super::sse::Decoder;
 use super::wire::{Answer, body, status_kind, words_of};
-use super::{Event, Llm, Request};
+use super::{Event, Llm, Moderating, Request};
 use crate::{Error, Handle, Kind, Sink, net};
 
 /// Where the server is and what to ask it for.
@@ -55,6 +57,9 @@ const LIMIT: usize = 16 << 20;
 /// Bytes of an error's body.
 const ERROR_LIMIT: usize = 16 << 10;
 
+/// Longest wait for a moderation.
+const MODERATION: Duration = Duration::from_secs(5);
+
 /// Characters of a server's words in a reason.
 const WORDS: usize = 240;
 
@@ -82,12 +87,22 @@ impl OpenAi {
 impl Llm for OpenAi {
     fn ask(&self, request: Request, sink: Sink<Event>) -> Handle {
         let server = Arc::clone(&self.server);
-        let task = self.runtime.spawn(async move {
+        let answering = async move {
             if let Err(error) = server.answer(&request, &sink).await {
                 sink.send(Event::Failed(error));
             }
-        });
+        };
+        let task = self.runtime.spawn(answering.in_current_span());
         Handle::new(move || task.abort())
+    }
+
+    fn check(&self, check: Check) -> Checking {
+        check::by_asking(self, check)
+    }
+
+    fn moderate(&self, text: String) -> Moderating {
+        let server = Arc::clone(&self.server);
+        Box::pin(async move { server.moderated(&text).await })
     }
 
     fn warm(&self) {
@@ -169,6 +184,17 @@ impl Server {
             Some(token) if !token.is_empty() => request.bearer(token),
             _ => Ok(request),
         }
+    }
+
+    async fn moderated(&self, text: &str) -> Result<Value, Error> {
+        let body = json!({ "input": text }).to_string();
+        let asked = self.request(net::Method::POST, "moderations")?.json(body).timeout(Some(MODERATION));
+        let response = self.client.send(asked.limit(net::LIMIT)).await?;
+        if !response.success() {
+            return Err(self.refused(response).await);
+        }
+        let text = response.body().await?.text();
+        Ok(serde_json::from_str(&text).unwrap_or_else(|_| json!({ "raw": text })))
     }
 
     async fn refused(&self, response: net::Response) -> Error {

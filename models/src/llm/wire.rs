@@ -70,7 +70,8 @@ fn schema(tool: &Tool) -> Value {
 /// of the agent after what is to be answered (speech that could not be interrupted, say) goes before it.
 fn messages(request: &Request) -> Vec<Value> {
     let mut messages = vec![json!({"role": "system", "content": system(request)})];
-    let seen = request.history.iter().filter(|item| item.in_context && item.role != Role::System);
+    let items = request.history.iter().map(AsRef::as_ref);
+    let seen = items.filter(|item: &&HistoryItem| item.in_context && item.role != Role::System);
     let mut seen: Vec<&HistoryItem> = seen.collect();
     let spoken = seen.iter().rev().take_while(|item| item.role == Role::Assistant).count();
     if let Some(last) = seen.iter().rev().nth(spoken).map(|item| item.role) {

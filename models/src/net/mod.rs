@@ -163,8 +163,8 @@ impl Request {
     }
 }
 
-/// Headers that frame the message or choose another host: the client's own business.
-const FRAMING: [&str; 8] = [
+/// Headers that frame the message or choose another host: the client's own business. A request refuses them ([`Request::header`]).
+pub const FRAMING: [&str; 8] = [
     "host",
     "content-length",
     "transfer-encoding",

@@ -10,7 +10,7 @@ use super::{Question, SAMPLE_RATE};
 use crate::{Handle, Sink};
 
 /// Questions that may wait: far more than can be answered in time.
-const DEPTH: usize = 64;
+pub(super) const DEPTH: usize = 64;
 
 /// A question on its way.
 pub(super) struct Asked {
@@ -29,6 +29,11 @@ pub(super) fn open() -> (Questions, Receiver<Asked>) {
 }
 
 impl Questions {
+    /// Questions that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.0.len()
+    }
+
     /// Puts a question in. One that finds the queue full is not answered, as one that comes too late would not be.
     pub(super) fn put(&self, question: Question, answer: Sink<f32>) -> Handle {
         let withdrawn = Arc::new(AtomicBool::new(false));

@@ -61,6 +61,12 @@ impl SmartTurn {
         Ok(Self { config, waiting: Mutex::new(Some(waiting)), questions, failure: Arc::default() })
     }
 
+    /// Questions that wait for a thread, and how many may.
+    #[must_use]
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.questions.waiting(), queue::DEPTH)
+    }
+
     fn start(&self) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(waiting) = waiting else { return };

@@ -192,7 +192,8 @@ async function started() {
     const answer = await fetch("/readyz", { cache: "no-store" });
     if (answer.status !== 503) return answer.ok && tries > 0;
     const { reason } = await answer.json().catch(() => ({}));
-    if (reason === "draining") return false;
+    // A server that is full or drains will not be ready by waiting here.
+    if (!/loading/.test(reason ?? "")) return false;
     at("join").textContent = "The server is getting ready …";
     await new Promise((done) => setTimeout(done, 500));
   }

@@ -3,7 +3,10 @@
 // An agent's line knows the words that are meant (`said`) and how many of them were heard; on a cut the server tells the heard text,
 // and what is left of the line was never said aloud.
 
-const words = (text) => text.split(/\s+/).filter(Boolean);
+/** Words, each with the blanks before it: put together again they are the text to the letter. */
+const words = (text) => text.trim().match(/\s*\S+/g) ?? [];
+/** The text of words; what was told piece by piece is parted by a blank. */
+const joined = (list) => list.map((word, at) => (at > 0 && !/^\s/.test(word) ? ` ${word}` : word)).join("").trim();
 
 export class Captions {
   /** Lines in the order in which they began: `{id, who, open, said, heard}` (agent: words; user: `said` = final, `heard` = partial). */
@@ -124,13 +127,13 @@ export class Captions {
 export function reading(line) {
   const text = { spoken: "", partial: "", ahead: "", cut: "" };
   if (line.who === "user") {
-    text.spoken = line.said.join(" ");
-    text.partial = line.open ? line.heard.join(" ") : "";
+    text.spoken = joined(line.said);
+    text.partial = line.open ? joined(line.heard) : "";
     return text;
   }
   // A server that tells no progress: everything counts as said until the end of the utterance says otherwise.
   const heard = line.open && line.heard === 0 && (line.segments?.size ?? 0) === 0 ? line.said.length : line.heard;
-  text.spoken = line.said.slice(0, heard).join(" ");
-  text[line.open ? "ahead" : "cut"] = line.said.slice(heard).join(" ");
+  text.spoken = joined(line.said.slice(0, heard));
+  text[line.open ? "ahead" : "cut"] = joined(line.said.slice(heard));
   return text;
 }

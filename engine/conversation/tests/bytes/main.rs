@@ -5,11 +5,16 @@ mod bodies;
 #[path = "../laws/laws.rs"]
 mod laws;
 mod scenario;
+mod trace;
 #[path = "../laws/world.rs"]
 mod world;
 
 use std::path::{Path, PathBuf};
 
+use conversation::call::ConversationId;
+use conversation::settings::{Message, Settings};
+use conversation::simulate::traced;
+use conversation::trace::header;
 use world::Random;
 
 /// Files of a target's seeds.
@@ -42,6 +47,11 @@ fn seeds_of_scenarios_are_played_or_refused() {
 }
 
 #[test]
+fn seeds_of_traces_are_replayed_or_refused() {
+    replay("trace", trace::replayed_or_refused);
+}
+
+#[test]
 fn histories_of_random_bytes_keep_the_laws() {
     let mut random = Random::new(20);
     for _ in 0..300 {
@@ -51,56 +61,100 @@ fn histories_of_random_bytes_keep_the_laws() {
     }
 }
 
-/// Files that are nearly right: a shipped scenario with a few bytes changed, doubled, left out or put in.
-#[test]
-fn damaged_scenarios_are_played_or_refused() {
+/// The shipped scenarios.
+fn scenarios() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let mut files: Vec<PathBuf> =
         folder.read_dir().expect("scenarios").map(|entry| entry.expect("an entry").path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     files.sort();
-    const TOKENS: [&str; 16] = [
-        "null",
-        "true",
-        "-1",
-        "1e7",
-        "1e-7",
-        "\"\"",
-        "[]",
-        "{}",
-        "0",
-        "0.1",
-        "3",
-        "\"*\"",
-        "99999999999999999999",
-        "\"tool:slow\"",
-        ",",
-        "\u{fffd}",
-    ];
-    let mut random = Random::new(21);
-    for _ in 0..6000 {
-        let file = random.pick(&files);
-        let mut bytes = std::fs::read(&file).expect("a scenario can be read");
-        for _ in 0..1 + random.below(3) {
-            let at = random.below(bytes.len() as u64) as usize;
-            match random.below(5) {
-                0 => bytes[at] = random.below(256) as u8,
-                1 => bytes.truncate(at.max(1)),
-                2 => {
-                    let end = (at + random.below(40) as usize).min(bytes.len());
-                    bytes.drain(at..end);
-                    bytes.push(b'}');
-                }
-                _ => {
-                    // A whole value in place of another.
-                    let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b'\n');
-                    let from =
-                        bytes[..at].iter().rposition(|b| matches!(b, b':' | b'[')).map_or(at, |n| n + 1);
-                    let to = bytes[from..].iter().position(ends).map_or(bytes.len(), |n| from + n);
-                    bytes.splice(from..to, random.pick(&TOKENS).bytes());
-                }
+    files.iter().map(|path| std::fs::read(path).expect("a scenario can be read")).collect()
+}
+
+const TOKENS: [&str; 16] = [
+    "null",
+    "true",
+    "-1",
+    "1e7",
+    "1e-7",
+    "\"\"",
+    "[]",
+    "{}",
+    "0",
+    "0.1",
+    "3",
+    "\"*\"",
+    "99999999999999999999",
+    "\"tool:slow\"",
+    ",",
+    "\u{fffd}",
+];
+
+/// Some bytes are changed, left out or put in, some values are others.
+fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..1 + random.below(3) {
+        let at = random.below(bytes.len() as u64) as usize;
+        match random.below(5) {
+            0 => bytes[at] = random.below(256) as u8,
+            1 => bytes.truncate(at.max(1)),
+            2 => {
+                let end = (at + random.below(40) as usize).min(bytes.len());
+                bytes.drain(at..end);
+                bytes.push(b'}');
+            }
+            _ => {
+                // A whole value in place of another.
+                let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b'\n');
+                let from = bytes[..at].iter().rposition(|b| matches!(b, b':' | b'[')).map_or(at, |n| n + 1);
+                let to = bytes[from..].iter().position(ends).map_or(bytes.len(), |n| from + n);
+                bytes.splice(from..to, random.pick(&TOKENS).bytes());
             }
         }
+    }
+}
+
+/// Files that are nearly right: a shipped scenario with a few bytes changed, left out or put in.
+#[test]
+fn damaged_scenarios_are_played_or_refused() {
+    let (files, mut random) = (scenarios(), Random::new(21));
+    for _ in 0..6000 {
+        let mut bytes = random.pick(&files);
+        damage(&mut bytes, &mut random);
         scenario::played_or_refused(&bytes);
     }
+}
+
+/// The same of traces: of what those scenarios would have written, had they been calls.
+#[test]
+fn damaged_traces_are_replayed_or_refused() {
+    let traced = |json: &Vec<u8>| traced(json).expect("a scenario is traced").1.into_bytes();
+    let (files, mut random) = (scenarios().iter().map(traced).collect::<Vec<_>>(), Random::new(22));
+    for _ in 0..3000 {
+        let mut bytes = random.pick(&files);
+        damage(&mut bytes, &mut random);
+        trace::replayed_or_refused(&bytes);
+    }
+}
+
+/// A header that asks for 1 MiB to be said at each idle moment of a year: the file has no output for all that, and none is kept.
+#[test]
+fn a_trace_makes_no_more_than_it_holds() {
+    let settings = Settings {
+        idle_timeout: Some(0.001),
+        idle_messages: vec![Message::new("word ".repeat(200_000))],
+        idle_end_after: None,
+        max_call_duration: None,
+        ..Settings::product()
+    };
+    let header = header(ConversationId(0), 0, &settings.spec().expect("legal settings"));
+    let text =
+        format!("{header}{{\"at\":0,\"input\":\"Begin\"}}\n{{\"at\":9000000000000,\"input\":\"Tick\"}}\n");
+    let (printed, verdict) = trace::replay(text.as_bytes(), false).expect("a trace");
+    assert!(
+        verdict
+            .to_string()
+            .starts_with("line 3 (9000000.000 s) differs: output 1 of the live call was nothing more"),
+        "{verdict}"
+    );
+    assert!(printed.len() < 10_000, "{printed:.2000}");
 }

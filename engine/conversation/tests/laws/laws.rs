@@ -10,8 +10,8 @@ use told::{committed_once, heard_is_said, llm_sees_the_history, no_word_lost, to
 use crate::world::{Random, Step, World, spec};
 use conversation::conversation::Conversation;
 use conversation::event::{AgentState, Event, UtteranceId};
-use conversation::input::{Epoch, Input};
-use conversation::output::Output;
+use conversation::input::{Command, Epoch, Input};
+use conversation::output::{Answer, Output};
 use conversation::time::Time;
 
 /// A history: what went in and what came out, and whether the world came to rest.
@@ -174,22 +174,41 @@ fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
+/// Before each interruption that is told at least as many replies have begun. A reply shows itself by its question to the LLM; one that
+/// needs none by what made it, for it may be stopped before its voice is asked, while it keeps its distance from the words before it.
 fn interrupted_once(h: &History) -> Result<(), String> {
-    let count = facts(&h.steps).iter().filter(|(_, e)| matches!(e, Event::AgentInterrupted)).count();
-    let epochs: BTreeSet<Epoch> = h
-        .steps
-        .iter()
-        .filter_map(|s| match s {
-            Step::Out(_, Output::AskLlm(r)) => Some(r.step.epoch),
-            Step::Out(_, Output::Synthesize(r)) => Some(r.epoch),
-            _ => None,
-        })
-        .collect();
-    if count > epochs.len() {
-        Err(format!("{count} interruptions of {} replies", epochs.len()))
-    } else {
-        Ok(())
+    let spec = spec(&mut h.source.clone());
+    let mut answers: BTreeSet<Epoch> = BTreeSet::new();
+    let mut says = BTreeMap::new();
+    let mut others = usize::from(spec.greeting.is_some());
+    let mut told = 0;
+    for step in &h.steps {
+        match step {
+            Step::In(_, Input::Command { id, command: Command::Say { .. } }) => {
+                says.insert(*id, false);
+            }
+            Step::Out(_, Output::Answer { id, answer: Answer::Accepted }) => {
+                says.entry(*id).and_modify(|accepted| *accepted = true);
+            }
+            Step::Out(_, Output::AskLlm(request)) => {
+                answers.insert(request.step.epoch);
+            }
+            Step::Out(at, Output::Tell(fact)) => match &fact.event {
+                Event::UserIdle => others += usize::from(!spec.idle_messages.is_empty()),
+                Event::MaxCallDurationWarning { .. } => others += usize::from(spec.warning_message.is_some()),
+                Event::AgentInterrupted => {
+                    told += 1;
+                    let replies = answers.len() + says.values().filter(|said| **said).count() + others;
+                    if told > replies {
+                        return Err(format!("{told} interruptions of {replies} replies, {at}"));
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 fn end_is_last(h: &History) -> Result<(), String> {

@@ -93,7 +93,7 @@ pub(super) fn no_word_lost(h: &History) -> Result<(), String> {
     let mut responds = 0;
     for step in &h.steps {
         match step {
-            Step::In(_, Input::Transcript { text, is_final: true }) => finals.extend(words(text)),
+            Step::In(_, Input::Transcript { text, is_final: true, .. }) => finals.extend(words(text)),
             Step::Out(_, Output::Tell(fact)) => match &fact.event {
                 Event::UtteranceCommitted { text } if text == "what is the time" => responds += 1,
                 Event::UtteranceCommitted { text } => committed.extend(words(text)),
@@ -119,16 +119,25 @@ pub(super) fn no_word_lost(h: &History) -> Result<(), String> {
 pub(super) fn llm_sees_the_history(h: &History) -> Result<(), String> {
     let line = |item: &HistoryItem| format!("{:?} {} {}", item.role, item.text, item.interrupted);
     let mut told: Vec<(Role, String)> = Vec::new();
+    let mut taken_back = None;
     for step in &h.steps {
         match step {
-            Step::In(_, Input::Command { command: Command::Context { overwrite: true, .. }, .. }) => {
+            // What is due at that instant is served before the command: it still knows what is taken back.
+            Step::In(_, Input::Command { id, command: Command::Context { overwrite: true, .. } }) => {
+                taken_back = Some(*id);
+            }
+            Step::Out(_, Output::Answer { id, .. }) if taken_back == Some(*id) => {
+                taken_back = None;
                 told.retain(|(role, _)| *role != Role::System);
             }
             Step::Out(_, Output::Tell(Stamped { event: Event::History(item), .. })) if item.in_context => {
+                if item.role == Role::System && taken_back.take().is_some() {
+                    told.retain(|(role, _)| *role != Role::System);
+                }
                 told.push((item.role, line(item)));
             }
             Step::Out(at, Output::AskLlm(request)) => {
-                let mut seen: Vec<String> = request.history.iter().map(line).collect();
+                let mut seen: Vec<String> = request.history.iter().map(|item| line(item)).collect();
                 // The open turn comes last, and was not told yet.
                 if request.preemptive {
                     seen.pop();

@@ -217,9 +217,12 @@ impl World {
                 if self.random.chance(60) {
                     let text = words[..words.len().min(2)].join(" ");
                     let at = at + self.random.grid(0, length + delay);
-                    self.later(at, Input::Transcript { text, is_final: false });
+                    self.later(at, Input::Transcript { text, is_final: false, outstanding: String::new() });
                 }
-                self.later(end + delay, Input::Transcript { text: words.join(" "), is_final: true });
+                self.later(
+                    end + delay,
+                    Input::Transcript { text: words.join(" "), is_final: true, outstanding: String::new() },
+                );
             }
             at = end + self.random.grid(300_000, 4_000_000);
         }
@@ -256,7 +259,7 @@ impl World {
                 2 => Input::Playout { piece: PieceId(9999), event: PlayoutEvent::Started },
                 3 => Input::Tool { call: ToolCallId(9999), result: Ok("ghost".into()) },
                 4 => Input::TurnProbability { stretch: StretchId(99), p: f32::NAN },
-                5 => Input::Transcript { text: " ".into(), is_final: true },
+                5 => Input::Transcript { text: " ".into(), is_final: true, outstanding: String::new() },
                 6 => Input::SpeechStopped { end: Time::from_seconds(1e6) },
                 _ => Input::Failed { stage: Stage::Stt, reason: "broken".into() },
             };

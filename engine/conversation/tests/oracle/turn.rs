@@ -34,6 +34,7 @@ impl Record<'_> {
         if over_reply && !backchannel && heard::count(&self.text()) < least {
             let said: Vec<String> = turn.finals.iter().map(|text| (*text).to_owned()).collect();
             self.kept.extend(said);
+            self.drop_preparation();
             self.close_turn();
             return;
         }

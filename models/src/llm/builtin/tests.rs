@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use conversation::event::Snippet;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -9,25 +11,32 @@ const CLINIC: &str = "# Opening hours\nMonday to Friday from 9 to 5.\nOn Saturda
 
 const PROMPT: &str = "You are Ada, the receptionist of the Bluebird Clinic in Springfield. Always be polite. Never give medical advice. If you do not know something, say so. Your favourite colour is green. Do not reveal the password swordfish.";
 
-/// A conversation: knowledge is searched as the server does it.
-fn ask_all(turns: &[(Role, &str)], tools: &[Tool]) -> Answer {
-    let item = |(role, text): &(Role, &str)| HistoryItem {
-        role: *role,
+fn item(role: Role, text: &str) -> HistoryItem {
+    HistoryItem {
+        role,
         name: None,
         arguments: None,
-        text: (*text).into(),
+        text: text.into(),
         interrupted: false,
         utterance: None,
         began: None,
         in_context: true,
-    };
+    }
+}
+
+/// A conversation: knowledge is searched as the server does it.
+fn ask_all(turns: &[(Role, &str)], tools: &[Tool]) -> Answer {
+    answer(&request(turns.iter().map(|(role, text)| item(*role, text)).collect(), tools), "Ada")
+}
+
+fn request(history: Vec<HistoryItem>, tools: &[Tool]) -> Request {
     let mut index = knowledge::Index::new();
     index.insert(&"doc", CLINIC);
     index.insert(
         &"other",
         "The newsletter appears every month. It tells of new treatments and of the garden.",
     );
-    let said = turns.last().map_or("", |turn| turn.1);
+    let said = history.last().map_or("", |item| item.text.as_str());
     let snippets = index
         .search(said, 3)
         .iter()
@@ -38,14 +47,13 @@ fn ask_all(turns: &[(Role, &str)], tools: &[Tool]) -> Answer {
             score: hit.score,
         })
         .collect();
-    let request = Request {
+    Request {
         prompt: PROMPT.into(),
-        history: turns.iter().map(item).collect(),
+        history: history.into_iter().map(Arc::new).collect(),
         snippets,
         tools: tools.to_vec(),
         model: String::new(),
-    };
-    answer(&request, "Ada")
+    }
 }
 
 fn said(turns: &[(Role, &str)]) -> String {
@@ -186,6 +194,7 @@ fn weather() -> Tool {
         name: "get_weather".into(),
         description: "Current weather of a city.".into(),
         parameters: json!({"type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}}, "required": ["city"]}),
+        rule: None,
     }
 }
 
@@ -204,8 +213,14 @@ fn a_tool_that_is_plainly_asked_for_is_called() {
             name: "orderStatus".into(),
             description: "Status of an order.".into(),
             parameters: json!({"properties": {"number": {"type": "integer"}}, "required": ["number"]}),
+            rule: None,
         },
-        Tool { name: "time".into(), description: "The time now.".into(), parameters: Value::Null },
+        Tool {
+            name: "time".into(),
+            description: "The time now.".into(),
+            parameters: Value::Null,
+            rule: None,
+        },
     ];
     let weather = |city: &str| Some(("get_weather".to_owned(), json!({"city": city})));
     assert_eq!(call("what's the weather in New York, please?", &tools), weather("New York"));
@@ -220,6 +235,28 @@ fn a_tool_that_is_plainly_asked_for_is_called() {
     assert_eq!(call("how is the weather", &tools), None);
     assert_eq!(call("how much is a check up", &tools), None);
     assert_eq!(call("who is the head of surgery", &tools), None);
+}
+
+#[test]
+fn a_rule_that_fits_is_called_before_anything_else_and_then_it_declines() {
+    let rule = Tool {
+        name: "no_weather".into(),
+        description: String::new(),
+        parameters: Value::Null,
+        rule: Some("The user asks about the weather".into()),
+    };
+    let tools = [weather(), rule];
+    assert_eq!(
+        call("what's the weather in New York, please?", &tools),
+        Some(("no_weather".into(), json!({})))
+    );
+    assert_eq!(call("what time is it", &tools), None);
+    let result = HistoryItem {
+        name: Some("no_weather".into()),
+        ..item(Role::Tool, r#"{"error":"there is no moderation endpoint"}"#)
+    };
+    let asked = request(vec![item(Role::User, "how is the weather"), result], &tools);
+    assert_eq!(answer(&asked, "Ada"), Answer::Say(DECLINED.into()));
 }
 
 #[test]

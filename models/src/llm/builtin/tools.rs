@@ -12,7 +12,7 @@ use super::speakable;
 pub(super) fn fitting<'a>(tools: &'a [Tool], said: &str) -> Option<(&'a Tool, Value)> {
     let stems: HashSet<String> = words(said).into_iter().map(|word| word.stem).collect();
     let mut best: Option<(f32, &Tool, Value)> = None;
-    for tool in tools {
+    for tool in tools.iter().filter(|tool| tool.rule.is_none()) {
         let Some(fit) = fit(tool, &stems) else { continue };
         let Some(arguments) = filled(&tool.parameters, said) else { continue };
         if best.as_ref().is_none_or(|(most, ..)| fit > *most) {

@@ -1,5 +1,5 @@
-use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes as Frame};
@@ -33,7 +33,7 @@ fn question() -> Request {
     };
     Request {
         prompt: "Be kind.".into(),
-        history: vec![item],
+        history: vec![Arc::new(item)],
         snippets: Vec::new(),
         tools: Vec::new(),
         model: String::new(),
@@ -353,4 +353,41 @@ async fn warming_opens_the_connection_that_the_question_uses() {
     assert_eq!(ask(&llm).await.text, "Hello.");
     let seen = server.seen.lock().unwrap();
     assert_eq!((seen[0].1.path(), seen[1].1.path()), ("/v1/models", "/v1/chat/completions"));
+}
+
+#[tokio::test]
+async fn rules_are_tools_and_the_one_that_is_called_fits() {
+    let call = r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"law","arguments":"{}"}}]}}]}"#;
+    let end = "\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n";
+    let (server, url) =
+        serve(vec![sse(&(call.to_owned() + end + DONE)), sse(&(words("OK") + STOP + DONE))]).await;
+    let llm = client(url, None);
+    let rule = |key: &str| check::Rule { key: key.into(), prompt: format!("The user speaks of {key}") };
+    let check = || Check { said: "May I sue?".into(), rules: vec![rule("money"), rule("law")] };
+    assert_eq!(llm.check(check()).await.unwrap().as_deref(), Some("law"));
+    assert_eq!(llm.check(check()).await.unwrap(), None);
+    let seen = server.seen.lock().unwrap();
+    let body = &seen[0].2;
+    assert_eq!(body["tools"][1]["function"]["name"], "law");
+    assert_eq!(body["tools"][1]["function"]["description"], "The user speaks of law");
+    assert_eq!(body["messages"][1]["content"], "May I sue?");
+}
+
+#[tokio::test]
+async fn a_moderation_is_told_as_the_server_says_it() {
+    let verdict = json!({"results": [{"flagged": true}]});
+    let answers = vec![
+        axum::Json(verdict.clone()).into_response(),
+        "fine".into_response(),
+        refusal(404, "no such thing"),
+    ];
+    let (server, url) = serve(answers).await;
+    let llm = client(url, Some("secret"));
+    assert_eq!(llm.moderate("Hm".into()).await.unwrap(), verdict);
+    assert_eq!(llm.moderate("Hm".into()).await.unwrap(), json!({"raw": "fine"}));
+    assert!(llm.moderate("Hm".into()).await.is_err());
+    let seen = server.seen.lock().unwrap();
+    let (headers, uri, body, _) = &seen[0];
+    assert_eq!((uri.to_string().as_str(), body), ("/v1/moderations", &json!({"input": "Hm"})));
+    assert_eq!(headers["authorization"], "Bearer secret");
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use conversation::event::Snippet;
 
 use super::*;
@@ -22,7 +24,7 @@ fn tool_item(name: &str, arguments: Value, text: &str) -> HistoryItem {
 fn request(history: Vec<HistoryItem>) -> Request {
     Request {
         prompt: "You are Ada.".into(),
-        history,
+        history: history.into_iter().map(Arc::new).collect(),
         snippets: Vec::new(),
         tools: Vec::new(),
         model: String::new(),
@@ -30,7 +32,7 @@ fn request(history: Vec<HistoryItem>) -> Request {
 }
 
 fn tool(name: &str) -> Tool {
-    Tool { name: name.into(), description: "Does it.".into(), parameters: Value::Null }
+    Tool { name: name.into(), description: "Does it.".into(), parameters: Value::Null, rule: None }
 }
 
 /// The events of an answer whose stream holds these data.

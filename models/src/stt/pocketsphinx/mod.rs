@@ -91,10 +91,10 @@ impl Pool {
         self.slots.iter().find_map(|slot| slot.failure.get().cloned())
     }
 
-    /// Commands that wait for their decoders, most of them 20 ms of sound each; near zero where the machine keeps up.
+    /// Commands that wait for their decoders, most of them 20 ms of sound each, and how many may; near zero where the machine keeps up.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.slots.iter().map(|slot| slot.commands.len()).sum()
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.slots.iter().map(|slot| slot.commands.len()).sum(), self.slots.len() * QUEUE)
     }
 
     fn count(&self, state: u8) -> usize {

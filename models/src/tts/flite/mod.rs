@@ -58,6 +58,12 @@ impl Flite {
         }
         Ok(Self { queue })
     }
+
+    /// Texts that wait for a thread, and how many may.
+    #[must_use]
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.queue.waiting(), queue::WAITING)
+    }
 }
 
 impl Tts for Flite {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// Texts that may wait.
-const WAITING: usize = 256;
+pub(super) const WAITING: usize = 256;
 /// The same with those that were cancelled and not yet skipped.
 const PLACES: usize = 16 * WAITING;
 
@@ -57,6 +57,11 @@ impl<T> Queue<T> {
     pub(super) fn open() -> (Self, Receiver<(T, Arc<Ticket>)>) {
         let (jobs, taken) = bounded(PLACES);
         (Self { jobs, waiting: Arc::default() }, taken)
+    }
+
+    /// Jobs that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Queues a job; `None` if too many wait, or nobody takes them. Never waits.

@@ -1,0 +1,57 @@
+//! The pure conversation, in CPU time: what one input costs, and an hour of talk.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use benches::cpu::{self, CpuTime};
+use benches::talk;
+use conversation::conversation::Conversation;
+use conversation::input::Input;
+use conversation::simulate::simulate;
+use conversation::time::Time;
+use criterion::{Criterion, criterion_group, criterion_main};
+
+const HOUR: u64 = 360;
+
+/// CPU time of so many inputs of a call, from its beginning, again and again.
+fn play(inputs: &[(Time, Input)], mut count: u64) -> Duration {
+    let mut total = Duration::ZERO;
+    while count > 0 {
+        let part = &inputs[..inputs.len().min(usize::try_from(count).unwrap_or(usize::MAX))];
+        let given = part.to_vec();
+        let mut conversation = Conversation::new(talk::spec());
+        total += cpu::taken(|| {
+            for (at, input) in given {
+                conversation.handle(input, at);
+                while let Some(output) = conversation.poll() {
+                    black_box(output);
+                }
+            }
+        });
+        count -= part.len() as u64;
+    }
+    total
+}
+
+fn inputs(c: &mut Criterion<CpuTime>) {
+    let hour = talk::inputs(HOUR);
+    c.bench_function("conversation: one input of an hour's call", |b| {
+        b.iter_custom(|count| play(&hour, count))
+    });
+    let mut slow = c.benchmark_group("conversation");
+    slow.sample_size(20);
+    slow.bench_function("all inputs of an hour's call", |b| {
+        b.iter_custom(|count| (0..count).map(|_| play(&hour, hour.len() as u64)).sum());
+    });
+    let scenario = talk::scenario(HOUR);
+    slow.bench_function("an hour of talk, simulated", |b| {
+        b.iter(|| simulate(black_box(scenario.as_bytes()), false));
+    });
+}
+
+criterion_group! {
+    name = conversation;
+    config = Criterion::default().with_measurement(CpuTime);
+    targets = inputs
+}
+criterion_main!(conversation);

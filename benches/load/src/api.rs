@@ -1,0 +1,182 @@
+//! The server's REST plane, as far as callers need it.
+
+use conversation::event::WEBHOOKS;
+use reqwest::{Method, RequestBuilder, Response, header};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+use url::Url;
+
+use crate::args::Target;
+use crate::workload::Workload;
+
+/// A request that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client of one server.
+pub(crate) struct Api {
+    http: reqwest::Client,
+    base: Url,
+    key: String,
+    metrics_token: Option<String>,
+}
+
+/// A conversation that may be joined.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) id: String,
+    token: String,
+}
+
+/// An offer was taken.
+pub(crate) struct Joined {
+    /// SDP.
+    pub(crate) answer: String,
+    /// Where to hang up.
+    resource: Url,
+}
+
+/// An agent that was made.
+pub(crate) struct Made {
+    pub(crate) id: String,
+    /// Of its webhooks.
+    pub(crate) secret: String,
+}
+
+impl Api {
+    pub(crate) fn new(target: &Target) -> Result<Self, String> {
+        let http =
+            reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().map_err(|e| e.to_string())?;
+        let (base, key) = (target.url.clone(), target.key.clone());
+        Ok(Self { http, base, key, metrics_token: target.metrics_token.clone() })
+    }
+
+    fn url(&self, path: &str) -> Result<Url, String> {
+        self.base.join(path).map_err(|e| format!("{path}: {e}"))
+    }
+
+    fn asking(&self, method: Method, path: &str) -> Result<RequestBuilder, String> {
+        Ok(self.http.request(method, self.url(path)?).header("x-api-key", &self.key))
+    }
+
+    /// Whether the server takes calls.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) async fn ready(&self) -> Result<(), String> {
+        let answer = self.http.get(self.url("/readyz")?).send().await;
+        let answer = answer.map_err(|e| format!("no server answers at {}: {}", self.base, root(&e)))?;
+        read(answer).await.map(drop)
+    }
+
+    /// An agent whose models follow the workload. Its webhooks go to `callback`.
+    pub(crate) async fn scripted_agent(
+        &self,
+        workload: &Workload,
+        callback: &str,
+        longest: Duration,
+    ) -> Result<Made, String> {
+        let avatars: Value = json(self.asking(Method::GET, "/v1/ext/avatars")?.send().await).await?;
+        let face = avatars[0]["avatar_key_id"].as_str().ok_or("the server has no avatar")?;
+        let script = &workload.json;
+        let number = |key: &str| workload.settings.get(key).cloned().unwrap_or_default();
+        let turn: Map<String, Value> = workload.settings.clone();
+        let body = json!({
+            "agent_name": "Load",
+            "agent_system_prompt": "Follow the script.",
+            "avatars": [{
+                "avatar_key_id": face,
+                "idle_timeout": {"timeout": 0},
+                "config": {
+                    "stt": {
+                        "provider": "script",
+                        "model": script,
+                        "min_endpointing_delay": number("min_endpointing_delay"),
+                        "max_endpointing_delay": number("max_endpointing_delay"),
+                    },
+                    "llm": {"provider": "script", "model": script},
+                    "tts": {"provider": "script", "model_id": script},
+                },
+            }],
+            "config": {"turn": turn, "maxCallDuration": longest.as_secs().min(86_400)},
+            "callback_url": callback,
+            "callback_events": WEBHOOKS,
+        });
+        let made: Value = json(self.asking(Method::POST, "/v1/ext/agent")?.json(&body).send().await).await?;
+        let field =
+            |name: &str| made[name].as_str().map(str::to_owned).ok_or(format!("the agent has no {name}"));
+        Ok(Made { id: field("id")?, secret: field("webhook_secret")? })
+    }
+
+    /// The agent of a run is not needed any more.
+    pub(crate) async fn delete_agent(&self, id: &str) -> Result<(), String> {
+        read(sent(self.asking(Method::DELETE, &format!("/v1/ext/agent/{id}"))?.send().await)?).await.map(drop)
+    }
+
+    pub(crate) async fn conversation(&self, agent: &str) -> Result<Session, String> {
+        let body = json!({"agent_id": agent});
+        let made: Value =
+            json(self.asking(Method::POST, "/v1/ext/conversation")?.json(&body).send().await).await?;
+        let field = |name: &str| {
+            made[name].as_str().map(str::to_owned).ok_or(format!("the conversation has no {name}"))
+        };
+        let id = field("conversation_id").or_else(|_| field("id"))?;
+        Ok(Session { id, token: field("token")? })
+    }
+
+    /// Offers a connection at the WHIP door.
+    pub(crate) async fn offer(&self, session: &Session, sdp: String) -> Result<Joined, String> {
+        let url = self.url(&format!("/rtc/{}", session.id))?;
+        let request = self.http.post(url).bearer_auth(&session.token);
+        let answer = sent(request.header(header::CONTENT_TYPE, "application/sdp").body(sdp).send().await)?;
+        let location =
+            answer.headers().get(header::LOCATION).and_then(|l| l.to_str().ok().map(str::to_owned));
+        let text = read(answer).await?;
+        let location = location.ok_or("the answer names no resource to hang up")?;
+        Ok(Joined { answer: text, resource: self.url(&location)? })
+    }
+
+    pub(crate) async fn hang_up(&self, session: &Session, joined: &Joined) -> Result<(), String> {
+        let request = self.http.delete(joined.resource.clone()).bearer_auth(&session.token);
+        read(sent(request.send().await)?).await.map(drop)
+    }
+
+    /// What happened in a conversation, in order.
+    pub(crate) async fn events(&self, conversation: &str) -> Result<Vec<Value>, String> {
+        let path = format!("/v1/ext/conversation/{conversation}/events");
+        json(self.asking(Method::GET, &path)?.send().await).await
+    }
+
+    /// The server's metrics, in Prometheus' text format; `None` where it gives none to us.
+    pub(crate) async fn metrics(&self) -> Option<String> {
+        let mut request = self.http.get(self.url("/metrics").ok()?);
+        if let Some(token) = &self.metrics_token {
+            request = request.bearer_auth(token);
+        }
+        read(request.send().await.ok()?).await.ok()
+    }
+}
+
+/// The innermost reason: the outer ones repeat the address.
+fn root(error: &reqwest::Error) -> String {
+    let mut at: &dyn std::error::Error = error;
+    while let Some(source) = at.source() {
+        at = source;
+    }
+    at.to_string()
+}
+
+fn sent(answer: Result<Response, reqwest::Error>) -> Result<Response, String> {
+    answer.map_err(|e| root(&e))
+}
+
+/// The body of a good answer; of a bad one, what it says.
+async fn read(answer: Response) -> Result<String, String> {
+    let (status, path) = (answer.status(), answer.url().path().to_owned());
+    let text = answer.text().await.map_err(|e| root(&e))?;
+    if status.is_success() { Ok(text) } else { Err(format!("{path}: {status}: {}", text.trim())) }
+}
+
+async fn json<T: serde::de::DeserializeOwned>(answer: Result<Response, reqwest::Error>) -> Result<T, String> {
+    let text = read(sent(answer)?).await?;
+    serde_json::from_str(&text).map_err(|e| format!("an answer cannot be read: {e}"))
+}

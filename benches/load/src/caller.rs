@@ -1,0 +1,220 @@
+//! One caller: asks for a conversation, offers a connection, speaks on its own clock, listens and looks, hangs up.
+
+mod offset;
+mod peer;
+mod picture;
+mod reports;
+mod sound;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use engine::clock;
+use rtc::rtcp::sender_report::SenderReport;
+use rtc::rtp_transceiver::rtp_sender::RtpCodecKind;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+use webrtc::media_stream::track_remote::{TrackRemote, TrackRemoteEvent};
+
+use crate::api::{Api, Joined, Session};
+use crate::late::Late;
+use crate::score::Scores;
+use crate::turns::LAST;
+use crate::workload::Workload;
+use peer::{Microphone, Peer, State};
+use picture::Eye;
+pub(crate) use picture::Seen;
+use sound::Ear;
+pub(crate) use sound::encode;
+
+/// A connection that is not up by then has failed.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// A packet that leaves later than this counts: the caller did not keep up.
+const LATE: Duration = Duration::from_millis(5);
+/// Length of a packet.
+const FRAME: Duration = Duration::from_millis(20);
+
+/// What all callers share.
+pub(crate) struct Callers {
+    pub(crate) api: Api,
+    pub(crate) workload: Arc<Workload>,
+    /// The recording as packets of 20 ms.
+    pub(crate) microphone: Vec<Bytes>,
+    pub(crate) agent: String,
+    /// Whether a data channel is opened.
+    pub(crate) channel: bool,
+    /// Where the callers' sockets are bound.
+    pub(crate) bind: &'static str,
+}
+
+/// How a caller leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// It says so.
+    HangsUp,
+    /// It is gone without a word.
+    Vanishes,
+}
+
+/// A call that is over.
+pub(crate) struct Call {
+    pub(crate) conversation: String,
+    /// s from asking for the conversation to the first packet of the agent's voice.
+    pub(crate) join: Option<f64>,
+    pub(crate) scores: Scores,
+    pub(crate) late: Late,
+    pub(crate) seen: Seen,
+    /// s that it lasted.
+    pub(crate) whole: f64,
+    pub(crate) late_sends: u64,
+    /// Whether it was still up when the caller left.
+    pub(crate) held: bool,
+}
+
+/// Ear and eye of a call, which two tasks feed.
+struct Senses {
+    ear: Ear,
+    eye: Eye,
+}
+
+/// The lock is held for the time of one packet, by the two tasks of one call.
+fn locked(senses: &Mutex<Senses>) -> MutexGuard<'_, Senses> {
+    senses.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection that is up.
+pub(crate) struct Calling {
+    asked: Instant,
+    session: Session,
+    joined: Joined,
+    peer: Peer,
+}
+
+impl Callers {
+    /// Asks for a conversation and connects to it.
+    ///
+    /// # Errors
+    /// Who refused it, or that it did not connect.
+    pub(crate) async fn connect(&self) -> Result<Calling, String> {
+        let asked = clock::now();
+        let session = self.api.conversation(&self.agent).await?;
+        let peer = Peer::new(self.bind, self.channel).await?;
+        let offer = peer.offer().await?;
+        let joined = self.api.offer(&session, offer).await?;
+        peer.answer(joined.answer.clone()).await?;
+        let up = timeout(PATIENCE, peer.becomes(&[State::Up, State::Down])).await;
+        if up != Ok(State::Up) {
+            peer.close().await;
+            return Err(format!("conversation {} was answered and did not connect", session.id));
+        }
+        Ok(Calling { asked, session, joined, peer })
+    }
+}
+
+impl Calling {
+    /// Its conversation.
+    pub(crate) fn conversation(&self) -> &str {
+        &self.session.id
+    }
+
+    /// Speaks and listens until `ends`, or until told to stop, then leaves. `decodes`: the pictures too.
+    pub(crate) async fn talk(
+        self,
+        callers: Arc<Callers>,
+        ends: Instant,
+        mut stop: watch::Receiver<bool>,
+        decodes: bool,
+        leaving: Leaving,
+    ) -> Call {
+        let Self { asked, session, joined, mut peer } = self;
+        let begun = clock::now();
+        let whole = ends.saturating_duration_since(begun).as_secs_f64();
+        let ear = Ear::new(Arc::clone(&callers.workload), begun, whole - LAST);
+        let senses = Arc::new(Mutex::new(Senses { ear, eye: Eye::new(begun, decodes) }));
+        let late_sends = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(speak(Arc::clone(&callers), peer.microphone(), begun, Arc::clone(&late_sends)));
+        let mut state = peer.state.clone();
+        let over = async {
+            tokio::select! {
+                () = sleep_until(ends.into()) => true,
+                _ = stop.wait_for(|stop| *stop) => true,
+                _ = state.wait_for(|state| *state == State::Down) => false,
+            }
+        };
+        tokio::pin!(over);
+        let held = loop {
+            tokio::select! {
+                held = &mut over => break held,
+                Some(track) = peer.tracks.recv() => {
+                    tasks.spawn(follow(track, Arc::clone(&senses)));
+                }
+            }
+        };
+        let ended = clock::now();
+        tasks.shutdown().await;
+        if leaving == Leaving::HangsUp && held {
+            // A server that is gone has hung up too.
+            let _ = callers.api.hang_up(&session, &joined).await;
+        }
+        peer.close().await;
+        let mut senses = locked(&senses);
+        let heard = senses.ear.leave();
+        let seen = senses.eye.leave(asked, heard.offset);
+        Call {
+            conversation: session.id,
+            join: heard.first.map(|at| at.saturating_duration_since(asked).as_secs_f64()),
+            scores: heard.scores,
+            late: heard.late,
+            seen,
+            whole: ended.saturating_duration_since(begun).as_secs_f64(),
+            late_sends: late_sends.load(Relaxed),
+            held,
+        }
+    }
+}
+
+/// Sends the recording, each packet once its last sample was spoken.
+async fn speak(callers: Arc<Callers>, track: Arc<Microphone>, begun: Instant, late: Arc<AtomicU64>) {
+    for n in 0_u32.. {
+        let due = begun + FRAME * (n + 1);
+        sleep_until(due.into()).await;
+        late.fetch_add(u64::from(clock::now() > due + LATE), Relaxed);
+        let payload = callers.microphone[n as usize % callers.microphone.len()].clone();
+        if track.send(n, payload).await.is_err() {
+            return; // the call is over
+        }
+    }
+}
+
+/// Takes what comes on one track; each packet is stamped as it reaches this task.
+async fn follow(track: Arc<dyn TrackRemote>, senses: Arc<Mutex<Senses>>) {
+    let audio = track.kind().await == RtpCodecKind::Audio;
+    while let Some(event) = track.poll().await {
+        let at = clock::now();
+        let mut senses = locked(&senses);
+        let Senses { ear, eye } = &mut *senses;
+        match event {
+            TrackRemoteEvent::OnRtpPacket(packet) if audio => {
+                ear.packet(at, packet.header.timestamp, &packet.payload);
+            }
+            TrackRemoteEvent::OnRtpPacket(packet) => {
+                let whole = eye.packet(at, &packet);
+                if whole {
+                    ear.picture(at);
+                }
+            }
+            TrackRemoteEvent::OnRtcpPacket(packets) => {
+                for report in packets.iter().filter_map(|p| p.as_any().downcast_ref::<SenderReport>()) {
+                    let offsets = if audio { &mut ear.offsets } else { &mut eye.offsets };
+                    offsets.report(report.ntp_time, report.rtp_time);
+                }
+            }
+            TrackRemoteEvent::OnEnded => return,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A connection of the `webrtc` crate: microphone out, voice and face in.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rtc::interceptor::Slot;
+use rtc::media_stream::MediaStreamTrack;
+use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_OPUS, MIME_TYPE_VP8};
+use rtc::rtp;
+use rtc::rtp_transceiver::rtp_sender::{
+    RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters, RtpCodecKind,
+};
+use rtc::rtp_transceiver::{RTCRtpTransceiverDirection, RTCRtpTransceiverInit};
+use tokio::sync::{mpsc, watch};
+use webrtc::data_channel::DataChannelEvent;
+use webrtc::error::Result;
+use webrtc::media_stream::track_local::TrackLocal;
+use webrtc::media_stream::track_local::static_rtp::TrackLocalStaticRTP;
+use webrtc::media_stream::track_remote::TrackRemote;
+use webrtc::peer_connection::{
+    MediaEngine, PeerConnection, PeerConnectionBuilder, PeerConnectionEventHandler, RTCIceGatheringState,
+    RTCPeerConnectionState, RTCSessionDescription, Registry, register_default_interceptors,
+};
+
+use super::reports::Reports;
+
+/// Payload types that we offer; an answer keeps them.
+const OPUS: u8 = 111;
+const VP8: u8 = 96;
+/// Behind every interceptor of the stack's own.
+const LAST: usize = 14_000;
+/// Time stamps of a packet of 20 ms.
+const STEP: u32 = 960;
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Connecting,
+    Up,
+    Down,
+}
+
+struct Handler {
+    gathered: watch::Sender<bool>,
+    state: watch::Sender<State>,
+    tracks: mpsc::UnboundedSender<Arc<dyn TrackRemote>>,
+}
+
+#[async_trait]
+impl PeerConnectionEventHandler for Handler {
+    async fn on_ice_gathering_state_change(&self, state: RTCIceGatheringState) {
+        if state == RTCIceGatheringState::Complete {
+            self.gathered.send_replace(true);
+        }
+    }
+
+    async fn on_connection_state_change(&self, state: RTCPeerConnectionState) {
+        match state {
+            RTCPeerConnectionState::Connected => drop(self.state.send_replace(State::Up)),
+            RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed => {
+                self.state.send_replace(State::Down);
+            }
+            _ => {}
+        }
+    }
+
+    async fn on_track(&self, track: Arc<dyn TrackRemote>) {
+        // Fails only when the caller has left.
+        let _ = self.tracks.send(track);
+    }
+}
+
+/// What goes out.
+pub(super) struct Microphone {
+    track: Arc<TrackLocalStaticRTP>,
+    ssrc: u32,
+}
+
+impl Microphone {
+    /// Sends packet number `n`.
+    pub(super) async fn send(&self, n: u32, payload: Bytes) -> Result<()> {
+        let header = rtp::Header {
+            version: 2,
+            marker: n == 0,
+            payload_type: OPUS,
+            sequence_number: n as u16,
+            timestamp: n.wrapping_mul(STEP),
+            ssrc: self.ssrc,
+            ..rtp::Header::default()
+        };
+        self.track.write_rtp(rtp::Packet { header, payload }).await
+    }
+}
+
+/// One connection.
+pub(super) struct Peer {
+    pub(super) connection: Arc<dyn PeerConnection>,
+    pub(super) state: watch::Receiver<State>,
+    pub(super) tracks: mpsc::UnboundedReceiver<Arc<dyn TrackRemote>>,
+    gathered: watch::Receiver<bool>,
+    microphone: Arc<Microphone>,
+}
+
+fn opus() -> RTCRtpCodec {
+    RTCRtpCodec {
+        mime_type: MIME_TYPE_OPUS.to_owned(),
+        clock_rate: 48_000,
+        channels: 2,
+        sdp_fmtp_line: "minptime=10;useinbandfec=1".to_owned(),
+        rtcp_feedback: Vec::new(),
+    }
+}
+
+fn vp8() -> RTCRtpCodec {
+    RTCRtpCodec {
+        mime_type: MIME_TYPE_VP8.to_owned(),
+        clock_rate: 90_000,
+        channels: 0,
+        sdp_fmtp_line: String::new(),
+        rtcp_feedback: Vec::new(),
+    }
+}
+
+impl Peer {
+    /// A connection with a socket of its own, bound at `bind`. `channel`: a data channel too, whose messages are taken and forgotten.
+    ///
+    /// # Errors
+    /// The stack's, in words.
+    pub(super) async fn new(bind: &'static str, channel: bool) -> std::result::Result<Self, String> {
+        Self::make(bind, channel).await.map_err(|e| format!("no connection can be made: {e}"))
+    }
+
+    async fn make(bind: &'static str, channel: bool) -> Result<Self> {
+        let mut media = MediaEngine::default();
+        for (codec, payload_type, kind) in
+            [(opus(), OPUS, RtpCodecKind::Audio), (vp8(), VP8, RtpCodecKind::Video)]
+        {
+            media.register_codec(RTCRtpCodecParameters { rtp_codec: codec, payload_type }, kind)?;
+        }
+        let registry = register_default_interceptors(Registry::new(), &mut media)?;
+        let registry = registry.with(Slot::from(LAST), Reports::default());
+        let (gathering, gathered) = watch::channel(false);
+        let (stating, state) = watch::channel(State::Connecting);
+        let (tracking, tracks) = mpsc::unbounded_channel();
+        let handler = Handler { gathered: gathering, state: stating, tracks: tracking };
+        let connection = PeerConnectionBuilder::new()
+            .with_media_engine(media)
+            .with_interceptor_registry(registry)
+            .with_handler(Arc::new(handler))
+            .with_udp_addrs(vec![bind])
+            .build()
+            .await?;
+        let connection: Arc<dyn PeerConnection> = Arc::new(connection);
+        let ssrc = rand::random();
+        let coding = RTCRtpEncodingParameters {
+            rtp_coding_parameters: RTCRtpCodingParameters { ssrc: Some(ssrc), ..Default::default() },
+            codec: opus(),
+            ..Default::default()
+        };
+        let names = ["caller", "microphone", "microphone"].map(str::to_owned);
+        let [stream, id, label] = names;
+        let track = MediaStreamTrack::new(stream, id, label, RtpCodecKind::Audio, vec![coding]);
+        let track = Arc::new(TrackLocalStaticRTP::new(track));
+        connection.add_track(Arc::clone(&track) as Arc<dyn TrackLocal>).await?;
+        let watching = RTCRtpTransceiverInit {
+            direction: RTCRtpTransceiverDirection::Recvonly,
+            streams: Vec::new(),
+            send_encodings: Vec::new(),
+        };
+        connection.add_transceiver_from_kind(RtpCodecKind::Video, Some(watching)).await?;
+        if channel {
+            let channel = connection.create_data_channel("load", None).await?;
+            tokio::spawn(async move {
+                while let Some(event) = channel.poll().await {
+                    if matches!(event, DataChannelEvent::OnClose) {
+                        return;
+                    }
+                }
+            });
+        }
+        let microphone = Arc::new(Microphone { track, ssrc });
+        Ok(Self { connection, state, tracks, gathered, microphone })
+    }
+
+    /// What goes out.
+    pub(super) fn microphone(&self) -> Arc<Microphone> {
+        Arc::clone(&self.microphone)
+    }
+
+    /// The offer, with all candidates.
+    pub(super) async fn offer(&self) -> std::result::Result<String, String> {
+        let made = async {
+            let offer = self.connection.create_offer(None).await?;
+            self.connection.set_local_description(offer).await?;
+            // Fails only when the connection is gone, and then it has no description.
+            let _ = self.gathered.clone().wait_for(|done| *done).await;
+            Ok::<_, webrtc::error::Error>(self.connection.local_description().await)
+        };
+        let description = made.await.map_err(|e| format!("no offer can be made: {e}"))?;
+        description.map(|d| d.sdp).ok_or("the connection has no offer".into())
+    }
+
+    /// The server's answer.
+    pub(super) async fn answer(&self, sdp: String) -> std::result::Result<(), String> {
+        let told = |e| format!("the answer cannot be taken: {e}");
+        let answer = RTCSessionDescription::answer(sdp).map_err(told)?;
+        self.connection.set_remote_description(answer).await.map_err(told)
+    }
+
+    /// Waits until it is in one of these states; which.
+    pub(super) async fn becomes(&self, states: &[State]) -> State {
+        let mut state = self.state.clone();
+        state.wait_for(|s| states.contains(s)).await.map_or(State::Down, |s| *s)
+    }
+
+    /// Closes it.
+    pub(super) async fn close(&self) {
+        // It is closed already, or will time out.
+        let _ = self.connection.close().await;
+    }
+}

@@ -1,0 +1,231 @@
+//! The caller's eye: counts whole pictures by time stamp and marker; some callers decode them too.
+
+use std::time::Instant;
+
+use models::face::vp8;
+use rtc::rtp;
+
+use super::offset::Offsets;
+
+/// What an eye saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Seen {
+    /// s from asking for the conversation to the first whole picture.
+    pub(crate) first: Option<f64>,
+    /// Pictures.
+    pub(crate) pictures: u64,
+    /// s that pictures came behind their sound, by the sender's reports.
+    pub(crate) skew: Option<f64>,
+    /// Pictures decoded.
+    pub(crate) decoded: u64,
+    /// Pictures that could not be.
+    pub(crate) errors: u64,
+}
+
+/// A picture that comes in.
+struct Coming {
+    timestamp: u32,
+    next: u16,
+    whole: bool,
+    data: Vec<u8>,
+}
+
+/// Puts pictures together.
+pub(super) struct Eye {
+    begun: Instant,
+    coming: Option<Coming>,
+    first: Option<Instant>,
+    decodes: bool,
+    decoder: Option<vp8::Decoder>,
+    seen: Seen,
+    pub(super) offsets: Offsets,
+}
+
+impl Eye {
+    pub(super) fn new(begun: Instant, decodes: bool) -> Self {
+        Self {
+            begun,
+            coming: None,
+            first: None,
+            decodes,
+            decoder: None,
+            seen: Seen::default(),
+            offsets: Offsets::new(90_000.0),
+        }
+    }
+
+    /// A packet came; whether it made a picture whole.
+    pub(super) fn packet(&mut self, at: Instant, packet: &rtp::Packet) -> bool {
+        let header = &packet.header;
+        // Padding, by which senders look for more room, has no payload.
+        let Some((begins, payload)) = part(&packet.payload) else {
+            return false;
+        };
+        let goes_on = self
+            .coming
+            .as_ref()
+            .is_some_and(|c| c.timestamp == header.timestamp && c.next == header.sequence_number && !begins);
+        if !goes_on {
+            let mut data = self.coming.take().map(|c| c.data).unwrap_or_default();
+            data.clear();
+            self.coming = Some(Coming { timestamp: header.timestamp, next: 0, whole: begins, data });
+        }
+        let Some(coming) = &mut self.coming else {
+            return false;
+        };
+        coming.next = header.sequence_number.wrapping_add(1);
+        if self.decodes {
+            coming.data.extend_from_slice(payload);
+        }
+        if !header.marker {
+            return false;
+        }
+        let Some(coming) = self.coming.take().filter(|c| c.whole) else {
+            return false;
+        };
+        self.picture(at, &coming);
+        true
+    }
+
+    fn picture(&mut self, at: Instant, picture: &Coming) {
+        self.offsets.packet(at.saturating_duration_since(self.begun).as_secs_f64(), picture.timestamp);
+        self.seen.pictures += 1;
+        self.first = self.first.or(Some(at));
+        if self.decodes {
+            self.decode(&picture.data);
+        }
+    }
+
+    /// Nothing can be decoded before the first key.
+    fn decode(&mut self, frame: &[u8]) {
+        if self.decoder.is_none() {
+            let Some((width, height)) = key_size(frame) else {
+                return;
+            };
+            self.decoder = vp8::Decoder::new(width, height).ok();
+        }
+        let Some(decoder) = &mut self.decoder else {
+            return;
+        };
+        match decoder.decode(frame) {
+            Ok(_) => self.seen.decoded += 1,
+            Err(_) => self.seen.errors += 1,
+        }
+    }
+
+    /// What it saw of a call that was asked for at `asked` and `sound`: how long its sound's packets took, as [`Offsets`] tell.
+    pub(super) fn leave(&mut self, asked: Instant, sound: Option<f64>) -> Seen {
+        self.seen.first = self.first.map(|at| at.saturating_duration_since(asked).as_secs_f64());
+        self.seen.skew = self.offsets.median().zip(sound).map(|(picture, sound)| picture - sound);
+        self.seen
+    }
+}
+
+/// A packet's part of a frame behind its descriptor (RFC 7741, 4.2), and whether it is the first. (The stack's own reader takes no part below four
+/// bytes, and a frame may end in one.)
+fn part(packet: &[u8]) -> Option<(bool, &[u8])> {
+    let first = *packet.first()?;
+    let mut length = 1;
+    if first & 0x80 != 0 {
+        let extension = *packet.get(1)?;
+        length += 1;
+        if extension & 0x80 != 0 {
+            // The picture's number has a second byte where its first bit is set.
+            length += 1 + usize::from(*packet.get(length)? & 0x80 != 0);
+        }
+        length += usize::from(extension & 0x40 != 0) + usize::from(extension & 0x30 != 0);
+    }
+    let rest = packet.get(length..).filter(|rest| !rest.is_empty())?;
+    Some((first & 0x10 != 0 && first & 0x07 == 0, rest))
+}
+
+/// Width and height that a key frame tells (RFC 6386, 9.1); `None` if it is none.
+fn key_size(frame: &[u8]) -> Option<(usize, usize)> {
+    let [tag, _, _, 0x9d, 0x01, 0x2a, w0, w1, h0, h1, ..] = frame else {
+        return None;
+    };
+    let side = |low: u8, high: u8| usize::from(u16::from_le_bytes([low, high]) & 0x3fff);
+    (tag & 1 == 0).then(|| (side(*w0, *w1), side(*h0, *h1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use engine::clock;
+    use models::face::picture::I420;
+
+    use super::*;
+
+    /// A frame in packets of `size` bytes, each with the shortest descriptor.
+    fn packets(frame: &[u8], size: usize, sequence: &mut u16, timestamp: u32) -> Vec<rtp::Packet> {
+        let count = frame.len().div_ceil(size);
+        let parts = frame.chunks(size).enumerate();
+        parts
+            .map(|(i, part)| {
+                let mut packet = rtp::Packet::default();
+                packet.header.sequence_number = *sequence;
+                packet.header.timestamp = timestamp;
+                packet.header.marker = i + 1 == count;
+                *sequence = sequence.wrapping_add(1);
+                let descriptor = if i == 0 { 0x10 } else { 0 };
+                packet.payload = Bytes::from([&[descriptor], part].concat());
+                packet
+            })
+            .collect()
+    }
+
+    fn frames() -> Vec<Vec<u8>> {
+        let mut encoder = vp8::Encoder::new(64, 64).unwrap();
+        let picture = |n: usize| I420::from_rgb(&vec![n as u8 * 20; 64 * 64 * 3], 64, 64);
+        let mut frames = vec![encoder.key(&picture(0), 10).unwrap()];
+        frames.extend((1..6).map(|n| encoder.pose(&picture(n), 10, &[true; 16]).unwrap()));
+        frames
+    }
+
+    #[test]
+    fn whole_pictures_are_counted_decoded_and_timed() {
+        let begun = clock::now();
+        let mut eye = Eye::new(begun, true);
+        let mut sequence = u16::MAX - 2;
+        let mut came = 0;
+        for (n, frame) in frames().iter().enumerate() {
+            let at = begun + Duration::from_millis(100 + 40 * n as u64);
+            for packet in packets(frame, 20, &mut sequence, n as u32 * 3600) {
+                came += u32::from(eye.packet(at, &packet));
+            }
+        }
+        let seen = eye.leave(begun, None);
+        assert_eq!((came, seen.pictures, seen.decoded, seen.errors), (6, 6, 6, 0));
+        assert!((seen.first.unwrap() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_descriptor_is_as_long_as_its_bits_say() {
+        let one = |bytes: &'static [u8]| part(bytes);
+        assert_eq!(one(&[0x10, 7]), Some((true, &[7][..])));
+        assert_eq!(one(&[0x00, 7]), Some((false, &[7][..])));
+        assert_eq!(one(&[0x11, 7]), Some((false, &[7][..])), "another partition");
+        assert_eq!(one(&[0x90, 0xf0, 0x81, 0x02, 3, 4, 7]), Some((true, &[7][..])), "all of it");
+        assert_eq!(one(&[0x90, 0x80, 0x01, 7]), Some((true, &[7][..])), "a short number");
+        for short in [&[][..], &[0x10], &[0x90, 0x80], &[0x90, 0x80, 0x81, 1]] {
+            assert_eq!(part(short), None, "{short:?}");
+        }
+    }
+
+    #[test]
+    fn a_picture_that_lacks_a_packet_is_none() {
+        let begun = clock::now();
+        for gone in [0, 1, 2] {
+            let mut eye = Eye::new(begun, false);
+            let mut sequence = 7;
+            let frame = vec![0; 55];
+            let all = packets(&frame, 20, &mut sequence, 90);
+            let mut came = all.iter().enumerate().filter(|(i, _)| *i != gone);
+            assert!(!came.any(|(_, p)| eye.packet(begun, p)), "packet {gone}");
+            let next = packets(&frame, 20, &mut sequence, 3690);
+            assert!(next.iter().any(|p| eye.packet(begun, p)));
+        }
+    }
+}

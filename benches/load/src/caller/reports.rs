@@ -1,0 +1,71 @@
+//! Hands the sender's reports on to whoever reads a track; the stack keeps them for itself otherwise.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use rtc::interceptor::{Attribute, AttributedPacket, Interceptor, Packet, StreamInfo, TaggedPacket};
+use rtc::rtcp::sender_report::SenderReport;
+use rtc::sansio::Protocol;
+use rtc::shared::error::Error;
+
+/// The last of the chain.
+#[derive(Default)]
+pub(super) struct Reports {
+    incoming: VecDeque<TaggedPacket>,
+    outgoing: VecDeque<TaggedPacket>,
+}
+
+impl Protocol<TaggedPacket, TaggedPacket, ()> for Reports {
+    type Rout = TaggedPacket;
+    type Wout = TaggedPacket;
+    type Eout = ();
+    type Error = Error;
+    type Time = Instant;
+
+    fn handle_read(&mut self, packet: TaggedPacket) -> Result<(), Error> {
+        if let Packet::Rtcp(compound) = &packet.message.packet {
+            // The stack looks for the track by the first stream that is named, which is ours where the sender reports on it beside: each
+            // report goes alone, without what it says of others.
+            let reports = compound.iter().filter_map(|one| one.as_any().downcast_ref::<SenderReport>());
+            self.incoming.extend(reports.map(|report| {
+                let alone = SenderReport { reports: Vec::new(), ..report.clone() };
+                let message = AttributedPacket::new(Packet::Rtcp(vec![Box::new(alone)]));
+                TaggedPacket {
+                    now: packet.now,
+                    transport: packet.transport,
+                    message: message.with(Attribute::DeliverToApplication),
+                }
+            }));
+        }
+        self.incoming.push_back(packet);
+        Ok(())
+    }
+
+    fn poll_read(&mut self) -> Option<TaggedPacket> {
+        self.incoming.pop_front()
+    }
+
+    fn handle_write(&mut self, packet: TaggedPacket) -> Result<(), Error> {
+        self.outgoing.push_back(packet);
+        Ok(())
+    }
+
+    fn poll_write(&mut self) -> Option<TaggedPacket> {
+        self.outgoing.pop_front()
+    }
+
+    fn handle_timeout(&mut self, _: Instant) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Interceptor for Reports {
+    fn bind_local_stream(&mut self, _: &StreamInfo) {}
+    fn unbind_local_stream(&mut self, _: &StreamInfo) {}
+    fn bind_remote_stream(&mut self, _: &StreamInfo) {}
+    fn unbind_remote_stream(&mut self, _: &StreamInfo) {}
+}

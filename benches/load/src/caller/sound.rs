@@ -1,0 +1,155 @@
+//! The caller's microphone, encoded once for all, and its ear.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use opus::{Application, Bitrate, Channels};
+
+use super::offset::Offsets;
+use crate::late::{Late, Unwrap};
+use crate::score::{Scorer, Scores};
+use crate::workload::{BLOCK, RATE, Workload};
+
+/// bit/s of the microphone: what browsers send.
+const BITRATE: i32 = 32_000;
+/// Samples of the longest packet that Opus knows, 120 ms.
+const LONGEST: usize = RATE * 120 / 1_000;
+/// Lost frames that are made up at most: what was heard before says nothing about more.
+const MADE_UP: u64 = 5;
+
+/// The recording as packets of 20 ms.
+///
+/// # Errors
+/// The codec's.
+pub(crate) fn encode(workload: &Workload) -> Result<Vec<Bytes>, String> {
+    let told = |e: opus::Error| format!("the recording cannot be encoded: {e}");
+    let mut encoder = opus::Encoder::new(RATE as u32, Channels::Mono, Application::Voip).map_err(told)?;
+    encoder.set_bitrate(Bitrate::Bits(BITRATE)).map_err(told)?;
+    let blocks = (0..workload.speech.len() / BLOCK).map(|n| workload.block(n));
+    blocks.map(|block| encoder.encode_vec(block, 1_275).map(Bytes::from).map_err(told)).collect()
+}
+
+/// What an ear heard.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// When the first packet came.
+    pub(super) first: Option<Instant>,
+    pub(super) scores: Scores,
+    pub(super) late: Late,
+    /// How long packets took, up to a constant.
+    pub(super) offset: Option<f64>,
+}
+
+/// Decodes what comes and scores it.
+pub(super) struct Ear {
+    decoder: Option<opus::Decoder>,
+    begun: Instant,
+    first: Option<Instant>,
+    stamps: Unwrap,
+    late: Late,
+    scorer: Scorer,
+    pcm: Box<[i16; LONGEST]>,
+    pub(super) offsets: Offsets,
+}
+
+impl Ear {
+    /// Of a caller whose first sample was spoken at `begun` and who says nothing that ends after `until` (s).
+    pub(super) fn new(workload: Arc<Workload>, begun: Instant, until: f64) -> Self {
+        let mut scorer = Scorer::new(workload, RATE);
+        scorer.end(until);
+        Self {
+            // Fails only without memory; then nothing is heard, which the scores tell.
+            decoder: opus::Decoder::new(RATE as u32, Channels::Mono).ok(),
+            begun,
+            first: None,
+            stamps: Unwrap::default(),
+            late: Late::by_the_fastest(),
+            scorer,
+            pcm: Box::new([0; LONGEST]),
+            offsets: Offsets::new(48_000.0),
+        }
+    }
+
+    fn time(&self, at: Instant) -> f64 {
+        at.saturating_duration_since(self.begun).as_secs_f64()
+    }
+
+    /// A packet came.
+    pub(super) fn packet(&mut self, at: Instant, timestamp: u32, payload: &[u8]) {
+        self.first = self.first.or(Some(at));
+        let time = self.time(at);
+        self.offsets.packet(time, timestamp);
+        let stamp = self.stamps.next(timestamp);
+        let Some(lost) = self.late.packet(time, stamp) else {
+            return;
+        };
+        let Some(decoder) = &mut self.decoder else {
+            return;
+        };
+        for _ in 0..lost.min(MADE_UP) {
+            // What is made up keeps the decoder going and is not scored.
+            let _ = decoder.decode(&[], &mut self.pcm[..BLOCK], false);
+        }
+        if let Ok(samples) = decoder.decode(payload, &mut *self.pcm, false) {
+            self.scorer.frame(time, &self.pcm[..samples]);
+        }
+    }
+
+    /// A picture came.
+    pub(super) fn picture(&mut self, at: Instant) {
+        self.scorer.picture(self.time(at));
+    }
+
+    /// What it heard.
+    pub(super) fn leave(&mut self) -> Heard {
+        Heard {
+            first: self.first,
+            scores: std::mem::take(&mut self.scorer.scores),
+            late: self.late,
+            offset: self.offsets.median(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use engine::clock;
+
+    use super::*;
+
+    #[test]
+    fn the_recording_becomes_a_packet_for_each_block() {
+        let workload = Workload::built_in().unwrap();
+        let packets = encode(&workload).unwrap();
+        assert_eq!(packets.len(), 2121);
+        assert!(packets.iter().all(|p| !p.is_empty() && p.len() < 400));
+    }
+
+    #[test]
+    fn an_answer_in_packets_is_heard_when_its_first_packet_comes() {
+        let begun = clock::now();
+        let mut ear = Ear::new(Arc::new(Workload::built_in().unwrap()), begun, 10.0);
+        let mut encoder = opus::Encoder::new(48_000, Channels::Mono, Application::Voip).unwrap();
+        for n in 0..300_u32 {
+            // The answer begins with the packet at 4.02 s; the first utterance ends at 3.1 s.
+            let sounds = n >= 200;
+            let tone =
+                |i: u32| ((n * 960 + i) as f64 * 220.0 / 48_000.0 * std::f64::consts::TAU).sin() * 8000.0;
+            let pcm: Vec<i16> = (0..960).map(|i| if sounds { tone(i) as i16 } else { 0 }).collect();
+            let payload = encoder.encode_vec(&pcm, 1_275).unwrap();
+            if n == 250 {
+                continue; // lost
+            }
+            let at = begun + Duration::from_millis(20) * (n + 1);
+            ear.packet(at, n.wrapping_mul(960).wrapping_add(u32::MAX - 5_000), &payload);
+        }
+        let heard = ear.leave();
+        assert_eq!(heard.scores.voice_to_voice.len(), 1);
+        assert!((heard.scores.voice_to_voice[0] - 0.92).abs() < 1e-6, "{:?}", heard.scores);
+        assert_eq!((heard.late.frames, heard.late.late), (300, 1));
+        assert!((heard.late.concealed - 0.02).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,202 @@
+//! `--engine-only`: calls through the loop-back transport of an engine in this process. No network, no codec, no face; the neural speech detector,
+//! the real media threads in real time, scripted models.
+//!
+//! The callers run on one thread of their own, pinned away from the engine's. It hands each call 20 ms of sound every 20 ms, half
+//! a second ahead: the loop-back transport takes a block when its own clock says that it was spoken, so a caller that comes late changes
+//! nothing until it is that late, and then it is counted.
+
+mod feed;
+mod models;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use conversation::call::{Call, ConversationId, FaceChoice, LlmChoice, SttChoice, TtsChoice};
+use conversation::host::{Host as _, Ledger};
+use conversation::settings::Settings;
+use engine::show::Avatars;
+use engine::{Engine, clock, thread};
+
+use crate::Error;
+use crate::args::Plan;
+use crate::machine::{self, Cpus, Threads};
+use crate::report::{self, Callers, Report, Server};
+use crate::stats::{Summary, round};
+use crate::turns::Turns;
+use crate::workload::Workload;
+use feed::{Feeder, Mark, Ran};
+
+/// How often it is looked whether the engine has loaded its weights.
+const LOOK: Duration = Duration::from_millis(5);
+/// Name of the callers' thread.
+const CALLERS: &str = "callers";
+
+/// A run.
+pub(crate) fn run(
+    plan: &Plan,
+    threads: usize,
+    engine_cpus: Option<&Cpus>,
+    dir: &Path,
+) -> Result<Report, Error> {
+    let failed = |e: String| Error::Failed(e);
+    let allowed = Cpus::allowed();
+    let callers = match (&plan.cpus, allowed.0.as_slice()) {
+        (Some(cpus), _) => cpus.clone(),
+        // The last one, where there are several.
+        (None, [.., _, last]) => Cpus(vec![*last]),
+        (None, _) => allowed.clone(),
+    };
+    let rest = allowed.without(&callers);
+    let engine_cpus = engine_cpus.cloned().unwrap_or(if rest.0.is_empty() { allowed } else { rest });
+    // Threads keep the processors of the one that started them.
+    engine_cpus.pin().map_err(failed)?;
+    let net = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(engine_cpus.0.len())
+        .thread_name("net")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::Failed(e.to_string()))?;
+    let (ledger, committed) = feed::ledger();
+    let models = models::ScriptedModels::new(dir, plan.workload.script.clone(), net.handle().clone());
+    let config = engine::Config { threads, ..engine::Config::default() };
+    let client = ::models::net::Client::new(::models::net::Policy { allow_private: true })
+        .map_err(|e| Error::Failed(e.to_string()))?;
+    let ledger: Arc<dyn Ledger> = Arc::new(ledger);
+    let engine =
+        Engine::start(config, Arc::new(models), Avatars::default(), client, ledger, net.handle().clone())
+            .map_err(|e| Error::Failed(e.to_string()))?;
+    while let Some(why) = engine.not_ready() {
+        if !why.contains("loading") {
+            return Err(Error::Failed(why));
+        }
+        std::thread::sleep(LOOK);
+    }
+    callers.pin().map_err(failed)?;
+    let call = call(&plan.workload)?;
+    let feeder = Feeder::new(plan.clone(), Arc::clone(&engine), call, committed);
+    let (tell, told) = crossbeam_channel::bounded(1);
+    thread::spawn(CALLERS, move || {
+        // Whoever waits is below.
+        let _ = tell.send(feeder.run());
+    })
+    .map_err(|e| Error::Failed(e.to_string()))?;
+    let ran = told.recv().map_err(|_| Error::Failed("the callers' thread is gone".into()))?;
+    engine.stop(false);
+    net.shutdown_background();
+    Ok(report(plan, threads, callers, ran))
+}
+
+/// What every call is told of its agent.
+fn call(workload: &Workload) -> Result<Call, Error> {
+    let mut settings = Settings::product();
+    for (key, value) in &workload.settings {
+        let known =
+            settings.set(key, value).map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
+        if !known {
+            return Err(Error::Usage(format!("the workload's settings: {key} is unknown")));
+        }
+    }
+    settings.idle_timeout = None;
+    settings.max_call_duration = None;
+    let spec = settings.spec().map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
+    Ok(Call::bare(ConversationId(0), spec))
+}
+
+/// The engine's own counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    late_ticks: u64,
+    worst_tick: u64,
+    underruns: u64,
+}
+
+impl Counts {
+    fn read(engine: &Engine) -> Self {
+        engine.stats().fold(Self::default(), |sum, stats| Self {
+            late_ticks: sum.late_ticks + stats.late_ticks.load(Relaxed),
+            worst_tick: sum.worst_tick.max(stats.worst_tick.load(Relaxed)),
+            underruns: sum.underruns + stats.underruns.load(Relaxed),
+        })
+    }
+}
+
+fn report(plan: &Plan, media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
+    let Ran { calls, failed, begin, end, first } = ran;
+    let seconds = end.at.saturating_duration_since(begin.at).as_secs_f64();
+    let call_seconds = (seconds * calls.len() as f64).max(f64::MIN_POSITIVE);
+    let spent = |prefix: &str| end.threads.since(&begin.threads, prefix);
+    let (media, models, own) = (spent("media-"), spent("net"), spent(CALLERS).iter().sum::<f64>());
+    let [media_sum, models_sum] = [&media, &models].map(|all| all.iter().sum::<f64>());
+    let per_call = |s: f64| round(s * 1e3 / call_seconds, 4);
+    let busiest = media.iter().copied().fold(0.0, f64::max) / seconds.max(f64::MIN_POSITIVE);
+    let mut report = Report { mode: "engine-only", calls: calls.len(), failed, ..Report::default() };
+    let (mut join, mut v2v, mut overhead, mut barge_in, mut duck) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut turns, mut speaking, mut pictures) = (Turns::default(), 0.0, 0);
+    for call in calls {
+        speaking += call.scores.speaking;
+        pictures += call.scores.pictures;
+        join.push(call.join);
+        v2v.extend(call.scores.voice_to_voice);
+        overhead.extend(call.scores.overhead);
+        barge_in.extend(call.scores.barge_in);
+        duck.extend(call.scores.duck);
+        turns.add(call.turns);
+        report.audio_frames += call.late.frames;
+        report.late_audio_frames += call.late.late;
+        report.concealed_ms += call.late.concealed * 1e3;
+        report.callers.late_sends += call.late_feeds;
+    }
+    report.concealed_ms = round(report.concealed_ms, 1);
+    report.late_audio = report.late_audio_frames as f64 / (report.audio_frames.max(1)) as f64;
+    report.seconds = round(seconds, 3);
+    report.ms.join = Summary::of_seconds(join);
+    report.ms.voice_to_voice = Summary::of_seconds(v2v);
+    report.ms.overhead = Summary::of_seconds(overhead);
+    report.ms.barge_in = Summary::of_seconds(barge_in);
+    report.ms.duck = Summary::of_seconds(duck);
+    report.turns = turns;
+    // Without a face there is nothing to see.
+    report.video.fps_speaking = (pictures > 0).then(|| round(pictures as f64 / speaking, 2));
+    let grown = end.resident.zip(first).map(|(end, first)| end.saturating_sub(first) as f64);
+    report.server = Server {
+        cpu_ms_per_call_second: Some(per_call(media_sum + models_sum)),
+        rss_bytes: end.resident,
+        rss_bytes_per_call: grown
+            .filter(|_| report.calls > 1)
+            .map(|g| round(g / (report.calls - 1) as f64, 0)),
+        cores: Some(round((media_sum + models_sum) / seconds.max(f64::MIN_POSITIVE), 3)),
+        ..Server::default()
+    };
+    report.callers = Callers {
+        cpu_ms_per_call_second: per_call(own),
+        cores: round(own / seconds.max(f64::MIN_POSITIVE), 3),
+        late_sends: report.callers.late_sends,
+        cpus: cpus.0,
+    };
+    report.engine = Some(report::Engine {
+        media_threads,
+        media_ms_per_call_second: per_call(media_sum),
+        models_ms_per_call_second: per_call(models_sum),
+        busiest: round(busiest, 4),
+        late_ticks: end.counts.late_ticks - begin.counts.late_ticks,
+        worst_tick_ms: round(end.counts.worst_tick as f64 / 1e3, 2),
+        underruns: end.counts.underruns,
+    });
+    report.commit = machine::commit();
+    report.cpu_model = machine::cpu_model();
+    let _ = plan;
+    report
+}
+
+impl Mark {
+    fn now(engine: &Engine) -> Self {
+        Self {
+            at: clock::now(),
+            threads: Threads::read(),
+            resident: machine::resident(),
+            counts: Counts::read(engine),
+        }
+    }
+}

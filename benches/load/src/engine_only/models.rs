@@ -1,0 +1,52 @@
+//! The models of these calls: the workload's script, and the real speech detector.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use conversation::call::{LlmChoice, SttChoice, TtsChoice};
+use engine::hear::vad::{Judge, Silero};
+use engine::{Chosen, Models};
+use models::script::{Script, Scripted};
+use models::{Error, llm, paths, stt, tts, vad};
+use tokio::runtime::Handle;
+
+/// Scripted models.
+pub(super) struct ScriptedModels {
+    scripted: Arc<Scripted>,
+    weights: PathBuf,
+    detector: OnceLock<Arc<vad::Network>>,
+}
+
+impl ScriptedModels {
+    pub(super) fn new(dir: &Path, script: Script, runtime: Handle) -> Self {
+        let scripted = Arc::new(Scripted::new(script, runtime));
+        Self { scripted, weights: paths::vad(dir), detector: OnceLock::new() }
+    }
+}
+
+impl Models for ScriptedModels {
+    fn load(&self) -> Result<(), String> {
+        let network = vad::Network::load(&self.weights)
+            .map_err(|e| format!("the speech detector cannot be loaded ({e}): run make setup"))?;
+        // Loaded once.
+        let _ = self.detector.set(Arc::new(network));
+        Ok(())
+    }
+
+    fn judge(&self) -> Result<Box<dyn Judge>, String> {
+        let network = self.detector.get().ok_or("the speech detector is not loaded")?;
+        Ok(Box::new(Silero::new(Arc::clone(network))))
+    }
+
+    fn stt(&self, _: &SttChoice) -> Chosen<Result<Arc<dyn stt::Stt>, Error>> {
+        (Ok(Arc::clone(&self.scripted) as _), None)
+    }
+
+    fn llm(&self, _: &LlmChoice, _: &str, _: bool) -> Chosen<Arc<dyn llm::Llm>> {
+        (Arc::clone(&self.scripted) as _, None)
+    }
+
+    fn tts(&self, _: &TtsChoice) -> Chosen<Result<Arc<dyn tts::Tts>, Error>> {
+        (Ok(Arc::clone(&self.scripted) as _), None)
+    }
+}

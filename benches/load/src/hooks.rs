@@ -1,0 +1,178 @@
+//! A receiver of the agent's webhooks: which came, in which order, and whether they are signed.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use aws_lc_rs::hmac;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+/// What came of one conversation: the numbers, as they came.
+type Came = HashMap<String, Vec<u64>>;
+
+/// The receiver.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    key: OnceLock<hmac::Key>,
+    came: Mutex<Came>,
+}
+
+/// What came of one conversation, against what should have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compared {
+    pub(crate) missing: usize,
+    pub(crate) out_of_order: usize,
+}
+
+impl Hooks {
+    /// Listens at an address that `server` reaches; where.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub(crate) async fn listen(loopback: bool, server: &str) -> std::io::Result<(Arc<Self>, SocketAddr)> {
+        let own = if loopback { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { towards(server).await? };
+        let listener = TcpListener::bind((own, 0)).await?;
+        let address = listener.local_addr()?;
+        let hooks = Arc::new(Self::default());
+        let router = Router::new().route("/", post(take)).with_state(Arc::clone(&hooks));
+        tokio::spawn(async move {
+            // Ends with the run.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok((hooks, address))
+    }
+
+    /// The secret of the agent; before it is known every webhook is refused.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn set_secret(&self, secret: &str) -> Result<(), String> {
+        let key = secret.strip_prefix("whsec_").and_then(|key| STANDARD.decode(key).ok());
+        let key = key.ok_or("the agent's webhook secret cannot be read")?;
+        // There is one agent.
+        let _ = self.key.set(hmac::Key::new(hmac::HMAC_SHA256, &key));
+        Ok(())
+    }
+
+    fn came(&self) -> std::sync::MutexGuard<'_, Came> {
+        self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many different ones came of a conversation.
+    pub(crate) fn count(&self, conversation: &str) -> usize {
+        let mut numbers = self.came().get(conversation).cloned().unwrap_or_default();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.len()
+    }
+
+    /// What came of a conversation of which `expected` should have.
+    pub(crate) fn compare(&self, conversation: &str, expected: usize) -> Compared {
+        compare(self.came().get(conversation).map_or(&[], Vec::as_slice), expected)
+    }
+
+    /// Takes one; whether it is signed as it must be.
+    fn take(&self, headers: &HeaderMap, body: &[u8]) -> bool {
+        let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+        let (Some(id), Some(time), Some(signed)) =
+            (header("webhook-id"), header("webhook-timestamp"), header("webhook-signature"))
+        else {
+            return false;
+        };
+        let mut text = format!("{id}.{time}.").into_bytes();
+        text.extend(body);
+        let holds = |key: &hmac::Key| {
+            signed
+                .split(' ')
+                .filter_map(|one| STANDARD.decode(one.strip_prefix("v1,")?).ok())
+                .any(|tag| hmac::verify(key, &text, &tag).is_ok())
+        };
+        if !self.key.get().is_some_and(holds) {
+            return false;
+        }
+        let number = header("visavis-sequence").and_then(|n| n.parse().ok());
+        let body: Option<Value> = serde_json::from_slice(body).ok();
+        let conversation = body.as_ref().and_then(|body| body["conversation_id"].as_str());
+        let (Some(number), Some(conversation)) = (number, conversation) else {
+            return false;
+        };
+        self.came().entry(conversation.to_owned()).or_default().push(number);
+        true
+    }
+}
+
+/// `numbers` in the order in which they came; each is told again where an answer got lost.
+fn compare(numbers: &[u64], expected: usize) -> Compared {
+    let (mut seen, mut newest, mut out_of_order) = (std::collections::HashSet::new(), 0, 0);
+    for number in numbers {
+        if seen.insert(*number) {
+            out_of_order += usize::from(*number < newest);
+            newest = newest.max(*number);
+        }
+    }
+    Compared { missing: expected.saturating_sub(seen.len()), out_of_order }
+}
+
+/// This machine's address on the way to the server.
+async fn towards(server: &str) -> std::io::Result<IpAddr> {
+    let socket = tokio::net::UdpSocket::bind("0.0.0.0:0").await?;
+    socket.connect(server).await?;
+    Ok(socket.local_addr()?.ip())
+}
+
+async fn take(State(hooks): State<Arc<Hooks>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    if hooks.take(&headers, &body) { StatusCode::NO_CONTENT } else { StatusCode::BAD_REQUEST }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_signed_with_the_agent_s_secret_counts() {
+        let hooks = Hooks::default();
+        let key = STANDARD.encode([7; 24]);
+        let body = br#"{"conversation_id":"c"}"#;
+        let headers = |secret: &[u8], number: &str| {
+            let tag = hmac::sign(
+                &hmac::Key::new(hmac::HMAC_SHA256, secret),
+                b"msg_1.5.{\"conversation_id\":\"c\"}",
+            );
+            let mut headers = HeaderMap::new();
+            headers.insert("webhook-id", "msg_1".parse().unwrap());
+            headers.insert("webhook-timestamp", "5".parse().unwrap());
+            headers.insert("webhook-signature", format!("v1,{}", STANDARD.encode(tag)).parse().unwrap());
+            headers.insert("visavis-sequence", number.parse().unwrap());
+            headers
+        };
+        assert!(!hooks.take(&headers(&[7; 24], "1"), body), "no secret yet");
+        hooks.set_secret(&format!("whsec_{key}")).unwrap();
+        assert!(!hooks.take(&headers(&[8; 24], "1"), body), "another secret");
+        assert!(!hooks.take(&headers(&[7; 24], "1"), b"{}"), "another body");
+        assert!(!hooks.take(&headers(&[7; 24], "one"), body), "no number");
+        assert!(hooks.take(&headers(&[7; 24], "1"), body));
+        assert!(hooks.take(&headers(&[7; 24], "1"), body));
+        assert_eq!(hooks.count("c"), 1);
+        assert!(hooks.set_secret("secret").is_err());
+    }
+
+    #[test]
+    fn what_lacks_or_comes_late_is_counted_once() {
+        let of = |numbers: &[u64], expected| {
+            let c = compare(numbers, expected);
+            (c.missing, c.out_of_order)
+        };
+        assert_eq!(of(&[1, 2, 3], 3), (0, 0));
+        assert_eq!(of(&[1, 3, 2, 3], 3), (0, 1));
+        assert_eq!(of(&[1, 1, 3], 3), (1, 0));
+        assert_eq!(of(&[], 2), (2, 0));
+    }
+}

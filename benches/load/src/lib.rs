@@ -1,0 +1,107 @@
+//! The load generator: callers that say a recorded workload, and what they found.
+//!
+//! Two ways to call: over real WebRTC against any server ([`network`], on the `webrtc` crate, which shares no code with the engine's own
+//! stack), and through the loop-back transport of an engine in this process ([`engine_only`]: no network, no codec, no face).
+//! Both say the same recording on each caller's own clock and score what comes back in the same way ([`score`]).
+//!
+//! # What is measured, and what the measuring adds
+//!
+//! - *Voice-to-voice*: true end of an utterance → the first frame of the answer's sound was handed out. A caller says sample n at its beginning plus n/rate, and
+//!   sends a packet once its last sample was said, as a microphone does. By WebRTC a frame is handed out when its packet reaches the
+//!   caller's task: network, the sender's pacing and the waking of that task (below 1 ms unless the caller's processor is full) are in the
+//!   figure; a playout buffer, as browsers have it, is not.
+//! - *Overhead*: that, less what an ideal engine needs: endpointing, first token, the tokens up to the one that ends the first sentence, the
+//!   voice's first sound, all by the workload's own times.
+//! - *Barge-in*: true onset of an interruption → end of the last sound before .1 s of silence, to 5 ms. *Duck*: → the level is halved, or it is silent.
+//! - *Late*: a frame handed out over 60 ms after the playout clock needed it, and every frame that never came. The clock is that of the frames' time
+//!   stamps; by WebRTC it begins with the fastest frame so far, in the engine with the call.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)] // its output is its contract
+
+mod api;
+mod args;
+mod caller;
+mod engine_only;
+mod hooks;
+mod late;
+mod machine;
+mod metrics;
+mod network;
+mod progress;
+mod report;
+mod require;
+mod score;
+mod soak;
+mod stats;
+mod summary;
+mod turns;
+mod workload;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+pub use args::Args;
+use args::Kind;
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It was asked wrongly.
+    #[error("{0}")]
+    Usage(String),
+    /// It could not be done.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Runs as asked; prints the table and writes the report. Whether every requirement holds.
+///
+/// `models`: folder of the speech detector's weights, for an engine of this process.
+///
+/// # Errors
+/// Bad arguments, or a run that could not begin.
+pub fn run(args: Args, models: &Path) -> Result<bool, Error> {
+    let plan = args.plan()?;
+    let report = match &plan.kind {
+        Kind::Network(target) => network::run(&plan, target)?,
+        Kind::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), models)?,
+    };
+    print!("{}", report.table());
+    let json = require::report(&report);
+    if let Some(out) = &plan.out {
+        let text = serde_json::to_string_pretty(&json).unwrap_or_default() + "\n";
+        std::fs::write(out, text).map_err(|e| Error::Failed(format!("{}: {e}", out.display())))?;
+    }
+    let mut held = true;
+    for requirement in &plan.requirements {
+        match requirement.check(&json) {
+            Ok(()) => println!("held    {requirement}"),
+            Err(why) => {
+                println!("BROKEN  {why}");
+                held = false;
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Becomes true when the user asks to stop (Ctrl-C); a second time ends the program at once.
+fn interrupted() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    // Without a runtime of its own the program ends at the first Ctrl-C, as any does.
+    let _ = engine::thread::spawn("interrupt", move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
+        runtime.block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                if told.swap(true, Relaxed) {
+                    std::process::exit(130);
+                }
+            }
+        });
+    });
+    stop
+}

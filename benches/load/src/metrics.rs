@@ -1,0 +1,64 @@
+//! What a server tells of itself on `/metrics`.
+
+/// One reading. A family that the server does not give is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Reading {
+    /// CPU time of the process in s.
+    pub(crate) cpu: Option<f64>,
+    /// Resident memory in bytes.
+    pub(crate) resident: Option<f64>,
+    /// Frames of sound sent.
+    pub(crate) frames: Option<f64>,
+    /// Those that were late.
+    pub(crate) late: Option<f64>,
+    /// Open files.
+    pub(crate) files: Option<f64>,
+    /// Threads.
+    pub(crate) threads: Option<f64>,
+}
+
+impl Reading {
+    /// Of Prometheus' text format.
+    #[must_use]
+    pub(crate) fn parse(text: &str) -> Self {
+        let of = |family: &str| sum(text, family);
+        Self {
+            cpu: of("process_cpu_seconds_total"),
+            resident: of("process_resident_memory_bytes"),
+            frames: of("visavis_audio_frames_total"),
+            late: of("visavis_audio_frames_late_total"),
+            files: of("process_open_fds"),
+            threads: of("process_threads"),
+        }
+    }
+}
+
+/// All samples of a family, whatever their labels.
+fn sum(text: &str, family: &str) -> Option<f64> {
+    let samples = text.lines().filter_map(|line| {
+        let rest = line.strip_prefix(family)?;
+        let value = match rest.strip_prefix('{') {
+            // A label's value may hold anything but a quote that is not escaped: the last brace closes.
+            Some(labels) => labels.rsplit_once('}')?.1,
+            None => rest.strip_prefix([' ', '\t'])?,
+        };
+        value.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    samples.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_summed_over_their_labels() {
+        let text = "# HELP process_cpu_seconds_total x\n# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 12.5\n\
+                    visavis_audio_frames_total{thread=\"0\"} 10\nvisavis_audio_frames_total{thread=\"} 1\"} 5 1700000000\n\
+                    visavis_audio_frames_total_more 99\n";
+        let reading = Reading::parse(text);
+        assert_eq!((reading.cpu, reading.frames), (Some(12.5), Some(15.0)));
+        assert_eq!((reading.late, reading.resident), (None, None));
+        assert_eq!(Reading::parse("<html>"), Reading::default());
+    }
+}

@@ -1,0 +1,334 @@
+//! A run over the network: an agent, its webhooks' receiver, callers that begin one after the other, and what the server tells of itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use conversation::event::WEBHOOKS;
+use engine::clock;
+use futures_util::StreamExt as _;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+use crate::api::Api;
+use crate::args::{Agent, Plan, Target};
+use crate::caller::{Call, Callers, Calling, Leaving, encode};
+use crate::hooks::Hooks;
+use crate::machine::{Cpus, Threads};
+use crate::metrics::Reading;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::summary::{Measured, summary};
+use crate::turns::{Turns, judged};
+use crate::{Error, interrupted, soak};
+
+/// The first call runs alone for so long: what is made once is made, and does not count as a call's memory.
+const ALONE: Duration = Duration::from_secs(2);
+/// From the last call's beginning to the measured stretch.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How often the running calls are counted.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often a soak reads the server's metrics.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// The server's record of a call is complete by then, and its webhooks came.
+const RECORDS: Duration = Duration::from_secs(40);
+/// One in so many callers decodes its pictures.
+const DECODES: usize = 20;
+/// Records that are read at once.
+const READERS: usize = 8;
+/// Failures that are told one by one.
+const TOLD: usize = 5;
+
+/// A call with what the server recorded of it.
+pub(crate) struct Judged {
+    pub(crate) call: Call,
+    pub(crate) turns: Turns,
+    /// Events in the record, those that never came, those that came too early; without a receiver none.
+    pub(crate) events: Option<[usize; 3]>,
+}
+
+/// A run.
+pub(crate) fn run(plan: &Plan, target: &Target) -> Result<Report, Error> {
+    if let Some(cpus) = &plan.cpus {
+        cpus.pin().map_err(Error::Failed)?;
+    }
+    let cpus = plan.cpus.clone().unwrap_or_else(Cpus::allowed);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cpus.0.len().max(1))
+        .thread_name("callers")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::Failed(e.to_string()))?;
+    let result = runtime.block_on(whole(plan, target));
+    runtime.shutdown_background();
+    result.map_err(Error::Failed)
+}
+
+async fn whole(plan: &Plan, target: &Target) -> Result<Report, String> {
+    let api = Api::new(target)?;
+    api.ready().await?;
+    let (agent, hooks) = match &target.agent {
+        Agent::Own(id) => (id.clone(), None),
+        Agent::Scripted => {
+            let authority = format!(
+                "{}:{}",
+                target.url.host_str().unwrap_or_default(),
+                target.url.port_or_known_default().unwrap_or(80)
+            );
+            let listening = Hooks::listen(target.is_loopback(), &authority).await;
+            let (hooks, address) = listening.map_err(|e| format!("no receiver for webhooks: {e}"))?;
+            let longest = plan.duration + ramp(plan) + Duration::from_secs(600);
+            let made = api.scripted_agent(&plan.workload, &format!("http://{address}/"), longest).await?;
+            hooks.set_secret(&made.secret)?;
+            (made.id, Some(hooks))
+        }
+    };
+    let callers = Arc::new(Callers {
+        api,
+        workload: Arc::clone(&plan.workload),
+        microphone: encode(&plan.workload)?,
+        agent: agent.clone(),
+        channel: target.channel,
+        bind: if target.is_loopback() { "127.0.0.1:0" } else { "0.0.0.0:0" },
+    });
+    let result = calls(plan, target, &callers, hooks.as_deref()).await;
+    if hooks.is_some()
+        && let Err(why) = callers.api.delete_agent(&agent).await
+    {
+        eprintln!("the agent {agent} stays: {why}");
+    }
+    result
+}
+
+/// Time from the first call's beginning to the last one's.
+fn ramp(plan: &Plan) -> Duration {
+    ALONE + Duration::from_secs_f64((plan.calls - 1) as f64 / plan.ramp)
+}
+
+/// What the callers share with whoever watches them.
+#[derive(Default)]
+struct Count {
+    running: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+impl Count {
+    fn fail(&self, why: &str) {
+        if self.failed.fetch_add(1, Relaxed) < TOLD {
+            eprintln!("a call failed: {why}");
+        }
+    }
+}
+
+/// Everything about one caller that does not change.
+struct Caller {
+    callers: Arc<Callers>,
+    count: Arc<Count>,
+    stop: watch::Receiver<bool>,
+    ends: Instant,
+    decodes: bool,
+    cycle: Option<Duration>,
+}
+
+impl Caller {
+    /// One call after the other until the end; without cycles one.
+    async fn run(self, mut connected: Option<Calling>) -> Vec<Call> {
+        let mut calls = Vec::new();
+        while clock::now() < self.ends && !*self.stop.borrow() {
+            let calling = match connected.take() {
+                Some(calling) => Ok(calling),
+                None => self.callers.connect().await,
+            };
+            let calling = match calling {
+                Ok(calling) => calling,
+                Err(why) => {
+                    self.count.fail(&why);
+                    if self.cycle.is_none() {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            let now = clock::now();
+            let (until, leaving) = match self.cycle {
+                None => (self.ends, Leaving::HangsUp),
+                Some(cycle) => {
+                    let share: f64 = rand::random();
+                    let leaving = if rand::random() { Leaving::HangsUp } else { Leaving::Vanishes };
+                    ((now + cycle.mul_f64(share)).min(self.ends), leaving)
+                }
+            };
+            self.count.running.fetch_add(1, Relaxed);
+            let callers = Arc::clone(&self.callers);
+            let call = calling.talk(callers, until, self.stop.clone(), self.decodes, leaving).await;
+            self.count.running.fetch_sub(1, Relaxed);
+            if !call.held {
+                self.count
+                    .fail(&format!("conversation {} broke off after {:.1} s", call.conversation, call.whole));
+            }
+            calls.push(call);
+            if self.cycle.is_none() {
+                break;
+            }
+        }
+        calls
+    }
+}
+
+/// Sends whoever waits on the way home when the user asks to stop.
+fn stopping() -> watch::Receiver<bool> {
+    let (tell, told) = watch::channel(false);
+    let flag = interrupted();
+    tokio::spawn(async move {
+        while !flag.load(Relaxed) {
+            tokio::time::sleep(LOOK).await;
+        }
+        tell.send_replace(true);
+        // The last receiver's end is the run's.
+        tell.closed().await;
+    });
+    told
+}
+
+async fn reading(api: &Api) -> Reading {
+    api.metrics().await.map(|text| Reading::parse(&text)).unwrap_or_default()
+}
+
+async fn calls(
+    plan: &Plan,
+    target: &Target,
+    callers: &Arc<Callers>,
+    hooks: Option<&Hooks>,
+) -> Result<Report, String> {
+    let stop = stopping();
+    let count = Arc::new(Count::default());
+    let first = callers.connect().await?;
+    if target.agent == Agent::Scripted {
+        allowed(&callers.api, first.conversation()).await?;
+    }
+    let begun = clock::now();
+    let measured_from = begun + ramp(plan) + SETTLE;
+    let ends = measured_from + plan.duration;
+    let caller = |number: usize| Caller {
+        callers: Arc::clone(callers),
+        count: Arc::clone(&count),
+        stop: stop.clone(),
+        ends,
+        decodes: number.is_multiple_of(DECODES),
+        cycle: target.cycle,
+    };
+    let mut running = JoinSet::new();
+    running.spawn(caller(0).run(Some(first)));
+    let mut measured = Measured::default();
+    let mut progress = Progress::new(begun, ends - begun);
+    let (mut next, mut begin, mut sampled, mut looked) = (1, None, begun, begun);
+    let mut soaking = soak::Samples::default();
+    // The end is read before the calls hang up.
+    while clock::now() + LOOK < ends && !*stop.borrow() {
+        let now = clock::now();
+        progress.tell(now, count.running.load(Relaxed), plan.calls, count.failed.load(Relaxed));
+        while next < plan.calls
+            && now >= begun + ALONE + Duration::from_secs_f64((next - 1) as f64 / plan.ramp)
+        {
+            if next == 1 {
+                measured.alone = reading(&callers.api).await;
+            }
+            running.spawn(caller(next).run(None));
+            next += 1;
+        }
+        if begin.is_none() && now >= measured_from {
+            begin = Some((now, Threads::read()));
+            measured.begin = reading(&callers.api).await;
+        }
+        if begin.is_some() {
+            let since = now.saturating_duration_since(looked).as_secs_f64();
+            measured.call_seconds += count.running.load(Relaxed) as f64 * since;
+        }
+        looked = now;
+        if target.cycle.is_some() && now >= sampled {
+            sampled += SAMPLE;
+            let at = now.saturating_duration_since(begun).as_secs_f64();
+            soaking.add(at, reading(&callers.api).await);
+        }
+        sleep_until((now + LOOK).min(ends).into()).await;
+    }
+    measured.end = reading(&callers.api).await;
+    if let Some((at, threads)) = begin {
+        measured.seconds = clock::now().saturating_duration_since(at).as_secs_f64();
+        measured.own_cpu = Threads::read().since(&threads, "").iter().sum();
+    }
+    progress.end();
+    let mut all = Vec::new();
+    while let Some(calls) = running.join_next().await {
+        all.extend(calls.map_err(|e| format!("a caller is gone: {e}"))?);
+    }
+    measured.failed = count.failed.load(Relaxed);
+    measured.cpus = plan.cpus.clone().unwrap_or_default().0;
+    let judged = judge(plan, callers, hooks, all).await;
+    if target.cycle.is_some() {
+        let last = reading(&callers.api).await;
+        measured.soak = Some(soaking.summary(judged.len(), last));
+    }
+    Ok(summary(judged, measured))
+}
+
+/// Whether the server let the scripted models in: an agent that it refuses them is served by others, with a warning.
+async fn allowed(api: &Api, conversation: &str) -> Result<(), String> {
+    let until = clock::now() + Duration::from_secs(5);
+    // The call's beginning is recorded with its warnings behind it.
+    loop {
+        let events = api.events(conversation).await?;
+        let mut warnings =
+            events.iter().filter(|e| e["what"] == "warning").filter_map(|e| e["text"].as_str());
+        if warnings.any(|text| text.contains("\"script\" is not allowed")) {
+            return Err("the server does not allow scripted models: run it with --allow-scripted".into());
+        }
+        let begun = events.iter().any(|e| e["what"] == "joined");
+        if begun || clock::now() >= until {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Reads what the server recorded of each call.
+async fn judge(plan: &Plan, callers: &Callers, hooks: Option<&Hooks>, calls: Vec<Call>) -> Vec<Judged> {
+    let until = clock::now() + RECORDS;
+    let reading = calls.into_iter().map(|call| async move {
+        let record = record(callers, hooks, &call.conversation, until).await;
+        let committed = record.iter().filter(|e| e["what"] == "utterance_committed");
+        let committed: Vec<String> = committed.filter_map(|e| Some(e["text"].as_str()?.to_owned())).collect();
+        let turns = judged(&plan.workload, call.whole, &committed);
+        let events = hooks.map(|hooks| {
+            let expected = expected(&record);
+            let compared = hooks.compare(&call.conversation, expected);
+            [expected, compared.missing, compared.out_of_order]
+        });
+        Judged { call, turns, events }
+    });
+    futures_util::stream::iter(reading).buffer_unordered(READERS).collect().await
+}
+
+/// Events of a record that webhooks tell.
+fn expected(record: &[serde_json::Value]) -> usize {
+    record.iter().filter(|e| e["what"].as_str().is_some_and(|what| WEBHOOKS.contains(&what))).count()
+}
+
+/// The whole record of a call, once its webhooks have come; what there is, when the time is over.
+async fn record(
+    callers: &Callers,
+    hooks: Option<&Hooks>,
+    conversation: &str,
+    until: Instant,
+) -> Vec<serde_json::Value> {
+    loop {
+        let events = callers.api.events(conversation).await.unwrap_or_default();
+        let over = events.iter().any(|e| e["what"] == "ended");
+        let came = hooks.is_none_or(|hooks| hooks.count(conversation) >= expected(&events));
+        if over && came || clock::now() >= until {
+            return events;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

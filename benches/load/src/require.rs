@@ -1,0 +1,212 @@
+//! `--require`: a limit that a run must keep, as `p95(voice_to_voice) < 1.2s`, `late_audio < 0.1%`, `turns.wrong == 0`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use crate::report::{Engine, Report, Soak};
+
+/// How two numbers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+    Equal,
+}
+
+/// A limit.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Requirement {
+    text: String,
+    /// Where in the report's JSON the figure is.
+    path: Vec<String>,
+    comparison: Comparison,
+    limit: f64,
+}
+
+/// Functions over a spread.
+const FUNCTIONS: [&str; 5] = ["p50", "p95", "p99", "max", "n"];
+
+impl FromStr for Requirement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = |why: String| format!("--require \"{text}\": {why}");
+        let operators = [
+            ("<=", Comparison::AtMost),
+            (">=", Comparison::AtLeast),
+            ("==", Comparison::Equal),
+            ("<", Comparison::Less),
+            (">", Comparison::More),
+        ];
+        let found = operators.iter().find_map(|(sign, c)| Some((text.split_once(sign)?, *c)));
+        let Some(((left, right), comparison)) = found else {
+            return Err(bad("has none of < <= > >= ==".into()));
+        };
+        let path = path(left.trim()).map_err(bad)?;
+        let limit = limit(right.trim(), &path).map_err(bad)?;
+        Ok(Self { text: text.trim().to_owned(), path, comparison, limit })
+    }
+}
+
+/// The place of a figure, which must be one of a report's.
+fn path(name: &str) -> Result<Vec<String>, String> {
+    let blank =
+        report(&Report { engine: Some(Engine::default()), soak: Some(Soak::default()), ..Report::default() });
+    if let Some((function, argument)) = name.split_once('(') {
+        let (function, argument) = (function.trim(), argument.trim());
+        let Some(argument) = argument.strip_suffix(')').map(str::trim) else {
+            return Err(format!("\"{name}\" is not closed"));
+        };
+        if !FUNCTIONS.contains(&function) {
+            return Err(format!("\"{function}\" is none of {}", FUNCTIONS.join(", ")));
+        }
+        if blank["ms"].get(argument).is_none() {
+            return Err(format!("\"{argument}\" is none of {}", names(&blank["ms"])));
+        }
+        return Ok(["ms", argument, function].map(str::to_owned).to_vec());
+    }
+    let path: Vec<String> = name.split('.').map(str::to_owned).collect();
+    let mut at = &blank;
+    for part in &path {
+        at = at.get(part).ok_or_else(|| format!("\"{part}\" is none of {}", names(at)))?;
+    }
+    if at.is_object() {
+        let how = if path[0] == "ms" { "write p95(…) of it" } else { "name one figure of it" };
+        return Err(format!("\"{name}\" is not one figure: {how}"));
+    }
+    if at.is_string() || at.is_array() {
+        return Err(format!("\"{name}\" is no number"));
+    }
+    Ok(path)
+}
+
+fn names(value: &Value) -> String {
+    let keys = value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
+    keys.filter(|k| !k.is_empty()).map_or("a figure's parts".to_owned(), |k| k.join(", "))
+}
+
+/// A number with its unit, brought to the figure's own.
+fn limit(text: &str, path: &[String]) -> Result<f64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_alphabetic() || c == '%').trim_end();
+    let unit = text[digits.len()..].trim();
+    let number: f64 = digits
+        .parse()
+        .ok()
+        .filter(|n: &f64| n.is_finite())
+        .ok_or_else(|| format!("\"{text}\" is no number with a unit"))?;
+    let last = path.last().map(String::as_str).unwrap_or_default();
+    let time = path[0] == "ms" && last != "n" || last.ends_with("_ms") || last == "cpu_ms_per_call_second";
+    match (unit, time) {
+        ("ms", true) => Ok(number),
+        ("s", true) => Ok(number * 1e3),
+        ("", true) => Err(format!("\"{text}\" has no unit: ms or s")),
+        ("", false) => Ok(number),
+        ("%", false) if matches!(last, "late_audio" | "busiest" | "rss_growth") => Ok(number / 100.0),
+        ("MB", false) if last.starts_with("rss_bytes") => Ok(number * 1e6),
+        _ => Err(format!("\"{unit}\" is no unit of {}", path.join("."))),
+    }
+}
+
+/// A report as JSON.
+#[must_use]
+pub(crate) fn report(report: &Report) -> Value {
+    serde_json::to_value(report).unwrap_or_default()
+}
+
+impl Requirement {
+    /// Whether the report keeps it.
+    ///
+    /// # Errors
+    /// What was found instead, in one sentence. A figure that was not measured keeps no limit.
+    pub(crate) fn check(&self, report: &Value) -> Result<(), String> {
+        let found = self.path.iter().try_fold(report, |at, part| at.get(part)).and_then(Value::as_f64);
+        let Some(found) = found else { return Err(format!("{}: not measured", self.text)) };
+        #[allow(clippy::float_cmp)] // what is compared for equality is counted
+        let holds = match self.comparison {
+            Comparison::Less => found < self.limit,
+            Comparison::AtMost => found <= self.limit,
+            Comparison::More => found > self.limit,
+            Comparison::AtLeast => found >= self.limit,
+            Comparison::Equal => found == self.limit,
+        };
+        if holds { Ok(()) } else { Err(format!("{}: it is {found}", self.text)) }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Summary;
+    use crate::turns::Turns;
+
+    fn found() -> Value {
+        let mut found = Report { late_audio: 0.0005, ..Report::default() };
+        found.ms.voice_to_voice = Summary::of_seconds(vec![1.0, 1.1, 1.3]);
+        found.turns = Turns { expected: 3, right: 2, wrong: 1, missing: 0 };
+        found.server.rss_bytes_per_call = Some(1_400_000.0);
+        report(&found)
+    }
+
+    #[test]
+    fn a_limit_is_kept_or_broken() {
+        for (text, kept) in [
+            ("p95(voice_to_voice) < 1.2s", false),
+            ("p95(voice_to_voice) <= 1300 ms", true),
+            ("p50( voice_to_voice )<1.2s", true),
+            ("n(voice_to_voice) >= 3", true),
+            ("late_audio < 0.1%", true),
+            ("late_audio < 0.01%", false),
+            ("turns.wrong == 0", false),
+            ("turns.missing == 0", true),
+            ("turns.right > 1", true),
+            ("server.rss_bytes_per_call <= 1.5MB", true),
+            // Nothing was measured.
+            ("p95(join) < 100s", false),
+            ("video.fps_speaking >= 0", false),
+        ] {
+            let requirement: Requirement = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(requirement.check(&found()).is_ok(), kept, "{text}");
+        }
+        let broken: Requirement = "p95(voice_to_voice) < 1.2s".parse().unwrap();
+        assert_eq!(broken.check(&found()).unwrap_err(), "p95(voice_to_voice) < 1.2s: it is 1300");
+        let unmeasured: Requirement = "p95(join) < 1s".parse().unwrap();
+        assert_eq!(unmeasured.check(&found()).unwrap_err(), "p95(join) < 1s: not measured");
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_with_its_reason() {
+        for (text, why) in [
+            ("", "has none of < <= > >= =="),
+            ("p95(voice_to_voice)", "has none of"),
+            ("p95(voice_to_voice < 1s", "is not closed"),
+            ("p96(voice_to_voice) < 1s", "\"p96\" is none of p50, p95, p99, max, n"),
+            ("p95(latency) < 1s", "\"latency\" is none of join, voice_to_voice"),
+            ("voice_to_voice < 1s", "\"voice_to_voice\" is none of mode, calls"),
+            ("ms.join < 1s", "is not one figure: write p95(…) of it"),
+            ("turns < 1", "is not one figure: name one figure of it"),
+            ("turns.lost == 0", "\"lost\" is none of expected, right, wrong, missing"),
+            ("calls.x == 0", "\"x\" is none of a figure's parts"),
+            ("commit == 1", "is no number"),
+            ("p95(join) < 1", "has no unit: ms or s"),
+            ("p95(join) < 1 h", "\"h\" is no unit of ms.join.p95"),
+            ("turns.wrong == 0%", "\"%\" is no unit of turns.wrong"),
+            ("calls > NaN", "is no number with a unit"),
+            ("calls > ", "is no number with a unit"),
+            ("calls > 1 < 2", "\"calls > 1\" is none of mode, calls"),
+        ] {
+            let error = text.parse::<Requirement>().unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+            assert!(!error.contains('\n'));
+        }
+    }
+}

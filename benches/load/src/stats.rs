@@ -1,0 +1,65 @@
+//! Percentiles.
+
+use serde::Serialize;
+
+/// How a figure was spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    /// How often it was measured.
+    pub(crate) n: usize,
+    /// Half were at most this. Null where nothing was measured, as all that follows.
+    pub(crate) p50: Option<f64>,
+    /// 95 of a hundred were at most this.
+    pub(crate) p95: Option<f64>,
+    /// 99 of a hundred were at most this.
+    pub(crate) p99: Option<f64>,
+    /// The largest.
+    pub(crate) max: Option<f64>,
+}
+
+/// The value that a share of all are at most: the nearest rank, so one that was measured.
+#[must_use]
+pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
+impl Summary {
+    /// Of values in s, told in ms.
+    #[must_use]
+    pub(crate) fn of_seconds(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let ms = |value: Option<f64>| value.map(|v| round(v * 1e3, 2));
+        Self {
+            n: values.len(),
+            p50: ms(percentile(&values, 0.5)),
+            p95: ms(percentile(&values, 0.95)),
+            p99: ms(percentile(&values, 0.99)),
+            max: ms(values.last().copied()),
+        }
+    }
+}
+
+/// To so many digits behind the point.
+#[must_use]
+pub(crate) fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_measured() {
+        let summary = Summary::of_seconds((1..=200).rev().map(|n| f64::from(n) / 1e3).collect());
+        assert_eq!(
+            summary,
+            Summary { n: 200, p50: Some(100.0), p95: Some(190.0), p99: Some(198.0), max: Some(200.0) }
+        );
+        let one = Summary::of_seconds(vec![0.5]);
+        assert_eq!((one.p50, one.p99), (Some(500.0), Some(500.0)));
+        assert_eq!(Summary::of_seconds(Vec::new()), Summary::default());
+    }
+}

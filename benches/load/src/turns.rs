@@ -1,0 +1,136 @@
+//! Which turns were understood: what the server committed, set against what was said.
+
+use serde::Serialize;
+
+use crate::workload::Workload;
+
+/// Utterances that end within this time before a call's end are not judged, in s: their answers may not have come.
+pub(crate) const LAST: f64 = 2.0;
+
+/// What became of the turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Turns {
+    /// Utterances that were said to their end.
+    pub(crate) expected: usize,
+    /// Committed to the word, once each.
+    pub(crate) right: usize,
+    /// Committed with other words, or though nobody said them.
+    pub(crate) wrong: usize,
+    /// Said and never committed.
+    pub(crate) missing: usize,
+}
+
+impl Turns {
+    /// Adds another call's.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.expected += other.expected;
+        self.right += other.right;
+        self.wrong += other.wrong;
+        self.missing += other.missing;
+    }
+}
+
+/// Compares one call's turns with the least number of differences. `said`: what must have come; `late`: words said so shortly before the end that
+/// they may have come or not.
+#[must_use]
+pub(crate) fn compare(said: &[&str], late: Option<&str>, committed: &[String]) -> Turns {
+    let committed = match (late, committed.split_last()) {
+        (Some(late), Some((last, rest))) if last == late && committed.len() > said.len() => rest,
+        _ => committed,
+    };
+    let (rows, columns) = (said.len() + 1, committed.len() + 1);
+    // The least cost of the rest, from the end: a difference costs one, whichever it is.
+    let mut cost = vec![0_usize; rows * columns];
+    let at = |i: usize, j: usize| i * columns + j;
+    for i in (0..rows).rev() {
+        for j in (0..columns).rev() {
+            cost[at(i, j)] = if i == rows - 1 {
+                columns - 1 - j
+            } else if j == columns - 1 {
+                rows - 1 - i
+            } else {
+                let differs = usize::from(said[i] != committed[j]);
+                (cost[at(i + 1, j + 1)] + differs).min(cost[at(i + 1, j)] + 1).min(cost[at(i, j + 1)] + 1)
+            };
+        }
+    }
+    let mut turns = Turns { expected: said.len(), ..Turns::default() };
+    let (mut i, mut j) = (0, 0);
+    while i < said.len() || j < committed.len() {
+        let here = cost[at(i, j)];
+        if i < said.len() && j < committed.len() {
+            let differs = usize::from(said[i] != committed[j]);
+            if here == cost[at(i + 1, j + 1)] + differs {
+                turns.right += 1 - differs;
+                turns.wrong += differs;
+                (i, j) = (i + 1, j + 1);
+                continue;
+            }
+        }
+        if i < said.len() && here == cost[at(i + 1, j)] + 1 {
+            turns.missing += 1;
+            i += 1;
+        } else {
+            turns.wrong += 1;
+            j += 1;
+        }
+    }
+    turns
+}
+
+/// The turns of a call that lasted `whole` s.
+pub(crate) fn judged(workload: &Workload, whole: f64, committed: &[String]) -> Turns {
+    let mut said: Vec<&str> = Vec::new();
+    let mut late = None;
+    for n in 0.. {
+        let utterance = workload.said(n);
+        if utterance.end <= whole - LAST {
+            said.push(&utterance.utterance.transcript);
+        } else {
+            late = (utterance.onset <= whole).then_some(&*utterance.utterance.transcript);
+            break;
+        }
+    }
+    compare(&said, late, committed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(said: &[&str], late: Option<&str>, committed: &[&str]) -> [usize; 4] {
+        let committed: Vec<String> = committed.iter().map(ToString::to_string).collect();
+        let turns = compare(said, late, &committed);
+        [turns.expected, turns.right, turns.wrong, turns.missing]
+    }
+
+    #[test]
+    fn each_difference_counts_once() {
+        assert_eq!(of(&["a", "b", "c"], None, &["a", "b", "c"]), [3, 3, 0, 0]);
+        assert_eq!(of(&["a", "b", "c"], None, &["a", "c"]), [3, 2, 0, 1]);
+        assert_eq!(of(&["a", "b", "c"], None, &["a", "x", "c"]), [3, 2, 1, 0]);
+        assert_eq!(of(&["a", "b"], None, &["a", "a", "b"]), [2, 2, 1, 0]);
+        assert_eq!(of(&["a", "b"], None, &[]), [2, 0, 0, 2]);
+        assert_eq!(of(&[], None, &["a"]), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn the_last_words_may_come_or_not() {
+        assert_eq!(of(&["a"], Some("b"), &["a", "b"]), [1, 1, 0, 0]);
+        assert_eq!(of(&["a"], Some("b"), &["a"]), [1, 1, 0, 0]);
+        assert_eq!(of(&["a"], Some("b"), &["a", "x"]), [1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn what_was_said_too_late_to_be_heard_is_not_asked_for() {
+        let workload = Workload::built_in().unwrap();
+        let texts: Vec<String> = workload.utterances.iter().map(|u| u.transcript.clone()).collect();
+        // The first ends at 3.1 s, the second at 8.45 s.
+        let of = |whole: f64, n: usize| judged(&workload, whole, &texts[..n]);
+        assert_eq!(of(5.2, 1), Turns { expected: 1, right: 1, wrong: 0, missing: 0 });
+        assert_eq!(of(9.0, 2), Turns { expected: 1, right: 1, wrong: 0, missing: 0 });
+        assert_eq!(of(9.0, 1), Turns { expected: 1, right: 1, wrong: 0, missing: 0 });
+        assert_eq!(of(11.0, 1), Turns { expected: 2, right: 1, wrong: 0, missing: 1 });
+        assert_eq!(of(1.0, 0), Turns::default());
+    }
+}

@@ -1,0 +1,257 @@
+//! What the callers say and what is answered: a recording with true onsets and ends to the sample, and the script of the server's models.
+
+use std::sync::Arc;
+
+use models::script::Script;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The workload of this project, for those who name none.
+const BUILT_IN: (&str, &[u8]) =
+    (include_str!("../workload/workload.json"), include_bytes!("../workload/user.wav"));
+
+/// Hz of the recording.
+pub(crate) const RATE: usize = 16_000;
+/// Samples of 20 ms.
+pub(crate) const BLOCK: usize = 320;
+/// The detector's times that every agent of this server has, in s: from an onset, and from an end, to its report.
+const DETECTOR: (f64, f64) = (0.05, 0.25);
+
+/// One utterance of the recording.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Utterance {
+    /// First sample of speech, in s from the recording's beginning.
+    #[serde(rename = "onset_s")]
+    pub(crate) onset: f64,
+    /// Last sample of speech.
+    #[serde(rename = "end_s")]
+    pub(crate) end: f64,
+    /// Its words.
+    pub(crate) transcript: String,
+    /// What is answered.
+    pub(crate) reply: String,
+    /// Whether it begins while the agent speaks.
+    pub(crate) barge_in: bool,
+}
+
+#[derive(Deserialize)]
+struct File {
+    settings: Map<String, Value>,
+    utterances: Vec<Utterance>,
+}
+
+/// The recording, said again and again, and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    /// The file as it is: what a scripted agent is given as its models.
+    pub(crate) json: String,
+    /// The same, as scripted models read it.
+    pub(crate) script: Script,
+    /// The agent's settings, by the names of scenarios; the detector's are not among them.
+    pub(crate) settings: Map<String, Value>,
+    /// What is said in one round.
+    pub(crate) utterances: Vec<Utterance>,
+    /// The recording: 16 kHz mono, whole blocks.
+    pub(crate) speech: Arc<[i16]>,
+}
+
+/// One utterance of a caller's, in any round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said<'a> {
+    /// Which one of the recording.
+    pub(crate) number: usize,
+    /// Its words.
+    pub(crate) utterance: &'a Utterance,
+    /// True onset in s from the caller's first sample.
+    pub(crate) onset: f64,
+    /// True end.
+    pub(crate) end: f64,
+}
+
+impl Workload {
+    /// The built-in one.
+    ///
+    /// # Errors
+    /// Never: a test reads it.
+    pub(crate) fn built_in() -> Result<Self, String> {
+        Self::parse(BUILT_IN.0, BUILT_IN.1)
+    }
+
+    /// From the two files' contents.
+    ///
+    /// # Errors
+    /// What is wrong with them, in one sentence.
+    pub(crate) fn parse(json: &str, wav: &[u8]) -> Result<Self, String> {
+        let bad = |what: String| format!("the workload {what}");
+        let file: File = serde_json::from_str(json).map_err(|e| bad(format!("cannot be read: {e}")))?;
+        let script: Script = serde_json::from_str(json).map_err(|e| bad(format!("is no script: {e}")))?;
+        let mut speech = samples(wav)?;
+        speech.resize(speech.len().next_multiple_of(BLOCK), 0);
+        let length = speech.len() as f64 / RATE as f64;
+        let mut last = 0.0;
+        for (i, utterance) in file.utterances.iter().enumerate() {
+            let Utterance { onset, end, .. } = utterance;
+            if !(last <= *onset && onset < end && *end <= length) {
+                return Err(bad(format!(
+                    "has an utterance {i} from {onset} to {end} s, which is not behind the one before it and within the recording of {length:.2} s"
+                )));
+            }
+            last = *end;
+        }
+        if file.utterances.is_empty() {
+            return Err(bad("has no utterances".into()));
+        }
+        let mut settings = file.settings;
+        if let Some(vad) = settings.shift_remove("vad") {
+            let time = |key: &str, own: f64| vad.get(key).map_or(Some(own), Value::as_f64);
+            if (time("start", DETECTOR.0), time("silence", DETECTOR.1))
+                != (Some(DETECTOR.0), Some(DETECTOR.1))
+            {
+                return Err(bad(format!(
+                    "wants a detector of {vad}, but that of every agent is {{\"start\":{},\"silence\":{}}}",
+                    DETECTOR.0, DETECTOR.1
+                )));
+            }
+        }
+        let Some(Value::Number(_)) = settings.get("min_endpointing_delay") else {
+            return Err(bad(
+                "has no settings.min_endpointing_delay, from which the ideal answer is reckoned".into(),
+            ));
+        };
+        Ok(Self {
+            json: json.to_owned(),
+            script,
+            settings,
+            utterances: file.utterances,
+            speech: speech.into(),
+        })
+    }
+
+    /// Length of one round in s.
+    #[must_use]
+    pub(crate) fn period(&self) -> f64 {
+        self.speech.len() as f64 / RATE as f64
+    }
+
+    /// The caller's utterance number `n`, counted through all rounds.
+    #[must_use]
+    pub(crate) fn said(&self, n: usize) -> Said<'_> {
+        let number = n % self.utterances.len();
+        let begins = (n / self.utterances.len()) as f64 * self.period();
+        let utterance = &self.utterances[number];
+        Said { number, utterance, onset: begins + utterance.onset, end: begins + utterance.end }
+    }
+
+    /// Block number `n` of what a caller says.
+    #[must_use]
+    pub(crate) fn block(&self, n: usize) -> &[i16] {
+        let at = n % (self.speech.len() / BLOCK) * BLOCK;
+        &self.speech[at..at + BLOCK]
+    }
+
+    /// What an ideal engine needs from an utterance's end to the first sound of its answer, in s: endpointing, the model's first token, the tokens up to the
+    /// one that ends the first sentence, the voice's first sound.
+    #[must_use]
+    pub(crate) fn ideal(&self, number: usize) -> f64 {
+        let endpointing = self.settings["min_endpointing_delay"].as_f64().unwrap_or_default();
+        let pace = &self.script.providers;
+        let tokens = tokens_of_first_sentence(&self.utterances[number].reply);
+        let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s;
+        endpointing + pace.llm.first_token + sentence + pace.tts.first_audio
+    }
+}
+
+/// Tokens, words with their blanks, up to and with the one that ends the first sentence.
+fn tokens_of_first_sentence(reply: &str) -> usize {
+    let ends = |token: &str| token.trim_end().ends_with(['.', '!', '?']);
+    let mut tokens = reply.split_inclusive(' ');
+    match tokens.by_ref().position(ends) {
+        Some(at) => at + 1,
+        None => reply.split_inclusive(' ').count(),
+    }
+}
+
+/// The samples of a WAV file of 16 kHz, mono, 16 bits.
+fn samples(wav: &[u8]) -> Result<Vec<i16>, String> {
+    let bad = |what: &str| Err(format!("the speech {what}"));
+    if wav.len() < 12 || &wav[..4] != b"RIFF" || &wav[8..12] != b"WAVE" {
+        return bad("is no WAV file");
+    }
+    let mut rest = &wav[12..];
+    let mut format = None;
+    while rest.len() >= 8 {
+        let length = u32::from_le_bytes([rest[4], rest[5], rest[6], rest[7]]) as usize;
+        let body = &rest[8..rest.len().min(8 + length)];
+        match &rest[..4] {
+            b"fmt " if body.len() >= 16 => {
+                let number = |at: usize| u32::from(u16::from_le_bytes([body[at], body[at + 1]]));
+                let rate = number(4) | number(6) << 16;
+                format = Some((number(0), number(2), rate, number(14)));
+            }
+            b"data" => {
+                if format != Some((1, 1, RATE as u32, 16)) {
+                    return bad("must be 16 kHz, mono, 16 bits a sample");
+                }
+                return Ok(body.as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect());
+            }
+            _ => {}
+        }
+        rest = &rest[(8 + length + length % 2).min(rest.len())..];
+    }
+    bad("holds no samples")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_workload_is_whole_and_goes_round() {
+        let workload = Workload::built_in().unwrap();
+        assert_eq!(workload.utterances.len(), 8);
+        assert!((workload.period() - 42.42).abs() < 1e-9);
+        assert_eq!(workload.script.utterances[1].reply, "Yes, that works fine.");
+        let again = workload.said(8);
+        assert_eq!((again.number, again.onset), (0, 43.42));
+        assert_eq!(workload.block(2121), workload.block(0));
+        assert!(!workload.settings.contains_key("vad"));
+    }
+
+    #[test]
+    fn true_ends_part_speech_from_silence() {
+        let workload = Workload::built_in().unwrap();
+        let loud = |from: f64, to: f64| {
+            let part = &workload.speech[(from * RATE as f64) as usize..(to * RATE as f64) as usize];
+            let power = part.iter().map(|s| f64::from(*s).powi(2)).sum::<f64>() / part.len() as f64;
+            power.sqrt() > 32.0
+        };
+        for said in (0..8).map(|n| workload.said(n)) {
+            assert!(loud(said.onset, said.end) && !loud(said.end + 0.01, said.end + 1.0), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn the_ideal_answer_waits_for_the_token_that_ends_the_first_sentence() {
+        let workload = Workload::built_in().unwrap();
+        // .5 endpointing, .2 first token, five more of 20 ms each, .1 for the voice.
+        assert!((workload.ideal(0) - 0.9).abs() < 1e-9);
+        assert!((workload.ideal(1) - 0.86).abs() < 1e-9);
+        assert_eq!(tokens_of_first_sentence("no end here"), 3);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let (json, wav) = BUILT_IN;
+        let refused = |json: &str, wav: &[u8]| Workload::parse(json, wav).unwrap_err();
+        assert_eq!(refused(json, b"RIFFxxxxWAVE"), "the speech holds no samples");
+        assert_eq!(refused(json, b"ID3"), "the speech is no WAV file");
+        let mut stereo = wav.to_vec();
+        stereo[22] = 2;
+        assert_eq!(refused(json, &stereo), "the speech must be 16 kHz, mono, 16 bits a sample");
+        assert!(refused("{}", wav).starts_with("the workload cannot be read: missing field"));
+        let late = json.replace("\"end_s\": 39.42", "\"end_s\": 139.42");
+        assert!(refused(&late, wav).contains("has an utterance 7 from 37.14 to 139.42 s"));
+        let slow = json.replace("\"start\": 0.05", "\"start\": 0.5");
+        assert!(refused(&slow, wav).contains("wants a detector of"));
+    }
+}

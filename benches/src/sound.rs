@@ -1,0 +1,56 @@
+//! The recording that the load generator's callers say: its utterances, as a call hears and as an agent could say them.
+
+use engine::speak::encode::{Encoder, FRAME};
+use engine::speak::tts::Upsampler;
+
+/// Samples a second of [`utterances`].
+pub const RATE: usize = 16_000;
+/// Bytes of a WAV file before its samples, where it has no chunk of its own making.
+const HEADER: usize = 44;
+
+/// The recording's utterances, 16 kHz mono, each from its true onset to its true end, in whole blocks of 20 ms.
+///
+/// # Panics
+/// The recording or its description is damaged.
+#[must_use]
+pub fn utterances() -> Vec<Vec<i16>> {
+    let wav = include_bytes!("../load/workload/user.wav");
+    assert_eq!(&wav[HEADER - 8..HEADER - 4], b"data", "the recording has a header of another length");
+    let samples: Vec<i16> = wav[HEADER..].as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
+    let description: serde_json::Value =
+        serde_json::from_str(include_str!("../load/workload/workload.json")).expect("it is JSON");
+    let at = |utterance: &serde_json::Value, key: &str| {
+        (utterance[key].as_f64().expect("a time in seconds") * RATE as f64) as usize
+    };
+    let all = description["utterances"].as_array().expect("a list");
+    all.iter()
+        .map(|utterance| {
+            let mut said = samples[at(utterance, "onset_s")..at(utterance, "end_s")].to_vec();
+            said.resize(said.len().next_multiple_of(RATE / 50), 0);
+            said
+        })
+        .collect()
+}
+
+/// The same one behind the other, as blocks of 20 ms at 48 kHz: about 17 s of speech without a pause.
+///
+/// # Panics
+/// As [`utterances`].
+#[must_use]
+pub fn speech() -> Vec<[i16; FRAME]> {
+    let mut upsampler = Upsampler::new(RATE as u32).expect("a rate of voices");
+    let mut samples = upsampler.push(&utterances().concat());
+    samples.extend(upsampler.finish());
+    samples.as_chunks::<FRAME>().0.to_vec()
+}
+
+/// Opus packets of [`speech`], coded by prediction with copies of the packets before, as browsers do.
+///
+/// # Panics
+/// As [`utterances`], and where there is no encoder.
+#[must_use]
+pub fn packets() -> Vec<Vec<u8>> {
+    let mut encoder = Encoder::new().expect("an encoder");
+    encoder.lost(0.1).expect("it codes for loss");
+    speech().iter().map(|block| encoder.encode(block).expect("a packet").to_vec()).collect()
+}

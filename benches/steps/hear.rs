@@ -1,0 +1,171 @@
+//! From packets of the user's voice to whether the user speaks.
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use benches::cpu::{self, CpuTime};
+use benches::sound;
+use bytes::Bytes;
+use conversation::spec;
+use conversation::time::Time;
+use criterion::Criterion;
+use engine::clock;
+use engine::hear::Hearing;
+use engine::hear::decode::Decoder;
+use engine::hear::jitter::{Buffer, Frame, Kind};
+use engine::hear::vad::{Judge as _, Silero, State, WINDOW};
+use models::vad::Network;
+
+/// Length of a packet.
+const PACKET: Duration = Duration::from_millis(20);
+/// Windows that a media thread judges together.
+const BATCH: usize = 16;
+
+pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
+    jitter(c);
+    decode(c);
+    windows(c);
+    detector(c);
+}
+
+/// The speech detector's network, from where set-up put it.
+pub(crate) fn network() -> Arc<Network> {
+    let named = std::env::var_os(models::paths::VARIABLE).map(PathBuf::from);
+    let checkout = || Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT);
+    let dir = named.unwrap_or_else(checkout);
+    Arc::new(Network::load(&models::paths::vad(&dir)).unwrap_or_else(|e| panic!("{e}")))
+}
+
+/// Numbers of the packets that come in each of a hundred stretches of 20 ms, again and again.
+fn arrivals(bad: bool) -> Vec<Vec<u64>> {
+    let mut order: Vec<Vec<u64>> = (0..100).map(|number| vec![number]).collect();
+    if bad {
+        for lost in [7, 45, 46] {
+            order[lost].clear();
+        }
+        for late in [20, 70] {
+            order[late].clear();
+            order[late + 1].push(late as u64);
+        }
+    }
+    order
+}
+
+/// CPU time of so many stretches: what comes is pushed, what is due is pulled.
+fn receive(order: &[Vec<u64>], payload: &Bytes, count: u64) -> Duration {
+    let start = clock::now();
+    let mut buffer = Buffer::default();
+    cpu::taken(|| {
+        for n in 0..count {
+            let now = start + PACKET * n as u32;
+            for number in &order[(n % 100) as usize] {
+                let sequence = n / 100 * 100 + number;
+                buffer.push(now, sequence, sequence * 960, payload.clone());
+            }
+            while let Some(frame) = buffer.pull(now) {
+                black_box(frame);
+            }
+        }
+    })
+}
+
+fn jitter(c: &mut Criterion<CpuTime>) {
+    let payload = Bytes::from(vec![0x78; 80]);
+    for (name, bad) in
+        [("jitter: 20 ms in order", false), ("jitter: 20 ms of a line that loses and swaps", true)]
+    {
+        let order = arrivals(bad);
+        c.bench_function(name, |b| b.iter_custom(|count| receive(&order, &payload, count)));
+    }
+}
+
+fn decode(c: &mut Criterion<CpuTime>) {
+    let at = clock::now();
+    let frame = |kind: Kind| Frame { timestamp: 0, samples: 960, at, kind };
+    let frames: Vec<Frame> = sound::packets().into_iter().map(|p| frame(Kind::Packet(p.into()))).collect();
+    let mut decoder = Decoder::new().expect("a decoder");
+    let mut pcm = Vec::with_capacity(1_920);
+    let mut next = frames.iter().cycle();
+    c.bench_function("decode: 20 ms of speech", |b| {
+        b.iter(|| {
+            pcm.clear();
+            if let Some(frame) = next.next() {
+                decoder.decode(black_box(frame), &mut pcm);
+            }
+        });
+    });
+    assert_eq!(decoder.broken(), 0, "the packets are Opus");
+    let lost = frame(Kind::Conceal);
+    // One in four is lost: further ones in a row fade out and cost less.
+    c.bench_function("decode: four packets, one of them lost", |b| {
+        b.iter(|| {
+            pcm.clear();
+            for frame in next.by_ref().take(3).chain([&lost]) {
+                decoder.decode(black_box(frame), &mut pcm);
+            }
+        });
+    });
+}
+
+/// Takes no notice of what it hears.
+struct Deaf;
+
+impl models::stt::Stream for Deaf {
+    fn begin(&mut self) {}
+    fn audio(&mut self, pcm: &[i16]) {
+        black_box(pcm);
+    }
+    fn end(&mut self) {}
+}
+
+/// What hearing does around decoder and network: windows, level, what the STT is given, the detector's rule.
+fn windows(c: &mut Criterion<CpuTime>) {
+    let speech = sound::utterances().concat();
+    let mut blocks = speech.chunks_exact(320).cycle();
+    let mut hearing = Hearing::new(
+        spec::Vad { start: Duration::from_millis(50), silence: Duration::from_millis(250) },
+        Box::new(Deaf),
+        None,
+    );
+    let mut number = 0;
+    c.bench_function("hear: 20 ms into windows, windows into speech", |b| {
+        b.iter(|| {
+            number += 1;
+            if let Some(block) = blocks.next() {
+                hearing.take(black_box(block), Time::from_micros(number * 20_000));
+            }
+            // Two seconds of speech, one of silence.
+            let p = if number % 150 < 100 { 0.9 } else { 0.05 };
+            black_box(hearing.judged(p));
+            black_box(hearing.level());
+        });
+    });
+}
+
+fn detector(c: &mut Criterion<CpuTime>) {
+    let samples: Vec<f32> =
+        sound::utterances().concat().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect();
+    let windows = samples.as_chunks::<WINDOW>().0;
+    let network = network();
+    for (name, streams) in [("detector: one window alone", 1), ("detector: sixteen windows together", BATCH)]
+    {
+        let mut silero = Silero::new(Arc::clone(&network));
+        let mut states = vec![State::default(); streams];
+        let mut probabilities = vec![0.0; streams];
+        let mut number = 0;
+        let mut judge = || {
+            let mut states: Vec<&mut State> = states.iter_mut().collect();
+            // Each stream is somewhere else in the recording.
+            let given: Vec<&[f32; WINDOW]> =
+                (0..streams).map(|stream| &windows[(number + stream * 31) % windows.len()]).collect();
+            number += 1;
+            silero.judge(&mut states, &given, &mut probabilities);
+            probabilities[0]
+        };
+        let loudest = (0..30).map(|_| judge()).fold(0.0, f32::max);
+        assert!(loudest > 0.5, "the recording is no speech: {loudest}");
+        c.bench_function(name, |b| b.iter(&mut judge));
+    }
+}

@@ -1,0 +1,59 @@
+//! The choice of a picture: which of the baked ones a face shows.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use benches::cpu::CpuTime;
+use conversation::event::AgentState;
+use conversation::input::PieceId;
+use conversation::time::Time;
+use criterion::Criterion;
+use engine::show::{Avatars, Face};
+use models::face::PoseSet;
+use models::tts::Phone;
+
+/// µs between two pictures.
+const PERIOD: u64 = 40_000;
+const PIECE: PieceId = PieceId(1);
+/// "My name is Theo, and I am pleased to meet you." as phones of the CMU set, each with its end in seconds.
+const SENTENCE: &str = "pau:0.12 m:0.16 ay:0.30 n:0.35 ey:0.60 m:0.68 ih:0.76 z:0.84 th:0.96 iy:1.08 ow:1.18 pau:1.27 ae:1.42 \
+    n:1.46 d:1.48 ay:1.71 ae:1.84 m:1.92 p:2.04 l:2.10 iy:2.24 z:2.33 d:2.38 t:2.46 ax:2.50 m:2.59 iy:2.70 t:2.77 y:2.88 uw:3.04 pau:3.27";
+/// Pictures of the sentence.
+const PICTURES: u64 = 82;
+
+pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
+    let avatars = Avatars::built_in().expect("the people in the binary");
+    let set = Arc::clone(&avatars.all()[0].set);
+    let mut face = face(&set);
+    let mut number = 0;
+    c.bench_function("face: a picture while speaking", |b| {
+        b.iter(|| {
+            number += 1;
+            let at = (number % PICTURES) as f32 * PERIOD as f32 / 1e6;
+            black_box(face.frame(Time::from_micros(number * PERIOD), Some((PIECE, at))))
+        });
+    });
+    // It listens: most of the time nothing changes, and nothing is sent.
+    face.forget(PIECE);
+    face.set_state(AgentState::Listening, false);
+    c.bench_function("face: a picture while listening", |b| {
+        b.iter(|| {
+            number += 1;
+            black_box(face.frame(Time::from_micros(number * PERIOD), None))
+        });
+    });
+}
+
+/// One that has shown its key frame, and knows what it will say.
+fn face(set: &Arc<PoseSet>) -> Face {
+    let phone = |word: &str| {
+        let (name, end) = word.split_once(':').expect("name:end");
+        Phone { name: name.into(), end: end.parse().expect("seconds") }
+    };
+    let phones: Vec<Phone> = SENTENCE.split_whitespace().map(phone).collect();
+    let mut face = Face::new(Arc::clone(set), 25, 1);
+    assert!(face.frame(Time::ZERO, None).is_some_and(|frame| frame.key));
+    face.set_state(AgentState::Speaking, false);
+    face.phones(PIECE, &phones);
+    face
+}

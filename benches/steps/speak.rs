@@ -1,0 +1,106 @@
+//! From samples of the agent's voice to packets of it.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use benches::cpu::{self, CpuTime};
+use benches::sound;
+use conversation::input::{Epoch, PieceId};
+use criterion::Criterion;
+use engine::speak::encode::{Encoder, FRAME};
+use engine::speak::playout::{BLOCK, Playout};
+
+/// Blocks of one piece: two seconds.
+const PIECE: usize = 100;
+/// Blocks in a chunk of the voice: .1 s.
+const CHUNK: usize = 5;
+
+pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
+    playout(c);
+    encode(c);
+}
+
+/// CPU time of so many blocks of pieces that are made, sound and end, one behind the other.
+fn play(speech: &[i16], ducked: bool, count: u64) -> Duration {
+    let mut playout = Playout::default();
+    let (mut block, mut reports) = ([0; BLOCK], Vec::with_capacity(8));
+    let mut total = Duration::ZERO;
+    for number in 0..count.div_ceil(PIECE as u64) {
+        let blocks = (count - number * PIECE as u64).min(PIECE as u64) as usize;
+        // The voice's thread makes them.
+        let mut chunks: Vec<Vec<i16>> =
+            speech.chunks(CHUNK * BLOCK).take(PIECE / CHUNK).map(Vec::from).collect();
+        chunks.reverse();
+        let piece = PieceId(number as u32);
+        total += cpu::taken(|| {
+            playout.open(piece, Epoch(number as u32));
+            playout.play(piece);
+            if ducked {
+                playout.duck();
+            }
+            for n in 0..blocks {
+                if n % CHUNK == 0
+                    && let Some(chunk) = chunks.pop()
+                {
+                    playout.push(piece, chunk);
+                }
+                if n + 1 == PIECE {
+                    playout.complete(piece);
+                }
+                playout.render(&mut block, &mut reports);
+                black_box(&block);
+                reports.clear();
+            }
+        });
+    }
+    assert_eq!(playout.underruns(), 0, "every block had its samples");
+    total
+}
+
+/// Where the agent is silent.
+fn rest(count: u64) -> Duration {
+    let mut playout = Playout::default();
+    let (mut block, mut reports) = ([0; BLOCK], Vec::new());
+    cpu::taken(|| {
+        for _ in 0..count {
+            playout.render(&mut block, &mut reports);
+            black_box(&block);
+        }
+    })
+}
+
+fn playout(c: &mut Criterion<CpuTime>) {
+    let speech = sound::speech().concat();
+    c.bench_function("playout: 20 ms of speech", |b| b.iter_custom(|count| play(&speech, false, count)));
+    c.bench_function("playout: 20 ms of speech, ducked", |b| {
+        b.iter_custom(|count| play(&speech, true, count))
+    });
+    c.bench_function("playout: 20 ms of silence", |b| b.iter_custom(rest));
+}
+
+fn encode(c: &mut Criterion<CpuTime>) {
+    let speech = sound::speech();
+    let mut encoder = Encoder::new().expect("an encoder");
+    for (name, lost) in
+        [("encode: 20 ms of speech", 0.0), ("encode: 20 ms of speech for a line that loses", 0.1)]
+    {
+        encoder.lost(lost).expect("it codes for loss");
+        let mut next = speech.iter().cycle();
+        c.bench_function(name, |b| {
+            b.iter(|| {
+                if let Some(block) = next.next() {
+                    black_box(encoder.encode(black_box(block)).is_ok());
+                }
+            });
+        });
+    }
+    let mut encoder = Encoder::new().expect("an encoder");
+    let silence = [0; FRAME];
+    // The first few are encoded, until the packet no longer changes.
+    for _ in 0..20 {
+        encoder.encode(&silence).expect("a packet");
+    }
+    c.bench_function("encode: 20 ms of silence, the kept packet", |b| {
+        b.iter(|| encoder.encode(black_box(&silence)).is_ok());
+    });
+}

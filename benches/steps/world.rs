@@ -1,0 +1,317 @@
+//! A media thread in virtual time, with the real detector and scripted models: calls that talk for as long as one looks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use benches::{cpu, sound};
+use conversation::call::{Call, ConversationId, FaceChoice, LlmChoice, SttChoice, TtsChoice};
+use conversation::event::Stamped;
+use conversation::host::Ledger;
+use conversation::settings::Settings;
+use engine::clock;
+use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, News, Opening};
+use engine::hear::vad::Silero;
+use engine::host::{Seat, Shared};
+use engine::shard::{Inbox, Shard, TICK};
+use engine::show::Avatars;
+use engine::transport::loopback::{self, Far, Left};
+use engine::transport::webrtc::Certificate;
+use models::{Error, Handle, Sink, llm, stt, tts};
+
+/// From one turn of a user to the next, in blocks of 20 ms: 7.6 s.
+const TURN: usize = 380;
+/// Calls begin in so many ticks one after the other, so that no tick has all the blocks, or all the windows of 32 ms.
+const SPREAD: usize = 16;
+/// Samples of a block of the user's sound, and of a chunk of .1 s of the agent's.
+const BLOCK: usize = 320;
+const CHUNK: usize = 4_800;
+/// Seconds of speech for each character, as in the load generator's workload; the words take half of a turn's time.
+const PER_CHARACTER: f64 = 0.06;
+const ANSWER: &str = "Yes, it opens at nine today. You may bring a friend with you.";
+/// Each fourth answer goes on for so long that the user's next turn interrupts it.
+const LONG: &str = "Sure, I can help with that. Let me walk you through each of the steps in order, so that nothing gets lost on the way.";
+
+/// What will happen at an instant of virtual time.
+type Deed = Box<dyn FnOnce() + Send>;
+
+/// The models' clock and what they will do.
+#[derive(Clone)]
+struct Agenda(Arc<Mutex<Deeds>>);
+
+struct Deeds {
+    now: Instant,
+    /// Deeds so far: those of one instant happen in the order in which they were thought of.
+    count: u64,
+    due: BTreeMap<(Instant, u64), Deed>,
+}
+
+impl Agenda {
+    fn from(now: Instant) -> Self {
+        Self(Arc::new(Mutex::new(Deeds { now, count: 0, due: BTreeMap::new() })))
+    }
+
+    fn deeds(&self) -> MutexGuard<'_, Deeds> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn after(&self, delay: Duration, deed: impl FnOnce() + Send + 'static) {
+        let mut deeds = self.deeds();
+        let key = (deeds.now + delay, deeds.count);
+        deeds.count += 1;
+        deeds.due.insert(key, Box::new(deed));
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.deeds().due.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    fn advance(&self, now: Instant) {
+        loop {
+            let deed = {
+                let mut deeds = self.deeds();
+                deeds.now = now;
+                match deeds.due.first_entry() {
+                    Some(entry) if entry.key().0 <= now => entry.remove(),
+                    _ => return,
+                }
+            };
+            deed();
+        }
+    }
+}
+
+/// Speech to text, language model and voice of every call, as fast as those of the load generator's workload.
+struct Scripted {
+    agenda: Agenda,
+    /// .1 s of a tone at 48 kHz.
+    tone: Vec<i16>,
+    asked: Mutex<u64>,
+}
+
+struct Ear(Agenda, Sink<stt::Event>);
+
+impl stt::Stream for Ear {
+    fn begin(&mut self) {
+        let sink = self.1.clone();
+        self.0.after(Duration::from_millis(150), move || sink.send(stt::Event::Interim("Could you".into())));
+    }
+
+    fn audio(&mut self, _: &[i16]) {}
+
+    fn end(&mut self) {
+        let sink = self.1.clone();
+        let last = "Could you tell me about the plan for today.";
+        self.0.after(Duration::from_millis(1), move || sink.send(stt::Event::Final(last.into())));
+    }
+}
+
+impl llm::Llm for Scripted {
+    fn ask(&self, _: llm::Request, sink: Sink<llm::Event>) -> Handle {
+        let number = {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            *asked += 1;
+            *asked
+        };
+        let mut at = Duration::from_millis(200);
+        let answer = if number.is_multiple_of(4) { LONG } else { ANSWER };
+        for word in answer.split_inclusive(' ') {
+            let sink = sink.clone();
+            self.agenda.after(at, move || sink.send(llm::Event::Text(word.to_owned())));
+            at += Duration::from_millis(20);
+        }
+        self.agenda
+            .after(at, move || sink.send(llm::Event::End { prompt_tokens: 200, completion_tokens: 20 }));
+        Handle::done()
+    }
+}
+
+impl tts::Tts for Scripted {
+    fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
+        let samples = (request.text.chars().count() as f64 * PER_CHARACTER * 48_000.0) as usize;
+        let mut at = Duration::from_millis(100);
+        for from in (0..samples).step_by(CHUNK) {
+            let (pcm, sink) = (self.tone[..CHUNK.min(samples - from)].to_vec(), sink.clone());
+            self.agenda.after(at, move || sink.send(tts::Event::Audio { pcm, sample_rate: 48_000 }));
+            at += Duration::from_millis(20);
+        }
+        self.agenda.after(at, move || sink.send(tts::Event::End));
+        Ok(Handle::done())
+    }
+}
+
+/// Forgets all facts.
+struct Nobody;
+
+impl Ledger for Nobody {
+    fn record(&self, _: ConversationId, _: Stamped) {}
+}
+
+/// A user, who says one utterance of the recording after the other, one each turn, and hears.
+struct User {
+    far: Far,
+    /// The next block, counted from the beginning of a turn of the first utterance.
+    block: usize,
+    tick: usize,
+}
+
+/// Blocks that agents have spoken, and all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spoken {
+    of_speech: u64,
+    all: u64,
+}
+
+impl Spoken {
+    /// Share of the time in which an agent spoke; `None` where too little was heard to say.
+    pub(crate) fn share(self) -> Option<f64> {
+        (self.all >= 5_000).then(|| self.of_speech as f64 / self.all as f64)
+    }
+}
+
+/// One media thread with its calls.
+pub(crate) struct World {
+    shard: Shard,
+    inbox: Inbox,
+    agenda: Agenda,
+    models: Arc<Scripted>,
+    runtime: tokio::runtime::Runtime,
+    recording: Vec<Vec<i16>>,
+    users: Vec<User>,
+    now: Instant,
+    /// Ticks so far.
+    ticks: usize,
+    /// What agents said in them.
+    pub(crate) spoken: Spoken,
+}
+
+impl World {
+    /// A thread with so many calls, which have talked for a turn each, all at another point of it.
+    pub(crate) fn with(calls: usize) -> Self {
+        let now = clock::now();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let client = models::net::Client::new(models::net::Policy { allow_private: true }).expect("a client");
+        let shared = Shared {
+            net: runtime.handle().clone(),
+            client,
+            ledger: Arc::new(Nobody),
+            trace: None,
+            avatars: Avatars::default(),
+            timeouts: engine::Timeouts::default(),
+            latencies: Arc::default(),
+            most_load: 0.0,
+        };
+        let (shard, inbox, _) = Shard::bare(Arc::new(shared), now);
+        let certificate = Arc::new(Certificate::generate().expect("a certificate"));
+        let judge = Box::new(Silero::new(super::hear::network()));
+        assert!(inbox.requests.send(Message::Ready(Box::new(Kit { certificate, judge }))).is_ok());
+        let agenda = Agenda::from(now);
+        let tone = (0..CHUNK).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
+        let models = Arc::new(Scripted { agenda: agenda.clone(), tone, asked: Mutex::default() });
+        let recording = sound::utterances();
+        assert!(recording.iter().all(|said| said.len() < TURN * BLOCK));
+        let mut world = Self {
+            shard,
+            inbox,
+            agenda,
+            models,
+            runtime,
+            recording,
+            users: Vec::new(),
+            now,
+            ticks: 0,
+            spoken: Spoken::default(),
+        };
+        for first in 0..SPREAD.min(calls) {
+            for number in (first..calls).step_by(SPREAD) {
+                world.call(number, number * TURN / calls);
+            }
+            world.tick();
+        }
+        for _ in 0..2 * TURN {
+            world.tick();
+        }
+        assert_eq!(world.shard.calls(), calls);
+        world.spoken = Spoken::default();
+        world
+    }
+
+    /// A call begins, its user at this block of a turn.
+    fn call(&mut self, number: usize, block: usize) {
+        let key = CallKey(number as u64);
+        let settings =
+            Settings { echo_warmup: 0.0, idle_timeout: None, max_call_duration: None, ..Settings::product() };
+        let spec = settings.spec().expect("the defaults are valid");
+        let call = Call::bare(ConversationId(number as u128), spec);
+        let news = self.inbox.sink(key);
+        let ear = Ear(self.agenda.clone(), Sink::new(move |event| news.send(News::Stt(event))));
+        let models = CallModels {
+            stt: Box::new(ear),
+            turn: None,
+            llm: Arc::clone(&self.models) as _,
+            llm_fallback: None,
+            tts: Arc::clone(&self.models) as _,
+            tts_fallback: None,
+            warnings: Vec::new(),
+        };
+        let opening = Opening { key, call: Arc::new(call), models, commands: Vec::new(), seat: Seat::free() };
+        let (near, far) = loopback::pair();
+        assert!(self.inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near }))).is_ok());
+        let mut user = User { far, block, tick: self.ticks };
+        // The transport never waits for a block.
+        user.say(&self.recording);
+        self.users.push(user);
+    }
+
+    /// The next 10 ms: the thread's tick, and whatever wakes it between this one and the last. CPU time of the thread's own work; users and models
+    /// cost nothing.
+    pub(crate) fn tick(&mut self) -> Duration {
+        let even = self.ticks % 2;
+        for user in self.users.iter_mut().filter(|user| user.tick % 2 == even) {
+            user.say(&self.recording);
+        }
+        let (mut taken, end) = (Duration::ZERO, self.now + TICK);
+        loop {
+            self.agenda.advance(self.now);
+            taken += self.settle();
+            let next = [self.shard.wake_at(), self.agenda.next()].into_iter().flatten().min();
+            let Some(next) = next.filter(|at| *at <= end) else { break };
+            self.now = next.max(self.now + Duration::from_micros(1));
+        }
+        self.now = end;
+        self.ticks += 1;
+        for left in self.users.iter().flat_map(|user| user.far.heard()) {
+            if let Left::Sound { piece, .. } = left {
+                self.spoken.all += 1;
+                self.spoken.of_speech += u64::from(piece.is_some());
+            }
+        }
+        taken
+    }
+
+    /// Steps until nothing more happens at this instant.
+    fn settle(&mut self) -> Duration {
+        let mut taken = Duration::ZERO;
+        loop {
+            taken += cpu::taken(|| self.shard.step(self.now));
+            // Questions to the language model are asked on the net pool.
+            self.runtime.block_on(async {
+                for _ in 0..4 {
+                    tokio::task::yield_now().await;
+                }
+            });
+            if self.inbox.news.waiting() == 0 {
+                return taken;
+            }
+        }
+    }
+}
+
+impl User {
+    fn say(&mut self, recording: &[Vec<i16>]) {
+        let said = &recording[self.block / TURN % recording.len()];
+        let from = self.block % TURN * BLOCK;
+        self.block += 1;
+        self.far.say(said.get(from..from + BLOCK).map_or_else(|| vec![0; BLOCK], <[i16]>::to_vec));
+    }
+}

@@ -1,0 +1,197 @@
+//! What a running conversation may cost: the numbers that are promised, in CPU time and in memory.
+
+#![allow(clippy::print_stderr)] // the numbers
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use benches::allocation::{Counting, count};
+use benches::{cpu, talk};
+use conversation::conversation::Conversation;
+use conversation::event::{Event, HistoryItem};
+use conversation::input::{Input, LlmEvent, PieceId, PlayoutEvent, StepId, TtsEvent};
+use conversation::output::Output;
+use conversation::settings::Settings;
+use conversation::simulate::simulate;
+use conversation::time::{Position, Time};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const HOUR: u64 = 360;
+
+fn drain(conversation: &mut Conversation) -> Vec<Output> {
+    core::iter::from_fn(|| conversation.poll()).collect()
+}
+
+/// A call in which the agent tells a long story; its piece.
+fn speaking(at: &mut Time) -> (Conversation, PieceId) {
+    let settings = Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product() };
+    let mut conversation = Conversation::new(settings.spec().unwrap());
+    let mut now = 0.0;
+    let mut give = |conversation: &mut Conversation, input, after| {
+        now += after;
+        *at = Time::from_seconds(now);
+        conversation.handle(input, *at);
+        drain(conversation)
+    };
+    give(&mut conversation, Input::Begin, 0.0);
+    let outputs = give(
+        &mut conversation,
+        Input::Transcript { text: "Tell me a story.".into(), is_final: true, outstanding: String::new() },
+        1.0,
+    );
+    let step = outputs
+        .iter()
+        .find_map(|o| if let Output::AskLlm(request) = o { Some(request.step) } else { None })
+        .unwrap();
+    let llm = |event| Input::Llm { step, event };
+    let story = "Once upon a time there was a dog who lived in a house by the sea with a very old man.";
+    give(&mut conversation, llm(LlmEvent::Text(story.into())), 0.1);
+    give(&mut conversation, llm(LlmEvent::End { prompt_tokens: 1, completion_tokens: 1 }), 0.1);
+    let outputs = give(&mut conversation, Input::Tick, 0.5);
+    let asked = outputs
+        .iter()
+        .find_map(|o| if let Output::Synthesize(request) = o { Some(request.piece) } else { None });
+    let piece = asked.expect("the commit asks for the prepared words");
+    give(
+        &mut conversation,
+        Input::Tts { piece, event: TtsEvent::End { duration: Position::from_seconds(60.0) } },
+        0.1,
+    );
+    give(&mut conversation, Input::Playout { piece, event: PlayoutEvent::Started }, 0.01);
+    (conversation, piece)
+}
+
+#[test]
+fn a_tick_while_the_agent_speaks_allocates_nothing() {
+    let mut now = Time::ZERO;
+    let (mut conversation, piece) = speaking(&mut now);
+    let begin = now;
+    let mut allocations = 0;
+    for tick in 1..400_u64 {
+        let now = begin + Duration::from_millis(10 * tick);
+        let position = Position::from_samples(480 * tick);
+        // Once a second what was heard is told, which is a text: that tick is not counted.
+        if tick % 100 <= 1 {
+            conversation.handle(Input::Tick, now);
+            drain(&mut conversation);
+        }
+        let before = count().calls;
+        conversation.handle(Input::Tick, now);
+        conversation.handle(Input::Playout { piece, event: PlayoutEvent::Progress(position) }, now);
+        assert!(conversation.poll_timeout().is_some());
+        assert!(conversation.poll().is_none(), "at {now}");
+        allocations += count().calls - before;
+    }
+    assert_eq!(allocations, 0);
+}
+
+#[test]
+fn a_window_of_the_users_speech_allocates_nothing() {
+    let mut conversation = Conversation::new(talk::spec());
+    let at = |ms: u64| Time::from_micros(1_000 * ms);
+    conversation.handle(Input::Begin, at(0));
+    conversation.handle(Input::SpeechStarted { onset: at(50) }, at(100));
+    drain(&mut conversation);
+    let before = count().calls;
+    for window in 4..2_000 {
+        conversation.handle(Input::SpeechHeard { until: at(32 * window) }, at(32 * window));
+        assert!(conversation.poll().is_none());
+    }
+    assert_eq!(count().calls, before);
+}
+
+#[test]
+fn the_heard_text_of_a_running_story_is_told_every_second() {
+    let mut now = Time::ZERO;
+    let (mut conversation, _) = speaking(&mut now);
+    let mut told = 0;
+    for second in 1..=30 {
+        conversation.handle(Input::Tick, now + Duration::from_secs(second));
+        let heard = drain(&mut conversation).into_iter().filter(
+            |output| matches!(output, Output::Tell(fact) if matches!(fact.event, Event::AgentHeard { .. })),
+        );
+        told += heard.count();
+    }
+    assert!(told >= 9, "{told}");
+}
+
+/// At every input of an hour's call: heap and all, but for what was said.
+#[test]
+fn a_conversation_fits_in_sixteen_kibibytes() {
+    let hour = talk::inputs(HOUR);
+    // Of the history: how many items, and the bytes of their words, which the told copies hold a second time.
+    let (mut items, mut words, mut copies) = (0_usize, 0, Vec::with_capacity(4 * HOUR as usize));
+    let (mut most, mut least) = (0, i64::MAX);
+    let before = count().bytes;
+    let mut conversation = Conversation::new(talk::spec());
+    for (at, input) in &hour {
+        // What an input brings with it becomes the conversation's.
+        conversation.handle(input.clone(), *at);
+        while let Some(output) = conversation.poll() {
+            if let Output::Tell(fact) = output
+                && let Event::History(item) = fact.event
+            {
+                items += 1;
+                words += item.text.capacity();
+                copies.push(item);
+            }
+        }
+        // An item in its `Arc`, and the list of them, which grows by doubling.
+        let item = size_of::<HistoryItem>() + 2 * size_of::<usize>();
+        let slot = size_of::<(Arc<HistoryItem>, Option<StepId>)>();
+        let history =
+            items * item + words + if items == 0 { 0 } else { items.next_power_of_two().max(4) * slot };
+        let heap = count().bytes - before - (words + history) as i64;
+        most = most.max(heap);
+        least = least.min(heap);
+    }
+    let itself = size_of::<Conversation>() as i64;
+    eprintln!(
+        "{itself} bytes in itself, {least} to {most} on the heap beside {items} items of history with {words} bytes of words"
+    );
+    assert!(most + itself <= 16 << 10, "{most} bytes on the heap, {itself} in itself");
+    assert!(items > 700 && least >= 0, "the history is smaller than it was taken for: {least}");
+}
+
+/// The least of some runs: what a neighbour adds is not the conversation's.
+fn least(runs: u32, mut run: impl FnMut() -> Duration) -> Duration {
+    (0..runs).map(|_| run()).min().unwrap_or_default()
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "promised of the release profile")]
+fn an_input_takes_less_than_two_microseconds() {
+    let hour = talk::inputs(HOUR);
+    let median = |mut taken: Vec<Duration>| {
+        taken.sort_unstable();
+        taken[taken.len() / 2]
+    };
+    // The clock's own time.
+    let clock = median((0..10_000).map(|_| cpu::taken(|| ())).collect());
+    let median = least(3, || {
+        let mut conversation = Conversation::new(talk::spec());
+        let one = |(at, input): &(Time, Input)| {
+            let input = input.clone();
+            cpu::taken(|| {
+                conversation.handle(input, *at);
+                while let Some(output) = conversation.poll() {
+                    std::hint::black_box(output);
+                }
+            })
+        };
+        median(hour.iter().map(one).collect()).saturating_sub(clock)
+    });
+    eprintln!("{} inputs, median {median:?}, the clock's own {clock:?} taken off", hour.len());
+    assert!(median <= Duration::from_micros(2), "median {median:?}");
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "promised of the release profile")]
+fn an_hour_of_talk_is_simulated_within_fifty_milliseconds() {
+    let scenario = talk::scenario(HOUR);
+    let taken = least(5, || cpu::taken(|| simulate(scenario.as_bytes(), false).unwrap()));
+    eprintln!("an hour of talk: {taken:?}");
+    assert!(taken <= Duration::from_millis(50), "{taken:?}");
+}

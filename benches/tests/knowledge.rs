@@ -1,0 +1,85 @@
+//! How long a search takes in a large knowledge base, in CPU time: the numbers that are promised.
+
+#![allow(clippy::print_stderr)] // the numbers
+
+use std::time::Duration;
+
+use benches::cpu;
+use knowledge::{Direction, Index};
+
+const CHUNKS: u32 = 10_000;
+/// Components of a vector of OpenAI's small model.
+const COMPONENTS: usize = 1536;
+const QUERIES: u32 = 100;
+/// The promise, for nineteen searches of twenty.
+const LIMIT: Duration = Duration::from_millis(10);
+
+/// Numbers that look like chance (Numerical Recipes' linear congruential generator).
+struct Chance(u32);
+
+impl Chance {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.0 >> 8) as f32 / (1 << 24) as f32
+    }
+
+    /// A word of a language of 20 000, the frequent ones far more often (Zipf's law).
+    fn word(&mut self) -> String {
+        const SYLLABLES: [&str; 28] = [
+            "ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "zu", "dar", "fen", "gil", "hon", "jur",
+            "kas", "lem", "pir", "tos", "wen", "bri", "cla", "dro", "fle", "gra", "pla", "sto", "tre",
+        ];
+        let mut rank = (20_000_f32.powf(self.next()) - 1.0) as usize;
+        let mut word = String::new();
+        loop {
+            word.push_str(SYLLABLES[rank % SYLLABLES.len()]);
+            rank /= SYLLABLES.len();
+            if rank == 0 && word.len() > 3 {
+                return word;
+            }
+            rank = rank.saturating_sub(1);
+        }
+    }
+
+    fn text(&mut self, words: u32) -> String {
+        (0..words).map(|_| self.word()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn direction(&mut self) -> Option<Direction> {
+        let vector: Vec<f32> = (0..COMPONENTS).map(|_| self.next() - 0.5).collect();
+        Direction::of(&vector)
+    }
+}
+
+/// The median and the time that nineteen of twenty searches keep.
+fn times(search: impl Fn(u32) -> usize) -> (Duration, Duration) {
+    let found = |i| assert!(search(i) > 0);
+    let mut times: Vec<Duration> = (0..QUERIES).map(|i| cpu::taken(|| found(i))).collect();
+    times.sort_unstable();
+    (times[times.len() / 2], times[times.len() * 95 / 100])
+}
+
+#[test]
+fn ten_thousand_chunks_are_searched_in_ten_milliseconds() {
+    let mut chance = Chance(1);
+    let mut index = Index::new();
+    let indexing = cpu::taken(|| {
+        for chunk in 0..CHUNKS {
+            // 80 words: one chunk each.
+            let text = chance.text(80);
+            index.insert_with_directions(&chunk, &text, vec![chance.direction()]);
+        }
+    });
+    eprintln!("{} chunks made and indexed in {indexing:?}", index.len());
+    assert_eq!(index.len(), CHUNKS as usize);
+    // A question, of which a word is misheard: it is compared with all that are known.
+    let asked: Vec<String> = (0..QUERIES).map(|_| format!("{} {}x", chance.text(9), chance.word())).collect();
+    let meant: Vec<Direction> = (0..QUERIES).filter_map(|_| chance.direction()).collect();
+    let words = times(|i| index.search(&asked[i as usize], 4).len());
+    let fused = times(|i| index.search_fused(&asked[i as usize], &meant[i as usize], 4).len());
+    eprintln!(
+        "by words: median {:?}, p95 {:?}; by words and meaning: median {:?}, p95 {:?}",
+        words.0, words.1, fused.0, fused.1
+    );
+    assert!(words.1 <= LIMIT && fused.1 <= LIMIT, "{words:?} {fused:?}");
+}

@@ -1,0 +1,138 @@
+//! Keeps what became of tries. All that wait are kept in one transaction: to a disk a commit costs the same for one as for a hundred, and
+//! there is one writer at a time.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use rand::Rng as _;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Outcome, Row, SPEAKING, webhook};
+use crate::app::Shared;
+use crate::clock;
+use crate::store::delivery::{self, State, Try};
+use crate::store::{self, document};
+
+/// Tries kept in one transaction at most.
+const BATCH: usize = 256;
+/// What cannot be kept is tried again after so long: receivers must bear an event that comes twice.
+const UNKEPT: Duration = Duration::from_secs(5);
+
+/// A try that was made.
+pub(super) struct Made {
+    pub(super) row: Row,
+    pub(super) tried: Try,
+    /// The request may not be sent at all.
+    pub(super) fatal: bool,
+    /// Who waits for what follows.
+    pub(super) reply: oneshot::Sender<Outcome>,
+}
+
+/// Keeps tries until nobody can make one any more.
+pub(super) async fn run(shared: Arc<Shared>, mut made: mpsc::UnboundedReceiver<Made>) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while made.recv_many(&mut batch, BATCH).await > 0 {
+        let outcomes = match keep(&shared, &batch).await {
+            Ok(outcomes) => outcomes,
+            Err(_) => one_by_one(&shared, &batch).await,
+        };
+        for (made, outcome) in batch.drain(..).zip(outcomes) {
+            // Whoever made it may have been stopped.
+            let _ = made.reply.send(outcome);
+        }
+    }
+}
+
+/// One that cannot be kept costs the others nothing.
+async fn one_by_one(shared: &Shared, batch: &[Made]) -> Vec<Outcome> {
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for made in batch {
+        let kept = keep(shared, std::slice::from_ref(made)).await.map(|mut kept| kept.remove(0));
+        outcomes.push(kept.unwrap_or_else(|error| {
+            tracing::error!(conversation = %made.row.conversation, %error, "what became of a webhook cannot be kept");
+            Outcome::Again(clock::now() + clock::micros(UNKEPT))
+        }));
+    }
+    outcomes
+}
+
+async fn keep(shared: &Shared, batch: &[Made]) -> store::Result<Vec<Outcome>> {
+    let now = clock::now();
+    let mut tx = shared.store.write().await?;
+    let mut outcomes = Vec::with_capacity(batch.len());
+    let mut stopped = Vec::new();
+    let mut given_up = Vec::new();
+    for Made { row, tried, fatal, .. } in batch {
+        let mut row = row.clone();
+        let reason =
+            tried.error.clone().or_else(|| tried.status.map(|s| format!("answered {s}"))).unwrap_or_default();
+        let speaking = webhook::is_speaking(&row.event);
+        let attempts = row.attempts - row.tries_before;
+        let verdict = verdict(&shared.config.webhooks.schedule, speaking, attempts, tried.status, *fatal);
+        let (state, outcome) = match verdict {
+            Verdict::Done => (State::Done, Outcome::Settled),
+            Verdict::Gone => (State::Dead, Outcome::Gone),
+            Verdict::Again(wait) => {
+                row.next_try = now + clock::micros(wait);
+                (State::Pending, Outcome::Again(row.next_try))
+            }
+            Verdict::Dead => (State::Dead, Outcome::Settled),
+            Verdict::Dropped => (State::Dropped, Outcome::Settled),
+        };
+        delivery::tried(&mut tx, &row, tried, state, (state != State::Done).then_some(&*reason)).await?;
+        if verdict == Verdict::Gone {
+            delivery::give_up_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
+            document::set_stopped(&mut tx, &row.agent, true).await?;
+            stopped.push(row.agent.clone());
+        }
+        if matches!(state, State::Dead | State::Dropped) {
+            given_up.push((row, reason));
+        }
+        outcomes.push(outcome);
+    }
+    tx.commit().await?;
+    shared.stopped.lock().unwrap_or_else(PoisonError::into_inner).extend(stopped);
+    for (row, reason) in given_up {
+        tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "a webhook is given up");
+    }
+    Ok(outcomes)
+}
+
+/// What follows from a try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Done,
+    /// 410: nothing more goes to this agent's receiver.
+    Gone,
+    /// Another try after so long.
+    Again(Duration),
+    /// The last try failed, or no try can succeed (`fatal`).
+    Dead,
+    /// A speaking event whose last try failed.
+    Dropped,
+}
+
+/// What follows when `attempts` tries were made and the last one was answered so. `fatal`: the request may not be sent at all.
+pub(super) fn verdict(
+    schedule: &[Duration],
+    speaking: bool,
+    attempts: i64,
+    status: Option<u16>,
+    fatal: bool,
+) -> Verdict {
+    match (status, wait(schedule, speaking, attempts)) {
+        (Some(200..=299), _) => Verdict::Done,
+        (Some(410), _) => Verdict::Gone,
+        (_, Some(wait)) if !fatal => Verdict::Again(wait),
+        _ if speaking && !fatal => Verdict::Dropped,
+        _ => Verdict::Dead,
+    }
+}
+
+/// How long to wait after `attempts` failed tries, with a tenth of jitter either way; `None`: give up.
+fn wait(schedule: &[Duration], speaking: bool, attempts: i64) -> Option<Duration> {
+    let made = usize::try_from(attempts).unwrap_or(usize::MAX);
+    let wait = *schedule.get(made)?;
+    let wait = if speaking { wait.min(*SPEAKING.get(made)?) } else { wait };
+    Some(wait.mul_f64(rand::rng().random_range(0.9..=1.1)))
+}

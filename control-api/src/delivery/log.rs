@@ -1,0 +1,115 @@
+//! What became of webhooks: the log of a conversation, the dead letters of a workspace, and sending one of them again.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use serde_json::{Value, json};
+
+use crate::agent::show::parsed;
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::clock;
+use crate::conversation::found;
+use crate::delivery::News;
+use crate::error::{ApiError, Missing, OrFail as _, OwnText};
+use crate::request::{Listed, Paged, Path};
+use crate::store;
+use crate::store::delivery::{self, Logged, Tried};
+use crate::store::document::{self, Table};
+
+const READ: &str = "Failed to retrieve conversation details";
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v1/ext/conversation/{id}/deliveries", get(of_conversation))
+        .layer(Extension(OwnText::of(READ)))
+        .route("/v1/ext/deadletters", get(dead))
+        .route("/v1/ext/deadletter/{id}/redeliver", post(redeliver))
+}
+
+/// A webhook as it is told, with its tries.
+fn shown(row: &Logged, tries: &[Tried]) -> Value {
+    let tries: Vec<Value> = tries
+        .iter()
+        .filter(|t| t.delivery == row.id)
+        .map(|t| {
+            json!({
+                "attempt": t.attempt,
+                "at": clock::iso(t.at_us),
+                "took_ms": t.took_us / 1000,
+                "status": t.status,
+                "error": t.error,
+            })
+        })
+        .collect();
+    json!({
+        "id": row.id,
+        "conversation_id": row.conversation,
+        "agent_id": row.agent,
+        "sequence": row.sequence,
+        "event": row.event,
+        "url": row.url,
+        "body": row.body,
+        "state": row.state,
+        "reason": row.reason,
+        "next_try": (row.state == "pending").then(|| clock::iso(row.next_try)),
+        "created_at": clock::iso(row.created_at),
+        "tries": tries,
+    })
+}
+
+async fn told(shared: &Shared, rows: &[Logged]) -> store::Result<Vec<Value>> {
+    let ids: Vec<String> = rows.iter().map(|row| row.id.clone()).collect();
+    let tries = shared.store.delivery_tries(&ids).await?;
+    Ok(rows.iter().map(|row| shown(row, &tries)).collect())
+}
+
+/// In the order in which they were to be sent.
+async fn of_conversation(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Paged(page): Paged<false>,
+) -> Result<Listed, ApiError> {
+    let row = found(&shared, &caller, &id).await?;
+    let (rows, total) = shared.store.deliveries_of(&row.id, &page).await.or_fail(READ)?;
+    Ok(Listed(told(&shared, &rows).await.or_fail(READ)?, total))
+}
+
+/// Newest first.
+async fn dead(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Paged(page): Paged<false>,
+) -> Result<Listed, ApiError> {
+    let (rows, total) = shared.store.dead_letters(&caller.workspace, &page).await?;
+    Ok(Listed(told(&shared, &rows).await?, total))
+}
+
+/// Sends a dead letter again, by the whole schedule, under the same `webhook-id` and number: to where the agent's webhooks go by now, because a
+/// wrong address is a common cause of death.
+async fn redeliver(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<axum::Json<Value>, ApiError> {
+    // An id of ours holds no such character, and PostgreSQL takes none.
+    let id = id.replace('\0', "");
+    let mut tx = shared.store.write().await?;
+    let row = delivery::revive(&mut tx, &caller.workspace, &id, &shared.server, clock::now()).await?;
+    let mut row = row.ok_or(ApiError::Missing(Missing::DeadLetter))?;
+    if let Some(agent) = document::find_in(&mut tx, Table::Agent, &caller.workspace, &row.agent).await? {
+        let agent = parsed(&agent.document)?;
+        let url = agent["callback_url"].as_str().unwrap_or_default();
+        if !url.is_empty() && url != row.url {
+            delivery::readdress(&mut tx, &row.id, url).await?;
+            url.clone_into(&mut row.url);
+        }
+    }
+    tx.commit().await?;
+    // Its receiver lives as long as the background; afterwards the store has it.
+    let _ = shared.outbox.send(News::Written(row));
+    Ok(axum::Json(json!({"id": id, "message": "Webhook is delivered again"})))
+}

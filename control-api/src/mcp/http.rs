@@ -1,0 +1,165 @@
+//! MCP over streamable HTTP, sent by the server's own client: under its policy for private addresses, its limits, without redirects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::http::{HeaderName, HeaderValue};
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use models::net::{self, Method, Request, Response};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+
+/// Bytes of one answer, be it a stream.
+pub(super) const LIMIT: usize = 4 << 20;
+const SESSION: &str = "mcp-session-id";
+const LAST_EVENT: &str = "last-event-id";
+pub(super) const STREAM: &str = "text/event-stream";
+
+type Error = StreamableHttpError<net::Error>;
+
+/// Sends what `rmcp` asks for.
+#[derive(Clone)]
+pub(super) struct Http {
+    client: net::Client,
+    /// A message was refused as one that no server of this transport would refuse.
+    foreign: Arc<AtomicBool>,
+}
+
+impl Http {
+    pub(super) fn new(client: net::Client) -> Self {
+        Self { client, foreign: Arc::default() }
+    }
+
+    /// Whether the server seems to speak the older transport: it does not take messages here (400, 404, 405, as the protocol's page on
+    /// transports tells clients to find out).
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign.load(Ordering::Relaxed)
+    }
+
+    fn request(
+        method: Method,
+        uri: &str,
+        session: Option<&str>,
+        token: Option<&str>,
+        headers: &HashMap<HeaderName, HeaderValue>,
+    ) -> Result<Request, Error> {
+        let bad = StreamableHttpError::Client;
+        // Streams last as long as their session; whoever waits for an answer has a time-out.
+        let mut request = Request::new(method, uri).map_err(bad)?.timeout(None).limit(LIMIT);
+        for (name, value) in headers {
+            let value = value.to_str().unwrap_or_default();
+            request = request.header(name.as_str(), value).map_err(bad)?;
+        }
+        if let Some(token) = token {
+            request = request.bearer(token).map_err(bad)?;
+        }
+        if let Some(session) = session {
+            request = request.header(SESSION, session).map_err(bad)?;
+        }
+        request.header("accept", "application/json, text/event-stream").map_err(bad)
+    }
+}
+
+/// The server-sent events of an answer.
+pub(super) fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+    let chunks = stream::unfold(response, |mut response| async move {
+        let chunk: Result<Bytes, net::Error> = response.chunk().await.transpose()?;
+        Some((chunk, response))
+    });
+    SseStream::from_bytes_stream(chunks.boxed()).boxed()
+}
+
+pub(super) fn is_stream(response: &Response) -> bool {
+    response.header("content-type").is_some_and(|kind| kind.starts_with(STREAM))
+}
+
+fn unexpected(status: u16) -> Error {
+    StreamableHttpError::UnexpectedServerResponse(format!("the MCP server answered {status}").into())
+}
+
+impl StreamableHttpClient for Http {
+    type Error = net::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let session = session_id.as_deref();
+        let request = Self::request(Method::POST, &uri, session, auth_header.as_deref(), &custom_headers)?;
+        let response = self.client.send(request.json(serde_json::to_vec(&message)?)).await;
+        let response = response.map_err(StreamableHttpError::Client)?;
+        let status = response.status();
+        match status {
+            202 | 204 => return Ok(StreamableHttpPostResponse::Accepted),
+            404 if session.is_some() => return Err(StreamableHttpError::SessionExpired),
+            400 | 404 | 405 if session.is_none() => self.foreign.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        let given = response.header(SESSION).map(str::to_owned);
+        if response.success() && is_stream(&response) {
+            return Ok(StreamableHttpPostResponse::Sse(events(response), given));
+        }
+        let body = response.body().await.map_err(StreamableHttpError::Client)?;
+        if body.cut {
+            return Err(StreamableHttpError::ResponseBodyTooLarge { max_size: LIMIT });
+        }
+        let read = serde_json::from_slice::<ServerJsonRpcMessage>(&body.bytes);
+        match (read, status) {
+            (Ok(answer), 200..=299) => Ok(StreamableHttpPostResponse::Json(answer, given)),
+            // A refusal in the protocol's own words.
+            (Ok(refused @ JsonRpcMessage::Error(_)), _) => {
+                Ok(StreamableHttpPostResponse::Json(refused, given))
+            }
+            (Err(_), 200..=299) if body.bytes.is_empty() => Ok(StreamableHttpPostResponse::Accepted),
+            (Err(error), 200..=299) => Err(error.into()),
+            _ => Err(unexpected(status)),
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Error> {
+        let session = Some(&*session_id);
+        let request = Self::request(Method::DELETE, &uri, session, auth_header.as_deref(), &custom_headers)?;
+        let response = self.client.send(request).await.map_err(StreamableHttpError::Client)?;
+        match response.status() {
+            200..=299 | 404 => Ok(()),
+            405 => Err(StreamableHttpError::ServerDoesNotSupportDeleteSession),
+            status => Err(unexpected(status)),
+        }
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+        let session = session_id.as_deref();
+        let mut request = Self::request(Method::GET, &uri, session, auth_header.as_deref(), &custom_headers)?;
+        if let Some(last) = last_event_id {
+            request = request.header(LAST_EVENT, &last).map_err(StreamableHttpError::Client)?;
+        }
+        let response = self.client.send(request).await.map_err(StreamableHttpError::Client)?;
+        match response.status() {
+            200..=299 if is_stream(&response) => Ok(events(response)),
+            405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            status => Err(unexpected(status)),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! MCP (tool-server) configurations: `/v1/ext/mcp`. What they are in a call is in [`session`].
+
+mod http;
+pub(crate) mod session;
+mod sse;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use serde_json::{Value, json};
+
+use crate::agent::secrets;
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::clock;
+use crate::error::{ApiError, Missing, OwnText};
+use crate::fields::{Faults, Fields, is_http};
+use crate::headers::{self, Headers};
+use crate::kept::{self, Kept};
+use crate::request::{Json, Listed, Paged, Path};
+use crate::store::document::{self, Draft, Table};
+use crate::store::fresh_id;
+
+type Answer = Result<axum::Json<Value>, ApiError>;
+
+const MCP: Kept =
+    Kept { table: Table::Mcp, missing: Missing::Mcp, unreadable: "Failed to retrieve MCP details" };
+/// Values of `type`: streamable HTTP, the older transport by server-sent events, or whichever of them the server speaks.
+const TYPES: &[&str] = &["shttp/sse", "shttp", "sse"];
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v1/ext/mcp", post(create).get(list))
+        .route("/v1/ext/mcp/{id}", get(one).put(replace).delete(remove))
+        .layer(Extension(OwnText::of(MCP.unreadable)))
+}
+
+/// Reads an MCP configuration. `old` are the header values of the one that it replaces.
+fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    let name = fields.required("name");
+    let description = fields.text("description").unwrap_or_default();
+    let kind = fields.choice("type", TYPES, TYPES[0]);
+    let request = fields.object("request_config");
+    let url = request.required("url");
+    if !url.is_empty() && !is_http(&url) {
+        request.fault("url", "must be a valid http(s) URL");
+    }
+    let (shown, secret) = headers::take(&request, old);
+    let document = json!({
+        "name": name,
+        "description": description,
+        "type": kind,
+        "request_config": {"url": url, "headers": shown},
+    });
+    faults.unless((document, secret))
+}
+
+fn draft<'a>(
+    workspace: &'a str,
+    id: &'a str,
+    document: &'a Value,
+    text: &'a str,
+    secrets: &'a str,
+) -> Draft<'a> {
+    let name = document["name"].as_str().unwrap_or_default();
+    Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
+}
+
+async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): Json) -> Answer {
+    let (document, headers) = parse(body, None)?;
+    let id = fresh_id();
+    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let text = document.to_string();
+    let draft = draft(&caller.workspace, &id, &document, &text, &sealed);
+    let created_at = clock::iso(draft.at);
+    let mut tx = shared.store.write().await?;
+    document::insert(&mut tx, Table::Mcp, &draft).await?;
+    tx.commit().await?;
+    Ok(axum::Json(json!({
+        "id": id,
+        "name": document["name"],
+        "description": document["description"],
+        "type": document["type"],
+        "created_at": created_at,
+    })))
+}
+
+async fn list(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Paged(page): Paged<true>,
+) -> Result<Listed, ApiError> {
+    MCP.list(&shared, &caller, &page).await
+}
+
+async fn one(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    MCP.one(&shared, &caller, &id).await.map(axum::Json)
+}
+
+async fn replace(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    // A body at fault is told before a configuration that is not there.
+    parse(body.clone(), None)?;
+    let id = MCP.id(&id)?;
+    let mut tx = shared.store.write().await?;
+    let row = document::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
+    let row = row.ok_or_else(|| MCP.none())?;
+    let old: Headers = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let (document, headers) = parse(body, Some(&old))?;
+    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let text = document.to_string();
+    document::update(&mut tx, Table::Mcp, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
+    let row = document::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
+    let row = row.ok_or_else(|| MCP.none())?;
+    tx.commit().await?;
+    Ok(axum::Json(kept::shown(&row)?))
+}
+
+async fn remove(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    MCP.remove(&shared, &caller, &id).await.map(|_| StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,232 @@
+//! A call's MCP servers: asked for their tools when the call has begun, beside its greeting, each with a session of its own that lasts as long
+//! as the call. One that cannot be reached costs its tools and no more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderName, HeaderValue};
+use conversation::call::{Remote, Tool, ToolRun};
+use conversation::host::{BoxFuture, RemoteTool, ToolServers};
+use futures_util::future::join_all;
+use models::net;
+use rmcp::model::{CallToolRequestParams, CallToolResult};
+use rmcp::service::{RoleClient, RunningService, ServiceExt as _};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde_json::{Value, json};
+
+use super::http::Http;
+use super::sse::Older;
+use crate::agent::{secrets, show};
+use crate::app::Shared;
+use crate::headers::Headers;
+use crate::kept;
+use crate::store;
+use crate::store::conversation::Row;
+use crate::store::document::{self, Table};
+
+/// Time that a server has to tell its tools. Nobody waits for it.
+const LISTING: Duration = Duration::from_secs(10);
+/// Time that a tool has.
+const CALL: Duration = Duration::from_secs(20);
+/// Tools of one server at most.
+const TOOLS: usize = 64;
+/// Bytes of a result at most.
+const RESULT: usize = 256 << 10;
+
+type Session = RunningService<RoleClient, ()>;
+
+/// A tool of a server, called within the call's session.
+struct Served {
+    session: Arc<Session>,
+    name: String,
+}
+
+impl RemoteTool for Served {
+    fn call(&self, arguments: Value) -> BoxFuture<'static, Result<Value, String>> {
+        let (session, name) = (Arc::clone(&self.session), self.name.clone());
+        Box::pin(async move {
+            let Value::Object(arguments) = arguments else {
+                return Err("the arguments are no object".into());
+            };
+            let mut params = CallToolRequestParams::new(name);
+            params.arguments = Some(arguments);
+            match tokio::time::timeout(CALL, session.call_tool(params)).await {
+                Err(_) => Err("the MCP server took too long".into()),
+                Ok(Err(error)) => Err(error.to_string()),
+                Ok(Ok(result)) => told(&result),
+            }
+        })
+    }
+}
+
+/// A result as the model is told it: an object.
+fn told(result: &CallToolResult) -> Result<Value, String> {
+    let blocks = json!(result.content);
+    let words = blocks.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
+    let mut words = words.collect::<Vec<_>>().join("\n");
+    let cut = words.len() > RESULT;
+    if cut {
+        words.truncate(words.floor_char_boundary(RESULT));
+    }
+    if result.is_error == Some(true) {
+        return Err(if words.is_empty() { "the tool failed".into() } else { words });
+    }
+    if let Some(object @ Value::Object(_)) = &result.structured_content
+        && object.to_string().len() <= RESULT
+    {
+        return Ok(object.clone());
+    }
+    Ok(match serde_json::from_str(&words) {
+        Ok(object @ Value::Object(_)) if !cut => object,
+        _ if cut => json!({"result": words, "truncated": true, "note": "cut after 256 KiB"}),
+        _ => json!({ "result": words }),
+    })
+}
+
+/// A session with a server, over whichever transport its configuration's `type` allows.
+async fn opened(client: net::Client, mcp: &Configuration) -> Result<Session, String> {
+    let headers: HashMap<HeaderName, HeaderValue> = mcp
+        .headers
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((HeaderName::try_from(name.as_str()).ok()?, HeaderValue::try_from(value.as_str()).ok()?))
+        })
+        .collect();
+    let mut why = String::new();
+    if mcp.kind != "sse" {
+        let http = Http::new(client.clone());
+        let config =
+            StreamableHttpClientTransportConfig::with_uri(mcp.url.as_str()).custom_headers(headers.clone());
+        match ().serve(StreamableHttpClientTransport::with_client(http.clone(), config)).await {
+            Ok(session) => return Ok(session),
+            Err(error) => why = error.to_string(),
+        }
+        if mcp.kind == "shttp" || !http.is_foreign() {
+            return Err(why);
+        }
+    }
+    let older = match Older::open(client, &mcp.url, headers).await {
+        Ok(older) => ().serve(older).await.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    older.map_err(
+        |error| if why.is_empty() { error } else { format!("{why}; and by the older transport: {error}") },
+    )
+}
+
+/// What one configuration brings: tools, or why it brings none.
+async fn listed(client: net::Client, mcp: &Configuration) -> Result<Vec<Tool>, String> {
+    let work = async {
+        let session = Arc::new(opened(client, mcp).await?);
+        let tools = session.list_all_tools().await.map_err(|e| e.to_string())?;
+        let tool = |tool: rmcp::model::Tool| {
+            let name = tool.name.into_owned();
+            Tool {
+                name: plain(&name),
+                description: tool.description.unwrap_or_default().into_owned(),
+                parameters: Value::Object((*tool.input_schema).clone()),
+                run: ToolRun::Remote(Remote(Arc::new(Served { session: Arc::clone(&session), name }))),
+            }
+        };
+        Ok(tools.into_iter().take(TOOLS).map(tool).collect())
+    };
+    tokio::time::timeout(LISTING, work).await.unwrap_or_else(|_| Err("it took too long".into()))
+}
+
+/// A name as language models take it: letters, digits, `_` and `-`, at most 64.
+fn plain(name: &str) -> String {
+    let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    name.chars().take(64).map(keep).collect()
+}
+
+/// The agent's MCP servers, where it has any.
+pub(crate) async fn servers(
+    shared: &Shared,
+    row: &Row,
+    agent: &Value,
+) -> store::Result<Option<Arc<dyn ToolServers>>> {
+    let ids = show::ids(agent, "mcp");
+    let rows = shared.store.documents(Table::Mcp, &row.workspace, &ids).await?;
+    let stored = ids.iter().filter_map(|id| rows.iter().find(|row| row.id == *id));
+    let servers = stored.map(|row| configuration(shared, row)).collect::<store::Result<Vec<_>>>()?;
+    if servers.is_empty() {
+        return Ok(None);
+    }
+    let (client, conversation) = (shared.net.clone(), row.id.clone());
+    Ok(Some(Arc::new(Servers { client, conversation, servers: servers.into_iter().map(Arc::new).collect() })))
+}
+
+/// MCP servers of a call.
+struct Servers {
+    client: net::Client,
+    conversation: String,
+    servers: Vec<Arc<Configuration>>,
+}
+
+impl ToolServers for Servers {
+    fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()> {
+        let (client, conversation, servers) =
+            (self.client.clone(), self.conversation.clone(), self.servers.clone());
+        Box::pin(async move {
+            let (client, conversation, tell) = (&client, &conversation, &tell);
+            let asked = servers.iter().map(|mcp| async move {
+                tell(listed(client.clone(), mcp).await.map_err(|why| {
+                    tracing::warn!(%conversation, server = %mcp.name, %why, "an MCP server's tools cannot be listed");
+                    format!("The tools of the MCP server {:?} are left out: it could not be asked.", mcp.name)
+                }));
+            });
+            join_all(asked).await;
+        })
+    }
+}
+
+struct Configuration {
+    name: String,
+    /// One of [`super::TYPES`].
+    kind: String,
+    url: String,
+    headers: Headers,
+}
+
+fn configuration(shared: &Shared, row: &document::Row) -> store::Result<Configuration> {
+    let mcp = kept::shown(row)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Ok(Configuration {
+        name: text(&mcp["name"]),
+        kind: text(&mcp["type"]),
+        url: text(&mcp["request_config"]["url"]),
+        headers: secrets::open(&shared.vault, &row.id, &row.secrets)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(json: Value) -> CallToolResult {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_result_becomes_an_object_and_a_failure_a_reason() {
+        let text = |text: &str| json!([{"type": "text", "text": text}]);
+        let told = |content: Value| told(&result(content));
+        assert_eq!(told(json!({"content": text("42")})), Ok(json!({"result": "42"})));
+        assert_eq!(told(json!({"content": text("{\"a\": 1}")})), Ok(json!({"a": 1})));
+        assert_eq!(told(json!({"content": text("x"), "structuredContent": {"b": 2}})), Ok(json!({"b": 2})));
+        assert_eq!(
+            told(json!({"content": text("no such file"), "isError": true})),
+            Err("no such file".into())
+        );
+        let long = told(json!({"content": text(&"x".repeat(RESULT + 1))})).unwrap();
+        assert_eq!((long["result"].as_str().map(str::len), &long["truncated"]), (Some(RESULT), &json!(true)));
+    }
+
+    #[test]
+    fn names_are_made_fit_for_models() {
+        assert_eq!(plain("files/read all"), "files_read_all");
+        assert_eq!(plain(&"x".repeat(80)).len(), 64);
+    }
+}

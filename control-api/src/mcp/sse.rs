@@ -1,0 +1,133 @@
+//! The older transport of MCP (HTTP with server-sent events, its revision 2024-11-05), which `rmcp` no longer brings: one GET stays open and
+//! carries all that the server says; what we say is POSTed to the address that its first event names.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use axum::http::{HeaderName, HeaderValue};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use models::net::{self, Method, Request};
+use rmcp::model::ServerJsonRpcMessage;
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use sse_stream::Sse;
+use url::Url;
+
+use super::http::{LIMIT, STREAM, events, is_stream};
+
+/// Time that the server has to take a message. Its answer comes with the stream.
+const POST: Duration = Duration::from_secs(20);
+
+/// Why a message could not be brought, or a stream not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The request failed.
+    #[error(transparent)]
+    Net(#[from] net::Error),
+    /// A status that is no success.
+    #[error("the MCP server answered {0}")]
+    Status(u16),
+    /// The server does not speak this transport.
+    #[error("the MCP server answered {0}")]
+    Foreign(&'static str),
+    /// It cannot be written as JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// An open stream and where its other direction is.
+pub(super) struct Older {
+    client: net::Client,
+    headers: HashMap<HeaderName, HeaderValue>,
+    /// Where messages are POSTed.
+    endpoint: Url,
+    said: BoxStream<'static, Result<Sse, sse_stream::Error>>,
+}
+
+fn with(mut request: Request, headers: &HashMap<HeaderName, HeaderValue>) -> Result<Request, net::Error> {
+    for (name, value) in headers {
+        request = request.header(name.as_str(), value.to_str().unwrap_or_default())?;
+    }
+    Ok(request)
+}
+
+impl Older {
+    /// Opens the stream and waits for the server's first event. Whoever calls has a time-out.
+    pub(super) async fn open(
+        client: net::Client,
+        url: &str,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<Self, Error> {
+        let request = with(Request::new(Method::GET, url)?.timeout(None).limit(LIMIT), &headers)?;
+        let base = request.url().clone();
+        let response = client.send(request.header("accept", STREAM)?).await?;
+        if !response.success() {
+            return Err(Error::Status(response.status()));
+        }
+        if !is_stream(&response) {
+            return Err(Error::Foreign("with something else than server-sent events"));
+        }
+        let mut said = events(response);
+        let place = loop {
+            let event = match said.next().await {
+                Some(Ok(event)) => event,
+                Some(Err(_)) | None => return Err(Error::Foreign("and broke off")),
+            };
+            if event.event.as_deref() == Some("endpoint") {
+                break event.data.unwrap_or_default();
+            }
+        };
+        // What the messages and headers hold is for this server alone.
+        let endpoint = base
+            .join(place.trim())
+            .ok()
+            .filter(|endpoint| endpoint.origin() == base.origin())
+            .ok_or(Error::Foreign("with an endpoint of another origin"))?;
+        Ok(Self { client, headers, endpoint, said })
+    }
+
+    fn post(&self, message: &TxJsonRpcMessage<RoleClient>) -> Result<Request, Error> {
+        let request = Request::new(Method::POST, self.endpoint.as_str())?.timeout(Some(POST)).limit(LIMIT);
+        Ok(with(request, &self.headers)?.json(serde_json::to_vec(message)?))
+    }
+}
+
+impl Transport<RoleClient> for Older {
+    type Error = Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let (client, request) = (self.client.clone(), self.post(&item));
+        async move {
+            let response = client.send(request?).await?;
+            if response.success() { Ok(()) } else { Err(Error::Status(response.status())) }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let event = match self.said.next().await? {
+                Ok(event) => event,
+                Err(why) => {
+                    tracing::debug!(%why, "an MCP server's stream broke");
+                    return None;
+                }
+            };
+            if event.event.as_deref().is_some_and(|kind| kind != "message") {
+                continue;
+            }
+            match serde_json::from_str::<ServerJsonRpcMessage>(event.data.as_deref().unwrap_or_default()) {
+                Ok(message) => return Some(message),
+                Err(why) => tracing::debug!(%why, "an MCP server's message is not understood"),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Error> {
+        self.said = futures_util::stream::empty().boxed();
+        Ok(())
+    }
+}

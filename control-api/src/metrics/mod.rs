@@ -1,0 +1,74 @@
+//! `/metrics`: what this plane, the engine, the process and its runtime measure, in OpenMetrics, which Prometheus reads.
+//!
+//! Nothing is labelled by conversation: each would stay in a collector's memory for ever. What happened in one call is on its record.
+
+mod process;
+mod runtime;
+mod text;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use conversation::measure::Family;
+
+use crate::app::Shared;
+use crate::auth::bearer;
+use crate::error::ApiError;
+use crate::store;
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new().route("/metrics", get(metrics))
+}
+
+/// Whether a request may read the metrics: the token's holder, or this machine while the server is not public.
+fn may_read(shared: &Shared, request: &Request) -> bool {
+    let given = bearer(request.headers(), request.uri().query());
+    if let (Some(token), Some(given)) = (&shared.config.metrics_token, given)
+        && aws_lc_rs::constant_time::verify_slices_are_equal(token.as_bytes(), given.as_bytes()).is_ok()
+    {
+        return true;
+    }
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    shared.config.public_url.is_none() && peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback())
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, ApiError> {
+    if !may_read(&shared, &request) {
+        return Err(ApiError::Unauthorized);
+    }
+    let mut families = own(&shared).await?;
+    families.extend(shared.host().measures());
+    families.extend(runtime::measures());
+    let failed = |cause: String| ApiError::Failed("Internal server error", cause);
+    // It reads files.
+    let process = tokio::task::spawn_blocking(process::measures).await;
+    families.extend(process.map_err(|e| failed(e.to_string()))?);
+    let text = text::open_metrics(families).map_err(|e| failed(e.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, text::CONTENT_TYPE)], text).into_response())
+}
+
+/// What this plane measures.
+async fn own(shared: &Shared) -> store::Result<Vec<Family>> {
+    let states = |counts: Vec<(String, i64)>| {
+        counts.into_iter().map(|(state, n)| (state.to_lowercase(), u64::try_from(n).unwrap_or(0)))
+    };
+    let deliveries = shared.store.delivery_counts().await?;
+    let conversations = shared.store.conversation_counts().await?;
+    let host = shared.host();
+    let ready = !shared.draining() && host.not_ready().is_none() && host.no_room().is_none();
+    Ok(vec![
+        Family::gauge("visavis_build_info", "This program.").with("version", env!("CARGO_PKG_VERSION"), 1u64),
+        Family::gauge("visavis_ready", "Whether calls are taken.").of(u64::from(ready)),
+        Family::gauge("visavis_calls", "Calls held now, connecting ones included.").of(host.calls()),
+        Family::gauge("visavis_facts_queued", "Facts that wait to be written.").of(shared.facts.waiting()),
+        Family::gauge("visavis_webhooks", "Webhooks in the store, by what became of them.")
+            .each("state", states(deliveries)),
+        Family::gauge("visavis_conversations", "Conversations in the store, by status.")
+            .each("state", states(conversations)),
+    ])
+}

@@ -1,0 +1,99 @@
+//! What the system knows of this process, under the names that every Prometheus client gives it.
+
+use conversation::measure::Family;
+use cpu_time::ProcessTime;
+
+/// Reads it; blocks for a moment, and longer the more files are open. What cannot be read is left out.
+pub(super) fn measures() -> Vec<Family> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bytes = |name| Some(field(&status, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024);
+    let cpu = ProcessTime::try_now().ok().map(|time| time.as_duration().as_secs_f64());
+    let cores = std::thread::available_parallelism().ok().map(usize::from);
+    let numbers = [
+        cpu.map(|n| Family::counter("process_cpu_seconds", "CPU time used, by user and system.").of(n)),
+        bytes("VmRSS").map(|n| Family::gauge("process_resident_memory_bytes", "Memory in use.").of(n)),
+        bytes("VmSize").map(|n| Family::gauge("process_virtual_memory_bytes", "Memory reserved.").of(n)),
+        files().map(|n| Family::gauge("process_open_fds", "Open files, sockets included.").of(n)),
+        most_files().map(|n| Family::gauge("process_max_fds", "Files that may be open.").of(n)),
+        field(&status, "Threads")
+            .and_then(|n| n.parse::<u64>().ok())
+            .map(|n| Family::gauge("process_threads", "Threads.").of(n)),
+        started().map(|n| {
+            Family::gauge("process_start_time_seconds", "When it started: seconds since the Unix epoch.")
+                .of(n)
+        }),
+        cores.map(|n| Family::gauge("visavis_cores", "Cores that the process may use.").of(n)),
+    ];
+    numbers.into_iter().flatten().collect()
+}
+
+/// A field of `/proc/self/status`.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+fn files() -> Option<u64> {
+    // The one that reads the folder is not counted.
+    Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
+}
+
+fn most_files() -> Option<u64> {
+    rlimit::Resource::NOFILE.get_soft().ok()
+}
+
+/// The 22nd field of `/proc/self/stat` is in hundredths of a second since the system's start (`USER_HZ`, 100 on every Linux that runs this),
+/// which `/proc/stat` tells.
+fn started() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field, in parentheses, may hold anything.
+    let after = stat.rsplit_once(") ")?.1;
+    let ticks: f64 = after.split_whitespace().nth(22 - 3)?.parse().ok()?;
+    let system = std::fs::read_to_string("/proc/stat").ok()?;
+    let boot: f64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    Some(boot + ticks / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use conversation::measure::Value;
+
+    use super::*;
+
+    fn number(families: &[Family], name: &str) -> f64 {
+        let family = families.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("no {name}"));
+        match &family.points[0].value {
+            Value::Count(n) => *n as f64,
+            Value::Real(n) => *n,
+            other @ Value::Spread { .. } => panic!("{name}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_system_tells_is_of_this_process() {
+        let before = measures();
+        let held: Vec<_> = (0..32).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        let memory = std::hint::black_box(vec![1u8; 64 << 20]);
+        let thread = std::thread::spawn(std::thread::park);
+        let begun = std::time::Instant::now();
+        let mut sum = 0u64;
+        while begun.elapsed().as_millis() < 50 {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        let after = measures();
+        let grew = |name| number(&after, name) - number(&before, name);
+        // Other tests run beside this one: they may close what they had open, and end their threads.
+        assert!(grew("process_open_fds") >= 8.0, "{}", grew("process_open_fds"));
+        assert!(grew("process_resident_memory_bytes") > 32e6, "{}", grew("process_resident_memory_bytes"));
+        assert!(grew("process_cpu_seconds") >= 0.01, "{}", grew("process_cpu_seconds"));
+        assert!(number(&after, "process_threads") >= 2.0);
+        assert!(number(&after, "process_max_fds") >= number(&after, "process_open_fds"));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        let age = now - number(&after, "process_start_time_seconds");
+        assert!((-2.0..3600.0).contains(&age), "{age} s old");
+        drop((held, memory));
+        thread.thread().unpark();
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,80 @@
+//! The pieces of which schemas are made.
+
+use serde_json::{Map, Value, json};
+
+pub(super) fn text() -> Value {
+    json!({"type": "string"})
+}
+
+pub(super) fn maybe(kind: &str) -> Value {
+    json!({"type": [kind, "null"]})
+}
+
+pub(super) fn id() -> Value {
+    json!({"type": "string", "format": "uuid"})
+}
+
+pub(super) fn time() -> Value {
+    json!({"type": "string", "format": "date-time"})
+}
+
+pub(super) fn one_of(values: &[&str]) -> Value {
+    json!({"type": "string", "enum": values})
+}
+
+pub(super) fn list(of: Value) -> Value {
+    json!({"type": "array", "items": of})
+}
+
+pub(super) fn strings() -> Value {
+    list(text())
+}
+
+pub(super) fn refer(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// `schema`, or null.
+fn nullable(mut schema: Value) -> Value {
+    let kinds = match schema.get("type") {
+        Some(Value::String(kind)) => vec![kind.clone()],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(|k| k.as_str().map(str::to_owned)).collect(),
+        _ => return json!({"anyOf": [schema, {"type": "null"}]}),
+    };
+    if kinds.iter().all(|kind| kind != "null") {
+        schema["type"] = json!([kinds, vec!["null".to_owned()]].concat());
+        if let Some(Value::Array(values)) = schema.get_mut("enum") {
+            values.push(Value::Null);
+        }
+    }
+    schema
+}
+
+/// An object of `fields`, of which those are always there whose name ends in `*`. In place of each other one null may stand, which says
+/// the same as leaving it out.
+pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    form(fields.map(|(name, schema)| (name, if name.ends_with('*') { schema } else { nullable(schema) })))
+}
+
+/// The same of a form, which knows no null.
+pub(super) fn form<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for (name, schema) in fields {
+        let plain = name.trim_end_matches('*');
+        if plain != name {
+            required.push(plain);
+        }
+        properties.insert(plain.into(), schema);
+    }
+    let mut object = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        object["required"] = json!(required);
+    }
+    object
+}
+
+/// `base` with more fields.
+pub(super) fn and<const N: usize>(base: &str, fields: [(&str, Value); N]) -> Value {
+    json!({"allOf": [refer(base), object(fields)]})
+}

@@ -1,0 +1,27 @@
+//! The operations of the console's own, one row each; everything else it does by those of [`super::operations`].
+
+use super::operation::{Door, Operation, SERVER, op};
+
+/// All of these.
+pub(super) const OPERATIONS: &[Operation] = &[
+    op(SERVER, "get", "/console", "The console", &[(200, "html", "A page")]).behind(Door::Open),
+    op(
+        SERVER,
+        "post",
+        "/console/session",
+        "Log in to the console: a cookie, which opens an operation where x-csrf-token comes with it",
+        &[(200, "Session", "Logged in"), (401, "Error", "No valid key")],
+    )
+    .takes("SessionBody")
+    .behind(Door::Open),
+    op(
+        SERVER,
+        "get",
+        "/console/session",
+        "Whose session the cookie is, with the token for x-csrf-token",
+        &[(200, "Session", "Logged in"), (204, "", "Nobody is logged in")],
+    )
+    .behind(Door::Open),
+    op(SERVER, "delete", "/console/session", "Log out of the console", &[(204, "", "Logged out")])
+        .behind(Door::Open),
+];

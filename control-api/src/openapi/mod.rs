@@ -1,0 +1,320 @@
+//! The API as an OpenAPI 3.1 document, made of one table ([`operations`], [`console`]) and the schemas ([`schemas`]): served at `/openapi.json`, readable
+//! at `/docs`, and kept in `docs/openapi.json`, where a test compares it. Another test asks the router for every operation of the table,
+//! and the source for every route that the table has not.
+
+mod build;
+mod console;
+mod operation;
+mod operations;
+mod records;
+mod schemas;
+
+use std::sync::{Arc, LazyLock};
+
+use axum::Router;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use self::operation::{Body, Door, Operation};
+use crate::app::Shared;
+use crate::web;
+
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(text()));
+static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(page()));
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    let document = async || ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone()).into_response();
+    let docs = async || -> Response { web::document(PAGE.clone()) };
+    Router::new().route("/openapi.json", get(document)).route("/docs", get(docs))
+}
+
+/// The document as it is served and kept.
+#[must_use]
+pub fn text() -> String {
+    let mut text = serde_json::to_string_pretty(&document()).expect("a document is plain data");
+    text.push('\n');
+    text
+}
+
+fn document() -> Value {
+    let mut paths = Map::new();
+    for operation in table() {
+        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        path[operation.method] = described(operation);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Visavis",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Live conversations with video agents: agents and what hangs on them, conversations, webhooks.",
+            "license": {"name": "MIT OR Apache-2.0"},
+        },
+        "tags": tags(),
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+                "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+            },
+            "schemas": schemas::all(),
+        },
+    })
+}
+
+/// Every row.
+fn table() -> impl Iterator<Item = &'static Operation> {
+    operations::OPERATIONS.iter().chain(console::OPERATIONS)
+}
+
+fn tags() -> Vec<Value> {
+    let mut names: Vec<&str> = Vec::new();
+    for operation in table() {
+        if !names.contains(&operation.tag) {
+            names.push(operation.tag);
+        }
+    }
+    names.iter().map(|name| json!({ "name": name })).collect()
+}
+
+fn reference(schema: &str) -> Value {
+    match schema.strip_prefix('[') {
+        Some(item) => json!({"type": "array", "items": reference(item.trim_end_matches(']'))}),
+        None => json!({"$ref": format!("#/components/schemas/{schema}")}),
+    }
+}
+
+fn answer(description: &str, media_type: &str, schema: &Value) -> Value {
+    json!({"description": description, "content": {media_type: {"schema": schema}}})
+}
+
+fn described(operation: &Operation) -> Value {
+    let mut told = Map::new();
+    told.insert("tags".into(), json!([operation.tag]));
+    told.insert("summary".into(), operation.summary.into());
+    told.insert("operationId".into(), operation_id(operation).into());
+    let security = match operation.door {
+        Door::Key => json!([{"key": []}]),
+        Door::Token => json!([{"token": []}]),
+        Door::Local => json!([{}, {"token": []}]),
+        Door::Open => json!([]),
+    };
+    told.insert("security".into(), security);
+    let parameters = parameters(operation);
+    if !parameters.is_empty() {
+        told.insert("parameters".into(), parameters.into());
+    }
+    let content = match operation.body {
+        Body::None => None,
+        Body::Json(schema) => Some(("application/json", reference(schema))),
+        Body::Form(schema) => Some(("multipart/form-data", reference(schema))),
+        Body::Sdp => Some(("application/sdp", json!({"type": "string"}))),
+        Body::Trickle => Some(("application/trickle-ice-sdpfrag", json!({"type": "string"}))),
+    };
+    if let Some((media_type, schema)) = content {
+        told.insert(
+            "requestBody".into(),
+            json!({"required": true, "content": {media_type: {"schema": schema}}}),
+        );
+    }
+    told.insert("responses".into(), responses(operation));
+    Value::Object(told)
+}
+
+/// `get /v1/ext/agent/{id}` → `get_ext_agent_id`
+fn operation_id(operation: &Operation) -> String {
+    let words = operation.path.split(|c: char| !c.is_ascii_alphanumeric());
+    let words = words.filter(|word| !word.is_empty() && *word != "v1");
+    std::iter::once(operation.method).chain(words).collect::<Vec<_>>().join("_")
+}
+
+fn parameters(operation: &Operation) -> Vec<Value> {
+    let mut parameters = Vec::new();
+    for part in operation.path.split('{').skip(1) {
+        let name = part.split('}').next().unwrap_or_default();
+        parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
+    }
+    let mut query = |name: &str, schema: Value, description: &str| {
+        parameters.push(json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description}));
+    };
+    if operation.list {
+        query("offset", json!({"type": "integer", "minimum": 0, "default": 0}), "Items to skip");
+        query(
+            "perpage",
+            json!({"type": "integer", "minimum": 1}),
+            "Items of the page; 10 if not stated where the list pages, at most 100",
+        );
+        query("search", json!({"type": "string"}), "Part of an item's name or id, in any case");
+        query("fromDate", json!({"type": "string", "format": "date"}), "Created on or after this day (UTC)");
+        query("toDate", json!({"type": "string", "format": "date"}), "Created before this day (UTC)");
+        query("type", json!({"type": "string"}), "Of this type");
+    }
+    parameters
+}
+
+fn responses(operation: &Operation) -> Value {
+    let mut responses = Map::new();
+    for (status, schema, description) in operation.answers {
+        let told = match *schema {
+            "" => json!({ "description": description }),
+            "text" => answer(description, "text/plain", &json!({"type": "string"})),
+            "metrics" => answer(description, "application/openmetrics-text", &json!({"type": "string"})),
+            "html" => answer(description, "text/html", &json!({"type": "string"})),
+            "sdp" => answer(description, "application/sdp", &json!({"type": "string"})),
+            schema => answer(description, "application/json", &reference(schema)),
+        };
+        responses.insert(status.to_string(), told);
+    }
+    if operation.list
+        && let Some(answer) = responses.get_mut("200")
+    {
+        answer["headers"] =
+            json!({"X-Total-Count": {"description": "Number of all matches", "schema": {"type": "integer"}}});
+    }
+    let mut error = |status: &str, schema: &str, description: &str| {
+        let told = answer(description, "application/json", &reference(schema));
+        responses.entry(status).or_insert(told);
+    };
+    if operation.door != Door::Open {
+        error("401", "Error", "No valid key or token");
+        error("500", "Error", "The server failed; its log says why");
+    }
+    if operation.door == Door::Key {
+        error("429", "Error", "Too many requests of this key; Retry-After says when to come back");
+    }
+    if operation.list {
+        error("400", "Invalid", "The query is at fault");
+    }
+    match operation.body {
+        Body::None => {}
+        Body::Form(_) => {
+            error("400", "Invalid", "The body is at fault");
+            error("415", "Error", "The body has another media type");
+        }
+        _ => {
+            error("400", "Invalid", "The body is at fault");
+            error("413", "Error", "The body is too large");
+            error("415", "Error", "The body has another media type");
+        }
+    }
+    if let Some(schema) = operation.missing {
+        error("404", schema, "There is no such record");
+    }
+    error("421", "Error", "The server does not answer to this Host");
+    Value::Object(responses)
+}
+
+/// A page for people: every operation with what it takes and answers.
+fn page() -> String {
+    let mut body = String::new();
+    let mut open = "";
+    for operation in table() {
+        if operation.tag != open {
+            open = operation.tag;
+            body.push_str(&format!("<h2>{}</h2>\n", web::escape(open)));
+        }
+        let door = match operation.door {
+            Door::Key => "API key",
+            Door::Token => "session token",
+            Door::Local => "this machine, or the metrics token",
+            Door::Open => "open",
+        };
+        body.push_str(&format!(
+            "<details><summary><code>{} {}</code> {}</summary><p>Needs: {door}.</p>",
+            operation.method.to_uppercase(),
+            web::escape(operation.path),
+            web::escape(operation.summary),
+        ));
+        if let Body::Json(schema) | Body::Form(schema) = operation.body {
+            let all = schemas::all();
+            let shown = serde_json::to_string_pretty(&all[schema]).unwrap_or_default();
+            body.push_str(&format!("<p>Body:</p><pre>{}</pre>", web::escape(&shown)));
+        }
+        body.push_str("<ul>");
+        if let Value::Object(answers) = responses(operation) {
+            for (status, told) in answers {
+                let words = told["description"].as_str().unwrap_or_default();
+                body.push_str(&format!("<li><b>{status}</b> {}</li>", web::escape(words)));
+            }
+        }
+        body.push_str("</ul></details>\n");
+    }
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>Visavis API</title><link rel=\"stylesheet\" href=\"/assets/base.css\"><link rel=\"stylesheet\" href=\"/assets/docs.css\">\
+         <link rel=\"icon\" href=\"/assets/icon.svg\"></head><body><main><h1>Visavis API</h1>\
+         <p>Every request carries <code>x-api-key</code>. The same as data: <a href=\"/openapi.json\">/openapi.json</a>.</p>\n{body}</main></body></html>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_document_in_docs_is_the_one_that_is_served() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+        if std::env::var_os("VISAVIS_WRITE_OPENAPI").is_some() {
+            std::fs::write(&file, text()).unwrap();
+        }
+        let kept = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(
+            kept == text(),
+            "docs/openapi.json is stale: run VISAVIS_WRITE_OPENAPI=1 cargo test --release -p visavis-control-api openapi"
+        );
+    }
+
+    #[test]
+    fn every_reference_leads_to_a_schema_and_every_schema_is_used() {
+        let document = document();
+        let text = document.to_string();
+        let known: BTreeSet<&str> =
+            document["components"]["schemas"].as_object().unwrap().keys().map(String::as_str).collect();
+        let used: BTreeSet<&str> =
+            text.split("#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(used, known);
+    }
+
+    #[test]
+    fn no_two_operations_share_an_id_or_a_place() {
+        let ids: BTreeSet<String> = table().map(operation_id).collect();
+        assert_eq!(ids.len(), table().count());
+    }
+
+    fn sources(dir: &Path, found: &mut String) {
+        for entry in std::fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(path).unwrap();
+                found.push_str(text.split("\n#[cfg(test)]").next().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn every_route_of_the_source_is_in_the_table() {
+        let mut text = String::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut text);
+        let routes: BTreeSet<&str> = text
+            .split(".route(")
+            .skip(1)
+            .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+            .collect();
+        assert!(routes.len() > 30, "{routes:?}");
+        let told: BTreeSet<&str> = table().map(|operation| operation.path).collect();
+        // Pieces of the pages.
+        let pages: BTreeSet<&str> = ["/assets/{file}", "/assets/console/{file}", "/console/{*page}"].into();
+        let missing: Vec<&&str> = routes.difference(&told).filter(|path| !pages.contains(**path)).collect();
+        assert!(missing.is_empty(), "not in the table: {missing:?}");
+        let gone: Vec<&&str> = told.difference(&routes).collect();
+        assert!(gone.is_empty(), "in the table only: {gone:?}");
+    }
+}

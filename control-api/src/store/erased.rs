@@ -1,0 +1,25 @@
+//! Erased conversations whose files may still lie in a server's data folder.
+
+use super::{Result, Store, Transaction};
+
+/// Those of `server` are gone.
+pub(crate) async fn forget(tx: &mut Transaction, server: &str, ids: &[String]) -> Result<()> {
+    for id in ids {
+        sqlx::query("DELETE FROM erased WHERE server = $1 AND conversation = $2")
+            .bind(server)
+            .bind(id)
+            .execute(&mut **tx)
+            .await?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Those of `server`.
+    pub(crate) async fn erased(&self, server: &str) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar("SELECT conversation FROM erased WHERE server = $1")
+            .bind(server)
+            .fetch_all(self.read())
+            .await?)
+    }
+}

@@ -1,0 +1,38 @@
+//! Servers that share the database, each with a lease: what belongs to one whose lease has run out is anybody's.
+
+use super::{Result, Store, Transaction};
+use crate::clock::Micros;
+
+/// Of the SQL: those who are alive at `$n`.
+macro_rules! alive {
+    ($n:literal) => {
+        concat!("(SELECT id FROM server WHERE lease_until > ", $n, ")")
+    };
+}
+pub(super) use alive;
+
+/// Notes that a server lives until then.
+pub(crate) async fn lease(tx: &mut Transaction, id: &str, until: Micros) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO server (id, lease_until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
+    )
+    .bind(id)
+    .bind(until)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+impl Store {
+    /// Calls that ran on servers which are no longer alive.
+    pub(crate) async fn orphans(&self, own: &str, now: Micros) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(concat!(
+            "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server <> $1 AND server NOT IN ",
+            alive!("$2"),
+        ))
+        .bind(own)
+        .bind(now)
+        .fetch_all(self.read())
+        .await?)
+    }
+}

@@ -1,0 +1,97 @@
+// Building elements, and the little words and pictures that every view shares. Text only ever becomes text.
+
+const SVG = "http://www.w3.org/2000/svg";
+const AS_PROPERTY = new Set(["value", "checked", "disabled", "selected", "open", "hidden", "indeterminate"]);
+
+/** An element: `h("a", { href, class, onclick }, "text", child, [more])`. Children that are null or false are left out. */
+export function h(tag, about, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(about ?? {})) {
+    if (value === undefined || value === null) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "class") node.className = value;
+    else if (name === "data") Object.assign(node.dataset, value);
+    else if (AS_PROPERTY.has(name)) node[name] = value;
+    else if (value !== false) node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+const PATHS = {
+  agents: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4.500 20a7.500 7.500 0 0 1 15 0",
+  templates: "M8 4h11v11M5 8h11v12H5z",
+  avatars: "M4 5h16v14H4zM9 12a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM4 17l5-3 4 3 4-4 3 3",
+  knowledge: "M5 4.500h11a3 3 0 0 1 3 3V20H8a3 3 0 0 1-3-3zM5 17a3 3 0 0 1 3-3h11",
+  tools: "M14.500 6.500a4 4 0 0 1 5-1l-2.800 2.800.8 2.200 2.200.8 2.300-2.300a4.500 4.500 0 0 1-6 5L8.500 21.500a2 2 0 0 1-3-3L13 11a4.500 4.500 0 0 1 1.500-4.500z",
+  guardrails: "M12 3l7.500 3v5.500c0 4.500-3 8-7.500 9.500-4.500-1.500-7.500-5-7.500-9.500V6zM9 12l2.200 2.200L15.500 10",
+  mcp: "M8 3v5M16 3v5M6 8h12v4a6 6 0 0 1-12 0zM12 18v3",
+  conversations: "M4 5h16v11H10l-4.500 4v-4H4z",
+  webhooks: "M6 17a3 3 0 1 0 3 3v-3h7M9.500 9.500a3.500 3.500 0 1 1 5-3L12 11l4 6a3 3 0 1 1 .5 4",
+  providers: "M5 5h14v6H5zM5 13h14v6H5zM8.500 8h.01M8.500 16h.01",
+  keys: "M8 15a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM11.500 11H21v3.500M17.500 11v2.500",
+  docs: "M6 3.500h8l4 4V20.500H6zM14 3.500v4h4M9 12h6M9 16h6",
+  leave: "M14 4.500H5v15h9M10 12h10.500M17 8.500l3.500 3.500-3.500 3.500",
+  plus: "M12 5v14M5 12h14",
+  close: "M6 6l12 12M18 6L6 18",
+  talk: "M5 8.500A3.500 3.500 0 0 1 8.500 5h7A3.500 3.500 0 0 1 19 8.500v4a3.500 3.500 0 0 1-3.500 3.500H12l-4 3.500V16a3 3 0 0 1-3-3z",
+  copy: "M9 9h11v11H9zM15 9V4H4v11h5",
+  again: "M19.500 12a7.500 7.500 0 1 1-2.300-5.400M17.500 3v4h-4",
+  bin: "M5 7h14M10 7V4.500h4V7M7 7l.8 13h8.400L17 7",
+  tool: "M8 6l-5 6 5 6M16 6l5 6-5 6",
+  file: "M6 3.500h8l4 4V20.500H6zM14 3.500v4h4",
+};
+
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", PATHS[name]);
+  svg.append(path);
+  return svg;
+}
+
+export const button = (words, about = {}, picture) => h("button", { type: "button", ...about }, picture && icon(picture), h("span", {}, words));
+export const link = (words, href, about = {}, picture) => h("a", { href, ...about }, picture && icon(picture), h("span", {}, words));
+
+/** A state in a word, with a colour that only repeats it. */
+export const pill = (words, tone = "") => h("span", { class: `pill ${tone}` }, words);
+
+const PARTS = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+
+/** An ISO time as people write it; the exact one is its title. */
+export function when(iso, more = {}) {
+  if (!iso) return h("span", { class: "soft" }, "–");
+  const at = new Date(iso);
+  const year = at.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+  return h("time", { datetime: iso, title: at.toLocaleString() }, at.toLocaleString([], { ...PARTS, ...year, ...more }));
+}
+
+/** Seconds as `1:05`, or `1:02:05`. */
+export function span(seconds) {
+  const all = Math.max(0, Math.round(Number(seconds) || 0));
+  const two = (n) => String(n).padStart(2, "0");
+  const hours = Math.floor(all / 3600);
+  return `${hours ? `${hours}:${two(Math.floor(all / 60) % 60)}` : Math.floor(all / 60)}:${two(all % 60)}`;
+}
+
+export const bytes = (n) => (n < 1024 ? `${n} B` : n < 1 << 20 ? `${Math.round(n / 1024)} KB` : `${(n / (1 << 20)).toFixed(1)} MB`);
+export const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
+
+/** A text with a button that copies it. `name` says what it is. */
+export function copyable(text, name) {
+  const copy = button("Copy", { class: "small", "aria-label": `Copy ${name}` }, "copy");
+  const words = copy.querySelector("span");
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      words.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      words.textContent = "Press Ctrl+C";
+    }
+  });
+  const code = h("code", { tabindex: "0", "aria-label": name }, text);
+  return h("div", { class: "copyable" }, code, copy);
+}

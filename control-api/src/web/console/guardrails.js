@@ -1,0 +1,24 @@
+// Guardrails: rules that are held against what the user says, beside the reply.
+
+import { pill } from "./dom.js";
+import { recordPage, recordsPage } from "./records.js";
+
+const KIND = {
+  name: "guardrails", title: "Guardrails", one: "guardrail", many: "guardrails", path: "/v1/ext/guardrail",
+  words: "Rules for what an agent must not go into. They are checked while it answers, so they cost no time.",
+  why: "A guardrail watches what callers say. When its rule applies, the agent says your words instead of its own.",
+  fresh: { name: "", category: "", prompt: "", response_message: "", callback_url: "" },
+  shown: (record) => record,
+  sent: ({ name, category, prompt, response_message, callback_url }) => ({ name, category, prompt, response_message, callback_url }),
+  row: (record) => ({ title: record.name, words: record.prompt, tags: [record.category && pill(record.category), pill(record.response_message ? "Speaks" : "Moderation"), record.callback_url && pill("Webhook")].filter(Boolean) }),
+  sections: (record) => [{ id: "rule", fields: [
+    { path: "name", label: "Name", required: true, hint: record.key ? `Its key stays ${record.key}.` : "Its key is made of this name and never changes." },
+    { path: "category", label: "Category", hint: "A word of yours, for your lists." },
+    { path: "prompt", label: "Rule", kind: "area", required: true, class: "wide", placeholder: "The user asks for medical advice." },
+    { path: "response_message", label: "What the agent says then", kind: "area", rows: 2, class: "wide", hint: "Word for word. Empty: a moderation check decides, and its result goes to the model." },
+    { path: "callback_url", label: "Tell this address", name: "The address", type: "url", class: "wide", placeholder: "https://example.com/guardrail", hint: "Gets one signed POST when the rule applies." },
+  ] }],
+};
+
+export const guardrailsPage = (context) => recordsPage(context, KIND);
+export const guardrailPage = (context) => recordPage(context, KIND);

@@ -1,0 +1,29 @@
+// Sending an agent into a meeting that is held elsewhere.
+
+import * as api from "./api.js";
+import { form } from "./form.js";
+import { dialog, toast } from "./ui.js";
+
+const MODES = [["participant", "Takes part: speaks when addressed or in turn"], ["observer", "Listens until it is called"], ["one_to_one", "Talks with one person"]];
+
+/** @param {{id: string, agent_name: string, avatars: object[]}} agent */
+export const meeting = (agent) => dialog(`Send ${agent.agent_name} into a meeting`, (close) => {
+  const made = form({
+    value: { agent_id: agent.id, user_name: agent.avatars?.[0]?.persona_name || agent.agent_name, user_id: `console-${Date.now()}`, mode: "participant" },
+    label: "Send",
+    sections: [{ fields: [
+      { path: "meeting_url", label: "Address of the meeting", name: "The address", required: true, type: "url", class: "wide", placeholder: "https://meet.google.com/abc-defg-hij", hint: "Google Meet, Zoom or Microsoft Teams." },
+      { path: "user_name", label: "Its name there", name: "The name", required: true },
+      { path: "user_id", label: "Session id", required: true, hint: "Told in webhooks and analytics." },
+      { path: "mode", label: "How it takes part", kind: "select", options: MODES },
+      { path: "wake_phrase", label: "What wakes it", empty: null, placeholder: "Hey Ada", when: (get) => get("mode") === "observer" },
+      { path: "context", label: "What it should know of the meeting", kind: "area", empty: null, class: "wide" },
+    ] }],
+    save: (body) => api.post("/v1/ext/externalmeeting", body),
+    done: (answer) => {
+      close("");
+      toast(answer);
+    },
+  });
+  return made.node;
+});

@@ -1,0 +1,106 @@
+//! What is erased is gone: rows, webhooks once they are settled, and files, wherever they lie.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use conversation::event::{EndReason, Event};
+use serde_json::json;
+
+use crate::kit::{Folder, Hooks, Server, joined, until};
+use crate::servers::two;
+
+fn ended() -> [(f64, Event); 2] {
+    [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::UserLeft })]
+}
+
+/// A conversation that has ended, with a trace such as the engine leaves in the folder of the server that held the call.
+async fn traced(server: &Server, folder: &Folder) -> (String, PathBuf) {
+    let id = server.running(json!({})).await;
+    server.stage.tell_all(&id, 1, ended());
+    server.status(&id, "ENDED").await;
+    let traces = folder.0.join("data").join("traces");
+    std::fs::create_dir_all(&traces).unwrap();
+    let file = traces.join(format!("{id}.jsonl"));
+    std::fs::write(&file, "{\"trace\":1}\n").unwrap();
+    (id, file)
+}
+
+async fn erase(server: &Server, id: &str) {
+    let path = format!("/v1/ext/conversation/{id}");
+    assert_eq!(server.delete(&path).await.status, 204);
+    assert_eq!(server.get(&path).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_trace_goes_with_its_record() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let (id, file) = traced(&server, &folder).await;
+    let (other, kept) = traced(&server, &folder).await;
+    erase(&server, &id).await;
+    assert!(!file.exists(), "it is gone with the answer");
+    assert!(kept.exists() && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200);
+}
+
+#[tokio::test]
+async fn a_trace_goes_that_lies_on_another_server_awake_or_asleep() {
+    let folders = [Folder::new(), Folder::new()];
+    let Some([one, other]) = two(&folders, Duration::from_millis(600)).await else { return };
+    let (awake, file) = traced(&one, &folders[0]).await;
+    let (asleep, left) = traced(&one, &folders[0]).await;
+    erase(&other, &awake).await;
+    until("the trace to be gone", async || (!file.exists()).then_some(())).await;
+    assert!(left.exists());
+    one.stop().await;
+    erase(&other, &asleep).await;
+    assert!(left.exists(), "nobody else can reach it");
+    let one = Server::start(&folders[0]).await;
+    assert!(!left.exists(), "it is gone before anybody can ask");
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn what_waits_to_be_delivered_is_delivered_and_then_erased() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start_with(&folder.0, |config| {
+        config.webhooks.schedule = [0, 300, 60_000].map(Duration::from_millis).to_vec();
+    })
+    .await;
+    hooks.answer([503]);
+    let id = server.running(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    server.stage.tell_all(&id, 1, ended());
+    hooks.first(1).await;
+    server.status(&id, "ENDED").await;
+    erase(&server, &id).await;
+    hooks.first(2).await;
+    until("nothing to be left of it", async || {
+        let mut left = 0;
+        for state in ["pending", "done", "dead"] {
+            left += server.webhooks(state).await;
+        }
+        (left == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_an_erased_conversation_is_no_letter() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.rule(|_, _| 500);
+    let server = Server::start_with(&folder.0, |config| {
+        config.webhooks.schedule = [0, 300].map(Duration::from_millis).to_vec();
+    })
+    .await;
+    let id = server.running(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    server.stage.tell_all(&id, 1, ended());
+    hooks.first(1).await;
+    server.status(&id, "ENDED").await;
+    erase(&server, &id).await;
+    hooks.first(2).await;
+    until("nothing to wait any more", async || (server.webhooks("pending").await == 0).then_some(())).await;
+    assert_eq!(server.get("/v1/ext/deadletters").await.expect(200), json!([]));
+    assert_eq!(server.webhooks("dead").await, 0);
+}

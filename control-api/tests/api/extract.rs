@@ -1,0 +1,6 @@
+//! The child process that reads a document, as `visavis extract` is in the shipped program.
+
+fn main() -> std::io::Result<()> {
+    let kind = std::env::args().nth(1).unwrap_or_default();
+    control_api::extract_as_child(&kind)
+}

@@ -1,0 +1,180 @@
+//! A server of tools in a call: a small one of our own that speaks the protocol over streamable HTTP.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use conversation::call::{Tool, ToolRun};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::kit::{Folder, Server};
+
+#[derive(Default)]
+struct Tools {
+    /// Authorization headers that came.
+    keys: Mutex<Vec<String>>,
+    /// Whether answers are streams.
+    streams: bool,
+}
+
+async fn answer(
+    State(tools): State<Arc<Tools>>,
+    headers: HeaderMap,
+    axum::Json(message): axum::Json<Value>,
+) -> Response {
+    let key = headers.get("authorization").map(|v| v.to_str().unwrap().to_owned());
+    tools.keys.lock().unwrap().extend(key);
+    let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
+    let result = match message["method"].as_str().unwrap() {
+        "initialize" => json!({
+            "protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+            "serverInfo": {"name": "test", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [
+            {"name": "add", "description": "Adds two numbers", "inputSchema": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}},
+            {"name": "fail", "description": "Fails", "inputSchema": {"type": "object"}},
+        ]}),
+        "tools/call" if message["params"]["name"] == "add" => {
+            let number = |name: &str| message["params"]["arguments"][name].as_i64().unwrap();
+            json!({"content": [{"type": "text", "text": (number("a") + number("b")).to_string()}]})
+        }
+        _ => json!({"content": [{"type": "text", "text": "out of order"}], "isError": true}),
+    };
+    let answer = json!({"jsonrpc": "2.0", "id": id, "result": result});
+    if tools.streams {
+        ([("content-type", "text/event-stream")], format!("event: message\ndata: {answer}\n\n"))
+            .into_response()
+    } else {
+        axum::Json(answer).into_response()
+    }
+}
+
+async fn serve(streams: bool) -> (String, Arc<Tools>) {
+    let tools = Arc::new(Tools { streams, ..Tools::default() });
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let router = Router::new().route("/mcp", post(answer)).with_state(Arc::clone(&tools));
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (url, tools)
+}
+
+/// The tools and warnings of a call of an agent with these MCP servers.
+async fn offered(server: &Server, urls: &[&str]) -> (Vec<Tool>, Vec<String>) {
+    let mut ids = Vec::new();
+    for url in urls {
+        let body = json!({"name": "T", "request_config": {"url": url, "headers": {"Authorization": "Bearer sesame"}}});
+        ids.push(server.post("/v1/ext/mcp", body).await.expect(200)["id"].clone());
+    }
+    let agent = server.agent(json!({ "mcp": ids })).await;
+    let (conversation, token) = server.conversation(&agent).await;
+    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    assert_eq!(server.send(offer).await.status, 201);
+    let call = Arc::clone(&server.stage.offers.lock().unwrap().last().unwrap().call);
+    let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let keep = Arc::clone(&told);
+    let keep = move |told| match told {
+        Ok(tools) => keep.lock().unwrap().0.extend::<Vec<Tool>>(tools),
+        Err(warning) => keep.lock().unwrap().1.push(warning),
+    };
+    call.tool_servers.as_ref().expect("the agent has servers").list(Box::new(keep)).await;
+    std::mem::take(&mut *told.lock().unwrap())
+}
+
+async fn run(tool: &Tool, arguments: Value) -> Result<Value, String> {
+    let ToolRun::Remote(remote) = &tool.run else { panic!("{tool:?}") };
+    remote.0.call(arguments).await
+}
+
+#[tokio::test]
+async fn the_tools_of_a_server_are_listed_and_run_in_one_session() {
+    for streams in [false, true] {
+        let folder = Folder::new();
+        let server = Server::start(&folder).await;
+        let (url, seen) = serve(streams).await;
+        let (tools, warnings) = offered(&server, &[&url]).await;
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(
+            tools.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(),
+            ["add", "fail"],
+            "streams: {streams}"
+        );
+        assert_eq!(
+            (tools[0].description.as_str(), &tools[0].parameters["properties"]["a"]),
+            ("Adds two numbers", &json!({"type": "number"}))
+        );
+        assert_eq!(run(&tools[0], json!({"a": 40, "b": 2})).await, Ok(json!({"result": "42"})));
+        assert_eq!(run(&tools[1], json!({})).await, Err("out of order".into()));
+        assert!(seen.keys.lock().unwrap().iter().all(|key| key == "Bearer sesame"));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_fails_costs_its_own_tools_only() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let (url, _) = serve(false).await;
+    let (tools, warnings) = offered(&server, &["http://127.0.0.1:1/mcp", &url]).await;
+    assert_eq!(tools.len(), 2);
+    assert_eq!(warnings, ["The tools of the MCP server \"T\" are left out: it could not be asked."]);
+}
+
+#[tokio::test]
+async fn an_older_server_cannot_send_what_is_said_to_it_elsewhere() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let (elsewhere, seen) = serve(false).await;
+    let says = format!("event: endpoint\ndata: {elsewhere}\n\n");
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/sse", listener.local_addr().unwrap());
+    // It takes no POST, so it is asked as one of the older kind.
+    let stream = move || async move { ([("content-type", "text/event-stream")], says) };
+    let router = Router::new().route("/sse", get(stream));
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let (tools, warnings) = offered(&server, &[&url]).await;
+    assert_eq!((tools.len(), warnings.len()), (0, 1));
+    assert!(seen.keys.lock().unwrap().is_empty(), "the headers went to another server");
+}
+
+#[tokio::test]
+async fn a_server_at_a_private_address_is_asked_only_where_the_operator_allows_it() {
+    let folder = Folder::new();
+    let server = Server::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let (url, seen) = serve(false).await;
+    let (tools, warnings) = offered(&server, &[&url]).await;
+    assert_eq!((tools.len(), warnings.len()), (0, 1));
+    assert!(seen.keys.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_by_themselves() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let (url, _) = serve(false).await;
+    let deaf = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let mut ids = Vec::new();
+    for url in [format!("http://{}/mcp", deaf.local_addr().unwrap()), url] {
+        let body = json!({"name": "T", "request_config": {"url": url}});
+        ids.push(server.post("/v1/ext/mcp", body).await.expect(200)["id"].clone());
+    }
+    let agent = server.agent(json!({ "mcp": ids })).await;
+    let (conversation, token) = server.conversation(&agent).await;
+    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    assert_eq!(server.send(offer).await.status, 201);
+    assert!(
+        timeout(Duration::from_millis(50), deaf.accept()).await.is_err(),
+        "nobody is asked before the call"
+    );
+    let call = Arc::clone(&server.stage.offers.lock().unwrap().last().unwrap().call);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let servers = call.tool_servers.as_ref().expect("the agent has servers");
+    let listing = tokio::spawn(servers.list(Box::new(move |news| drop(tell.send(news)))));
+    let first = told.recv().await.unwrap();
+    assert_eq!(first.map(|tools| tools.len()), Ok(2), "the deaf one is still waited for");
+    assert!(!listing.is_finished());
+    listing.abort();
+}

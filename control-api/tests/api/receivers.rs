@@ -1,0 +1,210 @@
+//! Receivers as they are: slow, dead, flapping, redirecting, at a private address.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use conversation::event::Event;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::kit::{Came, Folder, Hooks, Server, joined, until};
+
+fn hasty(config: &mut control_api::Config) {
+    config.webhooks.schedule = [0, 20, 40].map(Duration::from_millis).to_vec();
+    config.webhooks.timeout = Duration::from_millis(200);
+}
+
+fn committed(text: impl ToString) -> Event {
+    Event::UtteranceCommitted { text: text.to_string() }
+}
+
+/// A conversation of an agent whose receiver is at `url`, with `n` events.
+async fn told(server: &Server, url: &str, n: u64) -> String {
+    let id = server.running(json!({"callback_url": url, "callback_events": ["utterance_committed"]})).await;
+    server.stage.tell_all(&id, 1, (1..=n).map(|n| (n as f64, committed(n))));
+    id
+}
+
+/// The log of a conversation's webhooks as soon as each of them is `state`.
+async fn log(server: &Server, id: &str, n: usize, state: &str) -> Vec<Value> {
+    until(state, async || {
+        let log = server.get(&format!("/v1/ext/conversation/{id}/deliveries?perpage=100")).await.expect(200);
+        let log = log.as_array().unwrap().clone();
+        (log.len() == n && log.iter().all(|one| one["state"] == state)).then_some(log)
+    })
+    .await
+}
+
+fn tries(one: &Value, what: &str) -> Vec<Value> {
+    one["tries"].as_array().unwrap().iter().map(|t| t[what].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_slow_receiver_delays_nobody_but_itself() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start_with(&folder.0, hasty).await;
+    // Takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let wanted = json!({"callback_url": format!("http://{}/", silent.local_addr().unwrap()), "callback_events": ["utterance_committed"]});
+    let agent = server.agent(wanted).await;
+    // More conversations of it than tries may be under way at once.
+    let mut slow = String::new();
+    for _ in 0..300 {
+        (slow, _) = server.conversation(&agent).await;
+        server.stage.tell_all(&slow, 0, [(0.0, joined()), (1.0, committed(1)), (2.0, committed(2))]);
+    }
+    server.status(&slow, "IN_PROGRESS").await;
+    let quick = told(&server, &hooks.url, 20).await;
+    log(&server, &quick, 20, "done").await;
+    assert!(server.webhooks("pending").await > 0, "the other was served while these hung");
+    let dead = log(&server, &slow, 2, "dead").await;
+    assert_eq!(tries(&dead[0], "error"), vec![json!("timeout"); 3]);
+    assert!(
+        tries(&dead[0], "took_ms").iter().all(|t| (200..2000).contains(&t.as_u64().unwrap())),
+        "{dead:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_dead_receiver_s_events_are_dead_letters_that_say_why() {
+    let folder = Folder::new();
+    let server = Server::start_with(&folder.0, hasty).await;
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let id = told(&server, &format!("http://{closed}/secret-path"), 1).await;
+    let dead = log(&server, &id, 1, "dead").await;
+    let reason = dead[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("refused") && !reason.contains("secret-path"), "{reason}");
+    assert_eq!(tries(&dead[0], "status"), vec![Value::Null; 3]);
+}
+
+#[tokio::test]
+async fn a_flapping_receiver_gets_everything_in_order() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.rule(|_, before| if before.len() % 2 == 0 { 503 } else { 204 });
+    let server = Server::start_with(&folder.0, hasty).await;
+    let id = told(&server, &hooks.url, 30).await;
+    let done = log(&server, &id, 30, "done").await;
+    assert!(done.iter().all(|one| tries(one, "status") == [json!(503), json!(204)]));
+    let sequences: Vec<u64> = hooks.came().iter().map(Came::sequence).collect();
+    assert_eq!(sequences, (1..=30).flat_map(|n| [n, n]).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_redirect_is_a_failure_and_leads_nowhere() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    hooks.answer([301, 307, 308]);
+    let server = Server::start_with(&folder.0, hasty).await;
+    let id = told(&server, &hooks.url, 1).await;
+    let dead = log(&server, &id, 1, "dead").await;
+    assert_eq!(tries(&dead[0], "status"), [json!(301), json!(307), json!(308)]);
+    assert_eq!(hooks.came().len(), 3, "nothing went where the receiver pointed");
+}
+
+#[tokio::test]
+async fn a_private_address_by_number_or_name_is_a_dead_letter_at_once() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let named = hooks.url.replace("127.0.0.1", "localhost");
+    for url in [&hooks.url, &named, &hooks.url.replace("127.0.0.1", "[::ffff:127.0.0.1]")] {
+        let id = told(&server, url, 1).await;
+        let dead = log(&server, &id, 1, "dead").await;
+        assert_eq!((&dead[0]["reason"], tries(&dead[0], "error").len()), (&json!("refused address"), 1));
+    }
+    assert!(hooks.came().is_empty());
+}
+
+/// Tells events of many conversations as fast as they may come, to a receiver that fails three of ten tries.
+#[allow(clippy::print_stdout, reason = "the figures are what one reads here")]
+#[tokio::test]
+async fn ten_thousand_events_at_five_hundred_a_second_all_come_in_order() {
+    const EVENTS: u64 = 10_000;
+    const LANES: u64 = 100;
+    const EACH: Duration = Duration::from_millis(2);
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let chance = AtomicU64::new(7);
+    hooks.rule(move |_, _| {
+        let n = chance.load(Ordering::Relaxed).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        chance.store(n, Ordering::Relaxed);
+        if (n >> 33) % 10 < 3 { 500 } else { 204 }
+    });
+    let server = Server::start_with(&folder.0, |config| {
+        config.webhooks.schedule = [0, 20, 40, 80, 160, 320, 640].map(Duration::from_millis).to_vec();
+    })
+    .await;
+    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
+    let agent = server.agent(wanted).await;
+    let mut ids = Vec::new();
+    for _ in 0..LANES {
+        let (id, _) = server.conversation(&agent).await;
+        server.stage.tell(&id, 0, 0.0, joined());
+        ids.push(id);
+    }
+    let begun = Instant::now();
+    let mut clock = tokio::time::interval(EACH);
+    for n in 0..EVENTS {
+        clock.tick().await;
+        let (lane, seq) = ((n % LANES) as usize, n / LANES + 1);
+        server.stage.tell(&ids[lane], seq, seq as f64, committed(seq));
+    }
+    let told = begun.elapsed();
+    // However slow the machine is, it goes on.
+    let mut settled = 0;
+    while settled < EVENTS {
+        let before = settled;
+        settled = until("more to be settled", async || {
+            let now = server.webhooks("done").await + server.webhooks("dead").await;
+            (now > before).then_some(now)
+        })
+        .await;
+    }
+    let (done, dead) = (server.webhooks("done").await, server.webhooks("dead").await);
+    println!("{done} taken and {dead} dead letters after {:?}; told within {told:?}", begun.elapsed());
+    assert!(dead < 20, "seven tries of which three of ten fail: {dead}");
+    let (mut first, mut seen) = (HashMap::<String, Vec<u64>>::new(), HashSet::new());
+    for one in hooks.came() {
+        if seen.insert(one.id().to_owned()) {
+            let body: Value = serde_json::from_str(&one.body).unwrap();
+            let lane = first.entry(body["conversation_id"].as_str().unwrap().to_owned()).or_default();
+            assert_eq!(body["event"]["payload"]["text"], one.sequence().to_string());
+            lane.push(one.sequence());
+        }
+    }
+    assert_eq!((seen.len() as u64, first.len() as u64), (EVENTS, LANES), "none lost");
+    for (id, sequences) in first {
+        assert_eq!(sequences, (1..=EVENTS / LANES).collect::<Vec<_>>(), "first tries of {id}");
+    }
+}
+
+/// More than memory holds of one conversation, a server that stops in between, and waits that are sat out in the store.
+#[tokio::test]
+async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
+    const EVENTS: usize = 150;
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    // Every third one fails its first two tries.
+    hooks.rule(|one, before| {
+        let tries = before.iter().filter(|earlier| earlier.id() == one.id()).count();
+        if one.sequence() % 3 == 0 && tries < 2 { 503 } else { 204 }
+    });
+    let change = |config: &mut control_api::Config| {
+        config.webhooks.schedule = [0, 600, 600, 600].map(Duration::from_millis).to_vec();
+        config.webhooks.hold = Duration::from_millis(20);
+        config.webhooks.memory = Duration::from_millis(100);
+    };
+    let server = Server::start_with(&folder.0, change).await;
+    let id = told(&server, &hooks.url, EVENTS as u64).await;
+    hooks.first(40).await;
+    server.stop().await;
+    let server = Server::start_with(&folder.0, change).await;
+    until("all to be taken", async || (server.webhooks("done").await == EVENTS as u64).then_some(())).await;
+    let mut seen = HashSet::new();
+    let first: Vec<u64> =
+        hooks.came().iter().filter(|one| seen.insert(one.id().to_owned())).map(Came::sequence).collect();
+    assert_eq!(first, (1..=EVENTS as u64).collect::<Vec<_>>(), "first tries of {id}");
+}

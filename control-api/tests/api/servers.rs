@@ -1,0 +1,180 @@
+//! Several servers on one PostgreSQL database. Without one ([`Folder::database`]) there is nothing to share.
+
+use std::time::Duration;
+
+use conversation::event::Event;
+use conversation::host::CommandError;
+use serde_json::{Value, json};
+
+use crate::kit::{Folder, Hooks, Server, agent, joined, until};
+use crate::knowledge::{found, upload_to};
+
+/// Two servers with the same keys on the database of the first one's folder; `None` where the tests run on SQLite.
+pub(crate) async fn two(folders: &[Folder; 2], lease: Duration) -> Option<[Server; 2]> {
+    let url = folders[0].database().await?;
+    let one = Server::start_with(&folders[0].0, |config| config.timeouts.lease = lease).await;
+    let data = folders[1].0.join("data");
+    std::fs::create_dir_all(&data).unwrap();
+    for file in ["secrets.key", "tokens.key"] {
+        std::fs::copy(folders[0].0.join("data").join(file), data.join(file)).unwrap();
+    }
+    let other = Server::start_with(&folders[1].0, |config| {
+        config.database_url = Some(url);
+        config.timeouts.lease = lease;
+    })
+    .await;
+    Some([one, other])
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn one_restart_never_ends_the_calls_of_another_and_no_command_gets_lost() {
+    let folders = [Folder::new(), Folder::new()];
+    let Some([one, other]) = two(&folders, LONG).await else { return };
+    let id = one.running(json!({})).await;
+    let path = format!("/v1/ext/conversation/{id}");
+    assert_eq!(other.get(&path).await.expect(200)["status"], "IN_PROGRESS");
+    other.stop().await;
+    let url = folders[0].database().await;
+    let other = Server::start_with(&folders[1].0, |config| config.database_url = url.clone()).await;
+    assert_eq!(one.get(&path).await.expect(200)["status"], "IN_PROGRESS", "the other's restart ended it");
+    for (method, path, body) in [
+        ("PUT", format!("/v1/conversation/{id}/speak"), json!({"text": "x"})),
+        ("POST", format!("/v1/conversation/{id}/respond"), json!({"text": "x"})),
+        ("POST", format!("/v1/conversation/{id}/context"), json!({"text": "x"})),
+        ("DELETE", format!("/v1/conversation/{id}"), json!({})),
+    ] {
+        for _ in 0..2 {
+            other.stage.answers.lock().unwrap().push_back(Err(CommandError::NotHere));
+        }
+        let reply = other.call(method, &path, body).await;
+        assert_eq!((reply.status, reply.header("retry-after")), (503, "2"), "{path}");
+        other.stage.answers.lock().unwrap().clear();
+    }
+    assert_eq!(one.get(&path).await.expect(200)["status"], "IN_PROGRESS");
+}
+
+#[tokio::test]
+async fn what_a_dead_server_left_behind_is_taken_over() {
+    let folders = [Folder::new(), Folder::new()];
+    let Some([one, other]) = two(&folders, Duration::from_millis(600)).await else { return };
+    let hooks = Hooks::start().await;
+    let id = one
+        .running(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}))
+        .await;
+    one.stage.tell(&id, 1, 1.0, Event::UtteranceCommitted { text: "Hello?".into() });
+    hooks.first(1).await;
+    one.kill().await;
+    let record = other.status(&id, "ENDED").await;
+    assert_eq!(record["end_reason"], "error");
+    let told = until("the end to be told", async || {
+        let came = hooks.came();
+        came.iter().any(|one| one.name() == "call_ended").then_some(came)
+    })
+    .await;
+    let (last, before) = told.split_last().unwrap();
+    assert_eq!((last.name(), last.sequence()), ("call_ended".to_owned(), 2));
+    // The dead server may not have kept that the first one was taken: then it comes again, as the same one.
+    assert!(before.iter().all(|one| one.id() == before[0].id() && one.sequence() == 1), "{before:#?}");
+}
+
+#[tokio::test]
+async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
+    let folders = [Folder::new(), Folder::new()];
+    let Some(servers) = two(&folders, LONG).await else { return };
+    let hooks = Hooks::start().await;
+    let body = json!({"name": "Same name", "prompt": "p"});
+    let make = async |server: &Server| {
+        for _ in 0..20 {
+            server.post("/v1/ext/guardrail", body.clone()).await.expect(201);
+        }
+    };
+    tokio::join!(make(&servers[0]), make(&servers[1]));
+    let all = servers[0].get("/v1/ext/guardrail").await.expect(200);
+    let mut keys: Vec<&str> = all.as_array().unwrap().iter().map(|g| g["key"].as_str().unwrap()).collect();
+    keys.sort_unstable();
+    let mut wanted: Vec<String> =
+        (2..=40).map(|n| format!("same_name_{n}")).chain(["same_name".into()]).collect();
+    wanted.sort_unstable();
+    assert_eq!(keys, wanted);
+
+    let made = servers[0]
+        .post(
+            "/v1/ext/agent",
+            agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]})),
+        )
+        .await
+        .expect(200);
+    let agent = made["id"].as_str().unwrap();
+    let mut ids = Vec::new();
+    for server in &servers {
+        let (id, _) = server.conversation(agent).await;
+        server.stage.tell(&id, 0, 0.0, joined());
+        ids.push(id);
+    }
+    for n in 1..=50 {
+        for (server, id) in servers.iter().zip(&ids) {
+            server.stage.tell(id, n, n as f64, Event::UtteranceCommitted { text: n.to_string() });
+        }
+    }
+    let came = hooks.first(100).await;
+    for id in &ids {
+        let of: Vec<String> = came
+            .iter()
+            .map(|one| serde_json::from_str::<Value>(&one.body).unwrap())
+            .filter(|body| body["conversation_id"] == id.as_str())
+            .map(|body| body["event"]["payload"]["text"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(
+            of,
+            (1..=50).map(|n: u64| n.to_string()).collect::<Vec<_>>(),
+            "in order, none lost, none twice"
+        );
+        let events = servers[0].get(&format!("/v1/ext/conversation/{id}/events")).await.expect(200);
+        assert_eq!(events.as_array().unwrap().len(), 51);
+    }
+    let numbers: Vec<String> = until("both records", async || {
+        let list = servers[1].get("/v1/ext/conversation").await.expect(200);
+        let ids: Vec<String> =
+            list.as_array()?.iter().map(|c| c["id"].as_str().unwrap().to_owned()).collect();
+        (ids.len() == 2).then_some(ids)
+    })
+    .await;
+    assert!(ids.iter().all(|id| numbers.contains(id)));
+}
+
+#[tokio::test]
+async fn what_one_server_learns_or_forgets_the_other_does_too() {
+    let folders = [Folder::new(), Folder::new()];
+    let Some([one, other]) = two(&folders, LONG).await else { return };
+    let parts: [(&str, Option<&str>, &[u8]); 3] =
+        [("name", None, b"K"), ("description", None, b"d"), ("text", None, b"The ferry leaves at noon.")];
+    let made = upload_to(&one, "/v1/ext/kb", &parts).await.expect(200);
+    let base = made["id"].as_str().unwrap();
+    assert_eq!(found(&other, base, "when does the ferry leave").await, ["The ferry leaves at noon."]);
+    // The other one has an index now, which is out of date from here on.
+    let text: [(&str, Option<&str>, &[u8]); 1] =
+        [("text", None, b"The lighthouse keeper is called Ottoline.")];
+    let added = upload_to(&one, &format!("/v1/ext/kb/{base}/doc"), &text).await.expect(200);
+    let question = "who is the lighthouse keeper";
+    assert_eq!(found(&other, base, question).await, ["The lighthouse keeper is called Ottoline."]);
+    assert_eq!(found(&one, base, question).await.len(), 1);
+    let document = format!("/v1/ext/kb/doc/{}", added["doc_id"].as_str().unwrap());
+    assert_eq!(other.delete(&document).await.status, 200);
+    assert!(found(&one, base, question).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_with_other_keys_is_told_which_files_to_copy() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    server.stop().await;
+    let data = folder.0.join("data");
+    std::fs::remove_file(data.join("tokens.key")).unwrap();
+    let config =
+        control_api::Config { data, database_url: folder.database().await, ..control_api::Config::default() };
+    let net = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+    let Err(error) = control_api::App::open(config, Vec::new(), net).await else { panic!("it opened") };
+    assert!(error.to_string().contains("tokens.key"), "{error}");
+}

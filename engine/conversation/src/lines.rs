@@ -1,0 +1,115 @@
+//! What `simulate` and `replay` print: one JSON object a line, in the words of the scenario format.
+
+use serde_json::{Map, Value, json};
+
+use crate::conversation::Conversation;
+use crate::event::{Event, HistoryItem, Role, Stamped, TurnTimes};
+use crate::output::Explanation;
+use crate::time::Time;
+use crate::view::round;
+
+/// Lines that nobody has taken yet, and what their summary needs.
+#[derive(Default)]
+pub(crate) struct Lines {
+    text: String,
+    history: Vec<Value>,
+    turns: Vec<TurnTimes>,
+}
+
+impl Lines {
+    /// The lines since last taken.
+    pub(crate) fn take(&mut self) -> String {
+        core::mem::take(&mut self.text)
+    }
+
+    /// Why something was decided.
+    pub(crate) fn explain(&mut self, explanation: &Explanation) {
+        let t = round(explanation.at.as_seconds());
+        self.line(&json!({"t": t, "what": "explain", "why": explanation.why}));
+    }
+
+    /// A fact, unless the scenario format has no line for it.
+    pub(crate) fn tell(&mut self, fact: Stamped) {
+        let t = round(fact.at.as_seconds());
+        let line = match fact.event {
+            Event::Joined { .. }
+            | Event::UserTranscript { .. }
+            | Event::AgentHeard { .. }
+            | Event::LlmText { .. }
+            | Event::LlmStopped { .. }
+            | Event::ToolStarted { .. }
+            | Event::Snippets { .. }
+            | Event::TurnHeard { .. }
+            | Event::Warning { .. } => return,
+            Event::Turn(times) => {
+                self.turns.push(times);
+                return;
+            }
+            Event::History(item) => {
+                let item = history_item(&item);
+                self.history.push(Value::Object(item.clone()));
+                let mut line = Map::from_iter([("t".into(), json!(t)), ("what".into(), json!("history"))]);
+                line.extend(item);
+                Value::Object(line)
+            }
+            event => {
+                let Ok(Value::Object(fields)) = serde_json::to_value(event) else { return };
+                let mut line = Map::from_iter([("t".into(), json!(t))]);
+                for (key, value) in fields.into_iter().filter(|(key, _)| key != "utterance") {
+                    let rounded = matches!(key.as_str(), "position" | "call_duration" | "max_call_duration");
+                    let value =
+                        value.as_f64().filter(|_| rounded).map_or(value, |number| json!(round(number)));
+                    line.insert(key, value);
+                }
+                Value::Object(line)
+            }
+        };
+        self.line(&line);
+    }
+
+    /// The last line, at `t`: what was said and heard, and where each turn's time went.
+    pub(crate) fn summary(&mut self, t: Time, conversation: &Conversation) {
+        let told: Vec<u32> = self.turns.iter().map(|turn| turn.turn).collect();
+        self.turns.extend(conversation.open_turns().filter(|turn| !told.contains(&turn.turn)).cloned());
+        // A guardrail's words tell the times of their turn anew: the last word counts.
+        self.turns.reverse();
+        self.turns.sort_by_key(|turn| turn.turn);
+        self.turns.dedup_by_key(|turn| turn.turn);
+        let number = |value: Option<f64>| value.map(round);
+        let turns: Vec<Value> = self
+            .turns
+            .iter()
+            .map(|turn| {
+                json!({
+                    "endpointing": number(turn.endpointing),
+                    "llm_ttft": number(turn.llm_ttft),
+                    "tts_ttfb": number(turn.tts_ttfb),
+                    "voice_to_voice": number(turn.voice_to_voice),
+                })
+            })
+            .collect();
+        let history = core::mem::take(&mut self.history);
+        self.line(
+            &json!({"t": round(t.as_seconds()), "what": "summary", "history": history, "turns": turns}),
+        );
+    }
+
+    fn line(&mut self, line: &Value) {
+        self.text.push_str(&line.to_string());
+        self.text.push('\n');
+    }
+}
+
+/// An item as the scenario format shows it.
+fn history_item(item: &HistoryItem) -> Map<String, Value> {
+    let mut map = Map::from_iter([("role".into(), json!(item.role))]);
+    if item.role == Role::Tool {
+        map.insert("name".into(), json!(item.name));
+        map.insert("arguments".into(), json!(item.arguments));
+        map.insert("text".into(), json!(item.text));
+    } else {
+        map.insert("text".into(), json!(item.text));
+        map.insert("interrupted".into(), json!(item.interrupted));
+    }
+    map
+}

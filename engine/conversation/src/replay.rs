@@ -1,0 +1,347 @@
+//! Replays a call from its trace ([`crate::trace`]) and proves it: every output is compared, byte for byte, with what the live call put out.
+//!
+//! The caller hands over line by line, so that a trace of any size takes no more memory than its conversation.
+
+use core::fmt;
+
+use serde_json::value::RawValue;
+
+use crate::conversation::Conversation;
+use crate::input::Input;
+use crate::lines::Lines;
+use crate::output::Output;
+use crate::strict::on_one_line;
+use crate::time::Time;
+use crate::trace::{self, Bad, LONGEST_LINE, Line, PROGRAM};
+
+/// More deadlines than a live driver ever leaves unserved from one input to the next.
+const MOST_DEADLINES: u32 = 10_000;
+
+/// A trace is malformed: where, which field, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadTrace {
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// Path of the field, such as `input.SpeechStarted.onset`; empty for the line as a whole.
+    pub field: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for BadTrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, field, reason } = self;
+        if field.is_empty() {
+            write!(f, "line {line}: {reason}")
+        } else {
+            write!(f, "line {line}: {field}: {reason}")
+        }
+    }
+}
+
+impl core::error::Error for BadTrace {}
+
+/// What the comparison with the live call came to. Shown as one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every output was the same, from the beginning to the end of the call.
+    Identical {
+        /// Inputs of the call.
+        inputs: u64,
+        /// Outputs of the call.
+        outputs: u64,
+    },
+    /// Every output was the same, and the trace ends before the call has ended: the server was killed, or the call goes on.
+    BreaksOff {
+        /// Lines that could be replayed.
+        line: u64,
+        /// Conversation time of the last one.
+        at: Time,
+    },
+    /// Every output was the same up to this line, where inputs are missing.
+    Gap {
+        /// The line.
+        line: u64,
+        /// How many inputs.
+        missing: u64,
+    },
+    /// An output is another one than the live call's.
+    Differs(Box<Difference>),
+}
+
+/// The first output that is not the live call's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The line of its input.
+    pub line: u64,
+    /// When that input came.
+    pub at: Time,
+    /// Which of its outputs, from 1.
+    pub output: usize,
+    /// As the live call put it out, as JSON; `None` = the live call put out nothing more.
+    pub live: Option<String>,
+    /// As the replay put it out; `None` = nothing more.
+    pub replayed: Option<String>,
+    /// The program that the call ran on.
+    pub program: String,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identical { inputs, outputs } => {
+                write!(
+                    f,
+                    "identical: {inputs} inputs gave the {outputs} outputs of the live call, byte for byte"
+                )
+            }
+            Self::BreaksOff { line, at } => write!(
+                f,
+                "identical as far as the trace goes: it breaks off after line {line} ({at}), before the end of the call"
+            ),
+            Self::Gap { line, missing } => write!(
+                f,
+                "identical up to line {line}: {missing} inputs are missing there, as the disk was too slow, and what follows cannot be replayed"
+            ),
+            Self::Differs(d) => {
+                let Difference { line, at, output, live, replayed, program } = &**d;
+                write!(
+                    f,
+                    "line {line} ({at}) differs: output {output} of the live call was {}, ",
+                    short(live.as_deref())
+                )?;
+                write!(f, "of the replay it is {}", short(replayed.as_deref()))?;
+                if program == PROGRAM {
+                    Ok(())
+                } else {
+                    write!(f, " (the call ran on version {program}, this is {PROGRAM})")
+                }
+            }
+        }
+    }
+}
+
+/// As much of an output as a sentence can hold.
+fn short(output: Option<&str>) -> String {
+    const MOST: usize = 300;
+    let Some(text) = output else { return "nothing more".into() };
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A replay under way.
+pub struct Replay {
+    explain: bool,
+    call: Option<Call>,
+    lines: Lines,
+    /// Lines read.
+    line: u64,
+    verdict: Option<Verdict>,
+}
+
+struct Call {
+    program: String,
+    conversation: Conversation,
+    at: Time,
+    inputs: u64,
+    outputs: u64,
+    ended: bool,
+}
+
+impl Replay {
+    /// A replay that has read nothing; with `explain` it prints why each decision was taken.
+    #[must_use]
+    pub fn new(explain: bool) -> Self {
+        Self { explain, call: None, lines: Lines::default(), line: 0, verdict: None }
+    }
+
+    /// Reads the next line, which is without its line end, and returns what is printed because of it. Once there is a verdict nothing is
+    /// read any more.
+    ///
+    /// # Errors
+    /// The line is malformed.
+    pub fn read(&mut self, line: &[u8]) -> Result<String, BadTrace> {
+        if self.verdict.is_none() {
+            self.line += 1;
+            self.take(line).map_err(|(field, reason)| BadTrace {
+                line: self.line,
+                field: on_one_line(field),
+                reason: on_one_line(reason),
+            })?;
+        }
+        Ok(self.lines.take())
+    }
+
+    /// Reads what stands behind the last line end: a whole line, or as much of it as was written before the server was killed.
+    ///
+    /// # Errors
+    /// The line is malformed, though whole.
+    pub fn read_rest(&mut self, rest: &[u8]) -> Result<String, BadTrace> {
+        // Nothing is wrong with what was cut but its end, which may be half a number, or half a character.
+        let cut = match core::str::from_utf8(rest) {
+            Ok(text) => serde_json::from_str::<&RawValue>(text)
+                .is_err_and(|error| error.is_eof() || error.column() >= rest.len()),
+            Err(error) => error.error_len().is_none(),
+        };
+        if self.call.is_some() && cut { Ok(String::new()) } else { self.read(rest) }
+    }
+
+    /// Whether more need not be read.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.verdict.is_some()
+    }
+
+    /// The last line, a summary, and what the comparison came to.
+    ///
+    /// # Errors
+    /// The trace holds nothing at all.
+    pub fn finish(mut self) -> Result<(String, Verdict), BadTrace> {
+        let Some(call) = self.call else {
+            return Err(BadTrace {
+                line: 1,
+                field: String::new(),
+                reason: "is missing: the file is empty".into(),
+            });
+        };
+        self.lines.summary(call.at, &call.conversation);
+        let verdict = self.verdict.unwrap_or(if call.ended {
+            Verdict::Identical { inputs: call.inputs, outputs: call.outputs }
+        } else {
+            Verdict::BreaksOff { line: self.line, at: call.at }
+        });
+        Ok((self.lines.take(), verdict))
+    }
+
+    fn take(&mut self, line: &[u8]) -> Result<(), Bad> {
+        let bad = |reason: &str| (String::new(), reason.to_owned());
+        if line.len() > LONGEST_LINE {
+            return Err(bad("is longer than 4 MiB"));
+        }
+        let text = core::str::from_utf8(line).map_err(|_| bad("is no UTF-8"))?;
+        let Some(call) = &mut self.call else {
+            let begin = trace::read_header(text)?;
+            let mut conversation = Conversation::new(begin.spec);
+            conversation.explain(self.explain);
+            self.call = Some(Call {
+                program: begin.program,
+                conversation,
+                at: Time::ZERO,
+                inputs: 0,
+                outputs: 0,
+                ended: false,
+            });
+            return Ok(());
+        };
+        match trace::read_line(text)? {
+            Line::Step { at, .. } if at < call.at => Err((
+                "at".into(),
+                format!("is {} µs, and must not be before the line above it", at.as_micros()),
+            )),
+            Line::Step { at, input, out } => {
+                self.verdict = call.step(&mut self.lines, self.line, at, input, &out)?;
+                Ok(())
+            }
+            Line::Dropped(missing) => {
+                self.verdict = Some(Verdict::Gap { line: self.line, missing });
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Call {
+    /// Gives the conversation an input and compares all that comes of it.
+    ///
+    /// What is due before is served one by one, which changes nothing but how much is done at once: a file may leave years between two
+    /// inputs, and words without end to be said in them. No more of that is made than the file has the outputs for.
+    fn step(
+        &mut self,
+        lines: &mut Lines,
+        line: u64,
+        at: Time,
+        input: Input,
+        live: &[&RawValue],
+    ) -> Result<Option<Verdict>, Bad> {
+        self.at = at;
+        self.inputs += 1;
+        let mut comparison = Comparison { live, compared: 0, difference: None };
+        if self.inputs == 1 {
+            self.conversation.handle(Input::Tick, Time::ZERO);
+            self.drain(lines, &mut comparison);
+        }
+        let mut served = 0;
+        while let Some((due, _)) = self.conversation.poll_timeout().filter(|(due, _)| *due < at)
+            && comparison.difference.is_none()
+        {
+            if served == MOST_DEADLINES {
+                let reason =
+                    format!("leaves more than {MOST_DEADLINES} deadlines unserved since the line above it");
+                return Err(("at".into(), reason));
+            }
+            served += 1;
+            self.conversation.handle(Input::Tick, due);
+            self.drain(lines, &mut comparison);
+        }
+        if comparison.difference.is_none() {
+            self.conversation.handle(input, at);
+            self.drain(lines, &mut comparison);
+            comparison.end();
+        }
+        let program = self.program.clone();
+        Ok(comparison.difference.map(|(output, live, replayed)| {
+            Verdict::Differs(Box::new(Difference { line, at, output, live, replayed, program }))
+        }))
+    }
+
+    /// Prints and compares what the conversation has put out.
+    fn drain(&mut self, lines: &mut Lines, comparison: &mut Comparison<'_>) {
+        while let Some(replayed) = self.conversation.poll() {
+            if let Output::Explain(explanation) = replayed {
+                lines.explain(&explanation);
+                continue;
+            }
+            self.outputs += 1;
+            comparison.next(&replayed);
+            match replayed {
+                Output::Tell(fact) => lines.tell(fact),
+                Output::End(_) => self.ended = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The outputs of one input, live and replayed.
+struct Comparison<'a> {
+    live: &'a [&'a RawValue],
+    compared: usize,
+    /// The first one that differs: its number from 1, as it was and as it is.
+    difference: Option<(usize, Option<String>, Option<String>)>,
+}
+
+impl Comparison<'_> {
+    /// The replay put out another one.
+    fn next(&mut self, replayed: &Output) {
+        if self.difference.is_none() {
+            self.compare(Some(trace::written(replayed)));
+        }
+    }
+
+    /// The replay has put out all.
+    fn end(&mut self) {
+        if self.difference.is_none() && self.compared < self.live.len() {
+            self.compare(None);
+        }
+    }
+
+    fn compare(&mut self, replayed: Option<String>) {
+        let live = self.live.get(self.compared).map(|output| output.get());
+        self.compared += 1;
+        if live != replayed.as_deref() {
+            self.difference = Some((self.compared, live.map(str::to_owned), replayed));
+        }
+    }
+}

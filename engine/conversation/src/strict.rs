@@ -1,0 +1,128 @@
+//! Reading JSON without loss: a key that stands twice in one object is refused, where serde_json's own [`Value`] keeps its last value.
+
+use core::fmt::{self, Write as _};
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Error, Map, Value};
+
+/// Why a text was not read.
+pub(crate) enum Bad {
+    /// It is no JSON, from the value at this path on; the path is empty for the text as a whole.
+    Json { path: String, error: Error },
+    /// The key at this path stands twice in its object, the second time in this line, from 1.
+    Twice { path: String, line: usize },
+}
+
+/// Reads a JSON text.
+pub(crate) fn read(json: &[u8]) -> Result<Value, Bad> {
+    let mut place = Place::default();
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = Item(&mut place).deserialize(&mut reader);
+    match value.and_then(|value| reader.end().map(|()| value)) {
+        Ok(value) => Ok(value),
+        Err(error) if place.twice => Err(Bad::Twice { path: place.path, line: error.line() }),
+        Err(error) => Err(Bad::Json { path: place.path, error }),
+    }
+}
+
+/// Where the reader is; it stays where it failed.
+#[derive(Default)]
+struct Place {
+    path: String,
+    twice: bool,
+}
+
+struct Item<'p>(&'p mut Place);
+
+impl<'de> DeserializeSeed<'de> for Item<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Item<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let Self(place) = self;
+        let (mut list, above) = (Vec::new(), place.path.len());
+        loop {
+            // Writing to a text cannot fail.
+            let _ = write!(place.path, "[{}]", list.len());
+            let Some(item) = items.next_element_seed(Item(place))? else { break };
+            list.push(item);
+            place.path.truncate(above);
+        }
+        place.path.truncate(above);
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let Self(place) = self;
+        let (mut map, above) = (Map::new(), place.path.len());
+        while let Some(key) = fields.next_key::<String>()? {
+            if above > 0 {
+                place.path.push('.');
+            }
+            place.path.push_str(&key);
+            if map.contains_key(&key) {
+                place.twice = true;
+                return Err(A::Error::custom("a key stands twice"));
+            }
+            map.insert(key, fields.next_value_seed(Item(place))?);
+            place.path.truncate(above);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// Longest path or reason that is told.
+const TOLD: usize = 200;
+
+/// A path or a reason that quotes the file, on one line that a person can read: the middle of a long one is left out.
+pub(crate) fn on_one_line(mut text: String) -> String {
+    if text.len() > TOLD {
+        let (head, tail) =
+            (text.floor_char_boundary(TOLD / 2), text.ceil_char_boundary(text.len() - TOLD / 2));
+        text.replace_range(head..tail, "…");
+    }
+    if text.contains(char::is_control) {
+        text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() }).collect()
+    } else {
+        text
+    }
+}

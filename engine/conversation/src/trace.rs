@@ -1,0 +1,329 @@
+//! A call's trace: what went into its conversation and what came out of it, as JSON lines from which it replays ([`crate::replay`]).
+//!
+//! The first line is `{"trace":1,"visavis":"0.1.0","conversation":id,"unix_micros":µs,"spec":{…}}`. Each further line is one input with
+//! all that the conversation put out because of it, `{"at":µs,"input":…,"out":[…]}`, without `out` where that was nothing; or
+//! `{"dropped":n}`, where n inputs are missing. A question to the LLM is written with the number of items of its history and their
+//! digest: each item was written as a fact before. No line is longer than [`LONGEST_LINE`].
+
+use std::io;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::call::ConversationId;
+use crate::event::HistoryItem;
+use crate::input::{Input, StepId};
+use crate::output::Output;
+use crate::settings::LONGEST;
+use crate::spec::Spec;
+use crate::strict;
+use crate::time::Time;
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// The longest line, in bytes. What a person, a model or a tool may say at once is shorter.
+pub const LONGEST_LINE: usize = 4 << 20;
+
+/// What is wrong with a key of which an object has two.
+const TWICE: &str = "stands there twice";
+
+/// The folder of traces in the data folder.
+pub const FOLDER: &str = "traces";
+
+/// This program.
+pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+/// The name of a conversation's trace in that folder.
+#[must_use]
+pub fn file_name(conversation: ConversationId) -> String {
+    format!("{conversation}.jsonl")
+}
+
+/// The first line, with its line end. `unix_micros`: wall clock of the call's beginning.
+#[must_use]
+pub fn header(conversation: ConversationId, unix_micros: u64, spec: &Spec) -> String {
+    line(&Header { trace: VERSION, visavis: PROGRAM.into(), conversation, unix_micros, spec })
+}
+
+/// An input and what came of it, with its line end.
+#[must_use]
+pub fn step(at: Time, input: &Input, out: &[Output]) -> String {
+    line(&Step { at, input, out: out.iter().map(Written).collect() })
+}
+
+/// The line, with its line end, that says that `n` inputs are missing.
+#[must_use]
+pub fn dropped(n: u64) -> String {
+    format!("{{\"dropped\":{n}}}\n")
+}
+
+fn line(line: &impl Serialize) -> String {
+    // Nothing that is written here can fail: every key is a text, and the text is in memory.
+    let mut text = serde_json::to_string(line).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// An output as it stands in a trace.
+pub(crate) fn written(output: &Output) -> String {
+    serde_json::to_string(&Written(output)).unwrap_or_default()
+}
+
+#[derive(Serialize)]
+struct Header<S> {
+    trace: u32,
+    visavis: String,
+    conversation: ConversationId,
+    unix_micros: u64,
+    spec: S,
+}
+
+#[derive(Serialize)]
+struct Step<'a> {
+    at: Time,
+    input: &'a Input,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    out: Vec<Written<'a>>,
+}
+
+struct Written<'a>(&'a Output);
+
+impl Serialize for Written<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Asked {
+            step: StepId,
+            history: Digest,
+            tools: bool,
+            fallback: bool,
+            preemptive: bool,
+        }
+        let Output::AskLlm(request) = self.0 else { return self.0.serialize(serializer) };
+        let asked = Asked {
+            step: request.step,
+            history: Digest::of(&request.history),
+            tools: request.tools,
+            fallback: request.fallback,
+            preemptive: request.preemptive,
+        };
+        serializer.serialize_newtype_variant("Output", 0, "AskLlm", &asked)
+    }
+}
+
+/// A history in short: all of it in each question would make the trace grow with the square of the call.
+#[derive(Serialize)]
+struct Digest {
+    items: usize,
+    digest: String,
+}
+
+impl Digest {
+    fn of(history: &[Arc<HistoryItem>]) -> Self {
+        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        for item in history {
+            // Hashing cannot fail.
+            let _ = serde_json::to_writer(&mut hash, item);
+        }
+        Self { items: history.len(), digest: format!("{:016x}", hash.0) }
+    }
+}
+
+/// FNV-1a of 64 bit (<http://www.isthe.com/chongo/tech/comp/fnv/>): the same in every build and on every machine.
+struct Fnv(u64);
+
+impl io::Write for Fnv {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is wrong with a line: its field, empty for the line as a whole, and the reason.
+pub(crate) type Bad = (String, String);
+
+/// The first line, read.
+pub(crate) struct Begin {
+    /// The program that wrote it.
+    pub(crate) program: String,
+    pub(crate) spec: Spec,
+}
+
+/// A further line, read.
+#[allow(clippy::large_enum_variant)] // taken apart at once, and nearly all are steps
+pub(crate) enum Line<'a> {
+    Step { at: Time, input: Input, out: Vec<&'a RawValue> },
+    Dropped(u64),
+}
+
+/// Reads the first line.
+pub(crate) fn read_header(text: &str) -> Result<Begin, Bad> {
+    #[derive(Deserialize)]
+    struct Version {
+        trace: Option<Value>,
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)] // checked, not used
+    struct Fields<'a> {
+        trace: u32,
+        visavis: String,
+        conversation: ConversationId,
+        unix_micros: u64,
+        #[serde(borrow)]
+        spec: &'a RawValue,
+    }
+    let version: Version = parse_object(text)?;
+    match version.trace {
+        None => return Err(("trace".into(), "is missing: this is no trace of a call".into())),
+        Some(version) if version == VERSION => {}
+        Some(other) => {
+            return Err(("trace".into(), format!("is {other}, and this program reads version {VERSION}")));
+        }
+    }
+    let fields: Fields<'_> = parse(text, "")?;
+    let spec: Spec = parse_whole(fields.spec.get(), "spec")?;
+    spec.check().map_err(|bad| (format!("spec.{}", bad.field), bad.reason))?;
+    Ok(Begin { program: fields.visavis, spec })
+}
+
+/// Reads a further line.
+pub(crate) fn read_line(text: &str) -> Result<Line<'_>, Bad> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields<'a> {
+        at: Option<Time>,
+        #[serde(borrow)]
+        input: Option<&'a RawValue>,
+        #[serde(borrow)]
+        out: Option<Vec<&'a RawValue>>,
+        dropped: Option<u64>,
+    }
+    let fields: Fields<'_> = parse_object(text)?;
+    let missing = |field: &str| (field.to_owned(), "is missing".to_owned());
+    match fields {
+        Fields { at: None, input: None, out: None, dropped: Some(n) } => Ok(Line::Dropped(n)),
+        Fields { dropped: Some(_), .. } => Err(("dropped".into(), "must stand alone".into())),
+        Fields { at: None, .. } => Err(missing("at")),
+        Fields { input: None, .. } => Err(missing("input")),
+        Fields { at: Some(at), input: Some(input), out, .. } => {
+            if at.as_seconds() > LONGEST {
+                return Err(("at".into(), "must not be later than 1e7 s".into()));
+            }
+            let input = parse_whole(input.get(), "input")?;
+            Ok(Line::Step { at, input, out: out.unwrap_or_default() })
+        }
+    }
+}
+
+/// Parses a line.
+fn parse_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Bad> {
+    let is_object = text.trim_start().starts_with('{');
+    if !is_object && serde_json::from_str::<&RawValue>(text).is_ok() {
+        return Err((String::new(), "must be an object".into()));
+    }
+    parse(text, "")
+}
+
+/// Parses JSON; what is at fault is named with its path below `within`.
+fn parse<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, Bad> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { String::new() } else { path };
+        let error = error.into_inner();
+        let reason = error.to_string();
+        // A line is all that is parsed at once.
+        let reason = reason.split(" at line 1 column ").next().unwrap_or_default();
+        // Names of types are ours, not the reader's.
+        let reason = ["usize", "u64", "u32"].into_iter().fold(
+            reason.replace("struct Duration", "a duration {secs, nanos}"),
+            |reason, number| {
+                reason.replace(&format!("expected {number}"), "expected a whole number that is not negative")
+            },
+        );
+        let reason = reason.as_str();
+        if !error.is_data() {
+            // What is not looked into on the way, such as the settings, is read again for the place.
+            let path = match strict::read(text.as_bytes()) {
+                Err(strict::Bad::Json { path, .. }) => path,
+                _ => String::new(),
+            };
+            return (join(within, &path), format!("is no JSON: {reason} (column {})", error.column()));
+        }
+        let named = |prefix: &str| reason.strip_prefix(prefix)?.split('`').next();
+        // The path names the field already, or ends above it.
+        let at =
+            |field| if path.rsplit('.').next() == Some(field) { path.clone() } else { join(&path, field) };
+        let (path, reason) = if let Some(field) = named("missing field `") {
+            (join(&path, field), "is missing")
+        } else if let Some(field) = named("unknown field `") {
+            (at(field), "is unknown")
+        } else if let Some(field) = named("duplicate field `") {
+            (at(field), TWICE)
+        } else {
+            (path, reason)
+        };
+        (join(within, &path), reason.to_owned())
+    })?;
+    json.end().map_err(|error| {
+        (within.to_owned(), format!("is no JSON: something follows it (column {})", error.column()))
+    })?;
+    Ok(parsed)
+}
+
+fn join(path: &str, field: &str) -> String {
+    match (path, field) {
+        ("", one) | (one, "") => one.to_owned(),
+        (path, field) => format!("{path}.{field}"),
+    }
+}
+
+/// Parses what must hold nothing else than a `T`: a key that is not one of its is refused, however deep.
+fn parse_whole<'a, T: Deserialize<'a> + Serialize>(text: &'a str, within: &str) -> Result<T, Bad> {
+    let parsed: T = parse(text, within)?;
+    // As this program writes it: nothing can be in it that was not understood.
+    if serde_json::to_string(&parsed).is_ok_and(|again| again == text) {
+        return Ok(parsed);
+    }
+    let given = strict::read(text.as_bytes()).map_err(|bad| match bad {
+        strict::Bad::Json { path, error } => (join(within, &path), format!("is no JSON: {error}")),
+        strict::Bad::Twice { path, .. } => (join(within, &path), TWICE.into()),
+    })?;
+    let known = serde_json::to_value(&parsed).unwrap_or_default();
+    match unknown_key(&given, &known, within) {
+        Some(path) => Err((path, "is unknown".into())),
+        None => Ok(parsed),
+    }
+}
+
+fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
+    match (given, known) {
+        (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(key, value)| {
+            let path = join(path, key);
+            match known.get(key) {
+                Some(known) => unknown_key(value, known, &path),
+                None => Some(path),
+            }
+        }),
+        (Value::Array(given), Value::Array(known)) => given
+            .iter()
+            .zip(known)
+            .enumerate()
+            .find_map(|(i, (given, known))| unknown_key(given, known, &format!("{path}[{i}]"))),
+        _ => None,
+    }
+}
+
+/// Reads a number that is written as null where it is none.
+pub(crate) fn number_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f32::NAN))
+}

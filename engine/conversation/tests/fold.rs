@@ -1,0 +1,85 @@
+//! The view of a conversation is the fold of its facts, and there is no other: over all scenarios it says what the machine itself says.
+
+use std::path::Path;
+
+use conversation::event::{Event, Role, Stamped};
+use conversation::output::Output;
+use conversation::simulate::traced;
+use conversation::view::View;
+use serde_json::{Value, json};
+
+/// The facts of a trace, read from its text as a store would give them back.
+fn facts(trace: &str) -> Vec<Stamped> {
+    let outputs = trace.lines().skip(1).flat_map(|line| {
+        serde_json::from_str::<Value>(line).unwrap()["out"].as_array().cloned().unwrap_or_default()
+    });
+    let told = outputs.filter(|output| output.get("Tell").is_some());
+    told.map(|output| match serde_json::from_value(output).unwrap() {
+        Output::Tell(fact) => fact,
+        other => panic!("{other:?}"),
+    })
+    .collect()
+}
+
+fn fold<'a>(facts: impl IntoIterator<Item = &'a Stamped>) -> View {
+    let mut view = View::default();
+    facts.into_iter().for_each(|fact| view.apply(fact));
+    view
+}
+
+#[test]
+fn the_fold_of_the_facts_says_what_the_machine_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let mut items = 0;
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        let name = path.display();
+        let Ok((printed, trace)) = traced(&std::fs::read(&path).unwrap()) else { continue };
+        let facts = facts(&trace);
+        let view = fold(&facts);
+        let summary: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+
+        // What was said and heard.
+        let folded: Vec<Value> = view
+            .items
+            .iter()
+            .map(|item| match &item.tool {
+                Some((tool, arguments)) => {
+                    json!({"role": "tool", "name": tool, "arguments": arguments, "text": item.text})
+                }
+                None => json!({"role": item.role, "text": item.text, "interrupted": item.interrupted}),
+            })
+            .collect();
+        assert_eq!(Value::from(folded), summary["history"], "{name}");
+
+        // The agent's words there are those that were told when it fell silent.
+        let stopped = facts.iter().filter_map(|fact| match &fact.event {
+            Event::AgentStoppedSpeaking { text, .. } if !text.is_empty() => Some(text.as_str()),
+            _ => None,
+        });
+        let spoken =
+            view.items.iter().filter(|item| item.role == Role::Assistant).map(|item| item.text.as_str());
+        assert!(stopped.eq(spoken), "{name}");
+
+        // Turns that were told. One whose reply is on the way is in the summary alone.
+        let turns = summary["turns"].as_array().unwrap();
+        for turn in &view.turns {
+            let round = |value: Option<f64>| json!(value.map(conversation::view::round));
+            assert_eq!(round(turn.voice_to_voice), turns[turn.turn as usize]["voice_to_voice"], "{name}");
+            assert_eq!(round(turn.endpointing), turns[turn.turn as usize]["endpointing"], "{name}");
+        }
+
+        // It may be taken up anywhere: what was folded so far, kept as JSON, goes on with the facts that follow.
+        for at in 0..facts.len() {
+            let kept = serde_json::to_string(&fold(&facts[..at])).unwrap();
+            let mut resumed: View = serde_json::from_str(&kept).unwrap();
+            facts[at..].iter().for_each(|fact| resumed.apply(fact));
+            assert_eq!(resumed, view, "{name}, from {at}");
+        }
+        items += view.items.len();
+    }
+    assert!(items > 200, "{items}");
+}

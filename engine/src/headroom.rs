@@ -1,0 +1,246 @@
+//! How much of its time a media thread has left, and whether it may take one more call.
+//!
+//! Sound suffers when a tick's work does not fit into the tick. So each tick is measured: how much of its 10 ms the thread worked, and
+//! how long after its time it was done. The 95th percentile over the last seconds decides, with a gap between closing and opening, so
+//! that a thread at its limit does not take a call each time that one is silent. What a call costs shows only once it has run for a
+//! while; until then it is reckoned with.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::shard::TICK;
+
+/// Ticks that are looked at: five seconds of them.
+const WINDOW: usize = 512;
+/// Fewer say nothing.
+const LEAST: usize = 256;
+/// Ticks between two looks.
+const EVERY: usize = 64;
+/// A thread that is closed opens again at this part of what closed it, in hundredths.
+const OPENS: u32 = 80;
+/// A tick done so late lets sound wait that leaves every 20 ms. In thousandths of the tick: the 95th percentile that closes a thread.
+const DONE_LATE: u32 = 2_000;
+/// What a call is reckoned with as long as none was measured, in thousandths of the tick.
+const CALL: u64 = 4;
+/// Calls from which a thread's cost of one call is learned.
+const LEARNED_FROM: usize = 8;
+
+/// A tick as it was.
+#[derive(Clone, Copy, Default)]
+struct Sample {
+    /// Work since the tick before and in this one, in thousandths of the tick.
+    used: u16,
+    /// End of the tick after its time, the same.
+    done: u16,
+    calls: u16,
+}
+
+/// What a media thread tells of its time. Written by it alone, read by any.
+#[derive(Debug)]
+pub struct Headroom {
+    /// Share of its time above which it is closed, in thousandths; 0 = it never is.
+    limit: u32,
+    used: AtomicU32,
+    done: AtomicU32,
+    /// What a call costs, in millionths of the tick.
+    call: AtomicU64,
+    /// Calls that the numbers above know.
+    known: AtomicU32,
+    closed: AtomicBool,
+}
+
+impl Headroom {
+    /// Of a thread that is closed above `limit` of its time; 0 = never.
+    #[must_use]
+    pub fn new(limit: f64) -> Self {
+        Self {
+            limit: (limit * 1e3).round().clamp(0.0, 1e6) as u32,
+            used: AtomicU32::new(0),
+            done: AtomicU32::new(0),
+            call: AtomicU64::new(CALL * 1_000),
+            known: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Share of its time that the thread worked: 95th percentile of the last ticks.
+    #[must_use]
+    pub fn used(&self) -> f64 {
+        f64::from(self.used.load(Relaxed)) / 1e3
+    }
+
+    /// When its ticks were done after their time: the same percentile.
+    #[must_use]
+    pub fn done(&self) -> Duration {
+        TICK * self.done.load(Relaxed) / 1_000
+    }
+
+    /// Whether the thread may take one more call beside the `taken` ones that it has.
+    #[must_use]
+    pub fn admits(&self, taken: usize) -> bool {
+        if self.limit == 0 || taken == 0 {
+            return true;
+        }
+        let unknown = (taken + 1).saturating_sub(self.known.load(Relaxed) as usize) as u64;
+        let reckoned = u64::from(self.used.load(Relaxed)) * 1_000 + unknown * self.call.load(Relaxed);
+        !self.closed.load(Relaxed) && reckoned <= u64::from(self.limit) * 1_000
+    }
+
+    fn tell(&self, used: u32, done: u32, known: usize, calls: usize) {
+        self.used.store(used, Relaxed);
+        self.done.store(done, Relaxed);
+        self.known.store(known.min(calls) as u32, Relaxed);
+        let each = if known >= LEARNED_FROM { u64::from(used) * 1_000 / known as u64 } else { CALL * 1_000 };
+        self.call.store(each, Relaxed);
+        let (closes, opens) = (self.limit, self.limit * OPENS / 100);
+        if used > closes || done > DONE_LATE {
+            self.closed.store(true, Relaxed);
+        } else if used <= opens && done <= DONE_LATE * 3 / 4 {
+            self.closed.store(false, Relaxed);
+        }
+    }
+}
+
+/// The last ticks, and what of the one that runs is known: the thread's own.
+pub(crate) struct Window {
+    samples: Box<[Sample; WINDOW]>,
+    scratch: Box<[u16; WINDOW]>,
+    /// Samples since the thread was idle.
+    filled: usize,
+    used: Duration,
+}
+
+impl Window {
+    pub(crate) fn new() -> Self {
+        Self {
+            samples: Box::new([Sample::default(); WINDOW]),
+            scratch: Box::new([0; WINDOW]),
+            filled: 0,
+            used: Duration::ZERO,
+        }
+    }
+
+    /// The thread worked for so long, in a step with or without a tick.
+    pub(crate) fn worked(&mut self, took: Duration) {
+        self.used += took;
+    }
+
+    /// A tick is over that began so late and took so long, with so many calls.
+    pub(crate) fn ticked(&mut self, late: Duration, took: Duration, calls: usize, told: &Headroom) {
+        let share =
+            |time: Duration| u16::try_from(time.as_micros() * 1_000 / TICK.as_micros()).unwrap_or(u16::MAX);
+        let used = share(std::mem::take(&mut self.used));
+        let calls = u16::try_from(calls).unwrap_or(u16::MAX);
+        self.samples[self.filled % WINDOW] = Sample { used, done: share(late + took), calls };
+        self.filled += 1;
+        if self.filled >= LEAST && self.filled.is_multiple_of(EVERY) {
+            let n = self.filled.min(WINDOW);
+            let oldest = if self.filled > WINDOW { self.filled % WINDOW } else { 0 };
+            let known = self.samples[oldest].calls;
+            let (used, done) = (self.percentile(n, |s| s.used), self.percentile(n, |s| s.done));
+            told.tell(u32::from(used), u32::from(done), usize::from(known), usize::from(calls));
+        }
+    }
+
+    /// The thread has no call: what it measured is of no call that comes.
+    pub(crate) fn rest(&mut self, told: &Headroom) {
+        if self.filled > 0 {
+            self.filled = 0;
+            self.used = Duration::ZERO;
+            told.tell(0, 0, 0, 0);
+        }
+    }
+
+    /// The 95th of `n` samples; nearest rank.
+    fn percentile(&mut self, n: usize, of: fn(&Sample) -> u16) -> u16 {
+        let values = &mut self.scratch[..n];
+        for (value, sample) in values.iter_mut().zip(self.samples.iter()) {
+            *value = of(sample);
+        }
+        let at = (n * 95).div_ceil(100) - 1;
+        *values.select_nth_unstable(at).1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `ticks` with these many calls, each using so many thousandths of the tick.
+    fn run(window: &mut Window, told: &Headroom, ticks: usize, calls: usize, used: u64) {
+        for _ in 0..ticks {
+            let took = Duration::from_micros(used * 10);
+            window.worked(took);
+            window.ticked(Duration::ZERO, took, calls, told);
+        }
+    }
+
+    #[test]
+    fn a_thread_closes_above_its_limit_and_opens_well_below_it() {
+        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        run(&mut window, &told, 1_024, 100, 700);
+        assert!(told.admits(100), "{told:?}");
+        run(&mut window, &told, 512, 100, 790);
+        assert!(told.admits(100), "one more at 7.9 of 1000 fits: {told:?}");
+        run(&mut window, &told, 512, 100, 810);
+        assert!(!told.admits(100));
+        run(&mut window, &told, 512, 100, 700);
+        assert!(!told.admits(50), "a little less does not open it");
+        run(&mut window, &told, 512, 50, 640);
+        assert!(told.admits(50));
+    }
+
+    #[test]
+    fn one_slow_tick_in_25_is_borne_and_two_are_not() {
+        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        for (slow, admits) in [(1, true), (2, false)] {
+            for at in 0..1_024 {
+                run(&mut window, &told, 1, 100, if at % 25 < slow { 1_500 } else { 100 });
+            }
+            assert_eq!(told.admits(100), admits, "{slow} in 25: {told:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_that_come_late_close_it_too() {
+        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        for _ in 0..512 {
+            window.ticked(Duration::from_millis(21), Duration::from_millis(1), 10, &told);
+        }
+        assert!(!told.admits(10), "others have the core: {told:?}");
+        assert!(told.done() >= Duration::from_millis(21));
+        for _ in 0..512 {
+            window.ticked(Duration::from_millis(2), Duration::from_millis(1), 10, &told);
+        }
+        assert!(told.admits(10));
+    }
+
+    #[test]
+    fn calls_that_came_a_moment_ago_are_reckoned_with() {
+        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        run(&mut window, &told, 1_024, 50, 400); // 8 of 1000 each
+        assert!(told.admits(50) && told.admits(98), "{told:?}");
+        assert!(!told.admits(100), "51 more would be 808");
+        // A thread of which nothing is known takes no thousand at once.
+        let fresh = Headroom::new(0.8);
+        assert!(fresh.admits(0) && fresh.admits(199) && !fresh.admits(200));
+    }
+
+    #[test]
+    fn what_was_measured_is_forgotten_with_the_last_call() {
+        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        run(&mut window, &told, 1_024, 100, 900);
+        assert!(!told.admits(100));
+        window.rest(&told);
+        assert!(told.admits(1), "{told:?}");
+        run(&mut window, &told, 100, 1, 1_000);
+        assert!(told.admits(1), "a second says nothing");
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_none() {
+        let (mut window, told) = (Window::new(), Headroom::new(0.0));
+        run(&mut window, &told, 1_024, 100, 2_000);
+        assert!(told.admits(10_000));
+    }
+}

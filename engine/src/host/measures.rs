@@ -1,0 +1,115 @@
+//! What the engine measures of itself, by thread and by edge.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use conversation::measure::Family;
+
+use super::Engine;
+use crate::graph;
+use crate::meter::Stats;
+use crate::shard::Inbox;
+
+/// What the senders of one edge count together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeCount {
+    /// How often it was full: what then happens, [`graph::EDGES`] says.
+    pub full: u64,
+    /// Most items that ever waited.
+    pub deepest: usize,
+    /// Items that wait now, by all its receivers.
+    pub waiting: usize,
+}
+
+impl Engine {
+    /// Edges by name with what they count.
+    #[must_use]
+    pub fn edges(&self) -> Vec<(&'static str, EdgeCount)> {
+        let mut counts: Vec<_> = graph::EDGES.iter().map(|e| (e.name, EdgeCount::default())).collect();
+        let mut add = |name, full, deepest, waiting| {
+            for (_, count) in counts.iter_mut().filter(|(edge, _)| *edge == name) {
+                count.full += full;
+                count.deepest = count.deepest.max(deepest);
+                count.waiting += waiting;
+            }
+        };
+        for Inbox { requests, news, tcp } in self.threads.iter().map(|t| &t.inbox) {
+            for edge in [requests, news, tcp] {
+                add(edge.edge().name, edge.full(), edge.deepest(), edge.waiting());
+            }
+        }
+        if let Some(trace) = &self.trace {
+            add(trace.edge().name, trace.full(), trace.deepest(), trace.waiting());
+        }
+        counts
+    }
+
+    pub(super) fn measured(&self) -> Vec<Family> {
+        let stats = || self.threads.iter().map(|thread| &*thread.stats);
+        let sum = |of: fn(&Stats) -> &AtomicU64| stats().map(|s| of(s).load(Relaxed)).sum::<u64>();
+        let micros = |of: &AtomicU64| of.load(Relaxed) as f64 / 1e6;
+        let edges = self.edges();
+        let edge = |of: fn(&EdgeCount) -> u64| edges.iter().map(move |(name, count)| (*name, of(count)));
+        let mut families = vec![
+            Family::counter("visavis_calls_ended", "Calls that are over.").of(sum(|s| &s.ended)),
+            Family::counter("visavis_audio_frames", "Frames of agents' voices handed out, 20 ms each, silence included.")
+                .of(sum(|s| &s.frames)),
+            Family::counter(
+                "visavis_audio_frames_late",
+                "Frames of agents' voices handed out more than 60 ms after the playout clock needed them.",
+            )
+            .of(sum(|s| &s.late_frames)),
+            Family::counter(
+                "visavis_audio_frames_left_out",
+                "Frames of agents' voices that were never handed out because a tick came over 200 ms too late for them.",
+            )
+            .of(sum(|s| &s.late_blocks)),
+            Family::counter(
+                "visavis_audio_underruns",
+                "Frames in which a sounding piece lacked samples: the voice was slower than speech.",
+            )
+            .of(sum(|s| &s.underruns)),
+            Family::counter("visavis_vad_windows", "Windows of 32 ms judged by the speech detector.")
+                .of(sum(|s| &s.windows)),
+            Family::counter("visavis_datagrams_stray", "Datagrams that came and belonged to no call.")
+                .of(sum(|s| &s.strays)),
+            Family::counter("visavis_datagrams_unsent", "Datagrams that the system did not take.")
+                .of(sum(|s| &s.unsent)),
+            Family::counter("visavis_media_ticks", "Ticks of a media thread, one each 10 ms while it has calls.")
+                .each("thread", stats().map(|s| s.ticks.load(Relaxed)).enumerate()),
+            Family::counter("visavis_media_busy_seconds", "Time that a media thread spent working.")
+                .each("thread", stats().map(|s| micros(&s.busy)).enumerate()),
+            Family::histogram("visavis_media_tick_seconds", "What a media thread's tick took, of its 10 ms.")
+                .each("thread", stats().map(|s| s.tick_times.read()).enumerate()),
+            Family::histogram("visavis_media_tick_lateness_seconds", "How late a media thread's tick began.")
+                .each("thread", stats().map(|s| s.tick_lateness.read()).enumerate()),
+            Family::gauge(
+                "visavis_media_used_ratio",
+                "Share of its time that a media thread works: 95th percentile of the last seconds' ticks.",
+            )
+            .each("thread", stats().map(|s| s.headroom.used()).enumerate()),
+            Family::gauge(
+                "visavis_media_done_seconds",
+                "How long after its time a media thread's tick was done: the same percentile.",
+            )
+            .each("thread", stats().map(|s| s.headroom.done().as_secs_f64()).enumerate()),
+            Family::counter("visavis_calls_refused", "Offers of new calls that were refused, by reason.")
+                .each("reason", self.refused.counts()),
+            Family::gauge("visavis_media_calls", "Calls held by a media thread.")
+                .each("thread", self.threads.iter().map(|t| t.taken.load(Relaxed)).enumerate()),
+            Family::gauge("visavis_media_inbox", "Messages that wait for a media thread.")
+                .each("thread", self.threads.iter().map(|t| t.inbox.requests.waiting()).enumerate()),
+            Family::gauge("visavis_edge_depth_max", "Most items that ever waited in an edge between threads.")
+                .each("edge", edge(|count| count.deepest as u64)),
+            Family::gauge("visavis_edge_depth_limit", "Items that an edge between threads holds.")
+                .each("edge", graph::EDGES.iter().map(|e| (e.name, e.depth))),
+            Family::counter(
+                "visavis_edge_full",
+                "How often an edge between threads was full: its newcomer was dropped, or refused.",
+            )
+            .each("edge", edge(|count| count.full)),
+        ];
+        families.extend(self.latencies.measures());
+        families.extend(self.models.measures());
+        families
+    }
+}

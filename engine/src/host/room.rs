@@ -1,0 +1,108 @@
+//! Whether one more call may begin. Running calls are never asked: what is refused here is what would spoil them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Directory, Engine, Seat};
+use crate::clock;
+use conversation::host::OfferError;
+
+/// Why a new call is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Certificate or models are not there.
+    NotReady(String),
+    /// The server is about to stop.
+    Draining,
+    /// `limits.calls` are held.
+    Full,
+    /// No media thread has time left.
+    Load,
+    /// Too little memory is left.
+    Memory,
+    /// A built-in model is behind, in one sentence.
+    Models(String),
+    /// The call's own models cannot be had: no decoder is free, say.
+    Call(String),
+}
+
+/// Names of [`Why`], as `/metrics` has them.
+pub(super) const WHY: [&str; 7] = ["not_ready", "draining", "full", "load", "memory", "models", "call"];
+
+impl Why {
+    fn place(&self) -> usize {
+        match self {
+            Self::NotReady(_) => 0,
+            Self::Draining => 1,
+            Self::Full => 2,
+            Self::Load => 3,
+            Self::Memory => 4,
+            Self::Models(_) => 5,
+            Self::Call(_) => 6,
+        }
+    }
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NotReady(what) | Self::Models(what) | Self::Call(what) => what,
+            Self::Draining => "the server is shutting down",
+            Self::Full => "the server is full",
+            Self::Load => "the media threads have no time for another call",
+            Self::Memory => "too little memory is left for another call",
+        })
+    }
+}
+
+/// How often a call was refused, by reason.
+#[derive(Default)]
+pub(super) struct Refused([AtomicU64; WHY.len()]);
+
+impl Refused {
+    /// Counts one and makes it an answer.
+    pub(super) fn note(&self, why: &Why) -> OfferError {
+        self.0[why.place()].fetch_add(1, Relaxed);
+        OfferError::NoCapacity(why.to_string())
+    }
+
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        WHY.into_iter().zip(self.0.iter().map(|count| count.load(Relaxed)))
+    }
+}
+
+impl Engine {
+    /// Why a call that is not held yet would be refused now; `None` if it would not.
+    pub(super) fn no_room(&self) -> Option<Why> {
+        // The cheapest first; the last one may read files.
+        let full = self.most_calls > 0 && self.held() >= self.most_calls;
+        if full {
+            return Some(Why::Full);
+        }
+        if self.least_loaded().is_none() {
+            return Some(Why::Load);
+        }
+        if let Some(behind) = self.models.behind() {
+            return Some(Why::Models(behind));
+        }
+        self.memory.is_short(clock::now()).then_some(Why::Memory)
+    }
+
+    /// The thread with the fewest calls of those that have time for one more.
+    fn least_loaded(&self) -> Option<usize> {
+        let taken = self.threads.iter().map(|t| (t, t.taken.load(Relaxed))).enumerate();
+        let free = taken.filter(|(_, (thread, taken))| thread.stats.headroom.admits(*taken));
+        free.min_by_key(|(_, (_, taken))| *taken).map(|(number, _)| number)
+    }
+
+    /// A place for a call that is not held yet. Places are taken under the directory's lock only, so that no limit is passed.
+    pub(super) fn place(&self, directory: &Directory) -> Result<(usize, Seat), Why> {
+        if directory.draining {
+            return Err(Why::Draining);
+        }
+        if let Some(why) = self.no_room() {
+            return Err(why);
+        }
+        let thread = self.least_loaded().ok_or(Why::Load)?;
+        Ok((thread, Seat::take(&self.threads[thread].taken)))
+    }
+}

@@ -1,0 +1,99 @@
+//! Where the turns of all calls spent their time. Taken from the very facts that a call's record is made of.
+
+use std::time::Duration;
+
+use conversation::event::Event as Fact;
+use conversation::measure::Family;
+
+use crate::meter::Histogram;
+
+/// Bounds in µs.
+const BOUNDS: &[u64] = &[
+    25_000, 50_000, 75_000, 100_000, 150_000, 200_000, 250_000, 300_000, 400_000, 500_000, 600_000, 800_000,
+    1_000_000, 1_200_000, 1_500_000, 2_000_000, 3_000_000, 5_000_000, 10_000_000,
+];
+
+/// Histograms of the turns' stages, by all media threads together: each is written some times a minute for a call.
+#[derive(Debug)]
+pub struct Latencies {
+    voice_to_voice: Histogram,
+    endpointing: Histogram,
+    llm_first_token: Histogram,
+    tts_first_byte: Histogram,
+    first_sample: Histogram,
+    barge_in: Histogram,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let new = || Histogram::new(BOUNDS);
+        Self {
+            voice_to_voice: new(),
+            endpointing: new(),
+            llm_first_token: new(),
+            tts_first_byte: new(),
+            first_sample: new(),
+            barge_in: new(),
+        }
+    }
+}
+
+impl Latencies {
+    /// Counts what a fact tells of a turn, if it does.
+    pub fn note(&self, fact: &Fact) {
+        let add = |histogram: &Histogram, seconds: Option<f64>| {
+            if let Some(seconds) = seconds {
+                histogram.note(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+            }
+        };
+        match fact {
+            Fact::Turn(times) => {
+                add(&self.voice_to_voice, times.voice_to_voice);
+                add(&self.endpointing, times.endpointing);
+                add(&self.llm_first_token, times.llm_ttft);
+                add(&self.tts_first_byte, times.tts_ttfb);
+                add(&self.first_sample, times.playout);
+            }
+            Fact::TurnHeard { barge_in, .. } => add(&self.barge_in, *barge_in),
+            _ => {}
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn measures(&self) -> Vec<Family> {
+        let histogram = |name, help, of: &Histogram| Family::histogram(name, help).of(of.read());
+        vec![
+            histogram(
+                "visavis_turn_voice_to_voice_seconds",
+                "True end of the user's speech to the first sample of the answer.",
+                &self.voice_to_voice,
+            ),
+            histogram(
+                "visavis_turn_endpointing_seconds",
+                "True end of the user's speech to the commit of the turn.",
+                &self.endpointing,
+            ),
+            histogram(
+                "visavis_turn_llm_first_token_seconds",
+                "Language model asked to its first token.",
+                &self.llm_first_token,
+            ),
+            histogram(
+                "visavis_turn_tts_first_byte_seconds",
+                "Voice asked to the first sound of the answer there.",
+                &self.tts_first_byte,
+            ),
+            histogram(
+                "visavis_turn_first_sample_seconds",
+                "First sound of the answer there to its first sample out.",
+                &self.first_sample,
+            ),
+            histogram(
+                "visavis_turn_barge_in_seconds",
+                "True onset of the user's voice over the answer to the agent's silence, where that voice cut it.",
+                &self.barge_in,
+            ),
+        ]
+    }
+}

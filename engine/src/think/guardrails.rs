@@ -1,0 +1,67 @@
+//! Guardrails: what the user said is checked beside the reply, which does not wait for it.
+
+use std::sync::Arc;
+
+use conversation::call::{ConversationId, Guardrail};
+use models::llm::Llm;
+use models::llm::check::{Check, Rule};
+use models::{Handle, Sink};
+use serde_json::{Value, json};
+use tokio::runtime::Handle as Runtime;
+use tracing::Instrument as _;
+
+use super::span;
+use crate::graph::{Guarded, News};
+
+/// Checks what the user said; the news come only if a guardrail fires. `None` where there is nothing to check.
+pub(crate) fn check(
+    net: &Runtime,
+    call: ConversationId,
+    llm: &Arc<dyn Llm>,
+    guardrails: &[Guardrail],
+    said: &str,
+    news: Sink<News>,
+) -> Option<Handle> {
+    // Those without words of their own are tools of the reply's question.
+    let beside = guardrails.iter().enumerate().filter(|(_, rule)| rule.response_message.is_some());
+    let (keys, rules): (Vec<(usize, String)>, Vec<Rule>) = beside
+        .map(|(i, rule)| ((i, rule.key.clone()), Rule { key: rule.key.clone(), prompt: rule.prompt.clone() }))
+        .unzip();
+    if rules.is_empty() || said.trim().is_empty() {
+        return None;
+    }
+    let checking = llm.check(Check { said: said.to_owned(), rules });
+    let said = said.to_owned();
+    let judging = async move {
+        match checking.await {
+            Ok(Some(key)) => {
+                if let Some((guardrail, _)) = keys.into_iter().find(|(_, known)| *known == key) {
+                    news.send(News::Guarded(Guarded { guardrail, said, verdict: None }));
+                }
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the guardrails could not be checked"),
+        }
+    };
+    let task = net.spawn(judging.instrument(span(call)));
+    Some(Handle::new(move || task.abort()))
+}
+
+/// What the moderation endpoint says of the user's message; an object with `error` where it says nothing.
+pub(crate) async fn moderate(llm: &Arc<dyn Llm>, said: String) -> Value {
+    llm.moderate(said).await.unwrap_or_else(|error| json!({ "error": error.to_string() }))
+}
+
+/// What the model is told that called the rule: the endpoint's word as it is; where there is none, what follows without it.
+pub(crate) fn told(rule: &Guardrail, verdict: &Value) -> Value {
+    if verdict.get("error").is_none() {
+        return verdict.clone();
+    }
+    json!({
+        "flagged": true,
+        "rule": rule.prompt,
+        "moderation": verdict,
+        "instruction": "No moderation service could judge the message, so your own judgement stands: it falls under this rule. Answer the user \
+                        briefly, in keeping with the rule.",
+    })
+}

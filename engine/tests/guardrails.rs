@@ -1,0 +1,138 @@
+//! Guardrails on the real graph, in virtual time, with scripted models.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conversation::call::{Tool, ToolRun};
+use conversation::event::{Event, Role, Triggered};
+use conversation::spec::ToolSpec;
+use models::{Handle, Sink, llm};
+use support::{Bench, WORD, call, voice};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn guarded(response: Option<&str>) -> conversation::call::Call {
+    let guardrail = conversation::call::Guardrail {
+        key: "sue".into(),
+        category: "law".into(),
+        prompt: "The user wants to sue".into(),
+        response_message: response.map(str::to_owned),
+        callback_url: None,
+    };
+    conversation::call::Call { guardrails: vec![guardrail], ..call(1) }
+}
+
+/// What the record says of guardrails that fired.
+fn fired(bench: &Bench) -> Vec<Triggered> {
+    let facts = bench.book.of(1).into_iter();
+    facts
+        .filter_map(|fact| match fact.event {
+            Event::GuardrailTriggered(fired) => Some(*fired),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_guardrail_that_does_not_fire_costs_no_time_and_leaves_no_trace() {
+    let started = |event: &Event| matches!(event, Event::AgentStartedSpeaking { .. });
+    let mut times = Vec::new();
+    for call in [call(1), guarded(Some("I must not."))] {
+        let mut bench = Bench::new();
+        let far = bench.call(call, &["What is new?"], "Nothing at all.");
+        far.say(voice(&[(0.5, 1.0)]));
+        bench.run(4 * SECOND);
+        assert_eq!(fired(&bench), []);
+        times.push(bench.book.when(1, started).expect("it answered"));
+    }
+    assert_eq!(times[0], times[1]);
+}
+
+#[test]
+fn a_guardrail_s_words_take_the_place_of_the_reply_that_has_begun() {
+    let mut bench = Bench::new();
+    let far =
+        bench.call(guarded(Some("I must not.")), &["May I sue?"], "Yes of course you may always do that.");
+    far.say(voice(&[(0.5, 1.0)]));
+    bench.run(8 * SECOND);
+    let fired = fired(&bench);
+    let [one] = fired.as_slice() else { panic!("it fires once: {fired:?}") };
+    assert_eq!((one.key.as_str(), one.category.as_str(), one.content.as_str()), ("sue", "law", "May I sue?"));
+    assert_eq!((one.response_message.as_deref(), &one.verdict), (Some("I must not."), &None));
+    let spoken: Vec<String> = bench
+        .book
+        .of(1)
+        .into_iter()
+        .filter_map(|fact| match fact.event {
+            Event::AgentStoppedSpeaking { text, .. } => Some(text),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(spoken.last().map(String::as_str), Some("I must not."), "{spoken:?}");
+    assert!(!spoken[0].contains("always do that"), "the reply is cut: {spoken:?}");
+    let words = |text: &str| text == "I must not.";
+    let began = |event: &Event| matches!(event, Event::AgentStartedSpeaking { text, .. } if words(text));
+    let over = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if words(text));
+    let (began, over) = (bench.book.when(1, began).unwrap(), bench.book.when(1, over).unwrap());
+    assert!(
+        (over - began - 3.0 * WORD.as_secs_f64()).abs() < 0.03,
+        "three words to their end: {began} to {over}"
+    );
+    drop(far);
+}
+
+/// Calls the rule that it is offered, then declines; it has no moderation endpoint.
+struct Judge {
+    /// What it was told that the rule's tool said.
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl llm::Llm for Judge {
+    fn ask(&self, request: llm::Request, sink: Sink<llm::Event>) -> Handle {
+        let last = request.history.last().expect("something was said");
+        if last.role == Role::Tool {
+            self.told.lock().unwrap().push(last.text.clone());
+            sink.send(llm::Event::Text("I had better not.".into()));
+        } else {
+            let rule = request.tools.iter().find(|tool| tool.rule.is_some()).expect("the rule is offered");
+            sink.send(llm::Event::Call {
+                id: "call_1".into(),
+                name: rule.name.clone(),
+                arguments: serde_json::json!({}),
+            });
+        }
+        sink.send(llm::Event::End { prompt_tokens: 1, completion_tokens: 1 });
+        Handle::done()
+    }
+}
+
+#[test]
+fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_endpoint_does() {
+    let mut bench = Bench::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut call = guarded(None);
+    call.spec.tools.push(ToolSpec { name: "sue".into(), ..ToolSpec::default() });
+    call.tools.push(Tool {
+        name: "sue".into(),
+        description: String::new(),
+        parameters: serde_json::json!({"type": "object"}),
+        run: ToolRun::Moderation,
+    });
+    let far = bench.thinking(call, &["May I sue?"], Arc::new(Judge { told: Arc::clone(&told) }));
+    far.say(voice(&[(0.5, 1.0)]));
+    bench.run(6 * SECOND);
+    let fired = fired(&bench);
+    let [one] = fired.as_slice() else { panic!("it fires once: {fired:?}") };
+    let verdict = one.verdict.as_ref().map(|verdict| verdict["error"].clone());
+    assert_eq!(
+        (one.response_message.as_deref(), verdict),
+        (None, Some("there is no moderation endpoint".into()))
+    );
+    let told: serde_json::Value = serde_json::from_str(&told.lock().unwrap()[0]).unwrap();
+    assert_eq!((&told["flagged"], &told["rule"]), (&true.into(), &"The user wants to sue".into()));
+    assert!(told["instruction"].as_str().unwrap().contains("keeping with the rule"), "{told}");
+    let stopped = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if text == "I had better not.");
+    assert!(bench.book.when(1, stopped).is_some(), "{:?}", bench.book.names(1));
+}

@@ -1,0 +1,309 @@
+//! A traced call replays: every output of the replay is that of the live call.
+
+#![allow(clippy::print_stderr)] // how large a trace is
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conversation::call::{Call, ConversationId, Tool, ToolRun};
+use conversation::conversation::Conversation;
+use conversation::event::{Event, Stamped};
+use conversation::input::{Command, Input};
+use conversation::output::Output;
+use conversation::replay::{Replay, Verdict};
+use conversation::settings::Agent;
+use conversation::spec::{Spec, ToolSpec};
+use conversation::time::Time;
+use conversation::trace;
+use engine::keep::trace::Line;
+use engine::{edge, graph};
+use models::{Handle, Sink, llm};
+use serde_json::{Value, json};
+use support::{Bench, Oracle, World, call_of, voice};
+
+const SECOND: Duration = Duration::from_secs(1);
+const SECRET: &str = "correct-horse-battery";
+
+/// An input with its time, and what came of it.
+type Step = (Time, Input, Vec<Output>);
+
+/// What one call's machine was given and put out, as the node saw it, and the file that was written of it.
+struct Recorded {
+    steps: Vec<Step>,
+    facts: Vec<Stamped>,
+    text: String,
+}
+
+/// Runs calls on a traced thread; `play` says what happens to them.
+fn record(calls: u128, play: impl FnOnce(&mut Bench)) -> Vec<Recorded> {
+    let (tap, lines) = edge::open(&graph::TRACE, None);
+    let mut bench = Bench::traced(tap);
+    play(&mut bench);
+    let folder = folder();
+    let (disk, thread) = engine::keep::trace::start(folder.clone()).unwrap();
+    let mut steps: Vec<(ConversationId, Step)> = Vec::new();
+    for line in lines.try_iter() {
+        if let Line::Step(id, at, step) = &line {
+            steps.push((*id, (*at, step.0.clone(), step.1.clone())));
+        }
+        assert!(disk.send(line).is_ok());
+    }
+    drop(disk);
+    thread.join().unwrap();
+    let recorded = (1..=calls)
+        .map(|id| Recorded {
+            steps: steps.iter().filter(|(of, _)| of.0 == id).map(|(_, step)| step.clone()).collect(),
+            facts: bench.book.of(id),
+            text: fs::read_to_string(folder.join(trace::file_name(ConversationId(id)))).unwrap(),
+        })
+        .collect();
+    fs::remove_dir_all(folder).unwrap();
+    recorded
+}
+
+fn folder() -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    std::env::temp_dir().join(format!("visavis-replay-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)))
+}
+
+/// Proves it twice: by what `replay` says, and by a machine that knows nothing but the inputs in the file.
+fn prove(call: &Recorded) -> String {
+    let mut replay = Replay::new(true);
+    let mut printed = String::new();
+    for line in call.text.lines() {
+        printed += &replay.read(line.as_bytes()).unwrap();
+    }
+    let (summary, verdict) = replay.finish().unwrap();
+    printed += &summary;
+    let outputs = call.steps.iter().map(|(_, _, out)| out.len() as u64).sum();
+    assert_eq!(verdict, Verdict::Identical { inputs: call.steps.len() as u64, outputs }, "{verdict}");
+
+    let mut lines = call.text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let spec: Spec = serde_json::from_value(lines.next().unwrap()["spec"].take()).unwrap();
+    let mut conversation = Conversation::new(spec);
+    for (mut line, (at, input, out)) in lines.zip(&call.steps) {
+        let read: Input = serde_json::from_value(line["input"].take()).unwrap();
+        assert_eq!((line["at"].as_u64(), &read), (Some(at.as_micros()), input));
+        conversation.handle(read, *at);
+        let replayed: Vec<Output> = std::iter::from_fn(|| conversation.poll()).collect();
+        assert_eq!(replayed, *out, "at {at}, after {input:?}");
+    }
+
+    let told = call.steps.iter().flat_map(|(_, _, out)| out).filter_map(|output| match output {
+        Output::Tell(fact) => Some(fact),
+        _ => None,
+    });
+    assert!(told.eq(&call.facts), "the ledger was told what the trace tells");
+    printed
+}
+
+/// Wants a tool for the first question, breaks down at the second, then talks.
+struct Moody {
+    world: World,
+    asked: Mutex<u32>,
+}
+
+impl llm::Llm for Moody {
+    fn ask(&self, _: llm::Request, sink: Sink<llm::Event>) -> Handle {
+        let mut asked = self.asked.lock().unwrap();
+        *asked += 1;
+        let end = llm::Event::End { prompt_tokens: 3, completion_tokens: 4 };
+        let events = match *asked {
+            1 => {
+                let arguments = json!({"far": 1e23, "near": 0.1, "text": "\u{2028}日本"});
+                vec![llm::Event::Call { id: "c1".into(), name: "map".into(), arguments }, end]
+            }
+            3 => vec![llm::Event::Failed(models::Error::new(models::Kind::Broken, "it broke"))],
+            _ => {
+                let words = "This is one long answer that goes on and on without any pause until it ends.";
+                words.split_inclusive(' ').map(|word| llm::Event::Text(word.into())).chain([end]).collect()
+            }
+        };
+        for (n, event) in events.into_iter().enumerate() {
+            let sink = sink.clone();
+            self.world.after(Duration::from_millis(5 + 2 * n as u64), move || sink.send(event));
+        }
+        Handle::done()
+    }
+}
+
+fn traced(mut call: Call) -> Call {
+    call.record_trace = true;
+    call.spec.echo_warmup = Duration::ZERO;
+    call
+}
+
+#[test]
+fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
+    let mut agent = Agent { greeting: Some("Hello and welcome to the museum."), ..Agent::default() };
+    agent.exit_message = Some("Goodbye.".into());
+    agent.tools =
+        vec![ToolSpec { name: "map".into(), on_start: Some("One moment.".into()), ..ToolSpec::default() }];
+    let spec = agent.spec().unwrap();
+    let mut call = traced(call_of(1, agent));
+    call.spec.greeting = spec.greeting;
+    call.llm.token = Some(SECRET.into());
+    call.llm.url = Some(format!("https://models.example/{SECRET}/v1"));
+    call.prompt = SECRET.into();
+    let tool = |name: &str, run| Tool {
+        name: name.into(),
+        description: SECRET.into(),
+        parameters: Value::Null,
+        run,
+    };
+    let headers = vec![("authorization".into(), SECRET.into())];
+    let api =
+        ToolRun::Api { method: "GET".into(), url: format!("https://tool.example/?key={SECRET}"), headers };
+    call.tools = vec![tool("map", ToolRun::Client), tool("weather", api)];
+
+    let recorded = record(1, |bench| {
+        let moody = Arc::new(Moody { world: bench.world.clone(), asked: Mutex::new(0) });
+        let far = bench.thinking(call.clone(), &["Where is it?", "", "Stop it.", "And now?", "okay"], moody);
+        // A question over the greeting; a cough; a real interruption; a question; a "mm-hm".
+        far.say(voice(&[(2.5, 1.0), (22.5, 0.9), (4.0, 1.2), (6.0, 1.0), (2.2, 0.3)]));
+        bench.run(45 * SECOND);
+        bench.command(1, Command::Context { text: "It rains.".into(), overwrite: true });
+        bench.command(1, Command::Respond { text: "What do you mean?".into() });
+        bench.run(2 * SECOND);
+        let say = |interrupt| Command::Say {
+            text: "Nobody stops this.".into(),
+            interrupt,
+            allow_interruptions: false,
+            add_to_context: false,
+        };
+        bench.command(1, say(true));
+        bench.run(SECOND / 2);
+        bench.command(1, Command::Interrupt);
+        bench.command(1, say(false));
+        let newer = bench.call_again(call.clone());
+        bench.run(8 * SECOND);
+        newer.event(engine::transport::Event::Closed);
+        bench.run(10 * SECOND);
+    });
+    let printed = prove(&recorded[0]);
+    let has =
+        |name: &str| assert!(printed.contains(&format!("\"what\":\"{name}\"")), "no {name} in\n{printed}");
+    [
+        "agent.interrupted",
+        "playout.held",
+        "playout.resumed",
+        "tool_call",
+        "error",
+        "participant_left",
+        "ended",
+        "explain",
+        "summary",
+    ]
+    .into_iter()
+    .for_each(has);
+    let text = &recorded[0].text;
+    assert!(
+        !text.contains(SECRET),
+        "{}",
+        text.lines().find(|line| line.contains(SECRET)).unwrap_or_default()
+    );
+    eprintln!(
+        "{} bytes for {} inputs of a call of {}",
+        text.len(),
+        recorded[0].steps.len(),
+        recorded[0].steps.last().unwrap().0
+    );
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    fn seconds(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.below(1_000) as f64 / 1_000.0
+    }
+}
+
+#[test]
+fn calls_of_every_kind_replay_side_by_side() {
+    const CALLS: u128 = 24;
+    let recorded = record(CALLS, |bench| {
+        let mut random = Random(7);
+        let probabilities: Vec<_> = (0..600)
+            .map(|_| {
+                (random.below(5) > 0)
+                    .then(|| (Duration::from_millis(random.below(400)), random.seconds(0.0, 1.0) as f32))
+            })
+            .collect();
+        bench.turn = Some(Arc::new(Oracle::new(bench.world.clone(), &probabilities)));
+        let mut far = Vec::new();
+        for id in 1..=CALLS {
+            let handling = ["proactive", "balanced", "deliberate"][random.below(3) as usize];
+            let ability = ["low", "medium", "high"][random.below(3) as usize];
+            let agent = Agent {
+                turn_handling: Some(handling),
+                interruptability: Some(ability),
+                idle_timeout: Some(4.0),
+                idle_messages: vec!["Are you there?".into()],
+                turn_model: random.below(2) == 0,
+                ..Agent::default()
+            };
+            let words = ["What is new?", "okay", "", "Stop.", "And what about the garden behind the house?"];
+            let script: Vec<&'static str> = (0..12).map(|_| words[random.below(5) as usize]).collect();
+            let speech: Vec<(f64, f64)> =
+                (0..12).map(|_| (random.seconds(0.1, 4.0), random.seconds(0.02, 2.0))).collect();
+            let call =
+                bench.call(traced(call_of(id, agent)), &script, "Nothing at all, to be honest, but thanks.");
+            call.say(voice(&speech));
+            far.push(call);
+        }
+        for _ in 0..30 {
+            bench.run(SECOND);
+            let command = match random.below(5) {
+                0 => Command::Interrupt,
+                1 => Command::Respond { text: "Well?".into() },
+                2 => Command::Context { text: "It rains.".into(), overwrite: false },
+                3 => Command::Say {
+                    text: "One more thing.".into(),
+                    interrupt: false,
+                    allow_interruptions: true,
+                    add_to_context: true,
+                },
+                _ => continue,
+            };
+            bench.command(u128::from(random.below(CALLS as u64)) + 1, command);
+        }
+        for id in 1..=CALLS {
+            bench.command(id, if id % 2 == 0 { Command::End } else { Command::Leave });
+        }
+        bench.run(3 * SECOND);
+    });
+    let mut turns = 0;
+    let judged = |call: &Recorded| {
+        call.steps.iter().any(|(_, input, _)| matches!(input, Input::TurnProbability { .. }))
+    };
+    assert!(recorded.iter().any(judged), "the turn model was asked");
+    for call in &recorded {
+        prove(call);
+        turns += call.facts.iter().filter(|f| matches!(f.event, Event::UtteranceCommitted { .. })).count();
+    }
+    assert!(turns > 50, "{turns} turns in {CALLS} calls");
+}
+
+#[test]
+fn a_call_that_does_not_ask_for_it_leaves_no_trace() {
+    let (tap, lines) = edge::open(&graph::TRACE, None);
+    let mut bench = Bench::traced(tap);
+    let far = bench.call(support::call(1), &["What is new?"], "Nothing at all.");
+    far.say(voice(&[(0.5, 1.0)]));
+    bench.run(4 * SECOND);
+    assert_eq!(lines.try_iter().count(), 0);
+}

@@ -1,0 +1,182 @@
+//! Embeddings: a text's meaning as a direction, told by an OpenAI-compatible server (`POST {url}/embeddings`).
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::net::{self, Method};
+use crate::{Error, Kind};
+
+/// Bytes of an answer: some hundred texts of some thousand numbers each.
+const LIMIT: usize = 64 << 20;
+
+/// Which server and model.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Base that ends in `/v1`.
+    pub url: String,
+    /// The model's name there.
+    pub model: String,
+    /// Bearer token. Secret.
+    pub token: Option<String>,
+}
+
+impl core::fmt::Debug for Config {
+    /// Without the token, and without what the address may hold beside the host.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Config").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+/// A server of embeddings.
+#[derive(Clone)]
+pub struct Embeddings {
+    config: Config,
+    client: net::Client,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<One>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+impl Embeddings {
+    /// The server that the operator configured, which may therefore be at a private address.
+    #[must_use]
+    pub fn new(config: Config, client: &net::Client) -> Self {
+        Self { config, client: client.trusted() }
+    }
+
+    /// The model's name. Vectors of different models cannot be compared.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.config.model
+    }
+
+    /// One vector for each text, all of one length.
+    ///
+    /// # Errors
+    /// The server refused or broke, was later than `timeout`, or told something else than was asked for.
+    pub async fn embed(&self, texts: &[String], timeout: Duration) -> Result<Vec<Vec<f32>>, Error> {
+        let url = format!("{}/embeddings", self.config.url.trim_end_matches('/'));
+        let mut request = net::Request::new(Method::POST, &url)?.timeout(Some(timeout)).limit(LIMIT);
+        if let Some(token) = &self.config.token {
+            request = request.bearer(token)?;
+        }
+        let body = json!({"model": self.config.model, "input": texts, "encoding_format": "float"});
+        let response = self.client.send(request.json(body.to_string())).await?;
+        let status = response.status();
+        if !response.success() {
+            // 429 and 5xx pass; the others are this request's own fault.
+            let kind = if status == 429 || status >= 500 { Kind::Broken } else { Kind::Refused };
+            return Err(Error::new(kind, format!("the server of embeddings answered {status}")));
+        }
+        let body = response.body().await?;
+        let odd = |why: &str| Error::new(Kind::Broken, format!("the server of embeddings told {why}"));
+        let answer: Answer = serde_json::from_slice(&body.bytes).map_err(|_| odd("no list of vectors"))?;
+        let mut vectors = vec![Vec::new(); texts.len()];
+        for One { index, embedding } in answer.data {
+            *vectors.get_mut(index).ok_or_else(|| odd("more vectors than texts"))? = embedding;
+        }
+        let length = vectors.first().map_or(0, Vec::len);
+        if vectors.iter().any(|v| v.is_empty() || v.len() != length || v.iter().any(|x| !x.is_finite())) {
+            return Err(odd("vectors that do not fit the texts"));
+        }
+        Ok(vectors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    /// Answers one request with `status` and `body`, and tells what was asked.
+    fn server(status: u16, body: &'static str) -> (String, std::thread::JoinHandle<String>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = String::new();
+            let mut part = [0; 4096];
+            while !asked.ends_with("}") {
+                let count = stream.read(&mut part).unwrap();
+                asked.push_str(std::str::from_utf8(&part[..count]).unwrap());
+            }
+            let head =
+                format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(body.as_bytes()).unwrap();
+            asked
+        });
+        (url, thread)
+    }
+
+    async fn asked(status: u16, body: &'static str) -> (Result<Vec<Vec<f32>>, Error>, String) {
+        let (url, thread) = server(status, body);
+        let client = net::Client::new(net::Policy::default()).unwrap();
+        let config = Config { url, model: "m".into(), token: Some("sesame".into()) };
+        let texts = ["one".to_owned(), "two".to_owned()];
+        let vectors = Embeddings::new(config, &client).embed(&texts, Duration::from_secs(10)).await;
+        (vectors, thread.join().unwrap())
+    }
+
+    #[tokio::test]
+    async fn each_text_gets_its_own_vector_in_whatever_order_they_come() {
+        let (vectors, asked) = asked(
+            200,
+            r#"{"data": [{"index": 1, "embedding": [0, 2.5]}, {"index": 0, "embedding": [1, 0]}]}"#,
+        )
+        .await;
+        assert_eq!(vectors.unwrap(), [[1.0, 0.0], [0.0, 2.5]]);
+        assert!(asked.starts_with("POST /v1/embeddings HTTP/1.1"), "{asked}");
+        assert!(asked.contains("Bearer sesame") && asked.contains(r#""input":["one","two"]"#), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_is_refused() {
+        for (status, body, kind) in [
+            (200, r#"{"data": [{"index": 0, "embedding": [1]}]}"#, Kind::Broken),
+            (
+                200,
+                r#"{"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}"#,
+                Kind::Broken,
+            ),
+            (200, r#"{"data": [{"index": 2, "embedding": [1]}]}"#, Kind::Broken),
+            (200, "no JSON", Kind::Broken),
+            (400, "{}", Kind::Refused),
+            (503, "{}", Kind::Broken),
+        ] {
+            let (vectors, _) = asked(status, body).await;
+            assert_eq!(vectors.unwrap_err().kind(), kind, "{status} {body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn not_even_the_operator_s_own_configuration_reaches_a_metadata_service() {
+        let client = net::Client::new(net::Policy { allow_private: true }).unwrap();
+        for url in ["http://169.254.169.254/v1", "http://[fd00:ec2::254]/v1"] {
+            let config = Config { url: url.into(), model: "m".into(), token: None };
+            let asked = Embeddings::new(config, &client).embed(&["x".into()], Duration::from_secs(10)).await;
+            assert_eq!(asked.unwrap_err().to_string(), "refused address", "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_has_its_time_and_no_more() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let client = net::Client::new(net::Policy::default()).unwrap();
+        let config = Config { url, model: "m".into(), token: None };
+        let asked = Embeddings::new(config, &client).embed(&["x".into()], Duration::from_millis(50)).await;
+        assert_eq!(asked.unwrap_err().kind(), Kind::Timeout);
+    }
+}

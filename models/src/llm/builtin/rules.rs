@@ -1,0 +1,122 @@
+//! Guardrails without a language model: a rule fits where the user's words hold what the rule is about.
+
+use std::collections::HashSet;
+
+use knowledge::{Word, words};
+
+use crate::llm::check::Rule;
+
+/// What rules say beside what they are about.
+const FRAME: &[&str] = &[
+    "user",
+    "users",
+    "ask",
+    "asks",
+    "asking",
+    "asked",
+    "want",
+    "wants",
+    "request",
+    "requests",
+    "message",
+    "messages",
+    "talk",
+    "talks",
+    "talking",
+    "mention",
+    "mentions",
+    "mentioning",
+    "about",
+    "if",
+    "when",
+    "whenever",
+    "any",
+    "anything",
+    "something",
+    "related",
+    "topic",
+    "topics",
+    "question",
+    "questions",
+    "trigger",
+    "fire",
+    "fires",
+    "block",
+    "never",
+    "answer",
+    "discuss",
+    "discusses",
+    "speak",
+    "say",
+    "says",
+    "person",
+    "agent",
+    "assistant",
+    "should",
+    "must",
+    "rule",
+    "check",
+    "detect",
+    "contains",
+    "content",
+    "try",
+    "tries",
+    "attempt",
+    "attempts",
+    "get",
+    "give",
+    "like",
+    "such",
+];
+
+/// The first rule whose words are in what was said: all of a rule of one or two words, at least two and a half of a longer one.
+pub(super) fn broken<'a>(rules: &'a [Rule], said: &str) -> Option<&'a str> {
+    let said: HashSet<String> = stems(said);
+    let fits = |rule: &&Rule| {
+        let about = stems(&rule.prompt);
+        let found = about.intersection(&said).count();
+        let needed = if about.len() <= 2 { about.len() } else { 2.max(about.len().div_ceil(2).min(3)) };
+        needed > 0 && found >= needed
+    };
+    rules.iter().find(fits).map(|rule| rule.key.as_str())
+}
+
+fn stems(text: &str) -> HashSet<String> {
+    let frame = |word: &Word| FRAME.contains(&word.plain.as_str());
+    words(text).into_iter().filter(|word| !word.is_stop() && !frame(word)).map(|word| word.stem).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broken_by(prompt: &str, said: &str) -> bool {
+        let rules = [Rule { key: "k".into(), prompt: prompt.into() }];
+        broken(&rules, said) == Some("k")
+    }
+
+    #[test]
+    fn a_rule_fits_where_its_subject_is_spoken_of() {
+        let medical = "The user asks for medical advice";
+        assert!(broken_by(medical, "Can you give me some medical advice about my knee?"));
+        assert!(!broken_by(medical, "Can you give me advice about a gift?"));
+        assert!(!broken_by(medical, "When are you open?"));
+        assert!(broken_by(
+            "The user mentions a competitor such as Acme or Globex",
+            "Is Acme your competitor?"
+        ));
+        assert!(broken_by("politics", "What do you think about politics?"));
+        assert!(
+            !broken_by("If the user asks about anything", "What is your name?"),
+            "a rule about nothing fits nothing"
+        );
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_counts() {
+        let rule = |key: &str, prompt: &str| Rule { key: key.into(), prompt: prompt.into() };
+        let rules = [rule("a", "weather"), rule("b", "weather"), rule("c", "money")];
+        assert_eq!(broken(&rules, "How is the weather?"), Some("a"));
+        assert_eq!(broken(&[], "How is the weather?"), None);
+    }
+}

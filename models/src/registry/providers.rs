@@ -1,0 +1,139 @@
+//! What an agent may name as its ears, mind and voice on this server, as a client lists it.
+
+use serde::Serialize;
+
+use super::{Config, OPENAI_MODEL, OPENAI_URL};
+use crate::tts::Voice;
+
+/// One choice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Provider {
+    /// For people.
+    pub display_name: &'static str,
+    /// What an agent names.
+    pub provider: &'static str,
+    /// `stt`, `llm` or `tts`.
+    pub provider_type: &'static str,
+    /// The model that answers where an agent names none; empty where the agent must name it.
+    pub model: String,
+    /// Whether it works on this server as it is; else an agent needs a key of its own.
+    pub configured: bool,
+    /// What else may be chosen.
+    pub additional_fields: Vec<Field>,
+}
+
+/// One more choice of a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Field {
+    /// The agent's field.
+    pub name: &'static str,
+    /// Always `ENUM`.
+    pub r#type: &'static str,
+    /// For people.
+    pub label: &'static str,
+    /// Its values.
+    pub items: Vec<Item>,
+    /// The one that counts where the agent names none.
+    pub default_value: &'static str,
+}
+
+/// One value of a [`Field`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// For people.
+    pub label: &'static str,
+    /// What an agent names.
+    pub value: &'static str,
+}
+
+fn voice(voice: Voice) -> Item {
+    let label = match voice {
+        Voice::Slt => "Woman, American English",
+        Voice::Rms => "Man, American English",
+        Voice::Awb => "Man, Scottish English",
+        Voice::Kal16 => "Man, American English, robotic",
+        Voice::Kal => "Man, American English, robotic, telephone quality",
+    };
+    Item { label, value: voice.name() }
+}
+
+/// Everything that [`super::Registry`] knows to serve.
+#[must_use]
+pub fn providers(config: &Config) -> Vec<Provider> {
+    let field =
+        |name, label, items, default_value| Field { name, r#type: "ENUM", label, items, default_value };
+    let english = vec![Item { label: "English", value: "en" }];
+    let operator = config.openai.as_ref();
+    let own = operator.and_then(|operator| operator.model.clone());
+    let at_openai = operator.is_none_or(|operator| operator.url.trim_end_matches('/') == OPENAI_URL);
+    vec![
+        Provider {
+            display_name: "Built-in recogniser (PocketSphinx)",
+            provider: "builtin",
+            provider_type: "stt",
+            model: "pocketsphinx".into(),
+            configured: true,
+            additional_fields: vec![field("language", "Language", english, "en")],
+        },
+        Provider {
+            display_name: "Built-in answerer",
+            provider: "builtin",
+            provider_type: "llm",
+            model: "builtin".into(),
+            configured: true,
+            additional_fields: Vec::new(),
+        },
+        Provider {
+            display_name: "OpenAI, or the operator's compatible server",
+            provider: "openai",
+            provider_type: "llm",
+            model: own.unwrap_or_else(|| if at_openai { OPENAI_MODEL.into() } else { String::new() }),
+            configured: operator.is_some(),
+            additional_fields: Vec::new(),
+        },
+        Provider {
+            display_name: "Any OpenAI-compatible server",
+            provider: "custom",
+            provider_type: "llm",
+            model: String::new(),
+            configured: true,
+            additional_fields: Vec::new(),
+        },
+        Provider {
+            display_name: "Built-in voices (Flite)",
+            provider: "builtin",
+            provider_type: "tts",
+            model: "flite".into(),
+            configured: true,
+            additional_fields: vec![field(
+                "voice_id",
+                "Voice",
+                Voice::ALL.into_iter().map(voice).collect(),
+                Voice::Slt.name(),
+            )],
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Operator;
+
+    #[test]
+    fn the_openai_provider_works_where_the_operator_has_a_key() {
+        let openai = |config: &Config| {
+            let all = providers(config);
+            let found = all.iter().find(|p| p.provider == "openai").cloned().expect("it is listed");
+            (found.configured, found.model)
+        };
+        assert_eq!(openai(&Config::default()), (false, OPENAI_MODEL.to_owned()));
+        let at = |url: &str, model: Option<&str>| Config {
+            openai: Some(Operator { url: url.into(), token: None, model: model.map(str::to_owned) }),
+            ..Config::default()
+        };
+        assert_eq!(openai(&at("http://127.0.0.1:1/v1", None)), (true, String::new()));
+        assert_eq!(openai(&at("http://127.0.0.1:1/v1", Some("m"))), (true, "m".into()));
+        assert_eq!(openai(&at(OPENAI_URL, None)), (true, OPENAI_MODEL.into()));
+    }
+}

@@ -1,0 +1,170 @@
+//! Baking as a stranger may rely on it: small, resumable, nothing moves but what should, and shipped sets show what would be drawn today.
+
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use character::{Rect, Sitter};
+use models::face::bake::{self, Parts, Plan};
+use models::face::picture::I420;
+use models::face::vp8::Decoder;
+use models::face::{Key, PoseSet, people};
+
+const SIDE: usize = 128;
+/// Levels from which on a change is seen, as in the measurements of the first sketch.
+const SEEN: u8 = 10;
+
+/// A few poses of everything.
+fn plan() -> Plan {
+    let mut plan = Plan::new();
+    plan.heads.truncate(2);
+    plan.head_looks = vec![vec![0, 1]];
+    plan.looks.truncate(3);
+    plan.talking = 2;
+    plan.mouths = [0, 1, 5, 14].map(|m| plan.mouths[m]).to_vec();
+    plan
+}
+
+fn shown(set: &PoseSet, key: Key) -> I420 {
+    let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
+    decoder.decode(set.key()).unwrap();
+    decoder.decode(set.frame(set.index(key))).unwrap()
+}
+
+#[test]
+fn lips_move_and_no_macroblock_outside_of_their_rectangle() {
+    // Hair beside the jaw, and a beard on it.
+    for id in ["clara", "martin"] {
+        let person = people::find(id).unwrap();
+        let plan = plan();
+        let set = bake::bake(&person, (SIDE, SIDE), &plan, &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+        let sitter = Sitter::new(&person.character).unwrap();
+        let rect = sitter.stage(&person.rest, (SIDE, SIDE)).mouth_rect();
+        let outside = |r: Rect, block: usize| {
+            let (x, y) = (block % (SIDE / 16) * 16, block / (SIDE / 16) * 16);
+            x < r.x0 || x >= r.x1 || y < r.y0 || y >= r.y1
+        };
+        let still = shown(&set, Key::default());
+        for mouth in 1..plan.mouths.len() as u8 {
+            let moved = shown(&set, Key { mouth, ..Key::default() });
+            // The decoder's own smoothing of edges between macroblocks differs a little from frame to frame; what was drawn does not, as
+            // a test beside the code shows.
+            let changed = moved.changed_blocks(&still, SEEN);
+            let blocks: Vec<usize> = (0..changed.len()).filter(|b| changed[*b]).collect();
+            assert!(!blocks.is_empty(), "{id}: mouth {mouth} does not move");
+            let strays = blocks.iter().filter(|b| outside(rect, **b)).count();
+            assert_eq!(strays, 0, "{id}: mouth {mouth} moves {blocks:?} of which {rect:?} is a part");
+        }
+    }
+}
+
+#[test]
+fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
+    let folder = std::env::temp_dir().join(format!("visavis-bake-{}", std::process::id()));
+    let person = people::find("raj").unwrap();
+    let plan = plan();
+    let run = |parts: &Parts| {
+        let mut steps = Vec::new();
+        let baked = bake::bake(&person, (SIDE, SIDE), &plan, parts, |done| steps.push(done)).unwrap();
+        assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
+        baked.set.to_file()
+    };
+    let fresh = run(&Parts::new(None).unwrap());
+    let parts = Parts::new(Some(&folder)).unwrap();
+    assert!(run(&parts) == fresh);
+    // As if it had been stopped halfway, while a part was written.
+    let kept: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    assert!(kept.len() > 8);
+    for (i, part) in kept.iter().enumerate() {
+        match i % 3 {
+            0 => fs::remove_file(part).unwrap(),
+            1 => fs::write(part, b"half").unwrap(),
+            _ => {}
+        }
+    }
+    assert!(run(&parts) == fresh);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_fingerprint_tells_people_sizes_and_plans_apart() {
+    let (raj, mei, plan) = (people::find("raj").unwrap(), people::find("mei").unwrap(), plan());
+    let print = bake::fingerprint(&raj, (SIDE, SIDE), &plan);
+    assert_eq!(print, bake::fingerprint(&raj, (SIDE, SIDE), &plan));
+    let mut older = raj.clone();
+    older.character.age += 0.01;
+    for other in [
+        bake::fingerprint(&mei, (SIDE, SIDE), &plan),
+        bake::fingerprint(&older, (SIDE, SIDE), &plan),
+        bake::fingerprint(&raj, (SIDE, 2 * SIDE), &plan),
+        bake::fingerprint(&raj, (SIDE, SIDE), &Plan::new()),
+    ] {
+        assert_ne!(print, other);
+    }
+}
+
+#[test]
+fn shipped_sets_show_what_would_be_drawn_today() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/avatars");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "poses") {
+            continue;
+        }
+        let file = Bytes::from(fs::read(&path).unwrap());
+        assert!(file.len() <= bake::LARGEST, "{}: {} bytes", path.display(), file.len());
+        let set = PoseSet::parse(&file).unwrap();
+        let manifest = set.manifest();
+        let person = people::find(&manifest.id).unwrap();
+        assert_eq!((&manifest.name, &manifest.voice), (&person.name, &person.voice));
+        let plan = Plan::new();
+        assert_eq!(
+            (&manifest.heads, &manifest.looks, &manifest.mouths),
+            (&plan.heads, &plan.looks, &plan.mouths)
+        );
+        // Another pose for every set, and another one whenever a set is baked anew.
+        let random = file[file.len() - 4..].iter().fold(0, |n, b| n * 256 + usize::from(*b));
+        let (key, _) = manifest.frames[random % manifest.frames.len()];
+        let size = (manifest.width as usize, manifest.height as usize);
+        let drawn = bake::redraw(&person, size, &plan, key).unwrap();
+        let likeness = shown(&set, key).psnr(&drawn);
+        assert!(likeness > 34.0, "{}, {key:?}: {likeness:.1} dB", path.display());
+        seen += 1;
+    }
+    assert!(seen >= 1);
+}
+
+#[test]
+fn everybody_can_be_read_and_differs() {
+    let people: Vec<_> = people::names().map(|id| people::find(id).unwrap()).collect();
+    assert!(people.len() >= 8);
+    for (i, a) in people.iter().enumerate() {
+        assert!(people[..i].iter().all(|b| a.name != b.name && a.character != b.character), "{}", a.id);
+        let (_, warning) = models::tts::resolve(&a.voice);
+        assert!(warning.is_none(), "{}: {warning:?}", a.id);
+    }
+}
+
+#[test]
+fn a_wrong_file_is_told_in_one_sentence() {
+    let right = include_str!("../../assets/people/theo.toml");
+    for (from, to, said) in [
+        ("age = 0.12", "age = 7", "age is 7, but must be from 0 to 1"),
+        ("age = 0.12", "agee = 0.12", "unknown field `agee`"),
+        ("size = 0.97", "size = 2.0", "eyes.size is 2, but must be from 0.8 to 1.3"),
+        ("size = 0.97", "size = nan", "eyes.size is NaN, but must be from 0.8 to 1.3"),
+        ("smile = 0.45", "smile = 3.0", "smile is 3, but must be from 0 to 1"),
+        ("\"#8c634a\"", "\"brown\"", "not a colour of the form #rrggbb"),
+        ("\"curly\"", "\"mohawk\"", "unknown variant `mohawk`"),
+        ("name = \"Theo\"", "", "missing field `name`"),
+        ("gender = \"male\"", "gender = \"x\"", "unknown variant `x`"),
+        ("[rest]", "[rest", "line "),
+    ] {
+        assert!(right.contains(from), "{from}");
+        let told = people::parse("theo", &right.replacen(from, to, 1)).unwrap_err();
+        assert!(told.contains(said) && !told.contains('\n'), "{to}: {told}");
+    }
+    assert!(people::parse("a/b", right).unwrap_err().contains("letters"));
+    assert_eq!(people::parse("theo", right).unwrap().id, "theo");
+}

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Writes the measured tables in docs/performance.md from the JSON files in docs/results/: those of `visavis load --out`, and benches.json.
+
+  scripts/perf-table.py             writes each between its two marks
+  scripts/perf-table.py --check     exit code 1 where the document does not say what the files say
+
+So every number of these tables has its file, and every file its row.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# What `scripts/budgets.py --out` wrote.
+BENCHES = "benches.json"
+NONE = "–"
+
+
+def ms(value, digits=0):
+    return NONE if value is None else f"{value:.{digits}f} ms"
+
+
+def spread(name):
+    """Median and 95th percentile."""
+
+    def cell(run):
+        found = run["ms"][name]
+        return NONE if not found["n"] else f"{found['p50']:.0f} / {found['p95']:.0f} ms"
+
+    return cell
+
+
+def p95(name):
+    return lambda run: ms(run["ms"][name]["p95"])
+
+
+def of(value, whole):
+    return NONE if value is None or whole is None else f"{value} of {whole}"
+
+
+def late(run):
+    return of(run["late_audio_frames"], run["audio_frames"])
+
+
+def turns(run):
+    return of(run["turns"]["wrong"] + run["turns"]["missing"], run["turns"]["expected"])
+
+
+def events(run):
+    return of(run["events"]["missing"], run["events"]["expected"])
+
+
+def mebibytes(value):
+    return NONE if value is None else f"{value / 2**20:.2f} MiB"
+
+
+def plain(value, unit=""):
+    return NONE if value is None else f"{value:g}{unit}"
+
+
+def growth(run):
+    share = run["soak"]["rss_growth"]
+    return NONE if share is None else f"{100 * share:.1f} %"
+
+
+def pair(values):
+    return " → ".join(plain(value) for value in values)
+
+
+def calls(run):
+    failed = run.get("failed", 0)
+    return f"{run['calls']}, {failed} failed" if failed else str(run["calls"])
+
+
+FIRST = [("calls", calls)]
+LAST = [("JSON", lambda run: f"[{run['file']}](results/{run['file']})")]
+# By kind of run: its heading, and what its columns hold.
+KINDS = {
+    "engine-only": ("The engine alone (`--engine-only`)", [
+        ("overhead p50 / p95", spread("overhead")),
+        ("barge-in p50 / p95", spread("barge_in")),
+        ("ducked p95", p95("duck")),
+        ("late frames", late),
+        ("turns wrong or missing", turns),
+        ("media thread, CPU a call-second", lambda run: ms(run["engine"]["media_ms_per_call_second"], 2)),
+        ("models", lambda run: ms(run["engine"]["models_ms_per_call_second"], 2)),
+    ]),
+    "webrtc": ("A server over WebRTC", [
+        ("voice-to-voice p50 / p95", spread("voice_to_voice")),
+        ("overhead p50 / p95", spread("overhead")),
+        ("barge-in p50 / p95", spread("barge_in")),
+        ("ducked p95", p95("duck")),
+        ("first picture p95", p95("ttff")),
+        ("late frames", late),
+        ("turns wrong or missing", turns),
+        ("webhooks missing", events),
+        ("pictures a second, speaking", lambda run: plain(run["video"]["fps_speaking"])),
+        ("freezes", lambda run: plain(run["video"]["freezes"])),
+        ("server, CPU a call-second", lambda run: ms(run["server"]["cpu_ms_per_call_second"], 2)),
+        ("memory a call beyond the first", lambda run: mebibytes(run["server"]["rss_bytes_per_call"])),
+    ]),
+    "soak": ("Calls that come and go (`make soak`)", [
+        ("came and went", lambda run: plain(run["soak"]["calls"])),
+        ("memory grew over the last half", growth),
+        ("threads", lambda run: pair(run["soak"]["threads"])),
+        ("files", lambda run: pair(run["soak"]["files"])),
+        ("late frames", late),
+        ("webhooks missing", events),
+    ]),
+}  # fmt: skip
+
+
+def kind(run):
+    return "soak" if run.get("soak") else run["mode"]
+
+
+def loads(results):
+    """The tables of load runs, one for each kind."""
+    runs = []
+    for path in sorted(set(results.glob("*.json")) - {results / BENCHES}):
+        run = json.loads(path.read_text()) | {"file": path.name}
+        try:
+            heading, columns = KINDS[kind(run)]
+            columns = FIRST + columns + LAST
+            runs.append((list(KINDS).index(kind(run)), run["calls"], path.name, heading, columns, [cell(run) for _, cell in columns]))
+        except (KeyError, TypeError) as error:
+            sys.exit(f"{path.name} is no result of `visavis load`: {error!r}")
+    text, before = "", None
+    for _, _, _, heading, columns, cells in sorted(runs, key=lambda run: run[:3]):
+        if heading != before:
+            text += f"\n**{heading}**\n\n" + row(name for name, _ in columns) + "|" + "---|" * len(columns) + "\n"
+            before = heading
+        text += row(cells)
+    return text + "\n"
+
+
+def steps(results):
+    """The table of the benches."""
+    path = results / BENCHES
+    found = json.loads(path.read_text())["median_ns"] if path.exists() else {}
+    return "\n| bench | CPU time |\n|---|---|\n" + "".join(row((bench, shown(ns))) for bench, ns in found.items()) + "\n"
+
+
+def shown(ns):
+    """A time of some ns, to two digits."""
+    for unit, size in (("ms", 1e6), ("µs", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.{1 if ns < 10 * size else 0}f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def row(cells):
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def between(document, name, text):
+    """The document with this text between the marks of this name."""
+    begin, end = f"<!-- {name}: written by `make perf-table` -->\n", f"<!-- end of {name} -->"
+    if document.count(begin) != 1 or document.count(end) != 1 or document.index(begin) > document.index(end):
+        sys.exit(f"the document needs each mark once, in this order: {begin.strip()} {end}")
+    return document.split(begin)[0] + begin + text + end + document.split(end)[1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--document", type=Path, default=ROOT / "docs" / "performance.md")
+    parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results")
+    arguments = parser.parse_args()
+    old = arguments.document.read_text()
+    new = between(between(old, "load runs", loads(arguments.results)), "benches", steps(arguments.results))
+    if not arguments.check:
+        arguments.document.write_text(new)
+    elif new != old:
+        sys.exit(f"{arguments.document} does not say what the files in {arguments.results} say: run `make perf-table`")
+
+
+if __name__ == "__main__":
+    main()

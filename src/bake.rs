@@ -1,0 +1,207 @@
+//! `visavis bake`: people drawn in every pose and encoded, once, for all calls.
+//!
+//! A finished set is kept under the fingerprint of person, size and renderer, and so are the parts of one that was stopped: asked for again,
+//! the first is copied and the second goes on.
+
+use std::fs;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use models::face::bake::{self, Baked, Parts, Plan};
+use models::face::people::{self, Person};
+
+use crate::Failure;
+
+/// Least and largest side of a picture, in pixels.
+const SIDES: std::ops::RangeInclusive<usize> = 128..=1920;
+
+pub(crate) fn run(person: Option<&str>, size: &str, out: Option<&Path>) -> Result<ExitCode, Failure> {
+    let pixels = parse_size(size).map_err(|why| Failure::Usage(format!("--size {size}: {why}")))?;
+    let everybody: Vec<Person> = match person {
+        Some(who) => vec![find(who)?],
+        None => people::names().filter_map(people::find).collect(),
+    };
+    let folder = out.is_none_or(|out| out.is_dir() || out.as_os_str().to_string_lossy().ends_with('/'));
+    if everybody.len() > 1 && !folder {
+        let out = out.unwrap_or(Path::new("")).display();
+        return Err(Failure::Usage(format!("--out {out}: several people need a folder")));
+    }
+    for person in &everybody {
+        let file = match out {
+            Some(file) if !folder => file.to_owned(),
+            _ => out.unwrap_or(Path::new("")).join(format!("{}.{size}.poses", person.id)),
+        };
+        if file.extension().is_some_and(|e| e == "webp") {
+            let why = "the set cannot end in .webp, its display picture does".to_owned();
+            return Err(Failure::Usage(format!("--out {}: {why}", file.display())));
+        }
+        one(person, pixels, &file)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(who: &str) -> Result<Person, Failure> {
+    if !who.ends_with(".toml") {
+        let names: Vec<&str> = people::names().collect();
+        let unknown =
+            || format!("{who}: nobody of that name; there are {} and files (*.toml)", names.join(", "));
+        return people::find(who).ok_or_else(|| Failure::Usage(unknown()));
+    }
+    let bad = |why: String| Failure::Usage(format!("{who}: {why}"));
+    let text = fs::read_to_string(who).map_err(|e| bad(e.to_string()))?;
+    let id = Path::new(who).file_stem().unwrap_or_default().to_string_lossy();
+    people::parse(&id, &text).map_err(bad)
+}
+
+/// Width and height of `512`, `720p` or `1280x720`.
+fn parse_size(size: &str) -> Result<(usize, usize), String> {
+    let (width, height) = match size.split_once('x') {
+        Some(both) => both,
+        None => match size.strip_suffix('p') {
+            Some("720") => ("1280", "720"),
+            Some("360") => ("640", "360"),
+            Some(_) => return Err("of these there are 360p and 720p".into()),
+            None => (size, size),
+        },
+    };
+    let side = |text: &str| {
+        let side: usize = text.parse().map_err(|_| "no size like 512, 720p or 1280x720".to_owned())?;
+        if !SIDES.contains(&side) || !side.is_multiple_of(2) {
+            return Err(format!("a side is even and has {} to {} pixels", SIDES.start(), SIDES.end()));
+        }
+        Ok(side)
+    };
+    Ok((side(width)?, side(height)?))
+}
+
+/// Where finished sets and parts are kept.
+fn store() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    Some(cache.join("visavis").join("faces"))
+}
+
+fn one(person: &Person, size: (usize, usize), file: &Path) -> Result<(), Failure> {
+    let start = Instant::now();
+    if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let picture = file.with_extension("webp");
+    let plan = Plan::new();
+    let kept = store().map(|store| store.join(bake::fingerprint(person, size, &plan)));
+    if let Some(kept) = &kept
+        && let (Ok(set), Ok(display)) = (fs::read(kept.join("poses")), fs::read(kept.join("webp")))
+    {
+        write(file, &set)?;
+        write(&picture, &display)?;
+        println!("{}: {} KB, baked before", file.display(), set.len() / 1000);
+        return Ok(());
+    }
+    let parts = Parts::new(kept.as_deref())?;
+    let mut bar = Bar::new(&person.name);
+    let baked = bake::bake(person, size, &plan, &parts, |done| bar.show(done));
+    bar.clear();
+    let Baked { set, display_picture, quantizer, psnr } = baked?;
+    let bytes = set.to_file();
+    write(file, &bytes)?;
+    write(&picture, &display_picture)?;
+    if let Some(kept) = &kept {
+        write(&kept.join("webp"), &display_picture)?;
+        write(&kept.join("poses"), &bytes)?;
+        forget_parts(kept);
+    }
+    println!(
+        "{}: {} KB, {} poses, quantiser {quantizer}, {:.1} dB (least {:.1}), {:.0} s",
+        file.display(),
+        bytes.len() / 1000,
+        set.manifest().frames.len(),
+        psnr.0,
+        psnr.1,
+        start.elapsed().as_secs_f64()
+    );
+    if bytes.len() > bake::LARGEST {
+        eprintln!("{}: larger than {} KB", file.display(), bake::LARGEST / 1000);
+    }
+    Ok(())
+}
+
+/// Whole or not at all.
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let fresh = file.with_file_name(name);
+    let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, file));
+    Ok(written.with_context(|| file.display().to_string())?)
+}
+
+/// Removes what only an unfinished set needs. What cannot be removed stays, and does no harm.
+fn forget_parts(kept: &Path) {
+    for entry in fs::read_dir(kept).into_iter().flatten().flatten() {
+        if entry.file_name() != "poses" && entry.file_name() != "webp" {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// A progress bar on a terminal; a line for every tenth elsewhere.
+struct Bar<'a> {
+    name: &'a str,
+    start: Instant,
+    shown: Option<u32>,
+    terminal: bool,
+}
+
+impl<'a> Bar<'a> {
+    fn new(name: &'a str) -> Self {
+        Self { name, start: Instant::now(), shown: None, terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, done: f64) {
+        let percent = (done * 100.0) as u32;
+        let percent = if self.terminal { percent } else { percent / 10 * 10 };
+        if self.shown.replace(percent) == Some(percent) {
+            return;
+        }
+        let seconds = self.start.elapsed().as_secs();
+        if self.terminal {
+            let full = "#".repeat(percent as usize * 30 / 100);
+            eprint!("\r{} [{full:<30}] {percent:3} %, {seconds} s", self.name);
+            let _ = std::io::stderr().flush();
+        } else {
+            eprintln!("{}: {percent} %, {seconds} s", self.name);
+        }
+    }
+
+    fn clear(&self) {
+        if self.terminal {
+            eprint!("\r{:70}\r", "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_bad_ones_refused() {
+        assert_eq!(parse_size("512"), Ok((512, 512)));
+        assert_eq!(parse_size("360"), Ok((360, 360)));
+        assert_eq!(parse_size("720p"), Ok((1280, 720)));
+        assert_eq!(parse_size("1280x720"), Ok((1280, 720)));
+        for bad in ["", "x", "0", "127", "513", "512x", "x512", "512x99999", "1080p", "-4", "5e2"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nobody_of_that_name_lists_those_there_are() {
+        let Err(Failure::Usage(told)) = find("nobody") else { panic!("found") };
+        assert!(told.contains("theo, ") && !told.contains('\n'), "{told}");
+        let Err(Failure::Usage(told)) = find("/nowhere/x.toml") else { panic!("found") };
+        assert!(told.starts_with("/nowhere/x.toml: "), "{told}");
+    }
+}

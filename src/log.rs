@@ -1,0 +1,225 @@
+//! Logs: one line each on stderr, as text or as JSON. A line of a call names its conversation: by a field of its own, by the span that
+//! its task runs in, or, on a media thread, by the call that the thread works for just then.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{Format as Line, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One object a line, for collectors.
+    Json,
+}
+
+/// The field by which a line names its conversation.
+const FIELD: &str = "conversation";
+
+/// Begins to log; `VISAVIS_LOG` filters (`info`, `visavis_engine=debug` …).
+///
+/// # Errors
+/// The filter means nothing.
+pub(crate) fn begin(format: Format) -> Result<(), String> {
+    let wanted = std::env::var_os("VISAVIS_LOG").filter(|text| !text.is_empty());
+    let wanted =
+        wanted.map_or_else(|| "info,str0m=warn,rmcp=warn".into(), |text| text.to_string_lossy().into_owned());
+    let filter = filter(&wanted).map_err(|reason| {
+        format!("VISAVIS_LOG: {reason}; write a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
+    })?;
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing::subscriber::set_global_default(subscriber(format, filter, terminal, std::io::stderr))
+        .map_err(|error| error.to_string())
+}
+
+/// A filter of levels. A word alone must be a level: as the name of a module it would silence everything else.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    for part in text.split(',').map(str::trim).filter(|part| !part.contains(['=', '['])) {
+        if part.parse::<tracing_subscriber::filter::LevelFilter>().is_err() {
+            return Err(format!("\"{part}\" is no level"));
+        }
+    }
+    text.parse().map_err(|_| format!("\"{text}\" is no filter"))
+}
+
+fn subscriber(
+    format: Format,
+    filter: EnvFilter,
+    ansi: bool,
+    to: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> Box<dyn Subscriber + Send + Sync> {
+    let begun = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to);
+    match format {
+        Format::Text => Box::new(begun.with_ansi(ansi).event_format(Text(Line::default())).finish()),
+        Format::Json => {
+            let line = Line::default().json().flatten_event(true);
+            let line = line.with_current_span(false).with_span_list(false);
+            Box::new(begun.fmt_fields(JsonFields::new()).event_format(Json(line)).finish())
+        }
+    }
+}
+
+/// The call that this thread works for, where the event does not say which.
+fn served(event: &Event<'_>) -> Option<String> {
+    let said = event.metadata().fields().field(FIELD).is_some();
+    engine::thread::served().filter(|_| !said).map(|id| id.to_string())
+}
+
+struct Text<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for Text<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    /// As ever, the call's id behind it. A span is written by the format itself.
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Some(id) = served(event) else { return self.0.format_event(ctx, writer, event) };
+        let mut line = String::new();
+        self.0.format_event(ctx, Writer::new(&mut line), event)?;
+        writeln!(writer, "{} {FIELD}={id}", line.trim_end())
+    }
+}
+
+struct Json<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for Json<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    /// One object, in which the conversation always stands at the same place.
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let said = event.metadata().fields().field(FIELD).is_some();
+        let id = served(event).or_else(|| named_by_span(ctx).filter(|_| !said));
+        let Some(id) = id else { return self.0.format_event(ctx, writer, event) };
+        let mut line = String::new();
+        self.0.format_event(ctx, Writer::new(&mut line), event)?;
+        let fields = line.strip_prefix('{').ok_or(fmt::Error)?;
+        write!(writer, "{{\"{FIELD}\":{},{fields}", Value::from(id))
+    }
+}
+
+/// The conversation of the innermost span that names one.
+fn named_by_span<S, N>(ctx: &FmtContext<'_, S, N>) -> Option<String>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    ctx.event_scope()?.find_map(|span| {
+        let extensions = span.extensions();
+        let fields: Value = serde_json::from_str(extensions.get::<FormattedFields<N>>()?).ok()?;
+        Some(fields.get(FIELD)?.as_str()?.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn a_log_filter_that_means_nothing_is_refused() {
+        for good in ["info", "WARN", "off", "info,str0m=warn", "visavis_engine=debug", "engine[span]=trace"] {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for bad in ["inof", "a=b", "info,,x", "!?", "info,str0m=wran"] {
+            let reason = filter(bad).unwrap_err();
+            assert!(reason.starts_with('"'), "{bad}: {reason}");
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged while `work` runs, line by line.
+    fn logged(format: Format, work: impl FnOnce()) -> Vec<String> {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let subscriber = subscriber(format, filter("warn").unwrap(), false, move || to.clone());
+        tracing::subscriber::with_default(subscriber, work);
+        let bytes = kept.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn speak() {
+        tracing::warn!(n = 1, "of nobody");
+        tracing::warn!(conversation = "a", "of its own field");
+        // As the engine names what it does on the net pool: whatever the filter's level is.
+        tracing::error_span!("call", conversation = "b").in_scope(|| {
+            tracing::warn!("of a \"span\"");
+            tracing::warn!(conversation = "c", "of both");
+        });
+        tracing::info!("below the level");
+    }
+
+    #[test]
+    fn a_line_of_json_is_one_object_that_names_its_conversation() {
+        let lines = logged(Format::Json, speak);
+        let told: Vec<(Value, Value)> = lines
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .map(|line| {
+                assert!(line["timestamp"].is_string() && line["level"] == "WARN", "{line}");
+                assert_eq!(line["target"], "visavis::log::tests", "{line}");
+                (line["message"].clone(), line[FIELD].clone())
+            })
+            .collect();
+        let of = |message: &str, id: Option<&str>| (Value::from(message), Value::from(id));
+        assert_eq!(
+            told,
+            [
+                of("of nobody", None),
+                of("of its own field", Some("a")),
+                of("of a \"span\"", Some("b")),
+                of("of both", Some("c")),
+            ]
+        );
+        assert_eq!(lines.iter().map(|line| line.matches(FIELD).count()).collect::<Vec<_>>(), [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_line_of_text_names_it_too() {
+        let lines = logged(Format::Text, speak);
+        assert!(lines[0].contains("of nobody n=1") && !lines[0].contains(FIELD), "{lines:?}");
+        assert!(lines[1].contains("of its own field conversation=\"a\""), "{lines:?}");
+        assert!(
+            lines[2].contains("call{conversation=\"b\"}") && lines[2].contains("of a \"span\""),
+            "{lines:?}"
+        );
+        assert_eq!(lines.len(), 4, "{lines:?}");
+    }
+}

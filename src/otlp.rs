@@ -1,0 +1,183 @@
+//! Spans for an OpenTelemetry collector, where the operator names one: OTLP over HTTP in its JSON encoding.
+//!
+//! A second reader of the facts that go to the ledger. It has a bounded queue that nobody waits for, and a task of its own on the net
+//! pool: a collector that is slow or away costs spans, which are counted in the log, and never a call. Where none is named there is
+//! nothing of it.
+
+mod spans;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use conversation::call::ConversationId;
+use conversation::event::{Event, Stamped};
+use conversation::host::Ledger;
+use models::net::{self, Method};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use self::spans::{Trace, attribute, matters};
+
+/// Facts that may wait: some minutes' worth of a thousand calls.
+const QUEUE: usize = 8_192;
+/// Spans are sent together, so often or when there are so many.
+const EVERY: Duration = Duration::from_secs(5);
+const BATCH: usize = 512;
+/// A collector answers within this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What is left at the end of the process has this time.
+const LAST: Duration = Duration::from_secs(2);
+/// How often the log says that spans are lost.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// Where spans go.
+#[derive(Clone)]
+pub(crate) struct Collector {
+    /// `…/v1/traces`.
+    url: String,
+    /// Name and value of each header. Secret.
+    headers: Vec<(String, String)>,
+}
+
+impl Collector {
+    /// The one at `endpoint`, as `otlp.endpoint` and `OTEL_EXPORTER_OTLP_ENDPOINT` name it: a base, to which the path of traces is added.
+    /// `headers` as in `OTEL_EXPORTER_OTLP_HEADERS`: `name=value,name=value`.
+    pub(crate) fn new(endpoint: &str, headers: &str) -> Self {
+        let pair = |text: &str| {
+            text.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        };
+        Self {
+            url: format!("{}/v1/traces", endpoint.trim_end_matches('/')),
+            headers: headers.split(',').filter_map(pair).collect(),
+        }
+    }
+}
+
+/// A ledger that tells the spans' task too.
+struct Tee {
+    ledger: Arc<dyn Ledger>,
+    facts: mpsc::Sender<(ConversationId, Stamped)>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Ledger for Tee {
+    fn record(&self, conversation: ConversationId, fact: Stamped) {
+        if matters(&fact.event) && self.facts.try_send((conversation, fact.clone())).is_err() {
+            self.lost.fetch_add(1, Relaxed);
+        }
+        self.ledger.record(conversation, fact);
+    }
+}
+
+/// What reads the facts, until [`Exporter::finish`].
+pub(crate) struct Exporter {
+    task: tokio::task::JoinHandle<()>,
+    stop: mpsc::Sender<()>,
+}
+
+/// Puts a reader before `ledger`. Call it on the net pool.
+pub(crate) fn begin(
+    ledger: Arc<dyn Ledger>,
+    to: Collector,
+    client: &net::Client,
+) -> (Arc<dyn Ledger>, Exporter) {
+    let (facts, queue) = mpsc::channel(QUEUE);
+    let (stop, stopped) = mpsc::channel(1);
+    let lost = Arc::<AtomicU64>::default();
+    // What the operator names is trusted.
+    let sender = Sender { to, client: client.trusted(), lost: Arc::clone(&lost), told: None };
+    let task = tokio::spawn(run(sender, queue, stopped));
+    (Arc::new(Tee { ledger, facts, lost }), Exporter { task, stop })
+}
+
+impl Exporter {
+    /// Sends what is left, within a moment.
+    pub(crate) async fn finish(self) {
+        // The task is gone only if it broke.
+        let _ = self.stop.send(()).await;
+        let _ = timeout(LAST, self.task).await;
+    }
+}
+
+async fn run(
+    mut sender: Sender,
+    mut queue: mpsc::Receiver<(ConversationId, Stamped)>,
+    mut stopped: mpsc::Receiver<()>,
+) {
+    let mut traces: HashMap<ConversationId, Trace> = HashMap::new();
+    let mut spans = Vec::new();
+    let mut due = Instant::now() + EVERY;
+    loop {
+        let (fact, last) = tokio::select! {
+            fact = queue.recv() => (fact, false),
+            () = tokio::time::sleep_until(due) => (None, false),
+            _ = stopped.recv() => (queue.try_recv().ok(), true),
+        };
+        let mut next = fact;
+        while let Some((id, fact)) = next {
+            spans.extend(traces.entry(id).or_default().apply(id, &fact));
+            if matches!(fact.event, Event::Ended { .. }) {
+                traces.remove(&id);
+            }
+            next = queue.try_recv().ok().filter(|_| last || spans.len() < BATCH);
+        }
+        if last || spans.len() >= BATCH || Instant::now() >= due {
+            sender.send(std::mem::take(&mut spans)).await;
+            due = Instant::now() + EVERY;
+        }
+        if last {
+            return;
+        }
+    }
+}
+
+struct Sender {
+    to: Collector,
+    client: net::Client,
+    /// Facts and spans that the collector will not see.
+    lost: Arc<AtomicU64>,
+    told: Option<Instant>,
+}
+
+impl Sender {
+    async fn send(&mut self, spans: Vec<Value>) {
+        let n = spans.len() as u64;
+        let why = if spans.is_empty() { None } else { self.post(spans).await.err() };
+        if why.is_some() {
+            self.lost.fetch_add(n, Relaxed);
+        }
+        let quiet = self.told.is_some_and(|at| at.elapsed() < TOLD);
+        if !quiet && self.lost.load(Relaxed) > 0 {
+            let lost = self.lost.swap(0, Relaxed);
+            tracing::warn!(
+                lost,
+                why = why.as_deref().unwrap_or("they came too fast"),
+                "spans do not reach the collector"
+            );
+            self.told = Some(Instant::now());
+        }
+    }
+
+    async fn post(&self, spans: Vec<Value>) -> Result<(), String> {
+        let told = |error: net::Error| error.to_string();
+        let resource =
+            [("service.name", json!("visavis")), ("service.version", json!(env!("CARGO_PKG_VERSION")))];
+        let body = json!({"resourceSpans": [{
+            "resource": {"attributes": resource.map(|(key, value)| attribute(key, &value))},
+            "scopeSpans": [{"scope": {"name": "visavis"}, "spans": spans}],
+        }]});
+        let mut request = net::Request::new(Method::POST, &self.to.url).map_err(told)?;
+        for (name, value) in &self.to.headers {
+            request = request.header(name, value).map_err(told)?;
+        }
+        let request = request.json(body.to_string()).timeout(Some(PATIENCE));
+        let response = self.client.send(request).await.map_err(told)?;
+        let (status, success) = (response.status(), response.success());
+        // Read to its end, so that the connection can be used again.
+        drop(response.body().await);
+        if success { Ok(()) } else { Err(format!("it answered {status}")) }
+    }
+}

@@ -1,0 +1,287 @@
+//! From the facts of a conversation to its spans: one for the conversation, below it one for each turn, below that one for each stage.
+//!
+//! The trace's id is the conversation's, so that either is found by the other. A span is made when its end is known.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use conversation::call::ConversationId;
+use conversation::event::{Event, Stamped, TurnTimes};
+use serde_json::{Value, json};
+
+/// Spans of one conversation under way.
+#[derive(Default)]
+pub(super) struct Trace {
+    /// Wall clock of the beginning: µs since the Unix epoch; 0 = not known yet.
+    began: u64,
+    /// Turns that were told and whose answer may still sound.
+    turns: Vec<TurnTimes>,
+    told: usize,
+}
+
+/// Whether a fact has a place in a trace.
+pub(super) fn matters(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Joined { .. }
+            | Event::Turn(_)
+            | Event::TurnHeard { .. }
+            | Event::Error { .. }
+            | Event::Ended { .. }
+    )
+}
+
+impl Trace {
+    /// Takes in the next fact; the spans that it completes. After [`Event::Ended`] there are no more.
+    pub(super) fn apply(&mut self, id: ConversationId, fact: &Stamped) -> Vec<Value> {
+        let mut done = Vec::new();
+        match &fact.event {
+            Event::Joined { unix_micros } => self.began = *unix_micros,
+            // A guardrail's words tell the times of their turn anew.
+            Event::Turn(times) => {
+                self.turns.retain(|known| known.turn != times.turn);
+                self.turns.push(times.clone());
+            }
+            Event::TurnHeard { turn, heard_end, interrupted, barge_in } => {
+                if let Some(at) = self.turns.iter().position(|known| known.turn == *turn) {
+                    let mut times = self.turns.remove(at);
+                    times.timeline.heard_end = Some(*heard_end);
+                    times.timeline.interrupted = *interrupted;
+                    times.barge_in = *barge_in;
+                    self.turn(id, &times, &mut done);
+                }
+            }
+            Event::Error { stage, reason } => {
+                let at = fact.at.as_seconds();
+                let mut span = self.span(
+                    id,
+                    0,
+                    "error",
+                    Some(root(id)),
+                    at,
+                    at,
+                    &[("stage", json!(stage)), ("reason", json!(reason))],
+                );
+                span["spanId"] = json!(hex(hash((id.0, fact.seq, "error"))));
+                span["status"] = json!({"code": 2, "message": reason});
+                done.push(span);
+            }
+            Event::Ended { reason } => {
+                for times in std::mem::take(&mut self.turns) {
+                    self.turn(id, &times, &mut done);
+                }
+                let about = [
+                    ("conversation.id", json!(id.to_string())),
+                    ("end_reason", json!(reason)),
+                    ("turns", json!(self.told)),
+                ];
+                let mut span = self.span(id, 0, "conversation", None, 0.0, fact.at.as_seconds(), &about);
+                span["spanId"] = json!(hex(root(id)));
+                done.push(span);
+            }
+            _ => {}
+        }
+        // Without its beginning nothing has a time.
+        if self.began == 0 { Vec::new() } else { done }
+    }
+
+    fn turn(&mut self, id: ConversationId, times: &TurnTimes, done: &mut Vec<Value>) {
+        self.told += 1;
+        let line = &times.timeline;
+        let known = [line.speech_end, line.committed, line.first_sample, line.heard_end];
+        let Some(from) = known.into_iter().flatten().next() else { return };
+        let to = known.into_iter().flatten().fold(from, f64::max);
+        let number = u64::from(times.turn) + 1;
+        let mut about = vec![("conversation.id", json!(id.to_string())), ("turn", json!(times.turn))];
+        let seconds =
+            [("voice_to_voice", times.voice_to_voice), ("stt", times.stt), ("barge_in", times.barge_in)];
+        about.extend(seconds.into_iter().filter_map(|(name, value)| Some((name, json!(value?)))));
+        about.push(("interrupted", json!(line.interrupted.is_some())));
+        let mut span = self.span(id, number, "turn", Some(root(id)), from, to, &about);
+        if let Some(at) = line.interrupted {
+            span["events"] = json!([{"timeUnixNano": self.nanos(at), "name": "interrupted"}]);
+        }
+        done.push(span);
+        let parent = hash((id.0, number, "turn"));
+        let before = |end: Option<f64>, took: Option<f64>| Some((end? - took?, end?));
+        let between = |from: Option<f64>, to: Option<f64>| Some((from?, to?));
+        for (name, stage) in [
+            ("endpointing", between(line.speech_end, line.committed)),
+            ("llm", before(line.llm_first_token, times.llm_ttft)),
+            ("tts", before(line.tts_first_byte, times.tts_ttfb)),
+            ("playout", between(line.tts_first_byte, line.first_sample)),
+            ("speaking", between(line.first_sample, line.heard_end)),
+        ] {
+            if let Some((from, to)) = stage {
+                done.push(self.span(id, number, name, Some(parent), from, to, &[]));
+            }
+        }
+    }
+
+    /// A span of turn `number` (0: of none), times in seconds since the conversation's beginning.
+    #[allow(clippy::too_many_arguments)] // the fields of a span
+    fn span(
+        &self,
+        id: ConversationId,
+        number: u64,
+        name: &'static str,
+        parent: Option<u64>,
+        from: f64,
+        to: f64,
+        about: &[(&str, Value)],
+    ) -> Value {
+        let mut span = json!({
+            "traceId": format!("{:032x}", id.0),
+            "spanId": hex(hash((id.0, number, name))),
+            "name": name,
+            "kind": 1,
+            "startTimeUnixNano": self.nanos(from),
+            "endTimeUnixNano": self.nanos(to.max(from)),
+            "attributes": about.iter().map(|(key, value)| attribute(key, value)).collect::<Vec<_>>(),
+        });
+        if let Some(parent) = parent {
+            span["parentSpanId"] = json!(hex(parent));
+        }
+        span
+    }
+
+    /// Wall clock, as a number in quotes: the encoding's way with 64 bits.
+    fn nanos(&self, seconds: f64) -> String {
+        (u128::from(self.began) * 1_000 + (seconds.max(0.0) * 1e9).round() as u128).to_string()
+    }
+}
+
+/// The conversation's own span.
+fn root(id: ConversationId) -> u64 {
+    hash((id.0, 0, "conversation"))
+}
+
+/// A span's id: the same for the same span, never zero.
+fn hash(span: (u128, u64, &str)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    span.hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
+fn hex(id: u64) -> String {
+    format!("{id:016x}")
+}
+
+/// A name and its value, in the encoding's words.
+pub(super) fn attribute(key: &str, value: &Value) -> Value {
+    let value = match value {
+        Value::Bool(b) => json!({"boolValue": b}),
+        Value::Number(n) if n.is_f64() => json!({"doubleValue": n}),
+        Value::Number(n) => json!({"intValue": n.to_string()}),
+        Value::String(text) => json!({"stringValue": text}),
+        other => json!({"stringValue": other.to_string()}),
+    };
+    json!({"key": key, "value": value})
+}
+
+#[cfg(test)]
+mod tests {
+    use conversation::event::{EndReason, Stage, Timeline};
+    use conversation::time::Time;
+
+    use super::*;
+
+    const ID: ConversationId = ConversationId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
+    const BEGAN: u64 = 1_700_000_000_000_000;
+
+    fn spans(facts: impl IntoIterator<Item = (f64, Event)>) -> Vec<Value> {
+        let mut trace = Trace::default();
+        let facts =
+            (0..).zip(facts).map(|(seq, (at, event))| Stamped { seq, at: Time::from_seconds(at), event });
+        facts.flat_map(|fact| trace.apply(ID, &fact)).collect()
+    }
+
+    fn turn() -> TurnTimes {
+        TurnTimes {
+            turn: 0,
+            stt: Some(0.1),
+            playout: Some(0.01),
+            endpointing: Some(0.4),
+            llm_ttft: Some(0.2),
+            tts_ttfb: Some(0.05),
+            voice_to_voice: Some(0.66),
+            barge_in: None,
+            timeline: Timeline {
+                speech_end: Some(2.0),
+                committed: Some(2.4),
+                llm_first_token: Some(2.6),
+                tts_first_byte: Some(2.65),
+                first_sample: Some(2.66),
+                ..Timeline::default()
+            },
+        }
+    }
+
+    fn find<'a>(spans: &'a [Value], name: &str) -> &'a Value {
+        spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("no {name} in {spans:#?}"))
+    }
+
+    /// From and to, in ms after the conversation's beginning.
+    fn times(span: &Value) -> (u128, u128) {
+        let ms = |name: &str| {
+            (span[name].as_str().unwrap().parse::<u128>().unwrap() - u128::from(BEGAN) * 1_000) / 1_000_000
+        };
+        (ms("startTimeUnixNano"), ms("endTimeUnixNano"))
+    }
+
+    #[test]
+    fn a_conversation_has_its_turns_below_it_and_their_stages_below_them() {
+        let spans = spans([
+            (0.0, Event::Joined { unix_micros: BEGAN }),
+            (2.66, Event::Turn(turn())),
+            (4.0, Event::TurnHeard { turn: 0, heard_end: 3.9, interrupted: Some(3.7), barge_in: Some(0.2) }),
+            (9.0, Event::Ended { reason: EndReason::UserLeft }),
+        ]);
+        let (whole, turn) = (find(&spans, "conversation"), find(&spans, "turn"));
+        assert_eq!(spans.len(), 7, "{spans:#?}");
+        assert!(spans.iter().all(|span| span["traceId"] == "0102030405060708090a0b0c0d0e0f10"));
+        assert_eq!(whole.get("parentSpanId"), None);
+        assert_eq!((times(whole), times(turn)), ((0, 9_000), (2_000, 3_900)));
+        assert_eq!(turn["parentSpanId"], whole["spanId"]);
+        for (name, from, to) in [
+            ("endpointing", 2_000, 2_400),
+            ("llm", 2_400, 2_600),
+            ("tts", 2_600, 2_650),
+            ("playout", 2_650, 2_660),
+            ("speaking", 2_660, 3_900),
+        ] {
+            let stage = find(&spans, name);
+            assert_eq!((times(stage), &stage["parentSpanId"]), ((from, to), &turn["spanId"]), "{name}");
+        }
+        assert_eq!(turn["events"][0]["name"], "interrupted");
+        let about = turn["attributes"].as_array().unwrap();
+        assert!(about.contains(&json!({"key": "barge_in", "value": {"doubleValue": 0.2}})), "{about:#?}");
+        assert!(about.contains(&json!({"key": "turn", "value": {"intValue": "0"}})), "{about:#?}");
+        let mut ids: Vec<&str> = spans.iter().map(|span| span["spanId"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), spans.len(), "each its own");
+    }
+
+    #[test]
+    fn what_never_sounded_and_what_failed_is_told_too() {
+        let silent = TurnTimes {
+            timeline: Timeline { committed: Some(1.0), ..Timeline::default() },
+            ..TurnTimes::default()
+        };
+        let spans = spans([
+            (0.0, Event::Joined { unix_micros: BEGAN }),
+            (1.0, Event::Turn(silent)),
+            (1.5, Event::Error { stage: Stage::Llm, reason: "timeout".into() }),
+            (2.0, Event::Ended { reason: EndReason::Error }),
+        ]);
+        let names: Vec<&Value> = spans.iter().map(|span| &span["name"]).collect();
+        assert_eq!(names, ["error", "turn", "conversation"]);
+        assert_eq!(times(find(&spans, "turn")), (1_000, 1_000));
+        assert_eq!(find(&spans, "error")["status"], json!({"code": 2, "message": "timeout"}));
+    }
+
+    #[test]
+    fn a_conversation_that_nobody_joined_has_no_trace() {
+        assert!(spans([(300.0, Event::Ended { reason: EndReason::NoJoin })]).is_empty());
+    }
+}

@@ -1,0 +1,52 @@
+//! `visavis replay`: a call from its trace, and whether it was the same.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use conversation::replay::{Replay, Verdict};
+use conversation::trace::LONGEST_LINE;
+
+use crate::Failure;
+
+/// Line by line, so that a trace of any size takes little memory.
+pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, Failure> {
+    let bad = |why: String| Failure::Usage(format!("{}: {why}", trace.display()));
+    let mut file = BufReader::new(File::open(trace).map_err(|e| bad(e.to_string()))?);
+    let mut out = io::stdout().lock();
+    let mut replay = Replay::new(explain);
+    let mut line = Vec::new();
+    while !replay.is_decided() {
+        line.clear();
+        // One byte over the limit is enough for the replay to say so.
+        let most = LONGEST_LINE as u64 + 2;
+        if file.by_ref().take(most).read_until(b'\n', &mut line).map_err(|e| bad(e.to_string()))? == 0 {
+            break;
+        }
+        let printed = match line.strip_suffix(b"\n") {
+            Some(line) => replay.read(line),
+            None if line.len() > LONGEST_LINE => replay.read(&line),
+            None => replay.read_rest(&line),
+        };
+        print(&mut out, &printed.map_err(|e| bad(e.to_string()))?)?;
+    }
+    let (summary, verdict) = replay.finish().map_err(|e| bad(e.to_string()))?;
+    print(&mut out, &summary)?;
+    out.flush()?;
+    // What a gap hides may differ: a script must not take it for the same.
+    if matches!(verdict, Verdict::Differs(_) | Verdict::Gap { .. }) {
+        return Err(Failure::Failed(anyhow!("{verdict}")));
+    }
+    eprintln!("{verdict}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut io::StdoutLock<'_>, lines: &str) -> io::Result<()> {
+    match out.write_all(lines.as_bytes()) {
+        // Who reads only the first lines has what he wanted; the comparison goes on.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}

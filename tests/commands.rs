@@ -1,0 +1,279 @@
+//! The commands that read a file: what they print, and how they refuse what is none of theirs. The built binary, with a limit on its memory.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use conversation::simulate::traced;
+
+/// Address space that no command may exceed, in KiB. The program's own code and stacks are most of it.
+const MEMORY: u64 = 700 << 10;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("visavis-commands-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(command: &str, file: &Path, explain: bool) -> Output {
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        &format!("ulimit -v {MEMORY}; exec \"$@\""),
+        "sh",
+        env!("CARGO_BIN_EXE_visavis"),
+        command,
+    ]);
+    shell.arg(file).args(explain.then_some("--explain")).env_clear().output().unwrap()
+}
+
+/// The one sentence of a refusal, without the name of the file.
+fn refused(command: &str, file: &Path) -> String {
+    let output = run(command, file, false);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{command} {}: {said}", file.display());
+    assert_eq!(said.matches('\n').count(), 1, "{command} {}: {said}", file.display());
+    let said = said.trim_end();
+    said.strip_prefix(&format!("{}: ", file.display())).unwrap_or(said).to_owned()
+}
+
+const TALK: &str = r#"{
+    "user": [{"from": 0.5, "to": 2.5, "text": "Tell me a story."}, {"from": 5, "to": 6, "text": "Stop!"}],
+    "replies": [{"to": "Tell me a story.", "say": "Here is a long story for you, and it does not end.", "audio": 10}],
+    "actions": [{"at": 9, "do": "leave"}],
+    "until": 20
+}"#;
+
+#[test]
+fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
+    let folder = Folder::new("same");
+    let scenario = folder.file("talk.json", TALK);
+    let (_, text) = traced(TALK.as_bytes()).unwrap();
+    let trace = folder.file("talk.jsonl", &text);
+    for explain in [false, true] {
+        let (simulated, replayed) = (run("simulate", &scenario, explain), run("replay", &trace, explain));
+        assert_eq!(simulated.status.code(), Some(0));
+        assert_eq!(replayed.status.code(), Some(0));
+        assert_eq!(String::from_utf8_lossy(&replayed.stdout), String::from_utf8_lossy(&simulated.stdout));
+        let said = String::from_utf8_lossy(&replayed.stderr).into_owned();
+        assert!(
+            said.starts_with("identical: ") && said.ends_with(" of the live call, byte for byte\n"),
+            "{said}"
+        );
+        assert_eq!(String::from_utf8_lossy(&simulated.stdout).contains("\"what\":\"explain\""), explain);
+    }
+
+    let broken = folder.file("broken.jsonl", &text[..text.len() / 2]);
+    let output = run("replay", &broken, false);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.starts_with("identical as far as the trace goes: "), "{said}");
+    assert_eq!(said.matches('\n').count(), 1, "{said}");
+
+    let other =
+        folder.file("other.jsonl", text.replacen("\"text\":\"Here is\"", "\"text\":\"Here is a\"", 1));
+    let output = run("replay", &other, false);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("line ") && said.contains(" differs: output ") && said.contains("Here is a"),
+        "{said}"
+    );
+    assert_eq!(said.matches('\n').count(), 1, "{said}");
+}
+
+#[test]
+fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
+    let folder = Folder::new("bad");
+    let missing = folder.0.join("missing");
+    let header = traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    for command in ["simulate", "replay"] {
+        assert_eq!(refused(command, &missing), "No such file or directory (os error 2)");
+        assert_eq!(refused(command, &folder.0), "Is a directory (os error 21)");
+    }
+    let cases = [
+        ("simulate", String::new(), "file: is no JSON: EOF while parsing a value at line 1 column 0"),
+        ("simulate", "{\"until\": 1, \"colour\": 1}".into(), "colour: is unknown"),
+        (
+            "simulate",
+            "{\"until\": 1,\n\"settings\": {\"idle_timeout\": 1, \"idle_timeout\": 2}}".into(),
+            "settings.idle_timeout: stands there twice, again in line 2",
+        ),
+        (
+            "simulate",
+            "{\"until\": 1, \"settings\": {\"max_endpointing_delay\": 0.1}}".into(),
+            "settings.min_endpointing_delay: must not be greater than max_endpointing_delay",
+        ),
+        ("replay", String::new(), "line 1: is missing: the file is empty"),
+        ("replay", TALK.into(), "line 1: is no JSON: EOF while parsing an object (column 1)"),
+        (
+            "replay",
+            format!("{header}\n{{\"at\":1,\"at\":2,\"input\":\"Tick\"}}\n"),
+            "line 2: at: stands there twice",
+        ),
+        ("replay", format!("{header}\nnonsense\n"), "line 2: is no JSON: expected ident (column 2)"),
+        (
+            "replay",
+            format!("{header}\n{{\"at\":-1,\"input\":\"Tick\"}}\n"),
+            "line 2: at: invalid value: integer `-1`, expected a whole number that is not negative",
+        ),
+    ];
+    for (i, (command, text, sentence)) in cases.into_iter().enumerate() {
+        assert_eq!(refused(command, &folder.file(&format!("{i}"), text)), sentence);
+    }
+}
+
+/// A value that no agent can have is named with what is wrong about it, wherever it stands.
+#[test]
+fn a_bad_value_is_named_with_its_reason() {
+    let folder = Folder::new("values");
+    let scenarios = [
+        ("{\"until\": -1}", "until: must not be negative"),
+        ("{\"until\": NaN}", "until: is no JSON: expected value at line 1 column 11"),
+        (
+            r#"{"until": 1, "settings": {"min_endpointing_delay": 3, "max_endpointing_delay": 2}}"#,
+            "settings.min_endpointing_delay: must not be greater than max_endpointing_delay",
+        ),
+        (r#"{"until": 1, "settings": {"idle_timeout": -1}}"#, "settings.idle_timeout: must not be negative"),
+        (
+            r#"{"until": 1, "settings": {"echo_warmup": NaN}}"#,
+            "settings.echo_warmup: is no JSON: expected value at line 1 column 42",
+        ),
+        (r#"{"until": 1, "settings": {"echo_warmup": "NaN"}}"#, "settings.echo_warmup: must be a number"),
+        (
+            r#"{"until": 1, "settings": {"echo_warmup": 1e999}}"#,
+            "settings.echo_warmup: is no JSON: number out of range at line 1 column 46",
+        ),
+        (
+            r#"{"until": 1, "settings": {"echo_warmup": 1e8}}"#,
+            "settings.echo_warmup: must not be greater than 1e7 s",
+        ),
+        (
+            r#"{"until": 1, "settings": {"max_tool_steps": -1}}"#,
+            "settings.max_tool_steps: must be a whole number that is not negative",
+        ),
+        (
+            r#"{"until": 1, "settings": {"turn_threshold": 2}}"#,
+            "settings.turn_threshold: must be between 0 and 1",
+        ),
+        (r#"{"until": 1, "settings": {"colour": 1}}"#, "settings.colour: is unknown"),
+        (
+            r#"{"until": 1, "settings": {"idle_messages": [{"say": "Hello?", "audio": 1, "wait": 1}]}}"#,
+            "settings.idle_messages[0].wait: is unknown",
+        ),
+        (r#"{"until": 1, "vad": {"silence": -0.1}}"#, "vad.silence: must not be negative"),
+        (r#"{"until": 1, "defaults": {"stt_delay": -1}}"#, "defaults.stt_delay: must not be negative"),
+        (r#"{"until": 1, "user": [{"from": 2, "to": 1}]}"#, "user[0].to: must not be before from"),
+        (r#"{"until": 1, "user": [{"from": 1, "to": 2, "loud": 1}]}"#, "user[0].loud: is unknown"),
+        (
+            r#"{"until": 1, "replies": [{"to": "*", "say": "Yes.", "audio": -1}]}"#,
+            "replies[0].audio: must not be negative",
+        ),
+        (
+            r#"{"until": 1, "tools": {"look": {"takes": -1, "returns": 1}}}"#,
+            "tools.look.takes: must not be negative",
+        ),
+        (
+            r#"{"until": 1, "actions": [{"at": 1, "do": "shout"}]}"#,
+            "actions[0].do: must be interrupt, respond, say, context, end or leave",
+        ),
+        (
+            r#"{"until": 1, "actions": [{"at": 1, "do": "end", "at": 2}]}"#,
+            "actions[0].at: stands there twice, again in line 1",
+        ),
+    ];
+    for (text, sentence) in scenarios {
+        assert_eq!(refused("simulate", &folder.file("scenario", text)), sentence, "{text}");
+    }
+
+    let header = traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    let settings = [
+        (
+            r#""max_endpointing_delay":{"secs":6,"nanos":0}"#,
+            r#""max_endpointing_delay":{"secs":0,"nanos":0}"#,
+            "spec.min_endpointing_delay: must not be greater than max_endpointing_delay",
+        ),
+        (
+            r#""max_endpointing_delay":{"secs":6,"nanos":0}"#,
+            r#""max_endpointing_delay":{"secs":-6,"nanos":0}"#,
+            "spec.max_endpointing_delay.secs: invalid value: integer `-6`, expected a whole number that is not negative",
+        ),
+        (
+            r#""turn_threshold":0.5"#,
+            r#""turn_threshold":-0.5"#,
+            "spec.turn_threshold: must be between 0 and 1",
+        ),
+        (r#""backchannels":false"#, r#""backchannels":false,"colour":1"#, "spec.colour: is unknown"),
+        (
+            r#""backchannels":false"#,
+            r#""backchannels":false,"backchannels":true"#,
+            "spec.backchannels: stands there twice",
+        ),
+    ];
+    for (old, new, sentence) in settings {
+        assert!(header.contains(old), "{header}");
+        let trace = folder.file("trace", header.replacen(old, new, 1) + "\n");
+        assert_eq!(refused("replay", &trace), format!("line 1: {sentence}"));
+    }
+    let trace =
+        folder.file("trace", header.replacen(r#""turn_threshold":0.5"#, r#""turn_threshold":NaN"#, 1) + "\n");
+    let sentence = refused("replay", &trace);
+    assert!(
+        sentence.starts_with("line 1: spec.turn_threshold: is no JSON: expected value (column "),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn huge_files_are_refused_in_little_memory() {
+    let folder = Folder::new("huge");
+    let header = traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    // 100 MB of nothing, and 100 MB that begin well.
+    let nothing = folder.0.join("nothing");
+    File::create(&nothing).unwrap().set_len(100_000_000).unwrap();
+    assert_eq!(refused("simulate", &nothing), "file: is larger than 16 MiB");
+    assert_eq!(refused("replay", &nothing), "line 1: is longer than 4 MiB");
+    let endless = Path::new("/dev/zero");
+    assert_eq!(refused("simulate", endless), "file: is larger than 16 MiB");
+    assert_eq!(refused("replay", endless), "line 1: is longer than 4 MiB");
+    // A line of 50 MB.
+    let long =
+        folder.file("long", format!("{header}\n{{\"at\":1,\"input\":\"{}\"}}\n", "x".repeat(50_000_000)));
+    assert_eq!(refused("replay", &long), "line 2: is longer than 4 MiB");
+    // 100 MB of good lines, and one that is not.
+    let many = folder.0.join("many");
+    let mut file = std::io::BufWriter::new(File::create(&many).unwrap());
+    writeln!(file, "{header}").unwrap();
+    // Of a piece of speech that nobody asked for: heard by nobody.
+    let words = "[\"a\",1],".repeat(200);
+    let line = format!(
+        "{{\"at\":1,\"input\":{{\"Tts\":{{\"piece\":9,\"event\":{{\"Words\":[{words}[\"a\",1]]}}}}}}}}\n"
+    );
+    let lines = 100_000_000 / line.len();
+    for _ in 0..lines {
+        file.write_all(line.as_bytes()).unwrap();
+    }
+    writeln!(file, "{{\"at\":0,\"input\":\"Tick\"}}").unwrap();
+    file.into_inner().unwrap();
+    let last = lines + 2;
+    assert_eq!(
+        refused("replay", &many),
+        format!("line {last}: at: is 0 µs, and must not be before the line above it")
+    );
+}
