@@ -77,3 +77,11 @@ test("broken messages change nothing", () => {
   }
   assert.equal(captions.lines.length, 0);
 });
+
+test("blanks are the transcript's own, to the letter", () => {
+  const text = "Hello   there\n\nmy  friend.\tTabbed  end.";
+  const [open] = fold(output(text, "Hello   there\n\nmy"));
+  assert.deepEqual([open.spoken, open.ahead], ["Hello   there\n\nmy", "friend.\tTabbed  end."]);
+  const [closed] = fold(output(text, "Hello   there"), event("agent.stopped_speaking", { text }));
+  assert.equal(closed.spoken, text);
+});

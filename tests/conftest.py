@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from kit import call as calls
+from kit import stores
 from kit.receivers import Hooks, Model, Tool
 from kit.report import Report
 from kit.server import OUT, Server
@@ -47,9 +48,24 @@ def pytest_runtest_makereport(item, call):
         report.sections.append(("server", server.tail()))
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Last of all, where a reader of a long log looks first: what was promised and measured, and what failed in one line each."""
+    for name, told in (RUN.sections if RUN else {}).items():
+        if name.startswith("promise: "):
+            terminalreporter.write_line(f"{'kept  ' if told['kept'] else 'MISSED'} {name[9:]}: {told['measured']}, promised {told['promised']}")
+    for failed in terminalreporter.stats.get("failed", []):
+        crash = getattr(failed.longrepr, "reprcrash", None)
+        terminalreporter.write_line(f"FAILED {failed.nodeid}: {crash.message.splitlines()[0] if crash else failed.longrepr}")
+
+
+RUN = None
+
+
 @pytest.fixture(scope="session")
 def report():
-    return Report()
+    global RUN
+    RUN = Report()
+    return RUN
 
 
 @pytest.fixture(scope="session")
@@ -98,6 +114,13 @@ def start(tmp_path_factory):
     yield make
     for server in made:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server: its URL without a database."""
+    with stores.postgres_server() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -133,8 +133,9 @@ def test_text_where_sound_is_expected(server, talking):
     talking.page.evaluate("""() => { const bytes = new Uint8Array(2000); e2e.channel.send(bytes);
         e2e.channel.send(JSON.stringify({label: 'rtvi-ai', type: 'nobody-knows', id: 'a1', data: {}}));
         e2e.channel.send(JSON.stringify({label: 'rtvi-ai', type: 'send-text', id: 'a2', data: {}}));
-        e2e.channel.send(JSON.stringify({label: 'rtvi-ai', type: 'client-message', id: 'a3', data: {t: 'nonsense'}})); }""")
-    wanted = {"a1", "a2", "a3"}
+        e2e.channel.send(JSON.stringify({label: 'rtvi-ai', type: 'client-message', id: 'a3', data: {t: 'nonsense'}}));
+        e2e.channel.send(JSON.stringify({label: 'rtvi-ai', type: 'llm-function-call-result', id: 'a4', data: {tool_call_id: 'none', result: {}}})); }""")
+    wanted = {"a1", "a2", "a3", "a4"}
     end = time.monotonic() + 10
     while wanted:
         found = talking.message("error-response", mark, timeout=max(0.1, end - time.monotonic()))

@@ -1,18 +1,14 @@
 """Both doors, with clients that are not ours: the public RTVI JavaScript client at /api/offer, and aiortc at the WHIP door."""
 
 import asyncio
-import concurrent.futures
-import fractions
-import json
 import os
 import pathlib
 
 import numpy as np
 import pytest
-from av import AudioFrame, AudioResampler
-from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
 
 from kit import facts, voice
+from kit.peer import Client, run
 from kit.receivers import Site
 
 BUNDLE = pathlib.Path(os.environ.get("VISAVIS_RTVI_BUNDLE") or pathlib.Path(__file__).resolve().parents[1] / ".cache" / "rtvi" / "bundle.js")
@@ -89,123 +85,6 @@ def test_foreign_origins_may_knock_at_the_rtvi_door(server):
 
 
 # --- aiortc ---
-
-
-class Speaker(MediaStreamTrack):
-    """Sends 48 kHz samples in real time, then silence."""
-
-    kind = "audio"
-
-    def __init__(self):
-        super().__init__()
-        self.queue = np.zeros(0, np.int16)
-        self.sent = 0
-        self.begun = None
-
-    async def recv(self):
-        clock = asyncio.get_running_loop().time
-        self.begun = self.begun or clock()
-        await asyncio.sleep(max(0, self.begun + self.sent / 48_000 - clock()))  # the pace of sound, not a wait for somebody
-        part, self.queue = self.queue[:960], self.queue[960:]
-        frame = AudioFrame.from_ndarray(np.pad(part, (0, 960 - len(part))).reshape(1, -1), format="s16", layout="mono")
-        frame.sample_rate, frame.pts, frame.time_base = 48_000, self.sent, fractions.Fraction(1, 48_000)
-        self.sent += 960
-        return frame
-
-
-class Client:
-    """aiortc at the WHIP door."""
-
-    def __init__(self, server, conversation, video=True, channel=True):
-        self.server, self.conversation = server, conversation
-        self.peer = RTCPeerConnection()
-        self.mouth = Speaker()
-        self.heard: list[np.ndarray] = []
-        self.pictures = []
-        self.messages = []
-        self.changed = asyncio.Condition()
-        self.peer.addTrack(self.mouth)
-        if video:
-            self.peer.addTransceiver("video", direction="recvonly")
-        self.channel = self.peer.createDataChannel("anything") if channel else None
-        if self.channel:
-            self.channel.on("open", lambda: self.send("client-ready", {"version": "2.1.0", "about": {}}))
-            self.channel.on("message", self._message)
-        self.peer.on("track", lambda track: asyncio.ensure_future(self._hear(track) if track.kind == "audio" else self._see(track)))
-
-    def send(self, type, data):
-        self.channel.send(json.dumps({"label": "rtvi-ai", "type": type, "id": "1", "data": data}))
-
-    def _message(self, text):
-        self.messages.append(json.loads(text))
-        asyncio.ensure_future(self._tell())
-
-    async def _tell(self):
-        async with self.changed:
-            self.changed.notify_all()
-
-    async def _hear(self, track):
-        resampler = AudioResampler(format="s16", layout="mono", rate=48_000)
-        while True:
-            try:
-                frame = await track.recv()
-            except Exception:
-                return
-            for part in resampler.resample(frame):
-                self.heard.append(part.to_ndarray().reshape(-1).copy())
-            await self._tell()
-
-    async def _see(self, track):
-        while True:
-            try:
-                frame = await track.recv()
-            except Exception:
-                return
-            self.pictures.append((frame.width, frame.height))
-            await self._tell()
-
-    async def join(self):
-        await self.peer.setLocalDescription(await self.peer.createOffer())
-        reply = await asyncio.to_thread(
-            self.server.call, "POST", f"/rtc/{self.conversation['id']}", key=None, raw=self.peer.localDescription.sdp.encode(),
-            headers={"content-type": "application/sdp", "authorization": f"Bearer {self.conversation['token']}"},
-        )  # fmt: skip
-        assert reply.status == 201 and reply.headers["content-type"].startswith("application/sdp"), reply
-        self.resource = reply.headers["location"]
-        assert self.resource.startswith(f"/rtc/{self.conversation['id']}/"), self.resource
-        assert "a=candidate:" in reply.body.decode()
-        await self.peer.setRemoteDescription(RTCSessionDescription(reply.body.decode(), "answer"))
-        return self
-
-    async def until(self, found, timeout=15, what=""):
-        async def wait():
-            async with self.changed:
-                while not (value := found()):
-                    await self.changed.wait()
-                return value
-
-        try:
-            return await asyncio.wait_for(wait(), timeout)
-        except TimeoutError:
-            raise AssertionError(f"waited {timeout} s for {what}; {len(self.heard)} sounds, {len(self.pictures)} pictures, {self.messages[-5:]}") from None
-
-    def says(self, type=None, event=None):
-        for message in self.messages:
-            told = (message.get("data") or {}).get("event") or {}
-            if (not type or message.get("type") == type) and (not event or told.get("event", told).get("name") == event):
-                return message
-        return None
-
-    async def leave(self):
-        reply = await asyncio.to_thread(self.server.call, "DELETE", self.resource, key=None, headers={"authorization": f"Bearer {self.conversation['token']}"})
-        await self.peer.close()
-        return reply
-
-
-def run(work):
-    """Runs a coroutine beside Playwright, whose own loop holds this thread."""
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 def test_an_independent_stack_talks_at_the_whip_door(server, hooks):

@@ -84,5 +84,5 @@ def test_an_idle_call_costs_little(server, call, report, talker):
     decoders = int(os.environ.get("VISAVIS_STT_POOL") or os.cpu_count())
     report.add("idle call", {"shares of a core": [round(share, 4) for share in shares], "rss MB": rss, "decoders": decoders, "rss limit MB": 110 + 95 * decoders})
     assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
-    report.promise("idle call, share of a core", min(shares), IDLE_SHARE, noise=1)
-    assert rss <= 110 + 95 * decoders, f"{rss} MB"
+    report.promise("idle call, share of a core", min(shares), IDLE_SHARE, noise=1.25)
+    report.promise("RSS after all these calls, MB", rss, 110 + 95 * decoders, noise=1)

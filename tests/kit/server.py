@@ -147,12 +147,13 @@ class Server:
             hooks.secret = made["webhook_secret"]
         return made
 
-    def knowledge(self, text: str) -> str:
-        """Makes a knowledge base of a text, waits until it is indexed, returns its id."""
+    def knowledge(self, text: str, files: dict[str, bytes] | None = None) -> str:
+        """Makes a knowledge base of a text and files, waits until all is indexed, returns its id."""
         edge = uuid.uuid4().hex
-        parts = {"name": "Test knowledge", "description": "What the tests ask for", "text": text}
-        raw = "".join(f'--{edge}\r\ncontent-disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in parts.items()) + f"--{edge}--\r\n"
-        reply = self.call("POST", "/v1/ext/kb", raw=raw.encode(), headers={"content-type": f"multipart/form-data; boundary={edge}"})
+        parts = [(f'name="{k}"', v.encode()) for k, v in (("name", "Test knowledge"), ("description", "What the tests ask for"), ("text", text))]
+        parts += [(f'name="input"; filename="{name}"', body) for name, body in (files or {}).items()]
+        raw = b"".join(f"--{edge}\r\ncontent-disposition: form-data; {head}\r\n\r\n".encode() + body + b"\r\n" for head, body in parts) + f"--{edge}--\r\n".encode()
+        reply = self.call("POST", "/v1/ext/kb", raw=raw, headers={"content-type": f"multipart/form-data; boundary={edge}"})
         assert reply.status == 200, reply
         made = reply.json()["id"]
         end = time.monotonic() + 10

@@ -1,0 +1,82 @@
+// The parts of the console that need no browser: `node --test`.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { owner, put, read } from "../control-api/src/web/console/paths.js";
+import { Transcript, ofRecord, rest } from "../control-api/src/web/console/transcript.js";
+
+const fold = (...events) => {
+  const transcript = new Transcript();
+  for (const event of events) transcript.handle({ at: 0, ...event });
+  return transcript;
+};
+const shown = (transcript) => transcript.lines.filter((line) => !line.gone).map(({ who, spoken, partial, ahead, cut, open }) => ({ who, spoken, partial, ahead, cut, open }));
+const line = (who, about) => ({ who, spoken: "", partial: "", ahead: "", cut: "", open: false, ...about });
+const reply = [
+  { what: "llm.started" }, { what: "llm.text", text: "One two " }, { what: "llm.text", text: "three. Four five." },
+  { what: "tts.started", text: "One two three." },
+  { what: "agent.started_speaking", text: "One two three.", utterance: 1 },
+];
+const said = (text, interrupted) => [{ what: "agent.stopped_speaking", text, utterance: 1 }, { what: "history", role: "assistant", text, interrupted, utterance: 1 }];
+
+test("what was meant and never heard of an interrupted reply is cut", () => {
+  assert.deepEqual(shown(fold(...reply, { what: "agent.heard", text: "One" }, ...said("One two", true))), [line("agent", { spoken: "One two", cut: "three. Four five." })]);
+  assert.deepEqual(shown(fold(...reply, ...said("", true))), [line("agent", { cut: "One two three. Four five." })]);
+});
+
+test("a reply that was heard to its end has nothing cut, however the model worded it", () => {
+  assert.deepEqual(shown(fold(...reply, ...said("One two three.", false))), [line("agent", { spoken: "One two three." })]);
+});
+
+test("while it sounds, what is yet to come stands ahead of what was heard", () => {
+  assert.deepEqual(shown(fold(...reply, { what: "agent.heard", text: "One two" })), [line("agent", { spoken: "One two", ahead: "three. Four five.", open: true })]);
+});
+
+test("words of the next answer are not taken for the end of this one", () => {
+  const next = [{ what: "llm.started" }, { what: "llm.text", text: "Something else altogether, and longer than that." }];
+  assert.deepEqual(shown(fold(...reply, { what: "agent.heard", text: "One" }, ...next, ...said("One two", true))), [line("agent", { spoken: "One two", cut: "three." })]);
+});
+
+test("a partial transcript gives way to its final, and both to what was committed", () => {
+  const partial = { what: "user.transcript", text: "tell me", is_final: false };
+  const final = { what: "user.transcript", text: "tell me more", is_final: true };
+  assert.deepEqual(shown(fold(partial)), [line("user", { partial: "tell me", open: true })]);
+  assert.deepEqual(shown(fold(partial, final)), [line("user", { spoken: "tell me more", open: true })]);
+  assert.deepEqual(shown(fold(partial, final, { what: "utterance_committed", text: "Tell me more." })), [line("user", { spoken: "Tell me more." })]);
+  assert.deepEqual(shown(fold({ what: "utterance_committed", text: "Typed." })), [line("user", { spoken: "Typed." })]);
+});
+
+test("tools, warnings and guardrails have lines of their own", () => {
+  const transcript = fold({ what: "history", role: "tool", name: "hours", arguments: { day: "Monday" }, text: "{}" }, { what: "warning", text: "No voice." }, { what: "guardrail.triggered", key: "no_advice" }, { what: "ended", reason: "idle" });
+  assert.deepEqual(transcript.lines.map((one) => one.who), ["tool", "note", "note"]);
+  assert.equal(transcript.ended, "idle");
+});
+
+test("the rest of a text begins behind what was heard, be a word cut in two or its comma lost", () => {
+  assert.equal(rest("Hello there, my friend.", "Hello there"), "my friend.");
+  assert.equal(rest("Hello there, my friend.", "Hello the"), "there, my friend.");
+  assert.equal(rest("Hello there.", "Good day"), null);
+  assert.equal(rest("Hello", "Hello there"), null);
+});
+
+test("a record whose events are gone still reads", () => {
+  const record = { chat_history: { messages: [{ role: "user", content: "Hi.", seconds_from_start: 1, interrupted: false }, { role: "assistant", content: "Hel", seconds_from_start: 2, interrupted: true }] } };
+  assert.deepEqual(ofRecord(record).map(({ who, spoken, interrupted }) => [who, spoken, interrupted]), [["user", "Hi.", false], ["agent", "Hel", true]]);
+});
+
+test("a path is read and written as the server names it", () => {
+  const data = {};
+  put(data, "avatars[0].config.llm.url", "x");
+  assert.deepEqual(data, { avatars: [{ config: { llm: { url: "x" } } }] });
+  assert.equal(read(data, "avatars[0].config.llm.url"), "x");
+  assert.equal(read(data, "avatars[1].config"), undefined);
+});
+
+test("a refused field finds its place in the form", () => {
+  const paths = ["agent_name", "avatars[0].config.llm.url", "callback_events", "config.turn", "event_messages.on_delay.delay", "avatars[0].avatar_key_id"];
+  assert.equal(owner(paths, "avatars[0].llm.url"), "avatars[0].config.llm.url");
+  assert.equal(owner(paths, "callback_events[3]"), "callback_events");
+  assert.equal(owner(paths, "config.turn.echo_warmup"), "config.turn");
+  assert.equal(owner(paths, "avatars"), "avatars[0].config.llm.url");
+  assert.equal(owner(paths, "nothing"), null);
+});

@@ -1,0 +1,160 @@
+"""The console in a headless Chromium, and what a person without eyes or mouse needs of it."""
+
+import contextlib
+
+from playwright.sync_api import Page
+
+from .server import OUT
+
+#: Tells of what the page's policy refused, which no ordinary listener hears.
+VIOLATIONS = "document.addEventListener('securitypolicyviolation', (event) => console.error('policy: ' + event.violatedDirective + ' ' + event.blockedURI));"
+
+#: Names, labels, headings and ids as a screen reader needs them.
+UNNAMED = """() => {
+  const found = [];
+  const seen = (node) => node.checkVisibility({ visibilityProperty: true });
+  const name = (node) => node.ariaLabel || [...(node.labels ?? [])].map((label) => label.textContent).join('').trim()
+    || (node.getAttribute('aria-labelledby') ?? '').split(' ').map((id) => document.getElementById(id)?.textContent ?? '').join('').trim()
+    || (/^(BUTTON|A|SUMMARY)$/.test(node.tagName) ? node.textContent.trim() : '');
+  for (const node of document.querySelectorAll('button, a[href], input, select, textarea, progress, audio, [role=tabpanel], nav, dialog[open]'))
+    if (seen(node) && !name(node) && node.tagName !== 'AUDIO') found.push('no name: ' + node.outerHTML.slice(0, 160));
+  for (const node of document.querySelectorAll('img')) if (!node.hasAttribute('alt')) found.push('no alt: ' + node.outerHTML.slice(0, 100));
+  const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);
+  for (const id of new Set(ids.filter((id, i) => ids.indexOf(id) !== i))) found.push('id twice: ' + id);
+  for (const node of document.querySelectorAll('[aria-describedby], [aria-labelledby], [aria-controls], label[for]'))
+    for (const attribute of ['aria-labelledby', 'aria-controls', 'for'])
+      for (const id of (node.getAttribute(attribute) ?? '').split(' ').filter(Boolean)) if (!document.getElementById(id)) found.push(attribute + ' leads nowhere: ' + id);
+  if ([...document.querySelectorAll('h1')].filter(seen).length !== 1) found.push('not one h1');
+  if (document.documentElement.lang !== 'en' || !document.title) found.push('no language or title');
+  return found;
+}"""
+
+#: Text whose colours are too near to each other (WCAG: 4.5, large text 3). Backgrounds are those of the nearest ancestor that has one.
+PALE = """async () => {
+  // Colours that change with the scheme are there once nothing is under way any more.
+  for (let frames = 0; frames < 2 || document.getAnimations().some((one) => one instanceof CSSTransition && one.playState === 'running'); frames++) await new Promise(requestAnimationFrame);
+  const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+  const known = new Map();
+  const paint = (...colours) => {
+    const key = colours.join();
+    if (!known.has(key)) {
+      canvas.clearRect(0, 0, 1, 1);
+      for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+      known.set(key, [...canvas.getImageData(0, 0, 1, 1).data]);
+    }
+    return known.get(key);
+  };
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const clear = (colour) => paint(colour)[3] < 255;
+  const ground = (node) => {
+    const layers = [];
+    for (let at = node; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      layers.unshift(colour);
+      if (!clear(colour)) break;
+    }
+    return ['white', ...layers];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let checked = 0;
+  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+    const node = text.parentElement;
+    if (!text.textContent.trim() || !node.checkVisibility({ visibilityProperty: true }) || node.closest(':disabled, option, .unseen, noscript, script, style')) continue;
+    const style = getComputedStyle(node);
+    const under = ground(node);
+    const [a, b] = [light(paint(...under, style.color)), light(paint(...under))].sort((x, y) => y - x);
+    const size = parseFloat(style.fontSize);
+    const least = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
+    checked += 1;
+    if ((a + 0.05) / (b + 0.05) < least) found.push(`${((a + 0.05) / (b + 0.05)).toFixed(2)}: ${text.textContent.trim().slice(0, 50)} (${node.className})`);
+  }
+  for (const node of document.querySelectorAll('input[placeholder], textarea[placeholder]')) {
+    if (!node.checkVisibility()) continue;
+    const under = ground(node);
+    const [a, b] = [light(paint(...under, getComputedStyle(node, '::placeholder').color)), light(paint(...under))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) found.push(`${((a + 0.05) / (b + 0.05)).toFixed(2)}: placeholder ${node.placeholder}`);
+  }
+  if (checked < 5) found.push(`only ${checked} texts were seen`);
+  return [...new Set(found)];
+}"""
+
+#: What lies outside of the window.
+OUTSIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [`the page is ${document.documentElement.scrollWidth} wide`,
+  ...[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility() && node.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((node) => node.outerHTML.slice(0, 120))]"""
+
+#: Whether what has the focus shows it: an outline of its own, or of what stands for it.
+FOCUS_SHOWN = """() => {
+  const node = document.activeElement;
+  if (!node || node === document.body) return true;
+  const outlined = (style) => style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
+  return outlined(getComputedStyle(node)) || outlined(getComputedStyle(node, '::after')) || [node.closest('.choice'), node.closest('.drop')].some((around) => around && outlined(getComputedStyle(around)));
+}"""
+
+
+class Console:
+    """One browser profile with the console in it. Whatever the browser complains of is a fault, but for refusals that a test provokes."""
+
+    def __init__(self, browser, server, *, width=1280, height=800, scheme="light"):
+        self.server = server
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.context.add_init_script(VIOLATIONS)
+        self.complaints: list[str] = []
+        self.expected: list[str] = []
+        self.context.on("page", self._listen)
+        self.page: Page = self.context.new_page()
+
+    def _listen(self, page):
+        page.set_default_timeout(15_000)
+        page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def login(self, key: str | None = None):
+        self.page.goto(f"{self.server.url}/console")
+        self.page.fill("#key", key or self.server.key)
+        self.page.press("#key", "Enter")
+        self.settled()
+        return self
+
+    def open(self, path: str):
+        self.page.goto(f"{self.server.url}/console/{path}")
+        return self.settled()
+
+    def go(self, path: str):
+        """The same without loading the page anew."""
+        self.page.evaluate("(path) => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }", f"/console/{path}")
+        return self.settled()
+
+    def settled(self):
+        """Waits until the view is there."""
+        self.page.wait_for_selector("#main:not([aria-busy]) h1")
+        return self
+
+    def until(self, condition: str, timeout: float = 15):
+        """Waits for a condition in JavaScript. Playwright's own way needs `eval`, which the page's policy forbids."""
+        self.page.evaluate(f"""new Promise((done, fail) => {{
+          const end = performance.now() + {timeout * 1000};
+          const look = () => {{ if ({condition}) done(); else if (performance.now() > end) fail(new Error('waited in vain')); else requestAnimationFrame(look); }};
+          look(); }})""")
+
+    def title(self) -> str:
+        return self.page.inner_text("#main h1")
+
+    @contextlib.contextmanager
+    def refused(self, status: int):
+        """Within it the server may refuse with this status, which the browser tells of in its log."""
+        self.expected.append(f"status of {status}")
+        yield
+
+    def unexpected(self) -> list[str]:
+        return [text for text in self.complaints if not any(known in text for known in self.expected)]
+
+    def shot(self, name: str):
+        OUT.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=str(OUT / f"{name}.png"))
+
+    def captions(self):
+        return []
+
+    def close(self):
+        self.context.close()

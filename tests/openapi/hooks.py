@@ -1,0 +1,8 @@
+"""How texts of the WHIP door are sent: as they are."""
+
+import schemathesis
+
+
+@schemathesis.serializer("application/sdp", "application/trickle-ice-sdpfrag")
+def text(_context, value):
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else str(value).encode()

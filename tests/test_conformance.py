@@ -1,0 +1,447 @@
+"""The contract, row by row (`conformance/`), against the one release binary on SQLite and on PostgreSQL; and who may ask what."""
+
+import base64
+import datetime
+import http.client
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+import uuid
+
+import pytest
+
+from conformance import NOBODY, UNAUTHORIZED, Kind, agents, conversations, fits, has, interface, protocol, resources, safety
+from kit import sdp, stores
+from kit.receivers import Hooks
+from kit.server import ROOT, Reply, binary
+
+CHAPTERS = [chapter for module in (agents, resources, conversations, protocol) for chapter in module.CHAPTERS]
+PATIENCE = 20
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def stage(request, start, tmp_path_factory):
+    store = stores.Sqlite() if request.param == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
+    stage = Stage(store, start, tmp_path_factory)
+    yield stage
+    for play in stage.plays.values():
+        play.hooks.close()
+
+
+# --- rows ---
+
+
+class Stage:
+    """A store, the servers on it, and how far each chapter has come."""
+
+    def __init__(self, store, start, folders):
+        self.store, self.start, self.folders = store, start, folders
+        self.servers, self.keys, self.plays = {}, {}, {}
+        self.offer = sdp.offer()
+
+    def server(self, env=None):
+        mark = json.dumps(env, sort_keys=True)
+        if mark not in self.servers:
+            number = len(self.servers)
+            folder = self.folders.mktemp(f"{self.store.name}-{number}")
+            place = self.store.environment(folder)
+            server = self.start(f"conformance-{self.store.name}-{number}", data=folder, env={**place, **(env or {})}).first_start()
+            server.place = place
+            self.servers[mark] = server
+        return self.servers[mark]
+
+    def fresh_key(self, server):
+        """A key in a workspace of its own, made by the command line beside the running server."""
+        command = [binary(), "keys", "create", "--workspace", uuid.uuid4().hex, "--data", str(server.data)]
+        made = subprocess.run(command, env={**os.environ, **server.place}, cwd=server.data, check=True, capture_output=True, text=True, timeout=20)
+        assert re.fullmatch(r"vv_[\w-]{43}\n", made.stdout), made.stdout
+        return made.stdout.strip()
+
+    def play(self, chapter):
+        if chapter.name not in self.plays:
+            self.plays[chapter.name] = Play(self, chapter)
+        return self.plays[chapter.name]
+
+
+class Play:
+    """A chapter on a server: its values, and what became of its rows."""
+
+    def __init__(self, stage, chapter):
+        self.stage, self.chapter = stage, chapter
+        self.server = server = stage.server(chapter.env)
+        self.hooks = Hooks()
+        day = datetime.datetime.now(datetime.timezone.utc).date()
+        self.values = {
+            "key": stage.fresh_key(server), "other": stage.fresh_key(server), "base": server.url, "hook": self.hooks.url, "nobody": NOBODY,
+            "face": server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"],
+            "today": day.isoformat(), "tomorrow": (day + datetime.timedelta(days=1)).isoformat(),
+            "offer": stage.offer, "no_opus": re.sub("opus/48000/2", "other/48000/2", stage.offer, flags=re.I),
+        }  # fmt: skip
+        self.outcomes = []
+
+    def reach(self, number):
+        """Asks the rows up to this one, each once; the outcome of this one: None or what is wrong."""
+        while len(self.outcomes) <= number:
+            row = self.chapter.rows[len(self.outcomes)]
+            try:
+                self.outcomes.append(self.ask(row))
+            except Exception as error:  # it belongs to its own row, not to the one that pytest is at
+                self.outcomes.append(f"{type(error).__name__}: {error}")
+        return self.outcomes[number]
+
+    def filled(self, value):
+        """`value` with the names of values replaced."""
+        if isinstance(value, str):
+            if value.startswith("$") and value[1:] in self.values:
+                return self.values[value[1:]]
+            return re.sub(r"\$([a-z]\w*)", lambda m: str(self.values.get(m[1], m[0])), value)
+        if isinstance(value, dict):
+            return {self.filled(k): self.filled(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self.filled(item) for item in value]
+        if isinstance(value, has):
+            return has(self.filled(value.part))
+        return value
+
+    def ask(self, row):
+        end = time.monotonic() + PATIENCE
+        if row.ask.startswith("POST /v1/ext/apikey") and "$soon" in json.dumps(row.body):
+            soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=1)
+            self.values["soon"] = soon.isoformat()
+        if row.sql:
+            self.stage.store.run(self.server, row.sql)
+        try:
+            while (wrong := self.once(row)) and row.until and time.monotonic() < end:
+                threading.Event().wait(0.05)
+        finally:
+            if row.undo:
+                self.stage.store.run(self.server, row.undo)
+        return wrong
+
+    def send(self, method, path, body, key, headers, raw):
+        if headers.get("content-type", "") is not None:
+            return self.server.call(method, path, body, key=key, headers=headers, raw=raw, timeout=60)
+        # Without a media type, which the usual client would add.
+        connection = http.client.HTTPConnection(self.server.url.removeprefix("http://"), timeout=60)
+        connection.request(method, path, raw, {"x-api-key": key})
+        answer = connection.getresponse()
+        reply = Reply(answer.status, answer.headers, answer.read())
+        connection.close()
+        return reply
+
+    def once(self, row):
+        """What is wrong with the answer, or None."""
+        method, path = self.filled(row.ask).split(" ", 1)
+        key = self.values.get(row.key, row.key)
+        headers = {name: self.filled(value) for name, value in row.headers.items()}
+        body, raw = self.filled(row.body), self.filled(row.raw)
+        raw = raw.encode() if isinstance(raw, str) else raw
+        if row.form is not None:
+            raw, headers["content-type"] = form(row.form)
+        elif raw is not None:
+            headers.setdefault("content-type", "application/json")
+        reply = self.send(method, path, body, key, headers, raw)
+        text = reply.body.decode()
+        about = f"{method} {path}\n  came   {reply.status} {text[:1500]}\n  wanted {row.status} {row.answer!r}"
+        if reply.status != row.status:
+            return about
+        wanted = self.filled(row.answer)
+        for name, value in row.heads.items():
+            given, value = reply.headers.get(name), self.filled(value)
+            if not (given is None if value is None else given is not None and fits(given, value)):
+                return f"{about}\n  header {name}: {given!r} instead of {value!r}"
+        for part in row.never:
+            if str(self.filled(part)) in text:
+                return f"{about}\n  must not hold {self.filled(part)!r}"
+        if row.status >= 400 and isinstance(wanted, dict) and not holds_kind(wanted):
+            if text != json.dumps(wanted, separators=(",", ":"), ensure_ascii=False):
+                return f"{about}\n  not byte for byte"
+        elif isinstance(wanted, str):
+            if text != wanted:
+                return about
+        elif wanted is not None:
+            if not fits(text if isinstance(wanted, has) else json.loads(text), wanted):
+                return about
+        for name, place in row.keep.items():
+            value = text if not place else json.loads(text)
+            for step in place.split(".") if place else []:
+                value = value[int(step)] if isinstance(value, list) else value[step]
+            self.values[name] = value
+            if name == "secret":
+                self.hooks.secret = value
+        if row.hook:
+            conversation, name, payload = row.hook
+            event = self.hooks.until(self.values[conversation], name, timeout=PATIENCE)
+            if (event["type"], event["event"]) != ("pipeline", {"name": name, "payload": payload}):
+                return f"the webhook says {event}"
+        return None
+
+
+def holds_kind(value):
+    if isinstance(value, dict):
+        return any(map(holds_kind, value.values()))
+    if isinstance(value, list):
+        return any(map(holds_kind, value))
+    return isinstance(value, Kind)
+
+
+def form(parts):
+    edge = uuid.uuid4().hex
+    raw = b""
+    for name, file, content in parts:
+        about = f'name="{name}"' + (f'; filename="{file}"' if file else "")
+        raw += f"--{edge}\r\ncontent-disposition: form-data; {about}\r\n\r\n".encode() + (content.encode() if isinstance(content, str) else content) + b"\r\n"
+    return raw + f"--{edge}--\r\n".encode(), f"multipart/form-data; boundary={edge}"
+
+
+
+def rows():
+    for chapter in CHAPTERS:
+        for number, row in enumerate(chapter.rows):
+            yield pytest.param(chapter, number, id=f"{chapter.name}, {number}: {row.says}".replace("[", "(").replace("]", ")"))
+
+
+@pytest.mark.parametrize(("chapter", "number"), rows())
+def test_row(stage, chapter, number):
+    wrong = stage.play(chapter).reach(number)
+    assert wrong is None, f"{chapter.rows[number].says}: {wrong}\n{stage.play(chapter).server.tail(8)}"
+
+
+# --- gaps in the table ---
+
+ALL = [row for chapter in CHAPTERS for row in chapter.rows]
+
+
+def place(ask):
+    """`PUT /v1/ext/agent/$id?x=1` → `PUT /v1/ext/agent/{}`."""
+    ask = ask.split("?")[0].replace(NOBODY, "{}")
+    return re.sub(r"/(\$\w+|x|nonsense)(?=/|$)", "/{}", ask)
+
+
+def template(endpoint):
+    return re.sub(r"\{\w+\}", "{}", endpoint)
+
+
+# Their rows need a call: control-api/tests/api/doors.rs::the_whip_door_answers_as_the_rfc_says.
+OF_A_CALL = {"PATCH /rtc/{conversation_id}/{resource}", "DELETE /rtc/{conversation_id}/{resource}"}
+
+
+def test_every_endpoint_of_the_interface_has_a_row():
+    asked = {place(row.ask) for row in ALL}
+    missing = [endpoint for endpoint in interface.ENDPOINTS if endpoint not in OF_A_CALL and template(endpoint) not in asked]
+    assert not missing, missing
+    document = json.loads((ROOT / "docs" / "openapi.json").read_text())
+    told = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+    undocumented = [endpoint for endpoint in interface.ENDPOINTS if template(endpoint) not in map(template, told)]
+    assert not undocumented, undocumented
+    succeeded = {place(row.ask) for row in ALL if row.status < 400}
+    only_refused = [e for e in interface.ENDPOINTS if e not in OF_A_CALL and template(e) not in succeeded]
+    # No meeting service is installed.
+    assert only_refused == ["POST /v1/ext/externalmeeting"], only_refused
+
+
+@pytest.mark.parametrize("resource", interface.FIELDS)
+def test_every_field_of_the_interface_has_a_row(resource):
+    shown = [row.answer for row in ALL if row.shows == resource]
+    assert shown, f"no row shows {resource}"
+    one = shown[0][0] if isinstance(shown[0], list) else shown[0]
+    if isinstance(one, Kind):
+        missing = [field for field in interface.FIELDS[resource].split() if f"'{field}'" not in one.name]
+    else:
+        missing = [field for field in interface.FIELDS[resource].split() if not within(one, field)]
+    assert not missing, missing
+
+
+def within(value, field):
+    for step in field.split("."):
+        name = step.removesuffix("[]")
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+        if step.endswith("[]"):
+            value = value[0]
+    return True
+
+
+@pytest.mark.parametrize("status,text", interface.ERRORS)
+def test_every_error_of_the_interface_has_a_row(status, text):
+    told = {(row.status, row.answer if isinstance(row.answer, str) else json.dumps(row.answer, separators=(",", ":"))) for row in ALL if row.status >= 400 and not holds_kind(row.answer)}
+    assert (status, text) in told
+
+
+def test_every_event_of_the_interface_has_a_row():
+    accepted = {event for row in ALL if row.status == 200 and isinstance(row.body, dict) for event in row.body.get("callback_events", [])}
+    assert set(interface.EVENTS) <= accepted
+    told = (ROOT / "control-api" / "tests" / "api" / "contract.rs").read_text()
+    for event, fields in interface.EVENTS.items():
+        body = re.search(rf'"{re.escape(event)}",\s*json!\((\{{.*\}})\)', told)
+        assert body and all(f'"{field}"' in body[1] for field in fields), event
+
+
+@pytest.mark.parametrize("sentence", safety.PROOFS)
+def test_every_sentence_about_safety_has_a_test_that_exists(sentence):
+    for proof in safety.PROOFS[sentence]:
+        exists(proof)
+
+
+def test_what_no_row_reaches_has_a_test_that_exists():
+    for proof in interface.ELSEWHERE.values():
+        if proof:
+            exists(proof)
+
+
+def exists(proof):
+    """`file::test`."""
+    file, name = proof.split("::")
+    text = (ROOT / file).read_text()
+    assert re.search(rf"\b(fn|def) {re.escape(name)}\(", text), f"{proof} is no test"
+
+
+# --- who may ask what ---
+
+
+@pytest.fixture(scope="session")
+def credentials(stage):
+    """Every kind of credential, and records of every kind in the workspace of the right key."""
+    server = stage.server()
+    right, other = stage.fresh_key(server), stage.fresh_key(server)
+
+    def call(method, path, body=None, key=right, **more):
+        return server.call(method, path, body, key=key, **more)
+
+    def made(path, body):
+        reply = call("POST", path, body)
+        assert reply.status < 300, (path, reply)
+        return reply.json()
+
+    face = server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
+    bodies = {
+        "agent": {"agent_name": "A", "agent_system_prompt": "P", "avatars": [{"avatar_key_id": face}], },
+        "guardrail": {"name": "n", "prompt": "p"},
+        "mcp": {"name": "n", "request_config": {"url": "http://127.0.0.1:1/"}},
+        "tool": {"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}},
+        "template": {"template_name": "t", "template_system_prompt": "p"},
+        "apikey": {"name": "n"},
+    }
+    ids = {name: made(f"/v1/ext/{name}", body)["id"] for name, body in bodies.items()}
+    raw, kind = form([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
+    ids["kb"] = call("POST", "/v1/ext/kb", raw=raw, headers={"content-type": kind}).json()["id"]
+    ids["doc"] = call("GET", f"/v1/ext/kb/{ids['kb']}").json()["documents"][0]["id"]
+    ids["custom-avatar"] = made("/v2/custom-avatar", {"avatar_name": "Z", "gender": "male", "character": {"hair": 1}})["id"]
+    conversation, another = (made("/v1/ext/conversation", {"agent_id": ids["agent"]}) for _ in range(2))
+    ids["conversation"] = conversation["id"]
+    revoked = made("/v1/ext/apikey", {"name": "revoked"})
+    assert call("DELETE", f"/v1/ext/apikey/{revoked['id']}").status == 200
+    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=1)
+    expired = made("/v1/ext/apikey", {"name": "expired", "expires_at": soon.isoformat()})["key"]
+    end = time.monotonic() + PATIENCE
+    while call("GET", "/v1/ext/agent", key=expired).status != 401:
+        assert time.monotonic() < end
+        threading.Event().wait(0.05)
+    return {
+        "server": server, "ids": ids, "bodies": bodies, "right": right, "other": other, "wrong": "vv_" + "x" * 43, "revoked": revoked["key"], "expired": expired,
+        "token": conversation["token"], "another": another["token"],
+    }  # fmt: skip
+
+
+def operations():
+    document = json.loads((ROOT / "docs" / "openapi.json").read_text())
+    for path, methods in document["paths"].items():
+        for method, about in methods.items():
+            yield pytest.param(method.upper(), path, about, id=f"{method.upper()} {path}")
+
+
+def id_of(path, ids):
+    """The id that belongs into a path, if it has one of a workspace."""
+    found = re.match(r"/v\d/(?:ext/)?(kb/doc|[\w-]+)/\{id\}", path)
+    return ids.get(found.group(1).removeprefix("kb/")) if found else None
+
+
+def body_for(method, path, bodies):
+    name = path.split("/")[3] if path.count("/") > 2 else ""
+    if method == "PUT" and name in bodies:
+        return bodies[name]
+    return {"name": "n", "description": "d", "text": "x", "rating": 5, "agent_name": "x"}
+
+
+@pytest.mark.parametrize(("method", "path", "about"), operations())
+def test_who_may_ask(stage, credentials, method, path, about):
+    """Every route, asked with each kind of credential."""
+    server, ids = credentials["server"], credentials["ids"]
+    url = path.replace("{id}", id_of(path, ids) or NOBODY).replace("{conversation_id}", ids["conversation"]).replace("{resource}", "x").replace("{agent_id}", ids["agent"])
+    body = body_for(method, path, credentials["bodies"]) if method in ("POST", "PUT", "PATCH") else None
+    sdp_body = {"raw": b"v=0", "body": None} if path.startswith("/rtc/") and body is not None else {"body": body}
+    kind = {"/rtc/{conversation_id}": "application/sdp", "/rtc/{conversation_id}/{resource}": "application/trickle-ice-sdpfrag"}.get(path)
+    if "multipart/form-data" in about.get("requestBody", {}).get("content", {}):
+        raw, kind = form([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
+        sdp_body = {"raw": raw, "body": None}
+
+    def ask(key=None, bearer=None, query=""):
+        headers = {**({"content-type": kind} if kind and sdp_body["body"] is None and "raw" in sdp_body else {}), **({"authorization": f"Bearer {bearer}"} if bearer else {})}
+        return server.call(method, url + query, key=key, headers=headers, **sdp_body)
+
+    doors = about["security"]
+    if {"key": []} in doors:
+        refused = {name: ask(key=credentials[name]) for name in ("wrong", "revoked", "expired", "token")}
+        refused |= {"none": ask(), "bearer": ask(bearer=credentials["token"]), "another's bearer": ask(bearer=credentials["another"]), "in the query": ask(query=f"?token={credentials['token']}")}
+        refused |= {"the right key as a bearer": ask(bearer=credentials["right"])}
+        for name, reply in refused.items():
+            assert (reply.status, reply.json()) == (401, UNAUTHORIZED), (name, reply)
+        if id_of(path, ids):
+            reply = ask(key=credentials["other"])
+            assert reply.status == 404, ("another workspace's", reply)
+            about_it = server.call("GET", f"/v1/ext/conversation/{ids['conversation']}", key=credentials["right"]).json()
+            assert (about_it["status"], about_it["feedback"]) == ("STARTED", None), "another workspace's key did something"
+        elif method == "GET":
+            reply = ask(key=credentials["other"])
+            assert not any(mine in reply.body.decode() for mine in ids.values()), ("another workspace's list", reply)
+        # The right key passes; what would take a record away asks for another.
+        right = url.replace(id_of(path, ids), NOBODY) if method in ("DELETE", "POST", "PUT", "PATCH") and id_of(path, ids) else url
+        reply = server.call(method, right, key=credentials["right"], headers={"content-type": kind} if kind else {}, **sdp_body)
+        assert reply.status not in (401, 403, 405) and reply.status < 500 or path == "/v1/ext/externalmeeting", reply
+    elif {"token": []} in doors and {} not in doors:
+        for name, reply in {"none": ask(), "the right key": ask(key=credentials["right"]), "the right key as a bearer": ask(bearer=credentials["right"]), "nonsense": ask(bearer="x.y.z")}.items():
+            assert (reply.status, reply.json()) == (401, UNAUTHORIZED), (name, reply)
+        if "{conversation_id}" in path:
+            assert ask(bearer=credentials["another"]).status == 401, "another conversation's token"
+        assert ask(bearer=credentials["token"]).status not in (401, 403, 405)
+        assert ask(query=f"?token={credentials['token']}").status not in (401, 403, 405)
+    else:
+        assert ask().status not in (401, 405), "it needs none, or this machine needs none"
+
+
+def test_a_key_is_stored_as_its_hash_only(stage):
+    server = stage.server()
+    key = stage.fresh_key(server)
+    made = server.call("POST", "/v1/ext/apikey", {"name": "hashed"}, key=key).json()
+    kept = stage.store.content(server)
+    assert made["prefix"].encode() in kept, "the prefix is shown"
+    for secret in (key, made["key"], made["key"].removeprefix("vv_")):
+        assert secret.encode() not in kept, "the key itself is nowhere"
+    modes = {file.name: file.stat().st_mode & 0o777 for file in server.data.iterdir() if file.is_file() and file.suffix in (".key", ".db")}
+    assert len(modes) >= 2 and set(modes.values()) == {0o600}, modes
+
+
+def test_a_session_token_is_a_jwt_for_one_conversation(stage, credentials):
+    head, claims, tag = credentials["token"].split(".")
+    read = [json.loads(base64.urlsafe_b64decode(part + "==")) for part in (head, claims)]
+    assert read[0]["typ"] == "JWT" and read[0]["alg"] == "HS256", read
+    assert read[1]["sub"] == credentials["ids"]["conversation"] and read[1]["exp"] - read[1]["iat"] == 300, read
+    assert len(base64.urlsafe_b64decode(tag + "==")) == 32
+
+
+def test_secrets_reach_no_log_and_no_answer(stage, credentials):
+    """After everything that the rows above asked: what is secret stands in no line of the logs."""
+    server = stage.server()
+    face = server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
+    avatar = {"avatar_key_id": face, "llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "token": "sesame-log"}}
+    made = server.call("POST", "/v1/ext/agent", {"agent_name": "A", "agent_system_prompt": "P", "avatars": [avatar]}, key=credentials["right"]).json()
+    answer = server.call("GET", f"/v1/ext/agent/{made['id']}", key=credentials["right"])
+    assert b"sesame-log" not in answer.body and made["webhook_secret"].encode() not in answer.body
+    server.call("POST", f"/rtc/{credentials['ids']['conversation']}?token={credentials['token']}", key=None, raw=b"nonsense", headers={"content-type": "application/sdp"})
+    log = server.log.read_text()
+    for secret in ("sesame", credentials["right"], credentials["token"], made["webhook_secret"], "token="):
+        assert secret not in log, secret

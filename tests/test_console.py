@@ -1,0 +1,483 @@
+"""The console: a newcomer makes an agent and talks to it, operators see what happened; by keyboard, in words, in every width."""
+
+import datetime
+import re
+import threading
+import time
+
+import pytest
+
+from kit.console import FOCUS_SHOWN, OUTSIDE, PALE, UNNAMED, Console
+from conftest import LIVE
+
+
+@pytest.fixture(scope="module")
+def server(start):
+    """A webhook that is refused once is a dead letter."""
+    return start("console", env={"VISAVIS_WEBHOOKS_SCHEDULE": "0"}).first_start().ready()
+
+
+@pytest.fixture
+def console(browser, server):
+    """Opens consoles: `console(width=…)`. Afterwards none of them may have complained."""
+    made = []
+
+    def make(**options):
+        made.append(Console(browser, server, **options))
+        LIVE["calls"].append(made[-1])
+        return made[-1]
+
+    yield make
+    for one in made:
+        LIVE["calls"].remove(one)
+        complaints = one.unexpected()
+        one.close()
+        assert complaints == []
+
+
+def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
+    one = console()
+    page = one.page
+    page.goto(f"{server.url}/console/agents")
+    with one.refused(401):
+        page.fill("#key", "vv_wrong")
+        page.press("#key", "Enter")
+        page.wait_for_selector("#login-problem:has-text('not a valid API key')")
+    assert page.evaluate("document.activeElement.id") == "key" and page.get_attribute("#key", "aria-invalid") == "true"
+    page.fill("#key", server.key)
+    page.click("text=Log in >> nth=-1")
+    one.settled()
+    assert one.title() == "Agents"
+    page.reload()
+    one.settled()
+    # No script can read the key or the cookie, and neither is kept where one could.
+    kept = page.evaluate("[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage), location.href, document.documentElement.outerHTML]")
+    assert kept[0] == "" and not any(server.key in text for text in kept)
+    [cookie] = one.context.cookies()
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and server.key not in cookie["value"]
+    page.click("text=Log out")
+    page.wait_for_selector("#key")
+    page.reload()
+    page.wait_for_selector("#key")
+    assert server.key not in server.log.read_text()
+
+
+def test_the_cookie_alone_opens_nothing(server, console):
+    one = console().login()
+    page = one.page
+    assert page.evaluate("fetch('/v1/ext/agent', { headers: { 'x-csrf-token': 'guessed' } }).then((answer) => answer.status)") == 401
+    assert page.evaluate("fetch('/v1/ext/agent').then((answer) => answer.status)") == 401
+    one.expected.append("status of 401")
+    reply = server.call("GET", "/console", key=None)
+    policy = reply.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+
+
+def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, console):
+    one = console().login()
+    page = one.page
+    page.click("text=New agent")
+    page.wait_for_selector("h1:has-text('New agent')")
+    page.fill("#f-agent-name", "Ada")
+    page.click("text=Shop helper")
+    page.fill("#f-facts", "We are open from nine to five. A haircut costs thirty dollars, and we wash your hair before we cut it, and afterwards we dry it.")
+    page.click("text=Create agent")
+    page.wait_for_selector("text=It is ready.")
+    with page.expect_popup() as opened:
+        page.click("button:has-text('Talk to')")
+    call = opened.value
+    call.click("#join-typing")
+    call.wait_for_selector("#veil.gone", state="attached")
+    page.click("text=Watch it here")
+    page.wait_for_selector("#main .pill.live")
+    page.wait_for_selector(".transcript [data-who=agent]:has-text('What are you looking for today?')")
+    call.fill("#text", "How much does a haircut cost?")
+    call.press("#text", "Enter")
+    page.wait_for_selector(".transcript [data-who=user]:has-text('How much does a haircut cost?')")
+    page.wait_for_selector(".transcript [data-who=agent][data-open=true]:has-text('thirty dollars')")
+    # Captions run with the voice: some words have sounded, others are still ahead.
+    page.wait_for_selector(".transcript [data-open=true] .spoken + .ahead")
+    assert page.inner_text(".mood") == "Speaking"
+    call.fill("#text", "Stop. When do you open?")
+    call.press("#text", "Enter")
+    page.wait_for_selector(".transcript [data-who=agent] s.cut")
+    page.wait_for_selector(".transcript [data-who=agent]:has-text('nine to five')")
+    assert "Ada: " in page.text_content("[role=log]")
+    page.fill("[aria-label=Words]", "A message from the house.")
+    page.click("text=Send")
+    page.wait_for_selector(".transcript [data-who=agent]:has-text('A message from the house.')", timeout=30_000)
+    page.click("text=End the call")
+    page.click("dialog >> text=End the call >> nth=-1")
+    call.wait_for_selector("#over-title:has-text('The conversation is over')")
+    page.wait_for_selector("#main .pill:has-text('Ended')")
+    live = page.evaluate("[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)")
+    page.reload()
+    page.wait_for_selector(".transcript li")
+    assert page.evaluate("[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)") == live, "the record reads as the live view did"
+    record = server.record(page.url.split("/")[-1])
+    spoken = [text.strip() for text in page.locator(".transcript [data-who=agent] .spoken").all_inner_texts()]
+    assert spoken == [line["content"] for line in record["transcript"] if line["role"] == "assistant" and line["content"]]
+    page.click("role=tab[name=Times]")
+    page.wait_for_selector(".turns tbody tr >> nth=1")
+    assert page.evaluate("[...document.querySelectorAll('.turns .fill')].some((bar) => bar.getBoundingClientRect().width > 3)")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".events li:has-text('utterance_committed')")
+    assert page.get_attribute("role=tab[name=Events]", "aria-selected") == "true"
+    page.click("role=tab[name=Details]")
+    page.wait_for_selector(".facts:has-text('Length')")
+    call.close()
+
+
+def made(server, path: str, body: dict) -> str:
+    reply = server.call("POST", path, body)
+    assert reply.status in (200, 201), reply
+    return reply.json()["id"]
+
+
+def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server, console):
+    kb = server.knowledge("The museum opens at ten.")
+    tool = made(server, "/v1/ext/tool", {"type": "tool.client", "schema": {"name": "open_map", "description": "Shows the map"}})
+    guardrail = made(server, "/v1/ext/guardrail", {"name": "No prices", "prompt": "The user asks for prices.", "response_message": "I cannot say."})
+    mcp = made(server, "/v1/ext/mcp", {"name": "Tickets", "request_config": {"url": "https://example.com/mcp", "headers": {"authorization": "secret"}}})
+    agent = server.agent(name="Museum", llm={"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hidden", "model": "m"}, config={"turn": {"echo_warmup": 0, "min_interruption_words": 2}})["id"]
+
+    def read():
+        return {key: value for key, value in server.call("GET", f"/v1/ext/agent/{agent}").json().items() if key != "updated_at"}
+
+    before = read()
+    one = console().login()
+    page = one.page
+    one.open(f"agents/{agent}")
+    page.click("text=Save changes")
+    page.wait_for_selector(".toast:has-text('Saved')")
+    assert read() == before, "saving without a change changes nothing"
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    for label in ("Test knowledge", "open_map", "No prices", "Tickets"):
+        page.get_by_label(label, exact=True).check()
+    page.get_by_label("call_ended", exact=True).check()
+    page.get_by_label("How fast it answers").select_option("deliberate")
+    page.get_by_label("Welcome", exact=True).fill("Hello!\nGood day!")
+    page.get_by_label("Longest call").fill("120")
+    page.get_by_label("May be embedded in web pages").check()
+    page.get_by_label("Pages that may embed it").fill("https://shop.example")
+    page.get_by_role("button", name="Add a word").click()
+    page.keyboard.type("Visavis")
+    page.keyboard.press("Tab")
+    page.keyboard.type("viz a vee")
+    page.get_by_label("Shortest pause that ends a turn").fill("9")
+    page.fill("#f-callback-url", "ftp://nowhere")
+    with one.refused(400):
+        page.click("text=Save changes")
+        page.wait_for_selector("#f-callback-url-fault:has-text('must be a valid http(s) URL')")
+    fault = page.inner_text("[id$=max-endpointing-delay-fault]")
+    assert "must not be below" in fault, fault
+    assert page.get_attribute("#f-callback-url", "aria-invalid") == "true"
+    page.fill("#f-callback-url", "https://example.com/hook")
+    page.get_by_label("Shortest pause that ends a turn").fill("")
+    page.click("text=Save changes")
+    one.until("document.querySelectorAll('.toast:not(.bad)').length === 2")
+    after = read()
+    assert [[item["id"] for item in after[list]] for list in ("knowledge_base", "tool", "guardrail", "mcp")] == [[kb], [tool], [guardrail], [mcp]]
+    avatar = after["avatars"][0]
+    assert avatar["turn_handling"] == "deliberate" and avatar["config"]["stt"]["min_endpointing_delay"] == 0.8
+    assert avatar["welcome_message"]["messages"] == ["Hello!", "Good day!"] and avatar["config"]["tts"]["custom_pronunciation"] == [{"word": "Visavis", "pronunciation": "viz a vee"}]
+    assert avatar["config"]["llm"] == before["avatars"][0]["config"]["llm"] and avatar["config"]["llm"]["token"] == "***"
+    assert after["config"]["maxCallDuration"] == 120 and after["config"]["turn"] == before["config"]["turn"]
+    assert after["callback_url"] == "https://example.com/hook" and after["callback_events"] == ["call_ended"] and after["embed"] == {"enabled": True, "origins": ["https://shop.example"]}
+    # Changes are not lost by a wrong click.
+    page.fill("#f-agent-name", "Another")
+    page.click("nav >> text=Tools")
+    page.click("dialog >> text=Stay here")
+    assert page.input_value("#f-agent-name") == "Another"
+    page.click("text=Delete this agent")
+    page.click("dialog >> text=Delete >> nth=-1")
+    page.wait_for_selector("h1:text-is('Agents')")
+    assert server.call("GET", f"/v1/ext/agent/{agent}").status == 404
+
+
+@pytest.mark.parametrize(
+    "kind, path, fill, wrong, check",
+    [
+        ("guardrails", "/v1/ext/guardrail", {"Name": "No advice", "Rule": "Asks for advice.", "What the agent says then": "I may not."}, ("Tell this address", "ftp://x", "must be a valid http(s) URL"), lambda r: r["key"] == "no_advice" and r["response_message"] == "I may not."),
+        ("tools", "/v1/ext/tool", {"Name": "hours", "Description": "Opening hours", "Address": "https://example.com/{day}"}, ("Name", "two words", "must be at most 64 letters"), lambda r: r["schema"]["parameters"] == {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]} and r["request_config"]["method"] == "GET"),
+        ("mcp", "/v1/ext/mcp", {"Name": "Shop", "Address": "https://example.com/mcp"}, ("Address", "nonsense", "must be a valid http(s) URL"), lambda r: r["request_config"]["url"] == "https://example.com/mcp"),
+    ],
+)  # fmt: skip
+def test_what_hangs_on_agents_can_be_made_changed_and_deleted(server, console, kind, path, fill, wrong, check):
+    one = console(width=390, height=844).login().open(f"{kind}/new")
+    page = one.page
+    for label, text in fill.items():
+        page.get_by_label(re.compile(f"^{label}")).first.fill(text)
+    if kind == "tools":
+        page.click("text=Add a parameter")
+        page.get_by_label("Parameter: name").fill("day")
+    label, text, sentence = wrong
+    field = page.get_by_label(re.compile(f"^{label}")).first
+    good = field.input_value()
+    field.fill(text)
+    with one.refused(400):
+        page.click("button[type=submit]")
+        page.wait_for_selector(f".fault:visible:has-text('{sentence}')")
+    field.fill(good)
+    page.click("button[type=submit]")
+    page.wait_for_selector(f".list h2:has-text('{fill['Name']}')")
+    [record] = [r for r in server.call("GET", path).json() if (r.get("name") or r["schema"]["name"]) == fill["Name"]]
+    assert check(record), record
+    page.click(f".list h2 >> text={fill['Name']}")
+    page.wait_for_selector("text=Save changes")
+    page.get_by_label(re.compile("^(Description|Category)")).first.fill("changed")
+    page.click("text=Save changes")
+    page.wait_for_selector(".toast:has-text('Saved')")
+    changed = server.call("GET", f"{path}/{record['id']}").json()
+    assert changed != record and check(changed), changed
+    page.click(f".list h2 >> text={fill['Name']}")
+    page.click("button:has-text('Delete this')")
+    page.click("dialog >> text=Delete >> nth=-1")
+    page.wait_for_selector(".toast:has-text('is deleted')")
+    assert server.call("GET", f"{path}/{record['id']}").status == 404
+
+
+def test_an_agent_is_made_of_a_template(server, console):
+    one = console().login().open("templates/new")
+    page = one.page
+    page.get_by_label(re.compile("^Name")).first.fill("Guide")
+    page.get_by_label(re.compile("^Instructions")).fill("You guide visitors.")
+    page.click("text=Create template")
+    page.click("text=Make an agent")
+    page.get_by_label("More for this agent").fill("You are in the second room.")
+    page.click("dialog >> text=Create agent")
+    page.wait_for_selector("text=It is ready.")
+    agent = server.call("GET", f"/v1/ext/agent/{page.url.split('/')[-1].split('?')[0]}").json()
+    assert "You guide visitors." in agent["agent_system_prompt"] and "second room" in agent["agent_system_prompt"]
+    assert agent["avatars"][0]["idle_timeout"] == {"timeout": 30, "filler_phrases": [], "end_after": 3} and agent["config"]["error_message"]
+
+
+def test_documents_are_uploaded_with_progress(server, console, tmp_path):
+    large = tmp_path / "opening.txt"
+    large.write_text("We open at nine.\n" * 16_000)
+    wrong = tmp_path / "picture.exe"
+    wrong.write_text("no document")
+    one = console().login().open("knowledge/new")
+    page = one.page
+    page.get_by_label(re.compile("^Name")).fill("House")
+    page.get_by_label(re.compile("^What it is about")).fill("The house")
+    page.click("text=Create and add documents")
+    page.wait_for_selector("h1:has-text('House')")
+    network = one.context.new_cdp_session(page)
+    network.send("Network.enable")
+    network.send("Network.emulateNetworkConditions", {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 250_000})
+    page.set_input_files("#files", [large])
+    one.until("[document.querySelector('.uploads progress')].some((bar) => bar && bar.value > 0 && bar.value < 1)")
+    assert re.match(r"\d+ % of 266 KB", page.inner_text(".uploads .soft"))
+    page.wait_for_selector(".documents li:has-text('opening.txt'):has-text('Ready')")
+    with one.refused(400):
+        page.set_input_files("#files", [wrong])
+        page.wait_for_selector(".uploads .fault:has-text('must be a file of type pdf')")
+    page.click("text=Or paste text")
+    page.get_by_label(re.compile("^Text")).fill("The door is green.")
+    page.click("text=Add text")
+    page.wait_for_selector(".documents li >> nth=1")
+    page.click("[aria-label='Delete opening.txt']")
+    page.click("dialog >> text=Delete >> nth=-1")
+    page.wait_for_selector("text=1 document")
+
+
+def test_a_dead_letter_is_sent_again(server, console, hooks):
+    hooks.refuse = 1
+    agent = server.agent(name="Hooked", hooks=hooks, events=["call_ended"])
+    conversation = server.conversation(agent["id"])["id"]
+    assert server.call("DELETE", f"/v1/conversation/{conversation}").status == 200
+    end = time.monotonic() + 15
+    while not server.call("GET", "/v1/ext/deadletters").json():
+        assert time.monotonic() < end, server.tail()
+        threading.Event().wait(0.05)
+    one = console().login().open("webhooks")
+    page = one.page
+    page.click(".deliveries summary")
+    page.wait_for_selector(".tries td:has-text('500')")
+    page.click("text=Send again")
+    page.wait_for_selector("text=No dead letters")
+    hooks.wait(lambda: hooks.events, 10, "the webhook")
+    page.click(".list a:has-text('Hooked')")
+    page.wait_for_selector(".deliveries li[data-state=done]:has-text('call_ended')")
+    assert hooks.faults == []
+
+
+def test_conversations_are_filtered_by_all_that_the_api_has(server, console):
+    plain, typed = server.agent(name="Plain"), server.agent(name="Typed", extra={"type": "support"})
+    for n in range(21):
+        server.conversation(plain["id"], user_name=f"Visitor {n:02}")
+    ended = server.conversation(typed["id"], user_name="Maria <b>Rossi</b>")["id"]
+    assert server.call("DELETE", f"/v1/conversation/{ended}").status == 200
+    one = console().login().open("conversations?search=visitor")
+    page = one.page
+    rows = page.locator("tbody tr")
+    assert rows.count() == 20 and page.inner_text(".pager p") == "1–20 of 21"
+    page.click("text=Older")
+    page.wait_for_selector(".pager p:has-text('21–21 of 21')")
+    page.fill("#by-search", "Rossi")
+    page.press("#by-search", "Enter")
+    page.wait_for_selector("tbody tr:has-text('Maria <b>Rossi</b>')")
+    assert rows.count() == 1 and page.locator("tbody b").count() == 0
+    page.goto(f"{server.url}/console/conversations")
+    one.settled()
+    page.fill("#by-type", "support")
+    page.click("text=Filter")
+    one.until("document.querySelectorAll('tbody tr').length === 1")
+    today = datetime.datetime.now(datetime.UTC).date()
+    page.fill("#by-from", str(today - datetime.timedelta(days=1)))
+    page.fill("#by-to", str(today))
+    page.click("text=Filter")
+    page.wait_for_url("**to=*")
+    one.settled()
+    assert rows.count() == 1, "a day that is named last counts whole"
+    page.fill("#by-to", str(today - datetime.timedelta(days=1)))
+    page.click("text=Filter")
+    page.wait_for_selector("text=Nothing matches")
+    page.click("text=Show all")
+    page.wait_for_selector("tbody tr >> nth=19")
+    page.click(".chip:has-text('Ended')")
+    page.wait_for_selector("tr:has-text('Ended by a program')")
+    assert page.locator("tbody tr:has-text('Not joined yet')").count() == 0
+
+
+def test_a_key_is_shown_once_and_revoking_the_own_one_logs_out(server, console):
+    one = console().login().open("keys")
+    page = one.page
+    page.click("text=New key")
+    page.get_by_label(re.compile("^Name")).fill("Website")
+    page.click("text=Create key")
+    key = page.text_content("dialog code")
+    page.click("text=Done")
+    page.wait_for_selector("tr:has-text('Website')")
+    assert key.startswith("vv_") and key not in page.content()
+    page.click("text=Log out")
+    page.wait_for_selector("#key")
+    one.login(key).open("keys")
+    page.click("tr:has-text('Yours now') >> text=Revoke")
+    with one.refused(401):
+        page.click("dialog >> text=Revoke >> nth=-1")
+        page.wait_for_selector("#login-problem:has-text('Your session is over')")
+
+
+def test_avatars_and_providers_show_their_state(server, console):
+    one = console().login().open("avatars")
+    page = one.page
+    assert page.evaluate("[...document.querySelectorAll('.tile img')].every((picture) => picture.naturalWidth > 100)")
+    page.click("text=New avatar")
+    page.get_by_label(re.compile("^Name")).fill("Me")
+    page.set_input_files("#picture", {"name": "me.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n...."})
+    page.click("text=Create avatar")
+    page.wait_for_selector(".list li:has-text('Me'):has-text('Failed'):has-text('No renderer is installed.')")
+    one.open("providers")
+    page.wait_for_selector("li:has-text('PocketSphinx'):has-text('Ready')")
+    page.wait_for_selector("li:has-text('OpenAI'):has-text('Needs a key')")
+    page.wait_for_selector(".pill:has-text('Takes calls')")
+
+
+def test_an_agent_is_sent_into_a_meeting(server, console):
+    """No meeting service is installed: the server says so, and what was typed stays."""
+    agent = server.agent(name="Mia")
+    one = console().login().open(f"agents/{agent['id']}")
+    page = one.page
+    page.click("text=Send into a meeting")
+    address = page.get_by_label(re.compile("^Address of the meeting"))
+    assert page.get_by_label("What wakes it").is_hidden() and page.get_by_label(re.compile("^Its name there")).input_value() == "Mia"
+    page.get_by_label("How it takes part").select_option("observer")
+    page.get_by_label("What wakes it").fill("Hey Mia")
+    page.click("dialog >> text=Send >> nth=-1")
+    page.wait_for_selector("dialog .fault:has-text('The address is required.')")
+    address.fill("https://example.com/room")
+    with one.refused(400):
+        page.click("dialog >> text=Send >> nth=-1")
+        page.wait_for_selector("dialog .fault:has-text('The address must be a meeting of Google Meet, Zoom or Microsoft Teams.')")
+    address.fill("https://meet.google.com/abc-defg-hij")
+    with one.refused(502):
+        page.click("dialog >> text=Send >> nth=-1")
+        page.wait_for_selector("dialog .problem:has-text('Unable to create agent request.')")
+    assert page.get_by_label("What wakes it").input_value() == "Hey Mia"
+    assert page.evaluate(UNNAMED) == []
+    one.shot("console-meeting")
+
+
+def test_an_agent_is_made_with_the_keyboard_alone(server, console):
+    one = console()
+    page = one.page
+    page.goto(f"{server.url}/console")
+    page.wait_for_selector("#key:focus")
+    page.keyboard.type(server.key)
+    page.keyboard.press("Enter")
+    one.settled()
+
+    def to(script: str, most: int = 60):
+        """Tabs on until what has the focus is wanted; at each stop it must be seen where one is."""
+        for _ in range(most):
+            page.keyboard.press("Tab")
+            assert page.evaluate(FOCUS_SHOWN), page.evaluate("document.activeElement.outerHTML")
+            if page.evaluate(f"((node) => {script})(document.activeElement)"):
+                return
+        raise AssertionError(f"no way by Tab to {script}")
+
+    page.reload()
+    one.settled()
+    to("node.id === 'skip'", 3)
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    to("node.textContent === 'New agent'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:focus")
+    to("node.id === 'f-agent-name'")
+    page.keyboard.type("Keyboard")
+    to("node.textContent === 'Receptionist'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#f-agent-system-prompt:focus")
+    to("node.textContent === 'Create agent'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=It is ready.")
+    assert one.title() == "Keyboard"
+    page.wait_for_selector("h1:focus")
+    to("node.tagName === 'SUMMARY'")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.parentElement.open")
+    to("node.textContent === 'Delete this agent'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("Escape")
+    one.until("document.activeElement.textContent === 'Delete this agent'")
+
+
+def test_every_page_has_names_contrast_and_room(server, console):
+    """With everything unfolded, in both schemes, at the widths of phones, tablets and desktops."""
+    agent = server.agent(name="A rather long name of an agent, with a Donaudampfschifffahrtsgesellschaftskapitän in it", extra={"embed": {"enabled": True, "origins": []}})["id"]
+    tool = made(server, "/v1/ext/tool", {"schema": {"name": "a" * 60, "description": "x" * 200, "parameters": {"properties": {"day": {"type": "string"}}, "required": ["day"]}}, "request_config": {"url": "https://example.com/" + "y" * 150, "headers": {"authorization": "z"}}})
+    kb = server.knowledge("The museum opens at ten.")
+    conversation = server.conversation(agent, user_name="Somebody", context={"a": "b" * 300})["id"]
+    one = console()
+    page = one.page
+    page.goto(f"{server.url}/console")
+    page.wait_for_selector("#key")
+    wrong = {}
+
+    def look(what):
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        if found := page.evaluate(UNNAMED):
+            wrong[what] = found
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # a colour on its way is none
+            if found := page.evaluate(PALE):
+                wrong[f"{what} in {scheme}"] = found
+        for width in (320, 360, 768, 1440):
+            page.set_viewport_size({"width": width, "height": 800})
+            if found := page.evaluate(OUTSIDE):
+                wrong[f"{what} at {width}"] = found
+                one.shot(f"outside-{what}-{width}".replace("/", "-").replace("?", "-"))
+
+    look("login")
+    one.login()
+    for path in (
+        "agents", "agents/new", f"agents/{agent}", "templates", "templates/new", "avatars", "knowledge", "knowledge/new", f"knowledge/{kb}", "tools", f"tools/{tool}", "guardrails/new", "mcp/new",
+        "conversations", f"conversations/{conversation}", f"conversations/{conversation}?tab=events", f"conversations/{conversation}?tab=about", "webhooks", "providers", "keys", "nothing",
+    ):  # fmt: skip
+        one.go(path)
+        look(path)
+    assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())

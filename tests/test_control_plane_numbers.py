@@ -1,0 +1,71 @@
+"""What the control plane costs: CPU time of a request, memory of an idle server. CPU time, because neighbours on the machine change it little."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from kit.peer import run
+from kit.report import spread
+
+CONNECTIONS = 8
+
+
+async def drive(server, method, path, body, count):
+    """Sends `count` requests over a few connections, each one when the last was answered; how long each took, and the CPU time of one."""
+    raw = json.dumps(body).encode() if body is not None else b""
+    host, port = server.url.removeprefix("http://").split(":")
+    head = f"{method} {path} HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: {server.key}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r\n\r\n"
+    request, took, left = head.encode() + raw, [], iter(range(count))
+
+    async def client():
+        reader, writer = await asyncio.open_connection(host, int(port))
+        for _ in left:
+            begun = time.perf_counter()
+            writer.write(request)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.split()[1] in (b"200", b"201"), answer
+            length = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            await reader.readexactly(int(length.split(b":")[1]))
+            took.append(time.perf_counter() - begun)
+        writer.close()
+
+    cpu = server.cpu()
+    await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
+    return took, (server.cpu() - cpu) / count
+
+
+@pytest.fixture(scope="module")
+def bare(start, tmp_path_factory):
+    """A server without models: nothing but the control plane works."""
+    empty = tmp_path_factory.mktemp("no-models")
+    return start("bare", env={"VISAVIS_MODELS_DIR": str(empty)}).first_start()
+
+
+def test_an_idle_server_is_small(bare, report):
+    report.promise("RSS of an idle server without models, MB", bare.rss(), 60, noise=1)
+
+
+@pytest.mark.parametrize(
+    "what, method, path, count, promised",
+    [
+        ("read of an agent", "GET", "/v1/ext/agent/{agent}", 6000, 3000),
+        ("read of a conversation", "GET", "/v1/ext/conversation/{conversation}", 6000, 3000),
+        ("creation of a conversation", "POST", "/v1/ext/conversation", 2000, 500),
+        ("creation of an agent", "POST", "/v1/ext/agent", 2000, 500),
+    ],
+)
+def test_a_request_costs_little(bare, report, what, method, path, count, promised):
+    """Promised: so many a second of one core."""
+    agent = bare.agent()["id"]
+    conversation = bare.conversation(agent)["id"]
+    picture = bare.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
+    bodies = {
+        "/v1/ext/conversation": {"agent_id": agent},
+        "/v1/ext/agent": {"agent_name": "A", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": picture}]},
+    }
+    path = path.format(agent=agent, conversation=conversation)
+    took, cpu = run(drive(bare, method, path, bodies.get(path), count))
+    report.add(what, {"a second of a core": round(1 / cpu), "took": spread(took), "p99": round(sorted(took)[int(0.99 * len(took))], 4)})
+    report.promise(f"CPU time of a {what}, s", cpu, 1 / promised)

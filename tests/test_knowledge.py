@@ -1,0 +1,149 @@
+"""What agents know, in live calls: a document's fact spoken, and search by meaning beside search by words."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from kit import voice
+from kit.peer import Call, run
+from kit.receivers import Receiver
+
+
+def pdf(*lines):
+    """A PDF of one page: a header, objects, their places, a trailer."""
+    shown = " T* ".join(f"({line}) Tj" for line in lines)
+    content = f"BT /F1 14 Tf 18 TL 72 700 Td {shown} ET"
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+        f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+    ]
+    file, places = "%PDF-1.4\n", []
+    for number, text in enumerate(objects, 1):
+        places.append(len(file))
+        file += f"{number} 0 obj\n{text}\nendobj\n"
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    return f"{file}xref\n0 6\n0000000000 65535 f \n{table}trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n{len(file)}\n%%EOF\n".encode()
+
+
+def talk(server, agent, work):
+    conversation = server.conversation(agent["id"])
+
+    async def whole():
+        client = await Call(server, conversation).begin()
+        await work(client)
+        await client.leave()
+
+    run(whole())
+    return server.until(conversation["id"], "ENDED")
+
+
+def test_a_fact_of_a_pdf_is_spoken(server):
+    base = server.knowledge("The museum opens at nine.", files={"keys.pdf": pdf("The lighthouse keeper is called Robert.", "He has forty seven silver keys.")})
+    gone = server.knowledge("The lighthouse keeper is called Susan.")
+    agent = server.agent(extra={"knowledge_base": [gone, base]})
+    assert server.call("DELETE", f"/v1/ext/kb/{gone}").status == 200
+
+    async def work(client):
+        client.mouth.queue = voice.script([("How many silver keys does he have?", "slt")])
+        await client.until_spoken("silver keys", 30)
+        assert "forty" in voice.recognise(np.concatenate(client.heard))
+        answer = await client.ask("Who is the lighthouse keeper?", "Robert")
+        assert "Susan" not in answer
+
+    record = talk(server, agent, work)
+    documents = {d["name"]: d["id"] for d in server.call("GET", f"/v1/ext/kb/{base}").json()["documents"]}
+    items = record["snippets"]["items"]
+    used = [item for item in items if item["doc_id"] == documents["keys.pdf"]]
+    assert used and all(item["kb_id"] == base for item in items), items
+    assert all("Robert" in item["text"] and item["score"] > 0 and item["speech_id"] for item in used), used
+
+
+class Meaning(Receiver):
+    """An OpenAI-compatible server of embeddings that knows which words mean the same."""
+
+    TOPICS = (("dog", "puppy", "leash", "animals", "pets"), ("rain", "umbrella", "weather", "wet"), ("soup", "restaurant", "hungry", "lunch"))
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+        self.broken = False
+
+    def answer(self, request, body):
+        asked = json.loads(body)
+        with self.changed:
+            self.asked.append({"path": request.path, "key": request.headers.get("authorization"), **asked})
+            self.changed.notify_all()
+        if self.broken:
+            return self.reply(request, 500)
+        texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+        data = [{"object": "embedding", "index": i, "embedding": self.vector(text)} for i, text in enumerate(texts)]
+        # In no order, as the protocol allows.
+        self.reply(request, 200, json.dumps({"object": "list", "model": asked["model"], "data": data[::-1], "usage": {"prompt_tokens": 1, "total_tokens": 1}}).encode())
+
+    def vector(self, text):
+        counts = [1e-3 + sum(word in text.lower() for word in topic) for topic in self.TOPICS]
+        size = math.hypot(*counts)
+        return [count / size for count in counts]
+
+    def seen(self):
+        return self.asked
+
+
+TEXTS = {
+    "pets": "Every puppy must be on a leash in the whole house.",
+    "coats": "Whoever has an umbrella leaves it at the door.",
+    "kitchen": "The restaurant has soup at noon.",
+}
+
+
+@pytest.fixture(scope="module")
+def meaning():
+    made = Meaning()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def knowing(start, meaning):
+    """A server with embeddings."""
+    env = {"VISAVIS_KNOWLEDGE_EMBEDDINGS_URL": meaning.url + "/v1", "VISAVIS_KNOWLEDGE_EMBEDDINGS_MODEL": "meaning-1", "VISAVIS_KNOWLEDGE_EMBEDDINGS_TOKEN": "sesame"}
+    return start("knowing", env=env).first_start().ready()
+
+
+def test_meaning_is_found_where_no_word_is_shared(knowing, meaning, model):
+    brain = model(lambda asked: ["I have looked."])
+    bases = {name: knowing.knowledge(text) for name, text in TEXTS.items()}
+    meaning.wait(lambda: {text for asked in meaning.asked for text in asked["input"]} >= set(TEXTS.values()), 10, "the documents' embeddings")
+    assert all((asked["path"], asked["key"], asked["model"]) == ("/v1/embeddings", "Bearer sesame", "meaning-1") for asked in meaning.asked)
+    agent = knowing.agent(llm={"provider": "custom", "url": brain.base, "model": "scripted"}, turn={"preemptive_generation": False}, extra={"knowledge_base": list(bases.values())})
+
+    def first():
+        """The snippet that the model is told first."""
+        asked = brain.requests[-1]["messages"][0]["content"]
+        return min((asked.find(text), name) for name, text in TEXTS.items() if text in asked)[1]
+
+    async def by_meaning(client):
+        await client.ask("May my dog come with me?", "I have looked.")
+
+    # The vectors are kept a moment after they were asked for: a call that begins before knows by words alone.
+    for _ in range(20):
+        record = talk(knowing, agent, by_meaning)
+        if record["snippets"]["items"]:
+            break
+    assert record["snippets"]["items"][0]["kb_id"] == bases["pets"] and first() == "pets", record["snippets"]
+
+    async def by_words(client):
+        await client.ask("What is at noon in the restaurant?", "I have looked.")
+
+    talk(knowing, agent, by_words)
+    assert first() == "kitchen"
+
+    # Without the embeddings' server words still find what they find.
+    meaning.broken = True
+    record = talk(knowing, agent, by_words)
+    assert [item["kb_id"] for item in record["snippets"]["items"]] == [bases["kitchen"]], record["snippets"]

@@ -1,0 +1,53 @@
+"""The load generator: what it measures and says, and how it ends."""
+
+
+import pytest
+
+from kit.loading import found_in, load
+
+UNMEASURED = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
+
+
+def test_calls_in_an_engine_alone_are_answered_interrupt_and_are_measured(tmp_path, report):
+    out = tmp_path / "found.json"
+    kept = ["failed == 0", "turns.wrong == 0", "turns.missing == 0", "late_audio < 1%", "n(barge_in) == 4", "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s"]
+    limits = [word for limit in kept for word in ("--require", limit)]
+    run = load("--engine-only", "--calls", "4", "--ramp", "4/s", "--duration", "11", "--out", str(out), *limits)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("held    ") == len(kept)
+    found = found_in(out)
+    report.add("four calls in an engine alone", found)
+    assert found["mode"] == "engine-only" and found["calls"] == 4 and found["cpu_model"]
+    # Two utterances each. An answer cannot come before its words were heard, and endpointing, model and voice took their time.
+    assert found["turns"]["right"] == found["turns"]["expected"] == 8
+    for name in ("join", "voice_to_voice", "overhead", "barge_in", "duck"):
+        spread = found["ms"][name]
+        assert spread["n"] >= 4 and spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"], (name, spread)
+    assert found["ms"]["voice_to_voice"]["p50"] > 850 and found["ms"]["barge_in"]["p50"] > 240
+    assert found["ms"]["duck"]["p50"] < found["ms"]["barge_in"]["p50"]
+    # What has neither pictures nor webhooks measures none, and says so.
+    assert found["ms"]["ttff"] == UNMEASURED and found["video"]["fps_speaking"] is None and found["events"]["missing"] is None
+    assert found["audio_frames"] >= 4 * 50 * 11
+    assert 0 < found["engine"]["media_ms_per_call_second"] < found["server"]["cpu_ms_per_call_second"]
+
+
+def test_a_broken_limit_fails():
+    run = load("--engine-only", "--calls", "1", "--duration", "6", "--require", "p50(voice_to_voice) < 100ms", "--require", "max(ttff) < 9s")
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "BROKEN  p50(voice_to_voice) < 100ms: it is " in run.stdout
+    assert "BROKEN  max(ttff) < 9s: not measured" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--require", "p95(latency) < 1s"], '"latency" is none of join, voice_to_voice'),
+        (["--calls", "0"], "--calls must be between 1 and"),
+        (["--cpu", "x"], "is no list of processors"),
+        (["--speech", "/none"], "--workload and --speech belong together"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_sentence(arguments, sentence):
+    run = load("--engine-only", *arguments)
+    assert run.returncode == 2, run.stdout + run.stderr
+    assert sentence in run.stderr and run.stderr.count("\n") == 1 and not run.stdout, run.stderr

@@ -1,0 +1,75 @@
+"""The load generator against the server under test: real calls by WebRTC, and what it says of them."""
+
+import json
+
+import pytest
+
+from kit.loading import found_in, load
+
+@pytest.fixture(scope="module")
+def scripted(start):
+    return start("load", "--allow-scripted").first_start().ready()
+
+
+def test_three_callers_are_answered_interrupt_and_get_every_event(scripted, tmp_path, report):
+    out = tmp_path / "found.json"
+    kept = ["turns.wrong == 0", "turns.missing == 0", "events.missing == 0", "events.out_of_order == 0", "failed == 0", "n(barge_in) == 3",
+            "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s", "video.fps_speaking > 15", "video.decode_errors == 0"]  # fmt: skip
+    limits = [word for limit in kept for word in ("--require", limit)]
+    run = load("--server", scripted.url, "--key", scripted.key, "--scripted", "--calls", "3", "--ramp", "4/s", "--duration", "10", "--out", str(out), *limits)
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = found_in(out)
+    report.add("three callers", found)
+    for name, spread in found["ms"].items():
+        assert set(spread) == {"n", "p50", "p95", "p99", "max"}, name
+        assert spread["n"] >= 3 and 0 < spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"], (name, spread)
+    # Two utterances each: an answer cannot come before its words were all heard, and endpointing, model and voice took their time.
+    assert found["calls"] == 3 and found["turns"]["right"] == found["turns"]["expected"] >= 6
+    assert found["ms"]["voice_to_voice"]["p50"] > 800 and found["ms"]["barge_in"]["p50"] > 200
+    assert found["video"]["decoded"] > 100 and found["cpu_model"] and found["events"]["expected"] > 20
+    left = [agent["agent_name"] for agent in scripted.call("GET", "/v1/ext/agent?perpage=100").json()]
+    assert "Load" not in left, "the run's agent is gone"
+
+
+def test_a_broken_limit_fails(scripted):
+    run = load("--server", scripted.url, "--key", scripted.key, "--scripted", "--calls", "1", "--duration", "5", "--require", "p50(voice_to_voice) < 100ms")
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "BROKEN  p50(voice_to_voice) < 100ms: it is " in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (["--require", "p95(latency) < 1s"], 2, '"latency" is none of join, voice_to_voice'),
+        (["--calls", "0"], 2, "--calls must be between 1 and"),
+        (["--server", "nowhere"], 2, "is no address like"),
+        (["--server", "http://127.0.0.1:1"], 1, "no server answers at http://127.0.0.1:1/"),
+        (["--key", "vv_wrong"], 1, "401"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_sentence(scripted, arguments, status, sentence):
+    given = {"--server": scripted.url, "--key": scripted.key} | dict(zip(arguments[::2], arguments[1::2], strict=True))
+    run = load("--scripted", *[word for pair in given.items() for word in pair])
+    assert run.returncode == status, run.stdout + run.stderr
+    assert sentence in run.stderr and run.stderr.count("\n") == 1, run.stderr
+
+
+def test_a_server_without_scripted_models_says_so(server):
+    run = load("--server", server.url, "--key", server.key, "--scripted", "--calls", "1", "--duration", "2")
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert run.stderr == "the server does not allow scripted models: run it with --allow-scripted\n"
+
+
+def test_five_hundred_short_calls_leave_nothing_behind(start, tmp_path, report):
+    """Twenty callers hang up at a random moment of 6 s and call again."""
+    server = start("soak", "--allow-scripted").first_start().ready()
+    out = tmp_path / "soak.json"
+    # The run is short, and a heap grows by steps; 10 000 calls are measured apart (`make soak`).
+    run = load("--server", server.url, "--key", server.key, "--scripted", "--calls", "20", "--ramp", "10/s", "--cycle", "6", "--duration", "84",
+               "--out", str(out), "--require", "soak.rss_growth <= 10%", timeout=200)  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    soak = json.loads(out.read_text())["soak"]
+    report.add("soak", soak)
+    assert soak["calls"] >= 400, soak
+    # Pools grow to their size and rest there; a leak would be one a call.
+    assert soak["threads"][1] <= soak["threads"][0] + 16 and soak["files"][1] <= soak["files"][0] + 16, soak

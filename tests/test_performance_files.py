@@ -1,0 +1,82 @@
+"""What the document of measured numbers says is what its files say, and a broken budget is told."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE, BUDGETS = ROOT / "scripts" / "perf-table.py", ROOT / "scripts" / "budgets.py"
+
+
+def run(script, *arguments, **env):
+    return subprocess.run([sys.executable, script, *map(str, arguments)], capture_output=True, text=True, env=os.environ | env, timeout=60)
+
+
+def test_the_document_says_what_the_measured_files_say():
+    checked = run(TABLE, "--check")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_document_that_says_something_else_is_noticed_and_mended(tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    found = json.loads((ROOT / "docs" / "results" / "engine-only-1.json").read_text())
+    found["ms"]["overhead"] |= {"p50": 12.4, "p95": 34.6}
+    (results / "other.json").write_text(json.dumps(found))
+    (results / "benches.json").write_text(json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6}}))
+    document = tmp_path / "performance.md"
+    document.write_text((ROOT / "docs" / "performance.md").read_text())
+    where = ("--document", document, "--results", results)
+    assert run(TABLE, "--check", *where).returncode == 1
+    assert run(TABLE, *where).returncode == 0 and run(TABLE, "--check", *where).returncode == 0
+    text = document.read_text()
+    assert "| 1 | 12 / 35 ms |" in text and "| a step | 12 µs |" in text
+
+
+@pytest.fixture
+def benches(tmp_path):
+    """Criterion's files of a run in which every bench took half of its budget."""
+
+    def measure(bench, ns):
+        new = tmp_path / str(len(list(tmp_path.iterdir()))) / "new"
+        new.mkdir(parents=True)
+        (new / "benchmark.json").write_text(json.dumps({"full_id": bench}))
+        (new / "estimates.json").write_text(json.dumps({"median": {"point_estimate": ns}}))
+        return new
+
+    measure.limits = tomllib.loads((ROOT / "benches" / "budgets.toml").read_text())["cpu_time"]
+    units = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
+    measure.new = {}
+    for bench, text in measure.limits.items():
+        value, unit = text.split()
+        measure.new[bench] = measure(bench, float(value) * units[unit] / 2)
+    measure.check = lambda *arguments: run(BUDGETS, *arguments, CRITERION_HOME=str(tmp_path))
+    return measure
+
+
+def test_kept_budgets_are_told(benches):
+    told = benches.check()
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout.count(" 50 %") == len(benches.limits) > 20
+
+
+def test_a_broken_budget_and_a_bench_or_budget_alone_are_told(benches):
+    first, second, *_ = benches.limits
+    (benches.new[first] / "estimates.json").write_text(json.dumps({"median": {"point_estimate": 1e12}}))
+    (benches.new[second] / "estimates.json").unlink()
+    benches("nobody's", 1)
+    told = benches.check()
+    assert told.returncode == 1
+    for line in (f"BROKEN  {first}: ", f"MISSED  {second}: ", "FREE    nobody's: "):
+        assert told.stdout.count(line) == 1, told.stdout
+
+
+def test_what_an_earlier_run_measured_is_forgotten(benches):
+    assert benches.check("forget").returncode == 0
+    told = benches.check()
+    assert told.returncode == 1 and told.stdout.count("MISSED") == len(benches.limits)
