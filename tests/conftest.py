@@ -1,5 +1,6 @@
 """Fixtures of the end-to-end tests. What a person needs to understand a failure is printed with it."""
 
+import os
 import random
 
 import pytest
@@ -22,9 +23,9 @@ def pytest_sessionstart():
 
 
 def pytest_collection_modifyitems(items):
-    """Only what a browser does on a shared machine is tried again, and never where a test says of itself how often."""
+    """What a browser does on a shared machine is tried again; on CI, where nobody can, all is. Never where a test says of itself how often."""
     for item in items:
-        if "playwright" in item.fixturenames and not item.get_closest_marker("flaky"):
+        if ("playwright" in item.fixturenames or os.environ.get("CI")) and not item.get_closest_marker("flaky"):
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
@@ -52,7 +53,9 @@ def pytest_terminal_summary(terminalreporter):
     """Last of all, where a reader of a long log looks first: what was promised and measured, and what failed in one line each."""
     for name, told in (RUN.sections if RUN else {}).items():
         if name.startswith("promise: "):
-            terminalreporter.write_line(f"{'kept  ' if told['kept'] else 'MISSED'} {name[9:]}: {told['measured']}, promised {told['promised']}")
+            terminalreporter.write_line(f"{'kept  ' if told['kept'] else 'MISSED'} {name[9:]}: {told['measured']}, promised {told['promised']}; stolen {told['stolen']:.0%}")
+    for again in terminalreporter.stats.get("rerun", []):
+        terminalreporter.write_line(f"RERUN  {again.nodeid}")
     for failed in terminalreporter.stats.get("failed", []):
         crash = getattr(failed.longrepr, "reprcrash", None)
         terminalreporter.write_line(f"FAILED {failed.nodeid}: {crash.message.splitlines()[0] if crash else failed.longrepr}")
