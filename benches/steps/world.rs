@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use benches::{cpu, sound};
-use conversation::call::{Call, ConversationId, FaceChoice, LlmChoice, SttChoice, TtsChoice};
+use conversation::call::{Call, ConversationId};
 use conversation::event::Stamped;
 use conversation::host::Ledger;
 use conversation::settings::Settings;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId, FaceChoice, LlmChoice, SttChoice, TtsChoice};
+use conversation::call::{Call, ConversationId};
 use conversation::host::{Host as _, Ledger};
 use conversation::settings::Settings;
 use engine::show::Avatars;
