@@ -4,11 +4,17 @@
 //! how long after its time it was done. The 95th percentile over the last seconds decides, with a gap between closing and opening, so
 //! that a thread at its limit does not take a call each time that one is silent. What a call costs shows only once it has run for a
 //! while; until then it is reckoned with.
+//!
+//! Sound suffers as well when a voice comes too late because other threads of the program, models and network, have the processors. So
+//! what the whole process takes of them counts in the same way.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use cpu_time::ProcessTime;
 
 use crate::shard::TICK;
+use crate::{clock, thread};
 
 /// Ticks that are looked at: five seconds of them.
 const WINDOW: usize = 512;
@@ -20,6 +26,8 @@ const EVERY: usize = 64;
 const OPENS: u32 = 80;
 /// A tick done so late lets sound wait that leaves every 20 ms. In thousandths of the tick: the 95th percentile that closes a thread.
 const DONE_LATE: u32 = 2_000;
+/// Looks at the process that make its share: five seconds.
+const LOOKS: usize = WINDOW / EVERY;
 /// What a call is reckoned with as long as none was measured, in thousandths of the tick.
 const CALL: u64 = 4;
 /// Calls from which a thread's cost of one call is learned.
@@ -42,8 +50,12 @@ pub struct Headroom {
     limit: u32,
     used: AtomicU32,
     done: AtomicU32,
+    /// Share of its processors that the whole process takes, in thousandths.
+    process: AtomicU32,
     /// What a call costs, in millionths of the tick.
     call: AtomicU64,
+    /// The same of all threads, in millionths of the processors.
+    whole_call: AtomicU64,
     /// Calls that the numbers above know.
     known: AtomicU32,
     closed: AtomicBool,
@@ -57,7 +69,9 @@ impl Headroom {
             limit: (limit * 1e3).round().clamp(0.0, 1e6) as u32,
             used: AtomicU32::new(0),
             done: AtomicU32::new(0),
+            process: AtomicU32::new(0),
             call: AtomicU64::new(CALL * 1_000),
+            whole_call: AtomicU64::new(0),
             known: AtomicU32::new(0),
             closed: AtomicBool::new(false),
         }
@@ -75,6 +89,12 @@ impl Headroom {
         TICK * self.done.load(Relaxed) / 1_000
     }
 
+    /// Share of the processors that it may use which the whole process took in the last seconds, as this thread saw it.
+    #[must_use]
+    pub fn process(&self) -> f64 {
+        f64::from(self.process.load(Relaxed)) / 1e3
+    }
+
     /// Whether the thread may take one more call beside the `taken` ones that it has.
     #[must_use]
     pub fn admits(&self, taken: usize) -> bool {
@@ -82,22 +102,72 @@ impl Headroom {
             return true;
         }
         let unknown = (taken + 1).saturating_sub(self.known.load(Relaxed) as usize) as u64;
-        let reckoned = u64::from(self.used.load(Relaxed)) * 1_000 + unknown * self.call.load(Relaxed);
-        !self.closed.load(Relaxed) && reckoned <= u64::from(self.limit) * 1_000
+        let fits = |used: &AtomicU32, call: &AtomicU64| {
+            let reckoned = u64::from(used.load(Relaxed)) * 1_000 + unknown * call.load(Relaxed);
+            reckoned <= u64::from(self.limit) * 1_000
+        };
+        !self.closed.load(Relaxed) && fits(&self.used, &self.call) && fits(&self.process, &self.whole_call)
     }
 
-    fn tell(&self, used: u32, done: u32, known: usize, calls: usize) {
+    fn tell(&self, found: Found, calls: usize) {
+        let Found { used, done, process, known } = found;
         self.used.store(used, Relaxed);
         self.done.store(done, Relaxed);
+        self.process.store(process, Relaxed);
         self.known.store(known.min(calls) as u32, Relaxed);
-        let each = if known >= LEARNED_FROM { u64::from(used) * 1_000 / known as u64 } else { CALL * 1_000 };
-        self.call.store(each, Relaxed);
+        let learned = |used: u32| (known >= LEARNED_FROM).then(|| u64::from(used) * 1_000 / known as u64);
+        self.call.store(learned(used).unwrap_or(CALL * 1_000), Relaxed);
+        // Where there are several threads, each counts what is spent for all of their calls as its own calls', and each takes its share of
+        // the new ones: together that is right.
+        self.whole_call.store(learned(process).unwrap_or(0), Relaxed);
         let (closes, opens) = (self.limit, self.limit * OPENS / 100);
-        if used > closes || done > DONE_LATE {
+        if used.max(process) > closes || done > DONE_LATE {
             self.closed.store(true, Relaxed);
-        } else if used <= opens && done <= DONE_LATE * 3 / 4 {
+        } else if used.max(process) <= opens && done <= DONE_LATE * 3 / 4 {
             self.closed.store(false, Relaxed);
         }
+    }
+}
+
+/// What the last seconds were like.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    /// In thousandths of the tick.
+    used: u32,
+    done: u32,
+    /// In thousandths of the processors.
+    process: u32,
+    /// Calls that were there all the time.
+    known: usize,
+}
+
+/// What all threads of the process take of the processors that it may use.
+struct Process {
+    /// Time of the clock, and CPU time of all threads.
+    look: fn() -> (Instant, Duration),
+    cores: u32,
+    looks: [(Instant, Duration); LOOKS],
+    filled: usize,
+}
+
+impl Process {
+    fn new() -> Self {
+        let look = || (clock::now(), ProcessTime::now().as_duration());
+        let cores = u32::try_from(thread::cores()).unwrap_or(u32::MAX);
+        Self { look, cores, looks: [(clock::now(), Duration::ZERO); LOOKS], filled: 0 }
+    }
+
+    /// Its share since the oldest look that is kept, in thousandths; 0 at the first.
+    fn share(&mut self) -> u32 {
+        let (now, cpu) = (self.look)();
+        let oldest = self.looks[if self.filled < LOOKS { 0 } else { self.filled % LOOKS }];
+        self.looks[self.filled % LOOKS] = (now, cpu);
+        self.filled += 1;
+        if self.filled == 1 {
+            return 0;
+        }
+        let whole = now.saturating_duration_since(oldest.0).as_secs_f64() * f64::from(self.cores);
+        (cpu.saturating_sub(oldest.1).as_secs_f64() / whole.max(1e-3) * 1e3) as u32
     }
 }
 
@@ -108,6 +178,7 @@ pub(crate) struct Window {
     /// Samples since the thread was idle.
     filled: usize,
     used: Duration,
+    process: Process,
 }
 
 impl Window {
@@ -117,6 +188,7 @@ impl Window {
             scratch: Box::new([0; WINDOW]),
             filled: 0,
             used: Duration::ZERO,
+            process: Process::new(),
         }
     }
 
@@ -137,8 +209,13 @@ impl Window {
             let n = self.filled.min(WINDOW);
             let oldest = if self.filled > WINDOW { self.filled % WINDOW } else { 0 };
             let known = self.samples[oldest].calls;
-            let (used, done) = (self.percentile(n, |s| s.used), self.percentile(n, |s| s.done));
-            told.tell(u32::from(used), u32::from(done), usize::from(known), usize::from(calls));
+            let found = Found {
+                used: u32::from(self.percentile(n, |s| s.used)),
+                done: u32::from(self.percentile(n, |s| s.done)),
+                process: self.process.share(),
+                known: usize::from(known),
+            };
+            told.tell(found, usize::from(calls));
         }
     }
 
@@ -147,7 +224,8 @@ impl Window {
         if self.filled > 0 {
             self.filled = 0;
             self.used = Duration::ZERO;
-            told.tell(0, 0, 0, 0);
+            self.process.filled = 0;
+            told.tell(Found::default(), 0);
         }
     }
 
@@ -164,6 +242,9 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::sync::OnceLock;
+
     use super::*;
 
     /// Runs `ticks` with these many calls, each using so many thousandths of the tick.
@@ -175,9 +256,16 @@ mod tests {
         }
     }
 
+    /// A window whose process takes nothing.
+    fn window() -> Window {
+        let mut window = Window::new();
+        window.process.look = || (clock::now(), Duration::ZERO);
+        window
+    }
+
     #[test]
     fn a_thread_closes_above_its_limit_and_opens_well_below_it() {
-        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        let (mut window, told) = (window(), Headroom::new(0.8));
         run(&mut window, &told, 1_024, 100, 700);
         assert!(told.admits(100), "{told:?}");
         run(&mut window, &told, 512, 100, 790);
@@ -192,7 +280,7 @@ mod tests {
 
     #[test]
     fn one_slow_tick_in_25_is_borne_and_two_are_not() {
-        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        let (mut window, told) = (window(), Headroom::new(0.8));
         for (slow, admits) in [(1, true), (2, false)] {
             for at in 0..1_024 {
                 run(&mut window, &told, 1, 100, if at % 25 < slow { 1_500 } else { 100 });
@@ -203,7 +291,7 @@ mod tests {
 
     #[test]
     fn ticks_that_come_late_close_it_too() {
-        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        let (mut window, told) = (window(), Headroom::new(0.8));
         for _ in 0..512 {
             window.ticked(Duration::from_millis(21), Duration::from_millis(1), 10, &told);
         }
@@ -217,7 +305,7 @@ mod tests {
 
     #[test]
     fn calls_that_came_a_moment_ago_are_reckoned_with() {
-        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        let (mut window, told) = (window(), Headroom::new(0.8));
         run(&mut window, &told, 1_024, 50, 400); // 8 of 1000 each
         assert!(told.admits(50) && told.admits(98), "{told:?}");
         assert!(!told.admits(100), "51 more would be 808");
@@ -228,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_forgotten_with_the_last_call() {
-        let (mut window, told) = (Window::new(), Headroom::new(0.8));
+        let (mut window, told) = (window(), Headroom::new(0.8));
         run(&mut window, &told, 1_024, 100, 900);
         assert!(!told.admits(100));
         window.rest(&told);
@@ -238,8 +326,36 @@ mod tests {
     }
 
     #[test]
+    fn what_other_threads_of_the_process_take_closes_it_too() {
+        thread_local! { static CPU: Cell<(Duration, Duration)> = const { Cell::new((Duration::ZERO, Duration::ZERO)) } }
+        static START: OnceLock<Instant> = OnceLock::new();
+        let (mut window, told) = (window(), Headroom::new(0.8));
+        window.process.look = || (*START.get_or_init(clock::now) + CPU.get().0, CPU.get().1);
+        window.process.cores = 2;
+        // `share` in hundredths of two processors, ten calls, five seconds at a time.
+        let mut seconds = |share: u64| {
+            for _ in 0..WINDOW {
+                let (now, cpu) = CPU.get();
+                CPU.set((now + TICK, cpu + TICK * share as u32 / 50));
+                run(&mut window, &told, 1, 10, 100);
+            }
+        };
+        seconds(40);
+        seconds(40);
+        assert!((told.process() - 0.4).abs() < 0.01, "{told:?}");
+        assert!(told.admits(10) && told.admits(19), "{told:?}");
+        assert!(!told.admits(20), "eleven more at a twenty-fifth each would be 84 of 100");
+        seconds(85);
+        seconds(85);
+        assert!(!told.admits(10), "{told:?}");
+        seconds(60);
+        seconds(60);
+        assert!(told.admits(10), "{told:?}");
+    }
+
+    #[test]
     fn a_limit_of_zero_is_none() {
-        let (mut window, told) = (Window::new(), Headroom::new(0.0));
+        let (mut window, told) = (window(), Headroom::new(0.0));
         run(&mut window, &told, 1_024, 100, 2_000);
         assert!(told.admits(10_000));
     }

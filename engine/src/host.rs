@@ -62,7 +62,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Folder of traces; without it no call is traced.
     pub traces: Option<PathBuf>,
-    /// Share of a media thread's time above which it takes no new call; 0 = it always does. See [`crate::headroom`].
+    /// Share of a media thread's time, and of the process's processors, above which it takes no new call; 0 = it always does. See
+    /// [`crate::headroom`].
     pub most_load: f64,
     /// Bytes of memory that must be left for a new call; 0 = whatever is.
     pub least_memory: u64,

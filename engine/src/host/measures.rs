@@ -92,6 +92,11 @@ impl Engine {
                 "How long after its time a media thread's tick was done: the same percentile.",
             )
             .each("thread", stats().map(|s| s.headroom.done().as_secs_f64()).enumerate()),
+            Family::gauge(
+                "visavis_process_used_ratio",
+                "Share of its processors that the whole process took in the last seconds; 0 without a call.",
+            )
+            .of(stats().map(|s| s.headroom.process()).fold(0.0, f64::max)),
             Family::counter("visavis_calls_refused", "Offers of new calls that were refused, by reason.")
                 .each("reason", self.refused.counts()),
             Family::gauge("visavis_media_calls", "Calls held by a media thread.")
