@@ -20,7 +20,7 @@ check: build
 # The release profile for all tests: one build of the dependencies, and the binary under test
 # is that build's: the same sources and profile as `make build`, with the features that the whole workspace asks of them.
 test: setup
-	$(CARGO) test --release --locked --workspace --features visavis/load
+	$(CARGO) test --release --locked --workspace --features visavis/load --no-fail-fast
 	scripts/test-postgres.sh
 	scripts/test-e2e.sh
 

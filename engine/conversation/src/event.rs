@@ -44,9 +44,9 @@ pub const WEBHOOKS: [&str; 11] = [
     "max_call_duration_warning",
     "participant_left",
     "tool_call",
-    "utterance_committed",
     "user.started_speaking",
     "user.stopped_speaking",
+    "utterance_committed",
 ];
 
 impl Event {

@@ -330,7 +330,8 @@ fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
             n += u32::from(!packet.to_server && packet.data[0] >> 6 == 2);
             !packet.to_server && packet.data[0] >> 6 == 2 && n.is_multiple_of(every)
         });
-        for block in 0..500_u64 {
+        // A report each five seconds, and only from the second on is it known of how many packets.
+        for block in 0..900_u64 {
             world.server.send_audio(world.now, block * 960, block == 0, &[0xfc, 1, 2, 3]);
             world.run(20);
         }
