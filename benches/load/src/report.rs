@@ -153,7 +153,7 @@ pub(crate) struct Soak {
     pub(crate) rss_slope_bytes_per_s: Option<f64>,
     /// The same over the length of that half, as a share of the memory.
     pub(crate) rss_growth: Option<f64>,
-    /// The server's threads with the first calls, and when all were over.
+    /// The server's threads in the middle of the run, and when all calls were over.
     pub(crate) threads: [Option<f64>; 2],
     /// Its open files, then and then.
     pub(crate) files: [Option<f64>; 2],

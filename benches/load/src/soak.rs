@@ -14,14 +14,15 @@ impl Samples {
         self.0.push((at, reading));
     }
 
-    /// What became of memory, threads and files over `calls` calls. `last`: a reading when all of them are over.
+    /// What became of memory, threads and files over `calls` calls, all since the middle of the run: until then pools and heaps grow to their
+    /// size. `last`: a reading when all calls are over.
     pub(crate) fn summary(&self, calls: usize, last: Reading) -> Soak {
         let half = &self.0[self.0.len() / 2..];
         let memory: Vec<(f64, f64)> = half.iter().filter_map(|(at, r)| Some((*at, r.resident?))).collect();
         let slope = slope(&memory);
         let span = memory.first().zip(memory.last()).map(|(first, last)| last.0 - first.0);
         let mean = memory.iter().map(|(_, m)| m).sum::<f64>() / memory.len().max(1) as f64;
-        let first = self.0.first().map(|(_, r)| *r).unwrap_or_default();
+        let first = half.first().map(|(_, r)| *r).unwrap_or_default();
         Soak {
             calls,
             rss_slope_bytes_per_s: slope.map(|s| round(s, 1)),
