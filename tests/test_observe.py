@@ -51,7 +51,10 @@ def test_a_call_is_counted(server, call):
     assert number(server, "visavis_audio_frames_total") - frames > 100
     assert number(server, "visavis_media_ticks_total") - ticks > 200
     assert number(server, "visavis_turn_voice_to_voice_seconds_count") >= 1
-    turn = server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()[0]
+    # The page is told first, the record a moment later.
+    end = time.monotonic() + 10
+    while (turn := server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()[0])["timeline"]["heard_end"] is None:
+        assert time.monotonic() < end, turn
     line = turn["timeline"]
     steps = [line[step] for step in ("speech_end", "committed", "first_sample", "heard_end")]
     assert steps == sorted(steps) and abs(line["first_sample"] - line["speech_end"] - turn["voice_to_voice"]) < 1e-5, turn
