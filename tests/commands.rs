@@ -86,6 +86,16 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
     assert!(output.status.success() && said.starts_with("identical as far as the trace goes: "), "{said}");
     assert_eq!(said.matches('\n').count(), 1, "{said}");
 
+    let lines: Vec<&str> = text.lines().collect();
+    let gap = folder.file(
+        "gap.jsonl",
+        format!("{}\n{{\"dropped\":3}}\n{}\n", lines[..4].join("\n"), lines[5..].join("\n")),
+    );
+    let output = run("replay", &gap, false);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "what is missing may have differed: {said}");
+    assert!(said.contains("3 inputs are missing there"), "{said}");
+
     let other =
         folder.file("other.jsonl", text.replacen("\"text\":\"Here is\"", "\"text\":\"Here is a\"", 1));
     let output = run("replay", &other, false);

@@ -78,3 +78,19 @@ def test_the_model_knows_context_user_and_earlier_conversations(server, model):
     assert "Ada" in first and '{"ticket":"gold"}' in first and "parrot" not in first and "Use what you know" not in first
     assert "My parrot is called Otto." in again and "I will remember that." in again and "Use what you know of the user." in again and "gold" not in again
     assert "parrot" not in other and "Ada" not in other
+
+
+def test_a_text_typed_over_words_that_nobody_may_interrupt_is_answered_behind_them(server, model):
+    brain = model(lambda asked: ["The parrot is fine."])
+    greeting = "Welcome to the museum, which is open from nine to five on every day but Monday."
+    agent = server.agent(llm={"provider": "custom", "url": brain.base, "model": "scripted"}, greeting=greeting, turn={"allow_interruptions": False})
+
+    async def work(client):
+        await client.until(lambda: client.events("agent.started_speaking"), what="the welcome")
+        client.type("How is the parrot?")
+        await client.until(lambda: client.events("utterance_committed"), what="the typed turn")
+        assert not client.events("agent.stopped_speaking"), "the turn is taken while the welcome goes on"
+        await client.until_spoken("The parrot is fine.")
+
+    record = talk(server, agent, work)
+    assert said(record) == [greeting, "The parrot is fine."], record
