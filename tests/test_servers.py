@@ -213,3 +213,67 @@ def test_erasing_reaches_the_trace_on_the_other_server_s_disk(pair):
     while trace.exists():
         assert time.monotonic() < end, "the trace outlives its record"
         time.sleep(0.05)
+
+
+class Tired(Inbox):
+    """Wants no more until it is mended."""
+
+    def __init__(self):
+        super().__init__()
+        self.mended, self.refused = False, 0
+
+    def answer(self, request, body):
+        if self.mended:
+            return super().answer(request, body)
+        with self.changed:
+            self.refused += 1
+            self.changed.notify_all()
+        self.reply(request, 410)
+
+
+def test_an_update_at_one_server_counts_at_the_other_at_once(pair):
+    """After a 410 nothing is sent; after the agent's update, wherever it was taken, nothing is lost."""
+    one, other = pair.servers
+    inbox = Tired()
+    try:
+        agent = one.agent(extra={"callback_url": inbox.url, "callback_events": ["call_ended"]})
+
+        def ended(server):
+            conversation = server.conversation(agent["id"])
+            assert server.call("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
+            return conversation["id"]
+
+        ended(one)
+        inbox.wait(lambda: inbox.refused, 10, "the 410")
+        # What is told next is of a time behind the 410's being kept.
+        end = time.monotonic() + 10
+        while one.call("GET", "/v1/ext/deadletters").json() == []:
+            assert time.monotonic() < end, one.tail()
+        ended(other)
+        inbox.mended = True
+        assert other.call("PATCH", f"/v1/ext/agent/{agent['id']}", {"agent_name": "Mended"}).status == 200
+        last = ended(one)
+        inbox.wait(lambda: inbox.of(last), 10, "the first event behind the update")
+        assert inbox.refused == 1 and {event[0] for event in inbox.came} == {last}, inbox.came
+    finally:
+        inbox.close()
+
+
+def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(pair):
+    one, other = pair.servers
+    conversation = one.conversation(one.agent()["id"])
+
+    async def work():
+        client = await Call(one, conversation).begin()
+        headers = {"authorization": f"Bearer {conversation['token']}"}
+        place = f"/rtc/{conversation['id']}/whatever"
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, lambda: one.until(conversation["id"], "IN_PROGRESS"))
+        refused = await loop.run_in_executor(None, lambda: other.call("DELETE", place, key=None, headers=headers))
+        assert (refused.status, refused.json()["reason"]) == (503, "the call is held by another server"), refused
+        missing = await loop.run_in_executor(None, lambda: one.call("DELETE", place, key=None, headers=headers))
+        assert missing.status == 404, missing
+        await client.leave()
+
+    run(work())
+    one.until(conversation["id"], "ENDED")

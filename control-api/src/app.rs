@@ -1,6 +1,5 @@
 //! The control plane as the binary sees it, and what its parts share.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -87,8 +86,6 @@ pub(crate) struct Shared {
     pub(crate) outbox: mpsc::UnboundedSender<delivery::News>,
     /// Told of each guardrail that fired and has a receiver.
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
-    /// Agents whose receiver said 410.
-    pub(crate) stopped: Mutex<HashSet<String>>,
     /// Offers that may still connect.
     pub(crate) pending: Pending,
     /// Connections whose offer was answered.
@@ -127,11 +124,6 @@ impl Shared {
             return Ok(());
         }
         limit.take(peer.0, Instant::now()).map_err(ApiError::TooMany)
-    }
-
-    /// Whether an agent's receiver wants no more.
-    pub(crate) fn is_stopped(&self, agent: &str) -> bool {
-        self.stopped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).contains(agent)
     }
 }
 
@@ -233,7 +225,6 @@ impl App {
             offers: Limit::new(config.limits.offers),
             embeds: Limit::new(config.limits.embeds),
         };
-        let stopped = store.stopped_agents().await?.into_iter().collect();
         let (facts, facts_queue) = ledger::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
         let (notices, notices_queue) = mpsc::unbounded_channel();
@@ -253,7 +244,6 @@ impl App {
             news: broadcast::Sender::new(NEWS_DEPTH),
             outbox,
             notices,
-            stopped: Mutex::new(stopped),
             pending: Pending::new(offer_time),
             connections: Connections::default(),
             jobs: Notify::new(),

@@ -172,6 +172,14 @@ fn refusal(error: OfferError) -> ApiError {
     }
 }
 
+/// Refuses what concerns a running call of another server: whoever asked may come to that one at the next try.
+fn held_here(shared: &Shared, row: &Row) -> Result<(), ApiError> {
+    if row.status == IN_PROGRESS && row.server != shared.server {
+        return Err(ApiError::NoCapacity("the call is held by another server".into()));
+    }
+    Ok(())
+}
+
 /// Hands an offer to the engine.
 async fn offer(
     shared: &Shared,
@@ -183,9 +191,7 @@ async fn offer(
     if shared.draining() && row.status != IN_PROGRESS {
         return Err(ApiError::NoCapacity("the server is shutting down".into()));
     }
-    if row.status == IN_PROGRESS && row.server != shared.server {
-        return Err(ApiError::NoCapacity("the call is held by another server".into()));
-    }
+    held_here(shared, row)?;
     let call = call::shared(shared, row).await?;
     let id = call.id;
     let commands = if row.status == STARTED { shared.store.commands(&row.id).await? } else { Vec::new() };
@@ -253,7 +259,7 @@ async fn whip_trickle(
     let (parts, request) = split(request);
     let claims = claims_for(&shared, &parts, &id)?;
     body(request, "application/trickle-ice-sdpfrag").await?;
-    opened(&shared, &claims).await?;
+    held_here(&shared, &opened(&shared, &claims).await?)?;
     if !shared.connections.contains(claims.sub, &resource) {
         return Err(ApiError::Missing(crate::error::Missing::Path));
     }
@@ -275,7 +281,7 @@ async fn whip_hang_up(
     match opened(&shared, &claims).await {
         Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
         Err(refused) => Err(refused),
-        Ok(_) => Err(ApiError::Missing(crate::error::Missing::Path)),
+        Ok(row) => held_here(&shared, &row).and(Err(ApiError::Missing(crate::error::Missing::Path))),
     }
 }
 

@@ -59,8 +59,5 @@ async fn look(shared: &Shared) -> store::Result<()> {
     }
     // Another server may have erased what was held here.
     erasing::sweep(shared).await?;
-    // Another server may have heard a 410, or taken an agent's update.
-    let stopped = shared.store.stopped_agents().await?.into_iter().collect();
-    *shared.stopped.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = stopped;
     Ok(())
 }

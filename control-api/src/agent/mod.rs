@@ -181,7 +181,6 @@ async fn update(shared: &Shared, caller: &Caller, id: &str, body: impl FnOnce(Va
     // Whatever was wrong with the receiver may have been mended by this.
     document::set_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
-    shared.stopped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&row.id);
     Ok(axum::Json(json!({"id": row.id, "message": "Agent updated successfully"})))
 }
 

@@ -1,7 +1,7 @@
 //! Keeps what became of tries. All that wait are kept in one transaction: to a disk a commit costs the same for one as for a hundred, and
 //! there is one writer at a time.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng as _;
@@ -60,7 +60,6 @@ async fn keep(shared: &Shared, batch: &[Made]) -> store::Result<Vec<Outcome>> {
     let now = clock::now();
     let mut tx = shared.store.write().await?;
     let mut outcomes = Vec::with_capacity(batch.len());
-    let mut stopped = Vec::new();
     let mut given_up = Vec::new();
     for Made { row, tried, fatal, .. } in batch {
         let mut row = row.clone();
@@ -83,7 +82,6 @@ async fn keep(shared: &Shared, batch: &[Made]) -> store::Result<Vec<Outcome>> {
         if verdict == Verdict::Gone {
             delivery::give_up_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
             document::set_stopped(&mut tx, &row.agent, true).await?;
-            stopped.push(row.agent.clone());
         }
         if matches!(state, State::Dead | State::Dropped) {
             given_up.push((row, reason));
@@ -91,7 +89,6 @@ async fn keep(shared: &Shared, batch: &[Made]) -> store::Result<Vec<Outcome>> {
         outcomes.push(outcome);
     }
     tx.commit().await?;
-    shared.stopped.lock().unwrap_or_else(PoisonError::into_inner).extend(stopped);
     for (row, reason) in given_up {
         tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "a webhook is given up");
     }

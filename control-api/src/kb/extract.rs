@@ -17,6 +17,8 @@ const COLUMNS: usize = 10_000;
 /// # Errors
 /// What is wrong with the document, in one sentence.
 pub(super) fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
+    // Editors on Windows put it before UTF-8: no word, and to JSON no white space.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut text = match kind {
         "pdf" => pdf_extract::extract_text_from_mem(bytes).map_err(|e| format!("no readable PDF: {e}"))?,
         "docx" => docx(bytes)?,

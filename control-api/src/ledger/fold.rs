@@ -1,6 +1,6 @@
 //! From a fact to what is written with it: the webhook that must be sent, the conversation's status, its record.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use conversation::call::ConversationId;
 use conversation::event::{Event, Stamped};
@@ -105,7 +105,7 @@ impl Live {
     /// The webhook of a fact, if the agent's receiver wants it.
     fn delivery(&mut self, shared: &Shared, fact: &Stamped) -> Option<store::delivery::Row> {
         let event = fact.event.webhook_name()?;
-        if !self.wanted.iter().any(|wanted| wanted == event) || shared.is_stopped(&self.row.agent) {
+        if !self.wanted.iter().any(|wanted| wanted == event) {
             return None;
         }
         let id: ConversationId = self.row.id.parse().ok()?;
@@ -175,6 +175,7 @@ pub(super) struct Written {
 pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]) -> store::Result<Written> {
     let now = clock::now();
     let mut written = Written::default();
+    let mut known: HashMap<&str, bool> = HashMap::new();
     for (i, prepared) in facts.iter().enumerate() {
         if written.refused.contains(&prepared.conversation) {
             continue;
@@ -193,8 +194,19 @@ pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]
             }
         }
         if let Some(delivery) = &prepared.delivery {
-            store::delivery::insert(tx, delivery, server).await?;
-            written.deliveries.insert(i);
+            // Asked here and not remembered: another server may have heard a 410 a moment ago, or taken the agent's update.
+            let stopped = match known.get(delivery.agent.as_str()) {
+                Some(stopped) => *stopped,
+                None => {
+                    let stopped = store::document::is_stopped(tx, &delivery.agent).await?;
+                    known.insert(&delivery.agent, stopped);
+                    stopped
+                }
+            };
+            if !stopped {
+                store::delivery::insert(tx, delivery, server).await?;
+                written.deliveries.insert(i);
+            }
         }
     }
     Ok(written)

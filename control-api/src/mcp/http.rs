@@ -69,6 +69,10 @@ impl Http {
 pub(super) fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
     let chunks = stream::unfold(response, |mut response| async move {
         let chunk: Result<Bytes, net::Error> = response.chunk().await.transpose()?;
+        // The limit is one event's: the older transport says all of a call in one stream.
+        let ends =
+            |chunk: &Bytes| chunk.windows(2).any(|two| two == b"\n\n" || two == b"\r\r" || two == b"\n\r");
+        let response = if chunk.as_ref().is_ok_and(ends) { response.limit(LIMIT) } else { response };
         Some((chunk, response))
     });
     SseStream::from_bytes_stream(chunks.boxed()).boxed()

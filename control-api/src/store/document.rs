@@ -186,11 +186,12 @@ impl Store {
             }
         }
     }
+}
 
-    /// Agents whose receiver said 410 since their last update.
-    pub(crate) async fn stopped_agents(&self) -> Result<Vec<String>> {
-        Ok(sqlx::query_scalar("SELECT id FROM agent WHERE stopped = 1").fetch_all(self.read()).await?)
-    }
+/// Whether an agent's receiver said 410 since the agent's last update.
+pub(crate) async fn is_stopped(tx: &mut Transaction, agent: &str) -> Result<bool> {
+    let stopped = sqlx::query_scalar::<_, i64>("SELECT 1 FROM agent WHERE id = $1 AND stopped = 1");
+    Ok(stopped.bind(agent).fetch_optional(&mut **tx).await?.is_some())
 }
 
 /// Notes that an agent's receiver wants no more (410), or may be told again.
