@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use conversation::settings::Agent;
 use conversation::simulate::simulate;
 use serde_json::{Value, json};
 
@@ -198,6 +199,69 @@ fn an_explanation_names_what_failed_and_what_it_waited_for() {
         ] {
             assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
         }
+    }
+}
+
+/// The same call under other words for its behaviour: when the turns end, when the agent is held, what a "yes" and a single word do.
+#[test]
+fn a_call_goes_as_its_presets_and_delays_say() {
+    let lines = |agent: &Agent, end_of_turn: f64, over: Value| -> Vec<Value> {
+        let spec = agent.spec().unwrap();
+        let scenario = json!({
+            "settings": {
+                "min_endpointing_delay": spec.min_endpointing_delay.as_secs_f64(),
+                "max_endpointing_delay": spec.max_endpointing_delay.as_secs_f64(),
+                "min_interruption_duration": spec.min_interruption_duration.as_secs_f64(),
+                "min_interruption_words": spec.min_interruption_words,
+                "backchannels": spec.backchannels,
+                "preemptive_generation": spec.preemptive_generation,
+            },
+            "vad": {"start": 0.05, "silence": 0.25},
+            "user": [{"from": 0.5, "to": 1.5, "text": "Tell me a story.", "end_of_turn": end_of_turn}, over],
+            "replies": [{"to": "*", "say": "Here is a long story for you.", "audio": 20}],
+            "until": 20,
+        });
+        let printed = simulate(scenario.to_string().as_bytes(), false).unwrap();
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let when = |lines: &[Value], what: &str| {
+        lines.iter().find(|line| line["what"] == what).map(|line| line["t"].as_f64().unwrap())
+    };
+    let noise = || json!({"from": 10, "to": 12});
+    let agent =
+        |turn_handling, interruptability| Agent { turn_handling, interruptability, ..Agent::default() };
+    for (word, sure, unsure, asked) in [
+        (Some("proactive"), 1.8, 3.5, 1.7),
+        (Some("balanced"), 1.9, 4.5, 1.7),
+        (None, 1.9, 4.5, 1.7),
+        (Some("deliberate"), 2.3, 6.5, 2.3),
+    ] {
+        let agent = agent(word, None);
+        let (quick, slow) = (lines(&agent, 0.9, noise()), lines(&agent, 0.1, noise()));
+        assert_eq!(when(&quick, "utterance_committed"), Some(sure), "{word:?}");
+        assert_eq!(when(&slow, "utterance_committed"), Some(unsure), "{word:?}");
+        assert_eq!(when(&quick, "llm.started"), Some(asked), "{word:?}");
+    }
+    for (word, held, yes, stop) in [
+        (Some("high"), Some(10.3), Some(10.4), Some(10.4)),
+        (Some("medium"), Some(10.55), None, Some(10.4)),
+        (None, Some(10.55), None, Some(10.4)),
+        (Some("low"), None, None, None),
+    ] {
+        let agent = agent(None, word);
+        let short = |text: &str| json!({"from": 10, "to": 10.2, "text": text});
+        let cut = |over| when(&lines(&agent, 0.9, over), "agent.interrupted");
+        assert_eq!((cut(noise()), cut(short("Yes.")), cut(short("Stop!"))), (held, yes, stop), "{word:?}");
+        let two = json!({"from": 10, "to": 12, "text": "Please stop!", "stt_delay": 0});
+        assert_eq!(cut(two), held.or(Some(12.0)), "{word:?}");
+    }
+    // Its own delays win over the preset, those of the recogniser over both.
+    let turn = json!({"min_endpointing_delay": 1.0, "max_endpointing_delay": 2.5});
+    let own = Agent { turn: Some(&turn), ..agent(Some("deliberate"), None) };
+    let stated = Agent { min_endpointing_delay: Some(0.6), max_endpointing_delay: Some(1.2), ..own.clone() };
+    for (agent, sure, unsure) in [(own, 2.5, 4.0), (stated, 2.1, 2.7)] {
+        assert_eq!(when(&lines(&agent, 0.9, noise()), "utterance_committed"), Some(sure));
+        assert_eq!(when(&lines(&agent, 0.1, noise()), "utterance_committed"), Some(unsure));
     }
 }
 

@@ -1,10 +1,13 @@
 //! The laws of turn-taking, each a question to a whole history.
 
+#[path = "stages.rs"]
+mod stages;
 #[path = "told.rs"]
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stages::{fallback_model_once, fallback_voice_once, guardrail_takes_the_place, what_was_asked_sounds};
 use told::{committed_once, heard_is_said, llm_sees_the_history, no_word_lost, tools_once, view_is_the_fold};
 
 use crate::world::{Random, Step, World, spec};
@@ -71,6 +74,10 @@ const LAWS: &[Law] = &[
         "the view is what a look over all facts gives, before and after they were written down",
         view_is_the_fold,
     ),
+    ("a failed model is replaced once, before its first words only", fallback_model_once),
+    ("a failed voice is replaced once, before its first sound only", fallback_voice_once),
+    ("a guardrail's words take the place of its turn's reply", guardrail_takes_the_place),
+    ("what the voice was asked for sounds, unless it failed or was taken back", what_was_asked_sounds),
     ("same inputs, same outputs", replays),
     ("a late driver changes nothing", late_driver),
 ];
@@ -187,6 +194,7 @@ fn interrupted_once(h: &History) -> Result<(), String> {
             Step::In(_, Input::Command { id, command: Command::Say { .. } }) => {
                 says.insert(*id, false);
             }
+            Step::In(_, Input::Guardrail { .. }) => others += 1,
             Step::Out(_, Output::Answer { id, answer: Answer::Accepted }) => {
                 says.entry(*id).and_modify(|accepted| *accepted = true);
             }

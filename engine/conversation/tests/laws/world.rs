@@ -265,6 +265,12 @@ impl World {
             };
             self.later(at, nonsense);
         }
+        // From a source of its own: the other calls stay what they were.
+        let mut guard = self.random.other();
+        for _ in 0..guard.below(8).saturating_sub(5) {
+            let at = guard.grid(0, seconds * 1_000_000);
+            self.later(at, Input::Guardrail { say: "I cannot talk about that.".into() });
+        }
     }
 
     fn position(&self) -> u64 {
