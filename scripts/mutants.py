@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the rules of turn-taking one by one and sees whether the tests notice. Outside CI: `make mutants`.
 
-    scripts/mutants.py [K/N]     the K-th of N shards, from 0
+    scripts/mutants.py [--rules] [K/N]     the K-th of N shards, from 0; --rules: only the mutants of rules, which need no `cargo mutants`
 
 The mutants are those that `cargo mutants` lists for the files below, and one for each rule of the page (engine/conversation/mutants/rules.toml).
 They are built once, all together: a function with mutants becomes a choice between its text and theirs, made by the environment variable
@@ -29,6 +29,8 @@ KEPT = ROOT / CRATE / "mutants"
 FILES = ["barge_in", "endpoint", "floor", "reply", "history"]
 # In the order in which most is caught soonest.
 TESTS = ["scenarios", "worked", "live", "conversation", "oracle", "laws", "replay", "chaos"]
+# A rule is for the scenarios and the laws to keep: the others are asked only where neither notices.
+OF_RULES = ["scenarios", "laws", "oracle", "worked", "live", "conversation", "replay", "chaos"]
 BUILD = os.environ | {"CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_TARGET_DIR": str(WORK / "target")}
 # These take a second; a mutant that runs for ever does so in them, too.
 QUICK = ["scenarios", "worked", "live", "conversation"]
@@ -150,7 +152,7 @@ def build(texts, mutants):
 def play(programs, mutant):
     """Which tests and scenarios of the first program that notices do."""
     noticed = []
-    for name in TESTS:
+    for name in OF_RULES if mutant.rule else TESTS:
         try:
             done = run(programs[name], env=RUN | {"VISAVIS_MUTANT": str(mutant.id)}, cwd=COPY / CRATE, preexec_fn=limited, timeout=20 if name in QUICK else 120)
         except subprocess.TimeoutExpired:
@@ -182,7 +184,10 @@ def forget(file, names):
 
 
 def main():
-    shard, of = map(int, sys.argv[1].split("/")) if len(sys.argv) > 1 else (0, 1)
+    words = sys.argv[1:]
+    only_rules = "--rules" in words
+    shards = [word for word in words if word != "--rules"]
+    shard, of = map(int, shards[0].split("/")) if shards else (0, 1)
     for name in filter(None, run("git", "ls-files", "-coz", "--exclude-standard", cwd=ROOT, check=True).stdout.split("\0")):
         old, new = COPY / name, (ROOT / name).read_bytes()
         woven = old.parent == COPY / CRATE / "src"
@@ -190,8 +195,8 @@ def main():
             old.parent.mkdir(parents=True, exist_ok=True)
             old.write_bytes(new)
     texts = {path.name: path.read_text() for path in (ROOT / CRATE / "src").glob("*.rs")}
-    mutants = [*ruled(texts), *listed(texts)]
-    for file, of_rules in (("rules.txt", True), ("mutants.txt", False)):
+    mutants = [*ruled(texts), *([] if only_rules else listed(texts))]
+    for file, of_rules in (("rules.txt", True), ("mutants.txt", False))[: 1 if only_rules else 2]:
         forget(file, {m.name for m in mutants if bool(m.rule) == of_rules})
     mutants = mutants[shard::of]
     for number, mutant in enumerate(mutants, 1):
@@ -201,7 +206,8 @@ def main():
     outcomes = {}
     programs, viable = build(texts, mutants)
     outcomes |= {m: "unviable" for m in mutants if m not in viable}
-    keep("mutants.txt", {m.name: outcome for m, outcome in outcomes.items()})
+    for file, of_rules in (("rules.txt", True), ("mutants.txt", False)):
+        keep(file, {m.name: outcome for m, outcome in outcomes.items() if bool(m.rule) == of_rules})
 
     def tell(mutant, noticed):
         outcomes[mutant] = "caught by " + "; ".join(noticed) if noticed else "SURVIVES"
