@@ -225,7 +225,7 @@ def template(endpoint):
     return re.sub(r"\{\w+\}", "{}", endpoint)
 
 
-# Their rows need a call: control-api/tests/api/doors.rs::the_whip_door_answers_as_the_rfc_says.
+# Their rows need a call: conformance/events.py, and control-api/tests/api/doors.rs::the_whip_door_answers_as_the_rfc_says.
 OF_A_CALL = {"PATCH /rtc/{conversation_id}/{resource}", "DELETE /rtc/{conversation_id}/{resource}"}
 
 
