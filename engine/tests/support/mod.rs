@@ -271,12 +271,25 @@ impl Bench {
         Self::made(judge, None)
     }
 
+    /// One whose calls show these people.
+    pub fn showing(avatars: Avatars) -> Self {
+        Self::assembled(Box::new(Loudness), None, avatars)
+    }
+
     /// One whose traced calls write to `trace`.
     pub fn traced(trace: engine::edge::Sender<engine::keep::trace::Line>) -> Self {
         Self::made(Box::new(Loudness), Some(trace))
     }
 
     fn made(judge: Box<dyn Judge>, trace: Option<engine::edge::Sender<engine::keep::trace::Line>>) -> Self {
+        Self::assembled(judge, trace, Avatars::default())
+    }
+
+    fn assembled(
+        judge: Box<dyn Judge>,
+        trace: Option<engine::edge::Sender<engine::keep::trace::Line>>,
+        avatars: Avatars,
+    ) -> Self {
         let start = engine::clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let book = Book::default();
@@ -287,7 +300,7 @@ impl Bench {
             client,
             ledger: Arc::new(book.clone()),
             trace,
-            avatars: Avatars::default(),
+            avatars,
             timeouts: engine::Timeouts::default(),
             latencies: Arc::clone(&latencies),
             most_load: 0.0,
