@@ -104,7 +104,7 @@ fn one(person: &Person, size: (usize, usize), file: &Path) -> Result<(), Failure
     let mut bar = Bar::new(&person.name);
     let baked = bake::bake(person, size, &plan, &parts, |done| bar.show(done));
     bar.clear();
-    let Baked { set, display_picture, quantizer, psnr } = baked?;
+    let Baked { set, display_picture, psnr } = baked?;
     let bytes = set.to_file();
     write(file, &bytes)?;
     write(&picture, &display_picture)?;
@@ -114,10 +114,11 @@ fn one(person: &Person, size: (usize, usize), file: &Path) -> Result<(), Failure
         forget_parts(kept);
     }
     println!(
-        "{}: {} KB, {} poses, quantiser {quantizer}, {:.1} dB (least {:.1}), {:.0} s",
+        "{}: {} KB, {} poses, quantisers {:?}, {:.1} dB (least {:.1}), {:.0} s",
         file.display(),
         bytes.len() / 1000,
         set.manifest().frames.len(),
+        set.manifest().quantizers,
         psnr.0,
         psnr.1,
         start.elapsed().as_secs_f64()

@@ -139,6 +139,15 @@ class Call:
     def watch_face(self, on: bool = True, delay_ms: int = 0):
         self.page.evaluate("([on, delay]) => { e2e.watching = on; e2e.delay = delay; if (on) e2e.frames = []; }", [on, delay_ms])
 
+    def shown(self, start: float, end: float) -> list[tuple[float, float]]:
+        """The pictures that were shown in this time: when, and the time that the server gave them, in seconds."""
+        every = self.page.evaluate("e2e.shown")
+        return [(one["at"], one["media"]) for one in every if start <= one["at"] <= end]
+
+    def video(self) -> dict:
+        """What the browser says of the picture that comes in."""
+        return self.page.evaluate("""async () => [...(await e2e.peer.getStats()).values()].find((s) => s.type === 'inbound-rtp' && s.kind === 'video')""")
+
     def pictures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Times, numbers, and pictures (n × 96 × 96 luma)."""
         frames = self.page.evaluate("e2e.pictures()")

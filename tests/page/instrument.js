@@ -7,7 +7,7 @@
   const LOUD = 0.004; // RMS of a block that counts as sound, about -48 dBFS
 
   const context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
-  const e2e = (window.e2e = { context, blocks: [], messages: [], frames: [], marks: {}, offers: [], loudSpans: [], watching: false, delay: 0 });
+  const e2e = (window.e2e = { context, blocks: [], messages: [], frames: [], shown: [], marks: {}, offers: [], loudSpans: [], watching: false, delay: 0 });
   const waiting = new Set();
   const check = () => {
     for (const wait of waiting) wait();
@@ -140,6 +140,7 @@
       face.requestVideoFrameCallback(seen);
       e2e.marks.firstFrame ??= performance.now();
       e2e.presented = about.presentedFrames;
+      e2e.shown.push({ at: e2e.clock(about.expectedDisplayTime), media: about.rtpTimestamp / 90_000 });
       if (e2e.watching) {
         if (e2e.delay === 0) note(face, about.expectedDisplayTime, about);
         else createImageBitmap(face).then((picture) => setTimeout(() => note(picture, performance.now(), about), e2e.delay));

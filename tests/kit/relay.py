@@ -1,0 +1,77 @@
+"""A way between browser and server that loses packets: a UDP relay on loopback, and the script that makes a page take it."""
+
+import random
+import selectors
+import socket
+import threading
+
+# What Chromium offers for VP8; the test looks whether the answer took it.
+VP8 = 96
+
+# To be run before the page's own scripts: the answer's UDP candidates become the relay, those of TCP go.
+DETOUR = """
+    const set = RTCPeerConnection.prototype.setRemoteDescription;
+    RTCPeerConnection.prototype.setRemoteDescription = function (about) {
+      const sdp = about.sdp.replace(/(a=candidate:\\S+ 1 udp \\d+) \\S+ \\d+ /gi, '$1 127.0.0.1 PORT ').replace(/a=candidate:\\S+ 1 tcp [^\\r]*\\r\\n/gi, '');
+      // Where the relay shall send to, told before the browser sends anything.
+      return window.e2eRelay(about.sdp.match(/a=candidate:\\S+ 1 udp \\d+ (\\S+) (\\d+) /i).slice(1)).then(() => set.call(this, { type: about.type, sdp }));
+    };"""
+
+
+class Relay(threading.Thread):
+    """Loses this share of the RTP packets that go to the browser, and half of the packets of the first picture: of the key."""
+
+    def __init__(self, loss: float, seed: int = 1):
+        super().__init__(daemon=True)
+        self.loss, self.random = loss, random.Random(seed)
+        self.browser = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.browser.bind(("127.0.0.1", 0))
+        self.server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.port = self.browser.getsockname()[1]
+        self.client = self.target = self.key = None
+        self.counts = {"passed": 0, "lost": 0, "of the key": 0}
+        self.over = threading.Event()
+
+    def loses(self, packet: bytes) -> bool:
+        version, kind = packet[0] >> 6, packet[1] & 0x7F
+        if version != 2 or 64 <= kind <= 95:  # STUN, DTLS, RTCP
+            return False
+        stamp = packet[4:8]
+        if kind == VP8 and self.key in (None, stamp):
+            self.key = stamp
+            self.counts["of the key"] += 1
+            if self.loss and self.counts["of the key"] % 2 == 0:
+                return True
+        return self.random.random() < self.loss
+
+    def run(self):
+        with selectors.DefaultSelector() as ready:
+            for end in (self.browser, self.server):
+                ready.register(end, selectors.EVENT_READ)
+            while not self.over.is_set():
+                for found, _ in ready.select(0.2):
+                    packet, sender = found.fileobj.recvfrom(2048)
+                    if found.fileobj is self.browser:
+                        self.client = sender
+                        if self.target:
+                            self.server.sendto(packet, self.target)
+                    elif self.loses(packet):
+                        self.counts["lost"] += 1
+                    elif self.client:
+                        self.counts["passed"] += 1
+                        self.browser.sendto(packet, self.client)
+
+    def lead(self, page):
+        """Makes this page's calls take the relay."""
+        page.page.expose_function("e2eRelay", self.aim)
+        page.context.add_init_script(DETOUR.replace("PORT", str(self.port)))
+
+    def aim(self, address):
+        host, port = address
+        self.target = (host, int(port))
+
+    def close(self):
+        self.over.set()
+        self.join()
+        self.browser.close()
+        self.server.close()
