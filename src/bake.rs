@@ -13,12 +13,30 @@ use anyhow::Context as _;
 use models::face::bake::{self, Baked, Parts, Plan};
 use models::face::people::{self, Person};
 
-use crate::Failure;
+use crate::{Failure, child};
 
 /// Least and largest side of a picture, in pixels.
 const SIDES: std::ops::RangeInclusive<usize> = 128..=1920;
 
-pub(crate) fn run(person: Option<&str>, size: &str, out: Option<&Path>) -> Result<ExitCode, Failure> {
+/// How people are baked, and where to.
+pub(crate) struct Wish<'a> {
+    /// Size of the picture as the command line writes it.
+    pub(crate) size: &'a str,
+    /// File or folder; `None` = the current folder.
+    pub(crate) out: Option<&'a Path>,
+    /// Where finished sets and parts are kept; `None` = the user's cache.
+    pub(crate) keep: Option<&'a Path>,
+    /// Whether to tell of it as lines of JSON.
+    pub(crate) json: bool,
+}
+
+/// Bakes one person, or all. In the `background` it takes only time that nobody else wants, and ends with standard input.
+pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Result<ExitCode, Failure> {
+    let &Wish { size, out, .. } = wish;
+    if background {
+        child::step_back()?;
+        child::end_with_input()?;
+    }
     let pixels = parse_size(size).map_err(|why| Failure::Usage(format!("--size {size}: {why}")))?;
     let everybody: Vec<Person> = match person {
         Some(who) => vec![find(who)?],
@@ -38,7 +56,7 @@ pub(crate) fn run(person: Option<&str>, size: &str, out: Option<&Path>) -> Resul
             let why = "the set cannot end in .webp, its display picture does".to_owned();
             return Err(Failure::Usage(format!("--out {}: {why}", file.display())));
         }
-        one(person, pixels, &file)?;
+        one(person, pixels, &file, wish)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,24 +102,30 @@ fn store() -> Option<PathBuf> {
     Some(cache.join("visavis").join("faces"))
 }
 
-fn one(person: &Person, size: (usize, usize), file: &Path) -> Result<(), Failure> {
+fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> Result<(), Failure> {
     let start = Instant::now();
     if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let picture = file.with_extension("webp");
     let plan = Plan::new();
-    let kept = store().map(|store| store.join(bake::fingerprint(person, size, &plan)));
+    let kept = wish.keep.map(Path::to_owned).or_else(store);
+    let kept = kept.map(|store| store.join(bake::fingerprint(person, size, &plan)));
+    let tell = |sentence: String| {
+        if !wish.json {
+            println!("{sentence}");
+        }
+    };
     if let Some(kept) = &kept
         && let (Ok(set), Ok(display)) = (fs::read(kept.join("poses")), fs::read(kept.join("webp")))
     {
         write(file, &set)?;
         write(&picture, &display)?;
-        println!("{}: {} KB, baked before", file.display(), set.len() / 1000);
+        tell(format!("{}: {} KB, baked before", file.display(), set.len() / 1000));
         return Ok(());
     }
     let parts = Parts::new(kept.as_deref())?;
-    let mut bar = Bar::new(&person.name);
+    let mut bar = Bar::new(&person.name, wish.json);
     let baked = bake::bake(person, size, &plan, &parts, |done| bar.show(done));
     bar.clear();
     let Baked { set, display_picture, quantizer, psnr } = baked?;
@@ -113,7 +137,7 @@ fn one(person: &Person, size: (usize, usize), file: &Path) -> Result<(), Failure
         write(&kept.join("poses"), &bytes)?;
         forget_parts(kept);
     }
-    println!(
+    tell(format!(
         "{}: {} KB, {} poses, quantiser {quantizer}, {:.1} dB (least {:.1}), {:.0} s",
         file.display(),
         bytes.len() / 1000,
@@ -121,7 +145,7 @@ fn one(person: &Person, size: (usize, usize), file: &Path) -> Result<(), Failure
         psnr.0,
         psnr.1,
         start.elapsed().as_secs_f64()
-    );
+    ));
     if bytes.len() > bake::LARGEST {
         eprintln!("{}: larger than {} KB", file.display(), bake::LARGEST / 1000);
     }
@@ -146,27 +170,31 @@ fn forget_parts(kept: &Path) {
     }
 }
 
-/// A progress bar on a terminal; a line for every tenth elsewhere.
+/// A progress bar on a terminal; a line for every tenth elsewhere, or for a program one for every hundredth.
 struct Bar<'a> {
     name: &'a str,
     start: Instant,
     shown: Option<u32>,
     terminal: bool,
+    json: bool,
 }
 
 impl<'a> Bar<'a> {
-    fn new(name: &'a str) -> Self {
-        Self { name, start: Instant::now(), shown: None, terminal: std::io::stderr().is_terminal() }
+    fn new(name: &'a str, json: bool) -> Self {
+        let terminal = !json && std::io::stderr().is_terminal();
+        Self { name, start: Instant::now(), shown: None, terminal, json }
     }
 
     fn show(&mut self, done: f64) {
         let percent = (done * 100.0) as u32;
-        let percent = if self.terminal { percent } else { percent / 10 * 10 };
+        let percent = if self.terminal || self.json { percent } else { percent / 10 * 10 };
         if self.shown.replace(percent) == Some(percent) {
             return;
         }
         let seconds = self.start.elapsed().as_secs();
-        if self.terminal {
+        if self.json {
+            println!("{}", serde_json::json!({"progress": f64::from(percent) / 100.0}));
+        } else if self.terminal {
             let full = "#".repeat(percent as usize * 30 / 100);
             eprint!("\r{} [{full:<30}] {percent:3} %, {seconds} s", self.name);
             let _ = std::io::stderr().flush();

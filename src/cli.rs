@@ -49,7 +49,19 @@ pub(crate) enum Command {
         /// File or folder to write to, instead of the current folder
         #[arg(long, value_name = "F")]
         out: Option<PathBuf>,
+        /// Folder of finished sets and of the parts of stopped ones, instead of visavis/faces in the user's cache
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+        /// Tell how far it is as lines of JSON on standard output: {"progress": 0.25}
+        #[arg(long)]
+        json: bool,
+        /// With the lowest priority, and ending when standard input does: the server's child process
+        #[arg(long, hide = true)]
+        background: bool,
     },
+    /// Draw what an editor asks for on standard input, with the lowest priority: the server's child process
+    #[command(hide = true)]
+    Draw,
     /// Hold many calls at once, of a server or in an engine of this process, and measure
     Load(Box<Load>),
     /// Run a scenario of turn-taking in simulated time and print what happens, one JSON object a line

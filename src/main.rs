@@ -3,8 +3,10 @@
 
 mod bake;
 mod check;
+mod child;
 mod cli;
 mod config;
+mod draw;
 mod keys;
 mod local;
 mod log;
@@ -53,7 +55,11 @@ fn main() -> ExitCode {
         Command::Extract { kind } => {
             control_api::extract_as_child(&kind).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
         }
-        Command::Bake { person, size, out } => bake::run(person.as_deref(), &size, out.as_deref()),
+        Command::Bake { person, size, out, keep, json, background } => {
+            let wish = bake::Wish { size: &size, out: out.as_deref(), keep: keep.as_deref(), json };
+            bake::run(person.as_deref(), &wish, background)
+        }
+        Command::Draw => draw::run(),
         Command::Simulate { file, explain } => simulate(&file, explain),
         Command::Load(options) => load(*options),
         Command::Replay { trace, explain } => replay::run(&trace, explain),

@@ -12,6 +12,7 @@ use super::people::Person;
 use super::picture::I420;
 use super::set::{self, Key, Look, Manifest, PoseSet};
 use super::vp8::{self, Decoder, Encoder};
+use super::webp;
 
 /// Which poses are drawn, relative to rest.
 #[derive(Serialize)]
@@ -204,7 +205,7 @@ pub fn bake(
         }
     }
     let baked = last.ok_or(set::Error::Damaged("no quantiser"))?;
-    Ok(Baked { display_picture: webp(&half(rest))?, ..baked })
+    Ok(Baked { display_picture: webp::encode(&half(rest), DISPLAY_QUANTIZER)?, ..baked })
 }
 
 /// What one pose looks like, drawn afresh: for proofs.
@@ -449,19 +450,6 @@ fn half(picture: &Picture) -> Picture {
         })
         .collect();
     Picture { width, height, rgba }
-}
-
-/// A lossy WebP file: a VP8 key frame in a RIFF container.
-fn webp(picture: &Picture) -> Result<Vec<u8>, vp8::Error> {
-    let frame = Encoder::new(picture.width, picture.height)?.key(&to_i420(picture), DISPLAY_QUANTIZER)?;
-    let padded = frame.len().next_multiple_of(2);
-    let mut file = b"RIFF".to_vec();
-    file.extend((padded as u32 + 12).to_le_bytes());
-    file.extend(b"WEBPVP8 ");
-    file.extend((frame.len() as u32).to_le_bytes());
-    file.extend(&frame);
-    file.resize(padded + 20, 0);
-    Ok(file)
 }
 
 #[cfg(test)]

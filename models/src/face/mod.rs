@@ -1,10 +1,12 @@
 //! Faces: a person's poses, each drawn and encoded once and shared by every call.
 
 pub mod bake;
+pub mod form;
 pub mod people;
 pub mod picture;
 pub mod set;
 pub mod vp8;
+pub mod webp;
 
-pub use character::{Brows, Eyes, Head, Mouth};
+pub use character::{Brows, Character, Eyes, Head, Mouth, Pose, Rect, Sitter, Stage};
 pub use set::{Key, Look, PoseSet};

@@ -76,6 +76,17 @@ pub fn parse(id: &str, file: &str) -> Result<Person, String> {
     Ok(Person { id: id.into(), ..person })
 }
 
+/// The person as a file that [`parse`] reads. Its id is not in it: that is the file's name.
+///
+/// # Panics
+/// Never: a person is plain data.
+#[must_use]
+pub fn to_file(person: &Person) -> String {
+    let mut table = toml::Table::try_from(person).expect("plain data is TOML");
+    table.remove("id");
+    table.to_string()
+}
+
 /// The names of all.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(id, _)| *id)
@@ -89,4 +100,18 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn find(id: &str) -> Option<Person> {
     let (id, file) = FILES.iter().find(|(name, _)| *name == id)?;
     Some(parse(id, file).expect("files of the project are right"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_survives_his_file() {
+        for person in names().filter_map(find) {
+            assert_eq!(parse(&person.id, &to_file(&person)), Ok(person));
+        }
+        let odd = Person { name: "\"Zo\u{eb}\"\n[rest]".into(), ..find("amina").unwrap() };
+        assert_eq!(parse(&odd.id, &to_file(&odd)), Ok(odd));
+    }
 }

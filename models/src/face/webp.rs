@@ -1,0 +1,23 @@
+//! Pictures as browsers show them: lossy WebP, which is a VP8 key frame in a RIFF container.
+
+use character::Picture;
+
+use super::picture::I420;
+use super::vp8::{self, Encoder};
+
+/// A WebP file of a picture with even sides. `quantizer` is VP8's: 0 fine … 63 coarse.
+///
+/// # Errors
+/// The encoder refuses.
+pub fn encode(picture: &Picture, quantizer: u32) -> Result<Vec<u8>, vp8::Error> {
+    let whole = I420::from_rgb(&picture.rgb(), picture.width, picture.height);
+    let frame = Encoder::new(picture.width, picture.height)?.key(&whole, quantizer)?;
+    let padded = frame.len().next_multiple_of(2);
+    let mut file = b"RIFF".to_vec();
+    file.extend((padded as u32 + 12).to_le_bytes());
+    file.extend(b"WEBPVP8 ");
+    file.extend((frame.len() as u32).to_le_bytes());
+    file.extend(&frame);
+    file.resize(padded + 20, 0);
+    Ok(file)
+}

@@ -1,0 +1,89 @@
+//! `visavis draw`: the server's child process that draws what an editor shows.
+//!
+//! A line of standard input is an order, JSON: `character`, `pose` and `size`, the side of a square picture in pixels. The answer on standard
+//! output is the length of a WebP file in bytes (u32, little-endian; 0 = the order cannot be drawn) and the file. Who is drawn again keeps
+//! the hair, and in the same head pose the light in it too: then only what moves has to be drawn, and that is fast.
+
+use std::io::{BufRead as _, Write as _};
+use std::process::ExitCode;
+
+use models::face::{Character, Head, Pose, Rect, Sitter, Stage, webp};
+use serde::Deserialize;
+
+use crate::{Failure, child};
+
+/// Sides of a picture: small enough to be fast, large enough to be seen.
+const SIDES: std::ops::RangeInclusive<usize> = 64..=512;
+/// Head poses and sizes of one person that are kept: drafts and sharp pictures take turns.
+const STAGES: usize = 3;
+/// VP8's quantiser.
+const QUANTIZER: u32 = 14;
+
+#[derive(Deserialize)]
+struct Order {
+    character: Character,
+    pose: Pose,
+    size: usize,
+}
+
+pub(crate) fn run() -> Result<ExitCode, Failure> {
+    child::step_back()?;
+    let mut next = take()?;
+    while let Some(order) = next {
+        next = match Sitter::new(&order.character) {
+            Ok(sitter) => one_person(&sitter, order)?,
+            Err(_) => {
+                answer(&[])?;
+                take()?
+            }
+        };
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Draws all orders of one person; the first one of somebody else.
+fn one_person(sitter: &Sitter, first: Order) -> Result<Option<Order>, Failure> {
+    let character = first.character.clone();
+    let mut stages: Vec<(Head, usize, Stage<'_>)> = Vec::new();
+    let mut now = first;
+    loop {
+        let (head, size) = (now.pose.head, now.size);
+        let known = stages.iter().position(|(h, s, _)| (*h, *s) == (head, size));
+        let at = known.unwrap_or_else(|| {
+            if stages.len() == STAGES {
+                stages.remove(0);
+            }
+            stages.push((head, size, sitter.stage(&Pose { head, ..Pose::default() }, (size, size))));
+            stages.len() - 1
+        });
+        let picture = stages[at].2.draw(&now.pose, Rect::whole(size, size)).finish();
+        answer(&webp::encode(&picture, QUANTIZER)?)?;
+        match take()? {
+            Some(order) if order.character == character => now = order,
+            other => return Ok(other),
+        }
+    }
+}
+
+/// The next order that can be drawn; nothing at the end of the input.
+fn take() -> Result<Option<Order>, Failure> {
+    loop {
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        match serde_json::from_str::<Order>(&line) {
+            Ok(order) if SIDES.contains(&order.size) && order.size.is_multiple_of(2) => {
+                return Ok(Some(order));
+            }
+            _ => answer(&[])?,
+        }
+    }
+}
+
+fn answer(file: &[u8]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(&u32::try_from(file.len()).unwrap_or(0).to_le_bytes())?;
+    out.write_all(file)?;
+    out.flush()
+}
