@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use engine::show::Avatars;
+use engine::show::pose::Viseme;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -187,10 +188,20 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             })
             .collect(),
         extractor: None,
+        baker: None,
+        visemes: VISEMES.into_iter().zip(Viseme::ALL).map(viseme).collect(),
         embeddings: config.knowledge.embeddings(),
         providers: models::registry::providers(&local::settings(config)),
         watch: None,
     }
+}
+
+/// What the field calls the visemes, in the engine's order.
+const VISEMES: [&str; 15] =
+    ["sil", "PP", "FF", "TH", "DD", "kk", "CH", "SS", "nn", "RR", "aa", "E", "ih", "oh", "ou"];
+
+fn viseme((name, viseme): (&'static str, Viseme)) -> control_api::Viseme {
+    control_api::Viseme { name, mouth: viseme.mouth() }
 }
 
 fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Config> {
@@ -218,6 +229,12 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_viseme_has_its_name() {
+        let written = Viseme::ALL.map(|viseme| format!("{viseme:?}").to_lowercase());
+        assert_eq!(VISEMES.map(str::to_lowercase), written);
+    }
 
     #[test]
     fn the_limit_of_open_files_is_known() {

@@ -144,7 +144,7 @@ class Play:
         elif raw is not None:
             headers.setdefault("content-type", "application/json")
         reply = self.send(method, path, body, key, headers, raw)
-        text = reply.body.decode()
+        text = reply.body.decode(errors="replace")
         about = f"{method} {path}\n  came   {reply.status} {text[:1500]}\n  wanted {row.status} {row.answer!r}"
         if reply.status != row.status:
             return about
@@ -330,7 +330,7 @@ def credentials(stage):
     raw, kind = form([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
     ids["kb"] = call("POST", "/v1/ext/kb", raw=raw, headers={"content-type": kind}).json()["id"]
     ids["doc"] = call("GET", f"/v1/ext/kb/{ids['kb']}").json()["documents"][0]["id"]
-    ids["custom-avatar"] = made("/v2/custom-avatar", {"avatar_name": "Z", "gender": "male", "character": {"hair": 1}})["id"]
+    ids["custom-avatar"] = made("/v2/custom-avatar", {"avatar_name": "Z", "gender": "male", "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN"})["id"]
     conversation, another = (made("/v1/ext/conversation", {"agent_id": ids["agent"]}) for _ in range(2))
     ids["conversation"] = conversation["id"]
     revoked = made("/v1/ext/apikey", {"name": "revoked"})

@@ -14,7 +14,6 @@ use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, News, Opening};
 use engine::hear::vad::Silero;
 use engine::host::{Seat, Shared};
 use engine::shard::{Inbox, Shard, TICK};
-use engine::show::Avatars;
 use engine::transport::loopback::{self, Far, Left};
 use engine::transport::webrtc::Certificate;
 use models::{Error, Handle, Sink, llm, stt, tts};
@@ -196,7 +195,6 @@ impl World {
             client,
             ledger: Arc::new(Nobody),
             trace: None,
-            avatars: Avatars::default(),
             timeouts: engine::Timeouts::default(),
             latencies: Arc::default(),
             most_load: 0.0,
@@ -254,7 +252,14 @@ impl World {
             tts_fallback: None,
             warnings: Vec::new(),
         };
-        let opening = Opening { key, call: Arc::new(call), models, commands: Vec::new(), seat: Seat::free() };
+        let opening = Opening {
+            key,
+            call: Arc::new(call),
+            models,
+            face: None,
+            commands: Vec::new(),
+            seat: Seat::free(),
+        };
         let (near, far) = loopback::pair();
         assert!(self.inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near }))).is_ok());
         let mut user = User { far, block, tick: self.ticks };

@@ -1,12 +1,13 @@
 //! The control plane as the binary sees it, and what its parts share.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use conversation::call::ConversationId;
@@ -16,6 +17,7 @@ use models::net;
 use tokio::sync::{Notify, broadcast, mpsc};
 
 use crate::auth::Given;
+use crate::character::{self, Painter};
 use crate::config::{Config, StockAvatar};
 use crate::delivery;
 use crate::delivery::notice::{self, Notice};
@@ -90,8 +92,16 @@ pub(crate) struct Shared {
     pub(crate) pending: Pending,
     /// Connections whose offer was answered.
     pub(crate) connections: Connections,
-    /// Told that a custom avatar's job waits.
+    /// Told that a custom avatar's job of a picture waits.
     pub(crate) jobs: Notify,
+    /// Told that a person waits to be drawn.
+    pub(crate) drawings: Notify,
+    /// Poses of the workspaces' own avatars that calls show now.
+    pub(crate) shown: Mutex<HashMap<String, Weak<[u8]>>>,
+    /// Draws previews.
+    pub(crate) painter: Painter,
+    /// Program and arguments that draw.
+    pub(crate) baker: Vec<OsString>,
     /// Told that a document waits to be read.
     pub(crate) uploads: Notify,
     /// Told that a document was read.
@@ -216,10 +226,10 @@ impl App {
         let (workspace, _) = store::key::workspace(&mut tx, FIRST_WORKSPACE).await?;
         tx.commit().await?;
         let offer_time = config.timeouts.offer;
-        let extractor = match &config.extractor {
-            Some(command) => command.clone(),
-            None => vec![std::env::current_exe().map_err(fail)?.into(), "extract".into()],
-        };
+        let this = std::env::current_exe().map_err(fail)?;
+        let extractor =
+            config.extractor.clone().unwrap_or_else(|| vec![this.clone().into(), "extract".into()]);
+        let baker = config.baker.clone().unwrap_or_else(|| vec![this.into()]);
         let limits = Limits {
             keys: Limit::new(config.limits.per_key),
             offers: Limit::new(config.limits.offers),
@@ -247,6 +257,10 @@ impl App {
             pending: Pending::new(offer_time),
             connections: Connections::default(),
             jobs: Notify::new(),
+            drawings: Notify::new(),
+            shown: Mutex::default(),
+            painter: Painter::default(),
+            baker,
             uploads: Notify::new(),
             read: Notify::new(),
             meaning,
@@ -340,6 +354,8 @@ impl App {
             tokio::spawn(lease::run(Arc::clone(&self.shared), stopped.clone())),
             tokio::spawn(lifecycle::run(Arc::clone(&self.shared), stopped.clone())),
             tokio::spawn(custom_avatar::run(Arc::clone(&self.shared), stopped.clone())),
+            tokio::spawn(custom_avatar::bake::run(Arc::clone(&self.shared), stopped.clone())),
+            tokio::spawn(character::run(Arc::clone(&self.shared), stopped.clone())),
             tokio::spawn(indexing::run(Arc::clone(&self.shared), stopped.clone())),
             tokio::spawn(directions::run(Arc::clone(&self.shared), stopped)),
         ];

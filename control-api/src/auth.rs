@@ -53,6 +53,8 @@ pub(crate) fn stored(key: &str) -> String {
 pub(crate) struct Caller {
     /// Whose agents and conversations these are.
     pub(crate) workspace: Arc<str>,
+    /// The key that opened it.
+    pub(crate) key: Hash,
 }
 
 /// The key of the environment (`VISAVIS_API_KEY`), which is never stored, and the workspace that it opens.
@@ -97,7 +99,7 @@ impl FromRequestParts<Arc<Shared>> for Caller {
                 None => error,
             })?;
         shared.limits.keys.take(hash, Instant::now()).map_err(ApiError::TooMany)?;
-        Ok(Self { workspace })
+        Ok(Self { workspace, key: hash })
     }
 }
 

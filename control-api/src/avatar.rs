@@ -1,16 +1,19 @@
-//! Stock avatars: `/v1/ext/avatars`.
+//! Faces: the stock avatars, `/v1/ext/avatars`, and what the rest of this plane needs to know of them and of a workspace's own.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, Weak};
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::config::StockAvatar;
 use crate::request::{Listed, Paged};
+use crate::store;
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new().route("/v1/ext/avatars", get(list))
@@ -27,4 +30,57 @@ async fn list(State(shared): State<Arc<Shared>>, _: Caller, Paged(page): Paged<t
         page.search.as_ref().is_none_or(|part| text.contains(part))
     };
     Listed::slice(shared.avatars.iter().filter(matches).map(shown).collect(), &page)
+}
+
+/// Whom agents of a workspace may name: the stock avatars, and the workspace's own that are ready. Without their pictures.
+pub(crate) async fn known(shared: &Shared, workspace: &str) -> store::Result<Vec<StockAvatar>> {
+    let own = shared.store.custom_avatars_ready(workspace).await?;
+    let stock =
+        shared.avatars.iter().map(|a| (a.avatar_key_id.clone(), a.avatar_name.clone(), a.gender.clone()));
+    let faces = stock.chain(own).map(|(avatar_key_id, avatar_name, gender)| StockAvatar {
+        avatar_key_id,
+        avatar_name,
+        gender,
+        display_picture: String::new(),
+    });
+    Ok(faces.collect())
+}
+
+/// The avatar of this id, stock or the workspace's own, with its picture.
+pub(crate) async fn find(shared: &Shared, workspace: &str, id: &str) -> store::Result<Option<StockAvatar>> {
+    if let Some(stock) = shared.avatars.iter().find(|a| a.avatar_key_id == id) {
+        return Ok(Some(stock.clone()));
+    }
+    let Some(id) = store::id(id) else { return Ok(None) };
+    let own = shared.store.custom_avatar(workspace, &id).await?;
+    Ok(own.filter(|row| row.status == "COMPLETED").map(|row| {
+        let output: Value = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
+        StockAvatar {
+            avatar_key_id: row.id,
+            avatar_name: row.name,
+            gender: row.gender,
+            display_picture: output["preview_url"].as_str().unwrap_or_default().to_owned(),
+        }
+    }))
+}
+
+/// The file of the poses of a workspace's own avatar: the engine has the others. Nothing where it was deleted. Calls that show it at the same
+/// time share one.
+pub(crate) async fn poses(shared: &Shared, workspace: &str, id: &str) -> store::Result<Option<Arc<[u8]>>> {
+    let stock = shared.avatars.iter().any(|a| a.avatar_key_id == id);
+    let Some(id) = store::id(id).filter(|_| !stock) else { return Ok(None) };
+    if !shared.store.custom_avatar_is_drawn(workspace, &id).await? {
+        return Ok(None);
+    }
+    let shown = || shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = shown().get(&id).and_then(Weak::upgrade) {
+        return Ok(Some(file));
+    }
+    let Some(poses) = shared.store.custom_avatar_poses(workspace, &id).await? else { return Ok(None) };
+    let file = STANDARD.decode(poses).map_err(|e| store::Error::Damaged("custom_avatar", e.to_string()))?;
+    let file: Arc<[u8]> = file.into();
+    let mut shown = shown();
+    shown.retain(|_, file| file.strong_count() > 0);
+    shown.insert(id, Arc::downgrade(&file));
+    Ok(Some(file))
 }

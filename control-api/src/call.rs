@@ -16,7 +16,7 @@ use crate::app::Shared;
 use crate::headers::Headers;
 use crate::store::conversation::Row;
 use crate::store::{self, document};
-use crate::{kept, knowledge_cache, mcp};
+use crate::{avatar, kept, knowledge_cache, mcp};
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
@@ -93,6 +93,7 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Call> {
             avatar_key_id: row.avatar_id.clone(),
             frame_rate: avatar["frame_rate"].as_f64().unwrap_or(25.0) as u32,
         },
+        own_face: avatar::poses(shared, &row.workspace, &row.avatar_id).await?,
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
         guardrails,
         tool_servers: mcp::session::servers(shared, row, &agent).await?,

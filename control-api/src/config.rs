@@ -44,6 +44,10 @@ pub struct Config {
     /// Program and arguments, to which a document's type is added, that read a document from standard input and run
     /// [`extract_as_child`](crate::extract_as_child); `None` = this program with the argument `extract`.
     pub extractor: Option<Vec<OsString>>,
+    /// Program and arguments, to which `bake …` or `draw` is added, that draw people as `visavis` does; `None` = this program.
+    pub baker: Option<Vec<OsString>>,
+    /// The mouths of speech, which the editor of characters shows.
+    pub visemes: Vec<Viseme>,
     /// `knowledge.embeddings_*`: who tells what texts mean; `None` = knowledge is searched by words alone.
     pub embeddings: Option<models::embeddings::Config>,
     /// What agents may name as their ears, mind and voice.
@@ -69,6 +73,8 @@ impl Default for Config {
             limits: Limits::default(),
             ice_servers: Vec::new(),
             extractor: None,
+            baker: None,
+            visemes: Vec::new(),
             embeddings: None,
             providers: Vec::new(),
             watch: None,
@@ -196,4 +202,13 @@ pub struct StockAvatar {
     pub gender: String,
     /// Picture, as a base64 data URI.
     pub display_picture: String,
+}
+
+/// A mouth of speech.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Viseme {
+    /// Its name in the field: `PP`, `aa` …
+    pub name: &'static str,
+    /// What the mouth does.
+    pub mouth: models::face::Mouth,
 }

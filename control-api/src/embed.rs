@@ -97,7 +97,7 @@ async fn click(
     }
     let wish = Wish { agent: agent.id, user_name, user_id, context, visitor: true, meta_data: None };
     let row = conversation::begin(&shared, &agent.workspace, &wish).await?;
-    Ok(axum::Json(conversation::authorized(&shared, &row, &base)))
+    Ok(axum::Json(conversation::authorized(&shared, &row, &base).await?))
 }
 
 /// `GET /`: a landing page with a link to the demo agent.

@@ -57,6 +57,8 @@ async fn look(shared: &Shared) -> store::Result<()> {
     for id in shared.store.orphans(&shared.server, clock::now()).await? {
         lifecycle::recover_one(shared, &id).await?;
     }
+    // A dead server's drawings are anybody's, and a busy one's wait for whoever is free.
+    shared.drawings.notify_one();
     // Another server may have erased what was held here.
     erasing::sweep(shared).await?;
     Ok(())

@@ -19,6 +19,7 @@ mod app;
 mod auth;
 mod avatar;
 mod call;
+mod character;
 mod clock;
 mod config;
 mod conversation;
@@ -61,7 +62,7 @@ mod watch;
 pub mod web;
 
 pub use app::{App, OpenError};
-pub use config::{Config, IceServer, Limits, StockAvatar, Timeouts, Webhooks};
+pub use config::{Config, IceServer, Limits, StockAvatar, Timeouts, Viseme, Webhooks};
 pub use kb::extract_as_child;
 pub use serve::{Bounds, serve};
 pub use store::Error as StoreError;

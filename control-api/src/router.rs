@@ -10,8 +10,8 @@ use crate::app::Shared;
 use crate::error::{ApiError, Missing};
 use crate::web::Pages;
 use crate::{
-    about, agent, apikey, avatar, conversation, cors, custom_avatar, delivery, door, embed, guard, guardrail,
-    health, kb, mcp, meeting, metrics, openapi, provider, session, template, tool,
+    about, agent, apikey, avatar, character, conversation, cors, custom_avatar, delivery, door, embed, guard,
+    guardrail, health, kb, mcp, meeting, metrics, openapi, provider, session, template, tool,
 };
 
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
@@ -20,6 +20,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .merge(agent::routes())
         .merge(apikey::routes())
         .merge(avatar::routes())
+        .merge(character::routes())
         .merge(conversation::routes())
         .merge(custom_avatar::routes())
         .merge(delivery::log::routes())

@@ -13,11 +13,11 @@ use crate::agent::secrets::{self, Secrets};
 use crate::agent::{known, show};
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::clock;
 use crate::error::{ApiError, Missing};
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::document::{self, Draft, Row, Table};
 use crate::store::{self, fresh_id};
+use crate::{avatar, clock};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
@@ -46,7 +46,8 @@ async fn create(
     caller: Caller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let Parsed { document, secrets } = parse_as(Form::Template, body, &shared.avatars, None)?;
+    let faces = avatar::known(&shared, &caller.workspace).await?;
+    let Parsed { document, secrets } = parse_as(Form::Template, body, &faces, None)?;
     let mut tx = shared.store.write().await?;
     known(&mut tx, &caller.workspace, &document).await?;
     let id = fresh_id();
@@ -86,12 +87,13 @@ async fn replace(
     Json(body): Json,
 ) -> Answer {
     // A body at fault is told before a template that is not there.
-    parse_as(Form::Template, body.clone(), &shared.avatars, None)?;
+    let faces = avatar::known(&shared, &caller.workspace).await?;
+    parse_as(Form::Template, body.clone(), &faces, None)?;
     let id = store::id(&id).ok_or(MISSING)?;
     let mut tx = shared.store.write().await?;
     let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(MISSING)?;
     let old: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
-    let Parsed { document, secrets } = parse_as(Form::Template, body, &shared.avatars, Some(&old))?;
+    let Parsed { document, secrets } = parse_as(Form::Template, body, &faces, Some(&old))?;
     known(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
     let text = document.to_string();

@@ -124,6 +124,8 @@ pub struct Opening {
     pub call: Arc<Call>,
     /// What the call works with.
     pub models: CallModels,
+    /// What it shows, if anything.
+    pub face: Option<Arc<models::face::PoseSet>>,
     /// Given before it began.
     pub commands: Vec<Command>,
     /// Its place on the thread.

@@ -30,7 +30,7 @@ use crate::latency::Latencies;
 use crate::memory::Memory;
 use crate::meter::Stats;
 use crate::shard::{Inbox, Shard};
-use crate::show::Avatars;
+use crate::show::{Avatars, Library};
 use crate::transport::webrtc::Certificate;
 use crate::transport::{loopback, socket, tcp};
 use crate::{clock, thread};
@@ -167,8 +167,6 @@ pub struct Shared {
     pub ledger: Arc<dyn Ledger>,
     /// Where traced inputs go.
     pub trace: Option<Sender<trace::Line>>,
-    /// Who can be shown.
-    pub avatars: Avatars,
     /// When a user is gone.
     pub timeouts: Timeouts,
     /// Where turns spend their time.
@@ -258,6 +256,7 @@ pub struct Engine {
     directory: Arc<Mutex<Directory>>,
     ready: watch::Sender<Readiness>,
     models: Arc<dyn Models>,
+    library: Library,
     next_key: AtomicU64,
     most_calls: usize,
     tcp: Option<tcp::Outlet>,
@@ -287,7 +286,6 @@ impl Engine {
             client,
             ledger,
             trace: trace.clone(),
-            avatars,
             timeouts: config.timeouts,
             latencies: Arc::clone(&latencies),
             most_load: config.most_load,
@@ -315,6 +313,7 @@ impl Engine {
             directory,
             ready,
             models,
+            library: Library::new(avatars),
             next_key: AtomicU64::new(1),
             most_calls: config.calls,
             tcp: outlet.map(|(outlet, _)| outlet),
@@ -431,7 +430,7 @@ impl Engine {
         Ok((thread, Some(seat)))
     }
 
-    /// Resolves a call's models.
+    /// Resolves a call's models and its face.
     fn open(
         &self,
         thread: usize,
@@ -441,9 +440,11 @@ impl Engine {
     ) -> Result<Opening, OfferError> {
         let key = CallKey(self.next_key.fetch_add(1, Relaxed));
         let news = self.threads[thread].inbox.sink(key);
-        let models = resolve(&*self.models, &call, news)
+        let mut models = resolve(&*self.models, &call, news)
             .map_err(|error| self.refused.note(&Why::Call(error.to_string())))?;
-        Ok(Opening { key, call, models, commands, seat })
+        let (face, told) = self.library.face(&call);
+        models.warnings.extend(told);
+        Ok(Opening { key, call, models, face, commands, seat })
     }
 
     async fn take(&self, offer: conversation::host::Offer) -> Result<Accepted, OfferError> {

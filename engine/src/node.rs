@@ -126,9 +126,8 @@ impl Node {
         news: Sink<News>,
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
-        let Opening { key, call, models, commands, seat } = opening;
+        let Opening { key, call, models, face: set, commands, seat } = opening;
         let CallModels { stt, turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
-        let set = shared.avatars.find_or_first(&call.face.avatar_key_id).map(|a| Arc::clone(&a.set));
         let own = set.as_ref().map(|set| set.manifest().voice.clone()).unwrap_or_default();
         // The agent's voice where the engine has it, else its face's, else the engine's default.
         let voice_of = |tts: &dyn models::tts::Tts| {

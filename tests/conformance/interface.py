@@ -45,6 +45,8 @@ GET /v1/ext/kb/{id}
 PUT /v1/ext/kb/{id}
 DELETE /v1/ext/kb/doc/{id}
 GET /v2/custom-avatars
+GET /v2/character
+POST /v2/character/preview
 POST /v1/auth/conversation
 POST /v1/ext/conversation
 PUT /v1/conversation/{id}/speak
@@ -88,7 +90,7 @@ FIELDS = {
         avatars[].config.stt.language avatars[].config.stt.fallback_model avatars[].config.tts.custom_pronunciation embed.enabled embed.origins webhook_secret""",
     "Template": "template_name template_system_prompt knowledge_base guardrail tool mcp avatars",
     "Stock avatar": "avatar_key_id avatar_name gender display_picture",
-    "Custom avatar": "id job_id avatar_key_id avatar_id avatar_name gender category status is_private output error created_at updated_at",
+    "Custom avatar": "id job_id avatar_key_id avatar_id avatar_name gender category status progress is_private character rest voice output error created_at updated_at",
     "Guardrail": "id key name category prompt response_message callback_url created_at updated_at",
     "Tool": """id type schema.type schema.name schema.description schema.parameters.type schema.parameters.properties schema.parameters.required request_config.method
         request_config.url request_config.headers event_messages.on_start.message event_messages.on_success.message event_messages.on_error.message

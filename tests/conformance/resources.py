@@ -3,7 +3,7 @@
 import base64
 import zlib
 
-from . import ANY, BOOL, DETAILS, EMPTY, ID, INTEGER, JWT, NOBODY, PICTURE, SECRET, TEXT, TIME, Chapter, Row, each, has, invalid, maybe
+from . import ANY, BOOL, DETAILS, EMPTY, ID, INTEGER, JWT, NOBODY, NUMBER, OBJECT, PICTURE, SECRET, TEXT, TIME, Chapter, Row, each, has, invalid, maybe
 
 NO_GUARDRAIL = {"message": "Guardrail not found"}
 ADVICE = {"name": "No advice!", "prompt": "The user asks for advice"}
@@ -172,14 +172,16 @@ PNG = "data:image/png;base64,iVBORw0KGgoAAAAN"
 ZOE = {"avatar_name": "Zoe", "gender": "female", "input_image": PNG, "is_private": True}
 NO_AVATAR = {"message": "Custom avatar not found"}
 JOB = {
-    "id": ID, "job_id": TEXT, "avatar_key_id": TEXT, "avatar_id": TEXT, "avatar_name": "Zoe", "gender": "female", "category": TEXT, "status": "QUEUED", "is_private": True,
-    "output": maybe(ANY), "error": maybe(TEXT), "created_at": TIME, "updated_at": TIME,
+    "id": ID, "job_id": TEXT, "avatar_key_id": TEXT, "avatar_id": TEXT, "avatar_name": "Zoe", "gender": "female", "category": TEXT, "status": "QUEUED", "progress": 0, "is_private": True,
+    "character": None, "rest": None, "voice": None, "output": maybe(ANY), "error": maybe(TEXT), "created_at": TIME, "updated_at": TIME,
 }  # fmt: skip
 
 
 def picture(kind, content):
     return {**ZOE, "input_image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
 
+
+DRAWN = {"avatar_name": "Drawn", "gender": "male", "voice": "awb", "character": {"age": 0.6, "hair": {"style": "buzz"}, "background": ["#ffffff", "#000000"]}, "rest": {"smile": 0.25}}
 
 AVATARS = Chapter("avatars", [
     Row("GET /v1/ext/avatars: array of Stock avatar", "GET /v1/ext/avatars", None, 200, each({"avatar_key_id": TEXT, "avatar_name": TEXT, "gender": TEXT, "display_picture": PICTURE}), {"first": "0"}, shows="Stock avatar"),
@@ -197,7 +199,20 @@ AVATARS = Chapter("avatars", [
     Row("WebP", "POST /v2/custom-avatar", picture("image/webp", b"RIFF....WEBPVP8 "), 200, {"status": "QUEUED"}),
     Row("no other pictures", "POST /v2/custom-avatar", picture("image/gif", b"GIF89a"), 400, invalid(("input_image", "must be PNG, JPEG or WebP"))),
     Row("a small file of very many pixels", "POST /v2/custom-avatar", picture("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"), 400, invalid(("input_image", "must hold at most 64 megapixels"))),
-    Row("a character in place of the picture", "POST /v2/custom-avatar", {"avatar_name": "D", "gender": "male", "character": {"hair": 1}}, 200, {"status": "QUEUED", "is_private": False}),
+    Row("a character in place of the picture", "POST /v2/custom-avatar", DRAWN, 200, {**DRAWN, "status": "QUEUED", "progress": 0, "is_private": False, "output": None, "error": None}, {"drawn": "id"}),
+    Row("QUEUED → PROCESSING, and how far it is", "GET /v2/custom-avatar/$drawn", None, 200, {**DRAWN, "status": "PROCESSING", "progress": INTEGER}, until=True),
+    Row("no agent can have it yet", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$drawn"}]}, 400, invalid(("avatars[0].avatar_key_id", "names no avatar"))),
+    Row("it goes while it is drawn", "DELETE /v2/custom-avatar/$drawn", None, 200, {"id": "$drawn"}),
+    Row("a setting out of its range", "POST /v2/custom-avatar", {**DRAWN, "character": {"eyes": {"size": 1.31}}}, 400, invalid(("character.eyes.size", "must be between 0.8 and 1.3"))),
+    Row("a number that is none", "POST /v2/custom-avatar", {**DRAWN, "character": {"age": "0.5"}}, 400, invalid(("character.age", "must be a number"))),
+    Row("a setting that nobody has", "POST /v2/custom-avatar", {**DRAWN, "character": {"wings": {"span": 2}}}, 400, invalid(("character.wings", "is not known"))),
+    Row("a colour is #rrggbb", "POST /v2/custom-avatar", {**DRAWN, "character": {"skin": {"colour": "brown"}}}, 400, invalid(("character.skin.colour", "must be a colour such as #c0906f"))),
+    Row("a word that is none of the choices", "POST /v2/custom-avatar", {**DRAWN, "character": {"glasses": "monocle"}}, 400, invalid(("character.glasses", "must be one of none, square, round, slim"))),
+    Row("tables are objects", "POST /v2/custom-avatar", {**DRAWN, "character": {"hair": 1}}, 400, invalid(("character.hair", "must be an object"))),
+    Row("all faults at once, the pose's too", "POST /v2/custom-avatar", {**DRAWN, "character": {"seed": -1}, "rest": {"head": {"yaw": 1e300}}}, 400, invalid(("character.seed", "must be a whole number between 0 and 4294967295"), ("rest.head.yaw", "must be between -0.6 and 0.6"))),
+    Row("what may be set, and people to begin with", "GET /v2/character", None, 200, {"character": each({"name": TEXT, "group": TEXT, "kind": TEXT}), "pose": each({"name": TEXT, "kind": "slider", "unit": TEXT, "least": NUMBER, "most": NUMBER}), "people": each({"id": TEXT, "name": TEXT, "gender": TEXT, "voice": TEXT, "character": OBJECT, "rest": OBJECT}), "visemes": each({"name": TEXT, "mouth": OBJECT})}),
+    Row("a preview is a picture", "POST /v2/character/preview", {"character": DRAWN["character"], "pose": {"smile": 1}, "size": 64}, 200, has("RIFF"), heads={"content-type": "image/webp"}),
+    Row("a preview of nobody", "POST /v2/character/preview", {"size": 63}, 400, invalid(("character", "is required"), ("size", "must be between 64 and 512"))),
     Row("an image over 9 MiB is 413", "POST /v2/custom-avatar", picture("image/png", b"\x89PNG\r\n\x1a\n" + bytes(9 << 20)), 413, {"error": "Request body is too large"}),
     Row("a body over 14 MB is 413", "POST /v2/custom-avatar", {**ZOE, "input_image": "x" * (14 << 20)}, 413, {"error": "Request body is too large"}),
     Row("another workspace's", "GET /v2/custom-avatar/$avatar", None, 404, NO_AVATAR, key="other"),

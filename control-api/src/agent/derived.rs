@@ -11,6 +11,8 @@ use super::secrets::{self, Secrets};
 use super::{forget_deleted, insert, parse, show, write};
 use crate::app::Shared;
 use crate::auth::Caller;
+use crate::avatar;
+use crate::config::StockAvatar;
 use crate::error::{ApiError, OrFail as _};
 use crate::fields::{Faults, Fields};
 use crate::request::Json;
@@ -49,6 +51,7 @@ fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
 }
 
 async fn short(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): Json) -> Answer {
+    let faces = avatar::known(&shared, &caller.workspace).await?;
     let whole = {
         let faults = Faults::default();
         let fields = Fields::body(body, &faults)?;
@@ -57,7 +60,7 @@ async fn short(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): Js
         whole.insert("agent_system_prompt".into(), fields.required("system_prompt").into());
         let ids = avatar_ids(&fields);
         for (i, id) in ids.iter().enumerate() {
-            if !shared.avatars.iter().any(|avatar| avatar.avatar_key_id == *id) {
+            if !faces.iter().any(|avatar| avatar.avatar_key_id == *id) {
                 fields.fault(&format!("avatar_ids[{i}]"), "names no avatar");
             }
         }
@@ -89,7 +92,8 @@ async fn by_template(State(shared): State<Arc<Shared>>, caller: Caller, Json(bod
     };
     let absent = |what: &str| ApiError::Failed(FETCH, format!("no such {what}"));
     let id = store::id(&wish.template).ok_or_else(|| absent("template"))?;
-    if !wish.avatars.iter().all(|id| shared.avatars.iter().any(|a| a.avatar_key_id == *id)) {
+    let faces = avatar::known(&shared, &caller.workspace).await.or_fail(FETCH)?;
+    if !wish.avatars.iter().all(|id| faces.iter().any(|a| a.avatar_key_id == *id)) {
         return Err(absent("avatar"));
     }
     let mut tx = shared.store.write().await.or_fail(FETCH)?;
@@ -98,8 +102,8 @@ async fn by_template(State(shared): State<Arc<Shared>>, caller: Caller, Json(bod
     let mut template = show::parsed(&row.document).or_fail(FETCH)?;
     forget_deleted(&mut tx, &caller.workspace, &mut template).await.or_fail(FETCH)?;
     let hidden: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets).or_fail(FETCH)?;
-    let (body, hidden) = agent_of(&shared, template, hidden, &wish);
-    let parsed = parse::parse(body, &shared.avatars, Some(&hidden)).map_err(|refused| {
+    let (body, hidden) = agent_of(&faces, template, hidden, &wish);
+    let parsed = parse::parse(body, &faces, Some(&hidden)).map_err(|refused| {
         ApiError::Failed(FETCH, format!("the stored template is no agent: {refused:?}"))
     })?;
     let made = write(&shared, &mut tx, &caller.workspace, parsed).await.or_fail(FETCH)?;
@@ -108,7 +112,7 @@ async fn by_template(State(shared): State<Arc<Shared>>, caller: Caller, Json(bod
 }
 
 /// The agent that a template makes, with its secrets: the template's n-th avatar (else its first) lends its settings to the n-th face.
-fn agent_of(shared: &Shared, template: Value, hidden: Secrets, wish: &Wish) -> (Value, Secrets) {
+fn agent_of(faces: &[StockAvatar], template: Value, hidden: Secrets, wish: &Wish) -> (Value, Secrets) {
     let Value::Object(mut agent) = template else { return (template, hidden) };
     let mut secrets = Secrets { webhook: secrets::fresh_webhook(), avatars: Vec::new() };
     let name = agent.shift_remove("template_name").unwrap_or_default();
@@ -124,8 +128,7 @@ fn agent_of(shared: &Shared, template: Value, hidden: Secrets, wish: &Wish) -> (
         let lender = if i < lenders.len() { i } else { 0 };
         let mut avatar = lenders.get(lender).and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
         // A name that only came with the template's own face does not fit another one.
-        let own =
-            shared.avatars.iter().find(|a| avatar.get("avatar_key_id") == Some(&json!(a.avatar_key_id)));
+        let own = faces.iter().find(|a| avatar.get("avatar_key_id") == Some(&json!(a.avatar_key_id)));
         if own.is_some_and(|own| avatar.get("persona_name") == Some(&json!(own.avatar_name))) {
             avatar.shift_remove("persona_name");
         }

@@ -18,12 +18,13 @@ use self::parse::Parsed;
 use self::secrets::Secrets;
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::clock;
+use crate::config::StockAvatar;
 use crate::error::{ApiError, Missing, OrFail as _, OwnText};
 use crate::fields::Faults;
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::document::{self, Draft, Row, Table};
 use crate::store::{self, Transaction, fresh_id};
+use crate::{avatar, clock};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
@@ -50,7 +51,7 @@ pub(crate) async fn insert(
     workspace: &str,
     body: Value,
 ) -> Result<(String, String), ApiError> {
-    let parsed = parse::parse(body, &shared.avatars, None)?;
+    let parsed = parse::parse(body, &avatar::known(shared, workspace).await?, None)?;
     let mut tx = shared.store.write().await?;
     known(&mut tx, workspace, &parsed.document).await?;
     let made = write(shared, &mut tx, workspace, parsed).await?;
@@ -142,7 +143,7 @@ async fn replace(
     let done = update(&shared, &caller, &id, |_| body).await;
     if matches!(done, Err(ApiError::Missing(_))) {
         // A body at fault is told before an agent that is not there.
-        parse::parse(check, &shared.avatars, None)?;
+        parse::parse(check, &avatar::known(&shared, &caller.workspace).await?, None)?;
     }
     done
 }
@@ -167,12 +168,14 @@ async fn change(
 async fn update(shared: &Shared, caller: &Caller, id: &str, body: impl FnOnce(Value) -> Value) -> Answer {
     let missing = || ApiError::Missing(Missing::Agent);
     let id = store::id(id).ok_or_else(missing)?;
+    let mut faces = avatar::known(shared, &caller.workspace).await?;
     let mut tx = shared.store.write().await?;
     let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
     let old: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let mut stored = show::parsed(&row.document)?;
     forget_deleted(&mut tx, &caller.workspace, &mut stored).await?;
-    let Parsed { document, secrets } = parse::parse(body(stored), &shared.avatars, Some(&old))?;
+    faces.extend(own_faces(&stored));
+    let Parsed { document, secrets } = parse::parse(body(stored), &faces, Some(&old))?;
     known(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
     let text = document.to_string();
@@ -182,6 +185,16 @@ async fn update(shared: &Shared, caller: &Caller, id: &str, body: impl FnOnce(Va
     document::set_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": row.id, "message": "Agent updated successfully"})))
+}
+
+/// The faces that a stored agent has. One that was deleted since must not make every change of the agent fail: calls show another one.
+fn own_faces(stored: &Value) -> impl Iterator<Item = StockAvatar> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    stored["avatars"].as_array().into_iter().flatten().map(move |avatar| StockAvatar {
+        avatar_key_id: text(&avatar["avatar_key_id"]),
+        avatar_name: text(&avatar["persona_name"]),
+        ..StockAvatar::default()
+    })
 }
 
 /// Takes references to deleted records out of a stored document: a partial change must not fail for what the client cannot see.

@@ -136,17 +136,16 @@ pub(crate) fn pass(shared: &Shared, row: &Row, base: &str) -> Map<String, Value>
 }
 
 /// The answer of `POST /v1/auth/conversation` and of an embedded page's click.
-pub(crate) fn authorized(shared: &Shared, row: &Row, base: &str) -> Value {
+pub(crate) async fn authorized(shared: &Shared, row: &Row, base: &str) -> store::Result<Value> {
     let mut answer = Map::new();
     answer.extend(pass(shared, row, base));
     answer.insert("conversationId".into(), row.id.clone().into());
     answer.insert("url".into(), record::join_link(shared, row, base).into());
-    if let Some(Value::Object(avatar)) =
-        shared.avatars.iter().find(|a| a.avatar_key_id == row.avatar_id).map(avatar::shown)
-    {
+    let face = avatar::find(shared, &row.workspace, &row.avatar_id).await?;
+    if let Some(Value::Object(avatar)) = face.as_ref().map(avatar::shown) {
         answer.extend(avatar);
     }
-    Value::Object(answer)
+    Ok(Value::Object(answer))
 }
 
 async fn authorize(
@@ -157,7 +156,7 @@ async fn authorize(
 ) -> Answer {
     let wish = wish(body, ["agentId", "userName", "userId"])?;
     let row = begin(&shared, &caller.workspace, &wish).await?;
-    Ok(axum::Json(authorized(&shared, &row, &base)))
+    Ok(axum::Json(authorized(&shared, &row, &base).await?))
 }
 
 async fn create(

@@ -1,9 +1,11 @@
-//! The API as an OpenAPI 3.1 document, made of one table ([`operations`], [`console`]) and the schemas ([`schemas`]): served at `/openapi.json`, readable
+//! The API as an OpenAPI 3.1 document, made of one table ([`operations`], [`calls`], [`console`]) and the schemas ([`schemas`]): served at `/openapi.json`, readable
 //! at `/docs`, and kept in `docs/openapi.json`, where a test compares it. Another test asks the router for every operation of the table,
 //! and the source for every route that the table has not.
 
 mod build;
+mod calls;
 mod console;
+mod drawn;
 mod operation;
 mod operations;
 mod records;
@@ -67,7 +69,7 @@ fn document() -> Value {
 
 /// Every row.
 fn table() -> impl Iterator<Item = &'static Operation> {
-    operations::OPERATIONS.iter().chain(console::OPERATIONS)
+    operations::OPERATIONS.iter().chain(calls::OPERATIONS).chain(console::OPERATIONS)
 }
 
 fn tags() -> Vec<Value> {
@@ -164,6 +166,7 @@ fn responses(operation: &Operation) -> Value {
             "metrics" => answer(description, "application/openmetrics-text", &json!({"type": "string"})),
             "html" => answer(description, "text/html", &json!({"type": "string"})),
             "sdp" => answer(description, "application/sdp", &json!({"type": "string"})),
+            "webp" => answer(description, "image/webp", &json!({"type": "string", "format": "binary"})),
             schema => answer(description, "application/json", &reference(schema)),
         };
         responses.insert(status.to_string(), told);

@@ -31,7 +31,7 @@ pub(super) struct Operation {
     /// Whether it is a list that can be narrowed.
     pub(super) list: bool,
     pub(super) body: Body,
-    /// Status, schema (`""` = no body; `text`, `html` and `sdp` = that), what it means. Refusals that all have are added.
+    /// Status, schema (`""` = no body; `text`, `html`, `sdp` and `webp` = that), what it means. Refusals that all have are added.
     pub(super) answers: &'static [(u16, &'static str, &'static str)],
     /// Schema of its 404.
     pub(super) missing: Option<&'static str>,
@@ -90,6 +90,9 @@ impl Operation {
         self
     }
 }
+
+/// The answer of what only tells that it is done.
+pub(super) const DONE: &[(u16, &str, &str)] = &[(200, "Done", "Done")];
 
 // Groups of operations.
 pub(super) const AGENTS: &str = "Agents";

@@ -101,7 +101,9 @@ pub(super) fn all() -> Map<String, Value> {
                 ("input_image", text()),
                 ("is_private", maybe("boolean")),
                 ("landmarks", json!({"type": ["array", "object", "null"]})),
-                ("character", maybe("object")),
+                ("character", refer("Character")),
+                ("rest", refer("Pose")),
+                ("voice", text()),
             ]),
         ),
         ("CustomAvatar", custom_avatar()),
@@ -270,5 +272,6 @@ pub(super) fn all() -> Map<String, Value> {
         ("Document", json!({"type": "object"})),
         ("Health", object([("status*", text()), ("reason", text())])),
     ];
-    schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
+    let drawn = super::drawn::all();
+    schemas.into_iter().chain(drawn).map(|(name, schema)| (name.to_owned(), schema)).collect()
 }

@@ -2,10 +2,11 @@
 
 use sqlx::{AssertSqlSafe, FromRow};
 
+use super::server::alive;
 use super::{Error, Page, Result, Sql, Store, Transaction, page::searchable};
 use crate::clock::Micros;
 
-/// One custom avatar, without its picture.
+/// One custom avatar, without its picture and its poses.
 #[derive(Clone, Debug, FromRow)]
 pub(crate) struct Row {
     pub(crate) id: String,
@@ -13,7 +14,11 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) gender: String,
     pub(crate) is_private: i64,
+    /// Of what it is drawn: JSON. A picture's has none.
+    pub(crate) person: Option<String>,
     pub(crate) status: String,
+    /// Percent of the drawing that is done.
+    pub(crate) progress: i64,
     /// JSON, once COMPLETED.
     pub(crate) output: Option<String>,
     pub(crate) error: Option<String>,
@@ -21,7 +26,8 @@ pub(crate) struct Row {
     pub(crate) updated_at: Micros,
 }
 
-const COLUMNS: &str = "id, job_id, name, gender, is_private, status, output, error, created_at, updated_at";
+const COLUMNS: &str =
+    "id, job_id, name, gender, is_private, person, status, progress, output, error, created_at, updated_at";
 
 /// What is written of a new one.
 pub(crate) struct Draft<'a> {
@@ -31,16 +37,18 @@ pub(crate) struct Draft<'a> {
     pub(crate) name: &'a str,
     pub(crate) gender: &'a str,
     pub(crate) is_private: bool,
-    /// Of what the face is made: JSON.
-    pub(crate) source: &'a str,
+    /// The picture of which the face is made: JSON.
+    pub(crate) source: Option<&'a str>,
+    /// Or of what it is drawn: JSON.
+    pub(crate) person: Option<&'a str>,
     pub(crate) at: Micros,
 }
 
 /// Adds one whose job is QUEUED.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Row> {
     sqlx::query(
-        "INSERT INTO custom_avatar (id, workspace, search, job_id, name, gender, is_private, source, status, created_at, updated_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'QUEUED', $9, $9)",
+        "INSERT INTO custom_avatar (id, workspace, search, job_id, name, gender, is_private, source, person, status, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'QUEUED', $10, $10)",
     )
     .bind(draft.id)
     .bind(draft.workspace)
@@ -50,6 +58,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
     .bind(draft.gender)
     .bind(i64::from(draft.is_private))
     .bind(draft.source)
+    .bind(draft.person)
     .bind(draft.at)
     .execute(&mut **tx)
     .await?;
@@ -57,13 +66,97 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
     sqlx::query_as(AssertSqlSafe(sql)).bind(draft.id).fetch_one(&mut **tx).await.map_err(Error::from)
 }
 
-/// Ends every job that waits with a reason; their pictures are not needed any more.
-pub(crate) async fn fail_queued(tx: &mut Transaction, error: &str, at: Micros) -> Result<()> {
+/// Ends every job of a picture that waits with a reason; the pictures are not needed any more.
+pub(crate) async fn fail_pictures(tx: &mut Transaction, error: &str, at: Micros) -> Result<()> {
     sqlx::query(
-        "UPDATE custom_avatar SET status = 'FAILED', error = $1, source = NULL, updated_at = $2 WHERE status = 'QUEUED'",
+        "UPDATE custom_avatar SET status = 'FAILED', error = $1, source = NULL, updated_at = $2 \
+         WHERE status = 'QUEUED' AND person IS NULL",
     )
     .bind(error)
     .bind(at)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// A drawing to be done.
+#[derive(Debug, FromRow)]
+pub(crate) struct Job {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) gender: String,
+    pub(crate) person: String,
+}
+
+/// Of the SQL: a drawing that nobody does, for the server `$1` at `$2`.
+macro_rules! free {
+    () => {
+        concat!(
+            "person IS NOT NULL AND (status = 'QUEUED' OR (status = 'PROCESSING' AND (server = $1 OR server NOT IN ",
+            alive!("$2"),
+            ")))"
+        )
+    };
+}
+
+/// Takes the oldest drawing that nobody does: one that waits, or was cut short here or on a server that is no longer alive.
+pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Job>> {
+    Ok(sqlx::query_as(concat!(
+        "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar WHERE ",
+        free!(),
+        " ORDER BY created_at, id LIMIT 1) RETURNING id, name, gender, person",
+    ))
+    .bind(server)
+    .bind(now)
+    .fetch_optional(&mut **tx)
+    .await?)
+}
+
+/// Notes how far a drawing is; false if it is not this server's any more, or gone.
+pub(crate) async fn advance(
+    tx: &mut Transaction,
+    server: &str,
+    id: &str,
+    percent: i64,
+    at: Micros,
+) -> Result<bool> {
+    // What was drawn before a restart is not drawn again: it never goes back.
+    let done = sqlx::query(
+        "UPDATE custom_avatar SET progress = CASE WHEN progress < $1 THEN $1 ELSE progress END, updated_at = $2 \
+         WHERE id = $3 AND server = $4 AND status = 'PROCESSING'",
+    )
+    .bind(percent)
+    .bind(at)
+    .bind(id)
+    .bind(server)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Ends a drawing: what is told of it (JSON) with its poses (base64), or why there are none. Nothing where it is not this server's any more.
+pub(crate) async fn finish(
+    tx: &mut Transaction,
+    server: &str,
+    id: &str,
+    made: std::result::Result<(&str, &str), &str>,
+    at: Micros,
+) -> Result<()> {
+    let (status, output, poses, error) = match made {
+        Ok((output, poses)) => ("COMPLETED", Some(output), Some(poses), None),
+        Err(why) => ("FAILED", None, None, Some(why)),
+    };
+    sqlx::query(
+        "UPDATE custom_avatar SET status = $1, output = $2, poses = $3, error = $4, updated_at = $5, \
+         progress = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE progress END WHERE id = $6 AND server = $7 AND status = 'PROCESSING'",
+    )
+    .bind(status)
+    .bind(output)
+    .bind(poses)
+    .bind(error)
+    .bind(at)
+    .bind(id)
+    .bind(server)
     .execute(&mut **tx)
     .await?;
     Ok(())
@@ -84,6 +177,50 @@ impl Store {
     pub(crate) async fn custom_avatar(&self, workspace: &str, id: &str) -> Result<Option<Row>> {
         let sql = format!("SELECT {COLUMNS} FROM custom_avatar WHERE id = $1 AND workspace = $2");
         Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.read()).await?)
+    }
+
+    /// Whether there is a drawing that this server might take.
+    pub(crate) async fn drawing_waits(&self, server: &str, now: Micros) -> Result<bool> {
+        let sql = concat!("SELECT id FROM custom_avatar WHERE ", free!(), " LIMIT 1");
+        let found: Option<String> =
+            sqlx::query_scalar(sql).bind(server).bind(now).fetch_optional(self.read()).await?;
+        Ok(found.is_some())
+    }
+
+    /// Whether a custom avatar is ready to be shown.
+    pub(crate) async fn custom_avatar_is_drawn(&self, workspace: &str, id: &str) -> Result<bool> {
+        let found: Option<String> = sqlx::query_scalar(
+            "SELECT id FROM custom_avatar WHERE id = $1 AND workspace = $2 AND status = 'COMPLETED' AND poses IS NOT NULL",
+        )
+        .bind(id)
+        .bind(workspace)
+        .fetch_optional(self.read())
+        .await?;
+        Ok(found.is_some())
+    }
+
+    /// The poses of a custom avatar that is ready, in base64.
+    pub(crate) async fn custom_avatar_poses(&self, workspace: &str, id: &str) -> Result<Option<String>> {
+        Ok(sqlx::query_scalar(
+            "SELECT poses FROM custom_avatar WHERE id = $1 AND workspace = $2 AND status = 'COMPLETED' AND poses IS NOT NULL",
+        )
+        .bind(id)
+        .bind(workspace)
+        .fetch_optional(self.read())
+        .await?)
+    }
+
+    /// Id, name and gender of each custom avatar that is ready.
+    pub(crate) async fn custom_avatars_ready(
+        &self,
+        workspace: &str,
+    ) -> Result<Vec<(String, String, String)>> {
+        Ok(sqlx::query_as(
+            "SELECT id, name, gender FROM custom_avatar WHERE workspace = $1 AND status = 'COMPLETED'",
+        )
+        .bind(workspace)
+        .fetch_all(self.read())
+        .await?)
     }
 
     /// One page and the number of all matches.

@@ -262,6 +262,7 @@ impl Server {
         let mut config =
             Config { listen, data: folder.join("data"), api_key: Some(KEY.into()), ..Config::default() };
         config.extractor = Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
+        config.baker = Some(vec![env!("CARGO_BIN_EXE_visavis-painter-under-test").into()]);
         config.database_url = database(folder).await;
         change(&mut config);
         let net = net::Client::new(net::Policy { allow_private: config.private_targets() }).unwrap();

@@ -5,6 +5,7 @@ mod contract;
 mod conversations;
 mod crash;
 mod doors;
+mod drawn;
 mod keys;
 mod kit;
 mod knowledge;

@@ -91,6 +91,8 @@ pub struct Call {
     pub tts: TtsChoice,
     /// Whose face.
     pub face: FaceChoice,
+    /// The face itself, where it is none of the engine's own: the file of a pose set.
+    pub own_face: Option<Arc<[u8]>>,
     /// What the LLM may call.
     pub tools: Vec<Tool>,
     /// Who brings more of them once the call has begun.
@@ -118,6 +120,7 @@ impl Call {
             llm: LlmChoice::default(),
             tts: TtsChoice::default(),
             face: FaceChoice::default(),
+            own_face: None,
             tools: Vec::new(),
             tool_servers: None,
             guardrails: Vec::new(),

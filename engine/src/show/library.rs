@@ -1,12 +1,14 @@
 //! The people that this server can show.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::{fs, io};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use conversation::call::Call;
 use models::face::{PoseSet, set};
 use serde::Serialize;
 
@@ -143,5 +145,100 @@ impl Avatars {
                 }
             })
             .collect()
+    }
+}
+
+/// Whom calls may show: the people of this server, and those whose set comes with a call. Sets of the latter are shared by the calls that
+/// show them at the same time, and gone with the last.
+#[derive(Default)]
+pub(crate) struct Library {
+    own: Avatars,
+    brought: Mutex<HashMap<String, Weak<PoseSet>>>,
+}
+
+impl Library {
+    pub(crate) fn new(own: Avatars) -> Self {
+        Self { own, brought: Mutex::default() }
+    }
+
+    /// The face of a call, none where this server has nobody; and what its owner should know, where it is not the one that was asked for.
+    pub(crate) fn face(&self, call: &Call) -> (Option<Arc<PoseSet>>, Option<String>) {
+        let id = &call.face.avatar_key_id;
+        let brought = call.own_face.as_ref().map(|file| self.brought(id, file));
+        let (why, instead) = match brought {
+            Some(Ok(set)) => return (Some(set), None),
+            Some(Err(error)) => {
+                tracing::error!(avatar = %id, %error, "a call's face cannot be read");
+                ("cannot be read", self.own.find_or_first(id))
+            }
+            None => match self.own.find(id) {
+                Some(found) => return (Some(Arc::clone(&found.set)), None),
+                None => ("is not there", self.own.find_or_first(id)),
+            },
+        };
+        let told = instead.filter(|_| !id.is_empty()).map(|instead| {
+            let id: String = id.chars().take(40).collect();
+            format!("The avatar {id:?} {why}; {} shows its face instead.", instead.set.manifest().name)
+        });
+        (instead.map(|instead| Arc::clone(&instead.set)), told)
+    }
+
+    fn brought(&self, id: &str, file: &Arc<[u8]>) -> Result<Arc<PoseSet>, set::Error> {
+        let known = || self.brought.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(set) = known().get(id).and_then(Weak::upgrade) {
+            return Ok(set);
+        }
+        // Without the lock: it takes a few milliseconds. Two that come at once make two sets, and one of them is kept.
+        let set = Arc::new(PoseSet::parse(&Bytes::from_owner(Arc::clone(file)))?);
+        let mut known = known();
+        known.retain(|_, set| set.strong_count() > 0);
+        known.insert(id.to_owned(), Arc::downgrade(&set));
+        Ok(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conversation::call::{ConversationId, FaceChoice};
+    use conversation::settings::Agent;
+
+    use super::*;
+
+    fn call(id: &str, own_face: Option<&[u8]>) -> Call {
+        let face = FaceChoice { avatar_key_id: id.into(), frame_rate: 25 };
+        let call = Call::bare(ConversationId(1), Agent::default().spec().unwrap());
+        Call { face, own_face: own_face.map(Arc::from), ..call }
+    }
+
+    #[test]
+    fn calls_share_the_face_that_they_bring_and_the_last_one_takes_it_with_it() {
+        let library = Library::new(Avatars::built_in().unwrap());
+        // Any set will do: it is found by the call's id, not by its own.
+        let (file, _) = BUILT_IN[1];
+        let (one, told) = library.face(&call("zoe", Some(file)));
+        let (other, _) = library.face(&call("zoe", Some(file)));
+        let (one, other) = (one.unwrap(), other.unwrap());
+        assert!(Arc::ptr_eq(&one, &other) && told.is_none());
+        assert_eq!(one.manifest().name, "Clara");
+        drop((one, other));
+        assert_eq!(library.brought.lock().unwrap()["zoe"].strong_count(), 0);
+        assert!(library.face(&call("max", Some(file))).0.is_some());
+        assert_eq!(library.brought.lock().unwrap().len(), 1, "what nobody shows is forgotten");
+    }
+
+    #[test]
+    fn who_cannot_be_shown_is_replaced_and_that_is_told() {
+        let library = Library::new(Avatars::built_in().unwrap());
+        for (call, why) in [(call("zoe", None), "is not there"), (call("zoe", Some(b"x")), "cannot be read")]
+        {
+            let (set, told) = library.face(&call);
+            assert_eq!(set.unwrap().manifest().id, "theo");
+            assert_eq!(told.unwrap(), format!("The avatar \"zoe\" {why}; Theo shows its face instead."));
+        }
+        for id in ["mei", ""] {
+            assert_eq!(library.face(&call(id, None)).1, None, "{id}");
+        }
+        let (set, told) = Library::default().face(&call("zoe", None));
+        assert!(set.is_none() && told.is_none());
     }
 }

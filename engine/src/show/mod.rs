@@ -16,5 +16,6 @@ pub mod pose;
 pub mod pose_cache;
 
 pub use face::Face;
+pub(crate) use library::Library;
 pub use library::{Avatar, Avatars, StockAvatar};
 pub use pace::Pace;

@@ -17,7 +17,6 @@ use engine::host::{Seat, Shared};
 use engine::latency::Latencies;
 use engine::meter::Stats;
 use engine::shard::{Inbox, Shard};
-use engine::show::Avatars;
 use engine::speak::playout::BLOCK;
 use engine::transport::loopback::{self, Far, Left};
 use engine::transport::webrtc::Certificate;
@@ -287,7 +286,6 @@ impl Bench {
             client,
             ledger: Arc::new(book.clone()),
             trace,
-            avatars: Avatars::default(),
             timeouts: engine::Timeouts::default(),
             latencies: Arc::clone(&latencies),
             most_load: 0.0,
@@ -361,7 +359,14 @@ impl Bench {
             tts_fallback,
             warnings: Vec::new(),
         };
-        let opening = Opening { key, call: Arc::new(call), models, commands: Vec::new(), seat: Seat::free() };
+        let opening = Opening {
+            key,
+            call: Arc::new(call),
+            models,
+            face: None,
+            commands: Vec::new(),
+            seat: Seat::free(),
+        };
         let (near, far) = loopback::pair();
         assert!(self.inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near }))).is_ok());
         far

@@ -1,0 +1,185 @@
+//! Custom avatars: `/v2/custom-avatar`. A job makes a face: of a character, which is drawn ([`bake`]), or of a picture, for which no renderer
+//! is installed, so that every such job fails and says so.
+
+pub(crate) mod bake;
+mod picture;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::character;
+use crate::clock;
+use crate::error::{ApiError, Missing};
+use crate::fields::{Faults, Fields};
+use crate::request::{Json, Listed, Paged, Path};
+use crate::store::custom_avatar::{self as table, Draft, Row};
+use crate::store::{self, fresh_id};
+
+type Answer = Result<axum::Json<Value>, ApiError>;
+
+const MISSING: ApiError = ApiError::Missing(Missing::CustomAvatar);
+/// Largest body: a picture of 9 MiB in base64 and some room.
+const BODY_LIMIT: usize = 14 << 20;
+/// Characters of a drawn person's name at most, and of its voice's.
+const NAME: usize = 200;
+/// Why a picture's job fails: this server has no renderer of uploaded pictures.
+const NO_RENDERER: &str = "no renderer is installed";
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v2/custom-avatar", post(create))
+        .route("/v2/custom-avatars", get(list))
+        .route("/v2/custom-avatar/{id}", get(one).delete(remove))
+}
+
+fn shown(row: &Row) -> Value {
+    let parsed = |text: &Option<String>| text.as_deref().and_then(|t| serde_json::from_str::<Value>(t).ok());
+    let person = parsed(&row.person).unwrap_or_default();
+    json!({
+        "id": row.id,
+        "job_id": row.job_id,
+        // Known from the start, so that a client may keep it; agents may name it once the job is COMPLETED.
+        "avatar_key_id": row.id,
+        "avatar_id": row.id,
+        "avatar_name": row.name,
+        "gender": row.gender,
+        "category": "custom",
+        "status": row.status,
+        "progress": row.progress,
+        "is_private": row.is_private != 0,
+        "character": person["character"],
+        "rest": person["rest"],
+        "voice": person["voice"],
+        "output": parsed(&row.output),
+        "error": row.error,
+        "created_at": clock::iso(row.created_at),
+        "updated_at": clock::iso(row.updated_at),
+    })
+}
+
+/// What a body asks for.
+struct Wish {
+    name: String,
+    gender: String,
+    is_private: bool,
+    /// JSON, of a picture.
+    source: Option<String>,
+    /// JSON, of a character.
+    person: Option<String>,
+}
+
+fn wish(body: Value) -> Result<Wish, ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    let drawn = fields.raw("character").is_some_and(|c| !c.is_null());
+    let name = if drawn { fields.at_most("avatar_name", NAME) } else { fields.required("avatar_name") };
+    let gender = fields.required("gender");
+    if !gender.is_empty() && !["male", "female"].contains(&gender.as_str()) {
+        fields.fault("gender", "must be one of male, female");
+    }
+    if fields.raw("landmarks").is_some_and(|l| !l.is_null() && !l.is_array() && !l.is_object()) {
+        fields.fault("landmarks", "must be an array or an object");
+    }
+    let is_private = fields.boolean("is_private").unwrap_or(false);
+    let (mut source, mut person) = (None, None);
+    if drawn {
+        fields.text("input_image");
+        person = Some(drawn_person(&fields, &gender).to_string());
+    } else {
+        let image = fields.required("input_image");
+        if !image.is_empty()
+            && let Err(reason) = picture::check(&image)?
+        {
+            fields.fault("input_image", reason);
+        }
+        let landmarks = fields.raw("landmarks");
+        source = Some(json!({"input_image": image, "landmarks": landmarks}).to_string());
+    }
+    faults.unless(Wish { name, gender, is_private, source, person })
+}
+
+/// Of what a person is drawn: the fields of a person's file, as they were given.
+fn drawn_person(fields: &Fields<'_>, gender: &str) -> Value {
+    let voice = fields.text("voice").filter(|voice| !voice.trim().is_empty());
+    if voice.as_ref().is_some_and(|voice| voice.chars().count() > NAME) {
+        fields.fault("voice", format!("must be at most {NAME} characters"));
+    }
+    json!({
+        "character": character::settings(fields, "character", &character::OF_CHARACTER),
+        "rest": character::settings(fields, "rest", &character::OF_POSE),
+        "voice": voice.unwrap_or_else(|| if gender == "male" { "rms" } else { "slt" }.into()),
+    })
+}
+
+async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): Json<BODY_LIMIT>) -> Answer {
+    let wish = wish(body)?;
+    let draft = Draft {
+        id: &fresh_id(),
+        workspace: &caller.workspace,
+        job_id: &fresh_id(),
+        name: &wish.name,
+        gender: &wish.gender,
+        is_private: wish.is_private,
+        source: wish.source.as_deref(),
+        person: wish.person.as_deref(),
+        at: clock::now(),
+    };
+    let mut tx = shared.store.write().await?;
+    let row = table::insert(&mut tx, &draft).await?;
+    tx.commit().await?;
+    let waits = if wish.person.is_some() { &shared.drawings } else { &shared.jobs };
+    waits.notify_one();
+    Ok(axum::Json(shown(&row)))
+}
+
+async fn list(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Paged(page): Paged<false>,
+) -> Result<Listed, ApiError> {
+    let (rows, total) = shared.store.custom_avatar_page(&caller.workspace, &page).await?;
+    Ok(Listed(rows.iter().map(shown).collect(), total))
+}
+
+async fn one(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let id = store::id(&id).ok_or(MISSING)?;
+    let row = shared.store.custom_avatar(&caller.workspace, &id).await?.ok_or(MISSING)?;
+    Ok(axum::Json(shown(&row)))
+}
+
+async fn remove(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let id = store::id(&id).ok_or(MISSING)?;
+    let mut tx = shared.store.write().await?;
+    let found = table::delete(&mut tx, &caller.workspace, &id).await?;
+    tx.commit().await?;
+    if !found {
+        return Err(MISSING);
+    }
+    Ok(axum::Json(json!({"id": id, "message": "Custom avatar deleted successfully"})))
+}
+
+/// Takes the jobs of pictures that wait, those from before the start too, until `stop`.
+pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    loop {
+        if let Err(error) = fail_pictures(&shared).await {
+            tracing::error!(%error, "the jobs of custom avatars cannot be taken");
+        }
+        tokio::select! {
+            () = shared.jobs.notified() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+async fn fail_pictures(shared: &Shared) -> store::Result<()> {
+    let mut tx = shared.store.write().await?;
+    table::fail_pictures(&mut tx, NO_RENDERER, clock::now()).await?;
+    tx.commit().await
+}

@@ -1,0 +1,83 @@
+//! Pictures of which a face is to be made: what can be said of them without opening them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::error::ApiError;
+
+/// Largest picture.
+const IMAGE_LIMIT: usize = 9 << 20;
+/// Pixels of a picture at most: a small file may unfold to many.
+const PIXELS: usize = 64_000_000;
+const TOO_MANY: &str = "must hold at most 64 megapixels";
+
+/// Whether the bytes begin as a PNG, JPEG or WebP file does. What is inside is the renderer's to judge.
+fn is_picture(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x89PNG\r\n\x1a\n")
+        || bytes.starts_with(b"\xff\xd8\xff")
+        || (bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP"))
+}
+
+/// Checks a data URI with a picture. 413 where the picture is too large.
+pub(super) fn check(uri: &str) -> Result<Result<(), &'static str>, ApiError> {
+    let Some((head, data)) = uri.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
+        return Ok(Err("must be a base64 data URI"));
+    };
+    let Some(kind) = head.strip_suffix(";base64") else { return Ok(Err("must be a base64 data URI")) };
+    if !matches!(kind, "image/png" | "image/jpeg" | "image/jpg" | "image/webp") {
+        return Ok(Err("must be PNG, JPEG or WebP"));
+    }
+    let Ok(bytes) = STANDARD.decode(data) else { return Ok(Err("must be a base64 data URI")) };
+    if bytes.len() > IMAGE_LIMIT {
+        return Err(ApiError::TooLarge);
+    }
+    if !is_picture(&bytes) {
+        return Ok(Err("must be PNG, JPEG or WebP"));
+    }
+    // Only what its head says is read. A picture whose head says nothing is the renderer's to refuse.
+    let pixels = imagesize::blob_size(&bytes).ok().map(|size| size.width.saturating_mul(size.height));
+    Ok(if pixels.is_none_or(|pixels| pixels <= PIXELS) { Ok(()) } else { Err(TOO_MANY) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_a_data_uri_of_a_known_kind() {
+        let uri = |kind: &str, bytes: &[u8]| format!("data:{kind};base64,{}", STANDARD.encode(bytes));
+        let told = |uri: &str| check(uri).unwrap().err();
+        for (kind, bytes) in [
+            ("image/png", &b"\x89PNG\r\n\x1a\n...."[..]),
+            ("image/jpeg", b"\xff\xd8\xff\xe0...."),
+            ("image/webp", b"RIFF....WEBPVP8 "),
+        ] {
+            assert_eq!(told(&uri(kind, bytes)), None, "{kind}");
+        }
+        assert_eq!(told("https://example.com/a.png"), Some("must be a base64 data URI"));
+        assert_eq!(told("data:image/png;base64,***"), Some("must be a base64 data URI"));
+        assert_eq!(told(&uri("image/gif", b"GIF89a")), Some("must be PNG, JPEG or WebP"));
+        assert_eq!(told(&uri("image/png", b"GIF89a")), Some("must be PNG, JPEG or WebP"));
+        let png = |width: u32, height: u32| {
+            let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
+            [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", &size[..], b"\x08\x02\0\0\0"].concat()
+        };
+        let jpeg = |width: u16, height: u16| {
+            let size = [height.to_be_bytes(), width.to_be_bytes()].concat();
+            [b"\xff\xd8\xff\xc0\0\x11\x08", &size[..], b"\x03\x01\x22\0\x02\x11\x01\x03\x11\x01"].concat()
+        };
+        let webp = |width: u32, height: u32| {
+            let size = [&(width - 1).to_le_bytes()[..3], &(height - 1).to_le_bytes()[..3]].concat();
+            [b"RIFF\x1e\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0", &size[..]].concat()
+        };
+        for (kind, fits, bomb) in [
+            ("image/png", png(8000, 8000), png(100_000, 100_000)),
+            ("image/jpeg", jpeg(8000, 8000), jpeg(60_000, 60_000)),
+            ("image/webp", webp(8000, 8000), webp(16_000, 16_000)),
+        ] {
+            assert_eq!((told(&uri(kind, &fits)), told(&uri(kind, &bomb))), (None, Some(TOO_MANY)), "{kind}");
+        }
+        let large = uri("image/png", &vec![0; IMAGE_LIMIT + 1]);
+        assert!(matches!(check(&large), Err(ApiError::TooLarge)));
+    }
+}

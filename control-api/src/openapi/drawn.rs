@@ -1,0 +1,94 @@
+//! Schemas of drawn people, made of the list of what may be set of one.
+
+use models::face::form::{self, Kind, Setting};
+use serde_json::{Map, Value, json};
+
+use super::build::{list, maybe, object, one_of, refer, text};
+
+/// A setting's value. Null says the same as leaving it out.
+fn schema(kind: Kind) -> Value {
+    // As people write it, not as an `f32` is stored.
+    let plain = |n: f32| n.to_string().parse::<f64>().unwrap_or_default();
+    match kind {
+        Kind::Slider { least, most, .. } => {
+            json!({"type": ["number", "null"], "minimum": plain(least), "maximum": plain(most)})
+        }
+        Kind::Whole { most } => json!({"type": ["integer", "null"], "minimum": 0, "maximum": most}),
+        Kind::Flag => maybe("boolean"),
+        Kind::Colour { .. } => json!({"type": ["string", "null"], "pattern": "^#[0-9a-fA-F]{6}$"}),
+        Kind::Choice { choices } => {
+            let all: Vec<Value> = choices.iter().map(|c| json!(c)).chain([Value::Null]).collect();
+            json!({"type": ["string", "null"], "enum": all})
+        }
+    }
+}
+
+/// An object with these settings and no others.
+fn table(settings: &[Setting]) -> Value {
+    let mut properties = Map::new();
+    for setting in settings {
+        match setting.name.split_once(['.', '[']) {
+            None => {
+                properties.insert(setting.name.into(), schema(setting.kind));
+            }
+            Some((name, _)) if setting.name.contains('[') => {
+                let count = settings.iter().filter(|s| s.name.starts_with(&format!("{name}["))).count();
+                let mut item = schema(setting.kind);
+                item["type"] = json!("string");
+                let array =
+                    json!({"type": ["array", "null"], "items": item, "minItems": count, "maxItems": count});
+                properties.insert(name.into(), array);
+            }
+            Some((name, field)) => {
+                let under = properties.entry(name).or_insert_with(
+                    || json!({"type": ["object", "null"], "properties": {}, "additionalProperties": false}),
+                );
+                under["properties"][field] = schema(setting.kind);
+            }
+        }
+    }
+    json!({"type": "object", "properties": properties, "additionalProperties": false})
+}
+
+/// All of these schemas, by name.
+pub(super) fn all() -> Vec<(&'static str, Value)> {
+    let number = || json!({"type": "number"});
+    let person = object([
+        ("id*", text()),
+        ("name*", text()),
+        ("gender*", one_of(&["female", "male"])),
+        ("voice*", text()),
+        ("rest*", refer("Pose")),
+        ("character*", refer("Character")),
+    ]);
+    let setting = object([
+        ("name*", text()),
+        ("group*", text()),
+        ("kind*", one_of(&["slider", "whole", "flag", "colour", "choice"])),
+        ("unit", text()),
+        ("least", number()),
+        ("most", number()),
+        ("optional", json!({"type": "boolean"})),
+        ("choices", list(text())),
+    ]);
+    let sheet = object([
+        ("character*", list(refer("Setting"))),
+        ("pose*", list(refer("Setting"))),
+        ("default*", refer("Character")),
+        ("default_pose*", refer("Pose")),
+        ("people*", list(person)),
+        ("visemes*", list(object([("name*", text()), ("mouth*", json!({"type": "object"}))]))),
+    ]);
+    let preview = object([
+        ("character*", refer("Character")),
+        ("pose", refer("Pose")),
+        ("size", json!({"type": "integer", "minimum": 64, "maximum": 512, "multipleOf": 2, "default": 256})),
+    ]);
+    vec![
+        ("Character", table(&form::of_character())),
+        ("Pose", table(&form::of_pose())),
+        ("Setting", setting),
+        ("CharacterSheet", sheet),
+        ("Preview", preview),
+    ]
+}

@@ -1,0 +1,269 @@
+//! Drawn people: the list of what may be set, previews, and the life of a drawing, by a child process that the test plays (`painter.rs`).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Folder, Reply, Server, agent, until};
+use crate::servers::two;
+
+const PATH: &str = "/v2/custom-avatar";
+const FAILED: &str = "the face could not be drawn; the server's log says why";
+
+fn zoe(voice: &str) -> Value {
+    json!({"avatar_name": "Zoe", "gender": "female", "voice": voice, "character": {"age": 0.4, "headscarf": "#336699"}, "rest": {"smile": 0.5}})
+}
+
+async fn queue(server: &Server, voice: &str) -> String {
+    let made = server.post(PATH, zoe(voice)).await.expect(200);
+    assert_eq!(
+        (&made["status"], &made["progress"], &made["output"]),
+        (&json!("QUEUED"), &json!(0), &Value::Null)
+    );
+    made["id"].as_str().unwrap().to_owned()
+}
+
+/// The record once `wanted` of it is so.
+async fn once(server: &Server, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    until("the drawing", async || {
+        let record = server.get(&format!("{PATH}/{id}")).await.expect(200);
+        wanted(&record).then_some(record)
+    })
+    .await
+}
+
+async fn ended(server: &Server, id: &str) -> Value {
+    once(server, id, |record| ["COMPLETED", "FAILED"].contains(&record["status"].as_str().unwrap())).await
+}
+
+async fn offer(server: &Server, token: &str) -> Reply {
+    let body = json!({"sdp": "v=0", "type": "offer"}).to_string();
+    let request = server.request("POST", &format!("/api/offer?token={token}"));
+    server.send(request.header("content-type", "application/json").body(body)).await
+}
+
+/// What the last offer brought of a face.
+fn brought(server: &Server) -> Option<usize> {
+    server.stage.offers.lock().unwrap().last().unwrap().call.own_face.as_ref().map(|face| face.len())
+}
+
+#[tokio::test]
+async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let id = queue(&server, "awb").await;
+    let done = ended(&server, &id).await;
+    assert_eq!(
+        (&done["status"], &done["progress"], &done["error"]),
+        (&json!("COMPLETED"), &json!(100), &Value::Null)
+    );
+    assert_eq!(
+        (&done["output"]["width"], &done["output"]["height"], &done["output"]["fps"]),
+        (&json!(512), &json!(512), &json!(25))
+    );
+    assert!(done["output"]["preview_url"].as_str().unwrap().starts_with("data:image/webp;base64,UklGR"));
+    // As it was given, so that it may be given again.
+    let given = zoe("awb");
+    assert!(["character", "rest", "voice"].iter().all(|name| done[name] == given[name]), "{done}");
+    assert_eq!(server.get("/v2/custom-avatars").await.expect(200), json!([done]));
+
+    let named = json!({"avatars": [{"avatar_key_id": id}]});
+    let agent_id = server.agent(named.clone()).await;
+    let path = format!("/v1/ext/agent/{agent_id}");
+    assert_eq!(server.get(&path).await.expect(200)["avatars"][0]["persona_name"], "Zoe");
+    let short = json!({"name": "S", "system_prompt": "P", "avatar_key_id": id});
+    server.post("/v1/agent/api", short).await.expect(200);
+    let template =
+        json!({"template_name": "t", "template_system_prompt": "p", "avatars": [{"avatar_key_id": id}]});
+    let template = server.post("/v1/ext/template", template).await.expect(201)["id"].clone();
+    server
+        .post("/v1/ext/agentbytemplate", json!({"template_id": template, "avatar_key_id": id}))
+        .await
+        .expect(200);
+
+    let pass = server.post("/v1/auth/conversation", json!({"agentId": agent_id})).await.expect(200);
+    assert_eq!(
+        (&pass["avatar_name"], &pass["display_picture"]),
+        (&json!("Zoe"), &done["output"]["preview_url"])
+    );
+    offer(&server, pass["token"].as_str().unwrap()).await.expect(200);
+    assert_eq!(brought(&server), Some(include_bytes!("../../../assets/avatars/mei.512.poses").len()));
+    let stock = server.agent(json!({})).await;
+    let (_, token) = server.conversation(&stock).await;
+    offer(&server, &token).await.expect(200);
+    assert_eq!(brought(&server), None, "the engine has the stock faces");
+
+    server.delete(&format!("{PATH}/{id}")).await.expect(200);
+    server.get(&format!("{PATH}/{id}")).await.expect(404);
+    let refused = server.post("/v1/ext/agent", agent(named)).await.expect(400);
+    assert_eq!(
+        refused["details"],
+        json!([{"field": "avatars[0].avatar_key_id", "reason": "names no avatar"}])
+    );
+    // The agents that have it stay as they are: calls show another one.
+    server.call("PATCH", &path, json!({"agent_name": "Renamed"})).await.expect(200);
+    let (_, token) = server.conversation(&agent_id).await;
+    offer(&server, &token).await.expect(200);
+    assert_eq!(brought(&server), None);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_drawing_is_only_that_job_s() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let mut ids = Vec::new();
+    for voice in ["crash", "refuse", "nonsense", "slt"] {
+        ids.push(queue(&server, voice).await);
+    }
+    for id in &ids[..3] {
+        let record = ended(&server, id).await;
+        assert_eq!(
+            (&record["status"], &record["error"], &record["output"]),
+            (&json!("FAILED"), &json!(FAILED), &Value::Null)
+        );
+        let refused = server.post("/v1/ext/agent", agent(json!({"avatars": [{"avatar_key_id": id}]}))).await;
+        assert_eq!(refused.status, 400);
+    }
+    assert_eq!(ended(&server, &ids[3]).await["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_where_the_drawing_was() {
+    let folder = Folder::new();
+    for gently in [true, false] {
+        let server = Server::start(&folder).await;
+        let id = queue(&server, "half").await;
+        let record = once(&server, &id, |record| record["progress"] == 50).await;
+        assert_eq!(record["status"], "PROCESSING");
+        if gently {
+            server.stop().await
+        } else {
+            server.kill().await
+        }
+        let server = Server::start(&folder).await;
+        let record = server.get(&format!("{PATH}/{id}")).await.expect(200);
+        assert!(record["progress"].as_i64().unwrap() >= 50, "{record}");
+        assert_eq!(ended(&server, &id).await["status"], "COMPLETED");
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn deleting_stops_the_drawing_and_leaves_nothing() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let stuck = queue(&server, "half").await;
+    let next = queue(&server, "slt").await;
+    once(&server, &stuck, |record| record["progress"] == 50).await;
+    assert_eq!(server.get(&format!("{PATH}/{next}")).await.expect(200)["status"], "QUEUED", "one at a time");
+    server.delete(&format!("{PATH}/{stuck}")).await.expect(200);
+    assert_eq!(ended(&server, &next).await["status"], "COMPLETED");
+    until("an empty folder", async || {
+        std::fs::read_dir(folder.0.join("data/bakes")).unwrap().next().is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_character_is_told_by_its_path() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let body = json!({
+        "avatar_name": "x".repeat(201), "gender": "female", "voice": 1,
+        "character": {"eyes": {"size": 9}, "skin": {"colour": "red"}, "wings": 2}, "rest": {"smile": "NaN", "mouth": {"jaw": -1e300}},
+    });
+    let refused = server.post(PATH, body).await.expect(400);
+    assert_eq!(
+        refused,
+        json!({"error": "Invalid request body", "details": [
+            {"field": "avatar_name", "reason": "must be at most 200 characters"},
+            {"field": "voice", "reason": "must be a string"},
+            {"field": "character.eyes.size", "reason": "must be between 0.8 and 1.3"},
+            {"field": "character.skin.colour", "reason": "must be a colour such as #c0906f"},
+            {"field": "character.wings", "reason": "is not known"},
+            {"field": "rest.smile", "reason": "must be a number"},
+            {"field": "rest.mouth.jaw", "reason": "must be between 0 and 1"},
+        ]})
+    );
+    // What no JSON number is, and what is too much of anything.
+    for raw in [
+        r#"{"avatar_name": "Z", "gender": "male", "character": {"age": NaN}}"#,
+        r#"{"character": {"age": 1e999}}"#,
+    ] {
+        let request = server.request("POST", PATH).header("x-api-key", &server.key);
+        server.send(request.body(raw)).await.is(400, json!({"error": "Invalid request body"}));
+    }
+    let large = json!({"avatar_name": "Z", "gender": "male", "character": {"skin": {"colour": "x".repeat(15 << 20)}}});
+    server.post(PATH, large).await.is(413, json!({"error": "Request body is too large"}));
+    assert_eq!(server.get("/v2/custom-avatars").await.expect(200), json!([]));
+}
+
+#[tokio::test]
+async fn a_preview_is_a_picture_and_a_crash_costs_only_one() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let path = "/v2/character/preview";
+    let seed = |seed: u32| json!({"character": {"seed": seed}, "pose": {"mouth": {"jaw": 0.5}}});
+    let picture = server.post(path, seed(1)).await;
+    assert_eq!(
+        (picture.status, picture.header("content-type"), picture.header("cache-control")),
+        (200, "image/webp", "no-store")
+    );
+    assert!(picture.text.starts_with("RIFF"));
+    let failed = json!({"error": "The preview could not be drawn"});
+    for bad in [13, 404] {
+        server.post(path, seed(bad)).await.is(500, failed.clone());
+        assert_eq!(server.post(path, seed(1)).await.status, 200);
+    }
+    let refused = server.post(path, json!({"pose": {"smile": 2}, "size": 255})).await.expect(400);
+    assert_eq!(
+        refused["details"],
+        json!([
+            {"field": "character", "reason": "is required"},
+            {"field": "size", "reason": "must be an even whole number"},
+            {"field": "pose.smile", "reason": "must be between 0 and 1"},
+        ])
+    );
+    let refused = server.post(path, json!({"character": {}, "size": 100_000})).await.expect(400);
+    assert_eq!(refused["details"], json!([{"field": "size", "reason": "must be between 64 and 512"}]));
+}
+
+#[tokio::test]
+async fn an_editor_learns_what_may_be_set_and_every_person_of_the_house_is_taken() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let reply = server.get("/v2/character").await;
+    assert!(reply.text.contains(
+        r#""name":"eyes.size","group":"eyes","kind":"slider","unit":"factor","least":0.8,"most":1.3"#
+    ));
+    let sheet = reply.json();
+    let people = sheet["people"].as_array().unwrap();
+    assert!(people.len() >= 9);
+    for person in people {
+        let body = json!({"avatar_name": person["name"], "gender": person["gender"], "voice": person["voice"], "character": person["character"], "rest": person["rest"]});
+        server.post(PATH, body).await.expect(200);
+    }
+    let body = json!({"character": sheet["default"], "pose": sheet["default_pose"]});
+    assert_eq!(server.post("/v2/character/preview", body).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_dead_server_s_drawing_is_taken_over_and_every_server_has_the_face() {
+    let folders = [Folder::new(), Folder::new()];
+    let Some([one, other]) = two(&folders, Duration::from_millis(600)).await else { return };
+    // Whichever takes it gets half way.
+    let id = queue(&one, "half").await;
+    once(&one, &id, |record| record["progress"] == 50).await;
+    let halves = |folder: &Folder| folder.0.join("data/bakes").join(&id).join("parts/half").exists();
+    let (dies, lives) = if halves(&folders[0]) { (one, other) } else { (other, one) };
+    dies.kill().await;
+    // The other one finds nothing of what was drawn, gets half way, and is restarted by nobody: so it is stopped by hand.
+    until("the take-over", async || folders.iter().all(halves).then_some(())).await;
+    lives.delete(&format!("{PATH}/{id}")).await.expect(200);
+    let id = queue(&lives, "slt").await;
+    assert_eq!(ended(&lives, &id).await["status"], "COMPLETED");
+    let agent = lives.agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
+    let (_, token) = lives.conversation(&agent).await;
+    offer(&lives, &token).await.expect(200);
+    assert!(brought(&lives).is_some());
+}
