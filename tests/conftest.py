@@ -8,6 +8,7 @@ from playwright.sync_api import sync_playwright
 
 from kit import call as calls
 from kit import stores
+from kit.console import Console
 from kit.receivers import Hooks, Model, Tool
 from kit.report import Report
 from kit.server import OUT, Server
@@ -101,6 +102,24 @@ def call(browser):
     for page in made:
         LIVE["calls"].remove(page)
         page.close()
+
+
+@pytest.fixture
+def console(browser, server):
+    """Opens consoles: `console(width=…)`. Afterwards none of them may have complained."""
+    made = []
+
+    def make(**options):
+        made.append(Console(browser, server, **options))
+        LIVE["calls"].append(made[-1])
+        return made[-1]
+
+    yield make
+    for one in made:
+        LIVE["calls"].remove(one)
+        complaints = one.unexpected()
+        one.close()
+        assert complaints == []
 
 
 @pytest.fixture(scope="session")

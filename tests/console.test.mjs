@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { nameOf, surprise, valueOf } from "../control-api/src/web/console/character.js";
 import { owner, put, read } from "../control-api/src/web/console/paths.js";
 import { Transcript, ofRecord, rest } from "../control-api/src/web/console/transcript.js";
 
@@ -79,4 +80,37 @@ test("a refused field finds its place in the form", () => {
   assert.equal(owner(paths, "config.turn.echo_warmup"), "config.turn");
   assert.equal(owner(paths, "avatars"), "avatars[0].config.llm.url");
   assert.equal(owner(paths, "nothing"), null);
+});
+
+// A sheet as the server sends it, with two people of each gender.
+const slider = (name, least, most) => ({ name, group: name.split(".")[0], kind: "slider", unit: "factor", least, most });
+const one = (id, gender, size, hair) => ({ id, gender, voice: `voice of ${id}`, rest: { smile: 0.4 }, character: {
+  seed: 1, age: 0.3, headscarf: null, glasses: "none", frame: "#000000", earrings: false, beard: gender === "male" ? 0.5 : 0, skin: { colour: `#${id}`, blush: 0.5 }, eyes: { colour: `#${id}`, size }, hair: { style: hair, dark: `#${id}` },
+  clothes: { style: id }, background: [id, id] } });
+const sheet = {
+  character: [slider("age", 0, 1), slider("beard", 0, 1), slider("skin.blush", 0, 1.5), slider("eyes.size", 0.8, 1.3)],
+  people: [one("a", "female", 0.8, "long"), one("b", "female", 1, "bob"), one("c", "male", 1.1, "short"), one("d", "male", 1.3, "side")],
+};
+
+test("somebody by chance is of one gender, in every range, and never the same twice", () => {
+  const seen = new Set();
+  for (let n = 0; n < 500; n++) {
+    const { gender, voice, character } = surprise(sheet);
+    const alike = sheet.people.filter((person) => person.gender === gender);
+    assert.ok(alike.some((person) => person.voice === voice));
+    assert.equal(character.beard, gender === "male" ? 0.5 : 0);
+    assert.ok(character.eyes.size >= 0.8 && character.eyes.size <= 1.3, character.eyes.size);
+    // Skin and hair come from one person: colours that go together.
+    assert.ok(alike.some(({ character: known }) => known.skin.colour === character.skin.colour && known.hair.dark === character.hair.dark));
+    seen.add(JSON.stringify(character));
+  }
+  assert.ok(seen.size > 490, seen.size);
+  assert.deepEqual(sheet.people[0], one("a", "female", 0.8, "long"), "nobody of the house was changed");
+});
+
+test("settings have names and values that people read", () => {
+  assert.equal(nameOf({ name: "proportions.face_width" }), "Face width");
+  assert.equal(nameOf({ name: "eyes.size" }), "Eye size");
+  assert.equal(nameOf({ name: "background[1]" }), "Background, rim");
+  assert.deepEqual([valueOf(0.35, "share"), valueOf(1.05, "factor"), valueOf(-0.1, "radians"), valueOf(0.5, "steps")], ["35 %", "× 1.05", "-6°", "0.50"]);
 });

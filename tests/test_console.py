@@ -7,32 +7,13 @@ import time
 
 import pytest
 
-from kit.console import FOCUS_SHOWN, OUTSIDE, PALE, UNNAMED, Console
-from conftest import LIVE
+from kit.console import FOCUS_SHOWN, OUTSIDE, PALE, UNNAMED
 
 
 @pytest.fixture(scope="module")
 def server(start):
     """A webhook that is refused once is a dead letter."""
     return start("console", env={"VISAVIS_WEBHOOKS_SCHEDULE": "0"}).first_start().ready()
-
-
-@pytest.fixture
-def console(browser, server):
-    """Opens consoles: `console(width=…)`. Afterwards none of them may have complained."""
-    made = []
-
-    def make(**options):
-        made.append(Console(browser, server, **options))
-        LIVE["calls"].append(made[-1])
-        return made[-1]
-
-    yield make
-    for one in made:
-        LIVE["calls"].remove(one)
-        complaints = one.unexpected()
-        one.close()
-        assert complaints == []
 
 
 def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
@@ -364,7 +345,7 @@ def test_avatars_and_providers_show_their_state(server, console):
     one = console().login().open("avatars")
     page = one.page
     assert page.evaluate("[...document.querySelectorAll('.tile img')].every((picture) => picture.naturalWidth > 100)")
-    page.click("text=New avatar")
+    page.click("text=From a picture")
     page.get_by_label(re.compile("^Name")).fill("Me")
     page.set_input_files("#picture", {"name": "me.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n...."})
     page.click("text=Create avatar")

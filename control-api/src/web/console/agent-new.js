@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { voices } from "./agent-fields.js";
 import { h, link } from "./dom.js";
+import { faces } from "./faces.js";
 import { form } from "./form.js";
 import { back, head } from "./ui.js";
 
@@ -14,16 +15,15 @@ const IDEAS = [
 ];
 
 export async function newAgentPage({ query, signal, go, keep }) {
-  const [avatars, providers, templates] = await Promise.all([api.get("/v1/ext/avatars", signal), api.get("/v1/ext/providers", signal), api.all("/v1/ext/templates", signal)]);
-  const ready = await api.all("/v2/custom-avatars", signal).then((own) => own.filter((a) => a.status === "COMPLETED"), () => []);
-  const faces = [...avatars.map((a) => ({ id: a.avatar_key_id, name: a.avatar_name, picture: a.display_picture })), ...ready.map((a) => ({ id: a.avatar_key_id, name: a.avatar_name, picture: null }))];
-  const face = faces.some((f) => f.id === query.get("face")) ? query.get("face") : faces[0]?.id;
+  const [avatars, providers, templates] = await Promise.all([faces(signal), api.get("/v1/ext/providers", signal), api.all("/v1/ext/templates", signal)]);
+  const known = avatars.map((a) => ({ id: a.avatar_key_id, name: a.avatar_name, picture: a.display_picture }));
+  const face = known.some((f) => f.id === query.get("face")) ? query.get("face") : known[0]?.id;
   const made = form({
     keep, label: "Create agent",
     value: { avatars: [{ avatar_key_id: face, welcome_message: { messages: [] } }], agent_name: "", agent_system_prompt: "" },
     sections: [
       { id: "who", title: "1. Who is it?", fields: [
-        { path: "avatars[0].avatar_key_id", label: "Face", kind: "cards", single: true, pictures: true, options: faces, class: "wide", required: true },
+        { path: "avatars[0].avatar_key_id", label: "Face", kind: "cards", single: true, pictures: true, options: known, class: "wide", required: true },
         { path: "agent_name", label: "Name", required: true, max: 200 },
         { path: "avatars[0].config.tts.voice_id", label: "Voice", kind: "select", options: voices(providers), empty: null },
       ] },

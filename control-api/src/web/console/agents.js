@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { sections, shown } from "./agent-fields.js";
 import { button, copyable, h, link, pill, plural } from "./dom.js";
+import { faces } from "./faces.js";
 import { form } from "./form.js";
 import { meeting } from "./meeting.js";
 import { back, busy, card, dialog, empty, head, pager, search, sure, toast } from "./ui.js";
@@ -11,7 +12,7 @@ const PER = 12;
 
 export const picture = (avatars, agent, size) => {
   const found = avatars.find((a) => a.avatar_key_id === agent.avatars?.[0]?.avatar_key_id);
-  return found ? h("img", { class: `face ${size ?? ""}`, src: found.display_picture, alt: "", width: 56, height: 56 }) : h("span", { class: `face ${size ?? ""}`, "aria-hidden": "true" }, (agent.agent_name ?? agent.template_name ?? "?").slice(0, 1));
+  return found?.display_picture ? h("img", { class: `face ${size ?? ""}`, src: found.display_picture, alt: "", width: 56, height: 56 }) : h("span", { class: `face ${size ?? ""}`, "aria-hidden": "true" }, (agent.agent_name ?? agent.template_name ?? "?").slice(0, 1));
 };
 
 /** Makes a conversation and opens its page. The window is opened by the click itself: later the browser would hold it back. */
@@ -38,7 +39,7 @@ export async function agentsPage({ query, signal, go }) {
     const next = new URLSearchParams(Object.entries({ search: wanted, offset, ...change }).filter(([, value]) => value));
     return go(`/console/agents${next.size ? `?${next}` : ""}`);
   };
-  const [{ items, total }, avatars] = await Promise.all([api.list("/v1/ext/agent", { offset, perpage: PER, search: wanted }, signal), api.get("/v1/ext/avatars", signal)]);
+  const [{ items, total }, avatars] = await Promise.all([api.list("/v1/ext/agent", { offset, perpage: PER, search: wanted }, signal), faces(signal)]);
   const add = link("New agent", "/console/agents/new", { class: "button primary" }, "plus");
   const tile = (agent) => h("li", { class: "tile" },
     picture(avatars, agent),
@@ -60,11 +61,9 @@ export async function agentsPage({ query, signal, go }) {
 
 /** Everything that the form of an agent or a template offers. */
 export async function known(signal) {
-  const [avatars, providers, knowledge, tools, guardrails, mcp, own] = await Promise.all([
-    api.get("/v1/ext/avatars", signal), api.get("/v1/ext/providers", signal), api.all("/v1/ext/kbs", signal), api.all("/v1/ext/tool", signal),
-    api.all("/v1/ext/guardrail", signal), api.all("/v1/ext/mcp", signal), api.all("/v2/custom-avatars", signal)]);
-  const ready = own.filter((a) => a.status === "COMPLETED").map((a) => ({ avatar_key_id: a.avatar_key_id, avatar_name: a.avatar_name, display_picture: null }));
-  return { avatars: [...avatars, ...ready], providers, knowledge, tools, guardrails, mcp };
+  const [avatars, providers, knowledge, tools, guardrails, mcp] = await Promise.all([
+    faces(signal), api.get("/v1/ext/providers", signal), api.all("/v1/ext/kbs", signal), api.all("/v1/ext/tool", signal), api.all("/v1/ext/guardrail", signal), api.all("/v1/ext/mcp", signal)]);
+  return { avatars, providers, knowledge, tools, guardrails, mcp };
 }
 
 const conversations = (agent) => `/console/conversations?search=${encodeURIComponent(agent.agent_name)}`;

@@ -92,6 +92,8 @@ async function json(answer) {
 
 export const get = async (path, signal) => json(await ask("GET", path, { signal }));
 export const post = async (path, body = {}) => json(await ask("POST", path, { body }));
+/** A picture that the server makes of `body`. */
+export const picture = async (path, body, signal) => (await ask("POST", path, { body, signal })).blob();
 export const put = async (path, body) => json(await ask("PUT", path, { body }));
 export const remove = async (path) => json(await ask("DELETE", path));
 

@@ -6,9 +6,10 @@ import { door } from "./login.js";
 import { dialog, problem, waiting } from "./ui.js";
 import { agentPage, agentsPage } from "./agents.js";
 import { newAgentPage } from "./agent-new.js";
-import { avatarsPage } from "./avatars.js";
+import { avatarPage, avatarsPage } from "./avatars.js";
 import { conversationPage } from "./conversation.js";
 import { conversationsPage } from "./conversations.js";
+import { editorPage } from "./editor.js";
 import { guardrailPage, guardrailsPage } from "./guardrails.js";
 import { keysPage } from "./keys.js";
 import { knowledgeBasePage, knowledgePage } from "./knowledge.js";
@@ -24,7 +25,7 @@ const at = (id) => document.getElementById(id);
 const VIEWS = [
   ["agents", agentsPage], ["agents/new", newAgentPage], ["agents/:id", agentPage],
   ["templates", templatesPage], ["templates/:id", templatePage],
-  ["avatars", avatarsPage],
+  ["avatars", avatarsPage], ["avatars/new", editorPage], ["avatars/:id", avatarPage],
   ["knowledge", knowledgePage], ["knowledge/:id", knowledgeBasePage],
   ["tools", toolsPage], ["tools/:id", toolPage],
   ["guardrails", guardrailsPage], ["guardrails/:id", guardrailPage],

@@ -1,9 +1,11 @@
-// Faces: those of the server, and those made of one's own pictures.
+// Faces: those of the server, and one's own: drawn by the editor, or made of a picture.
 
 import * as api from "./api.js";
+import { talk } from "./agents.js";
 import { button, h, link, pill } from "./dom.js";
+import { dataOf } from "./files.js";
 import { form } from "./form.js";
-import { busy, card, dialog, every, head, problem, sure, toast } from "./ui.js";
+import { back, busy, card, dialog, every, head, problem, sure, toast } from "./ui.js";
 
 const STATES = { QUEUED: ["Waiting", "warn"], PROCESSING: ["In the making", "warn"], COMPLETED: ["Ready", "good"], FAILED: ["Failed", "bad"] };
 const LARGEST = 9 << 20;
@@ -12,47 +14,97 @@ const face = (avatar) => h("li", { class: "tile tall" }, h("img", { src: avatar.
   h("div", { class: "what" }, h("h3", {}, avatar.avatar_name), h("p", { class: "soft" }, avatar.gender)),
   link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small", "aria-label": `Make an agent with the face of ${avatar.avatar_name}` }, "plus"));
 
+const goes = ({ status }) => status === "QUEUED" || status === "PROCESSING";
+const state = ({ status }) => pill(...(STATES[status] ?? [status]));
+
+/** How far the drawing is: what a person sees, and hears. */
+const bar = (avatar) => h("progress", { max: 100, value: avatar.progress, "aria-label": `How far ${avatar.avatar_name} is drawn` });
+
+async function drop(avatar, control) {
+  if (!(await sure(`Delete ${avatar.avatar_name}?`, "Agents with this face show another one from then on. This cannot be undone.", "Delete"))) return false;
+  return busy(control, async () => {
+    await api.remove(`/v2/custom-avatar/${avatar.id}`);
+    return true;
+  });
+}
+
 export async function avatarsPage({ signal }) {
   const [stock, own] = await Promise.all([api.get("/v1/ext/avatars", signal), api.all("/v2/custom-avatars", signal)]);
   const list = h("ul", { class: "list" });
   const none = h("p", { class: "soft" }, "None yet.");
   let going = false;
   const draw = (all) => {
-    going = all.some(({ status }) => status === "QUEUED" || status === "PROCESSING");
+    going = all.some(goes);
     none.hidden = all.length > 0;
-    list.replaceChildren(...all.map((avatar) => {
-      const [words, tone] = STATES[avatar.status] ?? [avatar.status, ""];
-      return h("li", {}, h("div", { class: "what" }, h("h3", {}, avatar.avatar_name), h("p", { class: avatar.error ? "fault" : "soft" }, avatar.error ? api.sentence(avatar.error) : `${avatar.gender}${avatar.is_private ? ", private" : ""}`)),
-        pill(words, tone),
-        avatar.status === "COMPLETED" && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small" }, "plus"),
-        button("", { class: "plain", "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
-          if (!(await sure(`Delete ${avatar.avatar_name}?`, "Agents with this face need another one. This cannot be undone.", "Delete"))) return;
-          await busy(currentTarget, () => api.remove(`/v2/custom-avatar/${avatar.id}`));
-          refresh();
-        } }, "bin"));
-    }));
+    list.replaceChildren(...all.map((avatar) => h("li", {},
+      avatar.output && h("img", { class: "face small", src: avatar.output.preview_url, alt: "", width: 44, height: 44 }),
+      h("div", { class: "what" }, h("h3", {}, avatar.character ? h("a", { href: `/console/avatars/${avatar.id}` }, avatar.avatar_name) : avatar.avatar_name),
+        h("p", { class: avatar.error ? "fault" : "soft" }, avatar.error ? api.sentence(avatar.error) : `${avatar.gender}${avatar.is_private ? ", private" : ""}`)),
+      avatar.character && goes(avatar) && bar(avatar),
+      state(avatar),
+      avatar.status === "COMPLETED" && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small" }, "plus"),
+      button("", { class: "plain", "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
+        await drop(avatar, currentTarget);
+        refresh();
+      } }, "bin"))));
   };
   const refresh = async () => draw(await api.all("/v2/custom-avatars", signal));
   draw(own);
   every(2, signal, () => going && refresh());
   return [
-    head("Avatars", "The faces that agents can have.", button("New avatar", { class: "primary", onclick: () => create(refresh) }, "plus")),
+    head("Avatars", "The faces that agents can have.", link("Draw a person", "/console/avatars/new", { class: "button primary" }, "plus"), button("From a picture", { onclick: () => create(refresh) }, "file")),
     h("h2", { class: "part" }, "On this server"),
     stock.length ? h("ul", { class: "tiles many" }, stock.map(face)) : problem(new api.Refused(503, {})),
-    card("Your own", h("p", { class: "soft" }, "Made of one picture of a face, seen from the front."), list, none),
+    card("Your own", h("p", { class: "soft" }, "Drawn by sliders, or made of one picture of a face."), list, none),
   ];
 }
 
-/** A file as a data URI, for showing and sending. */
-const dataOf = (file) => new Promise((done, fail) => {
-  const reader = new FileReader();
-  reader.onload = () => done(reader.result);
-  reader.onerror = () => fail(reader.error);
-  reader.readAsDataURL(file);
-});
+/** One of the own people: how far it is, then what can be done with it. */
+export async function avatarPage({ id, signal, go }) {
+  const path = `/v2/custom-avatar/${encodeURIComponent(id)}`;
+  const avatar = await api.get(path, signal);
+  const name = avatar.avatar_name;
+  const shown = h("div", { class: "card later" });
+  const draw = (now) => {
+    const at = document.activeElement?.id;
+    shown.replaceChildren(...[
+      h("p", { class: "tags" }, state(now), now.is_private && pill("Private")),
+      now.output && h("img", { class: "drawn", src: now.output.preview_url, alt: `Picture of ${name}`, width: 256, height: 256 }),
+      goes(now) && h("div", { class: "field" }, bar(now), h("p", { class: "soft", role: "status" }, now.status === "QUEUED" ? "Waits for its turn." : `Drawn in every pose, in the background: ${now.progress} %. You may leave this page.`)),
+      now.error && h("p", { class: "problem", role: "alert" }, api.sentence(now.error)),
+      now.status === "COMPLETED" && h("div", { class: "actions" },
+        button(`Talk to ${name}`, { class: "primary", id: "talk", onclick: ({ currentTarget }) => busy(currentTarget, () => meet(now)) }, "talk"),
+        link("Make an agent", `/console/agents/new?face=${encodeURIComponent(now.avatar_key_id)}`, { class: "button" }, "plus")),
+      now.status === "COMPLETED" && h("p", { class: "hint" }, "Talking makes an agent with this face, which stays in your list."),
+    ].filter(Boolean));
+    if (at) document.getElementById(at)?.focus();
+  };
+  const meet = async (now) => {
+    const agent = { agent_name: name, agent_system_prompt: `You are ${name}, a friendly person to chat with. Speak in one or two short sentences.`, avatars: [{ avatar_key_id: now.avatar_key_id, welcome_message: { messages: [`Hello, I am ${name}. How are you?`] } }] };
+    const { id: made } = await api.post("/v1/ext/agent", agent);
+    await talk({ id: made });
+    go(`/console/agents/${made}?new`);
+  };
+  let last = avatar;
+  draw(last);
+  every(1, signal, async () => {
+    if (!goes(last)) return;
+    last = await api.get(path, signal);
+    draw(last);
+    if (last.status === "COMPLETED") toast(`${name} is ready.`);
+  });
+  return [
+    back("Avatars", "/console/avatars"),
+    head(name, avatar.gender === "male" ? "A man of your own." : "A woman of your own."),
+    shown,
+    card("More", h("div", { class: "actions" },
+      avatar.character && link("Draw another one like this", `/console/avatars/new?from=${encodeURIComponent(id)}`, { class: "button" }, "again"),
+      button("Delete", { class: "risky", onclick: async ({ currentTarget }) => (await drop(avatar, currentTarget)) && go("/console/avatars") }, "bin"))),
+  ];
+}
 
 function create(refresh) {
-  return dialog("New avatar", (close) => {
+  return dialog("An avatar of a picture", (close) => {
     const preview = h("img", { class: "preview", alt: "", hidden: true });
     const fault = h("p", { class: "fault", id: "picture-fault", hidden: true });
     let image = "";

@@ -4,6 +4,7 @@ import { known, picture } from "./agents.js";
 import { sections, shown } from "./agent-fields.js";
 import * as api from "./api.js";
 import { button, h, link } from "./dom.js";
+import { faces } from "./faces.js";
 import { form } from "./form.js";
 import { back, busy, card, dialog, empty, head, pager, sure, toast } from "./ui.js";
 
@@ -20,7 +21,7 @@ const FRESH = {
 
 export async function templatesPage({ query, signal, go }) {
   const offset = Number(query.get("offset")) || 0;
-  const [{ items, total }, avatars] = await Promise.all([api.list("/v1/ext/templates", { offset, perpage: PER }, signal), api.get("/v1/ext/avatars", signal)]);
+  const [{ items, total }, avatars] = await Promise.all([api.list("/v1/ext/templates", { offset, perpage: PER }, signal), faces(signal)]);
   const add = () => link("New template", "/console/templates/new", { class: "button primary" }, "plus");
   return [
     head("Templates", "A setup to make many agents of: instructions, models and what is attached.", add()),

@@ -1,10 +1,11 @@
-// The controls of a form, by kind. Each makes `{node, get, first}`: what is shown, its value, and what takes the focus.
+// The controls of a form, by kind. Each makes `{node, get, first}`: what is shown, its value, and what takes the focus; those of one value
+// also `set`, which shows another one.
 
 import { button, h, icon } from "./dom.js";
 
 const id = (field) => `f-${field.path.replace(/[^a-z0-9]+/gi, "-")}`;
 const about = (field) => `${id(field)}-hint ${id(field)}-fault`;
-const single = (node, get) => ({ node, get, first: () => node });
+const single = (node, get, set = (value) => { node.value = value ?? ""; }) => ({ node, get, set, first: () => node });
 
 function text(field, value) {
   const node = h("input", { id: id(field), type: field.type ?? "text", value: value ?? "", placeholder: field.placeholder, maxlength: field.max, required: field.required, spellcheck: field.type === "url" || field.code ? "false" : undefined,
@@ -24,7 +25,7 @@ function number(field, value) {
   const node = h("input", { id: id(field), type: "number", value: value ?? "", min: field.min, max: field.max, step: field.step ?? "any", inputmode: "decimal", placeholder: field.placeholder, "aria-describedby": about(field) });
   const shown = field.unit ? h("div", { class: "unit" }, node, h("span", {}, field.unit)) : node;
   // What the browser cannot read as a number goes to the server as text, which says what is wrong with it.
-  return { node: shown, first: () => node, get: () => (node.value.trim() === "" ? (node.validity.badInput ? "?" : null) : Number(node.value)) };
+  return { node: shown, first: () => node, set: (now) => { node.value = now ?? ""; }, get: () => (node.value.trim() === "" ? (node.validity.badInput ? "?" : null) : Number(node.value)) };
 }
 
 function area(field, value) {
@@ -60,12 +61,44 @@ function select(field, value) {
   // A value that this server does not know stays as it is.
   if (value !== null && value !== undefined && value !== "" && !options.some(([known]) => known === value)) options.push([value, String(value)]);
   const node = h("select", { id: id(field), "aria-describedby": about(field) }, options.map(([known, words]) => h("option", { value: known ?? "", selected: (value ?? "") === (known ?? "") }, words)));
-  return single(node, () => (node.value === "" && field.empty !== undefined ? field.empty : node.value));
+  return single(node, () => (node.value === "" && field.empty !== undefined ? field.empty : node.value), (now) => {
+    if (![...node.options].some((option) => option.value === now)) node.append(h("option", { value: now }, now));
+    node.value = now;
+  });
 }
 
 function check(field, value) {
   const node = h("input", { id: id(field), type: "checkbox", checked: value ?? field.initial ?? false, "aria-describedby": about(field) });
-  return single(node, () => node.checked);
+  return single(node, () => node.checked, (now) => { node.checked = Boolean(now); });
+}
+
+/** A number on a scale; `field.shown(value)` says it in words. */
+function slider(field, value) {
+  const words = h("output", { for: id(field) });
+  const node = h("input", { id: id(field), type: "range", min: field.min, max: field.max, step: field.step ?? 0.01, value: value ?? field.min, "aria-describedby": about(field) });
+  const tell = () => {
+    words.textContent = field.shown(Number(node.value));
+    node.setAttribute("aria-valuetext", words.textContent);
+  };
+  node.addEventListener("input", tell);
+  tell();
+  return { node: h("div", { class: "slide" }, node, words), get: () => Number(node.value), first: () => node, set: (now) => {
+    node.value = now;
+    tell();
+  } };
+}
+
+/** A colour, or with `field.optional` none. */
+function colour(field, value) {
+  const node = h("input", { id: id(field), type: "color", value: value ?? "#8e5a73", "aria-describedby": about(field) });
+  if (!field.optional) return single(node, () => node.value);
+  const worn = h("input", { type: "checkbox", checked: Boolean(value), "aria-label": `${field.label}: worn`, onchange: () => { node.disabled = !worn.checked; } });
+  node.disabled = !worn.checked;
+  return { node: h("div", { class: "joined" }, worn, node), get: () => (worn.checked ? node.value : null), first: () => worn, set: (now) => {
+    worn.checked = Boolean(now);
+    node.disabled = !worn.checked;
+    if (now) node.value = now;
+  } };
 }
 
 /** Rows of named values, as headers: `{a: "b"}`, or with `field.columns` `[{a: …, b: …}]`. */
@@ -117,7 +150,7 @@ function cards(field, value) {
 
 const secret = (field, value) => orNull(text({ ...field, type: "password", placeholder: field.placeholder ?? "Not set" }, value));
 
-const KINDS = { text, number, area, lines, json, select, check, pairs, cards, secret };
+const KINDS = { text, number, slider, colour, area, lines, json, select, check, pairs, cards, secret };
 
 /** The control of a field. */
 export const widget = (field, value) => ({ ...(field.kind ? KINDS[field.kind] : text)(field, value), id: id(field) });

@@ -1,0 +1,233 @@
+"""The editor of drawn people, end to end: a slider moves and the picture follows, the person is drawn in every pose, and then it talks."""
+
+import pathlib
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from kit.console import OUTSIDE, PALE, UNNAMED
+
+#: Seconds until a change is seen, on a machine that has nothing else to do.
+PREVIEW = 1.5
+#: Seconds for a person on two cores that nobody else wants.
+BAKE = 360
+
+
+@pytest.fixture(scope="module")
+def server(start):
+    return start("editor").first_start().ready()
+
+
+@pytest.fixture
+def luma(browser):
+    """Brightness of a picture, given as a data URI, as tests/page/instrument.js takes it of a video: 96 × 96."""
+    context = browser.new_context()
+    page = context.new_page()
+
+    def take(picture):
+        data = page.evaluate(
+            """async (source) => {
+              const picture = new Image();
+              picture.src = source;
+              await picture.decode();
+              const canvas = new OffscreenCanvas(96, 96).getContext('2d');
+              canvas.drawImage(picture, 0, 0, 96, 96);
+              const { data } = canvas.getImageData(0, 0, 96, 96);
+              return Array.from({ length: 96 * 96 }, (_, i) => (data[4 * i] * 77 + data[4 * i + 1] * 150 + data[4 * i + 2] * 29) >> 8);
+            }""",
+            picture,
+        )
+        return np.array(data, float).reshape(96, 96)
+
+    yield take
+    context.close()
+
+
+class Stage:
+    """The preview of an editor."""
+
+    def __init__(self, one):
+        self.one, self.page = one, one.page
+        self.settled()
+
+    def settled(self):
+        """Waits for the sharp picture of what is set now."""
+        self.one.until("document.querySelector('.shown:not([aria-busy]) img.drawn')?.naturalWidth === 256", timeout=40)
+        return self.page.get_attribute("img.drawn", "src")
+
+    def after(self, change):
+        """The picture after a change, and the seconds until it was there."""
+        before = self.page.get_attribute("img.drawn", "src")
+        begun = time.monotonic()
+        change()
+        self.one.until(f"document.querySelector('img.drawn').src !== {before!r}", timeout=20)
+        took = time.monotonic() - begun
+        return self.settled(), took
+
+
+def test_a_face_is_made_by_sliders_and_then_it_talks(server, console, call, luma, report):
+    one = console().login().open("avatars")
+    page = one.page
+    page.click("text=Draw a person")
+    one.settled()
+    stage = Stage(one)
+    theo = stage.settled()
+
+    # A slider, by the keyboard: the draft of what is set now.
+    page.click("#eyes summary")
+    slider = page.locator("#f-character-eyes-size")
+    slider.focus()
+    took = []
+    for key in ("End", "Home", "PageUp", "PageUp"):
+        changed, seconds = stage.after(lambda: page.keyboard.press(key))
+        took.append(seconds)
+    assert page.evaluate("document.activeElement.getAttribute('aria-valuetext')").startswith("× 0.")
+    report.add("editor: a slider's change seen after, s", took)
+    report.promise("editor: a slider's change is seen, s", sorted(took)[1], PREVIEW)
+
+    # Somebody with much hair, a mouth, a smile.
+    page.select_option("#begin", "clara")
+    one.until("document.querySelector('#f-gender').value === 'female'")
+    clara = stage.settled()
+    mouth, seconds = stage.after(lambda: page.click("[aria-label^='aa, as in']"))
+    smile, _ = stage.after(lambda: page.click("text=Smile"))
+    assert page.get_attribute("[aria-label^='aa, as in']", "aria-pressed") == "true"
+    report.promise("editor: a viseme is seen, s", seconds, PREVIEW)
+    assert len({theo, changed, clara, mouth, smile}) == 5
+    page.click("text=Smile")
+    page.click("[aria-label^='sil, as in']")
+
+    # Chance, then colours and a covering that only she has.
+    page.click("text=Surprise me")
+    stage.settled()
+    page.select_option("#begin", "mei")
+    stage.settled()
+    page.click("#hair summary")
+    page.check("[aria-label='Headscarf: worn']")
+    for field, colour in (("character-headscarf", "#2f6f4f"), ("character-clothes-colour", "#7a2436")):
+        page.evaluate("([id, colour]) => { const node = document.getElementById(id); node.closest('details').open = true; node.value = colour; node.dispatchEvent(new Event('input', { bubbles: true })); }", [f"f-{field}", colour])
+    stage.settled()
+    one.shot("editor")
+
+    # Nothing is lost by a fault.
+    page.click("text=Save and draw")
+    page.wait_for_selector(".fault:has-text('Name is required.')")
+    page.fill("#f-avatar-name", "Zoe")
+    page.select_option("#f-voice", "slt")
+    drawn = luma(page.get_attribute("img.drawn", "src"))
+    page.click("text=Save and draw")
+    page.wait_for_selector("h1:has-text('Zoe')")
+    avatar = page.url.split("/")[-1]
+    begun = time.monotonic()
+    one.until("document.querySelector('progress')?.value > 0", timeout=60)
+    assert page.evaluate(UNNAMED) == []
+    record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+    assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
+    page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=2 * BAKE * 1000)
+    report.add("editor: a person is drawn in, s", time.monotonic() - begun)
+    record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+    assert record["status"] == "COMPLETED" and record["progress"] == 100 and record["output"]["width"] == 512
+    one.shot("editor-ready")
+
+    # The face is there to be chosen.
+    page.click("a:has-text('Make an agent')")
+    one.settled()
+    assert page.locator(f"input[value='{avatar}']").is_checked()
+    page.fill("#f-agent-name", "Zoe")
+    page.fill("#f-agent-system-prompt", "You chat with people.")
+    page.get_by_label("First words").fill("Hello, my name is Zoe, and I was drawn a minute ago.")
+    page.click("text=Create agent")
+    page.wait_for_selector("text=It is ready.")
+    agent = page.url.split("/")[-1].split("?")[0]
+
+    # And it is what callers see and hear.
+    conversation = server.conversation(agent)
+    visit = call().open(conversation["join_link"])
+    visit.watch_face()
+    visit.join()
+    visit.event("agent.started_speaking")
+    spoken = visit.sound(0)
+    visit.pass_to(spoken["from"] + 2)
+    _, _, seen = visit.pictures()
+    rest = seen.mean(axis=0)
+
+    def alike(picture):
+        return np.corrcoef(picture.ravel(), rest.ravel())[0, 1]
+
+    others = {stock["avatar_name"]: alike(luma(stock["display_picture"])) for stock in server.call("GET", "/v1/ext/avatars").json()}
+    report.add("editor: likeness of the call's face", {"what was set": alike(drawn), **others})
+    assert alike(drawn) > 0.98 and alike(drawn) > max(others.values()) + 0.02, (alike(drawn), others)
+    mouth = seen[:, 55:75, 36:60]
+    assert mouth.std(axis=0).max() > 3, "the lips move"
+    visit.shot("editor-call")
+
+
+def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start, tmp_path):
+    """The real program that draws, and nothing of it stays behind."""
+    server = start("drawing", data=tmp_path).first_start().ready()
+    body = {"avatar_name": "Ann", "gender": "female", "character": {}}
+
+    def draw():
+        made = server.call("POST", "/v2/custom-avatar", body).json()
+        return made["id"], until(made["id"], lambda record: record["progress"] > 2)
+
+    def until(avatar, wanted):
+        end = time.monotonic() + 120
+        while not wanted(record := server.call("GET", f"/v2/custom-avatar/{avatar}").json()):
+            assert time.monotonic() < end and record["status"] != "FAILED", record
+            threading.Event().wait(0.1)
+        return record
+
+    def about(process):
+        """Fields of a process from its state on (proc(5)); nothing once it is gone."""
+        try:
+            return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            return None
+
+    def children():
+        everybody = {path.name: about(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")}
+        return [process for process, fields in everybody.items() if fields and fields[0] != "Z" and int(fields[1]) == server.process.pid]
+
+    first, record = draw()
+    [child] = children()
+    assert about(child)[16] == "19", "calls come first"
+    server.kill()
+    end = time.monotonic() + 10
+    while (fields := about(child)) and fields[0] != "Z":
+        assert time.monotonic() < end, "a child outlives its server"
+        threading.Event().wait(0.05)
+    key = server.key
+    server = start("drawing", data=tmp_path).ready()
+    server.key = key
+    again = until(first, lambda now: now["progress"] > record["progress"])
+    assert again["status"] == "PROCESSING"
+    assert server.call("DELETE", f"/v2/custom-avatar/{first}").status == 200
+    end = time.monotonic() + 10
+    while children() or list((tmp_path / "bakes").iterdir()):
+        assert time.monotonic() < end, "a deleted person is still drawn"
+        threading.Event().wait(0.05)
+
+
+def test_the_editor_has_names_contrast_and_room(server, console):
+    one = console(width=390, height=844).login()
+    page = one.page
+    wrong = {}
+    for path in ("avatars/new", "avatars/new?from=amina"):
+        one.open(path)
+        Stage(one)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        if found := page.evaluate(UNNAMED):
+            wrong[path] = found
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            if found := page.evaluate(PALE):
+                wrong[f"{path} in {scheme}"] = found
+        for width in (320, 360, 768, 1440):
+            page.set_viewport_size({"width": width, "height": 800})
+            if found := page.evaluate(OUTSIDE):
+                wrong[f"{path} at {width}"] = found
+            one.shot(f"editor-{width}")
+    assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
