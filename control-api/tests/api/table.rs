@@ -361,7 +361,7 @@ async fn custom_avatars_fail_without_a_renderer() {
                 "a drawn person needs none",
                 "POST",
                 path,
-                json!({"avatar_name": "D", "gender": "male", "character": {"hair": 1}}),
+                json!({"avatar_name": "D", "gender": "male", "character": {"hair": {"style": "bun"}}}),
                 200,
                 json!({"status": "QUEUED"}),
             ),
