@@ -1,6 +1,6 @@
 //! The control plane as the binary sees it, and what its parts share.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
