@@ -9,6 +9,7 @@ use conversation::input::{Epoch, PieceId};
 use criterion::Criterion;
 use engine::speak::encode::{Encoder, FRAME};
 use engine::speak::playout::{BLOCK, Playout};
+use models::lips::Lips;
 
 /// Blocks of one piece: two seconds.
 const PIECE: usize = 100;
@@ -16,8 +17,23 @@ const PIECE: usize = 100;
 const CHUNK: usize = 5;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
+    lips(c);
     playout(c);
     encode(c);
+}
+
+/// On the voice's thread, where it tells no phones.
+fn lips(c: &mut Criterion<CpuTime>) {
+    let speech = sound::speech();
+    let mut lips = Lips::new();
+    let mut next = speech.iter().cycle();
+    c.bench_function("lips: 20 ms of speech without phones", |b| {
+        b.iter(|| {
+            if let Some(block) = next.next() {
+                black_box(lips.push(black_box(block)));
+            }
+        });
+    });
 }
 
 /// CPU time of so many blocks of pieces that are made, sound and end, one behind the other.

@@ -8,6 +8,7 @@ pub mod check;
 pub mod embeddings;
 pub mod error;
 pub mod face;
+pub mod lips;
 pub mod llm;
 pub mod net;
 pub mod paths;

@@ -234,7 +234,8 @@ impl Node {
             pronunciation: self.call.tts.custom_pronunciation.iter().map(sounds).collect(),
         };
         let (news, piece) = (self.news.clone(), request.piece);
-        match engine.speak(words, tts::sink(move |event| news.send(News::Tts(piece, event)))) {
+        let lips = self.showing.is_some();
+        match engine.speak(words, tts::sink(lips, move |event| news.send(News::Tts(piece, event)))) {
             Ok(handle) => self.speaking.make(piece, request.epoch, handle),
             Err(error) => {
                 tracing::warn!(conversation = %self.call.id, %error, "speech synthesis failed");

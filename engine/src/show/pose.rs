@@ -187,6 +187,13 @@ impl Track {
     }
 
     fn push(&mut self, start: f32, end: f32, viseme: Viseme, opening: f32) {
+        // A pause told in parts is one pause: only one that is long enough closes the mouth.
+        if viseme == Viseme::Sil
+            && let Some(pause) = self.0.last_mut().filter(|s| s.viseme == Viseme::Sil)
+        {
+            pause.end = end;
+            return;
+        }
         let mut mouth = viseme.mouth();
         mouth.jaw *= opening;
         self.0.push(Segment { start, end, viseme, mouth, strength: viseme.dominance() });
@@ -196,6 +203,13 @@ impl Track {
     #[must_use]
     pub fn end(&self) -> f32 {
         self.0.last().map_or(0.0, |s| s.end)
+    }
+
+    /// What sounds at `at` seconds, silence outside of all phones.
+    #[must_use]
+    pub fn viseme(&self, at: f32) -> Viseme {
+        let found = self.0.get(self.0.partition_point(|s| s.end <= at));
+        found.filter(|s| s.start <= at).map_or(Viseme::Sil, |s| s.viseme)
     }
 
     /// The mouth at `at` seconds. Closed before the first phone and after the last.
@@ -340,6 +354,23 @@ mod tests {
         assert_eq!(track.at(2.0), Mouth::default());
         assert_eq!(track.at(-1.0), Mouth::default());
         assert_eq!(Track::default().at(0.0).jaw, 0.0);
+    }
+
+    #[test]
+    fn a_pause_told_in_parts_closes_like_one_told_at_once() {
+        let (parts, whole) = (Track::new(&phones("aa aa pau pau pau pau aa", 0.1)), {
+            let mut all = phones("aa aa pau pau pau pau aa", 0.1);
+            all.drain(2..5);
+            Track::new(&all)
+        });
+        for n in 0..80 {
+            let at = n as f32 * 0.01;
+            assert_eq!((parts.at(at), parts.viseme(at)), (whole.at(at), whole.viseme(at)), "{at}");
+        }
+        assert_eq!(
+            (whole.viseme(0.15), whole.viseme(0.45), whole.viseme(9.0)),
+            (Viseme::Aa, Viseme::Sil, Viseme::Sil)
+        );
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! From a voice's samples to playout's: resampled to 48 kHz on the thread that made them, so that a media thread only moves them.
+//! From a voice's samples to playout's: resampled to 48 kHz, and lips read from them where the voice tells none, on the thread that made
+//! them, so that a media thread only moves them.
 
 use std::sync::{Mutex, PoisonError};
 
 use conversation::time::{Position, SAMPLE_RATE};
+use models::lips::Lips;
 use models::tts::{Event, Phone, Tts};
 use models::{Error, Kind, Sink};
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
@@ -32,40 +34,75 @@ pub fn lacks(engine: &dyn Tts, voice: &str) -> Option<String> {
     (!engine.knows(voice)).then(told)
 }
 
-/// A sink for a voice that passes its news on, with samples at 48 kHz.
-pub fn sink(push: impl Fn(News) + Send + Sync + 'static) -> Sink<Event> {
+/// A sink for a voice that passes its news on, with samples at 48 kHz. With `lips`, phones are read from the sound of a voice that tells
+/// none before it.
+pub fn sink(lips: bool, push: impl Fn(News) + Send + Sync + 'static) -> Sink<Event> {
     // One thread speaks a piece, so the lock is never waited for; it is there because a sink is shared by type.
-    let upsampler: Mutex<Option<Upsampler>> = Mutex::new(None);
-    Sink::new(move |event| match event {
-        Event::Phones(phones) => push(News::Phones(phones)),
-        Event::Words(words) => {
-            push(News::Words(words.into_iter().map(|(w, end)| (w, Position::from_seconds(end))).collect()))
-        }
-        Event::Audio { pcm, sample_rate } => {
-            let mut slot = upsampler.lock().unwrap_or_else(PoisonError::into_inner);
-            if slot.is_none() {
-                match Upsampler::new(sample_rate) {
-                    Ok(made) => *slot = Some(made),
-                    Err(e) => return push(News::Failed(e)),
-                }
+    let sound = Mutex::new(Sound { upsampler: None, lips: None, reads: lips });
+    Sink::new(move |event| {
+        let mut sound = sound.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Phones(phones) => {
+                sound.reads = false;
+                push(News::Phones(phones));
             }
-            if let Some(upsampler) = slot.as_mut() {
-                let samples = upsampler.push(&pcm);
-                if !samples.is_empty() {
-                    push(News::Samples(samples));
-                }
+            Event::Words(words) => {
+                let placed = words.into_iter().map(|(w, end)| (w, Position::from_seconds(end)));
+                push(News::Words(placed.collect()));
             }
-        }
-        Event::End => {
-            let rest =
-                upsampler.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(Upsampler::finish);
-            if let Some(rest) = rest.filter(|r| !r.is_empty()) {
-                push(News::Samples(rest));
+            Event::Audio { pcm, sample_rate } => match sound.push(&pcm, sample_rate) {
+                Ok((phones, samples)) => pass(&push, phones, samples),
+                Err(e) => push(News::Failed(e)),
+            },
+            Event::End => {
+                let (phones, samples) = sound.finish();
+                pass(&push, phones, samples);
+                push(News::End);
             }
-            push(News::End);
+            Event::Failed(e) => push(News::Failed(e)),
         }
-        Event::Failed(e) => push(News::Failed(e)),
     })
+}
+
+/// The lips first: they are to be known before the sound leaves.
+fn pass(push: &impl Fn(News), phones: Vec<Phone>, samples: Vec<i16>) {
+    if !phones.is_empty() {
+        push(News::Phones(phones));
+    }
+    if !samples.is_empty() {
+        push(News::Samples(samples));
+    }
+}
+
+/// A voice's samples on their way.
+struct Sound {
+    upsampler: Option<Upsampler>,
+    /// Made with the first samples, which come on the voice's thread.
+    lips: Option<Lips>,
+    /// Lips are to be read from the sound.
+    reads: bool,
+}
+
+impl Sound {
+    fn push(&mut self, pcm: &[i16], rate: u32) -> Result<(Vec<Phone>, Vec<i16>), Error> {
+        let upsampler = match &mut self.upsampler {
+            Some(made) => made,
+            none => none.insert(Upsampler::new(rate)?),
+        };
+        let samples = upsampler.push(pcm);
+        let phones = if self.reads { self.lips.get_or_insert_default().push(&samples) } else { Vec::new() };
+        Ok((phones, samples))
+    }
+
+    fn finish(&mut self) -> (Vec<Phone>, Vec<i16>) {
+        let samples = self.upsampler.as_mut().map_or_else(Vec::new, Upsampler::finish);
+        let mut phones = Vec::new();
+        if let Some(lips) = self.lips.as_mut().filter(|_| self.reads) {
+            phones = lips.push(&samples);
+            phones.extend(lips.finish());
+        }
+        (phones, samples)
+    }
 }
 
 /// Samples of the voice's rate taken at once by the resampler.

@@ -20,6 +20,7 @@ use engine::shard::{Inbox, Shard};
 use engine::speak::playout::BLOCK;
 use engine::transport::loopback::{self, Far, Left};
 use engine::transport::webrtc::Certificate;
+use models::face::PoseSet;
 use models::turn::{Question, TurnModel};
 use models::{Handle, Sink, llm, stt, tts};
 
@@ -256,6 +257,8 @@ pub struct Bench {
     pub streams: Arc<Mutex<usize>>,
     /// Asked by the calls that begin from now on.
     pub turn: Option<Arc<dyn TurnModel>>,
+    /// Shown by the calls that begin from now on.
+    pub face: Option<Arc<PoseSet>>,
     runtime: tokio::runtime::Runtime,
     next_key: u64,
 }
@@ -306,6 +309,7 @@ impl Bench {
             now: start,
             streams,
             turn: None,
+            face: None,
             runtime,
             next_key: 1,
         }
@@ -363,7 +367,7 @@ impl Bench {
             key,
             call: Arc::new(call),
             models,
-            face: None,
+            face: self.face.clone(),
             commands: Vec::new(),
             seat: Seat::free(),
         };

@@ -23,7 +23,8 @@ pub struct Request {
 /// News of a request, in this order: marks as soon as they are known (flite: before the first audio), audio in chunks, the end.
 #[derive(Debug)]
 pub enum Event {
-    /// Phones of (part of) the piece, in order: for the lips.
+    /// Phones of (part of) the piece, in order: for the lips. From a voice that tells none before its first audio, the lips are read from
+    /// the sound ([`crate::lips`]).
     Phones(Vec<Phone>),
     /// Words of the piece with the second of their end, in order: for what was heard.
     Words(Vec<(String, f64)>),

@@ -1,0 +1,63 @@
+//! Measures how well lips are read from sound: `lips FOLDER` reads `FOLDER/VOICE/N.json` (`{"rate": Hz, "phones": [[name, end in seconds], …]}`)
+//! and `N.pcm` (mono, 16 bits, little-endian), and prints a JSON object of each voice's scores. `scripts/lips/train.py` asks it.
+#![allow(clippy::print_stdout)] // its answer
+
+#[path = "../tests/support/lips.rs"]
+mod lips;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use engine::show::pose::Viseme;
+use models::tts::Phone;
+use serde_json::{Value, json};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    let folder = std::env::args().nth(1).ok_or("say which folder holds the voices")?;
+    let mut scores = BTreeMap::new();
+    for voice in entries(Path::new(&folder))? {
+        let name = voice.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        scores.insert(name, score(&voice)?);
+    }
+    println!("{}", json!(scores));
+    Ok(())
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut all =
+        std::fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<Result<Vec<_>, std::io::Error>>()?;
+    all.sort();
+    Ok(all)
+}
+
+#[derive(serde::Deserialize)]
+struct About {
+    rate: u32,
+    phones: Vec<(String, f32)>,
+}
+
+fn score(voice: &Path) -> Result<Value, Failure> {
+    let mut pieces = lips::Pieces::default();
+    for file in entries(voice)?.iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
+        let about: About = serde_json::from_slice(&std::fs::read(file)?)?;
+        let bytes = std::fs::read(file.with_extension("pcm"))?;
+        let pcm: Vec<i16> = bytes.as_chunks().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
+        let said: Vec<Phone> = about.phones.into_iter().map(|(name, end)| Phone { name, end }).collect();
+        pieces.add(&said, &lips::read(&pcm, about.rate));
+    }
+    let (closures, closed) = pieces.closed();
+    let counts = pieces.visemes();
+    let visemes: BTreeMap<String, (usize, usize)> =
+        Viseme::ALL.iter().zip(counts).map(|(v, c)| (format!("{v:?}"), c)).collect();
+    Ok(json!({
+        "seconds": pieces.seconds(),
+        "jaw": pieces.jaws(0.0),
+        "lag": pieces.lag(),
+        "closures": closures,
+        "closed": closed,
+        "invented": pieces.invented(),
+        "visemes": visemes,
+    }))
+}

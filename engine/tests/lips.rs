@@ -1,0 +1,343 @@
+//! Lips, from what a voice says of its phones and from its sound alone, against what the built-in voices really said.
+#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+
+#[path = "support/lips.rs"]
+mod lips;
+mod support;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use conversation::event::AgentState;
+use conversation::input::PieceId;
+use conversation::time::{Position, Time};
+use engine::show::pose::Track;
+use engine::show::{Avatars, Face};
+use engine::speak::tts::{self as voice, News};
+use engine::transport::loopback::Left;
+use lips::{CLOSE, Pieces, closes, closures, correlation, shut};
+use models::face::{Mouth, PoseSet};
+use models::tts::{Event, Flite, Phone, Request, Tts};
+use models::{Handle, Sink};
+use support::{Bench, World, call};
+
+const SECOND: Duration = Duration::from_secs(1);
+const PIECE: PieceId = PieceId(1);
+
+/// Seconds for which a picture is shown.
+const PICTURE: f32 = 0.04;
+
+const WHO: [&str; 16] = [
+    "A plumber",
+    "Every baby",
+    "My uncle",
+    "The van",
+    "Philip",
+    "An olive",
+    "Most of them",
+    "The captain",
+    "Her cupboard",
+    "Nobody",
+    "The robin",
+    "Some fellow",
+    "That elephant",
+    "The mayor",
+    "A vivid dream",
+    "The beaver",
+];
+const DOES: [&str; 15] = [
+    "pumps",
+    "bumped into",
+    "improves",
+    "will move",
+    "proves",
+    "obviously favours",
+    "grabbed",
+    "may have begun",
+    "leaves behind",
+    "jumped over",
+    "never stops",
+    "combines",
+    "shaved",
+    "hopes to buy",
+    "moved with",
+];
+const WHAT: [&str; 17] = [
+    "five pumpkins",
+    "the empty bathtub",
+    "a lump of marble",
+    "fabulous pepper",
+    "the subway map",
+    "some more oatmeal",
+    "a very brave puppy",
+    "the halfback",
+    "these baboons",
+    "an ivory comb",
+    "the topmost shelf",
+    "a bad penny",
+    "rough velvet",
+    "cheap furniture",
+    "the warm beach",
+    "Tim's film",
+    "a wolf cub",
+];
+const HOW: [&str; 13] = [
+    "before noon",
+    "for a hobby",
+    "above the farm",
+    "in vain",
+    "without me",
+    "from above",
+    "by ferry",
+    "at the fireplace",
+    "before the big bang",
+    "up there",
+    "as a rule",
+    "each evening",
+    "on behalf of Bob",
+];
+
+/// Two hundred sentences, no two of them equal, none of those that the network has learnt from.
+fn sentences() -> Vec<String> {
+    let all: Vec<String> = (0..200)
+        .map(|n| {
+            let (who, does) = (WHO[n % WHO.len()], DOES[n % DOES.len()]);
+            format!("{who} {does} {} {}.", WHAT[n % WHAT.len()], HOW[n % HOW.len()])
+        })
+        .collect();
+    assert!(all.iter().enumerate().all(|(n, s)| !all[..n].contains(s)));
+    all
+}
+
+#[derive(Clone, Default)]
+struct Said {
+    phones: Vec<Phone>,
+    pcm: Vec<i16>,
+    rate: u32,
+}
+
+/// All of `texts`, one after the other in these voices; the first of each voice first.
+fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
+    let flite = Flite::start(2).unwrap_or_else(|e| panic!("{e}"));
+    let ask = |text: &String, voice: &str| {
+        let (news, heard) = crossbeam_channel::unbounded();
+        let request = Request { text: text.clone(), voice: voice.into(), pronunciation: Vec::new() };
+        (flite.speak(request, Sink::new(move |event| drop(news.send(event)))).unwrap(), heard)
+    };
+    let mut all = vec![Vec::new(); voices.len()];
+    for (n, text) in texts.iter().enumerate() {
+        let (_handle, heard) = ask(text, voices[n % voices.len()]);
+        let mut said = Said::default();
+        for event in heard {
+            match event {
+                Event::Phones(phones) => said.phones.extend(phones),
+                Event::Audio { pcm, sample_rate } => {
+                    said.pcm.extend(pcm);
+                    said.rate = sample_rate;
+                }
+                Event::Words(_) => {}
+                Event::End => break,
+                Event::Failed(error) => panic!("{text:?}: {error}"),
+            }
+        }
+        all[n % voices.len()].push(said);
+    }
+    all
+}
+
+/// Which mouth each picture of a person shows, by where its bytes are.
+fn mouths(set: &PoseSet) -> HashMap<*const u8, Mouth> {
+    let manifest = set.manifest();
+    let shown = |key| set.frame(set.index(key)).as_ptr();
+    manifest.frames.iter().map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)])).collect()
+}
+
+#[test]
+fn every_closure_of_two_hundred_sentences_is_shown_by_every_person() {
+    let said: Vec<Said> = say(&sentences(), &["slt", "rms", "awb", "kal16"]).concat();
+    assert_eq!(said.len(), 200);
+    let (mut seen, mut missed) = (0, Vec::new());
+    for avatar in Avatars::built_in().unwrap().all() {
+        let mouths = mouths(&avatar.set);
+        for (n, said) in said.iter().enumerate() {
+            // Pictures may fall anywhere on the sound.
+            for phase in [0.0, 0.01, 0.02, 0.03] {
+                let mut face = Face::new(Arc::clone(&avatar.set), 25, 1);
+                assert!(face.frame(Time::ZERO, None).is_some_and(|first| first.key));
+                face.set_state(AgentState::Speaking, false);
+                face.phones(PIECE, &said.phones);
+                let pictures = (said.phones.last().unwrap().end / PICTURE) as u64;
+                let shut: Vec<f32> = (0..pictures)
+                    .filter_map(|n| {
+                        let at = phase + n as f32 * PICTURE;
+                        let picture = face.frame(Time::from_micros((n + 1) * 40_000), Some((PIECE, at)));
+                        let picture = picture.expect("every picture is sent while lips move");
+                        shut(&mouths[&picture.payload.as_ptr()]).then_some(at + PICTURE / 2.0)
+                    })
+                    .collect();
+                for (start, end) in closures(&said.phones) {
+                    let shown = shut.iter().any(|middle| (start - CLOSE..=end + CLOSE).contains(middle));
+                    seen += usize::from(shown);
+                    if !shown {
+                        missed.push(format!(
+                            "{}, sentence {n}, {start} to {end}, phase {phase}",
+                            avatar.set.manifest().name
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    println!("{seen} closures shown, {} missed", missed.len());
+    assert!(seen > 9 * 4 * 200 * 3 && missed.is_empty(), "{seen} shown, missed: {missed:#?}");
+}
+
+#[test]
+fn lips_that_are_read_from_sound_follow_the_phones() {
+    // Of each voice the least r of the jaw's opening, and the least part of the closures that are shut. rms was never heard in training.
+    let bounds = [("slt", 0.80, 0.93), ("rms", 0.48, 0.93), ("awb", 0.76, 0.93), ("kal16", 0.69, 0.92)];
+    let said = say(&sentences(), &bounds.map(|(voice, ..)| voice));
+    for ((voice, least, part), said) in bounds.into_iter().zip(said) {
+        let mut pieces = Pieces::default();
+        for said in &said {
+            pieces.add(&said.phones, &lips::read(&said.pcm, said.rate));
+        }
+        let (all, shut) = pieces.closed();
+        let (r, lag) = (pieces.jaws(0.0), pieces.lag());
+        let minutes = pieces.seconds() / 60.0;
+        println!(
+            "{voice}: {} sentences, r = {r:.3}, lag {:.0} ms, {shut} of {all} closures shut ({:.1} %), {} of other sounds in {minutes:.1} minutes",
+            said.len(),
+            lag * 1e3,
+            shut as f64 * 100.0 / all as f64,
+            pieces.invented()
+        );
+        assert!(r >= least, "{voice}: r = {r}");
+        assert!(shut as f64 >= part * all as f64, "{voice}: {shut} of {all}");
+        assert!(lag.abs() <= 0.03, "{voice}: {lag} s late");
+    }
+}
+
+#[test]
+fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
+    let said = &say(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
+    let through = |reads: bool, told: Option<&[Phone]>| {
+        let news = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&news);
+        let sink = voice::sink(reads, move |news| kept.lock().unwrap().push(news));
+        if let Some(phones) = told {
+            sink.send(Event::Phones(phones.to_vec()));
+        }
+        for chunk in said.pcm.chunks(1_600) {
+            sink.send(Event::Audio { pcm: chunk.to_vec(), sample_rate: said.rate });
+        }
+        sink.send(Event::End);
+        drop(sink);
+        Arc::into_inner(news).unwrap().into_inner().unwrap()
+    };
+    let phones = |news: &[News]| -> Vec<Phone> {
+        news.iter().flat_map(|n| if let News::Phones(p) = n { p.clone() } else { Vec::new() }).collect()
+    };
+
+    let read = through(true, None);
+    let (mut known, mut given) = (0.0, 0.0);
+    for news in &read {
+        match news {
+            News::Phones(phones) => known = phones.last().unwrap().end,
+            News::Samples(samples) => {
+                given += samples.len() as f32 / 48_000.0;
+                let behind = given - known;
+                assert!(behind <= models::lips::Lips::look_ahead() + 1e-3, "{given} s given, {known} known");
+            }
+            News::End => assert!((given - known).abs() < 0.011, "all of it is known: {known} of {given}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(phones(&read).iter().any(|p| closes(&p.name)), "{read:?}");
+
+    assert_eq!(phones(&through(true, Some(&said.phones))), said.phones);
+    assert_eq!(phones(&through(false, None)), [], "nobody looks at the lips");
+}
+
+/// Says one recorded sentence to everything, in chunks of .1 s, the first after .1 s, so many times as fast as it sounds: a vendor that
+/// gives sound and nothing else.
+struct Vendor {
+    world: World,
+    said: Said,
+    speed: f64,
+}
+
+impl Tts for Vendor {
+    fn speak(&self, _: Request, sink: Sink<Event>) -> Result<Handle, models::Error> {
+        let sample_rate = self.said.rate;
+        let chunks = self.said.pcm.chunks(sample_rate as usize / 10);
+        let last = chunks.len();
+        for (n, chunk) in chunks.enumerate() {
+            let (pcm, sink) = (chunk.to_vec(), sink.clone());
+            self.world.after(SECOND.mul_f64(0.1 + 0.1 * n as f64 / self.speed), move || {
+                sink.send(Event::Audio { pcm, sample_rate });
+                if n + 1 == last {
+                    sink.send(Event::End);
+                }
+            });
+        }
+        Ok(Handle::done())
+    }
+}
+
+#[test]
+fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound() {
+    let said = say(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
+    let said = &said[0][0];
+    for speed in [5.0, 2.0] {
+        let avatars = Avatars::built_in().unwrap();
+        let set = &avatars.all()[0].set;
+        let mouths = mouths(set);
+        let mut bench = Bench::new();
+        bench.face = Some(Arc::clone(set));
+        let vendor = Vendor { world: bench.world.clone(), said: said.clone(), speed };
+        let far = bench.call_with(call(1), &["What is new?"], "Nothing at all.", Arc::new(vendor), None);
+        far.say(support::voice(&[(0.5, 1.0)]));
+        bench.run(8 * SECOND);
+
+        let (mut began, mut pictures): (Option<Instant>, Vec<(Instant, Mouth)>) = (None, Vec::new());
+        for left in far.heard() {
+            match left {
+                Left::Sound { at, piece: Some((_, position)), .. } if began.is_none() => {
+                    assert_eq!(position, Position::from_samples(0));
+                    began = Some(at);
+                }
+                Left::Picture { at, frame } if !frame.key => {
+                    pictures.push((at, mouths[&frame.payload.as_ptr()]))
+                }
+                _ => {}
+            }
+        }
+        let began = began.expect("it speaks");
+        let track = Track::new(&said.phones);
+        let (mut wanted, mut shown, mut closed) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, mouth) in &pictures {
+            // What a picture shows is the middle of its time.
+            let middle = at.saturating_duration_since(began).as_secs_f32() + PICTURE / 2.0;
+            if *at >= began && middle < track.end() {
+                wanted.push(f64::from(track.at(middle).jaw));
+                shown.push(f64::from(mouth.jaw));
+                if shut(mouth) {
+                    closed.push(middle);
+                }
+            }
+        }
+        let all = closures(&said.phones);
+        let near =
+            |(start, end): &&(f32, f32)| closed.iter().any(|at| (start - CLOSE..=end + CLOSE).contains(at));
+        let (r, seen) = (correlation(&wanted, &shown), all.iter().filter(near).count());
+        println!(
+            "{speed} times as fast: {} pictures, r = {r:.3}, {seen} of {} closures",
+            shown.len(),
+            all.len()
+        );
+        assert!(shown.len() > 60, "a picture in 40 ms: {}", shown.len());
+        assert!(r > 0.65 && seen * 10 >= all.len() * 8, "r = {r}, {seen} of {}", all.len());
+    }
+}

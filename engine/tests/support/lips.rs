@@ -1,0 +1,120 @@
+//! How well lips that were read from sound follow those of the phones that were said. For `engine/tests/lips.rs` and `engine/examples/lips.rs`.
+#![allow(dead_code, reason = "each user takes its part")]
+
+use std::sync::{Arc, Mutex};
+
+use engine::show::pose::{Track, Viseme};
+use engine::speak::tts::{self, News};
+use models::face::Mouth;
+use models::tts::{Event, Phone};
+
+/// How far from its phone a closure may be seen, in seconds.
+pub(crate) const CLOSE: f32 = 0.04;
+/// Seconds between two looks at the mouth.
+const STEP: f32 = 0.01;
+
+/// Phones that a sound without phones is given on its way to playout, in chunks of .1 s.
+pub(crate) fn read(pcm: &[i16], sample_rate: u32) -> Vec<Phone> {
+    let phones: Arc<Mutex<Vec<Phone>>> = Arc::default();
+    let told = Arc::clone(&phones);
+    let sink = tts::sink(true, move |news| {
+        if let News::Phones(more) = news {
+            told.lock().unwrap().extend(more);
+        }
+    });
+    for chunk in pcm.chunks(sample_rate as usize / 10) {
+        sink.send(Event::Audio { pcm: chunk.to_vec(), sample_rate });
+    }
+    sink.send(Event::End);
+    std::mem::take(&mut *phones.lock().unwrap())
+}
+
+/// Lips are shut: pressed together, or the lower one under the teeth.
+pub(crate) fn shut(mouth: &Mouth) -> bool {
+    mouth.press > 0.7 || mouth.tuck > 0.7
+}
+
+/// Whether a phone is made with shut lips.
+pub(crate) fn closes(name: &str) -> bool {
+    ["p", "b", "m", "f", "v"].contains(&name)
+}
+
+/// Beginning and end of each phone that shuts the lips.
+pub(crate) fn closures(phones: &[Phone]) -> Vec<(f32, f32)> {
+    let starts = std::iter::once(0.0).chain(phones.iter().map(|p| p.end));
+    starts.zip(phones).filter(|(_, p)| closes(&p.name)).map(|(start, p)| (start, p.end)).collect()
+}
+
+/// Pearson's r; 0 where one does not vary.
+pub(crate) fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+    let (ma, mb) = (mean(a), mean(b));
+    let sum = |f: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(x, y)| f(x - ma, y - mb)).sum::<f64>();
+    let spread = (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt();
+    if spread > 0.0 { sum(&|x, y| x * y) / spread } else { 0.0 }
+}
+
+/// Pieces of speech, with what was said and what was read.
+#[derive(Default)]
+pub(crate) struct Pieces(Vec<(Track, Track, Vec<(f32, f32)>, Vec<(f32, f32)>)>);
+
+impl Pieces {
+    pub(crate) fn add(&mut self, said: &[Phone], read: &[Phone]) {
+        self.0.push((Track::new(said), Track::new(read), closures(said), closures(read)));
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.0.iter().map(|(said, ..)| f64::from(said.end())).sum()
+    }
+
+    /// Agreement of the two jaws, the one that was read taken `late` seconds later.
+    pub(crate) fn jaws(&self, late: f32) -> f64 {
+        let (mut said, mut read) = (Vec::new(), Vec::new());
+        for (a, b, ..) in &self.0 {
+            for n in 0..(a.end() / STEP) as usize {
+                let at = n as f32 * STEP;
+                said.push(f64::from(a.at(at).jaw));
+                read.push(f64::from(b.at(at + late).jaw));
+            }
+        }
+        correlation(&said, &read)
+    }
+
+    /// By how many seconds the lips that were read come later than those that were said, where both agree best.
+    pub(crate) fn lag(&self) -> f32 {
+        let shifts = (-10i8..=10).map(|n| f32::from(n) * STEP);
+        shifts.max_by(|a, b| self.jaws(*a).total_cmp(&self.jaws(*b))).unwrap_or_default()
+    }
+
+    /// Closures that were said, and those of them where lips are shut within [`CLOSE`].
+    pub(crate) fn closed(&self) -> (usize, usize) {
+        let seen = |track: &Track, (start, end): (f32, f32)| {
+            let steps = ((end - start + 2.0 * CLOSE) / STEP) as usize;
+            (0..=steps).any(|n| shut(&track.at(start - CLOSE + n as f32 * STEP)))
+        };
+        let all = self.0.iter().flat_map(|(_, read, said, _)| said.iter().map(|c| seen(read, *c)));
+        all.fold((0, 0), |(all, shut), seen| (all + 1, shut + usize::from(seen)))
+    }
+
+    /// Closures that were read where none was said within [`CLOSE`].
+    pub(crate) fn invented(&self) -> usize {
+        let near = |a: (f32, f32), b: (f32, f32)| a.0 < b.1 + CLOSE && b.0 < a.1 + CLOSE;
+        let none = |said: &[(f32, f32)], read: (f32, f32)| !said.iter().any(|s| near(*s, read));
+        self.0.iter().map(|(_, _, said, read)| read.iter().filter(|r| none(said, **r)).count()).sum()
+    }
+
+    /// For each viseme the frames of 10 ms in which it was said, and those of them in which it was read.
+    pub(crate) fn visemes(&self) -> [(usize, usize); Viseme::ALL.len()] {
+        let mut counts = [(0, 0); Viseme::ALL.len()];
+        for (said, read, ..) in &self.0 {
+            for n in 0..(said.end() / STEP) as usize {
+                let at = (n as f32 + 0.5) * STEP;
+                let viseme = said.viseme(at);
+                let slot = &mut counts[Viseme::ALL.iter().position(|v| *v == viseme).unwrap_or(0)];
+                slot.0 += 1;
+                slot.1 += usize::from(read.viseme(at) == viseme);
+            }
+        }
+        counts
+    }
+}

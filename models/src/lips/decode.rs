@@ -1,0 +1,167 @@
+//! From the network's opinion of each frame to phones that last: the best path through all frames (Viterbi), told a few frames later.
+//! As `scripts/lips/decode.py` does it.
+
+use super::network::Network;
+
+/// A class lasts at least one frame, and at least its own number, which is at most this.
+pub(super) const DEPTH: usize = 4;
+
+/// One stream. A state is a class and how many of its frames have passed, up to the number that it lasts at least.
+pub(super) struct Decoder {
+    classes: usize,
+    /// Of the best path into each state, `-inf` for those that are not: [passed][class].
+    scores: Vec<f32>,
+    next: Vec<f32>,
+    /// For each of the last frames, the state before each state: a ring of `lag` frames.
+    back: Vec<Vec<u8>>,
+    lag: usize,
+    frames: usize,
+}
+
+impl Decoder {
+    pub(super) fn new(network: &Network) -> Self {
+        let states = DEPTH * network.classes();
+        Self {
+            classes: network.classes(),
+            scores: vec![f32::NEG_INFINITY; states],
+            next: vec![f32::NEG_INFINITY; states],
+            back: vec![vec![0; states]; network.lag().max(1)],
+            lag: network.lag(),
+            frames: 0,
+        }
+    }
+
+    /// Takes the logits of the next frame; gives the class of the frame [`Network::lag`] frames before it.
+    pub(super) fn push(&mut self, network: &Network, logits: &[f32]) -> Option<u8> {
+        let score = |class: usize| logits[class] + network.offsets[class];
+        if self.frames == 0 {
+            for class in 0..self.classes {
+                self.scores[class] = score(class);
+            }
+        } else {
+            let slot = self.frames % self.back.len();
+            let mut back = std::mem::take(&mut self.back[slot]);
+            self.step(network, &mut back);
+            for class in 0..self.classes {
+                let here = score(class);
+                for passed in 0..usize::from(network.least[class]) {
+                    self.next[passed * self.classes + class] += here;
+                }
+            }
+            self.back[slot] = back;
+            std::mem::swap(&mut self.scores, &mut self.next);
+            // Only differences count: without this, numbers would grow with the length of the speech.
+            let best = self.scores[self.best()];
+            self.scores.iter_mut().for_each(|s| *s -= best);
+        }
+        self.frames += 1;
+        (self.frames > self.lag).then(|| self.trace(self.lag))
+    }
+
+    /// From all states to the next frame's, without what that frame sounds like.
+    fn step(&mut self, network: &Network, back: &mut [u8]) {
+        let classes = self.classes;
+        self.next.fill(f32::NEG_INFINITY);
+        let last = |class: usize| (usize::from(network.least[class]) - 1) * classes + class;
+        for from in 0..classes {
+            let ends = self.scores[last(from)];
+            if ends == f32::NEG_INFINITY {
+                continue;
+            }
+            let moves = &network.moves[from * classes..][..classes];
+            for (to, cost) in moves.iter().enumerate() {
+                if to != from && ends + cost > self.next[to] {
+                    self.next[to] = ends + cost;
+                    back[to] = last(from) as u8;
+                }
+            }
+        }
+        for passed in 1..DEPTH {
+            for class in 0..classes {
+                if passed < usize::from(network.least[class]) {
+                    let (before, here) = ((passed - 1) * classes + class, passed * classes + class);
+                    self.next[here] = self.scores[before];
+                    back[here] = before as u8;
+                }
+            }
+        }
+        for class in 0..classes {
+            let here = last(class);
+            let stay = self.scores[here] + network.moves[class * classes + class];
+            if stay > self.next[here] {
+                self.next[here] = stay;
+                back[here] = here as u8;
+            }
+        }
+    }
+
+    /// The classes of the frames that were not told: the piece is over.
+    pub(super) fn finish(&self) -> Vec<u8> {
+        (0..self.frames.min(self.lag)).rev().map(|ago| self.trace(ago)).collect()
+    }
+
+    fn best(&self) -> usize {
+        let mut best = 0;
+        for (state, score) in self.scores.iter().enumerate() {
+            if *score > self.scores[best] {
+                best = state;
+            }
+        }
+        best
+    }
+
+    /// The class, so many frames ago, of what now is the best path.
+    fn trace(&self, ago: usize) -> u8 {
+        let mut state = self.best();
+        for n in 0..ago {
+            state = usize::from(self.back[(self.frames - 1 - n) % self.back.len()][state]);
+        }
+        (state % self.classes) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Logits of frames that sound like these classes, so clearly.
+    fn decoded(frames: &[u8], clearly: f32) -> Vec<u8> {
+        let network = Network::built_in();
+        let mut decoder = Decoder::new(network);
+        let mut out = Vec::new();
+        for class in frames {
+            let mut logits: Vec<f32> = network.offsets.iter().map(|o| -o).collect();
+            logits[usize::from(*class)] += clearly;
+            out.extend(decoder.push(network, &logits));
+        }
+        out.extend(decoder.finish());
+        out
+    }
+
+    #[test]
+    fn what_is_clear_is_kept_frame_by_frame() {
+        let frames = [vec![0; 10], vec![10; 8], vec![1; 6], vec![14; 7], vec![0; 9]].concat();
+        assert_eq!(decoded(&frames, 30.0), frames);
+        for short in [0, 1, 3, 5] {
+            assert_eq!(decoded(&vec![2; short], 30.0), vec![2; short]);
+        }
+    }
+
+    #[test]
+    fn a_single_frame_between_others_is_no_phone() {
+        let mut frames = vec![10; 20];
+        frames[9] = 8;
+        assert_eq!(decoded(&frames, 4.0), vec![10; 20]);
+    }
+
+    #[test]
+    fn numbers_stay_small_however_long_it_lasts() {
+        let network = Network::built_in();
+        let mut decoder = Decoder::new(network);
+        let logits = vec![900.0; network.classes()];
+        for _ in 0..10_000 {
+            decoder.push(network, &logits);
+        }
+        assert!(decoder.scores.iter().all(|s| s.is_infinite() || s.abs() < 10_000.0));
+    }
+}

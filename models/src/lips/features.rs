@@ -1,0 +1,132 @@
+//! What the network hears: logarithms of the power in 24 bands, every 10 ms. As `scripts/lips/sound.py` computes them.
+
+use std::sync::{Arc, LazyLock};
+
+use realfft::num_complex::Complex;
+use realfft::{RealFftPlanner, RealToComplex};
+
+/// Bands, evenly spaced on the mel scale.
+pub const BANDS: usize = 24;
+const LOWEST: f64 = 60.0;
+const HIGHEST: f64 = 7_600.0;
+/// Samples at 48 kHz from one frame to the next, and what a frame sees of them: as much before its 10 ms as after.
+const HOP: usize = 480;
+const WINDOW: usize = 1_200;
+const BEFORE: usize = (WINDOW - HOP) / 2;
+/// Seconds that a frame sees of what follows it.
+pub(super) const AFTER: f32 = 0.0075;
+/// Hz from one bin of the transform to the next.
+const BIN: f64 = 40.0;
+/// Added to the power of every band: what is quieter is silence.
+const FLOOR: f32 = 1e-9;
+/// ln of [`FLOOR`].
+pub(super) const SILENCE: [f32; BANDS] = [-20.723_266; BANDS];
+
+/// What all streams share.
+struct Plan {
+    fft: Arc<dyn RealToComplex<f32>>,
+    /// A period of a cosine (Hann), divided by its sum and by the loudest sample.
+    window: Vec<f32>,
+    /// First bin and weights of each band's triangle.
+    filters: Vec<(usize, Vec<f32>)>,
+}
+
+static PLAN: LazyLock<Plan> = LazyLock::new(|| {
+    let hann = |n| 0.5 - 0.5 * (std::f64::consts::TAU * n as f64 / WINDOW as f64).cos();
+    let scale = (0..WINDOW).map(hann).sum::<f64>() * 32_768.0;
+    Plan {
+        fft: RealFftPlanner::new().plan_fft_forward(WINDOW),
+        window: (0..WINDOW).map(|n| (hann(n) / scale) as f32).collect(),
+        filters: filters(),
+    }
+});
+
+/// Triangles of height 1 on the mel scale.
+fn filters() -> Vec<(usize, Vec<f32>)> {
+    let mel = |hertz: f64| 2_595.0 * (1.0 + hertz / 700.0).log10();
+    let hertz = |mel: f64| 700.0 * (10f64.powf(mel / 2_595.0) - 1.0);
+    let step = (mel(HIGHEST) - mel(LOWEST)) / (BANDS + 1) as f64;
+    let edges: Vec<f64> = (0..BANDS + 2).map(|n| hertz(mel(LOWEST) + step * n as f64)).collect();
+    let triangle = |edges: &[f64]| {
+        let [low, middle, high] = [edges[0], edges[1], edges[2]];
+        let weight = |bin: usize| {
+            let f = bin as f64 * BIN;
+            ((f - low) / (middle - low)).min((high - f) / (high - middle))
+        };
+        let from = (low / BIN) as usize + 1;
+        (from, (from..).map(weight).take_while(|w| *w > 0.0).map(|w| w as f32).collect())
+    };
+    edges.windows(3).map(triangle).collect()
+}
+
+/// The frames of one stream of samples, one after the other.
+pub struct Features {
+    /// Samples from the next frame's window on, those of `taken` not counted.
+    waiting: Vec<i16>,
+    taken: usize,
+    /// Samples after the last whole 10 ms.
+    surplus: usize,
+    input: Vec<f32>,
+    bins: Vec<Complex<f32>>,
+    scratch: Vec<Complex<f32>>,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Features {
+    /// A stream that begins, with silence before it.
+    #[must_use]
+    pub fn new() -> Self {
+        let fft = &PLAN.fft;
+        let mut waiting = Vec::with_capacity(4 * WINDOW);
+        waiting.resize(BEFORE, 0);
+        Self {
+            waiting,
+            taken: 0,
+            surplus: 0,
+            input: fft.make_input_vec(),
+            bins: fft.make_output_vec(),
+            scratch: fft.make_scratch_vec(),
+        }
+    }
+
+    /// Takes mono samples at 48 kHz.
+    pub fn push(&mut self, pcm: &[i16]) {
+        self.waiting.drain(..std::mem::take(&mut self.taken));
+        self.waiting.extend_from_slice(pcm);
+        self.surplus = (self.surplus + pcm.len()) % HOP;
+    }
+
+    /// The stream is over, with silence after it: the frames whose windows are now complete. What is less than 10 ms has no frame.
+    pub fn finish(&mut self) -> impl Iterator<Item = [f32; BANDS]> + use<'_> {
+        const SEEN_AFTER: usize = WINDOW - HOP - BEFORE;
+        self.push(&[0; SEEN_AFTER][self.surplus.min(SEEN_AFTER)..]);
+        self
+    }
+}
+
+impl Iterator for Features {
+    type Item = [f32; BANDS];
+
+    /// The next frame whose window is there.
+    fn next(&mut self) -> Option<Self::Item> {
+        let samples = self.waiting.get(self.taken..self.taken + WINDOW)?;
+        for ((to, from), weight) in self.input.iter_mut().zip(samples).zip(&PLAN.window) {
+            *to = f32::from(*from) * weight;
+        }
+        self.taken += HOP;
+        // It fails for buffers of wrong lengths only, and these are its own.
+        let done = PLAN.fft.process_with_scratch(&mut self.input, &mut self.bins, &mut self.scratch);
+        debug_assert!(done.is_ok());
+        let mut frame = [0.0; BANDS];
+        for (value, (from, weights)) in frame.iter_mut().zip(&PLAN.filters) {
+            let power: f32 = weights.iter().zip(&self.bins[*from..]).map(|(w, bin)| w * bin.norm_sqr()).sum();
+            *value = (power + FLOOR).ln();
+        }
+        Some(frame)
+    }
+}

@@ -1,0 +1,177 @@
+//! Phones from sound alone, for the lips: where a voice says nothing about what it says.
+//!
+//! ```text
+//! 48 kHz ─► features (24 bands, every 10 ms) ─► network (three dense layers) ─► decode (best path, bounded look-ahead) ─► phones
+//! ```
+//!
+//! The network tells 18 mouths apart, each named by a phone that makes it: `p` stands for p, b and m. It was made by
+//! `scripts/lips/train.py` of synthetic voices, and `docs/lips.md` says how well it reads voices that it never heard. What sounds now is
+//! known [`Lips::look_ahead`] later: a voice that is made faster than it is spoken is ahead of that.
+
+mod decode;
+mod features;
+mod network;
+
+use crate::tts::Phone;
+
+use decode::Decoder;
+pub use features::{BANDS, Features};
+use network::Stream;
+pub use network::{Error, Network};
+
+/// Seconds of a frame.
+const FRAME: f32 = 0.01;
+
+/// One piece of speech. Some 15 µs of work for 10 ms of it.
+pub struct Lips {
+    network: &'static Network,
+    features: Features,
+    stream: Stream,
+    decoder: Decoder,
+    /// Frames that the network has heard, silence before and after the piece not counted, and those whose phone is known.
+    heard: usize,
+    known: usize,
+}
+
+impl Default for Lips {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lips {
+    /// A piece that begins.
+    #[must_use]
+    pub fn new() -> Self {
+        let network = Network::built_in();
+        let mut lips = Self {
+            network,
+            features: Features::new(),
+            stream: Stream::new(network),
+            decoder: Decoder::new(network),
+            heard: 0,
+            known: 0,
+        };
+        let mut none = Vec::new();
+        for _ in 0..network.past() {
+            lips.hear(&features::SILENCE, &mut none);
+        }
+        lips
+    }
+
+    /// Seconds of sound after an instant by which its phone is known.
+    #[must_use]
+    pub fn look_ahead() -> f32 {
+        let network = Network::built_in();
+        (network.future() + network.lag() + 1) as f32 * FRAME + features::AFTER
+    }
+
+    /// Takes mono samples at 48 kHz; gives the phones that are known by now, behind those given before. One that goes on is told in parts.
+    pub fn push(&mut self, pcm: &[i16]) -> Vec<Phone> {
+        self.features.push(pcm);
+        let mut phones = Vec::new();
+        while let Some(frame) = self.features.next() {
+            self.heard += 1;
+            self.hear(&frame, &mut phones);
+        }
+        phones
+    }
+
+    /// The piece is over: the rest of its phones.
+    pub fn finish(&mut self) -> Vec<Phone> {
+        let mut phones = Vec::new();
+        let last: Vec<_> = self.features.finish().collect();
+        for frame in last {
+            self.heard += 1;
+            self.hear(&frame, &mut phones);
+        }
+        if self.heard > 0 {
+            for _ in 0..self.network.future() {
+                self.hear(&features::SILENCE, &mut phones);
+            }
+            for class in self.decoder.finish() {
+                self.tell(class, &mut phones);
+            }
+        }
+        phones
+    }
+
+    fn hear(&mut self, frame: &[f32; BANDS], phones: &mut Vec<Phone>) {
+        if let Some(logits) = self.stream.push(self.network, frame)
+            && let Some(class) = self.decoder.push(self.network, logits)
+        {
+            self.tell(class, phones);
+        }
+    }
+
+    /// The next frame is of this class.
+    fn tell(&mut self, class: u8, phones: &mut Vec<Phone>) {
+        self.known += 1;
+        let end = self.known as f32 * FRAME;
+        let name = self.network.name(class);
+        match phones.last_mut().filter(|phone| phone.name == name) {
+            Some(same) => same.end = end,
+            None => phones.push(Phone { name: name.to_owned(), end }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(pcm: &[i16], portion: usize) -> Vec<Phone> {
+        let mut lips = Lips::new();
+        let mut phones: Vec<Phone> = pcm.chunks(portion).flat_map(|part| lips.push(part)).collect();
+        phones.extend(lips.finish());
+        phones
+    }
+
+    /// Phones as frames: however they were parted.
+    fn frames(phones: &[Phone]) -> Vec<&str> {
+        let mut out = Vec::new();
+        for phone in phones {
+            out.resize((phone.end / FRAME).round() as usize, phone.name.as_str());
+        }
+        out
+    }
+
+    #[test]
+    fn silence_is_a_pause_as_long_as_it_lasts() {
+        let phones = all(&[0; 48_000], 4_800);
+        assert!(phones.iter().all(|p| p.name == "pau"), "{phones:?}");
+        assert!((phones.last().unwrap().end - 1.0).abs() < 0.011, "{phones:?}");
+    }
+
+    #[test]
+    fn it_does_not_matter_in_which_portions_sound_comes() {
+        let sound: Vec<i16> = (0..60_000_i64)
+            .map(|i| {
+                ((i * i / 7 + i * 311) % 20_000 - 10_000) as i16 / if i / 9_000 % 2 == 0 { 1 } else { 50 }
+            })
+            .collect();
+        let whole = all(&sound, sound.len());
+        for portion in [1, 479, 480, 4_801] {
+            assert_eq!(frames(&all(&sound, portion)), frames(&whole), "{portion}");
+        }
+        assert!(whole.is_sorted_by(|a, b| a.end < b.end));
+    }
+
+    #[test]
+    fn a_phone_is_known_after_the_look_ahead_at_the_latest() {
+        let mut lips = Lips::new();
+        let mut known: f32 = 0.0;
+        for n in 1..100 {
+            known = lips.push(&[100; 480]).last().map_or(known, |p| p.end);
+            let given = n as f32 * FRAME;
+            assert!(known >= given - Lips::look_ahead() - 1e-4, "{given} s were given, {known} are known");
+        }
+        assert!(Lips::look_ahead() <= 0.15);
+    }
+
+    #[test]
+    fn a_piece_without_sound_has_no_phones() {
+        assert_eq!(all(&[], 1), []);
+        assert_eq!(all(&[1; 100], 1), [], "shorter than a frame");
+    }
+}

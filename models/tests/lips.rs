@@ -1,0 +1,51 @@
+//! Lips from sound, held against the script that made the network (`scripts/lips/train.py numbers` wrote the numbers).
+
+mod common;
+
+use models::lips::{BANDS, Features, Lips};
+use serde::Deserialize;
+
+/// What the script makes of [`common::sound::sound`], taken as samples at 48 kHz.
+#[derive(Deserialize)]
+struct Expected {
+    /// Number of a frame, and its features.
+    features: Vec<(usize, Vec<f32>)>,
+    /// The phone of each frame.
+    phones: String,
+}
+
+fn expected() -> Expected {
+    serde_json::from_str(include_str!("lips/expected.json")).unwrap()
+}
+
+#[test]
+fn features_are_those_that_the_network_was_trained_on() {
+    let mut features = Features::new();
+    features.push(&common::sound::sound());
+    let mut frames: Vec<[f32; BANDS]> = features.by_ref().collect();
+    frames.extend(features.finish());
+    assert_eq!(frames.len(), 204_800 / 480);
+    let expected = expected();
+    assert!(expected.features.len() >= 12);
+    for (number, wanted) in expected.features {
+        for (band, (found, wanted)) in frames[number].iter().zip(&wanted).enumerate() {
+            assert!((found - wanted).abs() < 1e-3, "frame {number}, band {band}: {found}, not {wanted}");
+        }
+    }
+}
+
+#[test]
+fn phones_are_those_that_the_script_finds() {
+    let mut lips = Lips::new();
+    let mut phones = lips.push(&common::sound::sound());
+    phones.extend(lips.finish());
+    let mut found = Vec::new();
+    for phone in &phones {
+        found.resize((phone.end * 100.0).round() as usize, phone.name.as_str());
+    }
+    let expected = expected();
+    let wanted: Vec<&str> = expected.phones.split(' ').collect();
+    assert_eq!(found.len(), wanted.len());
+    assert!(wanted.iter().filter(|name| **name != wanted[0]).count() > 100, "the sound says something");
+    assert_eq!(found, wanted);
+}
