@@ -128,7 +128,7 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
     let mut bar = Bar::new(&person.name, wish.json);
     let baked = bake::bake(person, size, &plan, &parts, |done| bar.show(done));
     bar.clear();
-    let Baked { set, display_picture, quantizer, psnr } = baked?;
+    let Baked { set, display_picture, psnr } = baked?;
     let bytes = set.to_file();
     write(file, &bytes)?;
     write(&picture, &display_picture)?;
@@ -138,10 +138,11 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
         forget_parts(kept);
     }
     tell(format!(
-        "{}: {} KB, {} poses, quantiser {quantizer}, {:.1} dB (least {:.1}), {:.0} s",
+        "{}: {} KB, {} poses, quantisers {:?}, {:.1} dB (least {:.1}), {:.0} s",
         file.display(),
         bytes.len() / 1000,
         set.manifest().frames.len(),
+        set.manifest().quantizers,
         psnr.0,
         psnr.1,
         start.elapsed().as_secs_f64()

@@ -52,11 +52,11 @@ struct Darkness {
 impl Darkness {
     fn of(set: &PoseSet) -> Self {
         let mut decoder = decoder(set);
-        let rest = decoder.decode(set.frame(set.index(Key::default()))).unwrap();
+        let rest = decoder.decode(set.frame(set.index(Key::default()), 0)).unwrap();
         let mouths = &set.manifest().mouths;
         let widest = (0..mouths.len()).max_by(|a, b| mouths[*a].jaw.total_cmp(&mouths[*b].jaw)).unwrap();
         let key = Key { mouth: widest as u8, ..Key::default() };
-        let open = decoder.decode(set.frame(set.index(key))).unwrap();
+        let open = decoder.decode(set.frame(set.index(key), 0)).unwrap();
         let pixels = (0..rest.height()).flat_map(|y| (0..rest.width()).map(move |x| (x, y)));
         let mask = pixels.filter(|(x, y)| rest.luma(*x, *y) > open.luma(*x, *y).saturating_add(30)).collect();
         Self { rest, mask }

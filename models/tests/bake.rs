@@ -17,8 +17,9 @@ const SEEN: u8 = 10;
 /// A few poses of everything.
 fn plan() -> Plan {
     let mut plan = Plan::new();
-    plan.heads.truncate(2);
-    plan.head_looks = vec![vec![0, 1]];
+    plan.stances.truncate(2);
+    plan.stance_looks = vec![vec![0, 1]];
+    plan.breathing = vec![(0, 0), (1, 1)];
     plan.looks.truncate(3);
     plan.talking = 2;
     plan.mouths = [0, 1, 5, 14].map(|m| plan.mouths[m]).to_vec();
@@ -28,7 +29,7 @@ fn plan() -> Plan {
 fn shown(set: &PoseSet, key: Key) -> I420 {
     let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
     decoder.decode(set.key()).unwrap();
-    decoder.decode(set.frame(set.index(key))).unwrap()
+    decoder.decode(set.frame(set.index(key), 0)).unwrap()
 }
 
 #[test]
@@ -56,6 +57,41 @@ fn lips_move_and_no_macroblock_outside_of_their_rectangle() {
             assert_eq!(strays, 0, "{id}: mouth {mouth} moves {blocks:?} of which {rect:?} is a part");
         }
     }
+}
+
+#[test]
+fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
+    let person = people::find("theo").unwrap();
+    let set = bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+    let chin = Sitter::new(&person.character).unwrap().stage(&person.rest, (SIDE * 2, SIDE * 2)).mouth_rect().y1;
+    let rest = shown(&set, Key::default());
+    let key = Key { breath: 3, ..Key::default() };
+    let breath = shown(&set, key);
+    let changed = breath.changed_blocks(&rest, SEEN);
+    let wide = SIDE * 2 / 16;
+    assert!(changed.iter().any(|c| *c), "nothing moves");
+    assert!(changed[..chin / 16 * wide].iter().all(|c| !c), "something above the chin moves");
+    let bytes = |key| set.frame(set.index(key), 0).len();
+    let mouth = bytes(Key { mouth: 3, ..Key::default() });
+    assert!(bytes(key) < 3 * mouth, "{} bytes beside {mouth} of a mouth", bytes(key));
+}
+
+#[test]
+fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
+    let person = people::find("theo").unwrap();
+    let set = bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+    let rest = shown(&set, Key::default());
+    let (mut fine, mut coarse) = (0, 0);
+    for mouth in 1..set.manifest().mouths.len() as u8 {
+        let index = set.index(Key { mouth, ..Key::default() });
+        let mut decoder = Decoder::new(SIDE * 2, SIDE * 2).unwrap();
+        decoder.decode(set.key()).unwrap();
+        let pictures = [0, 1].map(|rung| decoder.decode(set.frame(index, rung)).unwrap());
+        assert!(pictures[1].psnr(&pictures[0]) > pictures[1].psnr(&rest) + 3.0, "mouth {mouth} is still a mouth");
+        fine += set.frame(index, 0).len();
+        coarse += set.frame(index, 1).len();
+    }
+    assert!(coarse * 2 < fine, "{coarse} bytes instead of {fine}");
 }
 
 #[test]
@@ -120,12 +156,12 @@ fn shipped_sets_show_what_would_be_drawn_today() {
         assert_eq!((&manifest.name, &manifest.voice), (&person.name, &person.voice));
         let plan = Plan::new();
         assert_eq!(
-            (&manifest.heads, &manifest.looks, &manifest.mouths),
-            (&plan.heads, &plan.looks, &plan.mouths)
+            (&manifest.stances, &manifest.looks, &manifest.mouths, &manifest.breaths),
+            (&plan.stances, &plan.looks, &plan.mouths, &plan.breaths)
         );
         // Another pose for every set, and another one whenever a set is baked anew.
         let random = file[file.len() - 4..].iter().fold(0, |n, b| n * 256 + usize::from(*b));
-        let (key, _) = manifest.frames[random % manifest.frames.len()];
+        let key = manifest.frames[random % manifest.frames.len()].0;
         let size = (manifest.width as usize, manifest.height as usize);
         let drawn = bake::redraw(&person, size, &plan, key).unwrap();
         let likeness = shown(&set, key).psnr(&drawn);

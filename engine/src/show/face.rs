@@ -118,9 +118,9 @@ impl Face {
         self.now = now;
         let sounding = mouth.filter(|_| !self.held);
         self.move_lips(sounding);
-        let (look, head) = self.life.at(now);
+        let manner = self.life.at(now);
         let speaking = sounding.is_some();
-        let index = self.cache.nearest(head, look, self.lips, speaking);
+        let index = self.cache.nearest(&manner, self.lips, speaking);
 
         if self.key_wanted && self.key_sent.is_none_or(|at| now.since(at) >= KEY_INTERVAL) {
             self.key_wanted = false;
@@ -134,9 +134,10 @@ impl Face {
 
         let silent_for = now.since(self.sent);
         let changed = self.shown != Some(index);
-        let wanted = match self.line.thrift(now) {
+        let thrift = self.line.thrift(now);
+        let wanted = match thrift {
             Thrift::Full => changed || speaking,
-            Thrift::Changes => changed,
+            Thrift::Changes | Thrift::Coarse => changed,
             // One and a half intervals: every second frame, whatever the rounding.
             Thrift::Half => {
                 changed && silent_for >= Duration::from_micros(1_500_000 / u64::from(self.frame_rate))
@@ -152,7 +153,8 @@ impl Face {
         if base_layer {
             self.since_base = 0;
         }
-        let payload = self.cache.frame(index).clone();
+        let rung = usize::from(matches!(thrift, Thrift::Coarse | Thrift::Half));
+        let payload = self.cache.frame(index, rung).clone();
         self.line.sent(now, payload.len());
         Some(VideoFrame { payload, key: false, base_layer })
     }
@@ -182,7 +184,7 @@ mod tests {
     use bytes::Bytes;
 
     use models::face::set::Manifest;
-    use models::face::{Head, Key, Look};
+    use models::face::{Key, Look, Stance};
 
     use super::*;
     use crate::show::pose::Viseme;
@@ -196,15 +198,18 @@ mod tests {
         let mut frames = Vec::new();
         for look in 0..2 {
             for mouth in 0..mouths.len() as u8 {
-                frames.push((Key { head: 0, look, mouth }, 0));
+                frames.push((Key { look, mouth, ..Key::default() }, Vec::new()));
             }
         }
-        frames.push((Key { head: 1, look: 0, mouth: 0 }, 0));
-        let bytes = (0..frames.len()).map(|i| Bytes::from(vec![i as u8; 1000])).collect();
+        frames.push((Key { stance: 1, ..Key::default() }, Vec::new()));
+        // The coarse rung has a third of the bytes.
+        let bytes = (0..frames.len() * 2).map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660])).collect();
         let manifest = Manifest {
             width: 16,
             height: 16,
-            heads: vec![Head::default(), super::super::life::LISTENING],
+            quantizers: vec![8, 30, 50],
+            stances: vec![Stance::default(), Stance { head: super::super::life::LISTENING, smile: 0.0 }],
+            breaths: vec![0.0],
             looks,
             mouths,
             frames,
@@ -306,28 +311,33 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_line_gets_fewer_frames_and_never_none() {
+    fn a_narrow_line_gets_fewer_and_smaller_frames_and_never_none() {
         let need = {
             let cache = PoseCache::new(set());
             cache.mean_bytes() * 8.0 * 25.0
         };
-        let count = |part: f64| {
+        let sent = |part: f64| {
             let mut face = Face::new(set(), 25, 1);
             face.phones(PIECE, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
-            let mut speak = |from: u64| {
+            let mut speak = |from: u64| -> Vec<usize> {
                 (from..from + 200)
-                    .filter(|n| face.frame(at(*n), Some((PIECE, *n as f32 * 0.04))).is_some())
-                    .count()
+                    .filter_map(|n| face.frame(at(n), Some((PIECE, n as f32 * 0.04))))
+                    .map(|frame| frame.payload.len())
+                    .collect()
             };
-            assert_eq!(speak(0), 200);
+            assert_eq!(speak(0).len(), 200);
             face.set_bandwidth((need * 2.0) as u64);
             face.set_bandwidth((need * part) as u64);
-            (200..400).filter(|n| face.frame(at(*n), Some((PIECE, *n as f32 * 0.04))).is_some()).count()
+            (200..400)
+                .filter_map(|n| face.frame(at(n), Some((PIECE, n as f32 * 0.04))))
+                .map(|frame| frame.payload.len())
+                .collect::<Vec<usize>>()
         };
-        let (full, changes, half) = (count(1.9), count(0.65), count(0.2));
-        assert_eq!(full, 200);
-        assert!(changes < full && half < changes && half > 48, "{full} {changes} {half}");
-        assert!(half <= 104, "{half}");
+        let (full, changes, coarse, half) = (sent(1.9), sent(0.65), sent(0.4), sent(0.2));
+        assert_eq!(full.len(), 200);
+        assert!(changes.len() < full.len() && changes.iter().all(|n| *n == 1000), "{}", changes.len());
+        assert!(coarse.len() == changes.len() && coarse.iter().all(|n| *n == 340), "{}", coarse.len());
+        assert!((49..=104).contains(&half.len()) && half.iter().all(|n| *n == 340), "{}", half.len());
     }
 
     #[test]

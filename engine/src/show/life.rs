@@ -1,14 +1,15 @@
-//! What a face does of itself: blinks, glances, nods, a lean while it listens. No lips.
+//! What a face does of itself: blinks, glances, nods, breath, a lean and a smile while it listens. No lips.
 //!
 //! Numbers are of people: 17 blinks a minute at rest and 26 in conversation, intervals log-normal (Bentivoglio et al., "Analysis of blink
 //! rate patterns in normal subjects", 1997); a blink closes in about 80 ms and opens in 160; speakers look away now and then and listeners
-//! less (Argyle & Cook, "Gaze and mutual gaze", 1976).
+//! less (Argyle & Cook, "Gaze and mutual gaze", 1976); twelve to sixteen breaths a minute at rest, out slower than in, then a pause; a smile
+//! of joy lasts one to a few seconds and comes up in a third of one (Ekman & Friesen, "Felt, false, and miserable smiles", 1982).
 
 use std::time::Duration;
 
 use conversation::event::AgentState;
 use conversation::time::Time;
-use models::face::{Brows, Eyes, Head, Look};
+use models::face::{Brows, Eyes, Head, Look, Stance};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -31,6 +32,23 @@ pub const AWAY: [f32; 2] = [0.55, 0.5];
 /// A glance aside while speaking or listening.
 pub const ASIDE: [f32; 2] = [0.4, -0.05];
 
+/// A breath: in, out, and the pause before the next, as shares of it.
+const IN: f32 = 0.35;
+const OUT: f32 = 0.45;
+/// How long a smile takes to come or go.
+const SMILING: f32 = 0.36;
+
+/// How a face holds itself at an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Manner {
+    /// Eyes and brows.
+    pub look: Look,
+    /// Head and smile.
+    pub stance: Stance,
+    /// 0 breathed out … 1 breathed in.
+    pub breath: f32,
+}
+
 /// The manners of one face in one call.
 pub struct Life {
     rng: SmallRng,
@@ -47,6 +65,10 @@ pub struct Life {
     from: Head,
     moved: Time,
     lean: Head,
+    /// Start and length of the breath that runs or is next.
+    breath: (Time, Duration),
+    /// Start and end of the smile that runs or is next.
+    smile: Option<(Time, Time)>,
 }
 
 impl Life {
@@ -65,7 +87,10 @@ impl Life {
             from: Head::default(),
             moved: Time::ZERO,
             lean: Head::default(),
+            breath: (Time::ZERO, Duration::ZERO),
+            smile: None,
         };
+        life.breath.1 = life.seconds(3.7, 5.0);
         life.blink = Time::ZERO + life.until_blink();
         life.glance = Time::ZERO + life.seconds(1.5, 4.0);
         life
@@ -76,6 +101,7 @@ impl Life {
         if state == self.state {
             return;
         }
+        let spoke = self.state == AgentState::Speaking;
         self.state = state;
         self.since = now;
         let target = match state {
@@ -87,6 +113,15 @@ impl Life {
         self.moved = now;
         self.nod = None;
         self.raised = false;
+        // Lips that speak, and a mind at work, do not smile more than at rest.
+        self.smile = None;
+        // Who has said something nice waits for the answer with a smile; behind the lean, since a smile is drawn upright and leant.
+        if spoke && state == AgentState::Listening && self.rng.random_bool(0.6) {
+            let begin = now + Duration::from_secs_f32(LEAN) + self.seconds(0.1, 0.5);
+            self.smile = Some((begin, begin + self.seconds(1.4, 2.8)));
+        }
+        // Breath is held while speaking; it begins anew with the next silence.
+        self.breath = (now + self.seconds(0.8, 1.4), self.seconds(3.7, 5.0));
         // A new thought moves the eyes, and eyes that move blink.
         match state {
             AgentState::Thinking => {
@@ -102,13 +137,15 @@ impl Life {
 
     /// A small nod: the user made a pause. Ignored unless the agent listens.
     pub fn nod(&mut self, now: Time) {
-        if self.state == AgentState::Listening && self.nod.is_none() {
+        // Each is drawn without the other.
+        let smiles = self.smile.is_some_and(|(begin, _)| begin <= now + Duration::from_secs_f32(NOD));
+        if self.state == AgentState::Listening && self.nod.is_none() && !smiles {
             self.nod = Some(now);
         }
     }
 
-    /// Eyes, brows and head at `now`, which never runs backwards.
-    pub fn at(&mut self, now: Time) -> (Look, Head) {
+    /// All of it at `now`, which never runs backwards.
+    pub fn at(&mut self, now: Time) -> Manner {
         let lids = self.lids(now);
         if now >= self.glance {
             self.look_elsewhere(now);
@@ -119,7 +156,34 @@ impl Life {
             _ if self.raised => 0.5,
             _ => 0.0,
         };
-        (Look { eyes, brows: Brows { raise, knit: 0.0 } }, self.head(now))
+        Manner {
+            look: Look { eyes, brows: Brows { raise, knit: 0.0 } },
+            stance: Stance { head: self.head(now), smile: self.smile(now) },
+            breath: self.breath(now),
+        }
+    }
+
+    /// Only a listener is seen breathing: speech has the breath, and a thought holds it.
+    fn breath(&mut self, now: Time) -> f32 {
+        if self.state != AgentState::Listening {
+            return 0.0;
+        }
+        let (begin, length) = self.breath;
+        let t = now.since(begin).as_secs_f32() / length.as_secs_f32();
+        if t >= 1.0 {
+            self.breath = (now, self.seconds(3.7, 5.0));
+        }
+        if t < IN { smooth(t / IN) } else { 1.0 - smooth((t - IN) / OUT) }
+    }
+
+    fn smile(&mut self, now: Time) -> f32 {
+        let Some((begin, end)) = self.smile else { return 0.0 };
+        if now >= end {
+            self.smile = None;
+        }
+        let since = |from: Time| now.since(from).as_secs_f32() / SMILING;
+        let leaves = (end.since(now).as_secs_f32() / SMILING).min(1.0);
+        smooth(since(begin).min(leaves))
     }
 
     fn lids(&mut self, now: Time) -> f32 {
@@ -199,14 +263,14 @@ impl Life {
 mod tests {
     use super::*;
 
-    fn minutes(state: AgentState, minutes: u64) -> Vec<(Look, Head)> {
+    fn minutes(state: AgentState, minutes: u64) -> Vec<Manner> {
         let mut life = Life::new(5);
         life.set_state(state, Time::ZERO);
         (0..minutes * 60 * 25).map(|n| life.at(Time::from_micros(n * 40_000))).collect()
     }
 
-    fn blinks(frames: &[(Look, Head)]) -> usize {
-        frames.windows(2).filter(|w| w[0].0.eyes.lids < 0.9 && w[1].0.eyes.lids >= 0.9).count()
+    fn blinks(frames: &[Manner]) -> usize {
+        frames.windows(2).filter(|w| w[0].look.eyes.lids < 0.9 && w[1].look.eyes.lids >= 0.9).count()
     }
 
     #[test]
@@ -222,7 +286,7 @@ mod tests {
     fn every_blink_shuts_the_eye_and_is_short() {
         let frames = minutes(AgentState::Listening, 5);
         let mut run = 0;
-        for (look, _) in frames {
+        for Manner { look, .. } in frames {
             if look.eyes.lids > 0.02 {
                 run += 1;
             } else {
@@ -235,14 +299,14 @@ mod tests {
     #[test]
     fn a_thinking_face_looks_away_and_back() {
         let frames = minutes(AgentState::Thinking, 1);
-        let away = frames.iter().filter(|(look, _)| look.eyes.gaze_y > 0.3).count();
+        let away = frames.iter().filter(|m| m.look.eyes.gaze_y > 0.3).count();
         assert!((frames.len() / 3..frames.len() * 5 / 6).contains(&away));
     }
 
     #[test]
     fn a_listener_looks_at_the_user_most_of_the_time() {
         let frames = minutes(AgentState::Listening, 5);
-        let at_user = frames.iter().filter(|(look, _)| look.eyes.gaze_x == 0.0).count();
+        let at_user = frames.iter().filter(|m| m.look.eyes.gaze_x == 0.0).count();
         assert!(at_user > frames.len() * 4 / 5);
     }
 
@@ -259,10 +323,44 @@ mod tests {
             if n % 31 == 0 {
                 life.nod(now);
             }
-            let (_, head) = life.at(now);
+            let head = life.at(now).stance.head;
             let step = (head.roll - last.roll).abs().max((head.yaw - last.yaw).abs());
             assert!(step < 0.008, "{step}");
             last = head;
         }
+    }
+
+    #[test]
+    fn a_listener_breathes_as_often_as_people_at_rest_and_a_speaker_is_not_seen_to() {
+        let breaths = |frames: &[Manner]| {
+            frames.windows(2).filter(|w| w[0].breath < 0.5 && w[1].breath >= 0.5).count()
+        };
+        let listening = breaths(&minutes(AgentState::Listening, 10));
+        assert!((120..=160).contains(&listening), "{listening} in ten minutes");
+        assert_eq!(breaths(&minutes(AgentState::Speaking, 1)), 0);
+        let steps = minutes(AgentState::Listening, 1);
+        assert!(steps.windows(2).all(|w| (w[0].breath - w[1].breath).abs() < 0.06));
+    }
+
+    #[test]
+    fn it_smiles_now_and_then_when_it_has_spoken_and_neither_nods_nor_leans_meanwhile() {
+        let (mut life, mut smiles, mut shown) = (Life::new(3), 0, 0.0f32);
+        for n in 0..25 * 600u64 {
+            let now = Time::from_micros(n * 40_000);
+            match n % 250 {
+                0 => life.set_state(AgentState::Speaking, now),
+                100 => life.set_state(AgentState::Listening, now),
+                130 | 150 | 180 => life.nod(now),
+                _ => {}
+            }
+            let stance = life.at(now).stance;
+            assert!((stance.smile - shown).abs() < 0.2 || n % 250 == 0, "a jump at {n}");
+            if stance.smile > 0.0 {
+                assert_eq!(stance.head, LISTENING, "frame {n}");
+                smiles += usize::from(shown == 0.0);
+            }
+            shown = stance.smile;
+        }
+        assert!((24..=50).contains(&smiles), "{smiles} of 60 turns");
     }
 }

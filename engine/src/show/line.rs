@@ -24,6 +24,8 @@ pub(super) enum Thrift {
     Full,
     /// Only pictures that differ from the last one.
     Changes,
+    /// The same, coarser.
+    Coarse,
     /// The same, at half the frame rate.
     Half,
 }
@@ -34,7 +36,8 @@ impl Thrift {
         match self {
             Self::Full => 1.0,
             Self::Changes => 0.55,
-            Self::Half => 0.35,
+            Self::Coarse => 0.2,
+            Self::Half => 0.13,
         }
     }
 }
@@ -78,7 +81,11 @@ impl Line {
         let fell = bps > 0.0 && bps < self.estimate * FALL;
         self.estimate = bps;
         if fell && bps < self.rate && self.rate > BUSY * self.thrift(now).part() * self.need {
-            self.thrift = if bps > 0.5 * self.need { Thrift::Changes } else { Thrift::Half };
+            self.thrift = match bps / self.need {
+                0.5.. => Thrift::Changes,
+                0.2.. => Thrift::Coarse,
+                _ => Thrift::Half,
+            };
             self.until = now + RECOVERY;
         }
     }
@@ -133,6 +140,9 @@ mod tests {
         assert_eq!(line.thrift(at(101)), Thrift::Changes);
         let mut line = speaking();
         line.estimated(at(101), 40_000);
+        assert_eq!(line.thrift(at(101)), Thrift::Coarse);
+        let mut line = speaking();
+        line.estimated(at(101), 20_000);
         assert_eq!(line.thrift(at(101)), Thrift::Half);
     }
 

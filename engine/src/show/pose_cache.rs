@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use models::face::{Brows, Eyes, Head, Key, Look, Mouth, PoseSet};
+use models::face::{Brows, Eyes, Key, Look, Mouth, PoseSet, Stance};
+
+use super::life::Manner;
+
+/// What a whole smile is beside a radian of the head: half a smile counts as a degree.
+const SMILE: f32 = 1.2e-3;
 
 /// A person's poses, and how to find the nearest. One for each call; the frames are shared.
 pub struct PoseCache {
@@ -22,13 +27,14 @@ impl PoseCache {
         let (looks, mouths) = (manifest.looks.len(), manifest.mouths.len());
         let baked = |look: usize| {
             (0..mouths).all(|mouth| {
-                let key = Key { head: 0, look: look as u8, mouth: mouth as u8 };
+                let key = Key { look: look as u8, mouth: mouth as u8, ..Key::default() };
                 manifest.frames.iter().any(|(k, _)| *k == key)
             })
         };
         let talking: Vec<u8> = (0..looks).filter(|look| baked(*look)).map(|look| look as u8).collect();
         let talking = if talking.is_empty() { vec![0] } else { talking };
-        let spoken = manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| f64::from(*n));
+        let finest = |lengths: &[u32]| lengths.first().map_or(0.0, |n| f64::from(*n));
+        let spoken = manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
         let (count, sum) = spoken.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
         Self { talking, mean_bytes: if count > 0.0 { sum / count } else { 0.0 }, set }
     }
@@ -42,16 +48,22 @@ impl PoseCache {
     /// The number of the frame nearest to this pose. Two equal numbers are one picture. `speaking` confines the eyes to what is baked with
     /// every mouth.
     #[must_use]
-    pub fn nearest(&self, head: Head, look: Look, mouth: Mouth, speaking: bool) -> u16 {
+    pub fn nearest(&self, manner: &Manner, mouth: Mouth, speaking: bool) -> u16 {
         let mouth = self.nearest_mouth(mouth);
-        let head = if mouth == 0 { self.nearest_head(head) } else { 0 };
-        self.set.index(Key { head, look: self.nearest_look(look, speaking || mouth != 0), mouth })
+        let look = self.nearest_look(manner.look, speaking || mouth != 0);
+        if mouth != 0 {
+            return self.set.index(Key { look, mouth, ..Key::default() });
+        }
+        let stance = self.nearest_stance(manner.stance);
+        let breaths = &self.set.manifest().breaths;
+        let breath = nearest(breaths.iter().map(|breath| (breath - manner.breath).abs()));
+        self.set.index(Key { stance, look, mouth, breath })
     }
 
-    /// A frame by its number.
+    /// A frame by its number, in a rung: 0 is the finest.
     #[must_use]
-    pub fn frame(&self, index: u16) -> &Bytes {
-        self.set.frame(index)
+    pub fn frame(&self, index: u16, rung: usize) -> &Bytes {
+        self.set.frame(index, rung)
     }
 
     /// Mean length of a frame with moving lips, in bytes.
@@ -98,9 +110,11 @@ impl PoseCache {
         }
     }
 
-    fn nearest_head(&self, head: Head) -> u8 {
-        nearest(self.set.manifest().heads.iter().map(|h| {
-            (h.yaw - head.yaw).powi(2) + (h.pitch - head.pitch).powi(2) + (h.roll - head.roll).powi(2)
+    fn nearest_stance(&self, stance: Stance) -> u8 {
+        nearest(self.set.manifest().stances.iter().map(|s| {
+            let (a, b) = (&s.head, &stance.head);
+            let head = (a.yaw - b.yaw).powi(2) + (a.pitch - b.pitch).powi(2) + (a.roll - b.roll).powi(2);
+            head + SMILE * (s.smile - stance.smile).powi(2)
         }))
     }
 }

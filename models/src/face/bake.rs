@@ -4,103 +4,17 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use bytes::Bytes;
-use character::{Brows, Eyes, Head, Mouth, OutOfRange, Patch, Picture, Pose, Rect, Sitter, Stage};
-use serde::Serialize;
+use character::{OutOfRange, Patch, Picture, Pose, Rect, Sitter, Stage};
 use sha2::{Digest, Sha256};
 
+use super::breath;
 use super::people::Person;
 use super::picture::I420;
-use super::set::{self, Key, Look, Manifest, PoseSet};
+use super::set::{self, Key, Look, Manifest, PoseSet, Stance};
 use super::vp8::{self, Decoder, Encoder};
 use super::webp;
 
-/// Which poses are drawn, relative to rest.
-#[derive(Serialize)]
-pub struct Plan {
-    /// Head poses, rest first.
-    pub heads: Vec<Head>,
-    /// Eyes and brows, rest first.
-    pub looks: Vec<Look>,
-    /// How many of the looks, from the first on, are baked with every mouth.
-    pub talking: usize,
-    /// Mouths, the closed one first.
-    pub mouths: Vec<Mouth>,
-    /// For each head but the first the looks that it is baked with.
-    pub head_looks: Vec<Vec<u8>>,
-    /// Quantiser of the key.
-    pub key_quantizer: u32,
-    /// Quantisers of the poses, finest first: the first with which the set is small enough is taken.
-    pub quantizers: Vec<u32>,
-}
-
-impl Plan {
-    /// The poses that [`crate::face`]'s users (blinks, glances, a thinker's look away, a listener's lean and nod) ask for.
-    #[must_use]
-    pub fn new() -> Self {
-        let look = |lids, gaze_x, gaze_y, raise| Look {
-            eyes: Eyes { lids, gaze_x, gaze_y, squint: 0.0 },
-            brows: Brows { raise, knit: 0.0 },
-        };
-        let lean = |k: f32, nod: f32| Head { yaw: 0.025 * k, pitch: 0.012 * k + nod, roll: 0.038 * k };
-        Self {
-            heads: vec![
-                Head::default(),
-                lean(0.25, 0.0),
-                lean(0.5, 0.0),
-                lean(0.75, 0.0),
-                lean(1.0, 0.0),
-                lean(1.0, 0.017),
-                lean(1.0, 0.034),
-                lean(1.0, 0.050),
-            ],
-            head_looks: vec![vec![0], vec![0], vec![0], vec![0, 1, 2, 3, 4, 5], vec![0], vec![0], vec![0]],
-            looks: vec![
-                look(0.0, 0.0, 0.0, 0.0),
-                look(0.55, 0.0, 0.0, 0.0),
-                look(1.0, 0.0, 0.0, 0.0),
-                look(0.25, 0.0, 0.0, 0.0),
-                look(0.0, -0.4, -0.05, 0.0),
-                look(0.0, 0.4, -0.05, 0.0),
-                look(0.0, 0.0, 0.0, 0.5),
-                look(0.0, 0.55, 0.5, 0.4),
-                look(0.55, 0.55, 0.5, 0.4),
-                look(1.0, 0.0, 0.0, 0.4),
-            ],
-            talking: 7,
-            mouths: mouths(),
-            key_quantizer: 8,
-            quantizers: vec![30, 34, 38, 42, 48, 54],
-        }
-    }
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// The mouths of speech: closures, then openings by shape.
-fn mouths() -> Vec<Mouth> {
-    let m = |jaw, width, round, tongue| Mouth { jaw, width, round, tongue, ..Mouth::default() };
-    let mut all = vec![
-        Mouth::default(),
-        Mouth { press: 1.0, ..m(0.04, 0.0, 0.1, 0.0) },
-        Mouth { press: 1.0, ..m(0.04, -0.2, 0.7, 0.0) },
-        Mouth { press: 0.5, ..m(0.14, 0.1, 0.05, 0.0) },
-        Mouth { press: 0.5, ..m(0.12, -0.2, 0.6, 0.0) },
-        Mouth { tuck: 1.0, ..m(0.18, 0.1, 0.05, 0.0) },
-        Mouth { tuck: 0.5, ..m(0.26, 0.1, 0.05, 0.0) },
-        m(0.28, 0.1, 0.0, 1.0),
-        m(0.18, 0.2, 0.0, 0.55),
-        m(0.34, 0.2, 0.0, 0.55),
-    ];
-    all.extend([0.08, 0.17, 0.28, 0.40, 0.54, 0.70, 0.88].map(|jaw| m(jaw, 0.1, 0.05, 0.1)));
-    all.extend([0.08, 0.17, 0.28, 0.42].map(|jaw| m(jaw, 0.55, 0.0, 0.15)));
-    all.extend([0.10, 0.20, 0.30, 0.42, 0.56, 0.70].map(|jaw| m(jaw, -0.15, 0.45, 0.1)));
-    all.extend([0.10, 0.20, 0.30, 0.44].map(|jaw| m(jaw, -0.25, 0.9, 0.0)));
-    all
-}
+pub use super::plan::Plan;
 
 /// Baking failed.
 #[derive(Debug, thiserror::Error)]
@@ -125,9 +39,7 @@ pub struct Baked {
     pub set: PoseSet,
     /// A small WebP picture of the person at rest.
     pub display_picture: Vec<u8>,
-    /// Quantiser of the poses.
-    pub quantizer: u32,
-    /// PSNR of the poses against what was drawn, in dB: mean and least.
+    /// PSNR of the poses in the finest rung against what was drawn, in dB: mean and least.
     pub psnr: (f64, f64),
 }
 
@@ -199,7 +111,7 @@ pub fn bake(
     for &quantizer in &plan.quantizers {
         let (set, psnr) = encode(person, size, plan, &drawn, quantizer)?;
         let small = set.to_file().len() <= LARGEST;
-        last = Some(Baked { set, display_picture: Vec::new(), quantizer, psnr });
+        last = Some(Baked { set, display_picture: Vec::new(), psnr });
         if small {
             break;
         }
@@ -217,18 +129,25 @@ pub fn bake(
 /// If the plan has no such pose.
 pub fn redraw(person: &Person, size: (usize, usize), plan: &Plan, key: Key) -> Result<I420, Error> {
     let sitter = Sitter::new(&person.character)?;
-    let head = plan.heads[usize::from(key.head)];
-    let base = pose(&person.rest, head, Look::default());
+    let stance = plan.stances[usize::from(key.stance)];
+    let base = pose(&person.rest, stance, Look::default());
     let stage = sitter.stage(&base, size);
     let mut whole = stage.draw(&base, Rect::whole(size.0, size.1));
-    let look = pose(&person.rest, head, plan.looks[usize::from(key.look)]);
+    let look = pose(&person.rest, stance, plan.looks[usize::from(key.look)]);
     for (rect, moved) in [
         (stage.mouth_rect(), Pose { mouth: plan.mouths[usize::from(key.mouth)], ..base }),
         (stage.eyes_rect(), look),
     ] {
         whole.add_change(&stage.draw(&base, rect), &stage.draw(&moved, rect), FEATHER);
     }
-    Ok(to_i420(&whole.finish()))
+    let rgb = whole.finish().rgb();
+    let chest = chest(&sitter.stage(&person.rest, size));
+    Ok(I420::from_rgb(&breath::lift(rgb, size, chest, plan.breaths[usize::from(key.breath)]), size.0, size.1))
+}
+
+/// The row below which breath lifts: no lips or chin above it ever show a breath.
+fn chest(rest: &Stage<'_>) -> usize {
+    rest.mouth_rect().y1
 }
 
 /// A part of the picture, as it is while something moves in it.
@@ -267,10 +186,12 @@ impl Moved {
     }
 }
 
-/// All parts of all pictures: for each head the picture at rest, its looks, and the mouths of the first.
+/// All parts of all pictures: for each stance the picture at rest, its looks, and the mouths of the first.
 struct Drawn {
-    heads: Vec<(Picture, Vec<(u8, Moved)>)>,
+    stances: Vec<(Picture, Vec<(u8, Moved)>)>,
     mouths: Vec<Moved>,
+    /// See [`chest`].
+    chest: usize,
 }
 
 impl Drawn {
@@ -282,35 +203,36 @@ impl Drawn {
         mut progress: impl FnMut(f64),
     ) -> Result<Self, Error> {
         let sitter = Sitter::new(&person.character)?;
-        // A head takes about as long as six mouths or eyes.
+        // A stance takes about as long as six mouths or eyes.
         let looks: usize =
-            plan.looks.len() + plan.head_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
-        let total = (plan.mouths.len() + looks + plan.heads.len() * 6) as f64;
+            plan.looks.len() + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
+        let total = (plan.mouths.len() + looks + plan.stances.len() * 6) as f64;
         let mut done = 0.0;
         let mut step = |n: f64| {
             done += n;
             progress((done / total).min(1.0));
         };
-        let mut out = Self { heads: Vec::new(), mouths: Vec::new() };
-        for (h, head) in plan.heads.iter().enumerate() {
-            let base = pose(&person.rest, *head, Look::default());
+        let chest = chest(&sitter.stage(&person.rest, size));
+        let mut out = Self { stances: Vec::new(), mouths: Vec::new(), chest };
+        for (h, stance) in plan.stances.iter().enumerate() {
+            let base = pose(&person.rest, *stance, Look::default());
             let stage = sitter.stage(&base, size);
             let draw =
                 |name: String, pose: &Pose, rect: Rect| parts.part(&name, rect, || stage.draw(pose, rect));
-            let whole = draw(format!("head{h}"), &base, Rect::whole(size.0, size.1))?;
+            let whole = draw(format!("stance{h}"), &base, Rect::whole(size.0, size.1))?;
             let still = whole.finish();
             step(6.0);
             let all: Vec<u8> = match h.checked_sub(1) {
                 None => (0..plan.looks.len() as u8).collect(),
-                Some(h) => plan.head_looks.get(h).cloned().unwrap_or_default(),
+                Some(h) => plan.stance_looks.get(h).cloned().unwrap_or_default(),
             };
             let mut looks = Vec::new();
             if all.iter().any(|l| *l != 0) {
                 let rect = stage.eyes_rect();
-                let before = draw(format!("head{h}-eyes"), &base, rect)?;
+                let before = draw(format!("stance{h}-eyes"), &base, rect)?;
                 for l in all.into_iter().filter(|l| *l != 0) {
-                    let look = pose(&person.rest, *head, plan.looks[usize::from(l)]);
-                    let moved = draw(format!("head{h}-look{l}"), &look, rect)?;
+                    let look = pose(&person.rest, *stance, plan.looks[usize::from(l)]);
+                    let moved = draw(format!("stance{h}-look{l}"), &look, rect)?;
                     looks.push((l, Moved::new(&whole, &still, &before, &moved)));
                     step(1.0);
                 }
@@ -318,7 +240,7 @@ impl Drawn {
             if h == 0 {
                 out.mouths = Self::mouths(&person.rest, plan, &stage, &whole, &still, draw, &mut step)?;
             }
-            out.heads.push((still, looks));
+            out.stances.push((still, looks));
         }
         progress(1.0);
         Ok(out)
@@ -345,7 +267,7 @@ impl Drawn {
     }
 
     fn rest_picture(&self) -> &Picture {
-        &self.heads[0].0
+        &self.stances[0].0
     }
 
     /// Which poses are baked.
@@ -353,22 +275,26 @@ impl Drawn {
         let mut keys = Vec::new();
         for look in 0..plan.looks.len() {
             let mouths = if look < plan.talking { plan.mouths.len() } else { 1 };
-            keys.extend((0..mouths).map(|mouth| Key { head: 0, look: look as u8, mouth: mouth as u8 }));
+            keys.extend((0..mouths).map(|mouth| Key { look: look as u8, mouth: mouth as u8, ..Key::default() }));
         }
-        for (head, looks) in plan.head_looks.iter().enumerate().take(self.heads.len() - 1) {
-            keys.extend(looks.iter().map(|look| Key { head: head as u8 + 1, look: *look, mouth: 0 }));
+        for (stance, looks) in plan.stance_looks.iter().enumerate().take(self.stances.len() - 1) {
+            keys.extend(looks.iter().map(|look| Key { stance: stance as u8 + 1, look: *look, ..Key::default() }));
+        }
+        for &(stance, look) in &plan.breathing {
+            keys.extend((1..plan.breaths.len()).map(|b| Key { stance, look, mouth: 0, breath: b as u8 }));
         }
         keys
     }
 
-    fn picture(&self, key: Key) -> I420 {
-        let still = &self.heads[usize::from(key.head)].0;
-        I420::from_rgb(&self.with(key), still.width, still.height)
+    fn picture(&self, key: Key, breath: f32) -> I420 {
+        let still = &self.stances[usize::from(key.stance)].0;
+        let size = (still.width, still.height);
+        I420::from_rgb(&breath::lift(self.with(key), size, self.chest, breath), size.0, size.1)
     }
 
-    /// A pose's picture, RGB.
+    /// A pose's picture but for the breath, RGB.
     fn with(&self, key: Key) -> Vec<u8> {
-        let (still, looks) = &self.heads[usize::from(key.head)];
+        let (still, looks) = &self.stances[usize::from(key.stance)];
         let mut rgb = still.rgb();
         if let Some((_, look)) = looks.iter().find(|(l, _)| *l == key.look) {
             look.add_to(&mut rgb, still.width);
@@ -380,10 +306,17 @@ impl Drawn {
     }
 }
 
-/// Rest, with a head and a look relative to it. The eyes hold on to the user while the head moves.
+/// Smiling narrows the eyes by this much: a smile without them is a mask's.
+const SMILING_EYES: f32 = 0.25;
+
+/// Rest, with a stance and a look relative to it. The eyes hold on to the user while the head moves.
 #[must_use]
-pub fn pose(rest: &Pose, head: Head, look: Look) -> Pose {
+pub fn pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
+    let Stance { head, smile } = stance;
     let mut pose = *rest;
+    // As far as there is room above the smile at rest.
+    pose.smile += smile * (1.0 - rest.smile);
+    pose.eyes.squint = (pose.eyes.squint + smile * SMILING_EYES).min(1.0);
     pose.head.yaw += head.yaw;
     pose.head.pitch += head.pitch;
     pose.head.roll += head.roll;
@@ -409,14 +342,21 @@ fn encode(
     let mut decoder = Decoder::new(width, height)?;
     decoder.decode(&key)?;
     let keys = drawn.keys(plan);
-    let mut frames = Vec::with_capacity(keys.len());
+    let coarser = |by: &u32| (quantizer + by).min(vp8::MAX_QUANTIZER);
+    let quantizers: Vec<u32> = std::iter::once(quantizer).chain(plan.coarser.iter().map(coarser)).collect();
+    let mut frames = Vec::with_capacity(keys.len() * quantizers.len());
     let (mut sum, mut least) = (0.0, f64::MAX);
     for key in &keys {
-        let picture = drawn.picture(*key);
-        let frame = encoder.pose(&picture, quantizer, &picture.changed_blocks(&rest, TOLERANCE))?;
-        let psnr = decoder.decode(&frame)?.psnr(&picture);
-        (sum, least) = (sum + psnr, least.min(psnr));
-        frames.push(Bytes::from(frame));
+        let picture = drawn.picture(*key, plan.breaths[usize::from(key.breath)]);
+        let changed = picture.changed_blocks(&rest, TOLERANCE);
+        for (rung, quantizer) in quantizers.iter().enumerate() {
+            let frame = encoder.pose(&picture, *quantizer, &changed)?;
+            if rung == 0 {
+                let psnr = decoder.decode(&frame)?.psnr(&picture);
+                (sum, least) = (sum + psnr, least.min(psnr));
+            }
+            frames.push(Bytes::from(frame));
+        }
     }
     let manifest = Manifest {
         id: person.id.clone(),
@@ -425,11 +365,12 @@ fn encode(
         voice: person.voice.clone(),
         width: width as u32,
         height: height as u32,
-        quantizers: [plan.key_quantizer, quantizer],
-        heads: plan.heads.clone(),
+        quantizers: std::iter::once(plan.key_quantizer).chain(quantizers).collect(),
+        stances: plan.stances.clone(),
         looks: plan.looks.clone(),
         mouths: plan.mouths.clone(),
-        frames: keys.iter().map(|key| (*key, 0)).collect(),
+        breaths: plan.breaths.clone(),
+        frames: keys.iter().map(|key| (*key, Vec::new())).collect(),
         key_length: 0,
     };
     Ok((PoseSet::new(manifest, key.into(), frames)?, (sum / keys.len() as f64, least)))
@@ -461,7 +402,12 @@ mod tests {
     fn a_mouth_changes_no_level_outside_of_its_rectangle() {
         let person = people::find("clara").unwrap();
         let size = (96, 96);
-        let plan = Plan { heads: vec![Head::default()], head_looks: Vec::new(), ..Plan::new() };
+        let plan = Plan {
+            stances: vec![Stance::default()],
+            stance_looks: Vec::new(),
+            breathing: Vec::new(),
+            ..Plan::new()
+        };
         let plan = Plan {
             looks: plan.looks[..1].to_vec(),
             mouths: plan.mouths[14..17].to_vec(),

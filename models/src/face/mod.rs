@@ -1,12 +1,14 @@
 //! Faces: a person's poses, each drawn and encoded once and shared by every call.
 
 pub mod bake;
+mod breath;
 pub mod form;
 pub mod people;
 pub mod picture;
+mod plan;
 pub mod set;
 pub mod vp8;
 pub mod webp;
 
 pub use character::{Brows, Character, Eyes, Head, Mouth, Pose, Rect, Sitter, Stage};
-pub use set::{Key, Look, PoseSet};
+pub use set::{Key, Look, PoseSet, Stance};

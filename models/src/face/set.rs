@@ -1,10 +1,14 @@
 //! A pose set: all pictures of one person at one size, encoded.
 //!
 //! The file: `VPOSES`, version (u16), length of the manifest (u32), the manifest (JSON), the key frame, the pose frames in the manifest's
-//! order, SHA-256 of all that. Numbers are little-endian. Pose frames depend on the key frame only (see [`super::vp8`]).
+//! order, each in every rung, SHA-256 of all that. Numbers are little-endian. Pose frames depend on the key frame only (see
+//! [`super::vp8`]).
 //!
-//! A pose is a triple of head, look (eyes and brows) and mouth. Not every triple is baked: lips move with the resting head only, and only
-//! with the looks that occur while speaking. [`PoseSet::frame`] answers every triple with the best frame that there is.
+//! A pose is four states: stance (head and smile), look (eyes and brows), mouth and breath. Not all of their combinations are baked: lips
+//! move with the resting head only, and only with the looks that occur while speaking, and nobody breathes in while speaking.
+//! [`PoseSet::index`] answers each with the best frame that there is.
+//!
+//! A rung is one quality of all frames, the finest first: for a line that takes less, the same pictures with fewer bytes.
 
 use bytes::Bytes;
 use character::{Brows, Eyes, Head, Mouth};
@@ -12,18 +16,29 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8; 6] = b"VPOSES";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const CHECKSUM: usize = 32;
 
 /// Which pose: indices into the manifest's lists. 0 is rest in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// Of [`Manifest::heads`].
-    pub head: u8,
+    /// Of [`Manifest::stances`].
+    pub stance: u8,
     /// Of [`Manifest::looks`].
     pub look: u8,
     /// Of [`Manifest::mouths`].
     pub mouth: u8,
+    /// Of [`Manifest::breaths`].
+    pub breath: u8,
+}
+
+/// How a person holds the head, and how much more than at rest it smiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stance {
+    /// Relative to rest.
+    pub head: Head,
+    /// 0 as at rest … 1 a smile of joy.
+    pub smile: f32,
 }
 
 /// Eyes and brows.
@@ -50,16 +65,18 @@ pub struct Manifest {
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// Quantiser of the key, then of the poses.
-    pub quantizers: [u32; 2],
-    /// Head poses relative to rest, rest first.
-    pub heads: Vec<Head>,
+    /// Quantiser of the key, then of the rungs, finest first.
+    pub quantizers: Vec<u32>,
+    /// Heads and smiles relative to rest, rest first.
+    pub stances: Vec<Stance>,
     /// Eyes and brows relative to rest, rest first.
     pub looks: Vec<Look>,
     /// Mouths, the closed one first.
     pub mouths: Vec<Mouth>,
-    /// The pose frames in order, each with its length in bytes. Rest is among them.
-    pub frames: Vec<(Key, u32)>,
+    /// How far the chest is up: 0 breathed out, first, … 1 breathed in.
+    pub breaths: Vec<f32>,
+    /// The pose frames in order, each with its length in bytes in every rung. Rest is among them.
+    pub frames: Vec<(Key, Vec<u32>)>,
     /// Length of the key frame in bytes.
     pub key_length: u32,
 }
@@ -85,60 +102,63 @@ pub enum Error {
 pub struct PoseSet {
     manifest: Manifest,
     key: Bytes,
+    /// By pose, then by rung.
     frames: Vec<Bytes>,
-    /// For each triple the frame that shows it best.
+    rungs: usize,
+    /// For each combination of states the pose that shows it best.
     table: Vec<u16>,
 }
 
 impl PoseSet {
-    /// A set of these frames, in the order of the manifest's list.
+    /// A set of these frames, in the order of the manifest's list, each in all rungs.
     ///
     /// # Errors
     /// If lists and frames disagree, or rest is not among the frames.
     pub fn new(mut manifest: Manifest, key: Bytes, frames: Vec<Bytes>) -> Result<Self, Error> {
-        if manifest.frames.len() != frames.len() || frames.len() > usize::from(u16::MAX) {
+        let (poses, rungs) = (manifest.frames.len(), manifest.quantizers.len().saturating_sub(1));
+        if rungs == 0 || poses * rungs != frames.len() || poses > usize::from(u16::MAX) {
             return Err(Error::Damaged("number of frames"));
         }
         manifest.key_length = u32::try_from(key.len()).map_err(|_| Error::Damaged("key too long"))?;
-        for ((_, length), frame) in manifest.frames.iter_mut().zip(&frames) {
-            *length = u32::try_from(frame.len()).map_err(|_| Error::Damaged("frame too long"))?;
+        for ((_, lengths), frames) in manifest.frames.iter_mut().zip(frames.chunks_exact(rungs)) {
+            let all = frames.iter().map(|frame| u32::try_from(frame.len()));
+            *lengths = all.collect::<Result<_, _>>().map_err(|_| Error::Damaged("frame too long"))?;
         }
         let table = Self::table(&manifest)?;
-        Ok(Self { manifest, key, frames, table })
+        Ok(Self { manifest, key, frames, rungs, table })
     }
 
-    /// For each triple, in the order of [`Self::index`]: itself, else the same lips with a calmer look and head, else the same head.
+    /// For each combination, in the order of [`Self::place`]: itself, else the same breathed out, else the same lips with a calmer look and
+    /// head, else the same head.
     fn table(manifest: &Manifest) -> Result<Vec<u16>, Error> {
-        let (heads, looks, mouths) = (manifest.heads.len(), manifest.looks.len(), manifest.mouths.len());
-        let fits = |n: usize| (1..=256).contains(&n);
-        if !(fits(heads) && fits(looks) && fits(mouths)) {
+        let [stances, looks, mouths, breaths] = manifest.states();
+        if ![stances, looks, mouths, breaths].iter().all(|n| (1..=256).contains(n)) {
             return Err(Error::Damaged("number of states"));
         }
-        let index = |key: Key| {
-            (usize::from(key.head) * looks + usize::from(key.look)) * mouths + usize::from(key.mouth)
-        };
-        let mut baked = vec![None; heads * looks * mouths];
+        let mut baked = vec![None; stances * looks * mouths * breaths];
         for (i, (key, _)) in manifest.frames.iter().enumerate() {
-            if usize::from(key.head) >= heads
-                || usize::from(key.look) >= looks
-                || usize::from(key.mouth) >= mouths
-            {
+            *baked.get_mut(manifest.place(*key)).ok_or(Error::Damaged("state out of range"))? = Some(i as u16);
+            if manifest.within(*key) != *key {
                 return Err(Error::Damaged("state out of range"));
             }
-            baked[index(*key)] = Some(i as u16);
         }
+        let best = |key: Key| {
+            let out = Key { breath: 0, ..key };
+            let tries = if key.mouth == 0 {
+                [key, out, Key { look: 0, ..out }, Key { stance: 0, ..out }, Key::default()]
+            } else {
+                [key, out, Key { stance: 0, ..out }, Key { stance: 0, look: 0, ..out }, Key::default()]
+            };
+            tries.into_iter().find_map(|key| baked[manifest.place(key)]).ok_or(Error::Damaged("rest is missing"))
+        };
         let mut table = Vec::with_capacity(baked.len());
-        for head in 0..heads as u16 {
+        for stance in 0..stances as u16 {
             for look in 0..looks as u16 {
                 for mouth in 0..mouths as u16 {
-                    let key = Key { head: head as u8, look: look as u8, mouth: mouth as u8 };
-                    let tries = if mouth == 0 {
-                        [key, Key { look: 0, ..key }, Key { head: 0, ..key }, Key::default()]
-                    } else {
-                        [key, Key { head: 0, ..key }, Key { head: 0, look: 0, ..key }, Key::default()]
-                    };
-                    let found = tries.into_iter().find_map(|key| baked[index(key)]);
-                    table.push(found.ok_or(Error::Damaged("rest is missing"))?);
+                    for breath in 0..breaths as u16 {
+                        let [stance, look, mouth, breath] = [stance, look, mouth, breath].map(|n| n as u8);
+                        table.push(best(Key { stance, look, mouth, breath })?);
+                    }
                 }
             }
         }
@@ -175,7 +195,8 @@ impl PoseSet {
         let manifest: Manifest =
             serde_json::from_slice(&take(u32::from_le_bytes([head[2], head[3], head[4], head[5]]))?)?;
         let key = take(manifest.key_length)?;
-        let frames = manifest.frames.iter().map(|(_, length)| take(*length)).collect::<Result<_, _>>()?;
+        let frames = manifest.frames.iter().flat_map(|(_, lengths)| lengths).map(|length| take(*length));
+        let frames = frames.collect::<Result<_, _>>()?;
         if at != body {
             return Err(Error::Damaged("lengths"));
         }
@@ -211,23 +232,51 @@ impl PoseSet {
         &self.key
     }
 
+    /// How many rungs there are, at least one.
+    #[must_use]
+    pub fn rungs(&self) -> usize {
+        self.rungs
+    }
+
     /// The number of the frame that shows this pose best. A state out of range counts as rest.
     #[must_use]
     pub fn index(&self, key: Key) -> u16 {
-        let (heads, looks, mouths) =
-            (self.manifest.heads.len(), self.manifest.looks.len(), self.manifest.mouths.len());
-        let within = |i: u8, n: usize| if usize::from(i) < n { usize::from(i) } else { 0 };
-        self.table
-            [(within(key.head, heads) * looks + within(key.look, looks)) * mouths + within(key.mouth, mouths)]
+        self.table[self.manifest.place(self.manifest.within(key))]
     }
 
-    /// A frame by its number.
+    /// A frame by its number, in a rung (0 = the finest; beyond the last one, the last one).
     ///
     /// # Panics
     /// On a number that [`Self::index`] did not give.
     #[must_use]
-    pub fn frame(&self, index: u16) -> &Bytes {
-        &self.frames[usize::from(index)]
+    pub fn frame(&self, index: u16, rung: usize) -> &Bytes {
+        &self.frames[usize::from(index) * self.rungs + rung.min(self.rungs - 1)]
+    }
+}
+
+impl Manifest {
+    /// How many stances, looks, mouths and breaths there are.
+    fn states(&self) -> [usize; 4] {
+        [self.stances.len(), self.looks.len(), self.mouths.len(), self.breaths.len()]
+    }
+
+    /// The place of a combination among all.
+    fn place(&self, key: Key) -> usize {
+        let [_, looks, mouths, breaths] = self.states();
+        let [stance, look, mouth, breath] = [key.stance, key.look, key.mouth, key.breath].map(usize::from);
+        ((stance * looks + look) * mouths + mouth) * breaths + breath
+    }
+
+    /// The same with 0 for what is out of range.
+    fn within(&self, key: Key) -> Key {
+        let [stances, looks, mouths, breaths] = self.states();
+        let within = |i: u8, n: usize| if usize::from(i) < n { i } else { 0 };
+        Key {
+            stance: within(key.stance, stances),
+            look: within(key.look, looks),
+            mouth: within(key.mouth, mouths),
+            breath: within(key.breath, breaths),
+        }
     }
 }
 
@@ -235,23 +284,25 @@ impl PoseSet {
 mod tests {
     use super::*;
 
-    fn key(head: u8, look: u8, mouth: u8) -> Key {
-        Key { head, look, mouth }
+    fn key(stance: u8, look: u8, mouth: u8, breath: u8) -> Key {
+        Key { stance, look, mouth, breath }
     }
 
     fn sample() -> PoseSet {
-        let keys = [key(0, 0, 0), key(0, 1, 0), key(0, 0, 1), key(1, 0, 0)];
+        let keys = [key(0, 0, 0, 0), key(0, 1, 0, 0), key(0, 0, 1, 0), key(1, 0, 0, 0), key(0, 0, 0, 1)];
         let manifest = Manifest {
             id: "ada".into(),
             width: 512,
             height: 512,
-            heads: vec![Head::default(); 2],
+            quantizers: vec![8, 30, 50],
+            stances: vec![Stance::default(); 2],
             looks: vec![Look::default(); 2],
             mouths: vec![Mouth::default(); 2],
-            frames: keys.iter().map(|k| (*k, 0)).collect(),
+            breaths: vec![0.0, 1.0],
+            frames: keys.iter().map(|k| (*k, Vec::new())).collect(),
             ..Manifest::default()
         };
-        let frames = (0..4).map(|i| Bytes::from(vec![i; usize::from(i) + 3])).collect();
+        let frames = (0..10).map(|i| Bytes::from(vec![i; usize::from(i) + 3])).collect();
         PoseSet::new(manifest, Bytes::from_static(b"key"), frames).unwrap()
     }
 
@@ -261,8 +312,11 @@ mod tests {
         let again = PoseSet::parse(&set.to_file().into()).unwrap();
         assert_eq!(again.manifest(), set.manifest());
         assert_eq!(again.key(), set.key());
-        for i in 0..4 {
-            assert_eq!(again.frame(i), set.frame(i));
+        for i in 0..5 {
+            for rung in 0..2 {
+                assert_eq!(again.frame(i, rung)[0], i as u8 * 2 + rung as u8);
+            }
+            assert_eq!(set.frame(i, 9), set.frame(i, 1), "there is no third rung");
         }
     }
 
@@ -280,17 +334,24 @@ mod tests {
     #[test]
     fn a_missing_pose_keeps_the_lips_first_and_then_the_head() {
         let set = sample();
-        assert_eq!(set.index(key(0, 1, 0)), 1);
-        assert_eq!(set.index(key(0, 1, 1)), 2, "lips matter more than eyes");
-        assert_eq!(set.index(key(1, 1, 1)), 2, "lips matter more than the head");
-        assert_eq!(set.index(key(1, 1, 0)), 3, "the head matters more than eyes");
-        assert_eq!(set.index(key(9, 9, 9)), 0, "unknown states are rest");
+        assert_eq!(set.index(key(0, 1, 0, 0)), 1);
+        assert_eq!(set.index(key(0, 1, 1, 0)), 2, "lips matter more than eyes");
+        assert_eq!(set.index(key(1, 1, 1, 0)), 2, "lips matter more than the head");
+        assert_eq!(set.index(key(1, 1, 0, 0)), 3, "the head matters more than eyes");
+        assert_eq!(set.index(key(0, 0, 0, 1)), 4);
+        assert_eq!(set.index(key(0, 1, 1, 1)), 2, "all matters more than the breath");
+        assert_eq!(set.index(key(9, 9, 9, 9)), 0, "unknown states are rest");
     }
 
     #[test]
-    fn a_set_without_rest_is_refused() {
-        let mut manifest = sample().manifest().clone();
-        manifest.frames = vec![(key(0, 1, 0), 0)];
-        assert!(PoseSet::new(manifest, Bytes::new(), vec![Bytes::from_static(b"x")]).is_err());
+    fn a_set_without_rest_or_with_states_that_it_lacks_is_refused() {
+        let with = |key| {
+            let manifest = Manifest { frames: vec![(key, Vec::new())], ..sample().manifest().clone() };
+            PoseSet::new(manifest, Bytes::new(), vec![Bytes::from_static(b"x"); 2]).err()
+        };
+        assert!(with(key(0, 0, 0, 0)).is_none());
+        for bad in [key(0, 1, 0, 0), key(2, 0, 0, 0), key(0, 0, 0, 2), key(0, 9, 0, 0)] {
+            assert!(with(bad).is_some(), "{bad:?}");
+        }
     }
 }
