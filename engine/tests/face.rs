@@ -156,8 +156,12 @@ fn shut(set: &Arc<PoseSet>) {
 #[test]
 fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
     let set = set();
-    let frames: Vec<_> =
-        set.manifest().frames.iter().map(|(key, _)| set.frame(set.index(*key)).clone()).collect();
+    let rungs = set.rungs();
+    let keys = set.manifest().frames.iter().map(|(key, _)| set.index(*key));
+    let frames: Vec<_> = keys
+        .flat_map(|at| (0..rungs).map(move |rung| (at, rung)))
+        .map(|(at, rung)| set.frame(at, rung).clone())
+        .collect();
     let alone: Vec<I420> = frames.iter().map(|frame| decoder(&set).decode(frame).unwrap()).collect();
     let mut spliced = decoder(&set);
     let mut random = 1u32;

@@ -62,8 +62,10 @@ fn lips_move_and_no_macroblock_outside_of_their_rectangle() {
 #[test]
 fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
     let person = people::find("theo").unwrap();
-    let set = bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
-    let chin = Sitter::new(&person.character).unwrap().stage(&person.rest, (SIDE * 2, SIDE * 2)).mouth_rect().y1;
+    let set =
+        bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+    let chin =
+        Sitter::new(&person.character).unwrap().stage(&person.rest, (SIDE * 2, SIDE * 2)).mouth_rect().y1;
     let rest = shown(&set, Key::default());
     let key = Key { breath: 3, ..Key::default() };
     let breath = shown(&set, key);
@@ -79,7 +81,8 @@ fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
 #[test]
 fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
     let person = people::find("theo").unwrap();
-    let set = bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+    let set =
+        bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
     let rest = shown(&set, Key::default());
     let (mut fine, mut coarse) = (0, 0);
     for mouth in 1..set.manifest().mouths.len() as u8 {
@@ -87,7 +90,10 @@ fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
         let mut decoder = Decoder::new(SIDE * 2, SIDE * 2).unwrap();
         decoder.decode(set.key()).unwrap();
         let pictures = [0, 1].map(|rung| decoder.decode(set.frame(index, rung)).unwrap());
-        assert!(pictures[1].psnr(&pictures[0]) > pictures[1].psnr(&rest) + 3.0, "mouth {mouth} is still a mouth");
+        assert!(
+            pictures[1].psnr(&pictures[0]) > pictures[1].psnr(&rest) + 3.0,
+            "mouth {mouth} is still a mouth"
+        );
         fine += set.frame(index, 0).len();
         coarse += set.frame(index, 1).len();
     }

@@ -203,7 +203,8 @@ mod tests {
         }
         frames.push((Key { stance: 1, ..Key::default() }, Vec::new()));
         // The coarse rung has a third of the bytes.
-        let bytes = (0..frames.len() * 2).map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660])).collect();
+        let bytes =
+            (0..frames.len() * 2).map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660])).collect();
         let manifest = Manifest {
             width: 16,
             height: 16,

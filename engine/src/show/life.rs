@@ -332,9 +332,8 @@ mod tests {
 
     #[test]
     fn a_listener_breathes_as_often_as_people_at_rest_and_a_speaker_is_not_seen_to() {
-        let breaths = |frames: &[Manner]| {
-            frames.windows(2).filter(|w| w[0].breath < 0.5 && w[1].breath >= 0.5).count()
-        };
+        let breaths =
+            |frames: &[Manner]| frames.windows(2).filter(|w| w[0].breath < 0.5 && w[1].breath >= 0.5).count();
         let listening = breaths(&minutes(AgentState::Listening, 10));
         assert!((120..=160).contains(&listening), "{listening} in ten minutes");
         assert_eq!(breaths(&minutes(AgentState::Speaking, 1)), 0);

@@ -275,10 +275,18 @@ impl Drawn {
         let mut keys = Vec::new();
         for look in 0..plan.looks.len() {
             let mouths = if look < plan.talking { plan.mouths.len() } else { 1 };
-            keys.extend((0..mouths).map(|mouth| Key { look: look as u8, mouth: mouth as u8, ..Key::default() }));
+            keys.extend((0..mouths).map(|mouth| Key {
+                look: look as u8,
+                mouth: mouth as u8,
+                ..Key::default()
+            }));
         }
         for (stance, looks) in plan.stance_looks.iter().enumerate().take(self.stances.len() - 1) {
-            keys.extend(looks.iter().map(|look| Key { stance: stance as u8 + 1, look: *look, ..Key::default() }));
+            keys.extend(looks.iter().map(|look| Key {
+                stance: stance as u8 + 1,
+                look: *look,
+                ..Key::default()
+            }));
         }
         for &(stance, look) in &plan.breathing {
             keys.extend((1..plan.breaths.len()).map(|b| Key { stance, look, mouth: 0, breath: b as u8 }));

@@ -73,7 +73,10 @@ impl Plan {
                 vec![0, 1, 2, 3],
             ],
             breaths: vec![0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0],
-            breathing: [0, 4].into_iter().flat_map(|stance| calm.clone().map(move |look| (stance, look))).collect(),
+            breathing: [0, 4]
+                .into_iter()
+                .flat_map(|stance| calm.clone().map(move |look| (stance, look)))
+                .collect(),
             looks: vec![
                 look(0.0, 0.0, 0.0, 0.0),
                 look(0.55, 0.0, 0.0, 0.0),

@@ -137,7 +137,8 @@ impl PoseSet {
         }
         let mut baked = vec![None; stances * looks * mouths * breaths];
         for (i, (key, _)) in manifest.frames.iter().enumerate() {
-            *baked.get_mut(manifest.place(*key)).ok_or(Error::Damaged("state out of range"))? = Some(i as u16);
+            *baked.get_mut(manifest.place(*key)).ok_or(Error::Damaged("state out of range"))? =
+                Some(i as u16);
             if manifest.within(*key) != *key {
                 return Err(Error::Damaged("state out of range"));
             }
@@ -149,7 +150,10 @@ impl PoseSet {
             } else {
                 [key, out, Key { stance: 0, ..out }, Key { stance: 0, look: 0, ..out }, Key::default()]
             };
-            tries.into_iter().find_map(|key| baked[manifest.place(key)]).ok_or(Error::Damaged("rest is missing"))
+            tries
+                .into_iter()
+                .find_map(|key| baked[manifest.place(key)])
+                .ok_or(Error::Damaged("rest is missing"))
         };
         let mut table = Vec::with_capacity(baked.len());
         for stance in 0..stances as u16 {
