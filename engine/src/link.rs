@@ -226,7 +226,7 @@ impl Link {
             Wire::Loop { near, .. } => near.send(Left::Sound {
                 at: now,
                 timestamp: block.timestamp,
-                pcm: Box::new(*block.pcm),
+                pcm: block.pcm.into(),
                 piece: block.leaving.map(|l| (l.piece, l.position)),
             }),
         }

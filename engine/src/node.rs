@@ -437,6 +437,7 @@ impl Node {
         let mut link = self.links.iter_mut().find(|l| Some(l.number) == current && l.is_up());
         let audible = link.is_some();
         let encode = link.as_ref().is_some_and(|l| l.wants_packets());
+        self.speaking.set_talked_over(self.hearing.hears());
         while let Some(block) = self.speaking.render(now, encode, audible) {
             if let Some(link) = &mut link {
                 link.sound(now, &block);

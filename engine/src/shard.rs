@@ -163,6 +163,9 @@ impl Shard {
     /// The thread's life.
     pub fn run(mut self) {
         thread::never_waits();
+        if !thread::goes_first() {
+            tracing::debug!("media threads have the priority of all others: a raised one is not allowed");
+        }
         let mut events = Events::with_capacity(64);
         let mut told = true;
         while self.running {
@@ -419,6 +422,7 @@ impl Shard {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         thread::serves(Some(node.call.id));
         if tick {
+            node.look_at_the_clock(now);
             node.speak(now, &mut self.meter);
         }
         let (socket, tcp) = (&mut self.socket, &self.tcp);

@@ -30,14 +30,21 @@ impl Node {
             // The offers are all there is of it.
             return if self.links.is_empty() { Fate::Over } else { Fate::Lives };
         }
-        if self.conversation.poll_timeout().is_some_and(|(at, _)| at <= self.time(now)) {
-            self.feed(now, Input::Tick);
-        }
+        self.look_at_the_clock(now);
         self.fail_late_tools(now);
         if self.is_gone(now) {
             self.leave(now);
         }
         if self.ended.is_some() { self.finish(now) } else { Fate::Lives }
+    }
+
+    /// Lets the conversation do what its own deadlines ask for: before a tick's sound leaves, so that what is to end does not sound for one
+    /// block more.
+    pub(crate) fn look_at_the_clock(&mut self, now: Instant) {
+        let runs = self.origin.is_some() && self.ended.is_none();
+        if runs && self.conversation.poll_timeout().is_some_and(|(at, _)| at <= self.time(now)) {
+            self.feed(now, Input::Tick);
+        }
     }
 
     /// When [`Node::clocks`] or [`Node::drive`] has something to do at the latest. The thread's tick serves sound, and all that is a matter of seconds.

@@ -1,8 +1,8 @@
-//! The agent's voice into Opus: 48 kHz mono, packets of 20 ms.
+//! The agent's voice into Opus: 48 kHz mono, packets of 20 ms, or of 10 where a change is near.
 
 use opus::{Application, Bitrate, Channels, Signal};
 
-/// Samples of one packet.
+/// Samples of a packet of 20 ms.
 pub const FRAME: usize = 960;
 /// Largest packet we make.
 const MAX_PACKET: usize = 1000;
@@ -40,10 +40,10 @@ pub struct Encoder {
     line: Line,
 }
 
-/// Digital silence: after a few encoded frames of it the packet no longer changes, and is kept.
+/// Digital silence: after a few encoded frames of it the packet no longer changes, and is kept, one for each length of a packet.
 struct Silence {
     frames: u32,
-    packet: Vec<u8>,
+    packets: [Vec<u8>; 2],
 }
 
 /// Frames of silence that are still encoded, so that the voice before them fades out inside the decoder as it should.
@@ -59,7 +59,7 @@ impl Encoder {
         opus.set_vbr(true)?;
         opus.set_complexity(COMPLEXITY)?;
         opus.set_signal(Signal::Voice)?;
-        let silence = Silence { frames: 0, packet: Vec::new() };
+        let silence = Silence { frames: 0, packets: [Vec::new(), Vec::new()] };
         let mut this = Self { opus, packet: [0; MAX_PACKET], silence, line: Line::Good };
         this.code_for(Line::Good, 0.0)?;
         Ok(this)
@@ -70,7 +70,7 @@ impl Encoder {
         self.opus.set_inband_fec(lossy)?;
         self.opus.set_packet_loss_perc(if lossy { (lost * 100.0).clamp(5.0, 25.0) as i32 } else { 0 })?;
         self.line = line;
-        self.silence.packet.clear();
+        self.silence.packets.iter_mut().for_each(Vec::clear);
         Ok(())
     }
 
@@ -95,24 +95,24 @@ impl Encoder {
         }
     }
 
-    /// One packet for 20 ms of sound. A silent frame is a packet too: a track that stops makes the browser invent sound.
+    /// One packet for 20 or 10 ms of sound. A silent frame is a packet too: a track that stops makes the browser invent sound.
     ///
     /// # Errors
     ///
-    /// The library fails; nothing was encoded.
-    pub fn encode(&mut self, frame: &[i16; FRAME]) -> Result<&[u8], Error> {
+    /// The library fails, or the frame has another length; nothing was encoded.
+    pub fn encode(&mut self, frame: &[i16]) -> Result<&[u8], Error> {
+        let kept = usize::from(frame.len() < FRAME);
         if frame.iter().any(|sample| *sample != 0) {
             self.silence.frames = 0;
         } else {
-            self.silence.frames += 1;
-            if self.silence.frames > SETTLE && !self.silence.packet.is_empty() {
-                self.silence.frames = SETTLE + 1;
-                return Ok(&self.silence.packet);
+            self.silence.frames = (self.silence.frames + 1).min(SETTLE + 1);
+            if self.silence.frames > SETTLE && !self.silence.packets[kept].is_empty() {
+                return Ok(&self.silence.packets[kept]);
             }
         }
         let length = self.opus.encode(frame, &mut self.packet)?;
         if self.silence.frames > SETTLE {
-            self.silence.packet = self.packet[..length].to_vec();
+            self.silence.packets[kept] = self.packet[..length].to_vec();
         }
         Ok(&self.packet[..length])
     }
@@ -149,6 +149,23 @@ mod tests {
         let silent = encoder.encode(&[0; FRAME]).unwrap().to_vec();
         let loud: Vec<_> = (0..3).map(|i| encoder.encode(&tone(i)).unwrap().to_vec()).collect();
         assert!(loud.iter().all(|packet| *packet != silent && packet.len() > silent.len()));
+    }
+
+    #[test]
+    fn silence_and_sound_may_change_the_length_of_their_packets_at_any_time() {
+        let (mut encoder, mut decoder) =
+            (Encoder::new().unwrap(), opus::Decoder::new(48_000, Channels::Mono).unwrap());
+        let mut out = [1; FRAME];
+        for at in 0..400 {
+            let (sounds, short) = (at / 20 % 2 == 0, at / 7 % 2 == 0);
+            let frame = if sounds { tone(at) } else { [0; FRAME] };
+            let frame = if short { &frame[..FRAME / 2] } else { &frame[..] };
+            let packet = encoder.encode(frame).unwrap();
+            assert_eq!(decoder.decode(packet, &mut out, false).unwrap(), frame.len(), "frame {at}");
+            let settled = !sounds && at % 20 > 10;
+            assert!(!settled || out[..frame.len()].iter().all(|s| s.abs() <= 4), "frame {at}");
+        }
+        assert!(encoder.encode(&[1; 100]).is_err());
     }
 
     #[test]

@@ -10,11 +10,13 @@ use conversation::input::{Epoch, PieceId, PlayoutEvent};
 use models::Handle;
 
 use encode::Encoder;
-use playout::{BLOCK, Leaving, Playout, Reports};
+use playout::{BLOCK, Leaving, Playout, Reports, SHORT};
 
-/// Length of a block.
+/// Length of a block where no change is near.
 pub const FRAME: Duration = Duration::from_millis(20);
-/// Blocks sent at once after a late tick; what is missed beyond is left out, and counted.
+/// Length of a block where one is.
+const BRISK: Duration = Duration::from_millis(10);
+/// Blocks of [`FRAME`] sent at once after a late tick; what is missed beyond is left out, and counted.
 const CATCH_UP: u32 = 10;
 
 /// A piece that the TTS is making.
@@ -26,7 +28,8 @@ struct Making {
     _handle: Handle,
 }
 
-/// One call's voice on the media clock: one block every 20 ms, silence included.
+/// One call's voice on the media clock: block behind block, silence included. A block has 20 ms of sound; where a change is near, 10, so
+/// that an answer begins, and a voice that is interrupted ends, half as late.
 pub struct Speaking {
     /// What sounds.
     pub playout: Playout,
@@ -34,10 +37,13 @@ pub struct Speaking {
     making: Vec<Making>,
     block: Box<[i16; BLOCK]>,
     reports: Reports,
-    /// When the next block is due, its number and the time stamp of the first one: the clock of the RTP time stamps.
+    /// When the next block is due, and its time stamp: the clock of the RTP time stamps.
     next: Instant,
-    number: u64,
-    base: u64,
+    timestamp: u64,
+    /// When the last block was due.
+    last: Instant,
+    /// The user is heard.
+    talked_over: bool,
     /// Blocks left out since last told.
     left_out: u64,
     told_underruns: u64,
@@ -54,8 +60,8 @@ pub struct Block<'a> {
     pub begins: bool,
     /// The Opus packet; empty for a block that is not encoded.
     pub packet: &'a [u8],
-    /// Its samples.
-    pub pcm: &'a [i16; BLOCK],
+    /// Its samples, 10 or 20 ms of them.
+    pub pcm: &'a [i16],
     /// What sounds in it.
     pub leaving: Option<Leaving>,
 }
@@ -73,8 +79,9 @@ impl Speaking {
             block: Box::new([0; BLOCK]),
             reports: Vec::with_capacity(8),
             next: start,
-            number: 0,
-            base: 0,
+            timestamp: 0,
+            last: start,
+            talked_over: false,
             left_out: 0,
             told_underruns: 0,
             sounding: false,
@@ -84,8 +91,12 @@ impl Speaking {
     /// The media clock begins: time stamps count from `origin`, the first block is due at `first`.
     pub fn begin(&mut self, origin: Instant, first: Instant) {
         self.next = first;
-        self.number = 0;
-        self.base = (first.saturating_duration_since(origin).as_micros() as u64) * 48 / 1_000;
+        self.timestamp = (first.saturating_duration_since(origin).as_micros() as u64) * 48 / 1_000;
+    }
+
+    /// Whether the user is heard: what the agent says may have to end soon.
+    pub fn set_talked_over(&mut self, talked_over: bool) {
+        self.talked_over = talked_over;
     }
 
     /// Since last asked: blocks left out because a tick came too late for them, and blocks in which a sounding piece lacked samples.
@@ -104,25 +115,28 @@ impl Speaking {
         if behind > u64::from(CATCH_UP) {
             // Time stamps go on with the clock; what should have sounded sounds later.
             let skipped = behind - u64::from(CATCH_UP);
-            self.number += skipped;
+            self.timestamp += skipped * BLOCK as u64;
             self.next += FRAME * u32::try_from(skipped).unwrap_or(u32::MAX);
             self.left_out += skipped;
         }
+        let near = self.playout.awaits() || (self.talked_over && self.playout.leaving().is_some());
+        // Behind a late tick there is nothing to win.
+        let (samples, length) = if near && behind == 0 { (SHORT, BRISK) } else { (BLOCK, FRAME) };
+        let block = &mut self.block[..samples];
         if audible {
-            self.playout.render(&mut self.block, &mut self.reports);
+            self.playout.render(block, &mut self.reports);
         } else {
-            self.block.fill(0);
+            block.fill(0);
         }
-        let timestamp = self.base + self.number * BLOCK as u64;
-        let due = self.next;
-        self.number += 1;
-        self.next += FRAME;
+        let (timestamp, due) = (self.timestamp, self.next);
+        self.timestamp += samples as u64;
+        (self.last, self.next) = (due, due + length);
         let leaving = self.playout.leaving().filter(|_| audible);
         let begins = leaving.is_some() && !self.sounding;
         self.sounding = leaving.is_some();
         // An encoder that fails once is likely to work again; the packet is missed like a lost one.
-        let packet = if encode { self.encoder.encode(&self.block).unwrap_or(&[]) } else { &[] };
-        Some(Block { timestamp, due, begins, packet, pcm: &self.block, leaving })
+        let packet = if encode { self.encoder.encode(block).unwrap_or(&[]) } else { &[] };
+        Some(Block { timestamp, due, begins, packet, pcm: block, leaving })
     }
 
     /// The receiver reports that it lost this part of the last packets.
@@ -140,7 +154,7 @@ impl Speaking {
     #[must_use]
     pub fn mouth(&self, now: Instant) -> Option<(PieceId, f32)> {
         let leaving = self.playout.leaving()?;
-        let since = now.saturating_duration_since(self.next - FRAME).as_secs_f64();
+        let since = now.saturating_duration_since(self.last).as_secs_f64();
         let at = leaving.position.as_seconds() - leaving.offset as f64 / 48_000.0 + since;
         (at >= 0.0).then_some((leaving.piece, at as f32))
     }

@@ -1,6 +1,6 @@
 //! What sounds: pieces of speech, sample by sample.
 //!
-//! Pulled by the media clock, one block of 20 ms at a time. A piece sounds right behind the one before it, without a gap. Ducking is a
+//! Pulled by the media clock, a block of 10 or 20 ms at a time. A piece sounds right behind the one before it, without a gap. Ducking is a
 //! ramp; holding and cutting leave a short fade of what would have come next, mixed into the following block, so that nothing clicks and
 //! the position stays exact to the sample: a held piece goes on at the very sample of which its hold was told.
 
@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 use conversation::input::{Epoch, PieceId, PlayoutEvent};
 use conversation::time::Position;
 
-/// Samples a block: 20 ms at 48 kHz.
+/// Samples a block at most: 20 ms at 48 kHz.
 pub const BLOCK: usize = 960;
+/// Samples of a short block, for when a change is near: 10 ms.
+pub const SHORT: usize = BLOCK / 2;
 
 /// −12 dB.
 const DUCKED: f32 = 0.251_19;
@@ -18,8 +20,8 @@ const DUCKED: f32 = 0.251_19;
 const RAMP: f32 = (1.0 - DUCKED) / BLOCK as f32;
 /// Samples of the fade at a hold and of the fade in at its end: 5 ms.
 const HOLD_FADE: usize = 240;
-/// Blocks between two reports of a sounding piece's position.
-const REPORT_EVERY: u32 = 5;
+/// Samples between two reports of a sounding piece's position: .1 s.
+const REPORT_EVERY: usize = 5 * BLOCK;
 
 struct Piece {
     id: PieceId,
@@ -70,7 +72,8 @@ pub struct Playout {
     /// What a hold or a cut faded out, still to be mixed in.
     tail: Box<[f32; BLOCK]>,
     tail_len: usize,
-    blocks: u32,
+    /// Samples until the next report.
+    unreported: usize,
     /// What sounds has no samples; told.
     stalled: bool,
     underruns: u64,
@@ -89,7 +92,7 @@ impl Default for Playout {
             fade_in: 0,
             tail: Box::new([0.0; BLOCK]),
             tail_len: 0,
-            blocks: 0,
+            unreported: REPORT_EVERY,
             stalled: false,
             underruns: 0,
             leaving: None,
@@ -220,6 +223,12 @@ impl Playout {
         self.tail_len == 0 && (self.held || self.queue.is_empty())
     }
 
+    /// Whether something will sound that does not yet, or not now: a piece that waits for its samples, for its word, or for the end of a hold.
+    #[must_use]
+    pub fn awaits(&self) -> bool {
+        !self.pieces.is_empty() && (self.leaving.is_none() || self.held)
+    }
+
     /// How often a sounding piece had no sample in time.
     #[must_use]
     pub fn underruns(&self) -> u64 {
@@ -232,20 +241,20 @@ impl Playout {
         self.leaving
     }
 
-    /// The next block. Tells what happened in it.
-    pub fn render(&mut self, block: &mut [i16; BLOCK], reports: &mut Reports) {
-        self.blocks = self.blocks.wrapping_add(1);
+    /// The next block, of at most [`BLOCK`] samples. Tells what happened in it.
+    pub fn render(&mut self, block: &mut [i16], reports: &mut Reports) {
+        debug_assert!(block.len() <= BLOCK);
         self.leaving = None;
-        self.report(reports);
+        self.report(block.len(), reports);
         let mut filled = 0;
-        while filled < BLOCK && !self.held {
+        while filled < block.len() && !self.held {
             let Some(id) = self.queue.front().copied() else { break };
             let Some(at) = self.pieces.iter().position(|p| p.id == id) else {
                 self.queue.pop_front();
                 continue;
             };
             let piece = &mut self.pieces[at];
-            let n = piece.next().len().min(BLOCK - filled);
+            let n = piece.next().len().min(block.len() - filled);
             if n == 0 && !piece.complete {
                 if piece.started {
                     self.underruns += 1;
@@ -270,9 +279,13 @@ impl Playout {
                 }
                 let (gain, target) = (&mut self.gain, self.target);
                 let out = &mut block[filled..filled + n];
-                #[allow(clippy::float_cmp)] // both are set from the same constants
+                #[allow(clippy::float_cmp)] // all are set from the same constants
                 if *gain == 1.0 && target == 1.0 && self.fade_in == 0 {
                     out.copy_from_slice(&piece.next()[..n]);
+                } else if *gain == target && self.fade_in == 0 {
+                    for (out, sample) in out.iter_mut().zip(piece.next()) {
+                        *out = (f32::from(*sample) * target) as i16;
+                    }
                 } else {
                     for (out, sample) in out.iter_mut().zip(piece.next()) {
                         *gain = if *gain > target {
@@ -302,19 +315,24 @@ impl Playout {
             for (out, faded) in block.iter_mut().zip(&self.tail[..self.tail_len]) {
                 *out = (f32::from(*out) + faded).clamp(-32768.0, 32767.0) as i16;
             }
-            self.tail_len = 0;
+            // The rest is for the next block.
+            let mixed = self.tail_len.min(block.len());
+            self.tail.copy_within(mixed..self.tail_len, 0);
+            self.tail_len -= mixed;
         }
     }
 
-    /// Tells the position of the block's first sample: regularly, and at once where a stall ends.
-    fn report(&mut self, reports: &mut Reports) {
+    /// Tells the position of the first sample of a block of so many: regularly, and at once where a stall ends.
+    fn report(&mut self, samples: usize, reports: &mut Reports) {
+        let due = self.unreported <= samples;
+        self.unreported = if due { self.unreported + REPORT_EVERY } else { self.unreported } - samples;
         let Some((id, position)) = self.sounding().filter(|_| !self.held) else { return };
         let ends_stall =
             self.stalled && self.pieces.iter().any(|p| p.id == id && (p.complete || !p.next().is_empty()));
         if ends_stall {
             self.stalled = false;
         }
-        if ends_stall || (!self.stalled && self.blocks.is_multiple_of(REPORT_EVERY)) {
+        if ends_stall || (!self.stalled && due) {
             reports.push((id, PlayoutEvent::Progress(position)));
         }
     }
@@ -365,7 +383,7 @@ mod tests {
     fn block(playout: &mut Playout) -> (Box<[i16; BLOCK]>, Reports) {
         let mut out = Box::new([0; BLOCK]);
         let mut reports = Vec::new();
-        playout.render(&mut out, &mut reports);
+        playout.render(&mut out[..], &mut reports);
         (out, reports)
     }
 
@@ -392,6 +410,57 @@ mod tests {
         assert_eq!(heard[..1600], ramp(1, 1600));
         assert!(heard[1600..].iter().all(|s| *s == 0));
         assert!(playout.is_silent());
+    }
+
+    #[test]
+    fn short_blocks_and_long_ones_are_the_same_sound() {
+        let said = |sizes: &[usize]| {
+            let mut playout = with(1, ramp(1, 6_000));
+            let (mut heard, mut reports) = (Vec::new(), Vec::new());
+            for (n, size) in sizes.iter().cycle().enumerate() {
+                let mut block = [0; BLOCK];
+                playout.render(&mut block[..*size], &mut reports);
+                heard.extend_from_slice(&block[..*size]);
+                match heard.len() {
+                    // A hold, silence, a cut: what fades is as long in both.
+                    1_920 => drop(playout.hold()),
+                    3_840 => playout.resume(),
+                    4_800 => playout.duck(),
+                    5_760 => drop(playout.cancel(E0)),
+                    8_640.. => break,
+                    _ => assert!(n < 100),
+                }
+            }
+            (heard, reports)
+        };
+        let (long, told) = said(&[BLOCK]);
+        for sizes in [&[SHORT][..], &[SHORT, SHORT, BLOCK]] {
+            let (heard, reports) = said(sizes);
+            let differs = heard.iter().zip(&long).position(|(a, b)| a != b);
+            assert_eq!((differs, heard.len()), (None, long.len()));
+            assert_eq!(reports.len(), told.len(), "a position each .1 s: {reports:?} {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_waits_is_awaited_and_what_sounds_or_is_over_is_not() {
+        let mut playout = Playout::default();
+        assert!(!playout.awaits());
+        playout.open(PieceId(1), E0);
+        block(&mut playout);
+        assert!(playout.awaits(), "no word and no sample yet");
+        playout.push(PieceId(1), vec![5; 2_000]);
+        playout.play(PieceId(1));
+        playout.complete(PieceId(1));
+        block(&mut playout);
+        assert!(!playout.awaits());
+        playout.hold();
+        block(&mut playout);
+        assert!(playout.awaits(), "it may go on at any time");
+        playout.resume();
+        block(&mut playout);
+        block(&mut playout);
+        assert!(!playout.awaits() && playout.is_silent());
     }
 
     #[test]

@@ -202,7 +202,8 @@ impl Upsampler {
         let cut = self.skip.min(made);
         self.skip -= cut;
         self.given += (made - cut) as u64;
-        out.extend(self.output[cut..made].iter().map(|s| s.round().clamp(-32768.0, 32767.0) as i16));
+        // Halves are rounded away from zero, and `as` stays within the type: a `round` would be a call for each sample.
+        out.extend(self.output[cut..made].iter().map(|s| (s + 0.5f32.copysign(*s)) as i16));
     }
 }
 

@@ -8,7 +8,6 @@ use conversation::time::Position;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 
 use super::{Event, VideoFrame};
-use crate::speak::playout::BLOCK;
 
 /// What leaves the call.
 #[derive(Clone, Debug)]
@@ -18,14 +17,14 @@ pub enum Left {
         /// When.
         at: Instant,
     },
-    /// 20 ms of the agent's sound.
+    /// 10 or 20 ms of the agent's sound.
     Sound {
         /// When it left.
         at: Instant,
         /// On the media clock, at 48 kHz: counts from [`Left::Began`].
         timestamp: u64,
         /// 48 kHz mono.
-        pcm: Box<[i16; BLOCK]>,
+        pcm: Box<[i16]>,
         /// Piece and position of its first sample that is speech.
         piece: Option<(PieceId, Position)>,
     },

@@ -17,7 +17,6 @@ use engine::host::{Seat, Shared};
 use engine::latency::Latencies;
 use engine::meter::Stats;
 use engine::shard::{Inbox, Shard};
-use engine::speak::playout::BLOCK;
 use engine::transport::loopback::{self, Far, Left};
 use engine::transport::webrtc::Certificate;
 use models::face::PoseSet;
@@ -442,7 +441,7 @@ pub fn voice(parts: &[(f64, f64)]) -> Vec<i16> {
 /// What was heard, as one run of samples: `(seconds since start, samples)` per block.
 pub struct Heard {
     pub start: Instant,
-    pub blocks: Vec<(Instant, Box<[i16; BLOCK]>)>,
+    pub blocks: Vec<(Instant, Box<[i16]>)>,
     pub texts: Vec<String>,
     pub closed: bool,
 }

@@ -13,6 +13,8 @@ use crate::workload::{BLOCK, RATE, Workload};
 
 /// bit/s of the microphone: what browsers send.
 const BITRATE: i32 = 32_000;
+/// Time stamps a second.
+const STAMPS: u32 = 48_000;
 /// Samples of the longest packet that Opus knows, 120 ms.
 const LONGEST: usize = RATE * 120 / 1_000;
 /// Lost frames that are made up at most: what was heard before says nothing about more.
@@ -81,7 +83,8 @@ impl Ear {
         let time = self.time(at);
         self.offsets.packet(time, timestamp);
         let stamp = self.stamps.next(timestamp);
-        let Some(lost) = self.late.packet(time, stamp) else {
+        let samples = opus::packet::get_nb_samples(payload, STAMPS).unwrap_or(STAMPS as usize / 50);
+        let Some(lost) = self.late.packet(time, stamp, samples as i64) else {
             return;
         };
         let Some(decoder) = &mut self.decoder else {

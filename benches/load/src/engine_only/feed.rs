@@ -196,8 +196,8 @@ impl Caller {
                 Left::Sound { at, timestamp, pcm, .. } => {
                     let Some(began) = self.began else { continue };
                     let at = at.saturating_duration_since(began).as_secs_f64();
-                    let _ = self.late.frame(at, timestamp as i64);
-                    self.scorer.frame(at, &*pcm);
+                    let _ = self.late.frame(at, timestamp as i64, pcm.len() as i64);
+                    self.scorer.frame(at, &pcm);
                 }
                 Left::Picture { at, .. } => {
                     let since = self.began.map(|began| at.saturating_duration_since(began).as_secs_f64());
