@@ -122,10 +122,11 @@ pub(crate) fn beard(scene: &Scene) -> Vec<Whisker> {
         .collect()
 }
 
-/// The beard on the face in the scene's pose.
-pub(crate) fn posed(scene: &Scene, beard: &[Whisker]) -> Vec<Strand> {
+/// The beard on the face in the scene's pose, but for hairs whose place at rest is not `near`.
+pub(crate) fn posed(scene: &Scene, beard: &[Whisker], near: impl Fn(Vec3) -> bool + Sync) -> Vec<Strand> {
     beard
         .par_iter()
+        .filter(|whisker| near(whisker.strand.points[0]))
         .map(|whisker| {
             let mut strand = whisker.strand.clone();
             let normal = strand.skin.unwrap_or(Vec3::Z);

@@ -52,10 +52,17 @@ impl MouthShape {
 }
 
 impl Scene {
-    /// Whether a point is so near to the room that teeth and tongue matter.
-    pub(crate) fn near_room(&self, p: Vec3) -> bool {
+    /// Whether a point is so near to the room that teeth and tongue matter; `skin` is its distance to the skin.
+    pub(crate) fn near_room(&self, p: Vec3, skin: f32) -> bool {
         let m = &self.mouth;
-        p.x.abs() < 0.36 && p.z < m.z + 0.12 && p.y < m.y + 0.22 && p.y > m.y - 0.5 && p.z > 0.1
+        // Before the teeth, or the tip of the tongue, by more than that.
+        let front = if self.tongue.1 > 0.0 { 0.86 } else { 0.76 };
+        (p.z - front) * 0.9 < skin
+            && p.x.abs() < 0.36
+            && p.z < m.z + 0.12
+            && p.y < m.y + 0.22
+            && p.y > m.y - 0.5
+            && p.z > 0.1
     }
 
     pub(crate) fn shape_mouth(&self) -> MouthShape {
