@@ -92,6 +92,8 @@ pub(crate) struct Scene {
     pub(crate) solids: Ellipsoids,
     /// Slopes of mouth and eyes, shifts of jaw and nose.
     skew: [f32; 4],
+    /// How far this person's mouth turns up at its corners, and how close to them (an exponent).
+    pub(crate) corners: [f32; 2],
 }
 
 /// The head turns about this point.
@@ -122,6 +124,7 @@ impl Scene {
             foremost: 0.0,
             solids: Self::solids(&character.proportions, 0.322 * character.eyes.spacing, &Pose::default()),
             skew: skew(character, pose.smile),
+            corners: corners(character),
         };
         scene.neck_top = scene.to_world(vec3(0.0, -0.62, -0.22));
         // Noses end in a ball and spectacles' bridges at 1.06.
@@ -360,4 +363,13 @@ fn skew(c: &Character, smile: f32) -> [f32; 4] {
         side * (0.55 + 0.45 * random.unit()) * c.asymmetry
     };
     [amount() * 0.05 * (1.0 + 0.8 * smile), amount() * 0.028, amount() * 0.018, amount() * 0.014]
+}
+
+/// How the line of this person's closed lips runs.
+fn corners(c: &Character) -> [f32; 2] {
+    let mut random = Random::new(c.seed.wrapping_mul(747_796_405).wrapping_add(7));
+    for _ in 0..4 {
+        random.unit();
+    }
+    [0.006 + 0.011 * random.signed(), 2.2 + 0.5 * random.signed()]
 }

@@ -188,7 +188,8 @@ impl Shader<'_> {
         out.irradiance = irradiance;
         out.albedo = albedo;
         out.is_skin = 1.0;
-        out.other = specular * skin.oil;
+        // A wrinkle's bottom is matt: dark skin would show it as a white scratch.
+        out.other = specular * skin.oil * (1.0 - 0.6 * crease);
     }
 
     fn on_teeth(
