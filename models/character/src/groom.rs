@@ -74,9 +74,10 @@ impl Cut {
         }
     }
 
-    /// On which side of the part a root is: −1, 1, or 0 where there is none. Hairs at the part fall to either side.
+    /// On which side of the part a root is: −1, 1, or 0 where there is none. Hairs at the part fall to either side; the part runs out
+    /// before the crown, where it would be a notch in the outline of the head.
     fn side(&self, root: Vec3, random: &mut Random) -> f32 {
-        let stray = 0.022 * random.signed();
+        let stray = mix(0.022, 0.26, step(0.30, 0.0, root.z)) * random.signed();
         self.part
             .map_or(0.0, |part| if root.x + stray > part + 0.03 * (root.z * 7.0).sin() { 1.0 } else { -1.0 })
     }

@@ -82,12 +82,15 @@ impl Scene {
 
     pub(crate) fn ear(&self, p: Vec3) -> f32 {
         let mut q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.c.proportions.face_width, -0.07, -0.12);
-        q = Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.45) * q);
+        q = Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.58) * q);
         let body = ellipsoid(q - vec3(0.0, 0.0, -0.02), vec3(0.05, 0.225, 0.14));
-        let mut d = smax(body, -ellipsoid(q - vec3(0.055, 0.03, 0.0), vec3(0.05, 0.145, 0.085)), 0.04);
-        // Helix: a tube around an ellipse.
+        let mut d = smax(body, -ellipsoid(q - vec3(0.060, 0.03, -0.005), vec3(0.058, 0.165, 0.100)), 0.022);
+        // Helix: a tube around an ellipse, and within it the antihelix, an arc.
         let rim = ellipsoid(vec3(0.0, q.y - 0.02, q.z + 0.02), vec3(1.0, 0.215, 0.145));
-        d = smin(d, (rim * rim + square(q.x - 0.022)).sqrt() - 0.026, 0.03);
+        d = smin(d, (rim * rim + square(q.x - 0.030)).sqrt() - 0.023, 0.02);
+        let arc = ellipsoid(vec3(0.0, q.y - 0.005, q.z - 0.010), vec3(1.0, 0.135, 0.085));
+        let fold = (arc * arc + square(q.x - 0.012)).sqrt() - 0.018;
+        d = smin(d, smax(fold, q.z - 0.03, 0.03), 0.02);
         d = smin(d, ellipsoid(q - vec3(0.01, -0.2, 0.03), vec3(0.035, 0.06, 0.05)), 0.05);
         d = smin(d, ellipsoid(q - vec3(0.03, -0.03, 0.105), vec3(0.03, 0.05, 0.025)), 0.03);
         smax(d, -ellipsoid(q - vec3(0.03, -0.05, 0.06), vec3(0.03, 0.05, 0.035)), 0.03)
