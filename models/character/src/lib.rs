@@ -124,7 +124,7 @@ pub struct Sitter {
 }
 
 impl Sitter {
-    /// Takes a seat. The hair grows when the first picture is drawn, in about a second.
+    /// Takes a seat. The hair grows when the first picture is drawn, in a few tenths of a second.
     ///
     /// # Errors
     /// If a slider is out of range.
