@@ -25,8 +25,10 @@ fn brow(scene: &Scene, side: f32, random: &mut Random, strands: &mut Vec<Strand>
     let (b, pose) = (&scene.c.brows, &scene.pose);
     let raise = pose.brows.raise * 0.055 + if side > 0.0 { 0.010 } else { 0.0 };
     for _ in 0..(950.0 * b.thickness) as usize {
-        let t = random.unit() * 0.98;
-        if random.unit() > step(-0.08, 0.14, t) {
+        let t = random.unit() * 1.02 - 0.04;
+        // Sparse at the inner end, where a brow has no edge.
+        let inward = step(0.26, -0.04, t);
+        if random.unit() > mix(1.0, 0.16, inward) {
             continue;
         }
         let x = scene.looks.eye_x - 0.175 + t * 0.43;
@@ -35,15 +37,15 @@ fn brow(scene: &Scene, side: f32, random: &mut Random, strands: &mut Vec<Strand>
             + b.arch * 0.075 * (1.0 - square((t - 0.62) / 0.62))
             - 0.05 * step(0.7, 1.0, t);
         let thick =
-            0.036 * b.thickness * (1.0 - 0.72 * step(0.35, 1.0, t)) * (0.6 + 0.4 * step(0.0, 0.12, t));
-        let inner = pose.brows.knit * 0.04 * square(1.0 - t);
+            0.036 * b.thickness * (1.0 - 0.72 * step(0.35, 1.0, t)) * (0.45 + 0.55 * step(-0.04, 0.28, t));
+        let inner = pose.brows.knit * 0.04 * square(1.0 - t.max(0.0));
         let y = arch + raise - pose.eyes.squint * 0.012 + inner + thick * random.signed();
         let root = on_face(scene, side * x, y);
         let normal = gradient(|p| scene.head(p), root, 0.01);
-        let up = mix(1.1, -0.25, step(0.0, 0.55, t));
-        let along = vec3(side, up + 0.14 * random.signed(), 0.0);
+        let up = mix(0.75, -0.25, step(0.0, 0.55, t));
+        let along = vec3(side, up + (0.14 + 0.2 * inward) * random.signed(), 0.0);
         let along = (along - normal * along.dot(normal)).normalize();
-        let length = (0.075 + 0.035 * random.unit()) * (1.0 - 0.35 * t);
+        let length = (0.075 + 0.035 * random.unit()) * (1.0 - 0.35 * t) * (1.0 - 0.3 * inward);
         let points = (0..6)
             .map(|i| {
                 let k = i as f32 / 5.0;
@@ -52,7 +54,8 @@ fn brow(scene: &Scene, side: f32, random: &mut Random, strands: &mut Vec<Strand>
             })
             .collect();
         let colour = scene.looks.brow * (0.8 + 0.4 * random.unit());
-        strands.push(Strand { points, width: 0.0036, tip: 0.2, colour, shine: 0.25, skin: Some(normal) });
+        let width = 0.0036 * (1.0 - 0.25 * inward);
+        strands.push(Strand { points, width, tip: 0.2, colour, shine: 0.25, skin: Some(normal) });
     }
 }
 
@@ -122,10 +125,11 @@ pub(crate) fn beard(scene: &Scene) -> Vec<Whisker> {
         .collect()
 }
 
-/// The beard on the face in the scene's pose.
-pub(crate) fn posed(scene: &Scene, beard: &[Whisker]) -> Vec<Strand> {
+/// The beard on the face in the scene's pose, but for hairs whose place at rest is not `near`.
+pub(crate) fn posed(scene: &Scene, beard: &[Whisker], near: impl Fn(Vec3) -> bool + Sync) -> Vec<Strand> {
     beard
         .par_iter()
+        .filter(|whisker| near(whisker.strand.points[0]))
         .map(|whisker| {
             let mut strand = whisker.strand.clone();
             let normal = strand.skin.unwrap_or(Vec3::Z);
@@ -136,7 +140,12 @@ pub(crate) fn posed(scene: &Scene, beard: &[Whisker]) -> Vec<Strand> {
             let mut root = strand.points[0];
             root.y += scene.lifted(whisker.strand.points[0]);
             for _ in 0..2 {
-                root -= normal * (scene.head(root) * 0.9).clamp(-0.05, 0.05);
+                let d = scene.head(root);
+                root -= normal * (d * 0.9).clamp(-0.05, 0.05);
+                // Most of the face has not moved.
+                if d.abs() < 0.001 {
+                    break;
+                }
             }
             let shift = root - strand.points[0];
             for p in &mut strand.points {

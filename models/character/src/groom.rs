@@ -74,9 +74,10 @@ impl Cut {
         }
     }
 
-    /// On which side of the part a root is: −1, 1, or 0 where there is none. Hairs at the part fall to either side.
+    /// On which side of the part a root is: −1, 1, or 0 where there is none. Hairs at the part fall to either side; the part runs out
+    /// before the crown, where it would be a notch in the outline of the head.
     fn side(&self, root: Vec3, random: &mut Random) -> f32 {
-        let stray = 0.022 * random.signed();
+        let stray = mix(0.022, 0.26, step(0.30, 0.0, root.z)) * random.signed();
         self.part
             .map_or(0.0, |part| if root.x + stray > part + 0.03 * (root.z * 7.0).sin() { 1.0 } else { -1.0 })
     }
@@ -93,14 +94,24 @@ pub(crate) fn head_hair(scene: &Scene) -> Vec<Strand> {
     }
     let cut = Cut::of(scene.c.hair.style);
     let mut random = Random::new(scene.c.seed.wrapping_mul(7919).wrapping_add(17));
-    let roots: Vec<(Vec3, u32)> =
-        (0..cut.guides).map(|_| (root(scene, &mut random), random.seed())).collect();
-    let guides: Vec<Guide> =
-        roots.par_iter().map(|(p, seed)| grow(scene, &cut, *p, &mut Random::new(*seed))).collect();
-    let children: Vec<(Vec3, u32)> =
-        (0..cut.strands).map(|_| (root(scene, &mut random), random.seed())).collect();
-    let mut strands: Vec<Strand> =
-        children.par_iter().map(|(root, seed)| follow(scene, &cut, &guides, *root, *seed)).collect();
+    let mut seeds = |n: usize| (0..n).map(|_| random.seed()).collect::<Vec<u32>>();
+    let (guides, children) = (seeds(cut.guides), seeds(cut.strands));
+    let guides: Vec<Guide> = guides
+        .par_iter()
+        .map(|seed| {
+            let mut random = Random::new(*seed);
+            let root = root(scene, &mut random);
+            grow(scene, &cut, root, &mut random)
+        })
+        .collect();
+    let mut strands: Vec<Strand> = children
+        .par_iter()
+        .map(|seed| {
+            let mut random = Random::new(*seed);
+            let root = root(scene, &mut random);
+            follow(scene, &cut, &guides, root, &mut random)
+        })
+        .collect();
     if scene.c.hair.style == HairStyle::Bun {
         strands.extend((0..9_000).map(|_| wound(scene, &mut random)));
     }
@@ -130,6 +141,10 @@ fn wound(scene: &Scene, random: &mut Random) -> Strand {
 /// A random point of the scalp, less likely near the hairline.
 fn root(scene: &Scene, random: &mut Random) -> Vec3 {
     let centre = vec3(0.0, 0.30, -0.13);
+    // The first numbers of near seeds are alike.
+    for _ in 0..4 {
+        random.unit();
+    }
     loop {
         let direction = vec3(random.normal(), random.normal(), random.normal()).normalize_or_zero();
         let mut t = 1.6;
@@ -286,13 +301,9 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
 }
 
 /// A strand between its three nearest guides, clumped to the nearest one toward the tip.
-fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, seed: u32) -> Strand {
-    let mut random = Random::new(seed);
-    for _ in 0..4 {
-        random.unit();
-    }
+fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, random: &mut Random) -> Strand {
     let mut best = [(9.0f32, 0usize); 3];
-    let side = cut.side(root, &mut random);
+    let side = cut.side(root, random);
     for (i, guide) in guides.iter().enumerate().filter(|(_, g)| g.side == side) {
         let d = (guide.points[0] - root).length_squared();
         if d < best[2].0 {
@@ -341,7 +352,7 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, seed: u32) -> 
         points.push(q);
     }
     let tone = noise(lead.points[0] * 7.0 + Vec3::splat(lead.seed * 3.0)) * 0.7 + random.unit() * 0.5 - 0.1;
-    let colour = colour(scene, tone.clamp(0.0, 1.0), &mut random).lerp(scene.looks.skin * 0.5, fine * 0.25);
+    let colour = colour(scene, tone.clamp(0.0, 1.0), random).lerp(scene.looks.skin * 0.5, fine * 0.25);
     let width = cut.width * mix(1.0, 0.62, fine);
     Strand { points, width, tip: 0.15, colour, shine: 1.0 - 0.5 * fine, skin: None }
 }

@@ -1,6 +1,6 @@
 //! Skull, jaw, cheeks, nose, ears, lids: the skin of the head, in head space.
 
-use glam::{Mat3, Vec3, vec3};
+use glam::{Mat3, Vec3, Vec4, vec3, vec4};
 
 use crate::math::{Ellipsoids, bell, capsule, ellipsoid, smax, smin, square, step};
 use crate::person::Proportions;
@@ -34,11 +34,12 @@ impl Scene {
     pub(crate) fn bones(&self, p: Vec3) -> f32 {
         let c = &self.c.proportions;
         let q = vec3(p.x.abs(), p.y, p.z);
-        // The jaw, in its own space.
+        // The jaw, in its own space: it turns about the x axis.
         let j = self.unjaw(q);
-        let each = |a: f32, b: f32| [a, a, a, a, a, b, b, b];
-        let [skull, middle, cheek, socket, teeth, jaw, angle, chin] =
-            self.solids.distances([each(q.x, j.x), each(q.y, j.y), each(q.z, j.z)]);
+        let ([skull, middle, cheek, socket], [teeth, jaw, angle, chin]) = self.solids.distances(
+            [Vec4::splat(q.x), Vec4::splat(q.y), Vec4::splat(q.z)],
+            [Vec4::splat(q.x), vec4(q.y, j.y, j.y, j.y), vec4(q.z, j.z, j.z, j.z)],
+        );
         let mut d = smin(skull, middle, 0.22);
         d = smin(d, smin(smin(jaw, angle, 0.25), chin, 0.26), 0.16);
         d = smin(d, cheek, 0.26);
@@ -51,7 +52,7 @@ impl Scene {
     }
 
     /// Height and depth of the nose's tip.
-    fn nose_tip(&self) -> (f32, f32) {
+    pub(crate) fn nose_tip(&self) -> (f32, f32) {
         let n = &self.c.nose;
         (-0.335 * n.length + 0.03 * n.upturn, 0.945 + 0.05 * (n.length - 1.0))
     }
@@ -81,12 +82,15 @@ impl Scene {
 
     pub(crate) fn ear(&self, p: Vec3) -> f32 {
         let mut q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.c.proportions.face_width, -0.07, -0.12);
-        q = Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.45) * q);
+        q = Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.58) * q);
         let body = ellipsoid(q - vec3(0.0, 0.0, -0.02), vec3(0.05, 0.225, 0.14));
-        let mut d = smax(body, -ellipsoid(q - vec3(0.055, 0.03, 0.0), vec3(0.05, 0.145, 0.085)), 0.04);
-        // Helix: a tube around an ellipse.
+        let mut d = smax(body, -ellipsoid(q - vec3(0.060, 0.03, -0.005), vec3(0.058, 0.165, 0.100)), 0.022);
+        // Helix: a tube around an ellipse, and within it the antihelix, an arc.
         let rim = ellipsoid(vec3(0.0, q.y - 0.02, q.z + 0.02), vec3(1.0, 0.215, 0.145));
-        d = smin(d, (rim * rim + square(q.x - 0.022)).sqrt() - 0.026, 0.03);
+        d = smin(d, (rim * rim + square(q.x - 0.030)).sqrt() - 0.023, 0.02);
+        let arc = ellipsoid(vec3(0.0, q.y - 0.005, q.z - 0.010), vec3(1.0, 0.135, 0.085));
+        let fold = (arc * arc + square(q.x - 0.012)).sqrt() - 0.018;
+        d = smin(d, smax(fold, q.z - 0.03, 0.03), 0.02);
         d = smin(d, ellipsoid(q - vec3(0.01, -0.2, 0.03), vec3(0.035, 0.06, 0.05)), 0.05);
         d = smin(d, ellipsoid(q - vec3(0.03, -0.03, 0.105), vec3(0.03, 0.05, 0.025)), 0.03);
         smax(d, -ellipsoid(q - vec3(0.03, -0.05, 0.06), vec3(0.03, 0.05, 0.035)), 0.03)
@@ -104,7 +108,7 @@ impl Scene {
         if d > 0.55 {
             return d - 0.22;
         }
-        if p.z > 0.45 && ax < 0.42 && p.y < 0.3 && p.y > -0.68 {
+        if p.z > 0.45 && ax < 0.42 && p.y < 0.3 && self.nose_tip().0 - 0.15 - p.y < d + 0.06 {
             d = smin(d, self.nose(p), 0.06);
             d = smax(d, -self.nostril(p), 0.03);
         }

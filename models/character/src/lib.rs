@@ -124,7 +124,7 @@ pub struct Sitter {
 }
 
 impl Sitter {
-    /// Takes a seat. The hair grows when the first picture is drawn, in about a second.
+    /// Takes a seat. The hair grows when the first picture is drawn, in a few tenths of a second.
     ///
     /// # Errors
     /// If a slider is out of range.
@@ -168,7 +168,8 @@ impl Stage<'_> {
             let mut layer = Layer::new([0, 0, self.camera.width, self.camera.height]);
             let shader = Shader { scene: &scene, camera: &self.camera, lights, grid: grid.as_ref() };
             let strands: Vec<&Strand> = hair.iter().collect();
-            layer.draw(&strands, &self.camera, &scene, |s, p, t, k| shader.hair(s, p, t, k));
+            let hidden = render::hidden(&scene, &self.camera);
+            layer.draw(&strands, &self.camera, &scene, Some(&hidden), |s, p, t, k| shader.hair(s, p, t, k));
             (grid, layer)
         })
     }
@@ -184,7 +185,14 @@ impl Stage<'_> {
         let scene = Scene::new(&self.sitter.character, &Pose { head: self.rest.head, ..*pose });
         let (grid, hair) = self.hair();
         let shader = Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: grid.as_ref() };
-        let mut strands = face_hair::posed(&scene, &self.sitter.grown().1);
+        // An open jaw carries a hair down by less than this.
+        let reach = self.camera.scale(camera::DISTANCE - 0.7) * 0.4;
+        let near = |p: Vec3| {
+            let (x, y, _) = self.camera.project(scene.to_world(p));
+            let [left, top, right, bottom] = rect.array().map(|v| v as f32);
+            x > left - reach && x < right + reach && y > top - reach && y < bottom + reach
+        };
+        let mut strands = face_hair::posed(&scene, &self.sitter.grown().1, near);
         // Brows and lashes do not reach below this.
         let lids = self.around(Vec3::new(-0.70, -0.19, 0.0), Vec3::new(0.70, 0.46, 0.0), 1);
         if rect.y0 < lids.y1 {

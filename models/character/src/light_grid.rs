@@ -59,6 +59,7 @@ impl LightGrid {
     fn field(&self, density: &[f32], lights: &[Vec3; 4]) -> Field {
         let sweeps: Vec<Vec<f32>> = lights.par_iter().map(|l| self.sweep(density, *l)).collect();
         let lights = (0..density.len())
+            .into_par_iter()
             .map(|i| vec4(sweeps[0][i], sweeps[1][i], sweeps[2][i], sweeps[3][i]))
             .collect();
         Field { lights, sky: self.sky(density) }
@@ -66,27 +67,34 @@ impl LightGrid {
 
     /// Hair's projected area in a cell's volume.
     fn density(&self, strands: &[Strand]) -> Vec<f32> {
+        // A fixed number of parts, so that the sum does not depend on the number of threads.
+        let parts: Vec<Vec<f32>> =
+            strands.par_chunks(strands.len().div_ceil(4).max(1)).map(|part| self.area(part)).collect();
+        let sum = |i: usize| parts.iter().map(|part| part[i]).sum::<f32>();
+        let share = 0.75 / (CELL * CELL * CELL);
+        (0..self.n.iter().product()).into_par_iter().map(|i| sum(i) * share).collect()
+    }
+
+    /// Hair's projected area in each cell.
+    fn area(&self, strands: &[Strand]) -> Vec<f32> {
         let n = self.n;
-        let mut density = vec![0.0f32; n[0] * n[1] * n[2]];
+        let mut out = vec![0.0f32; n[0] * n[1] * n[2]];
         for strand in strands {
             for pair in strand.points.windows(2) {
                 let middle = ((pair[0] + pair[1]) * 0.5 - self.low) / CELL;
                 let area = strand.width * (pair[1] - pair[0]).length();
-                let floor = middle.floor();
-                let f = middle - floor;
-                let at = [floor.x as usize, floor.y as usize, floor.z as usize];
+                // All of the grid is at positive places: casts round down.
+                let at = [middle.x as usize, middle.y as usize, middle.z as usize];
+                let f = middle - vec3(at[0] as f32, at[1] as f32, at[2] as f32);
                 for corner in 0..8 {
                     let (a, b, c) = (corner & 1, corner >> 1 & 1, corner >> 2);
                     let share = |bit: usize, f: f32| if bit == 1 { f } else { 1.0 - f };
                     let cell = ((at[2] + c) * n[1] + at[1] + b) * n[0] + at[0] + a;
-                    density[cell] += area * share(a, f.x) * share(b, f.y) * share(c, f.z);
+                    out[cell] += area * share(a, f.x) * share(b, f.y) * share(c, f.z);
                 }
             }
         }
-        for d in &mut density {
-            *d = *d / (CELL * CELL * CELL) * 0.75;
-        }
-        density
+        out
     }
 
     fn sky(&self, density: &[f32]) -> Vec<f32> {
@@ -99,7 +107,8 @@ impl LightGrid {
             })
             .collect();
         let sweeps: Vec<Vec<f32>> = directions.par_iter().map(|l| self.sweep(density, *l)).collect();
-        (0..density.len()).map(|i| sweeps.iter().map(|s| s[i]).sum::<f32>() / SKY as f32).collect()
+        let mean = |i: usize| sweeps.iter().map(|s| s[i]).sum::<f32>() / SKY as f32;
+        (0..density.len()).into_par_iter().map(mean).collect()
     }
 
     /// What arrives at each cell from direction `l`: slice by slice along the longest axis, from the light on.
@@ -115,31 +124,34 @@ impl LightGrid {
         } else {
             2
         };
-        let (u, w) = ((axis + 1) % 3, (axis + 2) % 3);
+        // Rows run along the shorter stride.
+        let (u, w) = [(1, 2), (0, 2), (0, 1)][axis];
         let k = 1.0 / a[axis];
         let (du, dw, length) = (l[u] * k, l[w] * k, CELL * k);
-        // The same steps aside for all cells.
-        let (su, sw) = (du.floor() as i32, dw.floor() as i32);
+        // The same steps aside for all cells, at most one whole cell.
         let (ru, rw) = (du - du.floor(), dw - dw.floor());
-        // What a cell lets through.
-        let clear: Vec<f32> =
-            density.iter().map(|d| if *d == 0.0 { 1.0 } else { (-d * length).exp() }).collect();
+        let (su, sw) = ((du.floor() + 1.0) as usize, (dw.floor() + 1.0) as usize);
         let mut light = vec![1.0f32; density.len()];
+        // What leaves a slice, with a rim of what all arrives at; and what arrives at the next.
+        let row = n[u] + 3;
+        let mut leaves = vec![1.0f32; row * (n[w] + 3)];
+        let slice = |i: usize| stride[axis] * if l[axis] > 0.0 { n[axis] - 1 - i } else { i };
         for i in 1..n[axis] {
-            let (cur, prev) = if l[axis] > 0.0 { (n[axis] - 1 - i, n[axis] - i) } else { (i, i - 1) };
+            let (cur, prev) = (slice(i), slice(i - 1));
             for j in 0..n[w] {
-                for h in 0..n[u] {
-                    let (iu, iw) = (h as i32 + su, j as i32 + sw);
-                    let passed = |x: i32, y: i32| {
-                        if x < 0 || y < 0 || x >= n[u] as i32 || y >= n[w] as i32 {
-                            return 1.0;
-                        }
-                        let q = prev * stride[axis] + x as usize * stride[u] + y as usize * stride[w];
-                        light[q] * clear[q]
-                    };
-                    let near = mix(passed(iu, iw), passed(iu + 1, iw), ru);
-                    let far = mix(passed(iu, iw + 1), passed(iu + 1, iw + 1), ru);
-                    light[cur * stride[axis] + h * stride[u] + j * stride[w]] = mix(near, far, rw);
+                let to = &mut leaves[(j + 1) * row + 1..][..n[u]];
+                for (h, to) in to.iter_mut().enumerate() {
+                    let q = prev + h * stride[u] + j * stride[w];
+                    let d = density[q];
+                    *to = if d == 0.0 { light[q] } else { light[q] * (-d * length).exp() };
+                }
+            }
+            for j in 0..n[w] {
+                let near = &leaves[(j + sw) * row + su..][..n[u] + 1];
+                let far = &leaves[(j + sw + 1) * row + su..][..n[u] + 1];
+                let at = cur + j * stride[w];
+                for (h, (near, far)) in near.windows(2).zip(far.windows(2)).enumerate() {
+                    light[at + h * stride[u]] = mix(mix(near[0], near[1], ru), mix(far[0], far[1], ru), rw);
                 }
             }
         }

@@ -28,6 +28,10 @@ pub(crate) struct MouthShape {
     /// How far the upper and the lower edge are from the seam in the middle.
     up: f32,
     down: f32,
+    /// Exponent of the opening's outline: 0.5 an ellipse, more: it comes to a point at the corners.
+    arc: f32,
+    /// Where the fold of the cheek passes the corner: how far aside, and how high over the seam.
+    fold: (f32, f32),
 }
 
 /// Thickness of the upper lip with its bow.
@@ -39,12 +43,12 @@ fn lower_profile(s: f32) -> f32 {
     0.12 + 0.92 * (1.0 - s.powf(1.75)).max(0.0).powf(0.9) - 0.06 * bell(s / 0.12)
 }
 
-/// Shape of the opening from the middle (1) to the corner (0).
-fn opening(s: f32) -> f32 {
-    (1.0 - s * s).max(0.0).powf(0.62)
-}
-
 impl MouthShape {
+    /// Shape of the opening from the middle (1) to the corner (0).
+    fn opening(&self, s: f32) -> f32 {
+        (1.0 - s * s).max(0.0).powf(self.arc)
+    }
+
     /// Whether anything behind the lips can be seen.
     pub(crate) fn is_open(&self) -> bool {
         self.up + self.down > 0.008
@@ -52,10 +56,17 @@ impl MouthShape {
 }
 
 impl Scene {
-    /// Whether a point is so near to the room that teeth and tongue matter.
-    pub(crate) fn near_room(&self, p: Vec3) -> bool {
+    /// Whether a point is so near to the room that teeth and tongue matter; `skin` is its distance to the skin.
+    pub(crate) fn near_room(&self, p: Vec3, skin: f32) -> bool {
         let m = &self.mouth;
-        p.x.abs() < 0.36 && p.z < m.z + 0.12 && p.y < m.y + 0.22 && p.y > m.y - 0.5 && p.z > 0.1
+        // Before the teeth, or the tip of the tongue, by more than that.
+        let front = if self.tongue.1 > 0.0 { 0.86 } else { 0.76 };
+        (p.z - front) * 0.9 < skin
+            && p.x.abs() < 0.36
+            && p.z < m.z + 0.12
+            && p.y < m.y + 0.22
+            && p.y > m.y - 0.5
+            && p.z > 0.1
     }
 
     pub(crate) fn shape_mouth(&self) -> MouthShape {
@@ -73,7 +84,14 @@ impl Scene {
             width,
             y: self.mouth_rest_y(),
             up: 0.0035 + open * 0.22 + self.upper_lift * 0.045 + m.round * m.jaw * 0.015,
-            down: 0.0035 + open * 0.80 - m.tuck * 0.012,
+            // Lower than the jaw carries it, so that the lower teeth show, most of all in spread lips.
+            down: 0.0035 + open * (0.86 + 0.10 * m.width.max(0.0) - 0.06 * m.round) - m.tuck * 0.012,
+            arc: 0.62 - 0.13 * m.round * (m.jaw * 4.0).min(1.0),
+            // Speech moves it little.
+            fold: (
+                self.looks.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
+                smile * 0.06,
+            ),
             ..MouthShape::default()
         };
         let forward =
@@ -82,8 +100,8 @@ impl Scene {
             let x = width * s;
             let lift = self.corner(s);
             let (ra, rb) = (upper_radius * upper_profile(s), lower_radius * lower_profile(s));
-            let ya = shape.y + shape.up * opening(s) + lift + ra * 0.86;
-            let yb = shape.y - shape.down * opening(s) + lift - rb * 0.86;
+            let ya = shape.y + shape.up * shape.opening(s) + lift + ra * 0.86;
+            let yb = shape.y - shape.down * shape.opening(s) + lift - rb * 0.86;
             let (za, zb) = (self.front(x, ya), self.front(x, yb));
             let bow = if i == 0 { -0.006 } else { 0.0 };
             shape.upper[i] = (vec3(x, ya + bow, za - ra * 0.30 + 0.012 + forward(s)), ra);
@@ -100,8 +118,11 @@ impl Scene {
     /// How far the seam is lifted at a share of the half width.
     fn corner(&self, s: f32) -> f32 {
         let smile = self.pose.smile;
-        let round = self.pose.mouth.round;
-        (smile * 0.115 * (1.0 - 0.55 * round) + 0.006 - round * 0.01) * s.powf(1.9) - smile * 0.026
+        // Round lips that open have no corners to lift: they would come to a point below.
+        let m = &self.pose.mouth;
+        let corners = 1.0 - 0.55 * m.round - 0.30 * m.round * (m.jaw * 2.0).min(1.0);
+        let [turn, exponent] = self.corners;
+        (smile * 0.115 * corners + turn - m.round * 0.01) * s.powf(exponent) - smile * 0.026
     }
 
     /// How far the skin around the lips is moved up by them where the face at rest has `p`; the jaw apart.
@@ -109,7 +130,7 @@ impl Scene {
         let m = &self.mouth;
         let above = p.y - m.y;
         let s = (p.x.abs() / m.width).min(1.1);
-        let lip = if above > 0.0 { (m.up - 0.0035) * opening(s.min(1.0)) } else { 0.0 };
+        let lip = if above > 0.0 { (m.up - 0.0035) * m.opening(s.min(1.0)) } else { 0.0 };
         (self.corner(s) - 0.006 * s + lip) * bell(above / 0.16)
     }
 
@@ -144,7 +165,7 @@ impl Scene {
     fn room(&self, p: Vec3) -> f32 {
         let m = &self.mouth;
         let s = (p.x.abs() / m.width).min(1.0);
-        let (arc, lift) = (opening(s), self.corner(s));
+        let (arc, lift) = (m.opening(s), self.corner(s));
         let (upper, lower) = (m.y + m.up * arc + lift, m.y - m.down * arc + lift);
         let widening = ((m.z - 0.05 - p.z).max(0.0) * 0.40).min(0.12);
         let back = widening * ((m.up + m.down) * 8.0).min(1.0) * (arc * 1.6).min(1.0);
@@ -162,13 +183,17 @@ impl Scene {
         }
         let philtrum = step(0.04, 0.10, m.y) * step(0.23, 0.13, m.y);
         d += 0.010 * bell(m.x / 0.035) * philtrum;
-        // The fold from the nose to the corner.
-        let fold = (smile * 0.85 + self.c.age * 0.8).min(1.4);
-        let along = step(-0.13, 0.02, m.y) * step(0.31, 0.18, m.y);
-        let across = m.x.abs() - (0.165 + (0.26 - m.y).max(0.0) * 0.60 * (0.8 + 0.2 * smile));
-        d += fold * 0.020 * bell(across / 0.026) * along;
+        // The fold from the nose past the corner, an arc that a smile carries outward and up: it never meets the lips.
+        let age = self.c.age;
+        let fold = (smile * 0.70 + age * 0.75).min(1.25);
+        let (aside, below) = shape.fold;
+        let k = ((0.27 - m.y) / (0.27 - below)).clamp(0.0, 1.6);
+        let across = m.x.abs() - mix(0.165, aside, k * (1.75 - 0.75 * k));
+        let along = step(below - 0.11, below + 0.04, m.y) * step(0.31, 0.18, m.y);
+        // Sharp in an old face, a soft valley in a young one.
+        d += fold * 0.015 * bell(across / mix(0.036, 0.026, age)) * along;
         // The cheek swells over the fold.
-        d -= (smile * 0.020 + fold * 0.006) * bell((across - 0.075) / 0.055) * along;
+        d -= (smile * 0.021 + fold * 0.006) * bell((across - 0.085) / 0.065) * along;
 
         let (lower, lower_radius) = shape.lower[0];
         let far = (m.x.abs() - shape.width - 0.05).max(m.y - 0.26).max(lower.y - 0.14 - p.y);
@@ -179,7 +204,7 @@ impl Scene {
         d = smax(d, -room, 0.03);
         let (a, b) = self.lips(p);
         let dimple = vec3(p.x.abs() - shape.width - 0.022, p.y - shape.y - self.corner(1.0), 0.0).length();
-        d += (0.004 + 0.014 * smile) * bell(dimple / 0.035);
+        d += (0.004 + 0.008 * smile) * bell(dimple / 0.045);
         // The hollow under the lower lip.
         let hollow = lower.y - lower_radius - 0.055;
         d += 0.011 * bell((p.y - hollow) / 0.045) * bell(p.x / 0.13);
@@ -215,7 +240,7 @@ impl Scene {
     pub(crate) fn teeth(&self, p: Vec3, upper: bool) -> f32 {
         let q = if upper { p } else { self.unjaw(p) };
         let front = 0.745 - if upper { 0.0 } else { 0.05 };
-        let gum = self.mouth_rest_y() - if upper { 0.016 } else { 0.040 };
+        let gum = self.mouth_rest_y() - if upper { 0.016 } else { 0.034 };
         let radii = if upper { vec3(0.275, 1.0, 0.27) } else { vec3(0.235, 1.0, 0.25) };
         let v = vec3(q.x, 0.0, q.z - (front - radii.z));
         let arch = ellipsoid(v, radii);
@@ -233,7 +258,8 @@ impl Scene {
             n => 0.94 - 0.05 * (n - 2.0),
         };
         let half = if upper { 0.075 } else { 0.055 };
-        let middle = if upper { gum + half + (1.0 - size) * 0.10 } else { gum - half };
+        // The lower arch falls toward the back, or it would stand up in the corners of a smile.
+        let middle = if upper { gum + half + (1.0 - size) * 0.10 } else { gum - half - 0.03 * angle * angle };
         let height = (q.y - middle).abs();
         let b = vec3(dx, height, (arch + 0.02).abs()) - vec3(tooth * 0.5 - 0.0015, half, 0.02)
             + Vec3::splat(0.016);

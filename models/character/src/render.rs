@@ -4,9 +4,9 @@ use glam::{Vec3, vec3};
 use rayon::prelude::*;
 
 use crate::camera::{Camera, DISTANCE, luminance};
-use crate::scene::Material;
+use crate::scene::{Material, Scene};
 use crate::shade::{FAR, Hit, Sample, Shader, Traced};
-use crate::strand::{FINE, Layer, Strand};
+use crate::strand::{FINE, Hidden, Layer, Strand};
 use crate::trace;
 
 /// Samples a pixel's side where neighbours differ.
@@ -23,7 +23,7 @@ pub(crate) fn draw(shader: &Shader<'_>, mut hair: Layer, strands: &[Strand], rec
     let pixels = sample(shader, &hair, rect);
     let lit = scatter(shader.camera, &pixels, rect);
     let near: Vec<&Strand> = strands.iter().filter(|s| crosses(shader, s, rect)).collect();
-    hair.draw(&near, shader.camera, shader.scene, |s, p, t, k| shader.hair(s, p, t, k));
+    hair.draw(&near, shader.camera, shader.scene, None, |s, p, t, k| shader.hair(s, p, t, k));
     let width = rect[2] - rect[0];
     pixels
         .par_iter()
@@ -125,6 +125,34 @@ fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Ve
             finer(shader, a, [x as f32, y as f32], start, behind, trace)
         })
         .collect()
+}
+
+/// What of the head's hair solids hide: all that lies this much behind them, in any pose of the face.
+const BEHIND: f32 = 0.8;
+
+/// Depths behind which no hair of the head can be seen, whatever lips, jaw and eyes do.
+pub(crate) fn hidden(scene: &Scene, camera: &Camera) -> Hidden {
+    let (across, down) = (camera.width.div_ceil(TILE), camera.height.div_ceil(TILE));
+    let solid: Vec<f32> = (0..across * down)
+        .into_par_iter()
+        .map(|i| {
+            let middle = |n: usize| (n * TILE) as f32 + TILE as f32 * 0.5;
+            let ray = camera.ray(middle(i % across), middle(i / across));
+            let start = trace::free_way(scene, camera, ray, 0.0);
+            trace::hit(scene, camera, ray, start).map_or(f32::MAX, |(p, _)| camera.depth(p))
+        })
+        .collect();
+    // The farthest of a square and those around it, so that no border matters.
+    let depths = (0..across * down)
+        .map(|i| {
+            let (x, y) = (i % across, i / across);
+            let rows = y.saturating_sub(1)..(y + 2).min(down);
+            rows.flat_map(|v| &solid[v * across + x.saturating_sub(1)..v * across + (x + 2).min(across)])
+                .fold(0.0f32, |far, depth| far.max(*depth))
+                + BEHIND
+        })
+        .collect();
+    Hidden { side: TILE, across, depths }
 }
 
 /// The pixels around one.

@@ -87,9 +87,13 @@ pub(crate) struct Scene {
     jaw_turn: Mat3,
     pub(crate) mouth: MouthShape,
     neck_top: Vec3,
+    /// Nothing has a larger z in the world.
+    pub(crate) foremost: f32,
     pub(crate) solids: Ellipsoids,
     /// Slopes of mouth and eyes, shifts of jaw and nose.
     skew: [f32; 4],
+    /// How far this person's mouth turns up at its corners, and how close to them (an exponent).
+    pub(crate) corners: [f32; 2],
 }
 
 /// The head turns about this point.
@@ -117,10 +121,16 @@ impl Scene {
             jaw_turn: Mat3::IDENTITY,
             mouth: MouthShape::default(),
             neck_top: Vec3::ZERO,
+            foremost: 0.0,
             solids: Self::solids(&character.proportions, 0.322 * character.eyes.spacing, &Pose::default()),
             skew: skew(character, pose.smile),
+            corners: corners(character),
         };
         scene.neck_top = scene.to_world(vec3(0.0, -0.62, -0.22));
+        // Noses end in a ball and spectacles' bridges at 1.06.
+        let (tip_y, tip_z) = scene.nose_tip();
+        let nose = scene.to_world(vec3(0.0, tip_y, tip_z)).z + 0.10 * character.nose.tip;
+        scene.foremost = nose.max(scene.to_world(vec3(0.0, 0.1, 1.06)).z);
         // The eye sits in the socket of the face at rest: it must not move with jaw or cheeks.
         let looks = &scene.looks;
         scene.eye = vec3(looks.eye_x, 0.0, scene.front(looks.eye_x, 0.0) - looks.eye_radius * 0.93);
@@ -203,20 +213,20 @@ impl Scene {
         };
         let bones = if near { self.bones(hp) } else { bound };
         let mut skin = if near { self.head_over(bones, hp) } else { bound };
-        if p.y < -0.15 {
+        if p.y >= -0.15 {
+            add(p.y + 0.6, Material::Cloth);
+        } else if skin > before_neck(p) {
             let torso = self.torso(p);
             let body = smin(torso, self.neck(p), 0.25);
             skin = smin(skin, body, 0.16);
             let (d, material) = self.cloth(p, torso, body);
             add(d, material);
-        } else {
-            add(p.y + 0.6, Material::Cloth);
         }
         add(skin, Material::Skin);
         if near {
             if bones < 0.3 {
                 add(self.eyeball(hp), Material::Eye);
-                if self.mouth.is_open() && self.near_room(hp) {
+                if self.mouth.is_open() && self.near_room(hp, skin) {
                     add(self.teeth(hp, true).min(self.teeth(hp, false)) * 0.9, Material::Teeth);
                     add(self.tongue(hp), Material::Tongue);
                 }
@@ -229,7 +239,10 @@ impl Scene {
             }
         }
         if self.c.headscarf.is_some() {
-            add(self.scarf(hp, p, bones), Material::Scarf);
+            let scarf = self.scarf(hp, p, bones, best.0);
+            if scarf < best.0 {
+                best = (scarf, Material::Scarf);
+            }
         }
         best
     }
@@ -248,14 +261,17 @@ impl Scene {
             Material::Tongue => self.tongue(hp),
             Material::Frame => self.glasses(hp),
             Material::Gold => self.earrings(hp),
-            Material::Scarf => self.scarf(hp, p, self.bones(hp)),
+            Material::Scarf => self.scarf(hp, p, self.bones(hp), f32::MAX),
             Material::Cloth | Material::Shirt => {
                 let torso = self.torso(p);
                 self.cloth(p, torso, smin(torso, self.neck(p), 0.25)).0
             }
             Material::Skin | Material::Nothing => {
                 let head = self.head(hp);
-                if p.y < -0.15 { smin(head, smin(self.torso(p), self.neck(p), 0.25), 0.16) } else { head }
+                if p.y >= -0.15 || head < before_neck(p) {
+                    return head;
+                }
+                smin(head, smin(self.torso(p), self.neck(p), 0.25), 0.16)
             }
         }
     }
@@ -331,6 +347,14 @@ impl Scene {
     }
 }
 
+/// Skin of the head that is nearer than this is not touched by neck, bust and clothes: in front of the throat they are far away.
+fn before_neck(p: Vec3) -> f32 {
+    if p.y < -1.3 || p.z < 0.0 {
+        return f32::MIN;
+    }
+    p.x.hypot(p.z + 0.25) - 0.60 - 0.17
+}
+
 /// How the two sides of this person's face differ. A smile lifts one corner a little more.
 fn skew(c: &Character, smile: f32) -> [f32; 4] {
     let mut random = Random::new(c.seed.wrapping_mul(2_654_435_761).wrapping_add(99));
@@ -339,4 +363,13 @@ fn skew(c: &Character, smile: f32) -> [f32; 4] {
         side * (0.55 + 0.45 * random.unit()) * c.asymmetry
     };
     [amount() * 0.05 * (1.0 + 0.8 * smile), amount() * 0.028, amount() * 0.018, amount() * 0.014]
+}
+
+/// How the line of this person's closed lips runs.
+fn corners(c: &Character) -> [f32; 2] {
+    let mut random = Random::new(c.seed.wrapping_mul(747_796_405).wrapping_add(7));
+    for _ in 0..4 {
+        random.unit();
+    }
+    [0.006 + 0.011 * random.signed(), 2.2 + 0.5 * random.signed()]
 }

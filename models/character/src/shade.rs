@@ -188,7 +188,8 @@ impl Shader<'_> {
         out.irradiance = irradiance;
         out.albedo = albedo;
         out.is_skin = 1.0;
-        out.other = specular * skin.oil;
+        // A wrinkle's bottom is matt: dark skin would show it as a white scratch.
+        out.other = specular * skin.oil * (1.0 - 0.6 * crease);
     }
 
     fn on_teeth(
@@ -273,6 +274,9 @@ impl Shader<'_> {
     /// A little glass over what lies behind it at `hp`.
     fn through_lens(&self, out: &mut Sample, ray: Vec3, hp: Vec3) {
         let scene = self.scene;
+        if hp.y < -0.6 {
+            return; // far below the glass
+        }
         let eye = scene.to_head(self.camera.eye);
         let direction = scene.unturn * ray;
         let mut t = (0.9 - eye.z) / direction.z;
@@ -325,26 +329,34 @@ impl Shader<'_> {
         let (passed, sky_passes) =
             self.grid.map_or((Vec4::ONE, 1.0), |g| g.at(if on_face { &g.hair } else { &g.all }, hp));
         let passed = passed.to_array();
+        let inner = strand.colour.powf(0.7);
         for (i, l) in self.lights.iter().enumerate() {
             let arrives = if on_face {
                 passed[i] * step(-0.25, 0.5, outward.dot(l.direction))
             } else {
                 passed[i].powf(0.78)
             };
+            if arrives == 0.0 {
+                continue;
+            }
             let along = tangent.dot(l.direction);
             let sine = (1.0 - along * along).max(0.0).sqrt();
             let half = (l.direction + v).normalize_or_zero();
             let wrap = ((n.dot(l.direction) + 0.55) / 1.55).max(0.0);
             let diffuse = strand.colour * (sine * 0.35 + 0.65) * wrap * 0.85;
-            let lobe = |shift: f32, exponent: f32| {
+            // Powers of a sine as integer powers of its square, which need no logarithm.
+            let lobe = |shift: f32, half_exponent: i32| {
                 let along = (tangent + n * shift).normalize().dot(half);
-                (1.0 - along * along).max(0.0).sqrt().powf(exponent)
+                (1.0 - along * along).max(0.0).powi(half_exponent)
             };
             let front = step(-0.2, 0.3, n.dot(l.direction));
-            let shine =
-                Vec3::splat(lobe(-0.10, 150.0) * 0.11) + strand.colour * 1.15 * lobe(0.12, 26.0) * 0.55;
+            let shine = if front > 0.0 {
+                Vec3::splat(lobe(-0.10, 75) * 0.11) + strand.colour * 1.15 * lobe(0.12, 13) * 0.55
+            } else {
+                Vec3::ZERO
+            };
             let behind = (-l.direction.dot(v)).max(0.0).powi(3);
-            let through = strand.colour.powf(0.7) * behind * sine * 0.9;
+            let through = inner * behind * sine * 0.9;
             out += l.colour
                 * arrives
                 * (diffuse + shine * front * strand.shine + through * (0.4 + 0.6 * strand.shine));

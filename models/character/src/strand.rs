@@ -49,7 +49,7 @@ struct Vertex {
 type Seen = (u32, f32);
 
 /// Rows of a layer that one task draws. Fixed, so that the result does not depend on the number of threads.
-const BAND: usize = 64;
+const BAND: usize = 32;
 
 impl Layer {
     /// No hair, over the pixels `x0..x1 × y0..y1`.
@@ -94,12 +94,13 @@ impl Layer {
     }
 
     /// Draws strands; `shade` gives the colour at a vertex (world position, tangent, share of the length). It is asked for vertices that
-    /// are seen only: first every segment is drawn by number, then those that are left are shaded.
+    /// are seen only: first every segment is drawn by number, then those that are left are shaded. Nothing is drawn behind `hidden`.
     pub(crate) fn draw(
         &mut self,
         strands: &[&Strand],
         camera: &Camera,
         scene: &Scene,
+        hidden: Option<&Hidden>,
         shade: impl Fn(&Strand, Vec3, Vec3, f32) -> Vec3 + Sync,
     ) {
         let (x0, y0) = (self.x0 as f32, self.y0 as f32);
@@ -109,39 +110,40 @@ impl Layer {
             let width = strand.width * mix(1.0, strand.tip, t * t) * camera.scale(z) * FINE as f32;
             Vertex { x: x * FINE as f32 - x0, y: y * FINE as f32 - y0, z, width }
         };
-        let lines: Vec<Vec<Vertex>> =
-            strands.par_iter().map(|s| (0..s.points.len()).map(|i| project(s, i)).collect()).collect();
-        let mut first = Vec::with_capacity(lines.len());
-        let mut vertices = 0u32;
-        for line in &lines {
-            first.push(vertices);
-            vertices += line.len() as u32;
-        }
-        // Top and bottom of each strand, to pass over those of other bands.
-        let spans: Vec<(f32, f32)> = lines
-            .iter()
-            .map(|line| {
-                let span = |(top, bottom): (f32, f32), v: &Vertex| {
-                    let pad = v.width.max(1.0) + 1.0;
-                    (top.min(v.y - pad), bottom.max(v.y + pad))
-                };
-                line.iter().fold((f32::MAX, f32::MIN), span)
+        let (width, rows) = (self.width, self.depth.len() / self.width);
+        let bundles: Vec<Bundle> = strands
+            .par_chunks(BUNDLE)
+            .map(|strands| {
+                let lines = strands.iter().map(|s| (0..s.points.len()).map(|i| project(s, i)));
+                Bundle::new(lines, (width, rows), |v| hidden.is_some_and(|h| h.hides(v, self.x0, self.y0)))
             })
             .collect();
+        let mut first = Vec::with_capacity(bundles.len());
+        let mut vertices = 0u32;
+        for bundle in &bundles {
+            first.push(vertices);
+            vertices += bundle.vertices.len() as u32;
+        }
 
-        let width = self.width;
         let mut seen: Vec<Seen> = vec![(0, 0.0); self.depth.len()];
         let bands = self.depth.par_chunks_mut(width * BAND).zip(seen.par_chunks_mut(width * BAND));
         bands.enumerate().for_each(|(band, (depth, seen))| {
             let top = band * BAND;
-            let bottom = top + depth.len() / width;
-            for ((line, first), span) in lines.iter().zip(&first).zip(&spans) {
-                if span.1 < top as f32 || span.0 > bottom as f32 {
-                    continue;
+            if let Some(hidden) = hidden {
+                for (row, depth) in depth.chunks_mut(width).enumerate() {
+                    hidden.limit(depth, (top + row + self.y0) / FINE, self.x0);
                 }
-                for (i, pair) in line.windows(2).enumerate() {
-                    let number = first + i as u32 + 1;
-                    draw_segment(pair[0], pair[1], [top, bottom], width, depth, seen, number);
+            }
+            let bottom = top + depth.len() / width;
+            for (bundle, first) in bundles.iter().zip(&first) {
+                for i in &bundle.bands[band] {
+                    let (a, b) = (bundle.vertices[*i as usize], bundle.vertices[*i as usize + 1]);
+                    draw_segment(a, b, [top, bottom], width, depth, seen, first + i + 1);
+                }
+            }
+            if hidden.is_some() {
+                for (depth, _) in depth.iter_mut().zip(seen.iter()).filter(|(_, seen)| seen.0 == 0) {
+                    *depth = f32::MAX;
                 }
             }
         });
@@ -153,35 +155,110 @@ impl Layer {
                 wanted[*number as usize] = true;
             }
         }
-        let colours: Vec<Vec<Vec3>> = strands
-            .par_iter()
+        // Colours of the wanted vertices, and where each vertex has its own.
+        let chosen: Vec<Vec<Vec3>> = strands
+            .par_chunks(BUNDLE)
             .zip(&first)
-            .map(|(strand, first)| {
-                let n = strand.points.len();
-                let wanted = &wanted[*first as usize..*first as usize + n];
-                if !wanted.contains(&true) {
-                    return Vec::new();
-                }
-                let colour = |i: usize| {
-                    if !wanted[i] {
-                        return Vec3::ZERO;
+            .map(|(strands, first)| {
+                let mut colours = Vec::new();
+                let mut at = *first as usize;
+                for strand in strands {
+                    let n = strand.points.len();
+                    for i in (0..n).filter(|i| wanted[at + i]) {
+                        let along = strand.points[(i + 1).min(n - 1)] - strand.points[i.max(1) - 1];
+                        let tangent = scene.turn * along.normalize_or_zero();
+                        let p = scene.to_world(strand.points[i]);
+                        let colour = shade(strand, p, tangent, i as f32 / (n - 1) as f32);
+                        colours.push(colour.min(Vec3::splat(3.0)));
                     }
-                    let along = strand.points[(i + 1).min(n - 1)] - strand.points[i.max(1) - 1];
-                    let tangent = scene.turn * along.normalize_or_zero();
-                    let p = scene.to_world(strand.points[i]);
-                    shade(strand, p, tangent, i as f32 / (n - 1) as f32).min(Vec3::splat(3.0))
-                };
-                (0..n).map(colour).collect()
+                    at += n;
+                }
+                colours
             })
             .collect();
+        let colours = chosen.concat();
+        let mut places = Vec::with_capacity(wanted.len());
+        let mut place = 0u32;
+        for wanted in wanted {
+            places.push(place);
+            place += u32::from(wanted);
+        }
         self.colour.par_iter_mut().zip(&seen).for_each(|(colour, (number, along))| {
             if *number > 0 {
-                let vertex = number - 1;
-                let strand = first.partition_point(|f| *f <= vertex) - 1;
-                let i = (vertex - first[strand]) as usize;
-                *colour = colours[strand][i].lerp(colours[strand][i + 1], *along);
+                // Both ends of a segment that is seen are wanted, and so lie side by side.
+                let i = places[*number as usize - 1] as usize;
+                *colour = colours[i].lerp(colours[i + 1], *along);
             }
         });
+    }
+}
+
+/// Strands of a [`Bundle`].
+const BUNDLE: usize = 1024;
+
+/// Some strands on the screen.
+struct Bundle {
+    /// The vertices of all, strand by strand.
+    vertices: Vec<Vertex>,
+    /// For each band of the layer the segments that may touch it, by the number of their first vertex.
+    bands: Vec<Vec<u32>>,
+}
+
+impl Bundle {
+    /// `width` and `rows` are the layer's, in samples. A segment whose ends are `hidden` is left out.
+    fn new(
+        lines: impl Iterator<Item = impl Iterator<Item = Vertex>>,
+        (width, rows): (usize, usize),
+        hidden: impl Fn(&Vertex) -> bool,
+    ) -> Self {
+        let mut out = Self { vertices: Vec::new(), bands: vec![Vec::new(); rows.div_ceil(BAND)] };
+        for line in lines {
+            let first = out.vertices.len();
+            out.vertices.extend(line);
+            for i in first..out.vertices.len() - 1 {
+                let (a, b) = (out.vertices[i], out.vertices[i + 1]);
+                let pad = a.width.max(1.0) + 1.0;
+                let (top, bottom) = (a.y.min(b.y) - pad, a.y.max(b.y) + pad);
+                let aside = a.x.max(b.x) + pad < 0.0 || a.x.min(b.x) - pad > width as f32;
+                if aside || bottom < 0.0 || top > rows as f32 || hidden(&a) && hidden(&b) {
+                    continue;
+                }
+                let last = (bottom as usize / BAND).min(out.bands.len() - 1);
+                for band in &mut out.bands[top.max(0.0) as usize / BAND..=last] {
+                    band.push(i as u32);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Depths behind which solids hide all hair, one for each of the squares that a picture is cut into.
+pub(crate) struct Hidden {
+    /// Pixels a side of a square.
+    pub(crate) side: usize,
+    /// Squares in a row.
+    pub(crate) across: usize,
+    pub(crate) depths: Vec<f32>,
+}
+
+impl Hidden {
+    /// Whether a vertex of a layer that begins at sample (`x0`, `y0`) cannot be seen.
+    fn hides(&self, v: &Vertex, x0: usize, y0: usize) -> bool {
+        let (x, y) = (v.x + x0 as f32, v.y + y0 as f32);
+        if x < 0.0 || y < 0.0 {
+            return false;
+        }
+        let (column, row) = (x as usize / (FINE * self.side), y as usize / (FINE * self.side));
+        column < self.across && self.depths.get(row * self.across + column).is_some_and(|d| v.z > *d)
+    }
+
+    /// Brings the depths of a row of samples that begins at column `x0` forward to these.
+    fn limit(&self, depths: &mut [f32], y: usize, x0: usize) {
+        let row = &self.depths[y / self.side * self.across..][..self.across];
+        for (i, depth) in depths.iter_mut().enumerate() {
+            *depth = depth.min(row[(x0 + i) / (FINE * self.side)]);
+        }
     }
 }
 
@@ -195,36 +272,38 @@ fn draw_segment(
     seen: &mut [Seen],
     number: u32,
 ) {
-    let pad = a.width.max(1.0) + 1.0;
-    if a.y.max(b.y) + pad < top as f32
-        || a.y.min(b.y) - pad > bottom as f32
-        || a.x.max(b.x) + pad < 0.0
-        || a.x.min(b.x) - pad > width as f32
-    {
-        return;
-    }
     let (dx, dy) = (b.x - a.x, b.y - a.y);
     let flat = dx.abs() > dy.abs();
     let steps = dx.abs().max(dy.abs()).ceil().max(1.0);
-    // Rounding by a cast is far quicker than by a call; the offset keeps it away from negative numbers.
-    let round = |v: f32| (v + 4096.5) as i32 - 4096;
+    let share = 1.0 / steps;
+    // In integers of 1/65536, along the line and across: to round is to shift.
+    let fixed = |v: f32| (v * 65_536.0) as i64;
+    let [(x, pace_x), (y, pace_y)] = [(a.x, dx), (a.y, dy)].map(|(v, d)| (fixed(v), fixed(d * share)));
+    let ((mut along, pace), (mut across, slope)) =
+        if flat { ((x, pace_x), (y, pace_y)) } else { ((y, pace_y), (x, pace_x)) };
+    let (mut half, swell) = (fixed(a.width * 0.5), fixed((b.width - a.width) * 0.5 * share));
+    let (least, dz) = (fixed(0.3), b.z - a.z);
+    let (rows, columns) = (top as i64..bottom as i64, 0..width as i64);
+    let (lengthwise, crosswise) = if flat { (columns, rows) } else { (rows, columns) };
     for k in 0..steps as usize {
-        let t = k as f32 / steps;
-        let (x, y, z) = (a.x + dx * t, a.y + dy * t, mix(a.z, b.z, t));
-        let wide = mix(a.width, b.width, t).max(0.6);
-        let across = if flat { y } else { x };
-        let from = round(across - wide * 0.5);
-        let to = round(across + wide * 0.5).max(from + 1);
-        for q in from..to {
-            let (px, py) = if flat { (round(x - 0.5), q) } else { (q, round(y - 0.5)) };
-            if px < 0 || px >= width as i32 || py < top as i32 || py >= bottom as i32 {
-                continue;
-            }
-            let i = (py as usize - top) * width + px as usize;
-            if z < depth[i] {
-                depth[i] = z;
-                seen[i] = (number, t);
+        let at = along >> 16;
+        if lengthwise.contains(&at) {
+            let wide = half.max(least);
+            let from = (across - wide + 32_768) >> 16;
+            let to = ((across + wide + 32_768) >> 16).max(from + 1);
+            let t = k as f32 * share;
+            let z = a.z + dz * t;
+            for q in from.max(crosswise.start)..to.min(crosswise.end) {
+                let (px, py) = if flat { (at, q) } else { (q, at) };
+                let i = (py as usize - top) * width + px as usize;
+                if z < depth[i] {
+                    depth[i] = z;
+                    seen[i] = (number, t);
+                }
             }
         }
+        along += pace;
+        across += slope;
+        half += swell;
     }
 }

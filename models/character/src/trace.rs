@@ -66,6 +66,10 @@ pub(crate) fn shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 
         if far > 2.1 && q.y > -0.9 && from_head.dot(light) > 0.0 {
             break;
         }
+        // Nor does what is in front of all, when it is too far from it for a penumbra.
+        if light.z > 0.0 && (q.z - scene.foremost) * hardness > t {
+            break;
+        }
         let d = scene.distance(q);
         least = least.min(hardness * d / t);
         t += d.clamp(0.025, 0.30);

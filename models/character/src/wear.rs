@@ -90,8 +90,10 @@ impl Scene {
     /// Rims, bridge and temples of glasses, in head space.
     pub(crate) fn glasses(&self, p: Vec3) -> f32 {
         let q = vec3(p.x.abs(), p.y, p.z);
-        if q.z < -0.3 || q.y.abs() > 0.6 {
-            return 0.25;
+        // All of it lies near the eyes' line.
+        let aside = (q.y + 0.02).abs() - 0.30;
+        if q.z < -0.3 || aside > 0.12 {
+            return aside.clamp(0.12, 0.25);
         }
         let (outline, sheet) = self.lens(q);
         let thick = if self.c.glasses == Glasses::Round { 0.012 } else { 0.016 };
@@ -128,9 +130,13 @@ impl Scene {
     }
 
     /// A headscarf: wraps the skull, leaves an egg-shaped opening, falls around the neck to the chest. `hp` in head space, `p` in the world,
-    /// `bones` the distance to the skull.
-    pub(crate) fn scarf(&self, hp: Vec3, p: Vec3, bones: f32) -> f32 {
+    /// `bones` the distance to the skull; what is farther than `near` need not be exact.
+    pub(crate) fn scarf(&self, hp: Vec3, p: Vec3, bones: f32, near: f32) -> f32 {
         let opening = self.scarf_opening(hp);
+        let least = (-opening - 0.05) * 0.8;
+        if least > near {
+            return least;
+        }
         if opening < -0.20 {
             // In the face, far from the hem.
             return (-opening - 0.07) * 0.8;
