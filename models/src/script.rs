@@ -387,9 +387,9 @@ impl Tts for Scripted {
                 let made = n as f64 * pace.chunk / pace.speed_x_realtime.max(0.01);
                 sleep_until(start + seconds(pace.first_audio + made)).await;
                 let wave = wave();
-                let sample = |i: usize| {
-                    wave[((i as f32 * pace.tone_hz / rate as f32).fract() * WAVE as f32) as usize % WAVE]
-                };
+                // Turns of the tone a sample, in 2⁻³² of one: its phase is what is left of a whole number when it overflows.
+                let turn = (f64::from(pace.tone_hz) / f64::from(rate) * 4_294_967_296.0) as u32;
+                let sample = |i: usize| wave[((i as u32).wrapping_mul(turn) >> (32 - WAVE.ilog2())) as usize];
                 let pcm = (from..total.min(from + chunk)).map(sample).collect();
                 sink.send(tts::Event::Audio { pcm, sample_rate: rate });
             }
