@@ -149,7 +149,7 @@ fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
 /// Which mouth each picture of a person shows, by where its bytes are.
 fn mouths(set: &PoseSet) -> HashMap<*const u8, Mouth> {
     let manifest = set.manifest();
-    let shown = |key| set.frame(set.index(key)).as_ptr();
+    let shown = |key| set.frame(set.index(key), 0).as_ptr();
     manifest.frames.iter().map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)])).collect()
 }
 
