@@ -1,12 +1,15 @@
-//! Compiles and links what the adapters take from system libraries; one function for each.
+//! Compiles and links what the adapters take from system libraries, and names what bakes faces after its source.
+
+use std::path::PathBuf;
+use std::{env, fs};
 
 fn main() {
     vpx();
+    face_version();
 }
 
 /// The VP8 shim of `src/face/vp8.c` over libvpx.
 fn vpx() {
-    println!("cargo::rerun-if-changed=src/face/vp8.c");
     let library = pkg_config::Config::new()
         .atleast_version("1.8")
         .probe("vpx")
@@ -20,4 +23,19 @@ fn vpx() {
     for name in library.libs {
         println!("cargo::rustc-link-lib={name}");
     }
+}
+
+/// Changes with whatever turns a person into a set, so that nobody forgets to bake anew.
+fn face_version() {
+    println!("cargo::rerun-if-changed=src/face");
+    let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("src/face");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).expect("the source").map(|e| e.expect("an entry").path()).collect();
+    files.sort();
+    // FNV-1a, 64 bits.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in files.iter().flat_map(|f| fs::read(f).expect("a readable file")) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    println!("cargo::rustc-env=FACE_VERSION={hash:016x}");
 }

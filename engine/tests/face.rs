@@ -1,4 +1,5 @@
 //! The face as a receiver sees it: a sentence of flite's through the shipped pose set, decoded by libvpx.
+#![allow(clippy::print_stdout)] // what was measured, for --nocapture
 
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use conversation::input::PieceId;
 use conversation::time::Time;
 use engine::show::pose::Track;
 use engine::show::{Avatars, Face};
+use engine::transport::VideoFrame;
 use models::face::picture::I420;
 use models::face::vp8::Decoder;
 use models::face::{Key, PoseSet};
@@ -40,6 +42,7 @@ fn set() -> Arc<PoseSet> {
 fn decoder(set: &PoseSet) -> Decoder {
     let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
     decoder.decode(set.key()).unwrap();
+    decoder.decode(set.anchor()).unwrap();
     decoder
 }
 
@@ -182,5 +185,48 @@ fn a_person_is_small_and_has_a_picture() {
         assert!(file.len() <= 600_000, "{} bytes", file.len());
         assert!(avatar.display_picture.starts_with("data:image/webp;base64,UklGR"));
         assert!(avatar.display_picture.len() <= 40_000 * 4 / 3);
+    }
+}
+
+/// Bytes on the wire of a frame in packets: UDP, IP, RTP with its extensions, SRTP's tag and VP8's descriptor.
+fn on_the_wire(frame: &VideoFrame) -> usize {
+    const PACKET: usize = 1114;
+    const HEADERS: usize = 64;
+    frame.payload.len() + frame.payload.len().div_ceil(PACKET) * HEADERS
+}
+
+/// What goes on for a minute.
+#[derive(Clone, Copy, PartialEq)]
+enum Minute {
+    /// Nobody says a word.
+    Idle,
+    /// The user speaks and makes pauses, and the face nods.
+    Listening,
+    /// The agent says the sentence over and over.
+    Speaking,
+}
+
+/// Mean kbit/s of a minute after the key.
+fn kilobits(set: &Arc<PoseSet>, minute: Minute, seed: u64) -> f64 {
+    let mut face = Face::new(Arc::clone(set), 25, seed);
+    face.phones(PIECE, &sentence());
+    let bytes = (0..25 * 60).map(|n| {
+        let now = Time::from_micros(n * 40_000);
+        face.set_user_speaks(minute == Minute::Listening && n % 200 < 150);
+        let speaking = minute == Minute::Speaking;
+        let frame = face.frame(now, speaking.then(|| (PIECE, n as f32 * 0.04 % 4.2)));
+        frame.filter(|frame| !frame.key).map_or(0, |frame| on_the_wire(&frame))
+    });
+    bytes.sum::<usize>() as f64 * 8.0 / 60.0 / 1000.0
+}
+
+#[test]
+fn an_idle_face_takes_twenty_kilobits_a_second_and_a_speaking_one_hundred_and_seventy() {
+    for set in sets() {
+        let name = &set.manifest().name;
+        let mean = |minute| (0..8).map(|seed| kilobits(&set, minute, seed)).sum::<f64>() / 8.0;
+        let [idle, listening, speaking] = [Minute::Idle, Minute::Listening, Minute::Speaking].map(mean);
+        println!("{name}: {idle:.1} kbit/s idle, {listening:.1} listening, {speaking:.1} speaking");
+        assert!(idle <= 20.0 && listening <= 30.0 && speaking <= 170.0, "{name}");
     }
 }

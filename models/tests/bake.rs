@@ -20,6 +20,7 @@ fn plan() -> Plan {
     plan.stances.truncate(2);
     plan.stance_looks = vec![vec![0, 1]];
     plan.breathing = vec![(0, 0), (1, 1)];
+    plan.anchored = vec![1];
     plan.looks.truncate(3);
     plan.talking = 2;
     plan.mouths = [0, 1, 5, 14].map(|m| plan.mouths[m]).to_vec();
@@ -29,6 +30,9 @@ fn plan() -> Plan {
 fn shown(set: &PoseSet, key: Key) -> I420 {
     let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
     decoder.decode(set.key()).unwrap();
+    if !set.anchor().is_empty() {
+        decoder.decode(set.anchor()).unwrap();
+    }
     decoder.decode(set.frame(set.index(key), 0)).unwrap()
 }
 
@@ -64,15 +68,22 @@ fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
     let person = people::find("theo").unwrap();
     let set =
         bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
-    let chin =
-        Sitter::new(&person.character).unwrap().stage(&person.rest, (SIDE * 2, SIDE * 2)).mouth_rect().y1;
+    let sitter = Sitter::new(&person.character).unwrap();
+    let stage = sitter.stage(&person.rest, (SIDE * 2, SIDE * 2));
+    let (eyes, mouth) = (stage.eyes_rect(), stage.mouth_rect());
     let rest = shown(&set, Key::default());
-    let key = Key { breath: 3, ..Key::default() };
+    let key = Key { breath: set.manifest().breaths.len() as u8 - 1, ..Key::default() };
     let breath = shown(&set, key);
     let changed = breath.changed_blocks(&rest, SEEN);
     let wide = SIDE * 2 / 16;
     assert!(changed.iter().any(|c| *c), "nothing moves");
-    assert!(changed[..chin / 16 * wide].iter().all(|c| !c), "something above the chin moves");
+    let middle = (eyes.y0 + eyes.y1) / 2;
+    let chin = middle + (mouth.y1 - middle) * 3 / 4;
+    let face = |x: usize, y: usize| y + 16 <= middle || y + 16 <= chin && x >= mouth.x0 && x + 16 <= mouth.x1;
+    for block in (0..changed.len()).filter(|block| changed[*block]) {
+        let (x, y) = (block % wide * 16, block / wide * 16);
+        assert!(!face(x, y), "the face moves at {x}, {y}");
+    }
     let bytes = |key| set.frame(set.index(key), 0).len();
     let mouth = bytes(Key { mouth: 3, ..Key::default() });
     assert!(bytes(key) < 3 * mouth, "{} bytes beside {mouth} of a mouth", bytes(key));
@@ -84,19 +95,22 @@ fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
     let set =
         bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
     let rest = shown(&set, Key::default());
-    let (mut fine, mut coarse) = (0, 0);
+    let (mut fine, mut coarse, mut open) = (0, 0, 0);
     for mouth in 1..set.manifest().mouths.len() as u8 {
         let index = set.index(Key { mouth, ..Key::default() });
         let mut decoder = Decoder::new(SIDE * 2, SIDE * 2).unwrap();
         decoder.decode(set.key()).unwrap();
         let pictures = [0, 1].map(|rung| decoder.decode(set.frame(index, rung)).unwrap());
-        assert!(
-            pictures[1].psnr(&pictures[0]) > pictures[1].psnr(&rest) + 3.0,
-            "mouth {mouth} is still a mouth"
-        );
+        // Lips that are pressed together differ too little from rest to tell.
+        if pictures[0].psnr(&rest) < 34.0 {
+            open += 1;
+            let (same, shut) = (pictures[1].psnr(&pictures[0]), pictures[1].psnr(&rest));
+            assert!(same > shut + 3.0, "mouth {mouth} is no mouth: {same:.1} and {shut:.1} dB");
+        }
         fine += set.frame(index, 0).len();
         coarse += set.frame(index, 1).len();
     }
+    assert!(open > 0);
     assert!(coarse * 2 < fine, "{coarse} bytes instead of {fine}");
 }
 

@@ -23,6 +23,7 @@ const STILL: Duration = Duration::from_millis(960);
 const KEY_INTERVAL: Duration = Duration::from_millis(250);
 /// A frame of the base layer at least this often: libwebrtc forgets what it decoded 8192 frames ago.
 const BASE_INTERVAL: u32 = 200;
+
 /// One face in one call.
 pub struct Face {
     cache: PoseCache,
@@ -38,6 +39,8 @@ pub struct Face {
     closing: bool,
     key_wanted: bool,
     key_sent: Option<Time>,
+    /// The anchor was sent since the last key.
+    anchored: bool,
     shown: Option<u16>,
     sent: Time,
     since_base: u32,
@@ -63,6 +66,7 @@ impl Face {
             closing: false,
             key_wanted: true,
             key_sent: None,
+            anchored: false,
             shown: None,
             sent: Time::ZERO,
             since_base: 0,
@@ -77,17 +81,15 @@ impl Face {
 
     /// What the agent does now, and whether its speech is held (the mouth closes, and goes on in place afterwards).
     pub fn set_state(&mut self, state: AgentState, held: bool) {
-        self.held = held;
-        if state != self.state {
-            self.state = state;
-            self.life.set_state(state, self.now);
-        }
+        (self.state, self.held) = (state, held);
     }
 
     /// Whether the user speaks: a listening face nods now and then where the user pauses.
     pub fn set_user_speaks(&mut self, speaks: bool) {
-        if self.user_speaks && !speaks {
-            self.life.nod(self.now);
+        match (self.user_speaks, speaks) {
+            (true, false) => self.life.nod(self.now),
+            (false, true) => self.life.user_speaks(),
+            _ => {}
         }
         self.user_speaks = speaks;
     }
@@ -118,13 +120,21 @@ impl Face {
         self.now = now;
         let sounding = mouth.filter(|_| !self.held);
         self.move_lips(sounding);
+        // Held speech may go on at any moment: the head stays as it is until that is decided.
+        if !self.held {
+            let state = if sounding.is_some() { AgentState::Speaking } else { self.state };
+            self.life.set_state(state, now);
+        }
         let manner = self.life.at(now);
         let speaking = sounding.is_some();
-        let index = self.cache.nearest(&manner, self.lips, speaking);
+        // Lips are drawn with the upright head only, which is upright some frames after the agent began to speak.
+        let lips = if manner.upright { self.lips } else { Mouth::default() };
+        let index = self.cache.nearest(&manner, lips, speaking);
 
         if self.key_wanted && self.key_sent.is_none_or(|at| now.since(at) >= KEY_INTERVAL) {
             self.key_wanted = false;
             self.key_sent = Some(now);
+            self.anchored = false;
             self.sent = now;
             self.since_base = 0;
             // What the key shows is rest; the next frame differs from it or is due anyway.
@@ -146,8 +156,17 @@ impl Face {
         if !wanted && silent_for < STILL {
             return None;
         }
-        self.shown = Some(index);
         self.sent = now;
+        if self.cache.is_anchored(index) && !self.anchored {
+            self.anchored = true;
+            self.since_base = 0;
+            // It shows the anchored head at rest, and that is what leads here, unless a key came between.
+            self.shown = None;
+            let payload = self.cache.anchor().clone();
+            self.line.sent(now, payload.len());
+            return Some(VideoFrame { payload, key: false, base_layer: true });
+        }
+        self.shown = Some(index);
         self.since_base += 1;
         let base_layer = self.since_base >= BASE_INTERVAL;
         if base_layer {
@@ -209,14 +228,16 @@ mod tests {
             width: 16,
             height: 16,
             quantizers: vec![8, 30, 50],
-            stances: vec![Stance::default(), Stance { head: super::super::life::LISTENING, smile: 0.0 }],
+            anchored: vec![1],
+            stances: vec![Stance::default(), Stance { head: models::face::plan::LISTENING, smile: 0.0 }],
             breaths: vec![0.0],
             looks,
             mouths,
             frames,
             ..Manifest::default()
         };
-        Arc::new(PoseSet::new(manifest, Bytes::from_static(b"key"), bytes).unwrap())
+        let (key, anchor) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
+        Arc::new(PoseSet::new(manifest, key, anchor, bytes).unwrap())
     }
 
     fn phones(names: &[&str]) -> Vec<Phone> {
@@ -272,12 +293,38 @@ mod tests {
         face.set_state(AgentState::Speaking, false);
         face.phones(PIECE, &phones(&["aa"; 9]));
         assert_eq!(mouth_of(&face.frame(at(1), Some((PIECE, 0.3))).unwrap()), 10);
-        face.set_state(AgentState::Speaking, true);
+        // Whoever is held is told to listen, but keeps the head where it is.
+        face.set_state(AgentState::Listening, true);
         face.frame(at(2), Some((PIECE, 0.34)));
         let second = face.frame(at(3), Some((PIECE, 0.34))).unwrap();
         assert_eq!(mouth_of(&second), 0);
         face.set_state(AgentState::Speaking, false);
         assert_eq!(mouth_of(&face.frame(at(4), Some((PIECE, 0.34))).unwrap()), 10);
+    }
+
+    #[test]
+    fn an_anchor_goes_before_what_depends_on_it_and_again_after_each_key() {
+        let mut face = Face::new(set(), 25, 1);
+        let mut anchored = None;
+        let (mut anchors, mut leant) = (0, 0);
+        for n in 0..25 * 60 {
+            if n % 500 == 0 {
+                face.request_key();
+            }
+            let Some(frame) = face.frame(at(n), None) else { continue };
+            if frame.key {
+                anchored = None;
+            } else if *frame.payload == *b"anchor" {
+                assert!(frame.base_layer, "an anchor is sent reliably");
+                assert_eq!(anchored.replace(n), None, "one is enough");
+                anchors += 1;
+            } else if frame.payload[0] >= 30 {
+                assert!(anchored.is_some(), "frame {n}");
+                leant += 1;
+            }
+        }
+        assert_eq!(anchors, 3);
+        assert!(leant > 30, "{leant}");
     }
 
     #[test]

@@ -4,11 +4,16 @@
 //! rate patterns in normal subjects", 1997); a blink closes in about 80 ms and opens in 160; speakers look away now and then and listeners
 //! less (Argyle & Cook, "Gaze and mutual gaze", 1976); twelve to sixteen breaths a minute at rest, out slower than in, then a pause; a smile
 //! of joy lasts one to a few seconds and comes up in a third of one (Ekman & Friesen, "Felt, false, and miserable smiles", 1982).
+//!
+//! Not every manner is drawn with every other (see [`models::face::bake::Plan`]), so they take turns: the head leans or nods when it has
+//! breathed out and smiles no more, it glances when the head is still, and lips move when it is upright. What has to go first goes soon, but
+//! over some frames: nothing ever jumps, whenever the state changes.
 
 use std::time::Duration;
 
 use conversation::event::AgentState;
 use conversation::time::Time;
+use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH};
 use models::face::{Brows, Eyes, Head, Look, Stance};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -19,24 +24,25 @@ use super::pose::smooth;
 const CLOSE: f32 = 0.08;
 const SHUT: f32 = 0.05;
 const OPEN: f32 = 0.16;
-/// A nod, down and up.
-const NOD: f32 = 0.64;
-/// How long the head takes to lean or come back.
+/// Half a nod: down, or up.
+const NOD: f32 = 0.32;
+/// How long a nod that was asked for may wait for its turn.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// How long the head takes to lean.
 const LEAN: f32 = 0.6;
-/// The listener's lean, radians.
-pub const LISTENING: Head = Head { yaw: 0.025, pitch: 0.012, roll: 0.038 };
-/// The deepest point of a nod, relative to where the head is.
-pub const NOD_DEPTH: f32 = 0.05;
-/// Where a thinking face looks.
-pub const AWAY: [f32; 2] = [0.55, 0.5];
-/// A glance aside while speaking or listening.
-pub const ASIDE: [f32; 2] = [0.4, -0.05];
-
+/// How long a smile takes to come or go.
+const SMILING: f32 = 0.36;
 /// A breath: in, out, and the pause before the next, as shares of it.
 const IN: f32 = 0.35;
 const OUT: f32 = 0.45;
-/// How long a smile takes to come or go.
-const SMILING: f32 = 0.36;
+/// Breathing begins so long after what it had to wait for, in seconds.
+const BREATHE: f32 = 0.5;
+/// How soon a chest that must be still sinks from all the way up, in seconds.
+const SIGH: f32 = 0.12;
+/// A head that leans by no more than this, a quarter, is upright enough for lips to move.
+const UPRIGHT: f32 = 0.25;
+/// Time between two frames counts as at most so much: a stall must not become a leap.
+const STEP: f32 = 0.1;
 
 /// How a face holds itself at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,53 +53,94 @@ pub struct Manner {
     pub stance: Stance,
     /// 0 breathed out … 1 breathed in.
     pub breath: f32,
+    /// Whether the head is upright and calm, so that lips may move.
+    pub upright: bool,
+}
+
+/// A movement from 0 to 1 and back, which turns round wherever it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ease(f32);
+
+impl Ease {
+    /// For `dt` seconds there, or back; all the way takes `length`.
+    fn go(&mut self, there: bool, length: f32, dt: f32) {
+        let step = dt / length;
+        self.0 = (self.0 + if there { step } else { -step }).clamp(0.0, 1.0);
+    }
+
+    fn value(self) -> f32 {
+        smooth(self.0)
+    }
+
+    fn is_home(self) -> bool {
+        self.0 <= 0.0
+    }
+
+    fn is_there(self) -> bool {
+        self.0 >= 1.0
+    }
 }
 
 /// The manners of one face in one call.
 pub struct Life {
     rng: SmallRng,
     state: AgentState,
-    since: Time,
+    /// The instant shown last.
+    last: Option<Time>,
     /// Start of the blink that runs or is next.
     blink: Time,
     gaze: [f32; 2],
     /// When the gaze changes next.
     glance: Time,
     raised: bool,
-    nod: Option<Time>,
-    /// Where the head was when it began to move, and since when.
-    from: Head,
-    moved: Time,
-    lean: Head,
-    /// Start and length of the breath that runs or is next.
+    /// The head leans from then on while it listens.
+    attend: Time,
+    lean: Ease,
+    /// When a nod was asked for that has not begun, and the one that runs: down first, then up.
+    asked: Option<Time>,
+    nodding: bool,
+    nod: Ease,
+    /// Start and length of the breath that runs or is next, and how high the chest is.
     breath: (Time, Duration),
+    chest: f32,
     /// Start and end of the smile that runs or is next.
-    smile: Option<(Time, Time)>,
+    smiling: Option<(Time, Time)>,
+    smile: Ease,
 }
 
 impl Life {
     /// A face at rest. The same seed lives the same life.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let mut life = Self {
+        Self {
             rng: SmallRng::seed_from_u64(seed),
             state: AgentState::Listening,
-            since: Time::ZERO,
+            last: None,
             blink: Time::ZERO,
             gaze: [0.0; 2],
             glance: Time::ZERO,
             raised: false,
-            nod: None,
-            from: Head::default(),
-            moved: Time::ZERO,
-            lean: Head::default(),
-            breath: (Time::ZERO, Duration::ZERO),
-            smile: None,
-        };
-        life.breath.1 = life.seconds(3.7, 5.0);
-        life.blink = Time::ZERO + life.until_blink();
-        life.glance = Time::ZERO + life.seconds(1.5, 4.0);
-        life
+            attend: Time::ZERO,
+            lean: Ease::default(),
+            asked: None,
+            nodding: false,
+            nod: Ease::default(),
+            breath: (Time::ZERO, Duration::from_secs(4)),
+            chest: 0.0,
+            smiling: None,
+            smile: Ease::default(),
+        }
+    }
+
+    /// The first frame is shown: who has nothing to say smiles at the user, and then leans to him.
+    fn begin(&mut self, now: Time) {
+        self.blink = now + self.until_blink();
+        self.glance = now + self.seconds(3.0, 5.0);
+        self.attend = now + self.seconds(2.4, 3.0);
+        self.breath = (now, self.seconds(3.7, 5.0));
+        if self.state == AgentState::Listening {
+            self.smiling = Some((now + self.seconds(0.2, 0.4), now + self.seconds(1.5, 2.0)));
+        }
     }
 
     /// The agent does something else from `now` on.
@@ -103,87 +150,139 @@ impl Life {
         }
         let spoke = self.state == AgentState::Speaking;
         self.state = state;
-        self.since = now;
-        let target = match state {
-            AgentState::Listening => LISTENING,
-            _ => Head::default(),
-        };
-        self.from = self.head(now);
-        self.lean = target;
-        self.moved = now;
-        self.nod = None;
+        self.gaze = [0.0; 2];
         self.raised = false;
-        // Lips that speak, and a mind at work, do not smile more than at rest.
-        self.smile = None;
-        // Who has said something nice waits for the answer with a smile; behind the lean, since a smile is drawn upright and leant.
+        self.attend = now;
+        self.asked = None;
+        self.smiling = None;
+        // Who has said something nice waits for the answer with a smile, as soon as it leans.
         if spoke && state == AgentState::Listening && self.rng.random_bool(0.6) {
             let begin = now + Duration::from_secs_f32(LEAN) + self.seconds(0.1, 0.5);
-            self.smile = Some((begin, begin + self.seconds(1.4, 2.8)));
+            self.smiling = Some((begin, begin + self.seconds(1.4, 2.8)));
         }
-        // Breath is held while speaking; it begins anew with the next silence.
-        self.breath = (now + self.seconds(0.8, 1.4), self.seconds(3.7, 5.0));
         // A new thought moves the eyes, and eyes that move blink.
         match state {
             AgentState::Thinking => {
                 self.glance = now + self.seconds(0.25, 0.5);
                 self.blink = self.blink.min(now + Duration::from_millis(200));
             }
-            AgentState::Listening | AgentState::Speaking => {
-                self.gaze = [0.0; 2];
-                self.glance = now + self.seconds(1.2, 3.5);
-            }
+            AgentState::Listening | AgentState::Speaking => self.glance = now + self.seconds(1.2, 3.5),
         }
     }
 
     /// A small nod: the user made a pause. Ignored unless the agent listens.
     pub fn nod(&mut self, now: Time) {
-        // Each is drawn without the other.
-        let smiles = self.smile.is_some_and(|(begin, _)| begin <= now + Duration::from_secs_f32(NOD));
-        if self.state == AgentState::Listening && self.nod.is_none() && !smiles {
-            self.nod = Some(now);
+        let smiles = self.smiling.is_some_and(|(begin, _)| begin <= now);
+        if self.state == AgentState::Listening && self.lean.is_there() && !self.nodding && !smiles {
+            self.asked = Some(now);
         }
+    }
+
+    /// The user begins to speak: a smile has had its answer.
+    pub fn user_speaks(&mut self) {
+        self.smiling = None;
     }
 
     /// All of it at `now`, which never runs backwards.
     pub fn at(&mut self, now: Time) -> Manner {
+        if self.last.is_none() {
+            self.begin(now);
+        }
+        let dt = now.since(self.last.replace(now).unwrap_or(now)).as_secs_f32().min(STEP);
         let lids = self.lids(now);
         if now >= self.glance {
             self.look_elsewhere(now);
         }
+        self.move_smile(now, dt);
+        self.move_chest(now, dt);
+        self.move_head(now, dt);
         let eyes = Eyes { lids, gaze_x: self.gaze[0], gaze_y: self.gaze[1], squint: 0.0 };
         let raise = match self.state {
             AgentState::Thinking if self.gaze != [0.0; 2] => 0.4,
             _ if self.raised => 0.5,
             _ => 0.0,
         };
+        let smile = self.smile.value();
         Manner {
             look: Look { eyes, brows: Brows { raise, knit: 0.0 } },
-            stance: Stance { head: self.head(now), smile: self.smile(now) },
-            breath: self.breath(now),
+            stance: Stance { head: self.head(), smile },
+            breath: self.chest,
+            upright: self.lean.value() < UPRIGHT
+                && self.nod.is_home()
+                && smile < 0.25
+                && self.chest < 1.0 / 6.0,
         }
     }
 
+    fn listens(&self) -> bool {
+        self.state == AgentState::Listening
+    }
+
+    /// How long a movement takes that takes `calm` seconds when there is no hurry: a mind at work has little time, lips that wait have none.
+    fn pace(&self, calm: f32) -> f32 {
+        match self.state {
+            AgentState::Listening => calm,
+            AgentState::Thinking => calm * 0.7,
+            AgentState::Speaking => calm * 0.35,
+        }
+    }
+
+    /// The head is upright or leans, and does not move.
+    fn is_still(&self) -> bool {
+        (self.lean.is_home() || self.lean.is_there()) && self.nod.is_home() && !self.nodding
+    }
+
+    fn move_smile(&mut self, now: Time, dt: f32) {
+        // Lips that speak, and a mind at work, do not smile more than at rest.
+        let wanted = self.smiling.is_some_and(|(begin, end)| (begin..end).contains(&now)) && self.listens();
+        let turn = self.is_still() && self.chest == 0.0;
+        if wanted && turn && self.smile.is_home() {
+            self.gaze = [0.0; 2];
+        }
+        let length = self.pace(SMILING);
+        self.smile.go(wanted && (turn || !self.smile.is_home()), length, dt);
+    }
+
     /// Only a listener is seen breathing: speech has the breath, and a thought holds it.
-    fn breath(&mut self, now: Time) -> f32 {
-        if self.state != AgentState::Listening {
-            return 0.0;
+    fn move_chest(&mut self, now: Time, dt: f32) {
+        let smiles = self.smiling.is_some_and(|(_, end)| now < end) || !self.smile.is_home();
+        if !self.listens() || smiles || !self.is_still() || self.asked.is_some() {
+            self.breath.0 = now + Duration::from_secs_f32(BREATHE);
         }
         let (begin, length) = self.breath;
         let t = now.since(begin).as_secs_f32() / length.as_secs_f32();
         if t >= 1.0 {
             self.breath = (now, self.seconds(3.7, 5.0));
         }
-        if t < IN { smooth(t / IN) } else { 1.0 - smooth((t - IN) / OUT) }
+        let wanted = if t < IN { smooth(t / IN) } else { 1.0 - smooth((t - IN) / OUT) };
+        let most = dt / SIGH;
+        self.chest += (wanted - self.chest).clamp(-most, most);
     }
 
-    fn smile(&mut self, now: Time) -> f32 {
-        let Some((begin, end)) = self.smile else { return 0.0 };
-        if now >= end {
-            self.smile = None;
+    fn move_head(&mut self, now: Time, dt: f32) {
+        let turn = self.smile.is_home() && self.chest == 0.0;
+        self.asked = self.asked.filter(|asked| now < *asked + PATIENCE);
+        if self.asked.is_some() && turn && self.lean.is_there() {
+            self.asked = None;
+            self.nodding = true;
+            self.gaze = [0.0; 2];
+            self.glance = self.glance.max(now + Duration::from_secs_f32(2.0 * NOD));
         }
-        let since = |from: Time| now.since(from).as_secs_f32() / SMILING;
-        let leaves = (end.since(now).as_secs_f32() / SMILING).min(1.0);
-        smooth(since(begin).min(leaves))
+        self.nodding &= self.listens() && !self.nod.is_there();
+        self.nod.go(self.nodding, self.pace(NOD), dt);
+        if turn && self.nod.is_home() {
+            let (attends, length) = (self.listens() && now >= self.attend, self.pace(LEAN));
+            if attends && !self.lean.is_there() {
+                self.gaze = [0.0; 2];
+            }
+            self.lean.go(attends, length, dt);
+        }
+    }
+
+    fn head(&self) -> Head {
+        let k = self.lean.value();
+        let nod = NOD_DEPTH * self.nod.value();
+        Head { yaw: LISTENING.yaw * k, pitch: LISTENING.pitch * k + nod, roll: LISTENING.roll * k }
     }
 
     fn lids(&mut self, now: Time) -> f32 {
@@ -219,6 +318,14 @@ impl Life {
 
     fn look_elsewhere(&mut self, now: Time) {
         let at_user = self.gaze == [0.0; 2];
+        // A thinker looks away upright.
+        let turn = match self.state {
+            AgentState::Thinking => self.lean.is_home(),
+            AgentState::Listening | AgentState::Speaking => self.is_still(),
+        };
+        if at_user && !(turn && self.smile.is_home() && self.asked.is_none()) {
+            return;
+        }
         let side = if self.rng.random_bool(0.5) { 1.0 } else { -1.0 };
         let stay;
         (self.gaze, stay) = match (self.state, at_user) {
@@ -233,25 +340,6 @@ impl Life {
         self.glance = now + stay;
         self.raised =
             self.state == AgentState::Speaking && self.gaze == [0.0; 2] && self.rng.random_bool(0.4);
-    }
-
-    fn head(&mut self, now: Time) -> Head {
-        let k = smooth(now.since(self.moved).as_secs_f32() / LEAN);
-        let mix = |a: f32, b: f32| a + (b - a) * k;
-        let mut head = Head {
-            yaw: mix(self.from.yaw, self.lean.yaw),
-            pitch: mix(self.from.pitch, self.lean.pitch),
-            roll: mix(self.from.roll, self.lean.roll),
-        };
-        if let Some(start) = self.nod {
-            let t = now.since(start).as_secs_f32() / NOD;
-            if t >= 1.0 {
-                self.nod = None;
-            } else {
-                head.pitch += NOD_DEPTH * smooth(1.0 - (2.0 * t - 1.0).abs());
-            }
-        }
-        head
     }
 
     fn seconds(&mut self, least: f32, most: f32) -> Duration {
@@ -325,7 +413,7 @@ mod tests {
             }
             let head = life.at(now).stance.head;
             let step = (head.roll - last.roll).abs().max((head.yaw - last.yaw).abs());
-            assert!(step < 0.008, "{step}");
+            assert!(step < 0.012, "{step}");
             last = head;
         }
     }
@@ -342,6 +430,27 @@ mod tests {
     }
 
     #[test]
+    fn who_begins_to_speak_is_upright_in_a_third_of_a_second_whatever_it_did() {
+        for seed in 0..200 {
+            let mut life = Life::new(seed);
+            life.set_state(AgentState::Speaking, Time::ZERO);
+            life.at(Time::ZERO);
+            life.set_state(AgentState::Listening, Time::ZERO);
+            let at = |n: u64| Time::from_micros(n * 40_000);
+            let begins = 20 + seed * 2;
+            for n in 1..begins {
+                if n % 40 == 0 {
+                    life.nod(at(n));
+                }
+                life.at(at(n));
+            }
+            life.set_state(AgentState::Speaking, at(begins));
+            let frames = (begins..).take_while(|n| !life.at(at(*n)).upright).count();
+            assert!(frames <= 9, "seed {seed}: {frames} frames");
+        }
+    }
+
+    #[test]
     fn it_smiles_now_and_then_when_it_has_spoken_and_neither_nods_nor_leans_meanwhile() {
         let (mut life, mut smiles, mut shown) = (Life::new(3), 0, 0.0f32);
         for n in 0..25 * 600u64 {
@@ -353,7 +462,8 @@ mod tests {
                 _ => {}
             }
             let stance = life.at(now).stance;
-            assert!((stance.smile - shown).abs() < 0.2 || n % 250 == 0, "a jump at {n}");
+            // It goes sooner when the agent speaks again.
+            assert!((stance.smile - shown).abs() < if n % 250 < 4 { 0.5 } else { 0.2 }, "a jump at {n}");
             if stance.smile > 0.0 {
                 assert_eq!(stance.head, LISTENING, "frame {n}");
                 smiles += usize::from(shown == 0.0);

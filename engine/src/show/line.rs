@@ -36,8 +36,8 @@ impl Thrift {
         match self {
             Self::Full => 1.0,
             Self::Changes => 0.55,
-            Self::Coarse => 0.2,
-            Self::Half => 0.13,
+            Self::Coarse => 0.24,
+            Self::Half => 0.18,
         }
     }
 }

@@ -45,19 +45,36 @@ impl PoseCache {
         self.set.key()
     }
 
+    /// The second key, which anchored frames depend on.
+    #[must_use]
+    pub fn anchor(&self) -> &Bytes {
+        self.set.anchor()
+    }
+
+    /// Whether a frame depends on the anchor.
+    #[must_use]
+    pub fn is_anchored(&self, index: u16) -> bool {
+        self.set.is_anchored(index)
+    }
+
     /// The number of the frame nearest to this pose. Two equal numbers are one picture. `speaking` confines the eyes to what is baked with
     /// every mouth.
     #[must_use]
     pub fn nearest(&self, manner: &Manner, mouth: Mouth, speaking: bool) -> u16 {
+        self.set.index(self.key_of(manner, mouth, speaking))
+    }
+
+    /// The states nearest to this pose, baked together or not.
+    fn key_of(&self, manner: &Manner, mouth: Mouth, speaking: bool) -> Key {
         let mouth = self.nearest_mouth(mouth);
         let look = self.nearest_look(manner.look, speaking || mouth != 0);
         if mouth != 0 {
-            return self.set.index(Key { look, mouth, ..Key::default() });
+            return Key { look, mouth, ..Key::default() };
         }
         let stance = self.nearest_stance(manner.stance);
         let breaths = &self.set.manifest().breaths;
         let breath = nearest(breaths.iter().map(|breath| (breath - manner.breath).abs()));
-        self.set.index(Key { stance, look, mouth, breath })
+        Key { stance, look, mouth, breath }
     }
 
     /// A frame by its number, in a rung: 0 is the finest.
@@ -128,4 +145,98 @@ fn nearest(distances: impl Iterator<Item = f32>) -> u8 {
         }
     }
     best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use conversation::event::AgentState;
+    use conversation::time::Time;
+    use models::face::bake::Plan;
+    use models::face::set::Manifest;
+
+    use super::*;
+    use crate::show::life::Life;
+    use crate::show::pose::Viseme;
+
+    /// All poses that are baked today, each one byte.
+    fn cache() -> PoseCache {
+        let Plan { stances, looks, mouths, breaths, anchored, .. } = Plan::new();
+        let keys = Plan::new().keys();
+        let manifest = Manifest {
+            quantizers: vec![8, 30],
+            anchored,
+            stances,
+            looks,
+            mouths,
+            breaths,
+            frames: keys.iter().map(|key| (*key, Vec::new())).collect(),
+            ..Manifest::default()
+        };
+        let frames = vec![Bytes::from_static(b"x"); keys.len()];
+        let (key, anchor) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
+        PoseCache::new(Arc::new(PoseSet::new(manifest, key, anchor, frames).unwrap()))
+    }
+
+    /// How far apart two pictures are: in quarters of the lean, thirds of a nod, halves of a smile and fifths of a breath.
+    fn jump(cache: &PoseCache, a: Key, b: Key) -> [f32; 4] {
+        let stances = &cache.set.manifest().stances;
+        let measures = |key: Key| {
+            let Stance { head, smile } = stances[usize::from(key.stance)];
+            let lean = head.roll / models::face::plan::LISTENING.roll;
+            let nod =
+                (head.pitch - lean * models::face::plan::LISTENING.pitch) / models::face::plan::NOD_DEPTH;
+            [lean * 4.0, nod * 3.0, smile * 2.0, f32::from(key.breath)]
+        };
+        let (a, b) = (measures(a), measures(b));
+        std::array::from_fn(|i| (a[i] - b[i]).abs())
+    }
+
+    #[test]
+    fn whatever_happens_only_what_is_baked_is_asked_for_and_nothing_jumps() {
+        let cache = cache();
+        let states = [AgentState::Listening, AgentState::Thinking, AgentState::Speaking];
+        let mut random = 1u32;
+        let mut one_in = |n: u32| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 8).is_multiple_of(n)
+        };
+        let mut seen = std::collections::HashSet::new();
+        for (seed, hurry) in (0..40).flat_map(|seed| [25, 150].map(|hurry| (seed, hurry))) {
+            let mut life = Life::new(seed);
+            let mut last = Key::default();
+            let mut state = 0;
+            for n in 0..25 * 120u64 {
+                let now = Time::from_micros(n * 40_000);
+                if one_in(hurry) {
+                    state = (state + if one_in(2) { 1 } else { 2 }) % 3;
+                    life.set_state(states[state], now);
+                }
+                if one_in(60) {
+                    life.nod(now);
+                }
+                if one_in(100) {
+                    life.user_speaks();
+                }
+                let manner = life.at(now);
+                let speaking = states[state] == AgentState::Speaking;
+                let lips = if speaking && manner.upright { Viseme::Aa.mouth() } else { Mouth::default() };
+                let key = cache.key_of(&manner, lips, speaking);
+                let shown = cache.set.manifest().frames[usize::from(cache.set.index(key))].0;
+                assert_eq!(shown, key, "seed {seed}, frame {n}: {manner:?}");
+                let [lean, nod, smile, breath] = jump(&cache, last, key);
+                let told = format!("seed {seed}, frame {n}: {last:?} to {key:?}");
+                assert!(lean <= 2.01 && nod <= 2.1 && smile <= 1.01 && breath <= 2.01, "{told}");
+                seen.extend([(0, key.stance, 0), (1, key.look, 0), (2, key.stance, key.breath)]);
+                last = key;
+            }
+        }
+        let unseen = |key: &&Key| {
+            [(0, key.stance, 0), (1, key.look, 0), (2, key.stance, key.breath)]
+                .iter()
+                .any(|k| !seen.contains(k))
+        };
+        let keys = Plan::new().keys();
+        let unseen: Vec<&Key> = keys.iter().filter(unseen).collect();
+        assert!(unseen.is_empty(), "baked for nothing: {unseen:?}");
+    }
 }

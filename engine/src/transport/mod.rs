@@ -86,6 +86,6 @@ pub struct VideoFrame {
     pub payload: Bytes,
     /// A key frame: sent reliably (NACK, RTX), as temporal layer 0.
     pub key: bool,
-    /// Sent as temporal layer 0 with the next TL0PICIDX; otherwise as layer 1, Y=1, N=1.
+    /// Sent reliably too, as temporal layer 0 with the next TL0PICIDX; otherwise as layer 1, Y=1, N=1.
     pub base_layer: bool,
 }

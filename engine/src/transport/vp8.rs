@@ -1,7 +1,7 @@
 //! VP8 into RTP payloads (RFC 7741), with the temporal layers that let frames of the pose cache be lost, skipped and repeated.
 //!
-//! Every frame of the cache refers to the key alone. The key and, now and then, a cached frame are temporal layer 0; all others are
-//! layer 1 with Y (depends on nothing but layer 0) and N (nothing depends on it), so that a browser shows whatever arrives.
+//! Every frame of the cache refers to the key alone, or to the anchor alone. These two and, now and then, a cached frame are temporal layer
+//! 0; all others are layer 1 with Y (depends on nothing but layer 0) and N (nothing depends on it), so that a browser shows whatever arrives.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use character::{OutOfRange, Patch, Picture, Pose, Rect, Sitter, Stage};
 use sha2::{Digest, Sha256};
 
-use super::breath;
+use super::breath::Chest;
 use super::people::Person;
 use super::picture::I420;
 use super::set::{self, Key, Look, Manifest, PoseSet, Stance};
@@ -45,6 +45,9 @@ pub struct Baked {
 
 /// Most that a set may take, in bytes.
 pub const LARGEST: usize = 600_000;
+/// Most that a frame with moving lips may take on the mean, in bytes, up to 512 × 512 pixels, so that speech takes less than 170 kbit/s; more
+/// pixels may take more.
+const SPOKEN: usize = 800;
 /// Pixels over which a moved part fades into the rest.
 const FEATHER: usize = 12;
 /// Differences of levels up to this are not worth a macroblock: a turned head changes the bloom of all that is bright.
@@ -52,13 +55,14 @@ const TOLERANCE: u8 = 2;
 /// Quantiser of the display picture.
 const DISPLAY_QUANTIZER: u32 = 14;
 
-/// Names what is baked: renderer, person, size and plan. Equal fingerprints are equal sets.
+/// Names what is baked: renderer and encoder, person, size and plan. Equal fingerprints are equal sets.
 ///
 /// # Panics
 /// Never: all that is hashed is plain data.
 #[must_use]
 pub fn fingerprint(person: &Person, size: (usize, usize), plan: &Plan) -> String {
-    let all = serde_json::to_vec(&(character::VERSION, person, size, plan)).expect("plain data is JSON");
+    let versions = (character::VERSION, env!("FACE_VERSION"));
+    let all = serde_json::to_vec(&(versions, person, size, plan)).expect("plain data is JSON");
     Sha256::digest(&all).iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
@@ -110,7 +114,8 @@ pub fn bake(
     let mut last = None;
     for &quantizer in &plan.quantizers {
         let (set, psnr) = encode(person, size, plan, &drawn, quantizer)?;
-        let small = set.to_file().len() <= LARGEST;
+        let pixels = (size.0 * size.1).max(512 * 512);
+        let small = set.to_file().len() <= LARGEST && spoken(&set) * 512 * 512 <= SPOKEN * pixels;
         last = Some(Baked { set, display_picture: Vec::new(), psnr });
         if small {
             break;
@@ -118,6 +123,17 @@ pub fn bake(
     }
     let baked = last.ok_or(set::Error::Damaged("no quantiser"))?;
     Ok(Baked { display_picture: webp::encode(&half(rest), DISPLAY_QUANTIZER)?, ..baked })
+}
+
+/// Mean length of a frame while speaking in the finest rung, in bytes: a quarter of the time not with the resting look.
+fn spoken(set: &PoseSet) -> usize {
+    let mean = |resting: bool| {
+        let lips =
+            set.manifest().frames.iter().filter(|(key, _)| key.mouth != 0 && (key.look == 0) == resting);
+        let (count, sum) = lips.fold((0, 0), |(n, sum), (_, lengths)| (n + 1, sum + lengths[0] as usize));
+        sum / count.max(1)
+    };
+    (mean(true) * 3 + mean(false)) / 4
 }
 
 /// What one pose looks like, drawn afresh: for proofs.
@@ -142,12 +158,11 @@ pub fn redraw(person: &Person, size: (usize, usize), plan: &Plan, key: Key) -> R
     }
     let rgb = whole.finish().rgb();
     let chest = chest(&sitter.stage(&person.rest, size));
-    Ok(I420::from_rgb(&breath::lift(rgb, size, chest, plan.breaths[usize::from(key.breath)]), size.0, size.1))
+    Ok(I420::from_rgb(&chest.lift(rgb, size, plan.breaths[usize::from(key.breath)]), size.0, size.1))
 }
 
-/// The row below which breath lifts: no lips or chin above it ever show a breath.
-fn chest(rest: &Stage<'_>) -> usize {
-    rest.mouth_rect().y1
+fn chest(rest: &Stage<'_>) -> Chest {
+    Chest::below(rest.eyes_rect(), rest.mouth_rect())
 }
 
 /// A part of the picture, as it is while something moves in it.
@@ -190,8 +205,7 @@ impl Moved {
 struct Drawn {
     stances: Vec<(Picture, Vec<(u8, Moved)>)>,
     mouths: Vec<Moved>,
-    /// See [`chest`].
-    chest: usize,
+    chest: Chest,
 }
 
 impl Drawn {
@@ -270,34 +284,10 @@ impl Drawn {
         &self.stances[0].0
     }
 
-    /// Which poses are baked.
-    fn keys(&self, plan: &Plan) -> Vec<Key> {
-        let mut keys = Vec::new();
-        for look in 0..plan.looks.len() {
-            let mouths = if look < plan.talking { plan.mouths.len() } else { 1 };
-            keys.extend((0..mouths).map(|mouth| Key {
-                look: look as u8,
-                mouth: mouth as u8,
-                ..Key::default()
-            }));
-        }
-        for (stance, looks) in plan.stance_looks.iter().enumerate().take(self.stances.len() - 1) {
-            keys.extend(looks.iter().map(|look| Key {
-                stance: stance as u8 + 1,
-                look: *look,
-                ..Key::default()
-            }));
-        }
-        for &(stance, look) in &plan.breathing {
-            keys.extend((1..plan.breaths.len()).map(|b| Key { stance, look, mouth: 0, breath: b as u8 }));
-        }
-        keys
-    }
-
     fn picture(&self, key: Key, breath: f32) -> I420 {
         let still = &self.stances[usize::from(key.stance)].0;
         let size = (still.width, still.height);
-        I420::from_rgb(&breath::lift(self.with(key), size, self.chest, breath), size.0, size.1)
+        I420::from_rgb(&self.chest.lift(self.with(key), size, breath), size.0, size.1)
     }
 
     /// A pose's picture but for the breath, RGB.
@@ -349,16 +339,35 @@ fn encode(
     let key = encoder.key(&rest, plan.key_quantizer)?;
     let mut decoder = Decoder::new(width, height)?;
     decoder.decode(&key)?;
-    let keys = drawn.keys(plan);
+    let keys = plan.keys();
+    let anchored = |key: &Key| plan.anchored.contains(&key.stance);
+    let (lean, anchor) = match plan.anchored.first() {
+        None => (rest.clone(), Vec::new()),
+        Some(&stance) => {
+            let lean = to_i420(&drawn.stances[usize::from(stance)].0);
+            let changed = lean.changed_blocks(&rest, TOLERANCE);
+            let anchor = encoder.anchor(&lean, plan.anchor_quantizer, &changed)?;
+            decoder.decode(&anchor)?;
+            (lean, anchor)
+        }
+    };
     let coarser = |by: &u32| (quantizer + by).min(vp8::MAX_QUANTIZER);
+    let passing = |key: &Key| if plan.passing.0.contains(&key.stance) { plan.passing.1 } else { 0 };
     let quantizers: Vec<u32> = std::iter::once(quantizer).chain(plan.coarser.iter().map(coarser)).collect();
     let mut frames = Vec::with_capacity(keys.len() * quantizers.len());
     let (mut sum, mut least) = (0.0, f64::MAX);
     for key in &keys {
         let picture = drawn.picture(*key, plan.breaths[usize::from(key.breath)]);
-        let changed = picture.changed_blocks(&rest, TOLERANCE);
+        let changed = picture.changed_blocks(if anchored(key) { &lean } else { &rest }, TOLERANCE);
+        // Lips are what costs: only they get coarser until all fits.
+        let finer = if key.mouth == 0 { quantizer - plan.quantizers[0] } else { 0 };
         for (rung, quantizer) in quantizers.iter().enumerate() {
-            let frame = encoder.pose(&picture, *quantizer, &changed)?;
+            let quantizer = (quantizer - finer + passing(key)).min(vp8::MAX_QUANTIZER);
+            let frame = if anchored(key) {
+                encoder.anchored_pose(&picture, quantizer, &changed)?
+            } else {
+                encoder.pose(&picture, quantizer, &changed)?
+            };
             if rung == 0 {
                 let psnr = decoder.decode(&frame)?.psnr(&picture);
                 (sum, least) = (sum + psnr, least.min(psnr));
@@ -374,14 +383,16 @@ fn encode(
         width: width as u32,
         height: height as u32,
         quantizers: std::iter::once(plan.key_quantizer).chain(quantizers).collect(),
+        anchored: plan.anchored.clone(),
         stances: plan.stances.clone(),
         looks: plan.looks.clone(),
         mouths: plan.mouths.clone(),
         breaths: plan.breaths.clone(),
         frames: keys.iter().map(|key| (*key, Vec::new())).collect(),
         key_length: 0,
+        anchor_length: 0,
     };
-    Ok((PoseSet::new(manifest, key.into(), frames)?, (sum / keys.len() as f64, least)))
+    Ok((PoseSet::new(manifest, key.into(), anchor.into(), frames)?, (sum / keys.len() as f64, least)))
 }
 
 fn to_i420(picture: &Picture) -> I420 {
@@ -414,6 +425,7 @@ mod tests {
             stances: vec![Stance::default()],
             stance_looks: Vec::new(),
             breathing: Vec::new(),
+            anchored: Vec::new(),
             ..Plan::new()
         };
         let plan = Plan {

@@ -1,37 +1,67 @@
-//! Breathing: what is below the chin rises and sinks a little.
+//! Breathing: shoulders and chest rise and sink a little.
 //!
-//! Not drawn but moved: a shift of whole quarters of a pixel is what VP8's motion vectors say, so that a breath costs next to nothing.
+//! Not drawn but bent: what lies around and below the head is pushed up, the more the farther from it, so that hair on the shoulders is
+//! stretched and not torn, and the chin, a beard and the throat stay where they are. Large parts move by the same, which VP8's motion
+//! vectors say for little.
 
-/// How far the chest rises, as a share of the picture's height: 1.5 pixels of 512.
-const RISE: f32 = 1.5 / 512.0;
-/// Over this share of the height a shift grows from nothing to all of it: the neck gives.
-const NECK: f32 = 0.09;
+use character::Rect;
 
-/// `rgb`, a picture of `size` (width, height), with everything below the row `chest` lifted by `breath` (0 … 1) of [`RISE`], rounded to
-/// quarters of a pixel.
-pub(super) fn lift(rgb: Vec<u8>, (width, height): (usize, usize), chest: usize, breath: f32) -> Vec<u8> {
-    let rise = (breath * RISE * height as f32 * 4.0).round() / 4.0;
-    if rise == 0.0 {
-        return rgb;
+/// How far the shoulders rise, as a share of the picture's height: 2.5 pixels of 512.
+const RISE: f32 = 2.5 / 512.0;
+/// The head's half width, hair included, beside its height from the eyes to below the chin.
+const SLIM: f32 = 0.75;
+/// Over this share of the head a shift grows from nothing to all of it.
+const GIVE: f32 = 0.35;
+
+/// Where the head ends and the chest begins, in pixels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chest {
+    /// The middle of the eyes.
+    x: f32,
+    y: f32,
+    /// From the eyes down to below the chin.
+    head: f32,
+}
+
+impl Chest {
+    /// Of a face whose eyes and lips move within these.
+    pub(super) fn below(eyes: Rect, mouth: Rect) -> Self {
+        let y = (eyes.y0 + eyes.y1) as f32 / 2.0;
+        Self { x: (mouth.x0 + mouth.x1) as f32 / 2.0, y, head: mouth.y1 as f32 - y }
     }
-    let mut out = rgb.clone();
-    let stride = width * 3;
-    for y in chest..height {
-        let k = ((y - chest) as f32 / (NECK * height as f32)).min(1.0);
-        let from = y as f32 + rise * k * k * (3.0 - 2.0 * k);
-        let (whole, part) = (from.floor(), from.fract());
-        let row = |d: i32| {
-            let y = (whole as i32 + d).clamp(0, height as i32 - 1) as usize;
-            &rgb[y * stride..(y + 1) * stride]
-        };
-        let rows = [row(-1), row(0), row(1), row(2)];
-        let weights = catmull_rom(part);
-        for (x, level) in out[y * stride..(y + 1) * stride].iter_mut().enumerate() {
-            let sum: f32 = rows.iter().zip(weights).map(|(row, weight)| f32::from(row[x]) * weight).sum();
-            *level = sum.round().clamp(0.0, 255.0) as u8;
+
+    /// How much of the rise a pixel takes part in: 0 … 1.
+    fn share(self, x: usize, y: usize) -> f32 {
+        let (dx, dy) = ((x as f32 - self.x) / (self.head * SLIM), (y as f32 - self.y) / self.head);
+        let smooth = |k: f32| k * k * (3.0 - 2.0 * k);
+        // Nothing above the eyes, all beside the mouth.
+        smooth((dy * 2.0).clamp(0.0, 1.0)) * smooth(((dx.hypot(dy) - 1.0) / GIVE).clamp(0.0, 1.0))
+    }
+
+    /// `rgb`, a picture of `size` (width, height), with the shoulders lifted by `breath` (0 … 1) of [`RISE`].
+    pub(super) fn lift(self, rgb: Vec<u8>, (width, height): (usize, usize), breath: f32) -> Vec<u8> {
+        let rise = breath * RISE * height as f32;
+        if rise == 0.0 {
+            return rgb;
         }
+        let mut out = rgb.clone();
+        let first = self.y.max(0.0) as usize;
+        for (y, x) in (first..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+            let share = self.share(x, y);
+            if share == 0.0 {
+                continue;
+            }
+            let from = y as f32 + rise * share;
+            let weights = catmull_rom(from.fract());
+            let rows = [0, 1, 2, 3].map(|d| (from as usize + d).saturating_sub(1).min(height - 1));
+            for channel in 0..3 {
+                let levels = rows.map(|row| f32::from(rgb[(row * width + x) * 3 + channel]));
+                let sum: f32 = levels.iter().zip(weights).map(|(level, weight)| level * weight).sum();
+                out[(y * width + x) * 3 + channel] = sum.round().clamp(0.0, 255.0) as u8;
+            }
+        }
+        out
     }
-    out
 }
 
 /// Weights of the four samples around a point that lies `t` (0 … 1) behind the second: Catmull and Rom, "A class of local interpolating
@@ -45,30 +75,50 @@ fn catmull_rom(t: f32) -> [f32; 4] {
 mod tests {
     use super::*;
 
-    const SIZE: (usize, usize) = (8, 512);
+    const SIDE: usize = 512;
+    const STRIDE: usize = SIDE * 3;
 
-    /// Rows that get lighter downwards, by a quarter of a level each.
-    fn ramp() -> Vec<u8> {
-        (0..SIZE.0 * SIZE.1 * 3).map(|i| (i / (SIZE.0 * 3) / 4 + 20) as u8).collect()
+    fn chest() -> Chest {
+        let eyes = Rect { x0: 180, y0: 190, x1: 332, y1: 260 };
+        Chest::below(eyes, Rect { x0: 180, y0: 270, x1: 332, y1: 400 })
+    }
+
+    /// Lines of 8 rows, dark and light.
+    fn lines() -> Vec<u8> {
+        (0..STRIDE * SIDE).map(|i| if i / STRIDE / 8 % 2 == 0 { 40 } else { 200 }).collect()
     }
 
     #[test]
-    fn nothing_above_the_chest_moves_and_all_far_below_it_by_the_same() {
-        let mut rgb = ramp();
-        // A line that can be found again.
-        let stride = SIZE.0 * 3;
-        let line = |y: usize| y * stride..(y + 1) * stride;
-        rgb[line(100)].fill(255);
-        rgb[line(450)].fill(255);
-        let lifted = lift(rgb.clone(), SIZE, 300, 2.0 / 3.0);
-        assert_eq!(lifted[..300 * stride], rgb[..300 * stride]);
-        assert_eq!(lifted[449 * stride], 255, "one pixel up");
-        assert!(lifted[450 * stride] < 200);
+    fn the_head_stays_and_the_shoulders_rise_by_the_same() {
+        let (before, after) = (lines(), chest().lift(lines(), (SIDE, SIDE), 0.8));
+        let level = |picture: &[u8], x: usize, y: usize| picture[y * STRIDE + x * 3];
+        for y in 0..395 {
+            for x in 230..282 {
+                assert_eq!(level(&after, x, y), level(&before, x, y), "{x}, {y}: face and throat");
+            }
+        }
+        assert_eq!(after[..225 * STRIDE], before[..225 * STRIDE], "all above the eyes");
+        for y in 400..500 {
+            for x in [10, 60, 450, 500] {
+                assert_eq!(level(&after, x, y), level(&before, x, y + 2), "{x}, {y}: shoulders");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_torn() {
+        let chest = chest();
+        for (x, y) in (1..SIDE).flat_map(|y| (1..SIDE).map(move |x| (x, y))) {
+            let here = chest.share(x, y);
+            for other in [chest.share(x - 1, y), chest.share(x, y - 1)] {
+                assert!((here - other).abs() < 0.06, "{x}, {y}");
+            }
+        }
     }
 
     #[test]
     fn breathed_out_is_the_picture_itself() {
-        assert_eq!(lift(ramp(), SIZE, 300, 0.0), ramp());
+        assert_eq!(chest().lift(lines(), (SIDE, SIDE), 0.0), lines());
     }
 
     #[test]

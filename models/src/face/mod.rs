@@ -5,7 +5,7 @@ mod breath;
 pub mod form;
 pub mod people;
 pub mod picture;
-mod plan;
+pub mod plan;
 pub mod set;
 pub mod vp8;
 pub mod webp;

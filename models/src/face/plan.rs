@@ -3,7 +3,16 @@
 use character::{Brows, Eyes, Head, Mouth};
 use serde::Serialize;
 
-use super::set::{Look, Stance};
+use super::set::{Key, Look, Stance};
+
+/// The listener's lean, radians.
+pub const LISTENING: Head = Head { yaw: 0.025, pitch: 0.012, roll: 0.038 };
+/// The deepest point of a nod, relative to where the head is, in radians.
+pub const NOD_DEPTH: f32 = 0.05;
+/// Where a thinking face looks.
+pub const AWAY: [f32; 2] = [0.55, 0.5];
+/// A glance aside while speaking or listening; to the other side with the first number's sign turned.
+pub const ASIDE: [f32; 2] = [0.4, -0.05];
 
 /// Which poses are drawn, relative to rest.
 #[derive(Serialize)]
@@ -22,10 +31,16 @@ pub struct Plan {
     pub breaths: Vec<f32>,
     /// Stances and looks that breathe, the mouth closed.
     pub breathing: Vec<(u8, u8)>,
+    /// The stances that are encoded beside the picture of the first of them, and not beside rest.
+    pub anchored: Vec<u8>,
     /// Quantiser of the key.
     pub key_quantizer: u32,
-    /// Quantisers of the poses, finest first: the first with which the set is small enough is taken.
+    /// Quantiser of the anchor: whatever does not move in an anchored pose looks like it.
+    pub anchor_quantizer: u32,
+    /// Quantisers of moving lips, finest first: the first with which the set is small enough is taken. All else has the first one.
     pub quantizers: Vec<u32>,
+    /// Stances that are only seen in passing, for a tenth of a second each, and how much coarser these are.
+    pub passing: (Vec<u8>, u32),
     /// How much coarser the further rungs are.
     pub coarser: Vec<u32>,
 }
@@ -39,11 +54,17 @@ impl Plan {
             brows: Brows { raise, knit: 0.0 },
         };
         let stance = |lean: f32, nod: f32, smile: f32| Stance {
-            head: Head { yaw: 0.025 * lean, pitch: 0.012 * lean + nod, roll: 0.038 * lean },
+            head: Head {
+                yaw: LISTENING.yaw * lean,
+                pitch: LISTENING.pitch * lean + nod * NOD_DEPTH,
+                roll: LISTENING.roll * lean,
+            },
             smile,
         };
         // Open, half shut, shut, a quarter shut, glances aside.
         let calm = 0..6;
+        // A blink may come at any moment.
+        let blinks = vec![0, 1, 2, 3];
         Self {
             stances: vec![
                 stance(0.0, 0.0, 0.0),
@@ -51,28 +72,28 @@ impl Plan {
                 stance(0.5, 0.0, 0.0),
                 stance(0.75, 0.0, 0.0),
                 stance(1.0, 0.0, 0.0),
-                stance(1.0, 0.017, 0.0),
-                stance(1.0, 0.034, 0.0),
-                stance(1.0, 0.050, 0.0),
+                stance(1.0, 0.34, 0.0),
+                stance(1.0, 0.68, 0.0),
+                stance(1.0, 1.0, 0.0),
                 stance(0.0, 0.0, 0.5),
                 stance(0.0, 0.0, 1.0),
                 stance(1.0, 0.0, 0.5),
                 stance(1.0, 0.0, 1.0),
             ],
             stance_looks: vec![
-                vec![0],
-                vec![0],
-                vec![0],
+                blinks.clone(),
+                blinks.clone(),
+                blinks.clone(),
                 calm.clone().collect(),
-                vec![0],
-                vec![0],
-                vec![0],
-                vec![0, 1, 2],
-                vec![0, 1, 2, 3],
-                vec![0, 1, 2],
-                vec![0, 1, 2, 3],
+                blinks.clone(),
+                blinks.clone(),
+                blinks.clone(),
+                blinks.clone(),
+                blinks.clone(),
+                blinks.clone(),
+                blinks,
             ],
-            breaths: vec![0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0],
+            breaths: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
             breathing: [0, 4]
                 .into_iter()
                 .flat_map(|stance| calm.clone().map(move |look| (stance, look)))
@@ -82,19 +103,41 @@ impl Plan {
                 look(0.55, 0.0, 0.0, 0.0),
                 look(1.0, 0.0, 0.0, 0.0),
                 look(0.25, 0.0, 0.0, 0.0),
-                look(0.0, -0.4, -0.05, 0.0),
-                look(0.0, 0.4, -0.05, 0.0),
+                look(0.0, -ASIDE[0], ASIDE[1], 0.0),
+                look(0.0, ASIDE[0], ASIDE[1], 0.0),
                 look(0.0, 0.0, 0.0, 0.5),
-                look(0.0, 0.55, 0.5, 0.4),
-                look(0.55, 0.55, 0.5, 0.4),
+                look(0.0, AWAY[0], AWAY[1], 0.4),
+                look(0.55, AWAY[0], AWAY[1], 0.4),
                 look(1.0, 0.0, 0.0, 0.4),
             ],
             talking: 7,
             mouths: mouths(),
+            anchored: vec![4, 5, 6, 7, 10, 11],
             key_quantizer: 8,
-            quantizers: vec![30, 34, 38, 42, 48, 54],
+            anchor_quantizer: 20,
+            quantizers: vec![30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 54],
+            passing: (vec![1, 2, 3, 5, 6, 7], 10),
             coarser: vec![20],
         }
+    }
+}
+
+impl Plan {
+    /// The poses, in the order in which a set holds them: rest first.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for look in 0..self.looks.len() as u8 {
+            let mouths = if usize::from(look) < self.talking { self.mouths.len() } else { 1 };
+            keys.extend((0..mouths as u8).map(|mouth| Key { look, mouth, ..Key::default() }));
+        }
+        for (stance, looks) in (1..self.stances.len() as u8).zip(&self.stance_looks) {
+            keys.extend(looks.iter().map(|look| Key { stance, look: *look, ..Key::default() }));
+        }
+        for &(stance, look) in &self.breathing {
+            keys.extend((1..self.breaths.len() as u8).map(|breath| Key { stance, look, mouth: 0, breath }));
+        }
+        keys
     }
 }
 

@@ -1,8 +1,10 @@
 //! A pose set: all pictures of one person at one size, encoded.
 //!
-//! The file: `VPOSES`, version (u16), length of the manifest (u32), the manifest (JSON), the key frame, the pose frames in the manifest's
-//! order, each in every rung, SHA-256 of all that. Numbers are little-endian. Pose frames depend on the key frame only (see
-//! [`super::vp8`]).
+//! The file: `VPOSES`, version (u16), length of the manifest (u32), the manifest (JSON), the key frame, the anchor, the pose frames in the
+//! manifest's order, each in every rung, SHA-256 of all that. Numbers are little-endian.
+//!
+//! Pose frames depend on the key frame only, or, where the head is held as in the anchor, on the anchor only (see [`super::vp8`]): who shows
+//! one of those must have shown the anchor since the last key.
 //!
 //! A pose is four states: stance (head and smile), look (eyes and brows), mouth and breath. Not all of their combinations are baked: lips
 //! move with the resting head only, and only with the looks that occur while speaking, and nobody breathes in while speaking.
@@ -18,6 +20,8 @@ use sha2::{Digest, Sha256};
 const MAGIC: &[u8; 6] = b"VPOSES";
 const VERSION: u16 = 2;
 const CHECKSUM: usize = 32;
+/// Most combinations of states in a set: its table of them takes two bytes for each.
+const COMBINATIONS: usize = 1 << 18;
 
 /// Which pose: indices into the manifest's lists. 0 is rest in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -65,8 +69,10 @@ pub struct Manifest {
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// Quantiser of the key, then of the rungs, finest first.
+    /// Quantiser of the key, then of moving lips in the rungs, finest first.
     pub quantizers: Vec<u32>,
+    /// The stances that are encoded beside the anchor, which shows the first of them; all others beside the key.
+    pub anchored: Vec<u8>,
     /// Heads and smiles relative to rest, rest first.
     pub stances: Vec<Stance>,
     /// Eyes and brows relative to rest, rest first.
@@ -79,6 +85,8 @@ pub struct Manifest {
     pub frames: Vec<(Key, Vec<u32>)>,
     /// Length of the key frame in bytes.
     pub key_length: u32,
+    /// Length of the anchor in bytes; 0 where no stance needs it.
+    pub anchor_length: u32,
 }
 
 /// A file is no pose set.
@@ -88,7 +96,7 @@ pub enum Error {
     #[error("no pose set")]
     Magic,
     /// Made for another version.
-    #[error("pose set of version {0}, this is {VERSION}")]
+    #[error("a pose set of version {0}, while this program shows version {VERSION}: bake it anew")]
     Version(u16),
     /// Cut short or damaged.
     #[error("damaged pose set: {0}")]
@@ -102,6 +110,7 @@ pub enum Error {
 pub struct PoseSet {
     manifest: Manifest,
     key: Bytes,
+    anchor: Bytes,
     /// By pose, then by rung.
     frames: Vec<Bytes>,
     rungs: usize,
@@ -114,25 +123,32 @@ impl PoseSet {
     ///
     /// # Errors
     /// If lists and frames disagree, or rest is not among the frames.
-    pub fn new(mut manifest: Manifest, key: Bytes, frames: Vec<Bytes>) -> Result<Self, Error> {
+    pub fn new(mut manifest: Manifest, key: Bytes, anchor: Bytes, frames: Vec<Bytes>) -> Result<Self, Error> {
         let (poses, rungs) = (manifest.frames.len(), manifest.quantizers.len().saturating_sub(1));
         if rungs == 0 || poses * rungs != frames.len() || poses > usize::from(u16::MAX) {
             return Err(Error::Damaged("number of frames"));
         }
+        if anchor.is_empty() != manifest.anchored.is_empty() {
+            return Err(Error::Damaged("anchor"));
+        }
         manifest.key_length = u32::try_from(key.len()).map_err(|_| Error::Damaged("key too long"))?;
+        manifest.anchor_length =
+            u32::try_from(anchor.len()).map_err(|_| Error::Damaged("anchor too long"))?;
         for ((_, lengths), frames) in manifest.frames.iter_mut().zip(frames.chunks_exact(rungs)) {
             let all = frames.iter().map(|frame| u32::try_from(frame.len()));
             *lengths = all.collect::<Result<_, _>>().map_err(|_| Error::Damaged("frame too long"))?;
         }
         let table = Self::table(&manifest)?;
-        Ok(Self { manifest, key, frames, rungs, table })
+        Ok(Self { manifest, key, anchor, frames, rungs, table })
     }
 
     /// For each combination, in the order of [`Self::place`]: itself, else the same breathed out, else the same lips with a calmer look and
     /// head, else the same head.
     fn table(manifest: &Manifest) -> Result<Vec<u16>, Error> {
         let [stances, looks, mouths, breaths] = manifest.states();
-        if ![stances, looks, mouths, breaths].iter().all(|n| (1..=256).contains(n)) {
+        let states = [stances, looks, mouths, breaths];
+        // Of four numbers up to 256 the product overflows nothing.
+        if !states.iter().all(|n| (1..=256).contains(n)) || states.iter().product::<usize>() > COMBINATIONS {
             return Err(Error::Damaged("number of states"));
         }
         let mut baked = vec![None; stances * looks * mouths * breaths];
@@ -198,13 +214,18 @@ impl PoseSet {
         };
         let manifest: Manifest =
             serde_json::from_slice(&take(u32::from_le_bytes([head[2], head[3], head[4], head[5]]))?)?;
+        let rungs = manifest.quantizers.len().saturating_sub(1);
+        if manifest.frames.iter().any(|(_, lengths)| lengths.len() != rungs) {
+            return Err(Error::Damaged("number of frames"));
+        }
         let key = take(manifest.key_length)?;
+        let anchor = take(manifest.anchor_length)?;
         let frames = manifest.frames.iter().flat_map(|(_, lengths)| lengths).map(|length| take(*length));
         let frames = frames.collect::<Result<_, _>>()?;
         if at != body {
             return Err(Error::Damaged("lengths"));
         }
-        Self::new(manifest, key, frames)
+        Self::new(manifest, key, anchor, frames)
     }
 
     /// The file.
@@ -216,6 +237,7 @@ impl PoseSet {
         file.extend((manifest.len() as u32).to_le_bytes());
         file.extend(manifest);
         file.extend(&self.key);
+        file.extend(&self.anchor);
         for frame in &self.frames {
             file.extend(frame);
         }
@@ -234,6 +256,22 @@ impl PoseSet {
     #[must_use]
     pub fn key(&self) -> &Bytes {
         &self.key
+    }
+
+    /// The anchor: the first of [`Manifest::anchored`] at rest, to be shown after a key and before frames that depend on it.
+    #[must_use]
+    pub fn anchor(&self) -> &Bytes {
+        &self.anchor
+    }
+
+    /// Whether a frame depends on the anchor, and not on the key.
+    ///
+    /// # Panics
+    /// On a number that [`Self::index`] did not give.
+    #[must_use]
+    pub fn is_anchored(&self, index: u16) -> bool {
+        let (key, _) = &self.manifest.frames[usize::from(index)];
+        self.manifest.anchored.contains(&key.stance)
     }
 
     /// How many rungs there are, at least one.
@@ -299,6 +337,7 @@ mod tests {
             width: 512,
             height: 512,
             quantizers: vec![8, 30, 50],
+            anchored: vec![1],
             stances: vec![Stance::default(); 2],
             looks: vec![Look::default(); 2],
             mouths: vec![Mouth::default(); 2],
@@ -307,7 +346,8 @@ mod tests {
             ..Manifest::default()
         };
         let frames = (0..10).map(|i| Bytes::from(vec![i; usize::from(i) + 3])).collect();
-        PoseSet::new(manifest, Bytes::from_static(b"key"), frames).unwrap()
+        let (key, anchor) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
+        PoseSet::new(manifest, key, anchor, frames).unwrap()
     }
 
     #[test]
@@ -315,7 +355,8 @@ mod tests {
         let set = sample();
         let again = PoseSet::parse(&set.to_file().into()).unwrap();
         assert_eq!(again.manifest(), set.manifest());
-        assert_eq!(again.key(), set.key());
+        assert_eq!((again.key(), again.anchor()), (set.key(), set.anchor()));
+        assert!(again.is_anchored(3) && !again.is_anchored(4));
         for i in 0..5 {
             for rung in 0..2 {
                 assert_eq!(again.frame(i, rung)[0], i as u8 * 2 + rung as u8);
@@ -336,6 +377,29 @@ mod tests {
     }
 
     #[test]
+    fn a_set_of_another_version_says_so_in_one_sentence() {
+        let mut file = sample().to_file();
+        file[MAGIC.len()] = 1;
+        let told = PoseSet::parse(&file.into()).err().unwrap().to_string();
+        assert_eq!(told, "a pose set of version 1, while this program shows version 2: bake it anew");
+    }
+
+    #[test]
+    fn a_set_with_more_combinations_than_its_table_may_hold_is_refused() {
+        let manifest = Manifest {
+            mouths: vec![Mouth::default(); 256],
+            looks: vec![Look::default(); 256],
+            stances: vec![Stance::default(); 256],
+            ..sample().manifest().clone()
+        };
+        let frames = vec![Bytes::from_static(b"x"); 10];
+        assert!(matches!(
+            PoseSet::new(manifest, Bytes::new(), Bytes::from_static(b"a"), frames),
+            Err(Error::Damaged("number of states"))
+        ));
+    }
+
+    #[test]
     fn a_missing_pose_keeps_the_lips_first_and_then_the_head() {
         let set = sample();
         assert_eq!(set.index(key(0, 1, 0, 0)), 1);
@@ -351,7 +415,8 @@ mod tests {
     fn a_set_without_rest_or_with_states_that_it_lacks_is_refused() {
         let with = |key| {
             let manifest = Manifest { frames: vec![(key, Vec::new())], ..sample().manifest().clone() };
-            PoseSet::new(manifest, Bytes::new(), vec![Bytes::from_static(b"x"); 2]).err()
+            let frames = vec![Bytes::from_static(b"x"); 2];
+            PoseSet::new(manifest, Bytes::new(), Bytes::from_static(b"a"), frames).err()
         };
         assert!(with(key(0, 0, 0, 0)).is_none());
         for bad in [key(0, 1, 0, 0), key(2, 0, 0, 0), key(0, 0, 0, 2), key(0, 9, 0, 0)] {

@@ -44,8 +44,21 @@ failed:
     return NULL;
 }
 
+/* What a frame refers to, and what it replaces. */
+enum visavis_vp8_kind { KEY, ANCHOR, POSE, ANCHORED_POSE };
+
+static vpx_enc_frame_flags_t flags(int kind) {
+    vpx_enc_frame_flags_t pose = VP8_EFLAG_NO_REF_LAST | VP8_EFLAG_NO_UPD_LAST | VP8_EFLAG_NO_UPD_GF | VP8_EFLAG_NO_UPD_ENTROPY;
+    switch (kind) {
+    case KEY: return VPX_EFLAG_FORCE_KF;
+    case ANCHOR: return pose | VP8_EFLAG_NO_REF_ARF;
+    case POSE: return pose | VP8_EFLAG_NO_REF_ARF | VP8_EFLAG_NO_UPD_ARF;
+    default: return pose | VP8_EFLAG_NO_REF_GF | VP8_EFLAG_NO_UPD_ARF;
+    }
+}
+
 /* Encodes one I420 picture (planes without gaps). Returns its length and sets *data, valid until the next call; a negative libvpx code otherwise. */
-long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int key, unsigned quantizer, const uint8_t *active,
+long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int kind, unsigned quantizer, const uint8_t *active,
                         const uint8_t **data) {
     int error;
     e->config.rc_min_quantizer = e->config.rc_max_quantizer = quantizer;
@@ -54,9 +67,7 @@ long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int 
     if ((error = vpx_codec_control(&e->codec, VP8E_SET_ACTIVEMAP, &map))) return -error;
     vpx_image_t image;
     if (!vpx_img_wrap(&image, VPX_IMG_FMT_I420, e->width, e->height, 1, (unsigned char *)i420)) return -VPX_CODEC_MEM_ERROR;
-    vpx_enc_frame_flags_t pose = VP8_EFLAG_NO_REF_LAST | VP8_EFLAG_NO_REF_ARF | VP8_EFLAG_NO_UPD_LAST | VP8_EFLAG_NO_UPD_GF |
-                                 VP8_EFLAG_NO_UPD_ARF | VP8_EFLAG_NO_UPD_ENTROPY;
-    if ((error = vpx_codec_encode(&e->codec, &image, e->count++, 1, key ? VPX_EFLAG_FORCE_KF : pose, VPX_DL_GOOD_QUALITY))) return -error;
+    if ((error = vpx_codec_encode(&e->codec, &image, e->count++, 1, flags(kind), VPX_DL_GOOD_QUALITY))) return -error;
     vpx_codec_iter_t iterator = NULL;
     const vpx_codec_cx_pkt_t *packet;
     while ((packet = vpx_codec_get_cx_data(&e->codec, &iterator))) {

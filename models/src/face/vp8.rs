@@ -1,7 +1,8 @@
-//! VP8 as the pose cache needs it: one key frame, and frames that depend on nothing but that key.
+//! VP8 as the pose cache needs it: one key frame, one anchor, and frames that depend on nothing but these.
 //!
-//! A pose frame refers to golden only and updates nothing: no reference, no probability. So pose frames may be sent in any order, dropped,
-//! repeated and shared by all calls (`Encoder::pose`; libvpx's flags `NO_REF_LAST | NO_REF_ARF | NO_UPD_*`, error resilient, fixed quantiser).
+//! A pose frame refers to golden only, which is the key, or to altref only, which is the anchor: a second key for another head. It updates
+//! nothing: no reference, no probability. So pose frames may be sent in any order, dropped, repeated and shared by all calls (libvpx's flags
+//! `NO_REF_*` and `NO_UPD_*`, error resilient, fixed quantiser). The anchor refers to the key and replaces altref; every key undoes it.
 
 #![allow(unsafe_code)]
 
@@ -17,6 +18,15 @@ pub struct Error(i64);
 
 /// Worst quantiser; 0 is the best.
 pub const MAX_QUANTIZER: u32 = 63;
+
+/// What a frame refers to, and what it replaces: as in `vp8.c`.
+#[derive(Clone, Copy)]
+enum Kind {
+    Key,
+    Anchor,
+    Pose,
+    AnchoredPose,
+}
 
 /// An encoder of one picture size.
 pub struct Encoder {
@@ -47,7 +57,7 @@ impl Encoder {
     /// # Errors
     /// libvpx's.
     pub fn key(&mut self, picture: &I420, quantizer: u32) -> Result<Vec<u8>, Error> {
-        self.encode(picture, true, quantizer, None)
+        self.encode(picture, Kind::Key, quantizer, None)
     }
 
     /// A frame that depends on the last key only. `active` marks the macroblocks (16×16, row by row) that differ from the key's picture;
@@ -59,13 +69,40 @@ impl Encoder {
     /// # Panics
     /// If `active` has not one entry for each macroblock.
     pub fn pose(&mut self, picture: &I420, quantizer: u32, active: &[bool]) -> Result<Vec<u8>, Error> {
-        self.encode(picture, false, quantizer, Some(active))
+        self.encode(picture, Kind::Pose, quantizer, Some(active))
+    }
+
+    /// A second key, made of the first: becomes the reference of every later anchored pose.
+    ///
+    /// # Errors
+    /// libvpx's.
+    ///
+    /// # Panics
+    /// As [`Self::pose`].
+    pub fn anchor(&mut self, picture: &I420, quantizer: u32, active: &[bool]) -> Result<Vec<u8>, Error> {
+        self.encode(picture, Kind::Anchor, quantizer, Some(active))
+    }
+
+    /// A frame that depends on the last anchor only, and `active` on what differs from its picture.
+    ///
+    /// # Errors
+    /// libvpx's.
+    ///
+    /// # Panics
+    /// As [`Self::pose`].
+    pub fn anchored_pose(
+        &mut self,
+        picture: &I420,
+        quantizer: u32,
+        active: &[bool],
+    ) -> Result<Vec<u8>, Error> {
+        self.encode(picture, Kind::AnchoredPose, quantizer, Some(active))
     }
 
     fn encode(
         &mut self,
         picture: &I420,
-        key: bool,
+        kind: Kind,
         quantizer: u32,
         active: Option<&[bool]>,
     ) -> Result<Vec<u8>, Error> {
@@ -86,7 +123,7 @@ impl Encoder {
             visavis_vp8_encode(
                 self.raw.as_ptr(),
                 picture.bytes().as_ptr(),
-                c_int::from(key),
+                kind as c_int,
                 quantizer.min(MAX_QUANTIZER),
                 map.as_ptr(),
                 &raw mut data,
@@ -171,7 +208,7 @@ unsafe extern "C" {
     fn visavis_vp8_encode(
         encoder: *mut RawEncoder,
         i420: *const u8,
-        key: c_int,
+        kind: c_int,
         quantizer: c_uint,
         active: *const u8,
         data: *mut *const u8,
@@ -241,6 +278,44 @@ mod tests {
             if step % 300 == 299 {
                 decoder.decode(&key).unwrap();
             }
+            assert!(decoder.decode(&poses[n]).unwrap() == alone[n], "step {step}, pose {n}");
+        }
+    }
+
+    #[test]
+    fn poses_of_key_and_anchor_may_be_mixed_and_lost() {
+        let (rest, lean) = (scene(0), scene(5));
+        let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
+        let key = encoder.key(&rest, 8).unwrap();
+        let anchor = encoder.anchor(&lean, 16, &lean.changed_blocks(&rest, 0)).unwrap();
+        let poses: Vec<Vec<u8>> = (1..40)
+            .map(|n| {
+                let picture = scene(n);
+                if n % 2 == 0 {
+                    encoder.pose(&picture, 24, &picture.changed_blocks(&rest, 0)).unwrap()
+                } else {
+                    encoder.anchored_pose(&picture, 24, &picture.changed_blocks(&lean, 0)).unwrap()
+                }
+            })
+            .collect();
+        let begin = || {
+            let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
+            decoder.decode(&key).unwrap();
+            decoder.decode(&anchor).unwrap();
+            decoder
+        };
+        let alone: Vec<I420> = poses.iter().map(|pose| begin().decode(pose).unwrap()).collect();
+        for (n, picture) in alone.iter().enumerate() {
+            assert!(picture.psnr(&scene(n + 1)) > 30.0, "pose {n}");
+        }
+        let mut decoder = begin();
+        let mut random = 3u32;
+        for step in 0..1000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if step % 250 == 249 {
+                decoder = begin();
+            }
+            let n = (random >> 16) as usize % poses.len();
             assert!(decoder.decode(&poses[n]).unwrap() == alone[n], "step {step}, pose {n}");
         }
     }

@@ -10,8 +10,15 @@ use super::vp8::{self, Encoder};
 /// # Errors
 /// The encoder refuses.
 pub fn encode(picture: &Picture, quantizer: u32) -> Result<Vec<u8>, vp8::Error> {
-    let whole = I420::from_rgb(&picture.rgb(), picture.width, picture.height);
-    let frame = Encoder::new(picture.width, picture.height)?.key(&whole, quantizer)?;
+    encode_i420(&I420::from_rgb(&picture.rgb(), picture.width, picture.height), quantizer)
+}
+
+/// The same of planes.
+///
+/// # Errors
+/// The encoder refuses.
+pub fn encode_i420(picture: &I420, quantizer: u32) -> Result<Vec<u8>, vp8::Error> {
+    let frame = Encoder::new(picture.width(), picture.height())?.key(picture, quantizer)?;
     let padded = frame.len().next_multiple_of(2);
     let mut file = b"RIFF".to_vec();
     file.extend((padded as u32 + 12).to_le_bytes());
