@@ -54,27 +54,39 @@ pub(crate) fn correlation(a: &[f64], b: &[f64]) -> f64 {
     if spread > 0.0 { sum(&|x, y| x * y) / spread } else { 0.0 }
 }
 
+/// The lips of a piece of speech.
+struct Lips {
+    track: Track,
+    closures: Vec<(f32, f32)>,
+}
+
+impl Lips {
+    fn of(phones: &[Phone]) -> Self {
+        Self { track: Track::new(phones), closures: closures(phones) }
+    }
+}
+
 /// Pieces of speech, with what was said and what was read.
 #[derive(Default)]
-pub(crate) struct Pieces(Vec<(Track, Track, Vec<(f32, f32)>, Vec<(f32, f32)>)>);
+pub(crate) struct Pieces(Vec<(Lips, Lips)>);
 
 impl Pieces {
     pub(crate) fn add(&mut self, said: &[Phone], read: &[Phone]) {
-        self.0.push((Track::new(said), Track::new(read), closures(said), closures(read)));
+        self.0.push((Lips::of(said), Lips::of(read)));
     }
 
     pub(crate) fn seconds(&self) -> f64 {
-        self.0.iter().map(|(said, ..)| f64::from(said.end())).sum()
+        self.0.iter().map(|(said, _)| f64::from(said.track.end())).sum()
     }
 
     /// Agreement of the two jaws, the one that was read taken `late` seconds later.
     pub(crate) fn jaws(&self, late: f32) -> f64 {
         let (mut said, mut read) = (Vec::new(), Vec::new());
-        for (a, b, ..) in &self.0 {
-            for n in 0..(a.end() / STEP) as usize {
+        for (a, b) in &self.0 {
+            for n in 0..(a.track.end() / STEP) as usize {
                 let at = n as f32 * STEP;
-                said.push(f64::from(a.at(at).jaw));
-                read.push(f64::from(b.at(at + late).jaw));
+                said.push(f64::from(a.track.at(at).jaw));
+                read.push(f64::from(b.track.at(at + late).jaw));
             }
         }
         correlation(&said, &read)
@@ -92,7 +104,7 @@ impl Pieces {
             let steps = ((end - start + 2.0 * CLOSE) / STEP) as usize;
             (0..=steps).any(|n| shut(&track.at(start - CLOSE + n as f32 * STEP)))
         };
-        let all = self.0.iter().flat_map(|(_, read, said, _)| said.iter().map(|c| seen(read, *c)));
+        let all = self.0.iter().flat_map(|(said, read)| said.closures.iter().map(|c| seen(&read.track, *c)));
         all.fold((0, 0), |(all, shut), seen| (all + 1, shut + usize::from(seen)))
     }
 
@@ -100,13 +112,16 @@ impl Pieces {
     pub(crate) fn invented(&self) -> usize {
         let near = |a: (f32, f32), b: (f32, f32)| a.0 < b.1 + CLOSE && b.0 < a.1 + CLOSE;
         let none = |said: &[(f32, f32)], read: (f32, f32)| !said.iter().any(|s| near(*s, read));
-        self.0.iter().map(|(_, _, said, read)| read.iter().filter(|r| none(said, **r)).count()).sum()
+        let invented = |(said, read): &(Lips, Lips)| {
+            read.closures.iter().filter(|closure| none(&said.closures, **closure)).count()
+        };
+        self.0.iter().map(invented).sum()
     }
 
     /// For each viseme the frames of 10 ms in which it was said, and those of them in which it was read.
     pub(crate) fn visemes(&self) -> [(usize, usize); Viseme::ALL.len()] {
         let mut counts = [(0, 0); Viseme::ALL.len()];
-        for (said, read, ..) in &self.0 {
+        for (Lips { track: said, .. }, Lips { track: read, .. }) in &self.0 {
             for n in 0..(said.end() / STEP) as usize {
                 let at = (n as f32 + 0.5) * STEP;
                 let viseme = said.viseme(at);
