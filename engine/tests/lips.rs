@@ -309,7 +309,8 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound() {
                     began = Some(at);
                 }
                 Left::Picture { at, frame } if !frame.key => {
-                    pictures.push((at, mouths[&frame.payload.as_ptr()]))
+                    // The second key is of no mouth: the head leans.
+                    pictures.extend(mouths.get(&frame.payload.as_ptr()).map(|mouth| (at, *mouth)));
                 }
                 _ => {}
             }

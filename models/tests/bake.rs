@@ -210,7 +210,7 @@ fn a_wrong_file_is_told_in_one_sentence() {
         ("age = 0.12", "agee = 0.12", "unknown field `agee`"),
         ("size = 0.97", "size = 2.0", "eyes.size is 2, but must be from 0.8 to 1.3"),
         ("size = 0.97", "size = nan", "eyes.size is NaN, but must be from 0.8 to 1.3"),
-        ("smile = 0.45", "smile = 3.0", "smile is 3, but must be from 0 to 1"),
+        ("smile = 0.4", "smile = 3.0", "smile is 3, but must be from 0 to 1"),
         ("\"#8c634a\"", "\"brown\"", "not a colour of the form #rrggbb"),
         ("\"curly\"", "\"mohawk\"", "unknown variant `mohawk`"),
         ("name = \"Theo\"", "", "missing field `name`"),
