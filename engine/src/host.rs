@@ -538,6 +538,13 @@ impl Host for Engine {
         self.no_room().map(|why| why.to_string())
     }
 
+    fn turns_away(&self) -> Option<String> {
+        let draining = self.locked().draining.then_some(Why::Draining);
+        let why = draining.or_else(|| Self::no_room(self))?;
+        self.refused.note(&why);
+        Some(why.to_string())
+    }
+
     fn deaf(&self) -> Option<String> {
         self.models.deaf()
     }

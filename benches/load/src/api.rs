@@ -140,6 +140,12 @@ impl Api {
         read(sent(request.send().await)?).await.map(drop)
     }
 
+    /// Ends a conversation, whoever is in it or not.
+    pub(crate) async fn end(&self, conversation: &str) -> Result<(), String> {
+        let path = format!("/v1/conversation/{conversation}");
+        read(sent(self.asking(Method::DELETE, &path)?.send().await)?).await.map(drop)
+    }
+
     /// What happened in a conversation, in order.
     pub(crate) async fn events(&self, conversation: &str) -> Result<Vec<Value>, String> {
         let path = format!("/v1/ext/conversation/{conversation}/events");

@@ -196,6 +196,14 @@ impl Args {
                 cycle,
             })
         };
+        // An hour's result is not to be lost to a folder that is not there.
+        if let Some(out) = &self.out {
+            std::fs::File::options()
+                .create(true)
+                .append(true)
+                .open(out)
+                .map_err(|e| Error::Usage(format!("--out {}: {e}", out.display())))?;
+        }
         Ok(Plan {
             kind,
             calls: self.calls,

@@ -101,20 +101,46 @@ impl Callers {
     pub(crate) async fn connect(&self) -> Result<Calling, String> {
         let asked = clock::now();
         let session = self.api.conversation(&self.agent).await?;
+        let connected = self.join(&session).await;
+        if connected.is_err() {
+            // Nobody will come to it. Who refused the call has refused this too, perhaps: that changes nothing.
+            let _ = self.api.end(&session.id).await;
+        }
+        let (joined, peer) = connected?;
+        Ok(Calling { asked, session, joined, peer })
+    }
+
+    async fn join(&self, session: &Session) -> Result<(Joined, Peer), String> {
         let peer = Peer::new(self.bind, self.channel).await?;
-        let offer = peer.offer().await?;
-        let joined = self.api.offer(&session, offer).await?;
+        match self.shake_hands(session, &peer).await {
+            Ok(joined) => Ok((joined, peer)),
+            Err(why) => {
+                peer.close().await;
+                Err(why)
+            }
+        }
+    }
+
+    async fn shake_hands(&self, session: &Session, peer: &Peer) -> Result<Joined, String> {
+        let joined = self.api.offer(session, peer.offer().await?).await?;
         peer.answer(joined.answer.clone()).await?;
         let up = timeout(PATIENCE, peer.becomes(&[State::Up, State::Down])).await;
-        if up != Ok(State::Up) {
-            peer.close().await;
-            return Err(format!("conversation {} was answered and did not connect", session.id));
+        if up == Ok(State::Up) {
+            Ok(joined)
+        } else {
+            Err(format!("conversation {} was answered and did not connect", session.id))
         }
-        Ok(Calling { asked, session, joined, peer })
     }
 }
 
 impl Calling {
+    /// Leaves before a word is said.
+    pub(crate) async fn leave(self, callers: &Callers) {
+        // A server that is gone has hung up too.
+        let _ = callers.api.hang_up(&self.session, &self.joined).await;
+        self.peer.close().await;
+    }
+
     /// Its conversation.
     pub(crate) fn conversation(&self) -> &str {
         &self.session.id

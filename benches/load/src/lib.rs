@@ -43,6 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub use args::Args;
 use args::Kind;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Why a run did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +87,7 @@ pub fn run(args: Args, models: &Path) -> Result<bool, Error> {
     Ok(held)
 }
 
-/// Becomes true when the user asks to stop (Ctrl-C); a second time ends the program at once.
+/// Becomes true when the user (Ctrl-C) or the system (SIGTERM) asks to stop; a second time ends the program at once.
 fn interrupted() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
@@ -96,7 +97,12 @@ fn interrupted() -> Arc<AtomicBool> {
             return;
         };
         runtime.block_on(async {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            let Ok(mut terminated) = signal(SignalKind::terminate()) else { return };
+            loop {
+                tokio::select! {
+                    asked = tokio::signal::ctrl_c() => if asked.is_err() { return },
+                    _ = terminated.recv() => {}
+                }
                 if told.swap(true, Relaxed) {
                     std::process::exit(130);
                 }

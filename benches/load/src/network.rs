@@ -27,6 +27,8 @@ use crate::{Error, interrupted, soak};
 const ALONE: Duration = Duration::from_secs(2);
 /// From the last call's beginning to the measured stretch.
 const SETTLE: Duration = Duration::from_secs(1);
+/// A caller that was refused tries again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How often the running calls are counted.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often a soak reads the server's metrics.
@@ -147,6 +149,11 @@ impl Caller {
                     if self.cycle.is_none() {
                         break;
                     }
+                    let mut stop = self.stop.clone();
+                    tokio::select! {
+                        () = sleep_until((clock::now() + AGAIN).min(self.ends).into()) => {}
+                        _ = stop.wait_for(|stop| *stop) => {}
+                    }
                     continue;
                 }
             };
@@ -205,7 +212,10 @@ async fn calls(
     let count = Arc::new(Count::default());
     let first = callers.connect().await?;
     if target.agent == Agent::Scripted {
-        allowed(&callers.api, first.conversation()).await?;
+        if let Err(why) = allowed(&callers.api, first.conversation()).await {
+            first.leave(callers).await;
+            return Err(why);
+        }
     }
     let begun = clock::now();
     let measured_from = begun + ramp(plan) + SETTLE;

@@ -58,6 +58,8 @@ pub(crate) struct Scorer {
     interruption: Option<Interruption>,
     /// Since when no picture has come while the agent sounds; `None` = that freeze is counted.
     still: Option<f64>,
+    /// Pictures since the last sound.
+    unsure: u64,
     /// Answers to utterances that end after this are not judged: the caller has left.
     until: f64,
     /// What came out.
@@ -77,6 +79,7 @@ impl Scorer {
             levels: [0.0; BEFORE],
             interruption: None,
             still: None,
+            unsure: 0,
             until: f64::INFINITY,
             scores: Scores::default(),
         }
@@ -95,7 +98,12 @@ impl Scorer {
 
     /// A picture came.
     pub(crate) fn picture(&mut self, at: f64) {
-        self.scores.pictures += u64::from(self.sounds(at));
+        // One behind the last sound so far belongs to the speech only if that goes on.
+        if at < self.sounded {
+            self.scores.pictures += 1;
+        } else if self.sounds(at) {
+            self.unsure += 1;
+        }
         self.still = Some(at);
     }
 
@@ -135,6 +143,12 @@ impl Scorer {
         if self.still.is_some_and(|since| from + WINDOW - since > FREEZE) {
             self.still = None;
             self.scores.freezes += 1;
+        }
+        let goes_on = from - self.sounded < SILENCE;
+        let unsure = std::mem::take(&mut self.unsure);
+        if goes_on {
+            self.scores.pictures += unsure;
+            self.scores.speaking += (from - self.sounded).max(0.0);
         }
         self.scores.speaking += WINDOW;
         self.sounded = from + WINDOW;
@@ -224,6 +238,22 @@ mod tests {
         close(&scores.overhead, &[0.02], 1e-9);
         assert!(scores.barge_in.is_empty() && scores.duck.is_empty());
         assert!((scores.speaking - 0.975).abs() < 0.011, "{}", scores.speaking);
+    }
+
+    #[test]
+    fn pictures_are_counted_while_the_agent_speaks_and_not_behind_it() {
+        let mut scorer = Scorer::new(Arc::new(Workload::built_in().unwrap()), 48_000);
+        // Two stretches of 2 s, pictures at exactly 25 a second all the time.
+        for n in 0..300u32 {
+            let at = f64::from(n) * 0.02;
+            let sounds = (1.0..3.0).contains(&at) || (4.0..6.0).contains(&at);
+            scorer.frame(at, &[if sounds { 8000 } else { 0 }; 960]);
+            if n % 2 == 0 {
+                scorer.picture(at + 0.019);
+            }
+        }
+        let rate = scorer.scores.pictures as f64 / scorer.scores.speaking;
+        assert!((rate - 25.0).abs() < 0.3, "{rate}");
     }
 
     #[test]

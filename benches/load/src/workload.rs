@@ -156,8 +156,8 @@ impl Workload {
         let endpointing = self.settings["min_endpointing_delay"].as_f64().unwrap_or_default();
         let pace = &self.script.providers;
         let tokens = tokens_of_first_sentence(&self.utterances[number].reply);
-        let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s;
-        endpointing + pace.llm.first_token + sentence + pace.tts.first_audio
+        let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s.max(0.1);
+        endpointing + pace.llm.first_token.max(0.0) + sentence + pace.tts.first_audio.max(0.0)
     }
 }
 

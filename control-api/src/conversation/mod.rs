@@ -84,12 +84,12 @@ fn wish(body: Value, [agent, user_name, user_id]: [&str; 3]) -> Result<Wish, Api
 /// Makes a conversation in status STARTED.
 pub(crate) async fn begin(shared: &Shared, workspace: &str, wish: &Wish) -> Result<Row, ApiError> {
     let missing = || ApiError::Missing(Missing::Agent);
+    // Which ear the call will have is seen at the door: a decoder that is taken now may be free when the user comes.
+    if let Some(why) = shared.host().turns_away() {
+        return Err(ApiError::NoCapacity(why));
+    }
     if shared.draining() {
         return Err(ApiError::NoCapacity("the server is shutting down".into()));
-    }
-    // Which ear the call will have is seen at the door: a decoder that is taken now may be free when the user comes.
-    if let Some(why) = shared.host().no_room() {
-        return Err(ApiError::NoCapacity(why));
     }
     let agent = store::id(&wish.agent).ok_or_else(missing)?;
     // A v4 id: it stands in links, so it must not tell when others were made.

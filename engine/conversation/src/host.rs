@@ -44,6 +44,11 @@ pub trait Host: Send + Sync + 'static {
     /// not touched by it. Reads some small files now and then.
     fn no_room(&self) -> Option<String>;
 
+    /// As [`Host::no_room`], asked for a conversation that is to be made: a refusal is counted.
+    fn turns_away(&self) -> Option<String> {
+        self.no_room()
+    }
+
     /// Why a new call that needs one of this server's own speech decoders would be refused right now, or `None`.
     fn deaf(&self) -> Option<String>;
 

@@ -51,7 +51,7 @@ impl Engine {
         let edge = |of: fn(&EdgeCount) -> u64| edges.iter().map(move |(name, count)| (*name, of(count)));
         let mut families = vec![
             Family::counter("visavis_calls_ended", "Calls that are over.").of(sum(|s| &s.ended)),
-            Family::counter("visavis_audio_frames", "Frames of agents' voices handed out, 20 ms each, silence included.")
+            Family::counter("visavis_audio_frames", "Frames of agents' voices handed out, of 10 or 20 ms, silence included.")
                 .of(sum(|s| &s.frames)),
             Family::counter(
                 "visavis_audio_frames_late",
@@ -97,7 +97,7 @@ impl Engine {
                 "Share of its processors that the whole process took in the last seconds; 0 without a call.",
             )
             .of(stats().map(|s| s.headroom.process()).fold(0.0, f64::max)),
-            Family::counter("visavis_calls_refused", "Offers of new calls that were refused, by reason.")
+            Family::counter("visavis_calls_refused", "Conversations that were not made and offers of new calls that were not taken, by reason.")
                 .each("reason", self.refused.counts()),
             Family::gauge("visavis_media_calls", "Calls held by a media thread.")
                 .each("thread", self.threads.iter().map(|t| t.taken.load(Relaxed)).enumerate()),

@@ -47,7 +47,7 @@ pub struct Baked {
 pub const LARGEST: usize = 600_000;
 /// Most that a frame with moving lips may take on the mean, in bytes, up to 512 × 512 pixels, so that speech takes less than 170 kbit/s; more
 /// pixels may take more.
-const SPOKEN: usize = 770;
+const SPOKEN: usize = 735;
 /// Pixels over which a moved part fades into the rest.
 const FEATHER: usize = 12;
 /// Differences of levels up to this are not worth a macroblock: a turned head changes the bloom of all that is bright.
