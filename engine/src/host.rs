@@ -1,5 +1,6 @@
 //! The engine: media threads, and the door that the control plane knocks at.
 
+mod choice;
 mod measures;
 mod room;
 
@@ -13,18 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId, LlmChoice, SttChoice, TtsChoice};
+use conversation::call::{Call, ConversationId};
 use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferError};
 use conversation::input::Command;
 use conversation::measure::Family;
 use conversation::output::Answer;
-use models::{Error, Kind, Sink};
+use models::{Error, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use crate::edge::Sender;
 use crate::graph::{self, CallKey, CallModels, Kit, Loopback, Message, News, Opening, Reply};
-use crate::hear::{self, vad::Judge};
+use crate::hear;
 use crate::keep::trace;
 use crate::latency::Latencies;
 use crate::memory::Memory;
@@ -34,6 +35,7 @@ use crate::show::{Avatars, Library};
 use crate::transport::webrtc::Certificate;
 use crate::transport::{loopback, socket, tcp};
 use crate::{clock, thread};
+pub use choice::{Chosen, Models};
 use room::{Refused, Why};
 
 /// How long an offer waits for certificate and models.
@@ -104,56 +106,6 @@ impl Default for Config {
             most_load: 0.0,
             least_memory: 0,
         }
-    }
-}
-
-/// A model for a choice, and what the operator or the caller should know about it (a vendor that is not configured, say).
-pub type Chosen<T> = (T, Option<String>);
-
-/// The models that calls are made of. The binary's registry, or a test's doubles.
-pub trait Models: Send + Sync + 'static {
-    /// Loads what takes time; called once, on a thread of its own.
-    ///
-    /// # Errors
-    /// What is missing, in one sentence: no call is taken.
-    fn load(&self) -> Result<(), String>;
-
-    /// Who judges windows of sound, one for each media thread; after [`Models::load`].
-    ///
-    /// # Errors
-    /// The weights are missing.
-    fn judge(&self) -> Result<Box<dyn Judge>, String>;
-
-    /// An ear.
-    fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn models::stt::Stt>, Error>>;
-
-    /// Who says whether a turn is over; asked only for agents that want it (`stt.turn_model`).
-    ///
-    /// # Errors
-    /// There is none here, or it does not work: turns are decided without.
-    fn turn(&self) -> Result<Arc<dyn models::turn::TurnModel>, Error> {
-        Err(Error::new(Kind::Missing, "this server has no turn model"))
-    }
-
-    /// A mind.
-    fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn models::llm::Llm>>;
-
-    /// A voice.
-    fn tts(&self, choice: &TtsChoice) -> Chosen<Result<Arc<dyn models::tts::Tts>, Error>>;
-
-    /// Why a new call must wait for what running ones have asked for already, in one sentence; `None` while the built-in models keep up.
-    fn behind(&self) -> Option<String> {
-        None
-    }
-
-    /// Why a call that is heard by a built-in decoder could not be taken; `None` while one is free, or there is no such thing.
-    fn deaf(&self) -> Option<String> {
-        None
-    }
-
-    /// What they measure of themselves: decoders taken, what waits. Models that do not know measure nothing.
-    fn measures(&self) -> Vec<Family> {
-        Vec::new()
     }
 }
 

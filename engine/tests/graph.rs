@@ -132,7 +132,6 @@ fn where_a_change_is_near_blocks_are_short_and_time_stamps_go_on() {
     bench.run(4 * SECOND);
     let blocks: Vec<_> = far
         .heard()
-        .into_iter()
         .filter_map(|left| match left {
             Left::Sound { timestamp, pcm, .. } => Some((timestamp, pcm)),
             _ => None,

@@ -211,11 +211,11 @@ async fn calls(
     let stop = stopping();
     let count = Arc::new(Count::default());
     let first = callers.connect().await?;
-    if target.agent == Agent::Scripted {
-        if let Err(why) = allowed(&callers.api, first.conversation()).await {
-            first.leave(callers).await;
-            return Err(why);
-        }
+    if target.agent == Agent::Scripted
+        && let Err(why) = allowed(&callers.api, first.conversation()).await
+    {
+        first.leave(callers).await;
+        return Err(why);
     }
     let begun = clock::now();
     let measured_from = begun + ramp(plan) + SETTLE;

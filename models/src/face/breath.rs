@@ -85,7 +85,7 @@ mod tests {
 
     /// Lines of 8 rows, dark and light.
     fn lines() -> Vec<u8> {
-        (0..STRIDE * SIDE).map(|i| if i / STRIDE / 8 % 2 == 0 { 40 } else { 200 }).collect()
+        (0..STRIDE * SIDE).map(|i| if (i / STRIDE / 8).is_multiple_of(2) { 40 } else { 200 }).collect()
     }
 
     #[test]
