@@ -30,7 +30,7 @@ const CEILING: usize = 400;
 const LONGER: &[(&str, usize, &str)] = &[
     (
         "engine/src/host.rs",
-        450,
+        470,
         "the engine's life and its door: splitting them would make its directory of calls public",
     ),
     ("engine/src/transport/webrtc.rs", 470, "one connection: every method turns the same state machine"),
