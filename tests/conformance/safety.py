@@ -56,9 +56,9 @@ PROOFS = {
     "Referrer-Policy: no-referrer": [f"{API}/limits.rs::every_answer_has_the_headers_that_protect_pages", ROWS],
     "Host check on loopback listeners": [f"{API}/limits.rs::a_page_elsewhere_cannot_reach_a_loopback_server_by_a_name_of_its_own", ROWS],
     "console cookie HttpOnly SameSite with CSRF token": [f"{API}/session.rs::a_session_opens_what_its_key_opens_and_only_with_both_halves", "tests/test_console.py::test_the_cookie_alone_opens_nothing"],
-    "pictures PNG, JPEG, WebP only": ["control-api/src/custom_avatar.rs::a_picture_is_a_data_uri_of_a_known_kind", ROWS],
+    "pictures PNG, JPEG, WebP only": ["control-api/src/custom_avatar/picture.rs::a_picture_is_a_data_uri_of_a_known_kind", ROWS],
     # Uploads
-    "uploads are parsed in a child process with limits on memory, time and pixels": [ROWS, "control-api/src/custom_avatar.rs::a_picture_is_a_data_uri_of_a_known_kind"],
+    "uploads are parsed in a child process with limits on memory, time and pixels": [ROWS, "control-api/src/custom_avatar/picture.rs::a_picture_is_a_data_uri_of_a_known_kind"],
     "file names never become paths": ["control-api/src/kb/form.rs::a_file_s_kind_is_its_ending_and_its_name_no_path", ROWS],
     "model and library paths come from the operator only": ["models/src/registry/tests.rs::ears_and_voices_that_are_not_here_are_told"],
     "provider script needs --allow-scripted": ["models/src/registry/tests.rs::scripts_need_the_operators_leave"],
