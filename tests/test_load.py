@@ -41,6 +41,7 @@ def test_a_broken_limit_fails():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--out", "/nowhere/found.json"], "--out /nowhere/found.json: No such file"),
         (["--require", "p95(latency) < 1s"], '"latency" is none of join, voice_to_voice'),
         (["--calls", "0"], "--calls must be between 1 and"),
         (["--cpu", "x"], "is no list of processors"),

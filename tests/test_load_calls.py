@@ -71,6 +71,7 @@ def test_five_hundred_short_calls_leave_nothing_behind(start, tmp_path, report):
     soak = json.loads(out.read_text())["soak"]
     report.add("soak", soak)
     assert soak["calls"] >= 400, soak
+    assert soak["calls_left"] == 0 and soak["decoders_left"] == 0, soak
     # Since the middle of the run; a leak would be one a call, 250 of them. As twenty callers hang up at once, there are twenty connections and
     # all that the store may open.
     assert soak["threads"][1] <= soak["threads"][0] + 8 and soak["files"][1] <= soak["files"][0] + 40, soak

@@ -30,6 +30,8 @@ pub(crate) use picture::Seen;
 use sound::Ear;
 pub(crate) use sound::encode;
 
+/// A call without a packet of sound for so long (s) at its end has broken off: the agent's silence is packets too.
+const GONE: f64 = 2.0;
 /// A connection that is not up by then has failed.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A packet that leaves later than this counts: the caller did not keep up.
@@ -188,7 +190,7 @@ impl Calling {
         }
         peer.close().await;
         let mut senses = locked(&senses);
-        let heard = senses.ear.leave();
+        let heard = senses.ear.leave(ended);
         let seen = senses.eye.leave(asked, heard.offset);
         Call {
             conversation: session.id,
@@ -198,7 +200,7 @@ impl Calling {
             seen,
             whole: ended.saturating_duration_since(begun).as_secs_f64(),
             late_sends: late_sends.load(Relaxed),
-            held,
+            held: held && heard.silent < GONE,
         }
     }
 }

@@ -123,7 +123,7 @@ impl Counts {
 }
 
 fn report(plan: &Plan, media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
-    let Ran { calls, failed, begin, end, first } = ran;
+    let Ran { calls, failed, begin, end, first, interrupted } = ran;
     let seconds = end.at.saturating_duration_since(begin.at).as_secs_f64();
     let call_seconds = (seconds * calls.len() as f64).max(f64::MIN_POSITIVE);
     let spent = |prefix: &str| end.threads.since(&begin.threads, prefix);
@@ -131,7 +131,8 @@ fn report(plan: &Plan, media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
     let [media_sum, models_sum] = [&media, &models].map(|all| all.iter().sum::<f64>());
     let per_call = |s: f64| round(s * 1e3 / call_seconds, 4);
     let busiest = media.iter().copied().fold(0.0, f64::max) / seconds.max(f64::MIN_POSITIVE);
-    let mut report = Report { mode: "engine-only", calls: calls.len(), failed, ..Report::default() };
+    let mut report =
+        Report { mode: "engine-only", calls: calls.len(), failed, interrupted, ..Report::default() };
     let (mut join, mut v2v, mut overhead, mut barge_in, mut duck) = (vec![], vec![], vec![], vec![], vec![]);
     let (mut turns, mut speaking, mut pictures) = (Turns::default(), 0.0, 0);
     for call in calls {

@@ -57,6 +57,20 @@ impl Late {
         Some(lost)
     }
 
+    /// Nothing came until `at` (s) but what came: what was needed by then and is missing, in s, is late.
+    pub(crate) fn end(&mut self, at: f64) -> f64 {
+        let (Some(base), Some((_, end))) = (self.base, self.newest) else { return 0.0 };
+        let missing = ((at - ALLOWED - base) * RATE).round() as i64 - end;
+        if missing <= 0 {
+            return 0.0;
+        }
+        let lost = (missing as u64).div_ceil(STEP as u64);
+        self.frames += lost;
+        self.late += lost;
+        self.concealed += missing as f64 / RATE;
+        missing as f64 / RATE
+    }
+
     /// As [`Late::frame`], where the fastest frame sets the clock.
     pub(crate) fn packet(&mut self, at: f64, timestamp: i64, samples: i64) -> Option<u64> {
         let told = at - timestamp as f64 / RATE;
@@ -95,6 +109,16 @@ mod tests {
         assert_eq!(late.frame(10.12, 4800, 960), Some(2));
         assert_eq!((late.frames, late.late), (6, 3));
         assert!((late.concealed - 0.06).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sound_that_ends_before_its_time_is_late_to_the_end() {
+        let mut late = Late::from(10.0);
+        late.frame(10.0, 0, 960);
+        assert!(late.end(10.07) == 0.0, "nothing is due yet");
+        assert!((late.end(10.12) - 0.04).abs() < 1e-6);
+        assert_eq!((late.frames, late.late), (3, 2));
+        assert!(Late::by_the_fastest().end(5.0) == 0.0, "it never began");
     }
 
     #[test]

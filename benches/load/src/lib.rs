@@ -56,7 +56,7 @@ pub enum Error {
     Failed(String),
 }
 
-/// Runs as asked; prints the table and writes the report. Whether every requirement holds.
+/// Runs as asked; prints the table and writes the report. Whether it came to its end and every requirement holds.
 ///
 /// `models`: folder of the speech detector's weights, for an engine of this process.
 ///
@@ -74,7 +74,8 @@ pub fn run(args: Args, models: &Path) -> Result<bool, Error> {
         let text = serde_json::to_string_pretty(&json).unwrap_or_default() + "\n";
         std::fs::write(out, text).map_err(|e| Error::Failed(format!("{}: {e}", out.display())))?;
     }
-    let mut held = true;
+    // What was stopped has not shown what was asked.
+    let mut held = !report.interrupted;
     for requirement in &plan.requirements {
         match requirement.check(&json) {
             Ok(()) => println!("held    {requirement}"),

@@ -15,6 +15,10 @@ pub(crate) struct Reading {
     pub(crate) files: Option<f64>,
     /// Threads.
     pub(crate) threads: Option<f64>,
+    /// Speech decoders taken.
+    pub(crate) decoders: Option<f64>,
+    /// Calls held.
+    pub(crate) calls: Option<f64>,
 }
 
 impl Reading {
@@ -29,11 +33,13 @@ impl Reading {
             late: of("visavis_audio_frames_late_total"),
             files: of("process_open_fds"),
             threads: of("process_threads"),
+            decoders: of("visavis_decoders{state=\"taken\"}"),
+            calls: of("visavis_calls"),
         }
     }
 }
 
-/// All samples of a family, whatever their labels.
+/// All samples of a family, whatever their labels; or of one with its label, where that is its only one.
 fn sum(text: &str, family: &str) -> Option<f64> {
     let samples = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(family)?;

@@ -37,6 +37,8 @@ const SAMPLE: Duration = Duration::from_secs(1);
 const RECORDS: Duration = Duration::from_secs(40);
 /// One in so many callers decodes its pictures.
 const DECODES: usize = 20;
+/// A record that cannot be read for so long is lost.
+const UNREAD: Duration = Duration::from_secs(3);
 /// Records that are read at once.
 const READERS: usize = 8;
 /// Failures that are told one by one.
@@ -210,6 +212,7 @@ async fn calls(
 ) -> Result<Report, String> {
     let stop = stopping();
     let count = Arc::new(Count::default());
+    let mut soaking = soak::Samples::new(reading(&callers.api).await);
     let first = callers.connect().await?;
     if target.agent == Agent::Scripted
         && let Err(why) = allowed(&callers.api, first.conversation()).await
@@ -233,7 +236,6 @@ async fn calls(
     let mut measured = Measured::default();
     let mut progress = Progress::new(begun, ends - begun);
     let (mut next, mut begin, mut sampled, mut looked) = (1, None, begun, begun);
-    let mut soaking = soak::Samples::default();
     // The end is read before the calls hang up.
     while clock::now() + LOOK < ends && !*stop.borrow() {
         let now = clock::now();
@@ -273,14 +275,27 @@ async fn calls(
     while let Some(calls) = running.join_next().await {
         all.extend(calls.map_err(|e| format!("a caller is gone: {e}"))?);
     }
-    measured.failed = count.failed.load(Relaxed);
+    measured.interrupted = *stop.borrow();
     measured.cpus = plan.cpus.clone().unwrap_or_default().0;
-    let judged = judge(plan, callers, hooks, all).await;
+    let judged = judge(plan, callers, &count, hooks, all).await;
+    measured.failed = count.failed.load(Relaxed);
     if target.cycle.is_some() {
-        let last = reading(&callers.api).await;
+        let last = settled(&callers.api).await;
         measured.soak = Some(soaking.summary(judged.len(), last));
     }
     Ok(summary(judged, measured))
+}
+
+/// What a server tells once it holds no call any more: those whose callers vanished end by its own clocks.
+async fn settled(api: &Api) -> Reading {
+    let until = clock::now() + RECORDS;
+    loop {
+        let reading = reading(api).await;
+        if reading.calls.is_none_or(|calls| calls == 0.0) || clock::now() >= until {
+            return reading;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Whether the server let the scripted models in: an agent that it refuses them is served by others, with a warning.
@@ -303,10 +318,19 @@ async fn allowed(api: &Api, conversation: &str) -> Result<(), String> {
 }
 
 /// Reads what the server recorded of each call.
-async fn judge(plan: &Plan, callers: &Callers, hooks: Option<&Hooks>, calls: Vec<Call>) -> Vec<Judged> {
+async fn judge(
+    plan: &Plan,
+    callers: &Callers,
+    count: &Count,
+    hooks: Option<&Hooks>,
+    calls: Vec<Call>,
+) -> Vec<Judged> {
     let until = clock::now() + RECORDS;
     let reading = calls.into_iter().map(|call| async move {
-        let record = record(callers, hooks, &call.conversation, until).await;
+        let Some(record) = record(callers, hooks, &call.conversation, until).await else {
+            count.fail(&format!("the record of conversation {} cannot be read", call.conversation));
+            return Judged { call, turns: Turns::default(), events: None };
+        };
         let committed = record.iter().filter(|e| e["what"] == "utterance_committed");
         let committed: Vec<String> = committed.filter_map(|e| Some(e["text"].as_str()?.to_owned())).collect();
         let turns = judged(&plan.workload, call.whole, &committed);
@@ -325,19 +349,27 @@ fn expected(record: &[serde_json::Value]) -> usize {
     record.iter().filter(|e| e["what"].as_str().is_some_and(|what| WEBHOOKS.contains(&what))).count()
 }
 
-/// The whole record of a call, once its webhooks have come; what there is, when the time is over.
+/// The whole record of a call, once its webhooks have come; what there is, when the time is over; nothing from a server that is gone.
 async fn record(
     callers: &Callers,
     hooks: Option<&Hooks>,
     conversation: &str,
     until: Instant,
-) -> Vec<serde_json::Value> {
+) -> Option<Vec<serde_json::Value>> {
+    let gives_up = clock::now() + UNREAD;
     loop {
-        let events = callers.api.events(conversation).await.unwrap_or_default();
+        let events = match callers.api.events(conversation).await {
+            Ok(events) => events,
+            Err(_) if clock::now() >= gives_up => return None,
+            Err(_) => {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
+        };
         let over = events.iter().any(|e| e["what"] == "ended");
         let came = hooks.is_none_or(|hooks| hooks.count(conversation) >= expected(&events));
         if over && came || clock::now() >= until {
-            return events;
+            return Some(events);
         }
         tokio::time::sleep(LOOK).await;
     }

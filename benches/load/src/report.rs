@@ -16,6 +16,8 @@ pub(crate) struct Report {
     pub(crate) calls: usize,
     /// Calls that could not begin, or broke off.
     pub(crate) failed: usize,
+    /// Somebody stopped the run before its end.
+    pub(crate) interrupted: bool,
     /// Length of the measured stretch: all calls run in it.
     pub(crate) seconds: f64,
     /// Spreads over all calls, in ms.
@@ -157,6 +159,14 @@ pub(crate) struct Soak {
     pub(crate) threads: [Option<f64>; 2],
     /// Its open files, then and then.
     pub(crate) files: [Option<f64>; 2],
+    /// Threads more than before the first call, when all were over.
+    pub(crate) threads_grown: Option<f64>,
+    /// Open files more than before the first call, sockets among them.
+    pub(crate) files_grown: Option<f64>,
+    /// Speech decoders that were still taken then.
+    pub(crate) decoders_left: Option<f64>,
+    /// Calls that the server still held then.
+    pub(crate) calls_left: Option<f64>,
 }
 
 impl Report {
@@ -177,7 +187,12 @@ impl Report {
             None => "not given by this server".to_owned(),
         };
         let failed = if self.failed > 0 { format!(", {} failed", self.failed) } else { String::new() };
-        line("calls", format!("{}{failed}; measured for {:.1} s ({})", self.calls, self.seconds, self.mode));
+        let interrupted = if self.interrupted { "interrupted; " } else { "" };
+        let seconds = self.seconds;
+        line(
+            "calls",
+            format!("{}{failed}; {interrupted}measured for {seconds:.1} s ({})", self.calls, self.mode),
+        );
         line("ms", format!("{:>9} {:>9} {:>9} {:>9} {:>7}", "p50", "p95", "p99", "max", "n"));
         let times = [
             ("join", self.ms.join),

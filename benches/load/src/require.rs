@@ -125,6 +125,17 @@ impl Requirement {
     pub(crate) fn check(&self, report: &Value) -> Result<(), String> {
         let found = self.path.iter().try_fold(report, |at, part| at.get(part)).and_then(Value::as_f64);
         let Some(found) = found else { return Err(format!("{}: not measured", self.text)) };
+        // Of nothing, nothing is wrong: that proves nothing.
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let base = match path[..] {
+            ["late_audio" | "late_audio_frames" | "concealed_ms"] => &report["audio_frames"],
+            ["turns", part] if part != "expected" => &report["turns"]["expected"],
+            ["events", part] if part != "expected" => &report["events"]["expected"],
+            _ => &Value::Null,
+        };
+        if base.as_f64() == Some(0.0) {
+            return Err(format!("{}: nothing was expected", self.text));
+        }
         #[allow(clippy::float_cmp)] // what is compared for equality is counted
         let holds = match self.comparison {
             Comparison::Less => found < self.limit,
@@ -150,7 +161,7 @@ mod tests {
     use crate::turns::Turns;
 
     fn found() -> Value {
-        let mut found = Report { late_audio: 0.0005, ..Report::default() };
+        let mut found = Report { late_audio: 0.0005, audio_frames: 20_000, ..Report::default() };
         found.ms.voice_to_voice = Summary::of_seconds(vec![1.0, 1.1, 1.3]);
         found.turns = Turns { expected: 3, right: 2, wrong: 1, missing: 0 };
         found.server.rss_bytes_per_call = Some(1_400_000.0);
@@ -179,6 +190,11 @@ mod tests {
         }
         let broken: Requirement = "p95(voice_to_voice) < 1.2s".parse().unwrap();
         assert_eq!(broken.check(&found()).unwrap_err(), "p95(voice_to_voice) < 1.2s: it is 1300");
+        let empty = report(&Report::default());
+        for text in ["late_audio < 0.1%", "turns.missing == 0", "turns.wrong == 0"] {
+            let of_nothing: Requirement = text.parse().unwrap();
+            assert_eq!(of_nothing.check(&empty).unwrap_err(), format!("{text}: nothing was expected"));
+        }
         let unmeasured: Requirement = "p95(join) < 1s".parse().unwrap();
         assert_eq!(unmeasured.check(&found()).unwrap_err(), "p95(join) < 1s: not measured");
     }

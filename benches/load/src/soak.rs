@@ -6,18 +6,28 @@ use crate::stats::round;
 
 /// Readings over a run.
 #[derive(Default)]
-pub(crate) struct Samples(Vec<(f64, Reading)>);
+pub(crate) struct Samples {
+    /// Before the first call.
+    idle: Reading,
+    /// With the times at which they were taken, in s.
+    readings: Vec<(f64, Reading)>,
+}
 
 impl Samples {
-    /// A reading at `at` (s).
-    pub(crate) fn add(&mut self, at: f64, reading: Reading) {
-        self.0.push((at, reading));
+    /// Of a server that held no call at `idle`.
+    pub(crate) fn new(idle: Reading) -> Self {
+        Self { idle, readings: Vec::new() }
     }
 
-    /// What became of memory, threads and files over `calls` calls, all since the middle of the run: until then pools and heaps grow to their
+    /// A reading at `at` (s).
+    pub(crate) fn add(&mut self, at: f64, reading: Reading) {
+        self.readings.push((at, reading));
+    }
+
+    /// What became of memory, threads and files over `calls` calls, since the middle of the run: until then pools and heaps grow to their
     /// size. `last`: a reading when all calls are over.
     pub(crate) fn summary(&self, calls: usize, last: Reading) -> Soak {
-        let half = &self.0[self.0.len() / 2..];
+        let half = &self.readings[self.readings.len() / 2..];
         let memory: Vec<(f64, f64)> = half.iter().filter_map(|(at, r)| Some((*at, r.resident?))).collect();
         let slope = slope(&memory);
         let span = memory.first().zip(memory.last()).map(|(first, last)| last.0 - first.0);
@@ -29,6 +39,10 @@ impl Samples {
             rss_growth: slope.zip(span).map(|(slope, span)| round(slope * span / mean, 5)),
             threads: [first.threads, last.threads],
             files: [first.files, last.files],
+            threads_grown: last.threads.zip(self.idle.threads).map(|(last, idle)| last - idle),
+            files_grown: last.files.zip(self.idle.files).map(|(last, idle)| last - idle),
+            decoders_left: last.decoders,
+            calls_left: last.calls,
         }
     }
 }

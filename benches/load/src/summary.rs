@@ -23,6 +23,7 @@ pub(crate) struct Measured {
     pub(crate) own_cpu: f64,
     /// Calls that could not begin, or broke off.
     pub(crate) failed: usize,
+    pub(crate) interrupted: bool,
     /// Processors of this tool.
     pub(crate) cpus: Vec<usize>,
     pub(crate) soak: Option<Soak>,
@@ -30,7 +31,12 @@ pub(crate) struct Measured {
 
 /// The report.
 pub(crate) fn summary(all: Vec<Judged>, measured: Measured) -> Report {
-    let mut report = Report { mode: "webrtc", failed: measured.failed, ..Report::default() };
+    let mut report = Report {
+        mode: "webrtc",
+        failed: measured.failed,
+        interrupted: measured.interrupted,
+        ..Report::default()
+    };
     let (mut join, mut ttff, mut v2v, mut overhead) = (vec![], vec![], vec![], vec![]);
     let (mut barge_in, mut duck) = (vec![], vec![]);
     let (mut speaking, mut pictures, mut worst, mut skew) = (0.0, 0, None::<f64>, None::<f64>);

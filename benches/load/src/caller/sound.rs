@@ -39,6 +39,8 @@ pub(super) struct Heard {
     pub(super) first: Option<Instant>,
     pub(super) scores: Scores,
     pub(super) late: Late,
+    /// For how long nothing had come at the end, in s.
+    pub(super) silent: f64,
     /// How long packets took, up to a constant.
     pub(super) offset: Option<f64>,
 }
@@ -104,9 +106,11 @@ impl Ear {
         self.scorer.picture(self.time(at));
     }
 
-    /// What it heard.
-    pub(super) fn leave(&mut self) -> Heard {
+    /// What it heard until `at`.
+    pub(super) fn leave(&mut self, at: Instant) -> Heard {
+        let silent = self.late.end(self.time(at));
         Heard {
+            silent,
             first: self.first,
             scores: std::mem::take(&mut self.scorer.scores),
             late: self.late,
@@ -149,10 +153,10 @@ mod tests {
             let at = begun + Duration::from_millis(20) * (n + 1);
             ear.packet(at, n.wrapping_mul(960).wrapping_add(u32::MAX - 5_000), &payload);
         }
-        let heard = ear.leave();
+        let heard = ear.leave(begun + Duration::from_millis(6_040));
         assert_eq!(heard.scores.voice_to_voice.len(), 1);
         assert!((heard.scores.voice_to_voice[0] - 0.92).abs() < 1e-6, "{:?}", heard.scores);
-        assert_eq!((heard.late.frames, heard.late.late), (300, 1));
+        assert_eq!((heard.late.frames, heard.late.late, heard.silent), (300, 1, 0.0));
         assert!((heard.late.concealed - 0.02).abs() < 1e-9);
     }
 }

@@ -13,7 +13,6 @@ use engine::{Engine, clock};
 
 use super::Counts;
 use crate::args::Plan;
-use crate::interrupted;
 use crate::late::Late;
 use crate::machine::{self, Threads};
 use crate::progress::Progress;
@@ -71,6 +70,8 @@ pub(super) struct Ran {
     pub(super) end: Mark,
     /// Memory with one call.
     pub(super) first: Option<u64>,
+    /// Somebody asked it to stop.
+    pub(super) interrupted: bool,
 }
 
 struct Caller {
@@ -107,7 +108,7 @@ impl Feeder {
     }
 
     pub(super) fn run(mut self) -> Ran {
-        let stop = interrupted();
+        let stop = crate::interrupted();
         let begun = clock::now();
         let ramp = Duration::from_secs_f64((self.plan.calls - 1) as f64 / self.plan.ramp);
         let ends = begun + ramp + self.plan.duration;
@@ -148,7 +149,8 @@ impl Feeder {
                     self.failed + self.callers.iter().filter(|c| c.closed || c.began.is_none()).count();
                 let whole = self.callers.into_iter().filter(|c| !c.closed);
                 let calls = whole.filter_map(|c| c.leave(&workload, now)).collect();
-                return Ran { calls, failed, begin, end, first };
+                let interrupted = stop.load(Relaxed);
+                return Ran { calls, failed, begin, end, first, interrupted };
             }
             next = (next + ROUND).max(clock::now());
             std::thread::sleep(next.saturating_duration_since(clock::now()));
@@ -225,9 +227,10 @@ impl Caller {
     }
 
     /// What became of it; nothing if it never began.
-    fn leave(self, workload: &Workload, now: Instant) -> Option<Called> {
+    fn leave(mut self, workload: &Workload, now: Instant) -> Option<Called> {
         let began = self.began?;
         let whole = now.saturating_duration_since(began).as_secs_f64();
+        self.late.end(whole);
         Some(Called {
             join: began.saturating_duration_since(self.asked).as_secs_f64(),
             scores: self.scorer.scores,
