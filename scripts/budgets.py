@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Holds what the last run of the benches measured against benches/budgets.toml.
+"""Runs the benches and holds what they measure against benches/budgets.toml.
 
-  scripts/budgets.py            prints the table; exit code 1 where a budget is broken, or a bench and its budget do not come together
-  scripts/budgets.py --out FILE keeps what was measured, for scripts/perf-table.py
-  scripts/budgets.py forget     before a run: forgets what earlier ones measured, so that none of it is mistaken for this one's
+  scripts/budgets.py run        runs them, prints the table; exit code 1 where a budget is broken, or a bench and its budget do not come together
+  scripts/budgets.py            holds what the last run measured, without running anything
+  --quick                       less of each bench: for CI
+  --slack FACTOR                budgets that much larger, for a machine that is not the one they were made on
+  --out FILE                    keeps what was measured, for scripts/perf-table.py
 
-The medians of criterion's samples count. Results are in $CRITERION_HOME, else in criterion/ of $CARGO_TARGET_DIR, else of target/.
+The medians of criterion's samples count. What else a machine does only adds to a time, so that a bench over its budget is run again, at most
+twice, and its least median counts. Where the host gave more than a tenth of the machine to others meanwhile, a broken budget is told, and is
+no failure (decision 5). Results are in $CRITERION_HOME, else in criterion/ of $CARGO_TARGET_DIR, else of target/.
 """
 
 import argparse
@@ -19,6 +23,15 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The features are those of `make test`, so that nothing is built twice.
+BENCHES = [
+    *(os.environ.get("CARGO", "cargo"), "bench", "--locked", "--workspace", "--features", "visavis/load", "--bench", "steps", "--bench", "conversation"),
+    "--",
+]
+QUICK = ["--warm-up-time", "0.2", "--measurement-time", "0.5", "--sample-size", "10"]
+TRIES = 3
+# Share of the machine that the host may give to others.
+STOLEN = 0.1
 UNITS = {"ns": 1, "µs": 1e3, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -78,30 +91,67 @@ def commit():
     return asked.stdout.strip()
 
 
+def forget(home):
+    """Forgets what earlier runs measured, so that none of it is mistaken for this one's. What criterion compares with is beside it, and stays."""
+    for old in list(home.glob("**/new")):
+        shutil.rmtree(old)
+
+
+def machine_time():
+    """What all processors did since the start of the machine, in ticks: all of it, and what the host gave to others."""
+    try:
+        # user nice system idle iowait irq softirq steal; what follows is part of user and nice.
+        spent = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(spent), spent[7]
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+
+
+def bench(most, quick):
+    """Runs the benches; the least medians by bench, and the share of the machine that was others'."""
+    home, options, found, before = results(), QUICK if quick else [], {}, machine_time()
+    again = []
+    for _ in range(TRIES):
+        forget(home)
+        # All of them, or those that took too long.
+        only = ["^(" + "|".join(map(re.escape, again)) + ")$"] if again else []
+        ran = subprocess.run([*BENCHES, *options, *only], cwd=ROOT)
+        if ran.returncode:
+            sys.exit(ran.returncode)
+        for name, ns in measured(home).items():
+            found[name] = min(ns, found.get(name, ns))
+        again = [name for name, ns in found.items() if ns > most.get(name, ns)]
+        if not again:
+            break
+        print("over budget, and measured again:", ", ".join(again), flush=True)
+    whole, stolen = (after - first for after, first in zip(machine_time(), before))
+    return found, stolen / max(whole, 1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["check", "forget"], default="check")
+    parser.add_argument("what", nargs="?", choices=["check", "run"], default="check")
     parser.add_argument("--budgets", type=Path, default=ROOT / "benches" / "budgets.toml")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--slack", type=float, default=1.0)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    home = results()
-    if arguments.what == "forget":
-        # What criterion compares the next run with is beside it, and stays.
-        for old in list(home.glob("**/new")):
-            shutil.rmtree(old)
-        return
-    most, found = budgets(arguments.budgets), measured(home)
+    most = {name: ns * arguments.slack for name, ns in budgets(arguments.budgets).items()}
+    found, stolen = bench(most, arguments.quick) if arguments.what == "run" else (measured(results()), 0.0)
     # In the order of the file, which is that of the path.
-    both = [bench for bench in most if bench in found]
-    table([(bench, found[bench], most[bench]) for bench in both])
+    both = [name for name in most if name in found]
+    table([(name, found[name], most[name]) for name in both])
     if arguments.out:
-        kept = {"mode": "benches", "median_ns": {bench: round(found[bench], 1) for bench in both}, "commit": commit(), "cpu_model": cpu_model()}
+        kept = {"mode": "benches", "median_ns": {name: round(found[name], 1) for name in both}, "commit": commit(), "cpu_model": cpu_model()}
         arguments.out.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
-    wrong = [f"BROKEN  {bench}: {shown(found[bench])}, its budget is {shown(most[bench])}" for bench in both if found[bench] > most[bench]]
-    wrong += [f"MISSED  {bench}: a budget, but no bench of this name was run" for bench in most if bench not in found]
-    wrong += [f"FREE    {bench}: a bench without a budget in {arguments.budgets.name}" for bench in sorted(found) if bench not in most]
-    print(*wrong, sep="\n")
-    sys.exit(bool(wrong))
+    broken = [f"BROKEN  {name}: {shown(found[name])}, its budget is {shown(most[name])}" for name in both if found[name] > most[name]]
+    wrong = [f"MISSED  {name}: a budget, but no bench of this name was run" for name in most if name not in found]
+    wrong += [f"FREE    {name}: a bench without a budget in {arguments.budgets.name}" for name in sorted(found) if name not in most]
+    print(*broken, *wrong, sep="\n")
+    if broken and stolen > STOLEN:
+        print(f"the host gave {stolen:.0%} of this machine to others meanwhile: not judged")
+        broken = []
+    sys.exit(bool(broken or wrong))
 
 
 if __name__ == "__main__":

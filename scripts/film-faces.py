@@ -81,6 +81,9 @@ def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
         page.join()
         page.page.evaluate(CAMERA, [SECONDS, EVERY, COLUMNS, SIDE])
         begun, meter, gaps = page.now(), Meter(page), []
+        # The key comes once.
+        page.page.wait_for_timeout(1000)
+        meter.spent("arrival")
         while (left := SECONDS - (page.now() - begun)) > 0:
             page.page.wait_for_timeout(1000 * min(left, 4))
             meter.spent("idle")

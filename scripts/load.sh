@@ -17,7 +17,8 @@ rest=0
 arguments=("$@")
 if [ "${1:-}" = soak ]; then
   calls=${2:?how many calls}
-  at_once=$((calls < 40 ? (calls + 1) / 2 : 20))
+  # Few calls come one after the other: a minute at least, or memory says nothing.
+  at_once=$((calls < 40 ? 1 : calls < 400 ? calls / 20 : 20))
   # A call lasts 3 s on average, and a moment to connect.
   arguments=(--calls "$at_once" --ramp 10/s --cycle 6 --duration $((calls * 33 / at_once / 10 + 1)) "${@:3}")
 fi

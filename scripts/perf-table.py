@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
-"""Writes the measured tables in docs/performance.md from the JSON files in docs/results/: those of `visavis load --out`, and benches.json.
+"""Writes the measured tables in docs/performance.md from the JSON files in docs/results/: those of `visavis load --out`, benches.json
+(`scripts/budgets.py --out`), profile.json (`scripts/profile.py --out`) and end-to-end.json.
 
-  scripts/perf-table.py             writes each between its two marks
-  scripts/perf-table.py --check     exit code 1 where the document does not say what the files say
+  scripts/perf-table.py               writes each between its two marks
+  scripts/perf-table.py --check       exit code 1 where the document does not say what the files say
+  scripts/perf-table.py --keep REPORT keeps what a run of the end-to-end tests promised (target/e2e/report.json) as end-to-end.json
 
 So every number of these tables has its file, and every file its row.
 """
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
+from budgets import commit, cpu_model
+
 ROOT = Path(__file__).resolve().parent.parent
-# What `scripts/budgets.py --out` wrote.
-BENCHES = "benches.json"
+BENCHES, PROFILE, PROMISES = "benches.json", "profile.json", "end-to-end.json"
+# How the report of the end-to-end tests names a promised number.
+PROMISE = "promise: "
 NONE = "–"
 
 
@@ -119,7 +125,7 @@ def kind(run):
 def loads(results):
     """The tables of load runs, one for each kind."""
     runs = []
-    for path in sorted(set(results.glob("*.json")) - {results / BENCHES}):
+    for path in sorted(set(results.glob("*.json")) - {results / BENCHES, results / PROFILE, results / PROMISES}):
         run = json.loads(path.read_text()) | {"file": path.name}
         try:
             heading, columns = KINDS[kind(run)]
@@ -141,6 +147,43 @@ def steps(results):
     path = results / BENCHES
     found = json.loads(path.read_text())["median_ns"] if path.exists() else {}
     return "\n| bench | CPU time |\n|---|---|\n" + "".join(row((bench, shown(ns))) for bench, ns in found.items()) + "\n"
+
+
+def keep(report, results):
+    """Of an end-to-end run's report what is promised."""
+    found = json.loads(report.read_text())
+    promises = {name.removeprefix(PROMISE): of for name, of in found.items() if name.startswith(PROMISE)}
+    if not promises:
+        sys.exit(f"{report} holds no promised number")
+    kept = {"mode": "end-to-end", "promises": promises, "machine": found.get("machine"), "commit": commit(), "cpu_model": cpu_model()}
+    (results / PROMISES).write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+
+
+def promises(results):
+    """The table of the end-to-end tests' numbers."""
+    path = results / PROMISES
+    found = json.loads(path.read_text())["promises"] if path.exists() else {}
+    return "\n| | measured | promised |\n|---|---|---|\n" + "".join(
+        row((what, f"{of['measured']:.4g}", f"{of['promised']:g}")) for what, of in found.items()
+    ) + "\n"  # fmt: skip
+
+
+def profile(results):
+    """The tables of where threads spend their time."""
+    path = results / PROFILE
+    if not path.exists():
+        return "\n"
+    run, text = json.loads(path.read_text()), ""
+    names = {"media": "Media thread", "net": "The scripted models' threads"}
+    for thread, parts in run["threads"].items():
+        text += f"\n| {names.get(thread, thread)}, {run['calls']} calls | share of its CPU time | the most of it |\n|---|---|---|\n"
+        text += "".join(row((part, f"{100 * of['share']:.0f} %", ", ".join(f"`{brief(symbol)}`" for symbol in of["most"][:2]))) for part, of in parts.items())
+    return text + "\n"
+
+
+def brief(symbol):
+    """A symbol's name without its types and hash."""
+    return re.sub(r"::h[0-9a-f]{16}$", "", symbol).replace("|", "\\|")[:60]
 
 
 def shown(ns):
@@ -166,11 +209,15 @@ def between(document, name, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--keep", type=Path, metavar="REPORT")
     parser.add_argument("--document", type=Path, default=ROOT / "docs" / "performance.md")
     parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results")
     arguments = parser.parse_args()
-    old = arguments.document.read_text()
-    new = between(between(old, "load runs", loads(arguments.results)), "benches", steps(arguments.results))
+    if arguments.keep:
+        keep(arguments.keep, arguments.results)
+    old = new = arguments.document.read_text()
+    for name, table in {"load runs": loads, "benches": steps, "profile": profile, "promises": promises}.items():
+        new = between(new, name, table(arguments.results))
     if not arguments.check:
         arguments.document.write_text(new)
     elif new != old:

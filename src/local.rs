@@ -68,8 +68,8 @@ impl Models for Local {
         // Decoders load beside the rest, each on its own thread.
         let pool = Arc::new(stt::Pool::start(stt::Config { dir: self.dir.clone(), decoders: self.decoders }));
         let file = paths::vad(&self.dir);
-        let network = vad::Network::load(&file)
-            .map_err(|e| format!("the speech detector cannot be loaded ({e}): run make setup"))?;
+        let network =
+            vad::Network::load(&file).map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
         let _ = self.detector.set(Arc::new(network));
         let threads = (engine::thread::cores() / CORES_A_TURN).max(1);
         let turn = SmartTurn::find(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);

@@ -24,7 +24,7 @@ def test_the_second_start_listens_at_once_and_keeps_everything(start, tmp_path, 
         assert [a["id"] for a in again.call("GET", "/v1/ext/agent").json()].count(agent["id"]) == 1
         again.stop()
     report.add("second start", {"exec to listening": times})
-    assert sorted(times)[1] <= 0.2, times
+    report.promise("from exec to listening, s", sorted(times)[1], 0.2)
 
 
 def test_a_server_killed_in_a_call_keeps_what_was_heard(start, call, hooks, tmp_path):

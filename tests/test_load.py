@@ -52,3 +52,15 @@ def test_what_cannot_be_is_told_in_one_sentence(arguments, sentence):
     run = load("--engine-only", *arguments)
     assert run.returncode == 2, run.stdout + run.stderr
     assert sentence in run.stderr and run.stderr.count("\n") == 1 and not run.stdout, run.stderr
+
+
+def test_a_hundred_calls_share_a_core(tmp_path, report):
+    out = tmp_path / "found.json"
+    run = load("--engine-only", "--calls", "100", "--ramp", "50/s", "--duration", "20", "--out", str(out), "--require", "failed == 0", "--require", "turns.missing == 0")
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = found_in(out)
+    assert found["asked"] == {"calls": 100, "ramp": 50, "duration": 20, "cycle": None}
+    # What docs/performance.md promises of four to eight times as many.
+    report.promise("a hundred calls in an engine alone: CPU a call-second, ms", found["server"]["cpu_ms_per_call_second"], 2)
+    report.promise("a hundred calls in an engine alone: overhead, p95, ms", found["ms"]["overhead"]["p95"], 100)
+    report.promise("a hundred calls in an engine alone: share of late sound", found["late_audio"], 0.001)

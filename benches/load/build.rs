@@ -13,7 +13,17 @@ fn main() {
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo:rerun-if-changed={log}");
     }
-    println!("cargo:rerun-if-changed=build.rs");
+    // Where a file of the checkout changes, the build is not the commit's.
+    if let Some(root) = git(&["rev-parse", "--show-toplevel"]) {
+        for sources in
+            ["src", "engine", "models", "control-api", "benches", "assets", "Cargo.toml", "Cargo.lock"]
+        {
+            println!("cargo:rerun-if-changed={root}/{sources}");
+        }
+    }
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default();
-    println!("cargo:rustc-env=VISAVIS_COMMIT={commit}");
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|files| !files.is_empty());
+    let dirty = if changed { "-dirty" } else { "" };
+    println!("cargo:rustc-env=VISAVIS_COMMIT={commit}{dirty}");
 }

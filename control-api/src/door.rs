@@ -189,7 +189,9 @@ async fn offer(
     restart: bool,
 ) -> Result<Accepted, ApiError> {
     if shared.draining() && row.status != IN_PROGRESS {
-        return Err(ApiError::NoCapacity("the server is shutting down".into()));
+        // The engine counts whom it turns away.
+        let why = shared.host().turns_away();
+        return Err(ApiError::NoCapacity(why.unwrap_or_else(|| "the server is shutting down".into())));
     }
     held_here(shared, row)?;
     let call = call::shared(shared, row).await?;

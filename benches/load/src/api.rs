@@ -11,6 +11,8 @@ use crate::workload::Workload;
 
 /// A request that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Characters of a reason that are shown.
+const LONGEST_REASON: usize = 300;
 
 /// A client of one server.
 pub(crate) struct Api {
@@ -179,7 +181,12 @@ fn sent(answer: Result<Response, reqwest::Error>) -> Result<Response, String> {
 async fn read(answer: Response) -> Result<String, String> {
     let (status, path) = (answer.status(), answer.url().path().to_owned());
     let text = answer.text().await.map_err(|e| root(&e))?;
-    if status.is_success() { Ok(text) } else { Err(format!("{path}: {status}: {}", text.trim())) }
+    if status.is_success() { Ok(text) } else { Err(format!("{path}: {status}: {}", first_line(&text))) }
+}
+
+/// Of what a server says the first line, and no novel: others answer with whole pages.
+fn first_line(text: &str) -> String {
+    text.trim().lines().next().unwrap_or_default().chars().take(LONGEST_REASON).collect()
 }
 
 async fn json<T: serde::de::DeserializeOwned>(answer: Result<Response, reqwest::Error>) -> Result<T, String> {

@@ -10,7 +10,9 @@ use url::Url;
 
 use crate::Error;
 use crate::machine::Cpus;
+use crate::report::Asked;
 use crate::require::Requirement;
+use crate::stats::round;
 use crate::workload::Workload;
 
 /// `visavis load`.
@@ -135,6 +137,21 @@ const LONGEST: f64 = 7.0 * 86_400.0;
 /// Ports and memory of one machine end before.
 const MOST_CALLS: usize = 20_000;
 
+impl Plan {
+    pub(crate) fn asked(&self) -> Asked {
+        let cycle = match &self.kind {
+            Kind::Network(target) => target.cycle,
+            Kind::Engine { .. } => None,
+        };
+        Asked {
+            calls: self.calls,
+            ramp: round(self.ramp, 3),
+            duration: self.duration.as_secs_f64(),
+            cycle: cycle.map(|cycle| cycle.as_secs_f64()),
+        }
+    }
+}
+
 impl Args {
     /// Checks all of it before anything begins.
     pub(crate) fn plan(self) -> Result<Plan, Error> {
@@ -177,6 +194,10 @@ impl Args {
             let url = url.ok_or_else(|| {
                 usage(format!("--server \"{server}\" is no address like http://127.0.0.1:8080"))
             })?;
+            // All paths of the API are absolute, those in its own answers too.
+            if url.path() != "/" || url.query().is_some() {
+                return Err(usage(format!("--server \"{server}\" must be an address without a path")));
+            }
             let given = self.key.clone().or_else(|| std::env::var("VISAVIS_API_KEY").ok());
             let key = given
                 .filter(|key| !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic()))
@@ -252,13 +273,16 @@ mod tests {
     fn a_run_is_checked_before_it_begins() {
         let whole =
             plan("--server http://127.0.0.1:8080 --key k --scripted --calls 3 --ramp 2/s --cpu 0").unwrap();
-        assert_eq!((whole.calls, whole.ramp, whole.cpus), (3, 2.0, Some(Cpus(vec![0]))));
+        assert_eq!((whole.calls, whole.ramp, &whole.cpus), (3, 2.0, &Some(Cpus(vec![0]))));
+        let asked = whole.asked();
+        assert_eq!((asked.calls, asked.ramp, asked.duration, asked.cycle), (3, 2.0, 45.0, None));
         assert!(matches!(whole.kind, Kind::Network(t) if t.is_loopback() && t.agent == Agent::Scripted));
         assert!(matches!(plan("--engine-only --calls 5").unwrap().kind, Kind::Engine { threads: 1, .. }));
         let server = "--server http://h --key k --scripted";
         for (line, why) in [
             ("", "missing --server <URL>, or --engine-only"),
             ("--server here --key k --scripted", "is no address like"),
+            ("--server http://h/prefix/ --key k", "must be an address without a path"),
             ("--server http://h --key k", "missing --agent <ID>, or --scripted"),
             (&format!("{server} --calls 0"), "--calls must be between 1 and"),
             (&format!("{server} --ramp fast"), "--ramp must be calls a second"),

@@ -64,10 +64,11 @@ pub enum Error {
 /// Bad arguments, or a run that could not begin.
 pub fn run(args: Args, models: &Path) -> Result<bool, Error> {
     let plan = args.plan()?;
-    let report = match &plan.kind {
+    let mut report = match &plan.kind {
         Kind::Network(target) => network::run(&plan, target)?,
         Kind::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), models)?,
     };
+    report.asked = plan.asked();
     print!("{}", report.table());
     let json = require::report(&report);
     if let Some(out) = &plan.out {

@@ -12,6 +12,8 @@ use crate::turns::Turns;
 pub(crate) struct Report {
     /// `webrtc` or `engine-only`.
     pub(crate) mode: &'static str,
+    /// What the run was asked to do.
+    pub(crate) asked: Asked,
     /// Calls that ran.
     pub(crate) calls: usize,
     /// Calls that could not begin, or broke off.
@@ -46,10 +48,23 @@ pub(crate) struct Report {
     /// What stayed behind; only of runs whose calls come and go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) soak: Option<Soak>,
-    /// Commit of this build; empty where it was not built in a checkout.
+    /// Commit of this build, with `-dirty` behind it where it was built of something else; empty where it was not built in a checkout.
     pub(crate) commit: String,
     /// The processor.
     pub(crate) cpu_model: String,
+}
+
+/// What a run was asked to do, so that it can be done again.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Asked {
+    /// `--calls`.
+    pub(crate) calls: usize,
+    /// Calls that begin in a second.
+    pub(crate) ramp: f64,
+    /// `--duration`, in s.
+    pub(crate) duration: f64,
+    /// `--cycle`, in s.
+    pub(crate) cycle: Option<f64>,
 }
 
 /// Spreads in ms.

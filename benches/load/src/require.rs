@@ -207,7 +207,7 @@ mod tests {
             ("p95(voice_to_voice < 1s", "is not closed"),
             ("p96(voice_to_voice) < 1s", "\"p96\" is none of p50, p95, p99, max, n"),
             ("p95(latency) < 1s", "\"latency\" is none of join, voice_to_voice"),
-            ("voice_to_voice < 1s", "\"voice_to_voice\" is none of mode, calls"),
+            ("voice_to_voice < 1s", "\"voice_to_voice\" is none of mode, asked, calls"),
             ("ms.join < 1s", "is not one figure: write p95(…) of it"),
             ("turns < 1", "is not one figure: name one figure of it"),
             ("turns.lost == 0", "\"lost\" is none of expected, right, wrong, missing"),

@@ -17,6 +17,9 @@ pub(crate) const BLOCK: usize = 320;
 /// The detector's times that every agent of this server has, in s: from an onset, and from an end, to its report.
 const DETECTOR: (f64, f64) = (0.05, 0.25);
 
+/// Tokens a second at least.
+const LEAST_PACE: f64 = 0.1;
+
 /// One utterance of the recording.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Utterance {
@@ -88,6 +91,15 @@ impl Workload {
         let mut speech = samples(wav)?;
         speech.resize(speech.len().next_multiple_of(BLOCK), 0);
         let length = speech.len() as f64 / RATE as f64;
+        let (llm, tts) = (&script.providers.llm, &script.providers.tts);
+        let paces = [
+            ("llm.first_token_s", llm.first_token, 0.0),
+            ("llm.tokens_per_s", llm.tokens_per_s, LEAST_PACE),
+            ("tts.first_audio_s", tts.first_audio, 0.0),
+        ];
+        if let Some((name, value, least)) = paces.iter().find(|(_, value, least)| value < least) {
+            return Err(bad(format!("has providers.{name} of {value}: at least {least}")));
+        }
         let mut last = 0.0;
         for (i, utterance) in file.utterances.iter().enumerate() {
             let Utterance { onset, end, .. } = utterance;
@@ -156,8 +168,8 @@ impl Workload {
         let endpointing = self.settings["min_endpointing_delay"].as_f64().unwrap_or_default();
         let pace = &self.script.providers;
         let tokens = tokens_of_first_sentence(&self.utterances[number].reply);
-        let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s.max(0.1);
-        endpointing + pace.llm.first_token.max(0.0) + sentence + pace.tts.first_audio.max(0.0)
+        let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s;
+        endpointing + pace.llm.first_token + sentence + pace.tts.first_audio
     }
 }
 
@@ -253,5 +265,7 @@ mod tests {
         assert!(refused(&late, wav).contains("has an utterance 7 from 37.14 to 139.42 s"));
         let slow = json.replace("\"start\": 0.05", "\"start\": 0.5");
         assert!(refused(&slow, wav).contains("wants a detector of"));
+        let early = json.replace("\"first_token_s\": 0.2", "\"first_token_s\": -0.2");
+        assert_eq!(refused(&early, wav), "the workload has providers.llm.first_token_s of -0.2: at least 0");
     }
 }

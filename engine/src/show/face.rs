@@ -146,7 +146,8 @@ impl Face {
         let changed = self.shown != Some(index);
         let thrift = self.line.thrift(now);
         let wanted = match thrift {
-            Thrift::Full => changed || speaking,
+            // Between two sentences too: a gap there would look like one of the line.
+            Thrift::Full => changed || speaking || (self.state == AgentState::Speaking && !self.held),
             Thrift::Changes | Thrift::Coarse => changed,
             // One and a half intervals: every second frame, whatever the rounding.
             Thrift::Half => {
@@ -336,6 +337,14 @@ mod tests {
         face.forget(PIECE);
         face.frame(at(2), Some((PIECE, 0.34)));
         assert_eq!(mouth_of(&face.frame(at(3), Some((PIECE, 0.38))).unwrap()), 0);
+    }
+
+    #[test]
+    fn pictures_go_on_between_two_pieces_of_speech() {
+        let mut face = Face::new(set(), 25, 1);
+        face.frame(at(0), None);
+        face.set_state(AgentState::Speaking, false);
+        assert!((1..25 * 3).all(|n| face.frame(at(n), None).is_some()));
     }
 
     #[test]

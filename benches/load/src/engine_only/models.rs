@@ -27,7 +27,7 @@ impl ScriptedModels {
 impl Models for ScriptedModels {
     fn load(&self) -> Result<(), String> {
         let network = vad::Network::load(&self.weights)
-            .map_err(|e| format!("the speech detector cannot be loaded ({e}): run make setup"))?;
+            .map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
         // Loaded once.
         let _ = self.detector.set(Arc::new(network));
         Ok(())
