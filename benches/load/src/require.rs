@@ -218,7 +218,7 @@ mod tests {
             ("turns.wrong == 0%", "\"%\" is no unit of turns.wrong"),
             ("calls > NaN", "is no number with a unit"),
             ("calls > ", "is no number with a unit"),
-            ("calls > 1 < 2", "\"calls > 1\" is none of mode, calls"),
+            ("calls > 1 < 2", "\"calls > 1\" is none of mode, asked, calls"),
         ] {
             let error = text.parse::<Requirement>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
