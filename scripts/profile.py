@@ -30,6 +30,7 @@ PARTS = {
         ("the pure conversation", r"^conversation::|<conversation::"),
         ("playout", r"playout|Playout"),
         ("copies and allocation", r"memmove|memcpy|memset|malloc|cfree|free|realloc|mi_|je_"),
+        ("inboxes", r"crossbeam"),
         ("the tick's own loops", r"engine::"),
         ("the kernel", r"^\[k\]"),
     ],
@@ -63,11 +64,13 @@ def shares(data, parts):
     )  # fmt: skip
     found = {}
     for share, kind, symbol in re.findall(r"^\s*([\d.]+)%\s+(\[[.k]\])\s+(.+?)\s*$", told.stdout, re.M):
+        # Behind a symbol are columns that belong to call graphs.
+        symbol = re.split(r"\s{2,}", symbol)[0]
         name = f"[k] {symbol}" if kind == "[k]" else symbol
         part = next((part for part, fits in parts if re.search(fits, name)), REST)
         found.setdefault(part, []).append((float(share), symbol))
     # What is below the limit of the listing.
-    found.setdefault(REST, []).append((100 - sum(share for all in found.values() for share, _ in all), "less than .05 % each"))
+    found.setdefault(REST, []).append((100 - sum(share for all in found.values() for share, _ in all), "all that is below .05 %"))
     return {
         part: {"share": round(sum(share for share, _ in all) / 100, 3), "most": [symbol for _, symbol in sorted(all, reverse=True)[:3]]}
         for part, all in sorted(found.items(), key=lambda item: -sum(share for share, _ in item[1]))
