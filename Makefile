@@ -39,7 +39,7 @@ load: build
 
 # Short calls with hang-ups at random moments: what stays behind.
 soak: build
-	scripts/load.sh soak $(or $(CALLS),500) --require "soak.rss_growth <= 5%" --require "soak.threads_grown <= 8" --require "soak.files_grown <= 64" --require "soak.decoders_left == 0" --require "soak.calls_left == 0" $(ARGS)
+	scripts/load.sh soak $(or $(CALLS),500) --require "failed == 0" --require "soak.calls >= $(or $(CALLS),500)" --require "soak.rss_growth <= 5%" --require "soak.threads_grown <= 8" --require "soak.files_grown <= 64" --require "soak.decoders_left == 0" --require "soak.calls_left == 0" $(ARGS)
 
 # Ten minutes of a face on a line that loses nothing, 5 and 10 % of its packets, in a browser; what was found is kept.
 soak-faces: build

@@ -44,7 +44,7 @@ def results():
 def limit(text):
     """A time like "1.5 µs" in ns."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-zµ]+)", text)
-    if not found or found[2] not in UNITS:
+    if not found or found[2] not in UNITS or not float(found[1]):
         raise ValueError(f"{text!r} is no time like \"1.5 µs\"")
     return float(found[1]) * UNITS[found[2]]
 
@@ -136,6 +136,12 @@ def main():
     parser.add_argument("--slack", type=float, default=1.0)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    if not 0 < arguments.slack < float("inf"):
+        parser.error("--slack must be a number over 0")
+    if arguments.quick and arguments.what != "run":
+        parser.error("--quick is of a run")
+    if arguments.out and not arguments.out.parent.is_dir():
+        parser.error(f"--out {arguments.out}: there is no such folder")
     most = {name: ns * arguments.slack for name, ns in budgets(arguments.budgets).items()}
     found, stolen = bench(most, arguments.quick) if arguments.what == "run" else (measured(results()), 0.0)
     # In the order of the file, which is that of the path.
@@ -146,6 +152,7 @@ def main():
         arguments.out.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
     broken = [f"BROKEN  {name}: {shown(found[name])}, its budget is {shown(most[name])}" for name in both if found[name] > most[name]]
     wrong = [f"MISSED  {name}: a budget, but no bench of this name was run" for name in most if name not in found]
+    wrong += [] if most else [f"MISSED  {arguments.budgets.name} holds no budget"]
     wrong += [f"FREE    {name}: a bench without a budget in {arguments.budgets.name}" for name in sorted(found) if name not in most]
     print(*broken, *wrong, sep="\n")
     if broken and stolen > STOLEN:

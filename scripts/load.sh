@@ -17,10 +17,11 @@ rest=0
 arguments=("$@")
 if [ "${1:-}" = soak ]; then
   calls=${2:?how many calls}
+  [[ $calls =~ ^[1-9][0-9]*$ ]] || { echo "soak: \"$calls\" is no number of calls" >&2; exit 2; }
   # Few calls come one after the other: a minute at least, or memory says nothing.
   at_once=$((calls < 40 ? 1 : calls < 400 ? calls / 20 : 20))
-  # A call lasts 3 s on average, and a moment to connect.
-  arguments=(--calls "$at_once" --ramp 10/s --cycle 6 --duration $((calls * 33 / at_once / 10 + 1)) "${@:3}")
+  # A call lasts 3 s on average, by chance more, and half a second to connect.
+  arguments=(--calls "$at_once" --ramp 10/s --cycle 6 --duration $((calls * 38 / at_once / 10 + 20)) "${@:3}")
 fi
 
 data=$(mktemp -d)
@@ -37,6 +38,7 @@ server=$!
 until url=$(sed -n 's/^Visavis is listening on //p' "$data/said") && [ -n "$url" ] &&
   key=$(sed -n 's/^API key: //p' "$data/said") && [ -n "$key" ] && curl -sf "$url/readyz" >/dev/null; do
   kill -0 "$server" 2>/dev/null || { cat "$data/log" >&2; exit 1; }
+  [ $SECONDS -lt 60 ] || { echo "the server is not ready after a minute: $(curl -s "$url/readyz")" >&2; exit 1; }
   sleep 0.05
 done
 "$bin" load --server "$url" --key "$key" --scripted --cpu "$last" "${arguments[@]}"

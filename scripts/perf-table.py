@@ -126,12 +126,12 @@ def loads(results):
     """The tables of load runs, one for each kind."""
     runs = []
     for path in sorted(set(results.glob("*.json")) - {results / BENCHES, results / PROFILE, results / PROMISES}):
-        run = json.loads(path.read_text()) | {"file": path.name}
         try:
+            run = json.loads(path.read_text()) | {"file": path.name}
             heading, columns = KINDS[kind(run)]
             columns = FIRST + columns + LAST
             runs.append((list(KINDS).index(kind(run)), run["calls"], path.name, heading, columns, [cell(run) for _, cell in columns]))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             sys.exit(f"{path.name} is no result of `visavis load`: {error!r}")
     text, before = "", None
     for _, _, _, heading, columns, cells in sorted(runs, key=lambda run: run[:3]):
@@ -151,7 +151,10 @@ def steps(results):
 
 def keep(report, results):
     """Of an end-to-end run's report what is promised."""
-    found = json.loads(report.read_text())
+    try:
+        found = json.loads(report.read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"{report}: {error}")
     promises = {name.removeprefix(PROMISE): of for name, of in found.items() if name.startswith(PROMISE)}
     if not promises:
         sys.exit(f"{report} holds no promised number")
@@ -215,7 +218,10 @@ def main():
     arguments = parser.parse_args()
     if arguments.keep:
         keep(arguments.keep, arguments.results)
-    old = new = arguments.document.read_text()
+    try:
+        old = new = arguments.document.read_text()
+    except OSError as error:
+        sys.exit(str(error))
     for name, table in {"load runs": loads, "benches": steps, "profile": profile, "promises": promises}.items():
         new = between(new, name, table(arguments.results))
     if not arguments.check:

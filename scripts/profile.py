@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -83,11 +84,17 @@ def main():
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     load = [binary(), "load", "--engine-only", "--calls", str(arguments.calls), "--duration", str(BEGINNING + 3 * SECONDS), "--cpu", "1", "--engine-cpu", "0"]
+    if not Path(load[0]).exists() or not shutil.which("perf"):
+        sys.exit(f"needs perf, and {load[0]} (make build)")
+    if (os.cpu_count() or 1) < 2:
+        sys.exit("needs two processors: one of the engine, one of the callers")
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         with subprocess.Popen(load, stdout=subprocess.DEVNULL) as run:
             try:
                 time.sleep(BEGINNING)
+                if run.poll() is not None:
+                    sys.exit("the calls ended before they were looked at")
                 for name in PARTS:
                     tids = threads(run.pid, name)
                     data = f"{folder}/{name}"

@@ -15,6 +15,7 @@ use conversation::call::ConversationId;
 use conversation::event::{Event, Stamped};
 use conversation::host::Ledger;
 use models::net::{self, Method};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -30,6 +31,8 @@ const BATCH: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What is left at the end of the process has this time.
 const LAST: Duration = Duration::from_secs(2);
+/// No call lasts longer.
+const LONGEST: Duration = Duration::from_secs(86_400);
 /// How often the log says that spans are lost.
 const TOLD: Duration = Duration::from_secs(60);
 
@@ -44,10 +47,12 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// The one at `endpoint`, as `otlp.endpoint` and `OTEL_EXPORTER_OTLP_ENDPOINT` name it: a base, to which the path of traces is added.
-    /// `headers` as in `OTEL_EXPORTER_OTLP_HEADERS`: `name=value,name=value`.
+    /// `headers` as in `OTEL_EXPORTER_OTLP_HEADERS`: `name=value,name=value`, what is special in a value percent-encoded.
     pub(crate) fn new(endpoint: &str, headers: &str) -> Self {
         let pair = |text: &str| {
-            text.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+            let (name, value) = text.split_once('=')?;
+            let value = percent_decode_str(value.trim()).decode_utf8_lossy().into_owned();
+            Some((name.trim().to_owned(), value))
         };
         Self {
             url: format!("{}/v1/traces", endpoint.trim_end_matches('/')),
@@ -107,7 +112,7 @@ async fn run(
     mut queue: mpsc::Receiver<(ConversationId, Stamped)>,
     mut stopped: mpsc::Receiver<()>,
 ) {
-    let mut traces: HashMap<ConversationId, Trace> = HashMap::new();
+    let mut traces: HashMap<ConversationId, (Trace, Instant)> = HashMap::new();
     let mut spans = Vec::new();
     let mut due = Instant::now() + EVERY;
     loop {
@@ -118,7 +123,9 @@ async fn run(
         };
         let mut next = fact;
         while let Some((id, fact)) = next {
-            spans.extend(traces.entry(id).or_default().apply(id, &fact));
+            let (trace, touched) = traces.entry(id).or_insert_with(|| (Trace::default(), Instant::now()));
+            *touched = Instant::now();
+            spans.extend(trace.apply(id, &fact));
             if matches!(fact.event, Event::Ended { .. }) {
                 traces.remove(&id);
             }
@@ -127,6 +134,8 @@ async fn run(
         if last || spans.len() >= BATCH || Instant::now() >= due {
             sender.send(std::mem::take(&mut spans)).await;
             due = Instant::now() + EVERY;
+            // One whose end was lost would stay for ever.
+            traces.retain(|_, (_, touched)| touched.elapsed() < LONGEST);
         }
         if last {
             return;
@@ -179,5 +188,18 @@ impl Sender {
         // Read to its end, so that the connection can be used again.
         drop(response.body().await);
         if success { Ok(()) } else { Err(format!("it answered {status}")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_as_vendors_write_them() {
+        let to = Collector::new("http://c:4318/", "Authorization=Basic%20YWJj=, x-tenant = a");
+        assert_eq!(to.url, "http://c:4318/v1/traces");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(to.headers, [pair("Authorization", "Basic YWJj="), pair("x-tenant", "a")]);
     }
 }

@@ -10,7 +10,7 @@ UNMEASURED = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 
 def test_calls_in_an_engine_alone_are_answered_interrupt_and_are_measured(tmp_path, report):
     out = tmp_path / "found.json"
-    kept = ["failed == 0", "turns.wrong == 0", "turns.missing == 0", "late_audio < 1%", "n(barge_in) == 4", "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s"]
+    kept = ["failed == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0", "late_audio < 1%", "n(barge_in) == 4", "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s"]
     limits = [word for limit in kept for word in ("--require", limit)]
     run = load("--engine-only", "--calls", "4", "--ramp", "4/s", "--duration", "11", "--out", str(out), *limits)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -13,7 +13,7 @@ def scripted(start):
 
 def test_three_callers_are_answered_interrupt_and_get_every_event(scripted, tmp_path, report):
     out = tmp_path / "found.json"
-    kept = ["turns.wrong == 0", "turns.missing == 0", "events.missing == 0", "events.out_of_order == 0", "failed == 0", "n(barge_in) == 3",
+    kept = ["turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0", "errors == 0", "events.missing == 0", "events.out_of_order == 0", "failed == 0", "n(barge_in) == 3",
             "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s", "video.fps_speaking > 15", "video.decode_errors == 0"]  # fmt: skip
     limits = [word for limit in kept for word in ("--require", limit)]
     run = load("--server", scripted.url, "--key", scripted.key, "--scripted", "--calls", "3", "--ramp", "4/s", "--duration", "10", "--out", str(out), *limits)

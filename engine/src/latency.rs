@@ -1,8 +1,9 @@
 //! Where the turns of all calls spent their time. Taken from the very facts that a call's record is made of.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use conversation::event::Event as Fact;
+use conversation::event::{Event as Fact, Stage};
 use conversation::measure::Family;
 
 use crate::meter::Histogram;
@@ -22,6 +23,8 @@ pub struct Latencies {
     tts_first_byte: Histogram,
     first_sample: Histogram,
     barge_in: Histogram,
+    /// By [`Stage`].
+    failures: [AtomicU64; Stage::ALL.len()],
 }
 
 impl Default for Latencies {
@@ -34,6 +37,7 @@ impl Default for Latencies {
             tts_first_byte: new(),
             first_sample: new(),
             barge_in: new(),
+            failures: Default::default(),
         }
     }
 }
@@ -55,6 +59,9 @@ impl Latencies {
                 add(&self.first_sample, times.playout);
             }
             Fact::TurnHeard { barge_in, .. } => add(&self.barge_in, *barge_in),
+            Fact::Error { stage, .. } => {
+                self.failures[*stage as usize].fetch_add(1, Relaxed);
+            }
             _ => {}
         }
     }
@@ -93,6 +100,14 @@ impl Latencies {
                 "visavis_turn_barge_in_seconds",
                 "True onset of the user's voice over the answer to the agent's silence, where that voice cut it.",
                 &self.barge_in,
+            ),
+            Family::counter(
+                "visavis_failures",
+                "Failures and time-outs of models and tools in calls, by stage.",
+            )
+            .each(
+                "stage",
+                Stage::ALL.map(|stage| (stage.word(), self.failures[stage as usize].load(Relaxed))),
             ),
         ]
     }

@@ -192,15 +192,18 @@ impl Calling {
         let mut senses = locked(&senses);
         let heard = senses.ear.leave(ended);
         let seen = senses.eye.leave(asked, heard.offset);
+        let gone = heard.silent >= GONE;
         Call {
             conversation: session.id,
             join: heard.first.map(|at| at.saturating_duration_since(asked).as_secs_f64()),
             scores: heard.scores,
             late: heard.late,
             seen,
-            whole: ended.saturating_duration_since(begun).as_secs_f64(),
+            whole: (ended.saturating_duration_since(begun).as_secs_f64()
+                - if gone { heard.silent } else { 0.0 })
+            .max(0.0),
             late_sends: late_sends.load(Relaxed),
-            held: held && heard.silent < GONE,
+            held: held && !gone,
         }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn run(
     let ran = told.recv().map_err(|_| Error::Failed("the callers' thread is gone".into()))?;
     engine.stop(false);
     net.shutdown_background();
-    Ok(report(plan, threads, callers, ran))
+    Ok(report(threads, callers, ran))
 }
 
 /// What every call is told of its agent.
@@ -122,7 +122,7 @@ impl Counts {
     }
 }
 
-fn report(plan: &Plan, media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
+fn report(media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
     let Ran { calls, failed, begin, end, first, interrupted } = ran;
     let seconds = end.at.saturating_duration_since(begin.at).as_secs_f64();
     let call_seconds = (seconds * calls.len() as f64).max(f64::MIN_POSITIVE);
@@ -144,6 +144,7 @@ fn report(plan: &Plan, media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
         barge_in.extend(call.scores.barge_in);
         duck.extend(call.scores.duck);
         turns.add(call.turns);
+        turns.unanswered += call.scores.unanswered;
         report.audio_frames += call.late.frames;
         report.late_audio_frames += call.late.late;
         report.concealed_ms += call.late.concealed * 1e3;
@@ -187,7 +188,6 @@ fn report(plan: &Plan, media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
     });
     report.commit = machine::commit();
     report.cpu_model = machine::cpu_model();
-    let _ = plan;
     report
 }
 

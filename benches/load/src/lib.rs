@@ -64,10 +64,16 @@ pub enum Error {
 /// Bad arguments, or a run that could not begin.
 pub fn run(args: Args, models: &Path) -> Result<bool, Error> {
     let plan = args.plan()?;
-    let mut report = match &plan.kind {
-        Kind::Network(target) => network::run(&plan, target)?,
-        Kind::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), models)?,
+    let ran = match &plan.kind {
+        Kind::Network(target) => network::run(&plan, target),
+        Kind::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), models),
     };
+    let mut report = ran.inspect_err(|_| {
+        // That it can be written was tried; what it held stays.
+        if let Some(out) = plan.out.as_ref().filter(|out| out.metadata().is_ok_and(|file| file.len() == 0)) {
+            let _ = std::fs::remove_file(out);
+        }
+    })?;
     report.asked = plan.asked();
     print!("{}", report.table());
     let json = require::report(&report);
@@ -77,6 +83,10 @@ pub fn run(args: Args, models: &Path) -> Result<bool, Error> {
     }
     // What was stopped has not shown what was asked.
     let mut held = !report.interrupted;
+    if report.calls == 0 {
+        println!("BROKEN  no call ran to its end");
+        held = false;
+    }
     for requirement in &plan.requirements {
         match requirement.check(&json) {
             Ok(()) => println!("held    {requirement}"),

@@ -19,6 +19,8 @@ pub(crate) struct Reading {
     pub(crate) decoders: Option<f64>,
     /// Calls held.
     pub(crate) calls: Option<f64>,
+    /// When the process began.
+    pub(crate) started: Option<f64>,
 }
 
 impl Reading {
@@ -35,6 +37,7 @@ impl Reading {
             threads: of("process_threads"),
             decoders: of("visavis_decoders{state=\"taken\"}"),
             calls: of("visavis_calls"),
+            started: of("process_start_time_seconds"),
         }
     }
 }

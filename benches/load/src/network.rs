@@ -50,6 +50,8 @@ pub(crate) struct Judged {
     pub(crate) turns: Turns,
     /// Events in the record, those that never came, those that came too early; without a receiver none.
     pub(crate) events: Option<[usize; 3]>,
+    /// Failures in the record.
+    pub(crate) errors: Option<usize>,
 }
 
 /// A run.
@@ -328,18 +330,25 @@ async fn judge(
     let until = clock::now() + RECORDS;
     let reading = calls.into_iter().map(|call| async move {
         let Some(record) = record(callers, hooks, &call.conversation, until).await else {
-            count.fail(&format!("the record of conversation {} cannot be read", call.conversation));
-            return Judged { call, turns: Turns::default(), events: None };
+            // One that broke off is told.
+            if call.held {
+                count.fail(&format!("the record of conversation {} cannot be read", call.conversation));
+            }
+            return Judged { call, turns: Turns::default(), events: None, errors: None };
         };
         let committed = record.iter().filter(|e| e["what"] == "utterance_committed");
         let committed: Vec<String> = committed.filter_map(|e| Some(e["text"].as_str()?.to_owned())).collect();
         let turns = judged(&plan.workload, call.whole, &committed);
+        let errors = Some(record.iter().filter(|e| e["what"] == "error").count());
+        if let Some(reason) = record.iter().find(|e| e["what"] == "ended" && !call.held) {
+            eprintln!("the server ended conversation {}: {}", call.conversation, reason["reason"]);
+        }
         let events = hooks.map(|hooks| {
             let expected = expected(&record);
             let compared = hooks.compare(&call.conversation, expected);
             [expected, compared.missing, compared.out_of_order]
         });
-        Judged { call, turns, events }
+        Judged { call, turns, events, errors }
     });
     futures_util::stream::iter(reading).buffer_unordered(READERS).collect().await
 }

@@ -36,6 +36,8 @@ pub(crate) struct Report {
     pub(crate) video: Video,
     /// Turns.
     pub(crate) turns: Turns,
+    /// Failures of models and tools in the records of the conversations.
+    pub(crate) errors: Option<usize>,
     /// Webhooks.
     pub(crate) events: Events,
     /// What the calls cost the server.
@@ -199,7 +201,7 @@ impl Report {
         };
         let given = |value: Option<f64>, unit: &str| match value {
             Some(value) => format!("{value}{unit}"),
-            None => "not given by this server".to_owned(),
+            None => "not measured, or not given by this server".to_owned(),
         };
         let failed = if self.failed > 0 { format!(", {} failed", self.failed) } else { String::new() };
         let interrupted = if self.interrupted { "interrupted; " } else { "" };
@@ -245,8 +247,13 @@ impl Report {
         line(
             "turns",
             format!(
-                "{} right, {} wrong, {} missing of {}",
-                turns.right, turns.wrong, turns.missing, turns.expected
+                "{} right, {} wrong, {} missing of {}; {} unanswered{}",
+                turns.right,
+                turns.wrong,
+                turns.missing,
+                turns.expected,
+                turns.unanswered,
+                self.errors.filter(|n| *n > 0).map_or(String::new(), |n| format!("; {n} failures of models")),
             ),
         );
         let events = &self.events;

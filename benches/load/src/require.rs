@@ -107,6 +107,7 @@ fn limit(text: &str, path: &[String]) -> Result<f64, String> {
         ("", false) => Ok(number),
         ("%", false) if matches!(last, "late_audio" | "busiest" | "rss_growth") => Ok(number / 100.0),
         ("MB", false) if last.starts_with("rss_bytes") => Ok(number * 1e6),
+        ("MiB", false) if last.starts_with("rss_bytes") => Ok(number * f64::from(1 << 20)),
         _ => Err(format!("\"{unit}\" is no unit of {}", path.join("."))),
     }
 }
@@ -130,6 +131,7 @@ impl Requirement {
         let base = match path[..] {
             ["late_audio" | "late_audio_frames" | "concealed_ms"] => &report["audio_frames"],
             ["turns", part] if part != "expected" => &report["turns"]["expected"],
+            ["server", "late_audio_frames"] => &report["server"]["audio_frames"],
             ["events", part] if part != "expected" => &report["events"]["expected"],
             _ => &Value::Null,
         };
@@ -163,7 +165,7 @@ mod tests {
     fn found() -> Value {
         let mut found = Report { late_audio: 0.0005, audio_frames: 20_000, ..Report::default() };
         found.ms.voice_to_voice = Summary::of_seconds(vec![1.0, 1.1, 1.3]);
-        found.turns = Turns { expected: 3, right: 2, wrong: 1, missing: 0 };
+        found.turns = Turns { expected: 3, right: 2, wrong: 1, missing: 0, unanswered: 0 };
         found.server.rss_bytes_per_call = Some(1_400_000.0);
         report(&found)
     }
@@ -181,6 +183,7 @@ mod tests {
             ("turns.missing == 0", true),
             ("turns.right > 1", true),
             ("server.rss_bytes_per_call <= 1.5MB", true),
+            ("server.rss_bytes_per_call < 1.3MiB", false),
             // Nothing was measured.
             ("p95(join) < 100s", false),
             ("video.fps_speaking >= 0", false),

@@ -28,6 +28,8 @@ pub(crate) struct Scores {
     pub(crate) barge_in: Vec<f64>,
     /// True onset of an interruption → the agent is half as loud, or silent.
     pub(crate) duck: Vec<f64>,
+    /// Utterances that nothing answered.
+    pub(crate) unanswered: usize,
     /// How long the agent sounded.
     pub(crate) speaking: f64,
     /// Pictures that came while it sounded.
@@ -181,6 +183,7 @@ impl Scorer {
     fn answered(&mut self, at: f64) {
         let mut answered = None;
         while self.workload.said(self.unanswered).end <= at {
+            self.scores.unanswered += usize::from(self.counts(answered));
             answered = Some(self.unanswered);
             self.unanswered += 1;
         }
@@ -191,6 +194,24 @@ impl Scorer {
             self.scores.voice_to_voice.push(took);
             self.scores.overhead.push(took - self.workload.ideal(said.number));
         }
+    }
+}
+
+/// What was found once the call is over.
+impl Scorer {
+    /// Whether an utterance was said early enough to be judged.
+    fn counts(&self, utterance: Option<usize>) -> bool {
+        utterance.is_some_and(|n| self.workload.said(n).end <= self.until)
+    }
+
+    /// What was scored; what nothing answered is missed from now on. The call's sound ended at `until` less the time that an answer may take.
+    pub(crate) fn finish(&mut self, until: f64) -> Scores {
+        self.until = self.until.min(until);
+        while self.counts(Some(self.unanswered)) {
+            self.scores.unanswered += 1;
+            self.unanswered += 1;
+        }
+        std::mem::take(&mut self.scores)
     }
 }
 
@@ -220,7 +241,7 @@ mod tests {
                 .collect();
             scorer.frame(at, &pcm);
         }
-        scorer.scores
+        scorer.finish(length)
     }
 
     fn close(found: &[f64], wanted: &[f64], within: f64) {
@@ -284,6 +305,14 @@ mod tests {
         let scores = heard(&[(4.0, 4.5, 8000.0), (4.8, 5.0, 8000.0), (14.5, 15.0, 8000.0)], 0.0, 16.0);
         // Nothing answers the second utterance; the third ends at 13.53 s.
         close(&scores.voice_to_voice, &[0.9, 0.96], 0.0101);
+        assert_eq!(scores.unanswered, 1);
+    }
+
+    #[test]
+    fn an_agent_that_never_speaks_answers_nothing() {
+        // Utterances end at 3.1, 8.45 and 13.53 s.
+        assert_eq!(heard(&[], 0.0, 12.0).unanswered, 2);
+        assert_eq!(heard(&[(4.0, 4.5, 8000.0)], 0.0, 12.0).unanswered, 1);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(crate) fn summary(all: Vec<Judged>, measured: Measured) -> Report {
     let (mut speaking, mut pictures, mut worst, mut skew) = (0.0, 0, None::<f64>, None::<f64>);
     let (mut freezes, mut seen) = (0, false);
     let mut events: Option<[usize; 3]> = None;
-    for Judged { call, turns, events: of_call } in all {
+    for Judged { call, turns, events: of_call, errors } in all {
         let counted = call.scores;
         report.calls += usize::from(call.held);
         join.extend(call.join);
@@ -52,6 +52,10 @@ pub(crate) fn summary(all: Vec<Judged>, measured: Measured) -> Report {
         barge_in.extend(counted.barge_in);
         duck.extend(counted.duck);
         report.turns.add(turns);
+        report.turns.unanswered += counted.unanswered;
+        if let Some(errors) = errors {
+            *report.errors.get_or_insert(0) += errors;
+        }
         report.audio_frames += call.late.frames;
         report.late_audio_frames += call.late.late;
         report.concealed_ms += call.late.concealed * 1e3;
@@ -114,9 +118,11 @@ pub(crate) fn summary(all: Vec<Judged>, measured: Measured) -> Report {
 
 fn server(measured: &Measured, calls: usize) -> Server {
     let Measured { alone, begin, end, .. } = measured;
-    let grown = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
+    // A server that began anew counts from nothing.
+    let same = |from: &Reading| from.started == end.started;
+    let grown = |from: Option<f64>, to: Option<f64>| Some(to? - from?).filter(|_| same(begin));
     let cpu = grown(begin.cpu, end.cpu).filter(|_| measured.call_seconds > 0.0);
-    let memory = grown(alone.resident, end.resident).filter(|_| calls > 1);
+    let memory = grown(alone.resident, end.resident).filter(|_| calls > 1 && same(alone));
     Server {
         cpu_ms_per_call_second: cpu.map(|s| round(s * 1e3 / measured.call_seconds, 3)),
         rss_bytes: end.resident.map(|b| b as u64),

@@ -18,6 +18,8 @@ pub(crate) struct Turns {
     pub(crate) wrong: usize,
     /// Said and never committed.
     pub(crate) missing: usize,
+    /// Said, and no sound of the agent followed.
+    pub(crate) unanswered: usize,
 }
 
 impl Turns {
@@ -27,6 +29,7 @@ impl Turns {
         self.right += other.right;
         self.wrong += other.wrong;
         self.missing += other.missing;
+        self.unanswered += other.unanswered;
     }
 }
 
@@ -127,10 +130,10 @@ mod tests {
         let texts: Vec<String> = workload.utterances.iter().map(|u| u.transcript.clone()).collect();
         // The first ends at 3.1 s, the second at 8.45 s.
         let of = |whole: f64, n: usize| judged(&workload, whole, &texts[..n]);
-        assert_eq!(of(5.2, 1), Turns { expected: 1, right: 1, wrong: 0, missing: 0 });
-        assert_eq!(of(9.0, 2), Turns { expected: 1, right: 1, wrong: 0, missing: 0 });
-        assert_eq!(of(9.0, 1), Turns { expected: 1, right: 1, wrong: 0, missing: 0 });
-        assert_eq!(of(11.0, 1), Turns { expected: 2, right: 1, wrong: 0, missing: 1 });
+        assert_eq!(of(5.2, 1), Turns { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
+        assert_eq!(of(9.0, 2), Turns { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
+        assert_eq!(of(9.0, 1), Turns { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
+        assert_eq!(of(11.0, 1), Turns { expected: 2, right: 1, wrong: 0, missing: 1, unanswered: 0 });
         assert_eq!(of(1.0, 0), Turns::default());
     }
 }

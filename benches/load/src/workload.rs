@@ -175,12 +175,7 @@ impl Workload {
 
 /// Tokens, words with their blanks, up to and with the one that ends the first sentence.
 fn tokens_of_first_sentence(reply: &str) -> usize {
-    let ends = |token: &str| token.trim_end().ends_with(['.', '!', '?']);
-    let mut tokens = reply.split_inclusive(' ');
-    match tokens.by_ref().position(ends) {
-        Some(at) => at + 1,
-        None => reply.split_inclusive(' ').count(),
-    }
+    reply[..conversation::phrase::first_sentence(reply)].split_inclusive(' ').count()
 }
 
 /// The samples of a WAV file of 16 kHz, mono, 16 bits.
@@ -249,6 +244,7 @@ mod tests {
         assert!((workload.ideal(0) - 0.9).abs() < 1e-9);
         assert!((workload.ideal(1) - 0.86).abs() < 1e-9);
         assert_eq!(tokens_of_first_sentence("no end here"), 3);
+        assert_eq!(tokens_of_first_sentence("Dr. Smith pays 3.5 dollars. Fine!"), 5);
     }
 
     #[test]

@@ -54,8 +54,12 @@ async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Result<
 
 /// What this plane measures.
 async fn own(shared: &Shared) -> store::Result<Vec<Family>> {
-    let states = |counts: Vec<(String, i64)>| {
-        counts.into_iter().map(|(state, n)| (state.to_lowercase(), u64::try_from(n).unwrap_or(0)))
+    // All states, those of which there is none too: a dashboard asks for what is zero.
+    let states = |all: &'static [&'static str], counts: Vec<(String, i64)>| {
+        all.iter().map(move |state| {
+            let found = counts.iter().find(|(name, _)| name.eq_ignore_ascii_case(state));
+            (state, found.map_or(0, |(_, n)| u64::try_from(*n).unwrap_or(0)))
+        })
     };
     let deliveries = shared.store.delivery_counts().await?;
     let conversations = shared.store.conversation_counts().await?;
@@ -67,8 +71,8 @@ async fn own(shared: &Shared) -> store::Result<Vec<Family>> {
         Family::gauge("visavis_calls", "Calls held now, connecting ones included.").of(host.calls()),
         Family::gauge("visavis_facts_queued", "Facts that wait to be written.").of(shared.facts.waiting()),
         Family::gauge("visavis_webhooks", "Webhooks in the store, by what became of them.")
-            .each("state", states(deliveries)),
+            .each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
         Family::gauge("visavis_conversations", "Conversations in the store, by status.")
-            .each("state", states(conversations)),
+            .each("state", states(&["started", "in_progress", "ended"], conversations)),
     ])
 }

@@ -365,6 +365,33 @@ pub enum Stage {
     Tool,
 }
 
+impl Stage {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Llm, Self::Tts, Self::Stt, Self::Tool];
+
+    /// As in JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Llm => "llm",
+            Self::Tts => "tts",
+            Self::Stt => "stt",
+            Self::Tool => "tool",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Llm => "language model",
+            Self::Tts => "speech synthesis",
+            Self::Stt => "speech recognition",
+            Self::Tool => "tool",
+        }
+    }
+}
+
 /// Why a conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

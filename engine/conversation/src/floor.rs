@@ -235,6 +235,10 @@ impl Conversation {
             self.unduck(false);
         }
         self.last_reply_end = now;
+        // One that was cut before its first sample has no end that was heard; that it was cut is told with its times.
+        if let Some(times) = reply.times.as_mut().filter(|_| reply.interrupted && !reply.spoke) {
+            times.timeline.interrupted = Some(now.as_seconds());
+        }
         self.tell_turn(reply.times.take());
         self.tell_heard(&reply, true);
         self.refresh_state();

@@ -52,7 +52,7 @@ mod lifecycle;
 mod lines;
 pub mod measure;
 pub mod output;
-mod phrase;
+pub mod phrase;
 pub mod replay;
 mod reply;
 mod scenario;

@@ -15,6 +15,12 @@ const FIRST_WORDS: usize = 3;
 /// A sentence longer than this many bytes is cut at a clause, one twice as long at a blank, one three times as long anywhere.
 const LONG: usize = 220;
 
+/// Length in bytes of the first sentence of a whole text, blanks behind it included.
+#[must_use]
+pub fn first_sentence(text: &str) -> usize {
+    next(text, false, true).unwrap_or(text.len())
+}
+
 /// Length in bytes of the next phrase of `text`, blanks behind it included; `None` = more text is needed.
 ///
 /// `first`: nothing of this utterance has been cut yet. `done`: no more text will come.

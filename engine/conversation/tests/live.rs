@@ -707,6 +707,18 @@ fn a_turn_tells_until_when_its_answer_was_heard() {
 }
 
 #[test]
+fn a_turn_that_is_cut_before_its_first_sample_tells_so() {
+    let mut call = Call::new(|_| {});
+    call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.6, "Once upon");
+    assert_eq!(call.command(2.0, Command::Interrupt), Answer::Accepted);
+    let told = call
+        .facts()
+        .find_map(|e| if let Event::Turn(times) = e { Some(times.timeline.clone()) } else { None });
+    let told = told.expect("its times are told");
+    assert_eq!((told.first_sample, told.interrupted), (None, Some(2.0)));
+}
+
+#[test]
 fn a_model_that_stops_in_the_middle_is_explained() {
     let mut call = Call::new(|_| {});
     call.conversation.explain(true);

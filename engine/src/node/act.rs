@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use conversation::call::{Pronunciation, Tool, ToolRun};
 use conversation::event::{AgentState, Event as Fact, Stage, Stamped, Triggered};
 use conversation::host::CommandError;
-use conversation::input::{Input, LlmEvent, PieceId, PlayoutEvent, StretchId, ToolCallId, TtsEvent};
+use conversation::input::{Input, PieceId, PlayoutEvent, StretchId, ToolCallId, TtsEvent};
 use conversation::output::{Answer, LlmRequest, Output, SpeechRequest};
 use models::{Handle, Sink};
 use serde_json::Value;
@@ -101,6 +101,9 @@ impl Node {
             Fact::UserStartedSpeaking => self.nod(true),
             Fact::UserStoppedSpeaking => self.nod(false),
             Fact::UtteranceCommitted { text } => self.guard(text),
+            Fact::Error { stage, reason } => {
+                tracing::warn!(conversation = %self.call.id, %reason, "the {} failed", stage.name());
+            }
             _ => {}
         }
         self.shared.latencies.note(&fact.event);
@@ -238,7 +241,6 @@ impl Node {
         match engine.speak(words, tts::sink(lips, move |event| news.send(News::Tts(piece, event)))) {
             Ok(handle) => self.speaking.make(piece, request.epoch, handle),
             Err(error) => {
-                tracing::warn!(conversation = %self.call.id, %error, "speech synthesis failed");
                 self.inputs.push_back(Input::Tts { piece, event: TtsEvent::Failed(error.to_string()) });
             }
         }
@@ -333,9 +335,6 @@ impl Node {
                 if last {
                     self.asked.retain(|a| a.step != step);
                 }
-                if let LlmEvent::Failed(reason) = &event {
-                    tracing::warn!(conversation = %self.call.id, %reason, "the language model failed");
-                }
                 self.feed(now, Input::Llm { step, event });
             }
             News::Tts(piece, event) => self.spoken(now, piece, event),
@@ -355,7 +354,6 @@ impl Node {
                 Input::Transcript { text, is_final: true, outstanding: String::new() }
             }
             models::stt::Event::Failed(error) => {
-                tracing::warn!(conversation = %self.call.id, %error, "speech recognition failed");
                 Input::Failed { stage: Stage::Stt, reason: error.to_string() }
             }
             models::stt::Event::Recovered => Input::Recovered { stage: Stage::Stt },
@@ -388,7 +386,6 @@ impl Node {
                 TtsEvent::End { duration }
             }
             tts::News::Failed(error) => {
-                tracing::warn!(conversation = %self.call.id, %error, "speech synthesis failed");
                 self.speaking.made(piece);
                 self.speaking.playout.discard(piece);
                 TtsEvent::Failed(error.to_string())

@@ -6,9 +6,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use opus::{Application, Bitrate, Channels};
 
+use super::GONE;
 use super::offset::Offsets;
 use crate::late::{Late, Unwrap};
 use crate::score::{Scorer, Scores};
+use crate::turns::LAST;
 use crate::workload::{BLOCK, RATE, Workload};
 
 /// bit/s of the microphone: what browsers send.
@@ -108,12 +110,16 @@ impl Ear {
 
     /// What it heard until `at`.
     pub(super) fn leave(&mut self, at: Instant) -> Heard {
+        let came = self.late;
         let silent = self.late.end(self.time(at));
+        // What a call that is over does not send is not late.
+        let over = silent >= GONE;
+        let until = self.time(at) - if over { silent } else { 0.0 };
         Heard {
             silent,
             first: self.first,
-            scores: std::mem::take(&mut self.scorer.scores),
-            late: self.late,
+            scores: self.scorer.finish(until - LAST),
+            late: if over { came } else { self.late },
             offset: self.offsets.median(),
         }
     }

@@ -233,7 +233,7 @@ impl Caller {
         self.late.end(whole);
         Some(Called {
             join: began.saturating_duration_since(self.asked).as_secs_f64(),
-            scores: self.scorer.scores,
+            scores: self.scorer.finish(whole - LAST),
             late: self.late,
             turns: turns::judged(workload, whole, &self.committed),
             late_feeds: self.late_feeds,
