@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use models::face::bake::{self, Baked, Parts, Plan};
+use models::face::bake::{self, Baked, News, Parts, Plan};
 use models::face::people::{self, Person};
 
 use crate::{Failure, child};
@@ -26,6 +26,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) out: Option<&'a Path>,
     /// Where finished sets and parts are kept; `None` = the user's cache.
     pub(crate) keep: Option<&'a Path>,
+    /// Where sets of what is drawn first are written, each over the one before; `None` = nowhere.
+    pub(crate) first: Option<&'a Path>,
     /// Whether to tell of it as lines of JSON.
     pub(crate) json: bool,
 }
@@ -42,6 +44,9 @@ pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Re
         Some(who) => vec![find(who)?],
         None => people::names().filter_map(people::find).collect(),
     };
+    if everybody.len() > 1 && wish.first.is_some() {
+        return Err(Failure::Usage("--first: of one person only".into()));
+    }
     let folder = out.is_none_or(|out| out.is_dir() || out.as_os_str().to_string_lossy().ends_with('/'));
     if everybody.len() > 1 && !folder {
         let out = out.unwrap_or(Path::new("")).display();
@@ -107,7 +112,6 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
     if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let picture = file.with_extension("webp");
     let plan = Plan::new();
     let kept = wish.keep.map(Path::to_owned).or_else(store);
     let kept = kept.map(|store| store.join(bake::fingerprint(person, size, &plan)));
@@ -119,19 +123,28 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
     if let Some(kept) = &kept
         && let (Ok(set), Ok(display)) = (fs::read(kept.join("poses")), fs::read(kept.join("webp")))
     {
+        write(&file.with_extension("webp"), &display)?;
         write(file, &set)?;
-        write(&picture, &display)?;
         tell(format!("{}: {} KB, baked before", file.display(), set.len() / 1000));
         return Ok(());
     }
     let parts = Parts::new(kept.as_deref())?;
     let mut bar = Bar::new(&person.name, wish.json);
-    let baked = bake::bake(person, size, &plan, &parts, |done| bar.show(done));
+    let shares = if wish.first.is_some() { Plan::shares() } else { Vec::new() };
+    let mut written = Ok(());
+    let baked = bake::bake_by_shares(person, size, &plan, &shares, &parts, |news| match (news, wish.first) {
+        (News::Progress(done), _) => bar.show(done),
+        (News::Share(share), Some(first)) if written.is_ok() => {
+            written = write_both(first, &share).map(|()| bar.first());
+        }
+        (News::Share(_), _) => {}
+    });
     bar.clear();
-    let Baked { set, display_picture, psnr } = baked?;
+    written?;
+    let baked = baked?;
+    write_both(file, &baked)?;
+    let Baked { set, display_picture, psnr } = baked;
     let bytes = set.to_file();
-    write(file, &bytes)?;
-    write(&picture, &display_picture)?;
     if let Some(kept) = &kept {
         write(&kept.join("webp"), &display_picture)?;
         write(&kept.join("poses"), &bytes)?;
@@ -151,6 +164,12 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
         eprintln!("{}: larger than {} KB", file.display(), bake::LARGEST / 1000);
     }
     Ok(())
+}
+
+/// A set with its picture beside it, the picture first: whoever finds the set finds both.
+fn write_both(file: &Path, baked: &Baked) -> Result<(), Failure> {
+    write(&file.with_extension("webp"), &baked.display_picture)?;
+    write(file, &baked.set.to_file())
 }
 
 /// Whole or not at all.
@@ -175,6 +194,9 @@ fn forget_parts(kept: &Path) {
 struct Bar<'a> {
     name: &'a str,
     start: Instant,
+    /// What is done, 0 … 1.
+    done: f64,
+    /// What was told last, in percent.
     shown: Option<u32>,
     terminal: bool,
     json: bool,
@@ -183,10 +205,11 @@ struct Bar<'a> {
 impl<'a> Bar<'a> {
     fn new(name: &'a str, json: bool) -> Self {
         let terminal = !json && std::io::stderr().is_terminal();
-        Self { name, start: Instant::now(), shown: None, terminal, json }
+        Self { name, start: Instant::now(), done: 0.0, shown: None, terminal, json }
     }
 
     fn show(&mut self, done: f64) {
+        self.done = done;
         let percent = (done * 100.0) as u32;
         let percent = if self.terminal || self.json { percent } else { percent / 10 * 10 };
         if self.shown.replace(percent) == Some(percent) {
@@ -201,6 +224,13 @@ impl<'a> Bar<'a> {
             let _ = std::io::stderr().flush();
         } else {
             eprintln!("{}: {percent} %, {seconds} s", self.name);
+        }
+    }
+
+    /// A set of what is drawn so far is there.
+    fn first(&self) {
+        if self.json {
+            println!("{}", serde_json::json!({"first": self.done}));
         }
     }
 

@@ -52,7 +52,10 @@ pub(crate) enum Command {
         /// Folder of finished sets and of the parts of stopped ones, instead of visavis/faces in the user's cache
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
-        /// Tell how far it is as lines of JSON on standard output: {"progress": 0.25}
+        /// File for what is drawn first: a set that can be shown while the rest is drawn, replaced by a larger one as that is there
+        #[arg(long, value_name = "F")]
+        first: Option<PathBuf>,
+        /// Tell how far it is as lines of JSON on standard output: {"progress": 0.25}, and {"first": 0.25} with each set of --first
         #[arg(long)]
         json: bool,
         /// With the lowest priority, and ending when standard input does: the server's child process

@@ -55,8 +55,9 @@ fn main() -> ExitCode {
         Command::Extract { kind } => {
             control_api::extract_as_child(&kind).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
         }
-        Command::Bake { person, size, out, keep, json, background } => {
-            let wish = bake::Wish { size: &size, out: out.as_deref(), keep: keep.as_deref(), json };
+        Command::Bake { person, size, out, keep, first, json, background } => {
+            let (out, keep, first) = (out.as_deref(), keep.as_deref(), first.as_deref());
+            let wish = bake::Wish { size: &size, out, keep, first, json };
             bake::run(person.as_deref(), &wish, background)
         }
         Command::Draw => draw::run(),

@@ -97,7 +97,7 @@ pub(crate) struct Shared {
     /// Told that a person waits to be drawn.
     pub(crate) drawings: Notify,
     /// Poses of the workspaces' own avatars that calls show now.
-    pub(crate) shown: Mutex<HashMap<String, Weak<[u8]>>>,
+    pub(crate) shown: Mutex<Shown>,
     /// Draws previews.
     pub(crate) painter: Painter,
     /// Program and arguments that draw.
@@ -116,6 +116,9 @@ pub(crate) struct Shared {
     pub(crate) net: net::Client,
     draining: AtomicBool,
 }
+
+/// By avatar how much of somebody the poses show, and the poses.
+type Shown = HashMap<String, (u8, Weak<[u8]>)>;
 
 impl Shared {
     /// The engine.

@@ -1,12 +1,13 @@
 //! Faces: the stock avatars, `/v1/ext/avatars`, and what the rest of this plane needs to know of them and of a workspace's own.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use conversation::call::OwnFace;
 use serde_json::{Value, json};
 
 use crate::app::Shared;
@@ -32,7 +33,7 @@ async fn list(State(shared): State<Arc<Shared>>, _: Caller, Paged(page): Paged<t
     Listed::slice(shared.avatars.iter().filter(matches).map(shown).collect(), &page)
 }
 
-/// Whom agents of a workspace may name: the stock avatars, and the workspace's own that are ready. Without their pictures.
+/// Whom agents of a workspace may name: the stock avatars, and the workspace's own that can be shown. Without their pictures.
 pub(crate) async fn known(shared: &Shared, workspace: &str) -> store::Result<Vec<StockAvatar>> {
     let own = shared.store.custom_avatars_ready(workspace).await?;
     let stock =
@@ -53,7 +54,7 @@ pub(crate) async fn find(shared: &Shared, workspace: &str, id: &str) -> store::R
     }
     let Some(id) = store::id(id) else { return Ok(None) };
     let own = shared.store.custom_avatar(workspace, &id).await?;
-    Ok(own.filter(|row| row.status == "COMPLETED").map(|row| {
+    Ok(own.filter(|row| row.output.is_some()).map(|row| {
         let output: Value = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
         StockAvatar {
             avatar_key_id: row.id,
@@ -64,23 +65,38 @@ pub(crate) async fn find(shared: &Shared, workspace: &str, id: &str) -> store::R
     }))
 }
 
-/// The file of the poses of a workspace's own avatar: the engine has the others. Nothing where it was deleted. Calls that show it at the same
-/// time share one.
-pub(crate) async fn poses(shared: &Shared, workspace: &str, id: &str) -> store::Result<Option<Arc<[u8]>>> {
+/// The poses of a workspace's own avatar: the engine has the others. Nothing where it was deleted. Calls that show it at the same time share
+/// them.
+pub(crate) async fn poses(shared: &Shared, workspace: &str, id: &str) -> store::Result<Option<OwnFace>> {
     let stock = shared.avatars.iter().any(|a| a.avatar_key_id == id);
     let Some(id) = store::id(id).filter(|_| !stock) else { return Ok(None) };
-    if !shared.store.custom_avatar_is_drawn(workspace, &id).await? {
+    let Some(share) = shared.store.custom_avatar_share(workspace, &id).await? else { return Ok(None) };
+    let known = shared.shown.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+    if let Some((share, poses)) = known.filter(|(known, _)| i64::from(*known) >= share)
+        && let Some(poses) = poses.upgrade()
+    {
+        return Ok(Some(OwnFace { poses, share }));
+    }
+    let Some((share, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
         return Ok(None);
+    };
+    let poses = STANDARD.decode(poses).map_err(|e| store::Error::Damaged("custom_avatar", e.to_string()))?;
+    let face = OwnFace { poses: poses.into(), share: share.clamp(0, 100) as u8 };
+    keep(shared, id, &face);
+    Ok(Some(face))
+}
+
+/// Keeps poses for the calls that will show them, for as long as one does.
+fn keep(shared: &Shared, id: String, face: &OwnFace) {
+    let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    shown.retain(|_, (_, poses)| poses.strong_count() > 0);
+    shown.insert(id, (face.share, Arc::downgrade(&face.poses)));
+}
+
+/// There are better poses of somebody: the running calls of this server get them.
+pub(crate) fn renew(shared: &Shared, id: &str, face: OwnFace) {
+    keep(shared, id.to_owned(), &face);
+    if let Some(host) = shared.host.get() {
+        host.renew(id, face);
     }
-    let shown = || shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(file) = shown().get(&id).and_then(Weak::upgrade) {
-        return Ok(Some(file));
-    }
-    let Some(poses) = shared.store.custom_avatar_poses(workspace, &id).await? else { return Ok(None) };
-    let file = STANDARD.decode(poses).map_err(|e| store::Error::Damaged("custom_avatar", e.to_string()))?;
-    let file: Arc<[u8]> = file.into();
-    let mut shown = shown();
-    shown.retain(|_, file| file.strong_count() > 0);
-    shown.insert(id, Arc::downgrade(&file));
-    Ok(Some(file))
 }

@@ -125,7 +125,7 @@ pub struct Opening {
     /// What the call works with.
     pub models: CallModels,
     /// What it shows, if anything.
-    pub face: Option<Arc<models::face::PoseSet>>,
+    pub face: Option<Arc<crate::show::pose_cache::PoseCache>>,
     /// Given before it began.
     pub commands: Vec<Command>,
     /// Its place on the thread.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId};
+use conversation::call::{Call, ConversationId, OwnFace};
 use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferError};
 use conversation::input::Command;
 use conversation::measure::Family;
@@ -480,6 +480,10 @@ impl Host for Engine {
             let message = Message::HangUp { conversation, connection, reply };
             thread.inbox.requests.send(message).is_ok() && found.await.unwrap_or(false)
         })
+    }
+
+    fn renew(&self, avatar_key_id: &str, face: OwnFace) {
+        self.library.renew(avatar_key_id, &face);
     }
 
     fn calls(&self) -> usize {

@@ -84,6 +84,8 @@ pub struct Stats {
     pub late_blocks: AtomicU64,
     /// Blocks in which a sounding piece lacked samples.
     pub underruns: AtomicU64,
+    /// Changes of faces to better sets of their persons.
+    pub renewals: AtomicU64,
     /// Windows judged by the speech detector.
     pub windows: AtomicU64,
     /// Datagrams that belonged to nobody.
@@ -118,6 +120,7 @@ impl Stats {
             late_frames: AtomicU64::new(0),
             late_blocks: AtomicU64::new(0),
             underruns: AtomicU64::new(0),
+            renewals: AtomicU64::new(0),
             windows: AtomicU64::new(0),
             strays: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
@@ -185,6 +188,11 @@ impl Meter {
         if underruns > 0 {
             self.stats.underruns.fetch_add(underruns, Relaxed);
         }
+    }
+
+    /// A face changed over to a better set.
+    pub fn renewed(&mut self) {
+        self.stats.renewals.fetch_add(1, Relaxed);
     }
 
     /// The thread has no call any more.

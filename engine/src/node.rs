@@ -126,9 +126,9 @@ impl Node {
         news: Sink<News>,
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
-        let Opening { key, call, models, face: set, commands, seat } = opening;
+        let Opening { key, call, models, face: poses, commands, seat } = opening;
         let CallModels { stt, turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
-        let own = set.as_ref().map(|set| set.manifest().voice.clone()).unwrap_or_default();
+        let own = poses.as_ref().map(|poses| poses.set().manifest().voice.clone()).unwrap_or_default();
         // The agent's voice where the engine has it, else its face's, else the engine's default.
         let voice_of = |tts: &dyn models::tts::Tts| {
             let names = [&call.tts.voice_id, &own].into_iter();
@@ -136,8 +136,8 @@ impl Node {
         };
         let voice = voice_of(&*tts);
         let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
-        let showing = set.map(|set| Showing {
-            face: Face::new(set, call.face.frame_rate, key.0),
+        let showing = poses.map(|poses| Showing {
+            face: Face::of(poses, call.face.frame_rate, key.0),
             pace: Pace::new(call.face.frame_rate, Time::ZERO),
             state: AgentState::Listening,
             held: false,
@@ -454,10 +454,10 @@ impl Node {
             }
             self.feed(now, Input::Playout { piece, event });
         }
-        self.show(now);
+        self.show(now, meter);
     }
 
-    fn show(&mut self, now: Instant) {
+    fn show(&mut self, now: Instant, meter: &mut Meter) {
         let time = self.time(now);
         let Some(showing) = &mut self.showing else { return };
         let Some(timestamp) = showing.pace.take(time) else { return };
@@ -466,6 +466,9 @@ impl Node {
         };
         if !link.has_video() {
             return;
+        }
+        if showing.face.renew() {
+            meter.renewed();
         }
         if let Some(frame) = showing.face.frame(time, self.speaking.mouth(now)) {
             link.picture(now, timestamp, frame);

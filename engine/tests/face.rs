@@ -7,8 +7,11 @@ use conversation::event::AgentState;
 use conversation::input::PieceId;
 use conversation::time::Time;
 use engine::show::pose::Track;
+use engine::show::pose_cache::PoseCache;
 use engine::show::{Avatars, Face};
 use engine::transport::VideoFrame;
+use models::face::bake::{self, News, Parts, Plan, Share};
+use models::face::people;
 use models::face::picture::I420;
 use models::face::vp8::Decoder;
 use models::face::{Key, PoseSet};
@@ -176,6 +179,96 @@ fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
         let n = (random >> 8) as usize % frames.len();
         assert!(spliced.decode(&frames[n]).unwrap() == alone[n], "step {step}, frame {n}");
     }
+}
+
+/// Two shares of a person and all of it, as they are baked, small.
+fn growing() -> Vec<Arc<PoseSet>> {
+    let all = Plan::new();
+    let plan = Plan {
+        stances: all.stances[..5].to_vec(),
+        stance_looks: vec![vec![0]; 3].into_iter().chain([vec![0, 1, 2]]).collect(),
+        looks: all.looks[..3].to_vec(),
+        mouths: [0, 1, 5, 12, 15, 19, 25].map(|m| all.mouths[m]).to_vec(),
+        talking: 2,
+        anchored: vec![4],
+        breathing: vec![(0, 0), (4, 0)],
+        ..all
+    };
+    let shares = [
+        Share { stances: vec![0, 4], looks: vec![0, 2], mouths: vec![0, 1, 4] },
+        Share { stances: vec![0, 2, 4], looks: vec![0, 1, 2], mouths: vec![0, 1, 2, 4, 5] },
+    ];
+    let (person, parts) = (people::find("theo").unwrap(), Parts::new(None).unwrap());
+    let mut sets = Vec::new();
+    let whole = bake::bake_by_shares(&person, (128, 128), &plan, &shares, &parts, |news| {
+        if let News::Share(share) = news {
+            sets.push(Arc::new(share.set));
+        }
+    });
+    sets.push(Arc::new(whole.unwrap().set));
+    sets
+}
+
+#[test]
+fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
+    let sets = growing();
+    let mut random = 1u32;
+    let mut one_in = |n: u32| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8).is_multiple_of(n)
+    };
+    let (mut compared, mut leant, mut renewed) = (0, 0, 0);
+    for seed in 0..16 {
+        let mut poses = Arc::new(PoseCache::new(Arc::clone(&sets[0])));
+        let mut at = 0;
+        let mut face = Face::of(Arc::clone(&poses), 25, seed);
+        face.phones(PIECE, &sentence());
+        let mut receiver = Decoder::new(128, 128).unwrap();
+        let (mut keys, mut asked, mut blind, mut speaks) = (0, 1, false, false);
+        for n in 0..400 {
+            if at + 1 < sets.len() && one_in(120) {
+                at += 1;
+                let better = Arc::new(PoseCache::new(Arc::clone(&sets[at])));
+                poses.lead_to(Arc::clone(&better));
+                poses = better;
+            }
+            renewed += u32::from(face.renew());
+            if one_in(80) {
+                speaks = !speaks;
+                face.set_state(if speaks { AgentState::Speaking } else { AgentState::Listening }, false);
+            }
+            let now = Time::from_micros(n * 40_000);
+            let Some(frame) = face.frame(now, speaks.then(|| (PIECE, n as f32 * 0.04 % 4.2))) else {
+                continue;
+            };
+            keys += u32::from(frame.key);
+            // 5 % are lost. Of the base layer the receiver notices, and shows nothing until it has a key again.
+            if one_in(20) {
+                if frame.base_layer {
+                    face.request_key();
+                    asked += 1;
+                    blind = true;
+                }
+                continue;
+            }
+            blind &= !frame.key;
+            if blind {
+                continue;
+            }
+            let Ok(seen) = receiver.decode(&frame.payload) else { panic!("seed {seed}, frame {n}") };
+            let baked = if frame.key {
+                Decoder::new(128, 128).unwrap().decode(&frame.payload).unwrap()
+            } else {
+                leant += u32::from(frame.payload == *sets[at].anchor());
+                decoder(&sets[at]).decode(&frame.payload).unwrap()
+            };
+            assert!(seen == baked, "seed {seed}, frame {n}, set {at}");
+            compared += 1;
+        }
+        assert!(keys <= asked, "seed {seed}: {keys} keys of which {asked} were asked for");
+    }
+    println!("{compared} frames compared, {leant} anchors, {renewed} changes");
+    assert!(compared > 2000 && leant > 5 && renewed > 20);
 }
 
 #[test]

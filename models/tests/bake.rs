@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use character::{Rect, Sitter};
-use models::face::bake::{self, Parts, Plan};
+use models::face::bake::{self, Baked, News, Parts, Plan, Share};
 use models::face::picture::I420;
 use models::face::vp8::Decoder;
 use models::face::{Key, PoseSet, people};
@@ -140,6 +140,51 @@ fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
     }
     assert!(run(&parts) == fresh);
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_would_be_without() {
+    let person = people::find("raj").unwrap();
+    let plan = Plan { quantizers: vec![30, 48], stance_looks: vec![vec![0, 1], vec![0, 1, 2]], ..plan() };
+    let plan = Plan { stances: Plan::new().stances[..3].to_vec(), anchored: vec![2], ..plan };
+    let shares = [
+        Share { stances: vec![0, 2], looks: vec![0, 2], mouths: vec![0, 2] },
+        Share { stances: vec![0, 2], looks: vec![0, 1, 2], mouths: vec![0, 1, 2] },
+    ];
+    let (mut sets, mut steps) = (Vec::new(), Vec::new());
+    let parts = Parts::new(None).unwrap();
+    let whole = bake::bake_by_shares(&person, (SIDE, SIDE), &plan, &shares, &parts, |news| match news {
+        News::Progress(done) => steps.push(done),
+        News::Share(share) => {
+            let Baked { set, display_picture, .. } = *share;
+            assert!(display_picture.starts_with(b"RIFF"));
+            // As whoever reads it finds it.
+            sets.push(PoseSet::parse(&set.to_file().into()).unwrap());
+        }
+    });
+    let whole = whole.unwrap().set;
+    assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
+    let at_once = bake::bake(&person, (SIDE, SIDE), &plan, &parts, |_| ()).unwrap().set;
+    assert!(whole.to_file() == at_once.to_file());
+    let plan = Plan { quantizers: vec![54], ..plan };
+    let coarse = bake::bake(&person, (SIDE, SIDE), &plan, &parts, |_| ()).unwrap().set;
+    assert_ne!(coarse.manifest().quantizers, whole.manifest().quantizers);
+    assert!(coarse.key() == whole.key() && coarse.anchor() == whole.anchor(), "of lips they know nothing");
+    for (share, set) in shares.iter().zip(&sets) {
+        assert!(set.key() == whole.key() && set.anchor() == whole.anchor());
+        assert_eq!(set.manifest().anchored, [1]);
+        for (i, (key, _)) in set.manifest().frames.iter().enumerate() {
+            let there = share.whole(*key);
+            let same = whole.index(there);
+            assert_eq!(whole.manifest().frames[usize::from(same)].0, there);
+            assert_eq!(set.is_anchored(i as u16), whole.is_anchored(same));
+            // The whole may be coarser, but only where lips move.
+            let alike = shown(set, *key).psnr(&shown(&whole, there));
+            assert!(alike > if key.mouth == 0 { 45.0 } else { 32.0 }, "{key:?}: {alike:.1} dB");
+        }
+    }
+    assert_eq!(sets.len(), 2);
+    assert!(sets[0].manifest().frames.len() < sets[1].manifest().frames.len());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! A job belongs to the server that took it, by that server's lease. What a stop or a death cut short is taken up again, here or elsewhere;
 //! what was drawn here is kept in the data folder until the job is over. The finished set lies in the store with the job's record, where
-//! every server finds it and where it goes when the record does.
+//! every server finds it and where it goes when the record does. Until then a set of what is drawn so far lies there: calls may show it, and
+//! those of this server change over to each better one.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use conversation::call::OwnFace;
 use models::face::PoseSet;
 use models::face::people::{self, Person};
 use serde_json::{Value, json};
@@ -22,9 +24,9 @@ use tokio::process::Command;
 use tokio::sync::watch;
 
 use crate::app::Shared;
-use crate::clock;
 use crate::store;
 use crate::store::custom_avatar::{self as table, Job};
+use crate::{avatar, clock};
 
 /// Folder of the data folder in which people are drawn.
 const FOLDER: &str = "bakes";
@@ -34,6 +36,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(10);
 /// Pictures a second at which agents show a face unless they say otherwise.
 const RATE: u32 = 25;
+/// Percent of a person.
+const ALL: u8 = 100;
 /// What a record says of a drawing that failed for reasons of the server.
 const FAILED: &str = "the face could not be drawn; the server's log says why";
 
@@ -48,8 +52,8 @@ enum Error {
 
 /// What a drawing made: what the record tells of it, and the file of the poses.
 struct Made {
-    output: Value,
-    poses: Vec<u8>,
+    output: String,
+    poses: Arc<[u8]>,
 }
 
 /// Draws what waits, until `stop`.
@@ -96,14 +100,14 @@ async fn next(shared: &Shared) -> Result<bool, Error> {
         }
     };
     if let Some(made) = made {
-        let told = made.map(|made| (made.output.to_string(), STANDARD.encode(&made.poses)));
-        let told = match &told {
-            Ok((output, poses)) => Ok((output.as_str(), poses.as_str())),
-            Err(why) => Err(*why),
-        };
+        let poses = made.as_ref().map(|made| STANDARD.encode(&made.poses)).unwrap_or_default();
+        let told = made.as_ref().map(|made| (made.output.as_str(), poses.as_str())).map_err(|why| *why);
         let mut tx = shared.store.write().await?;
         table::finish(&mut tx, &shared.server, &id, told, clock::now()).await?;
         tx.commit().await?;
+        if let Ok(Made { poses, .. }) = made {
+            avatar::renew(shared, &id, OwnFace { poses, share: ALL });
+        }
     }
     Ok(true)
 }
@@ -131,6 +135,12 @@ fn percent(line: &str) -> Option<i64> {
     Some((share.clamp(0.0, 1.0) * 100.0) as i64)
 }
 
+/// What a child process says when there are poses of a part: `{"first": 0.25}`, in percent.
+fn first(line: &str) -> Option<u8> {
+    let share = serde_json::from_str::<Value>(line).ok()?["first"].as_f64()?;
+    Some(((share.clamp(0.0, 1.0) * 100.0) as u8).min(ALL - 1))
+}
+
 /// Draws a person; nothing if the job is not this server's any more.
 async fn draw(
     shared: &Shared,
@@ -145,21 +155,27 @@ async fn draw(
     let poses = folder.join("face.poses");
     tokio::fs::create_dir_all(folder).await.map_err(at(folder))?;
     tokio::fs::write(&file, people::to_file(person)).await.map_err(at(&file))?;
-    match child(shared, &person.id, &file, &poses, &folder.join("parts")).await? {
+    match child(shared, &person.id, &file, &poses, folder).await? {
         Some(true) => {}
         Some(false) => return Ok(Some(Err(FAILED))),
         None => return Ok(None),
     }
-    let picture = poses.with_extension("webp");
-    let bytes = tokio::fs::read(&poses).await.map_err(at(&poses))?;
-    let picture = tokio::fs::read(&picture).await.map_err(at(&picture))?;
+    Ok(Some(made(&person.id, &poses).await?.ok_or(FAILED)))
+}
+
+/// What lies in the file `poses` and the picture beside it; nothing if that cannot be shown.
+async fn made(id: &str, poses: &Path) -> Result<Option<Made>, Error> {
+    let read = async |path: &Path| {
+        tokio::fs::read(path).await.map_err(|error| Error::Folder(path.display().to_string(), error))
+    };
+    let picture = read(&poses.with_extension("webp")).await?;
+    let poses: Arc<[u8]> = read(poses).await?.into();
     // Calls must not be the first to find out.
-    let bytes = Bytes::from(bytes);
-    let set = match PoseSet::parse(&bytes) {
+    let set = match PoseSet::parse(&Bytes::from_owner(Arc::clone(&poses))) {
         Ok(set) => set,
         Err(error) => {
-            tracing::error!(custom_avatar = %person.id, %error, "a drawn person has no poses");
-            return Ok(Some(Err(FAILED)));
+            tracing::error!(custom_avatar = %id, %error, "a drawn person has no poses");
+            return Ok(None);
         }
     };
     let output = json!({
@@ -168,7 +184,22 @@ async fn draw(
         "height": set.manifest().height,
         "fps": RATE,
     });
-    Ok(Some(Ok(Made { output, poses: bytes.into() })))
+    Ok(Some(Made { output: output.to_string(), poses }))
+}
+
+/// Lets calls show what is drawn so far: `share` percent of the person. False if the job is not this server's any more.
+async fn show(shared: &Shared, id: &str, share: u8, poses: &Path) -> Result<bool, Error> {
+    // Without it the person can be shown a little later.
+    let Some(Made { output, poses }) = made(id, poses).await? else { return Ok(true) };
+    let text = STANDARD.encode(&poses);
+    let better = (i64::from(share), output.as_str(), text.as_str());
+    let mut tx = shared.store.write().await?;
+    let ours = table::improve(&mut tx, &shared.server, id, better, clock::now()).await?;
+    tx.commit().await?;
+    if ours {
+        avatar::renew(shared, id, OwnFace { poses, share });
+    }
+    Ok(ours)
 }
 
 /// Runs the child process to its end; whether it did what it should. Nothing if the job is not this server's any more.
@@ -177,15 +208,18 @@ async fn child(
     id: &str,
     file: &Path,
     poses: &Path,
-    parts: &Path,
+    folder: &Path,
 ) -> Result<Option<bool>, Error> {
-    let arguments: [OsString; 8] = [
+    let part = folder.join("first.poses");
+    let arguments: [OsString; 10] = [
         "bake".into(),
         file.into(),
         "--out".into(),
         poses.into(),
         "--keep".into(),
-        parts.into(),
+        folder.join("parts").into(),
+        "--first".into(),
+        part.clone().into(),
         "--json".into(),
         "--background".into(),
     ];
@@ -220,7 +254,14 @@ async fn child(
     while talking || complaining {
         tokio::select! {
             line = told.next_line(), if talking => match line {
-                Ok(Some(line)) => done = percent(&line).unwrap_or(done),
+                Ok(Some(line)) => {
+                    done = percent(&line).unwrap_or(done);
+                    if let Some(share) = first(&line)
+                        && !show(shared, id, share, &part).await?
+                    {
+                        return Ok(None);
+                    }
+                }
                 _ => talking = false,
             },
             line = complaints.next_line(), if complaining => match line {
@@ -253,5 +294,7 @@ mod tests {
         assert_eq!(percent(r#"{"progress":0.25}"#), Some(25));
         assert_eq!(percent(r#"{"progress": 7}"#), Some(100));
         assert_eq!(percent("amina: 20 %, 3 s"), None);
+        assert_eq!((first(r#"{"first":0.25}"#), percent(r#"{"first":0.25}"#)), (Some(25), None));
+        assert_eq!((first(r#"{"first":7}"#), first(r#"{"progress":1}"#)), (Some(99), None), "all comes last");
     }
 }

@@ -45,7 +45,7 @@ fn shown(row: &Row) -> Value {
     json!({
         "id": row.id,
         "job_id": row.job_id,
-        // Known from the start, so that a client may keep it; agents may name it once the job is COMPLETED.
+        // Known from the start, so that a client may keep it; agents may name it once there is an output.
         "avatar_key_id": row.id,
         "avatar_id": row.id,
         "avatar_name": row.name,

@@ -78,7 +78,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "get",
         "/v2/custom-avatar/{id}",
         "Read a custom avatar and its job's state",
-        &[(200, "CustomAvatar", "The custom avatar")],
+        &[(200, "CustomAvatar", "The custom avatar; agents may name it once it has an output")],
     )
     .or_message(),
     op(AVATARS, "delete", "/v2/custom-avatar/{id}", "Delete a custom avatar", DONE).or_message(),

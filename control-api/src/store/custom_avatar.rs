@@ -19,7 +19,7 @@ pub(crate) struct Row {
     pub(crate) status: String,
     /// Percent of the drawing that is done.
     pub(crate) progress: i64,
-    /// JSON, once COMPLETED.
+    /// JSON, once there are poses.
     pub(crate) output: Option<String>,
     pub(crate) error: Option<String>,
     pub(crate) created_at: Micros,
@@ -134,6 +134,31 @@ pub(crate) async fn advance(
     Ok(done.rows_affected() > 0)
 }
 
+/// Keeps poses (base64) of a drawing that goes on, what is told of them (JSON), and how much of the person they show, in percent; nothing
+/// where there are as good ones. False if it is not this server's any more, or gone.
+pub(crate) async fn improve(
+    tx: &mut Transaction,
+    server: &str,
+    id: &str,
+    (share, output, poses): (i64, &str, &str),
+    at: Micros,
+) -> Result<bool> {
+    let done = sqlx::query(
+        "UPDATE custom_avatar SET output = CASE WHEN share < $1 THEN $2 ELSE output END, \
+         poses = CASE WHEN share < $1 THEN $3 ELSE poses END, share = CASE WHEN share < $1 THEN $1 ELSE share END, updated_at = $4 \
+         WHERE id = $5 AND server = $6 AND status = 'PROCESSING'",
+    )
+    .bind(share)
+    .bind(output)
+    .bind(poses)
+    .bind(at)
+    .bind(id)
+    .bind(server)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
 /// Ends a drawing: what is told of it (JSON) with its poses (base64), or why there are none. Nothing where it is not this server's any more.
 pub(crate) async fn finish(
     tx: &mut Transaction,
@@ -148,7 +173,7 @@ pub(crate) async fn finish(
     };
     sqlx::query(
         "UPDATE custom_avatar SET status = $1, output = $2, poses = $3, error = $4, updated_at = $5, \
-         progress = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE progress END WHERE id = $6 AND server = $7 AND status = 'PROCESSING'",
+         share = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE 0 END, progress = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE progress END WHERE id = $6 AND server = $7 AND status = 'PROCESSING'",
     )
     .bind(status)
     .bind(output)
@@ -187,22 +212,10 @@ impl Store {
         Ok(found.is_some())
     }
 
-    /// Whether a custom avatar is ready to be shown.
-    pub(crate) async fn custom_avatar_is_drawn(&self, workspace: &str, id: &str) -> Result<bool> {
-        let found: Option<String> = sqlx::query_scalar(
-            "SELECT id FROM custom_avatar WHERE id = $1 AND workspace = $2 AND status = 'COMPLETED' AND poses IS NOT NULL",
-        )
-        .bind(id)
-        .bind(workspace)
-        .fetch_optional(self.read())
-        .await?;
-        Ok(found.is_some())
-    }
-
-    /// The poses of a custom avatar that is ready, in base64.
-    pub(crate) async fn custom_avatar_poses(&self, workspace: &str, id: &str) -> Result<Option<String>> {
+    /// How much the poses of a custom avatar show, in percent; nothing where there are none.
+    pub(crate) async fn custom_avatar_share(&self, workspace: &str, id: &str) -> Result<Option<i64>> {
         Ok(sqlx::query_scalar(
-            "SELECT poses FROM custom_avatar WHERE id = $1 AND workspace = $2 AND status = 'COMPLETED' AND poses IS NOT NULL",
+            "SELECT share FROM custom_avatar WHERE id = $1 AND workspace = $2 AND poses IS NOT NULL",
         )
         .bind(id)
         .bind(workspace)
@@ -210,13 +223,28 @@ impl Store {
         .await?)
     }
 
-    /// Id, name and gender of each custom avatar that is ready.
+    /// The same with the poses, in base64.
+    pub(crate) async fn custom_avatar_poses(
+        &self,
+        workspace: &str,
+        id: &str,
+    ) -> Result<Option<(i64, String)>> {
+        Ok(sqlx::query_as(
+            "SELECT share, poses FROM custom_avatar WHERE id = $1 AND workspace = $2 AND poses IS NOT NULL",
+        )
+        .bind(id)
+        .bind(workspace)
+        .fetch_optional(self.read())
+        .await?)
+    }
+
+    /// Id, name and gender of each custom avatar that can be shown.
     pub(crate) async fn custom_avatars_ready(
         &self,
         workspace: &str,
     ) -> Result<Vec<(String, String, String)>> {
         Ok(sqlx::query_as(
-            "SELECT id, name, gender FROM custom_avatar WHERE workspace = $1 AND status = 'COMPLETED'",
+            "SELECT id, name, gender FROM custom_avatar WHERE workspace = $1 AND poses IS NOT NULL",
         )
         .bind(workspace)
         .fetch_all(self.read())

@@ -42,9 +42,21 @@ async fn offer(server: &Server, token: &str) -> Reply {
     server.send(request.header("content-type", "application/json").body(body)).await
 }
 
-/// What the last offer brought of a face.
+/// What the last offer brought of a face: how long its file is.
 fn brought(server: &Server) -> Option<usize> {
-    server.stage.offers.lock().unwrap().last().unwrap().call.own_face.as_ref().map(|face| face.len())
+    brought_share(server).map(|(length, _)| length)
+}
+
+/// The same, and how much of the person it shows.
+fn brought_share(server: &Server) -> Option<(usize, u8)> {
+    let offers = server.stage.offers.lock().unwrap();
+    offers.last().unwrap().call.own_face.as_ref().map(|face| (face.poses.len(), face.share))
+}
+
+/// The better faces that the engine was told of.
+fn renewed(server: &Server) -> Vec<(String, usize, u8)> {
+    let told = server.stage.renewed.lock().unwrap();
+    told.iter().map(|(id, face)| (id.clone(), face.poses.len(), face.share)).collect()
 }
 
 #[tokio::test]
@@ -107,6 +119,63 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
     assert_eq!(brought(&server), None);
 }
 
+const LEO: usize = include_bytes!("../../../assets/avatars/leo.512.poses").len();
+const NIA: usize = include_bytes!("../../../assets/avatars/nia.512.poses").len();
+const MEI: usize = include_bytes!("../../../assets/avatars/mei.512.poses").len();
+
+#[tokio::test]
+async fn what_is_drawn_so_far_is_a_face_already_and_calls_get_each_better_one() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let id = queue(&server, "shares").await;
+    let early = server.post("/v1/ext/agent", agent(json!({"avatars": [{"avatar_key_id": id}]}))).await;
+    assert!(early.status == 400 || !renewed(&server).is_empty(), "there is nothing to be shown yet");
+    let record = once(&server, &id, |record| record["output"].is_object()).await;
+    assert_eq!((&record["status"], &record["output"]["width"]), (&json!("PROCESSING"), &json!(512)));
+    let picture = &record["output"]["preview_url"];
+    let made = server.agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
+    let join = async || {
+        let pass = server.post("/v1/auth/conversation", json!({"agentId": made})).await.expect(200);
+        assert_eq!((&pass["avatar_name"], &pass["display_picture"]), (&json!("Zoe"), picture));
+        offer(&server, pass["token"].as_str().unwrap()).await.expect(200);
+        brought_share(&server).unwrap()
+    };
+    assert_eq!(join().await, (LEO, 20));
+    std::fs::write(folder.0.join("more"), "").unwrap();
+    until("the better one", async || (renewed(&server).len() == 2).then_some(())).await;
+    assert_eq!(join().await, (NIA, 50));
+    std::fs::write(folder.0.join("all"), "").unwrap();
+    assert_eq!(ended(&server, &id).await["status"], "COMPLETED");
+    until("the last one", async || (renewed(&server).len() == 3).then_some(())).await;
+    assert_eq!(renewed(&server), [(LEO, 20), (NIA, 50), (MEI, 100)].map(|(n, share)| (id.clone(), n, share)));
+    assert_eq!(join().await, (MEI, 100));
+}
+
+#[tokio::test]
+async fn a_part_outlives_a_restart_but_not_a_failure() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let id = queue(&server, "torn").await;
+    std::fs::write(folder.0.join("more"), "").unwrap();
+    // The two come so close together that the second may be read twice.
+    let nia = |server: &Server| renewed(server).last() == Some(&(id.clone(), NIA, 50));
+    until("the second part", async || nia(&server).then_some(())).await;
+    let made = server.agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
+    server.kill().await;
+    let server = Server::start(&folder).await;
+    // The parts come again, the lesser one first: it takes no better one's place.
+    until("both parts again", async || nia(&server).then_some(())).await;
+    let (_, token) = server.conversation(&made).await;
+    offer(&server, &token).await.expect(200);
+    assert_eq!(brought_share(&server), Some((NIA, 50)));
+    std::fs::write(folder.0.join("all"), "").unwrap();
+    let record = ended(&server, &id).await;
+    assert_eq!((&record["status"], &record["output"]), (&json!("FAILED"), &Value::Null));
+    let (_, token) = server.conversation(&made).await;
+    offer(&server, &token).await.expect(200);
+    assert_eq!(brought(&server), None, "calls show another face, and say so");
+}
+
 #[tokio::test]
 async fn what_is_wrong_with_a_drawing_is_only_that_job_s() {
     let folder = Folder::new();
@@ -125,6 +194,8 @@ async fn what_is_wrong_with_a_drawing_is_only_that_job_s() {
         assert_eq!(refused.status, 400);
     }
     assert_eq!(ended(&server, &ids[3]).await["status"], "COMPLETED");
+    until("its face", async || (!renewed(&server).is_empty()).then_some(())).await;
+    assert_eq!(renewed(&server), [(ids[3].clone(), MEI, 100)], "what is no set is shown to nobody");
 }
 
 #[tokio::test]

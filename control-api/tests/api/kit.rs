@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use control_api::{App, Bounds, Config, StockAvatar};
-use conversation::call::ConversationId;
+use conversation::call::{ConversationId, OwnFace};
 use conversation::event::{EndReason, Event, Stamped};
 use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, Offer, OfferError};
 use conversation::input::Command;
@@ -95,6 +95,8 @@ impl Drop for Folder {
 pub(crate) struct Stage {
     ledger: Mutex<Option<Arc<dyn Ledger>>>,
     pub(crate) offers: Mutex<Vec<Offer>>,
+    /// Better faces, by whose they are, and how much of somebody they show.
+    pub(crate) renewed: Mutex<Vec<(String, OwnFace)>>,
     pub(crate) commands: Mutex<Vec<(ConversationId, Command)>>,
     /// What the next commands are answered; afterwards they are accepted.
     pub(crate) answers: Mutex<VecDeque<Result<Answer, CommandError>>>,
@@ -161,6 +163,10 @@ impl Host for Stage {
 
     fn hang_up(&self, _: ConversationId, connection: String) -> BoxFuture<'_, bool> {
         Box::pin(async move { connection == "connection-0" })
+    }
+
+    fn renew(&self, avatar_key_id: &str, face: OwnFace) {
+        self.renewed.lock().unwrap().push((avatar_key_id.into(), face));
     }
 
     fn calls(&self) -> usize {

@@ -8,6 +8,9 @@ use std::path::Path;
 use models::face::people;
 
 const POSES: &[u8] = include_bytes!("../../../assets/avatars/mei.512.poses");
+/// What stands for sets of a part: other people's.
+const PART: &[u8] = include_bytes!("../../../assets/avatars/leo.512.poses");
+const LARGER: &[u8] = include_bytes!("../../../assets/avatars/nia.512.poses");
 const PICTURE: &[u8] = include_bytes!("../../../assets/avatars/mei.512.webp");
 
 fn main() {
@@ -24,7 +27,7 @@ fn bake(arguments: &[String]) {
         let at = arguments.iter().position(|word| word == flag).unwrap_or_else(|| panic!("{flag}"));
         Path::new(&arguments[at + 1])
     };
-    let (out, keep) = (after("--out"), after("--keep"));
+    let (out, keep, first) = (after("--out"), after("--keep"), after("--first"));
     assert!(
         arguments.iter().any(|word| word == "--json") && arguments.iter().any(|word| word == "--background")
     );
@@ -33,6 +36,24 @@ fn bake(arguments: &[String]) {
     let person = people::parse(id, &std::fs::read_to_string(file).unwrap()).unwrap();
     let tell = |progress: f64| println!("{{\"progress\":{progress}}}");
     tell(0.1);
+    let part = |poses: &[u8], share: f64| {
+        std::fs::write(first.with_extension("webp"), PICTURE).unwrap();
+        // Whole, as the real one: it is read while the next one is written.
+        std::fs::write(first.with_extension("new"), poses).unwrap();
+        std::fs::rename(first.with_extension("new"), first).unwrap();
+        println!("{{\"first\":{share}}}");
+    };
+    // Goes on when somebody says so, by a file beside the server's folders.
+    let told = |word: &str| {
+        let file = keep.ancestors().nth(4).unwrap().join(word);
+        for _ in 0..3000 {
+            if file.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("nobody said {word}");
+    };
     let before = keep.join("half");
     match person.voice.as_str() {
         "crash" => std::process::abort(),
@@ -40,7 +61,10 @@ fn bake(arguments: &[String]) {
             eprintln!("somebody: no space left");
             std::process::exit(1);
         }
-        "nonsense" => std::fs::write(out, b"no poses").unwrap(),
+        "nonsense" => {
+            part(b"no poses", 0.2);
+            std::fs::write(out, b"no poses").unwrap();
+        }
         // Gets half way and no further, unless somebody got there before.
         "half" if !before.exists() => {
             std::fs::create_dir_all(keep).unwrap();
@@ -48,6 +72,16 @@ fn bake(arguments: &[String]) {
             tell(0.5);
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             return;
+        }
+        "shares" | "torn" => {
+            part(PART, 0.2);
+            told("more");
+            part(LARGER, 0.5);
+            told("all");
+            if person.voice == "torn" {
+                std::process::abort();
+            }
+            std::fs::write(out, POSES).unwrap();
         }
         _ => std::fs::write(out, POSES).unwrap(),
     }

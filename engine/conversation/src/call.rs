@@ -91,8 +91,8 @@ pub struct Call {
     pub tts: TtsChoice,
     /// Whose face.
     pub face: FaceChoice,
-    /// The face itself, where it is none of the engine's own: the file of a pose set.
-    pub own_face: Option<Arc<[u8]>>,
+    /// The face itself, where it is none of the engine's own.
+    pub own_face: Option<OwnFace>,
     /// What the LLM may call.
     pub tools: Vec<Tool>,
     /// Who brings more of them once the call has begun.
@@ -193,6 +193,15 @@ pub struct Pronunciation {
     pub word: String,
     /// As it should sound, in ordinary letters.
     pub pronunciation: String,
+}
+
+/// A face that comes with a call.
+#[derive(Clone)]
+pub struct OwnFace {
+    /// The file of a pose set.
+    pub poses: Arc<[u8]>,
+    /// How much of the person it shows, in percent: while somebody is drawn there are sets of a part, and better ones follow.
+    pub share: u8,
 }
 
 /// The agent's choice of face.

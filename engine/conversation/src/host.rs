@@ -5,7 +5,7 @@ use core::future::Future;
 use core::pin::Pin;
 use std::sync::Arc;
 
-use crate::call::{Call, ConversationId, Tool};
+use crate::call::{Call, ConversationId, OwnFace, Tool};
 use crate::event::{Snippet, Stamped};
 use crate::input::Command;
 use crate::measure::Family;
@@ -33,6 +33,10 @@ pub trait Host: Send + Sync + 'static {
     ///
     /// False if there is no such connection.
     fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool>;
+
+    /// There is a better set of a person that is still being drawn: running calls that came with a lesser one change over to it, without
+    /// a break. Takes a few milliseconds.
+    fn renew(&self, avatar_key_id: &str, face: OwnFace);
 
     /// Calls held now, connecting ones included.
     fn calls(&self) -> usize;

@@ -68,6 +68,8 @@ impl Engine {
                 "Frames in which a sounding piece lacked samples: the voice was slower than speech.",
             )
             .of(sum(|s| &s.underruns)),
+            Family::counter("visavis_faces_renewed", "Changes of calls' faces to a better set of a person that was still being drawn.")
+                .of(sum(|s| &s.renewals)),
             Family::counter("visavis_vad_windows", "Windows of 32 ms judged by the speech detector.")
                 .of(sum(|s| &s.windows)),
             Family::counter("visavis_datagrams_stray", "Datagrams that came and belonged to no call.")

@@ -26,7 +26,7 @@ const BASE_INTERVAL: u32 = 200;
 
 /// One face in one call.
 pub struct Face {
-    cache: PoseCache,
+    cache: Arc<PoseCache>,
     frame_rate: u32,
     life: Life,
     state: AgentState,
@@ -51,7 +51,12 @@ impl Face {
     /// A face of this person. `frame_rate` is what [`Self::frame`] will be called at; the same `seed` blinks at the same times.
     #[must_use]
     pub fn new(set: Arc<PoseSet>, frame_rate: u32, seed: u64) -> Self {
-        let cache = PoseCache::new(set);
+        Self::of(Arc::new(PoseCache::new(set)), frame_rate, seed)
+    }
+
+    /// The same of poses that other calls show too, and that may lead to better ones.
+    #[must_use]
+    pub fn of(cache: Arc<PoseCache>, frame_rate: u32, seed: u64) -> Self {
         let frame_rate = if frame_rate == 0 { 25 } else { frame_rate };
         Self {
             line: Line::new(cache.mean_bytes(), frame_rate),
@@ -77,6 +82,26 @@ impl Face {
     /// The receiver needs a key frame: it joined, or asked by PLI or FIR. The first frame is one anyway.
     pub fn request_key(&mut self) {
         self.key_wanted = true;
+    }
+
+    /// Changes over to a better set of this person, if there is one; whether there was. To be called between two frames.
+    ///
+    /// Sets of one person have the same key and anchor, so the receiver needs nothing more: what is shown goes on with the new set's frames.
+    /// Where they differ nevertheless, the keys are sent again before anything that depends on them.
+    pub fn renew(&mut self) -> bool {
+        let Some(better) = self.cache.better() else { return false };
+        let better = Arc::clone(better);
+        if better.key() != self.cache.key() {
+            self.key_wanted = true;
+            // At once: nothing of the new set may go before it.
+            self.key_sent = None;
+        }
+        self.anchored &= better.anchor() == self.cache.anchor();
+        self.line.set_need(better.mean_bytes(), self.frame_rate);
+        // Numbers of frames are the old set's.
+        self.shown = None;
+        self.cache = better;
+        true
     }
 
     /// What the agent does now, and whether its speech is held (the mouth closes, and goes on in place afterwards).
@@ -395,6 +420,72 @@ mod tests {
         assert!(changes.len() < full.len() && changes.iter().all(|n| *n == 1000), "{}", changes.len());
         assert!(coarse.len() == changes.len() && coarse.iter().all(|n| *n == 340), "{}", coarse.len());
         assert!((49..=104).contains(&half.len()) && half.iter().all(|n| *n == 340), "{}", half.len());
+    }
+
+    /// A face that looks at `set()`, and where it may be led to.
+    fn led() -> (Face, Arc<PoseCache>) {
+        let poses = Arc::new(PoseCache::new(set()));
+        (Face::of(Arc::clone(&poses), 25, 1), poses)
+    }
+
+    #[test]
+    fn a_face_changes_over_to_a_better_set_without_a_key() {
+        let (mut face, poses) = led();
+        assert!(face.frame(at(0), None).unwrap().key && !face.renew());
+        let mut n = 1;
+        let mut until = |face: &mut Face, wanted: &dyn Fn(&VideoFrame) -> bool| loop {
+            let frame = face.frame(at(n), None);
+            n += 1;
+            assert!(n < 2000 && frame.as_ref().is_none_or(|frame| !frame.key));
+            if let Some(frame) = frame.filter(|frame| wanted(frame)) {
+                return frame;
+            }
+        };
+        // The head leans.
+        until(&mut face, &|frame| *frame.payload == *b"anchor");
+        until(&mut face, &|frame| frame.payload[0] >= 30);
+        let better = Arc::new(PoseCache::new(set()));
+        poses.lead_to(Arc::clone(&better));
+        poses.lead_to(Arc::new(PoseCache::new(set())));
+        assert!(face.renew() && !face.renew());
+        let next = until(&mut face, &|_| true);
+        assert!(
+            next.payload[0] >= 30 && next.payload.len() > 6,
+            "what is shown goes on, with no anchor before it"
+        );
+        let index = better.nearest(&face.life.at(face.now), Mouth::default(), false);
+        assert_eq!(next.payload.as_ptr(), better.frame(index, 0).as_ptr(), "of the better set");
+    }
+
+    #[test]
+    fn a_better_set_with_other_keys_sends_them_first() {
+        let other = |key: &'static [u8], anchor: &'static [u8]| {
+            let set = set();
+            let frames = (0..31).flat_map(|i| [0, 1].map(|rung| set.frame(i, rung).clone())).collect();
+            let (key, anchor) = (Bytes::from_static(key), Bytes::from_static(anchor));
+            let set = PoseSet::new(set.manifest().clone(), key, anchor, frames).unwrap();
+            Arc::new(PoseCache::new(Arc::new(set)))
+        };
+        let (mut face, poses) = led();
+        face.frame(at(0), None);
+        let leans = |face: &mut Face, from: u64| {
+            (from..from + 1000).find_map(|n| {
+                let payload = face.frame(at(n), None)?.payload;
+                (payload[0] >= 30).then_some((n, payload))
+            })
+        };
+        let (n, _) = leans(&mut face, 1).unwrap();
+        let next = other(b"key", b"other anchor");
+        poses.lead_to(Arc::clone(&next));
+        assert!(face.renew());
+        let (n, payload) = leans(&mut face, n + 1).unwrap();
+        assert_eq!(*payload, *b"other anchor", "before what depends on it");
+        next.lead_to(other(b"other key", b"other anchor"));
+        face.request_key();
+        assert!(face.frame(at(n + 1), None).unwrap().key);
+        assert!(face.renew());
+        let frame = face.frame(at(n + 2), None).unwrap();
+        assert!(frame.key && *frame.payload == *b"other key", "at once, though another key was just sent");
     }
 
     #[test]

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{fs, io};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use conversation::call::Call;
+use conversation::call::{Call, OwnFace};
 use models::face::{PoseSet, set};
 use serde::Serialize;
+
+use super::pose_cache::PoseCache;
 
 /// Extension of a pose set's file; the picture beside it ends in `webp`.
 const POSES: &str = "poses";
@@ -149,11 +151,27 @@ impl Avatars {
 }
 
 /// Whom calls may show: the people of this server, and those whose set comes with a call. Sets of the latter are shared by the calls that
-/// show them at the same time, and gone with the last.
+/// show them at the same time, and gone with the last. Of somebody who is still being drawn sets of a part come first: all calls go on with
+/// the best one that came.
 #[derive(Default)]
 pub(crate) struct Library {
     own: Avatars,
-    brought: Mutex<HashMap<String, Weak<PoseSet>>>,
+    brought: Mutex<Brought>,
+}
+
+#[derive(Default)]
+struct Brought {
+    /// By person the best set, and how much of the person it shows.
+    best: HashMap<String, (u8, Weak<PoseCache>)>,
+    /// The last one that came without a call: a call that brings a lesser one may be on its way here.
+    last: Option<Arc<PoseCache>>,
+}
+
+impl Brought {
+    /// The best set of a person, if it shows at least so much.
+    fn find(&self, id: &str, share: u8) -> Option<Arc<PoseCache>> {
+        self.best.get(id).filter(|(known, _)| *known >= share).and_then(|(_, poses)| poses.upgrade())
+    }
 }
 
 impl Library {
@@ -162,9 +180,10 @@ impl Library {
     }
 
     /// The face of a call, none where this server has nobody; and what its owner should know, where it is not the one that was asked for.
-    pub(crate) fn face(&self, call: &Call) -> (Option<Arc<PoseSet>>, Option<String>) {
+    pub(crate) fn face(&self, call: &Call) -> (Option<Arc<PoseCache>>, Option<String>) {
         let id = &call.face.avatar_key_id;
-        let brought = call.own_face.as_ref().map(|file| self.brought(id, file));
+        let brought = call.own_face.as_ref().map(|face| self.brought(id, face));
+        let shown = |avatar: &Avatar| Arc::new(PoseCache::new(Arc::clone(&avatar.set)));
         let (why, instead) = match brought {
             Some(Ok(set)) => return (Some(set), None),
             Some(Err(error)) => {
@@ -172,7 +191,7 @@ impl Library {
                 ("cannot be read", self.own.find_or_first(id))
             }
             None => match self.own.find(id) {
-                Some(found) => return (Some(Arc::clone(&found.set)), None),
+                Some(found) => return (Some(shown(found)), None),
                 None => ("is not there", self.own.find_or_first(id)),
             },
         };
@@ -180,20 +199,38 @@ impl Library {
             let id: String = id.chars().take(40).collect();
             format!("The avatar {id:?} {why}; {} shows its face instead.", instead.set.manifest().name)
         });
-        (instead.map(|instead| Arc::clone(&instead.set)), told)
+        (instead.map(shown), told)
     }
 
-    fn brought(&self, id: &str, file: &Arc<[u8]>) -> Result<Arc<PoseSet>, set::Error> {
-        let known = || self.brought.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(set) = known().get(id).and_then(Weak::upgrade) {
-            return Ok(set);
+    /// A better set of a person: the calls that show it change over, and those that come next begin with it.
+    pub(crate) fn renew(&self, id: &str, face: &OwnFace) {
+        match self.brought(id, face) {
+            Ok(poses) => self.locked().last = Some(poses),
+            Err(error) => tracing::error!(avatar = %id, %error, "a face cannot be read"),
         }
-        // Without the lock: it takes a few milliseconds. Two that come at once make two sets, and one of them is kept.
-        let set = Arc::new(PoseSet::parse(&Bytes::from_owner(Arc::clone(file)))?);
-        let mut known = known();
-        known.retain(|_, set| set.strong_count() > 0);
-        known.insert(id.to_owned(), Arc::downgrade(&set));
-        Ok(set)
+    }
+
+    fn brought(&self, id: &str, face: &OwnFace) -> Result<Arc<PoseCache>, set::Error> {
+        if let Some(poses) = self.locked().find(id, face.share) {
+            return Ok(poses);
+        }
+        // Without the lock: it takes a few milliseconds. Of two that come at once one is kept.
+        let set = PoseSet::parse(&Bytes::from_owner(Arc::clone(&face.poses)))?;
+        let poses = Arc::new(PoseCache::new(Arc::new(set)));
+        let mut brought = self.locked();
+        if let Some(poses) = brought.find(id, face.share) {
+            return Ok(poses);
+        }
+        brought.best.retain(|_, (_, poses)| poses.strong_count() > 0);
+        let lesser = brought.best.insert(id.to_owned(), (face.share, Arc::downgrade(&poses)));
+        if let Some(lesser) = lesser.and_then(|(_, poses)| poses.upgrade()) {
+            lesser.lead_to(Arc::clone(&poses));
+        }
+        Ok(poses)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Brought> {
+        self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -207,7 +244,11 @@ mod tests {
     fn call(id: &str, own_face: Option<&[u8]>) -> Call {
         let face = FaceChoice { avatar_key_id: id.into(), frame_rate: 25 };
         let call = Call::bare(ConversationId(1), Agent::default().spec().unwrap());
-        Call { face, own_face: own_face.map(Arc::from), ..call }
+        Call { face, own_face: own_face.map(|file| own(file, 100)), ..call }
+    }
+
+    fn own(file: &[u8], share: u8) -> OwnFace {
+        OwnFace { poses: file.into(), share }
     }
 
     #[test]
@@ -219,11 +260,39 @@ mod tests {
         let (other, _) = library.face(&call("zoe", Some(file)));
         let (one, other) = (one.unwrap(), other.unwrap());
         assert!(Arc::ptr_eq(&one, &other) && told.is_none());
-        assert_eq!(one.manifest().name, "Clara");
+        assert_eq!(one.set().manifest().name, "Clara");
         drop((one, other));
-        assert_eq!(library.brought.lock().unwrap()["zoe"].strong_count(), 0);
+        assert_eq!(library.locked().best["zoe"].1.strong_count(), 0);
         assert!(library.face(&call("max", Some(file))).0.is_some());
-        assert_eq!(library.brought.lock().unwrap().len(), 1, "what nobody shows is forgotten");
+        assert_eq!(library.locked().best.len(), 1, "what nobody shows is forgotten");
+    }
+
+    #[test]
+    fn calls_go_on_with_the_best_set_that_came() {
+        let library = Library::new(Avatars::built_in().unwrap());
+        let files = [BUILT_IN[1].0, BUILT_IN[2].0, BUILT_IN[3].0];
+        let part =
+            |share: u8| Call { own_face: Some(own(files[usize::from(share)], share)), ..call("zoe", None) };
+        let shown = |share| library.face(&part(share)).0.unwrap();
+        let first = shown(0);
+        assert!(first.better().is_none());
+        library.renew("zoe", &own(files[1], 1));
+        let second = Arc::clone(first.better().unwrap());
+        assert_eq!(second.set().manifest().name, "Martin");
+        assert!(Arc::ptr_eq(&shown(0), &second), "who comes late with a lesser one begins with the better");
+        // As it is where another server drew, and nobody but the next call tells of it.
+        let third = shown(2);
+        assert!(Arc::ptr_eq(second.better().unwrap(), &third));
+        library.renew("zoe", &own(files[1], 1));
+        library.renew("zoe", &own(b"x", 3));
+        assert!(
+            third.better().is_none() && Arc::ptr_eq(&shown(0), &third),
+            "never back, and never to what is none"
+        );
+        drop((first, second, third));
+        assert_eq!(library.locked().best["zoe"].1.strong_count(), 1, "the last one that was told of is kept");
+        library.renew("max", &own(files[0], 1));
+        assert_eq!(library.locked().best["zoe"].1.strong_count(), 0);
     }
 
     #[test]
@@ -232,7 +301,7 @@ mod tests {
         for (call, why) in [(call("zoe", None), "is not there"), (call("zoe", Some(b"x")), "cannot be read")]
         {
             let (set, told) = library.face(&call);
-            assert_eq!(set.unwrap().manifest().id, "theo");
+            assert_eq!(set.unwrap().set().manifest().id, "theo");
             assert_eq!(told.unwrap(), format!("The avatar \"zoe\" {why}; Theo shows its face instead."));
         }
         for id in ["mei", ""] {

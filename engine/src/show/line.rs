@@ -55,17 +55,26 @@ pub(super) struct Line {
     until: Time,
 }
 
+fn need(frame_bytes: f64, frame_rate: u32) -> f64 {
+    frame_bytes * 8.0 * HEADERS * f64::from(frame_rate)
+}
+
 impl Line {
     /// `frame_bytes`: the mean length of a frame with moving lips.
     pub(super) fn new(frame_bytes: f64, frame_rate: u32) -> Self {
         Self {
-            need: frame_bytes * 8.0 * HEADERS * f64::from(frame_rate),
+            need: need(frame_bytes, frame_rate),
             rate: 0.0,
             rate_at: Time::ZERO,
             estimate: 0.0,
             thrift: Thrift::Full,
             until: Time::ZERO,
         }
+    }
+
+    /// Another mean length of a frame with moving lips.
+    pub(super) fn set_need(&mut self, frame_bytes: f64, frame_rate: u32) {
+        self.need = need(frame_bytes, frame_rate);
     }
 
     /// A frame of so many bytes goes out.

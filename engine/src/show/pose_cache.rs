@@ -1,6 +1,6 @@
 //! From what a face wants to show to the frame that shows it best.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -11,9 +11,11 @@ use super::life::Manner;
 /// What a whole smile is beside a radian of the head: half a smile counts as a degree.
 const SMILE: f32 = 1.2e-3;
 
-/// A person's poses, and how to find the nearest. One for each call; the frames are shared.
+/// A person's poses, and how to find the nearest.
 pub struct PoseCache {
     set: Arc<PoseSet>,
+    /// A better set of the same person, once there is one. Written once by another thread; a face that looks takes no lock.
+    better: OnceLock<Arc<PoseCache>>,
     /// Looks that are baked with every mouth: the only ones while lips move, lest the eyes flicker with the lips.
     talking: Vec<u8>,
     mean_bytes: f64,
@@ -36,7 +38,25 @@ impl PoseCache {
         let finest = |lengths: &[u32]| lengths.first().map_or(0.0, |n| f64::from(*n));
         let spoken = manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
         let (count, sum) = spoken.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
-        Self { talking, mean_bytes: if count > 0.0 { sum / count } else { 0.0 }, set }
+        let mean_bytes = if count > 0.0 { sum / count } else { 0.0 };
+        Self { talking, mean_bytes, set, better: OnceLock::new() }
+    }
+
+    /// Leads all who show this set to a better one of the same person. The first one that is named is it.
+    pub fn lead_to(&self, better: Arc<Self>) {
+        let _ = self.better.set(better);
+    }
+
+    /// The better set that this one was led to.
+    #[must_use]
+    pub fn better(&self) -> Option<&Arc<Self>> {
+        self.better.get()
+    }
+
+    /// The set.
+    #[must_use]
+    pub fn set(&self) -> &Arc<PoseSet> {
+        &self.set
     }
 
     /// The key frame: rest.

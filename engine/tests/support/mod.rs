@@ -17,6 +17,7 @@ use engine::host::{Seat, Shared};
 use engine::latency::Latencies;
 use engine::meter::Stats;
 use engine::shard::{Inbox, Shard};
+use engine::show::pose_cache::PoseCache;
 use engine::transport::loopback::{self, Far, Left};
 use engine::transport::webrtc::Certificate;
 use models::face::PoseSet;
@@ -366,7 +367,7 @@ impl Bench {
             key,
             call: Arc::new(call),
             models,
-            face: self.face.clone(),
+            face: self.face.clone().map(|set| Arc::new(PoseCache::new(set))),
             commands: Vec::new(),
             seat: Seat::free(),
         };

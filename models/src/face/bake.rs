@@ -1,20 +1,21 @@
-//! From a person to a pose set: draws every part once, puts the parts together, encodes every combination.
+//! From a person to a pose set: draws every part once, puts the parts together, encodes every combination. What is needed soonest is drawn
+//! first, so that a set of that alone can be shown while the rest is drawn.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use bytes::Bytes;
-use character::{OutOfRange, Patch, Picture, Pose, Rect, Sitter, Stage};
+use character::{OutOfRange, Patch, Picture, Pose, Rect, Sitter};
 use sha2::{Digest, Sha256};
 
-use super::breath::Chest;
+use super::drawn::{Drawn, FEATHER, chest};
 use super::people::Person;
 use super::picture::I420;
 use super::set::{self, Key, Look, Manifest, PoseSet, Stance};
 use super::vp8::{self, Decoder, Encoder};
 use super::webp;
 
-pub use super::plan::Plan;
+pub use super::plan::{Plan, Share};
 
 /// Baking failed.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +49,6 @@ pub const LARGEST: usize = 600_000;
 /// Most that a frame with moving lips may take on the mean, in bytes, up to 512 × 512 pixels, so that speech takes less than 170 kbit/s; more
 /// pixels may take more.
 const SPOKEN: usize = 735;
-/// Pixels over which a moved part fades into the rest.
-const FEATHER: usize = 12;
 /// Differences of levels up to this are not worth a macroblock: a turned head changes the bloom of all that is bright.
 const TOLERANCE: u8 = 2;
 /// Quantiser of the display picture.
@@ -82,7 +81,7 @@ impl Parts {
     }
 
     /// The part of this name: kept, else drawn and kept.
-    fn part(&self, name: &str, rect: Rect, draw: impl FnOnce() -> Patch) -> Result<Patch, Error> {
+    pub(super) fn part(&self, name: &str, rect: Rect, draw: impl FnOnce() -> Patch) -> Result<Patch, Error> {
         let Some(folder) = &self.0 else { return Ok(draw()) };
         let path = folder.join(name);
         if let Some(patch) = fs::read(&path).ok().and_then(|bytes| Patch::from_bytes(rect, &bytes)) {
@@ -107,22 +106,73 @@ pub fn bake(
     size: (usize, usize),
     plan: &Plan,
     parts: &Parts,
-    progress: impl FnMut(f64),
+    mut progress: impl FnMut(f64),
 ) -> Result<Baked, Error> {
-    let drawn = Drawn::new(person, size, plan, parts, progress)?;
-    let rest = drawn.rest_picture();
+    bake_by_shares(person, size, plan, &[], parts, |news| {
+        if let News::Progress(done) = news {
+            progress(done);
+        }
+    })
+}
+
+/// What is told while a person is baked.
+pub enum News {
+    /// So much is done, 0 … 1.
+    Progress(f64),
+    /// A share is drawn: a set by itself, with the same key and anchor as the whole.
+    Share(Box<Baked>),
+}
+
+/// As [`bake`], and what is baked is the same; these shares of the plan are drawn first, one after the other, and told.
+///
+/// # Errors
+/// See [`Error`].
+pub fn bake_by_shares(
+    person: &Person,
+    size: (usize, usize),
+    plan: &Plan,
+    shares: &[Share],
+    parts: &Parts,
+    mut tell: impl FnMut(News),
+) -> Result<Baked, Error> {
+    let sitter = Sitter::new(&person.character)?;
+    let mut drawn = Drawn::new(&sitter, person, size, plan, parts)?;
+    // Encoding takes its time: a share begins where the one before was small enough.
+    let mut from = 0;
+    for share in shares {
+        drawn.draw(share, &mut |done| tell(News::Progress(done)))?;
+        let baked;
+        (baked, from) = encode_small(person, size, plan, share, &drawn, from)?;
+        tell(News::Share(Box::new(baked)));
+    }
+    let all = Share::of_all(plan);
+    drawn.draw(&all, &mut |done| tell(News::Progress(done)))?;
+    tell(News::Progress(1.0));
+    Ok(encode_small(person, size, plan, &all, &drawn, 0)?.0)
+}
+
+/// Encodes a share with the first of the plan's quantisers, from this one on, with which it is small enough; and which one that was.
+fn encode_small(
+    person: &Person,
+    size: (usize, usize),
+    plan: &Plan,
+    share: &Share,
+    drawn: &Drawn<'_>,
+    from: usize,
+) -> Result<(Baked, usize), Error> {
     let mut last = None;
-    for &quantizer in &plan.quantizers {
-        let (set, psnr) = encode(person, size, plan, &drawn, quantizer)?;
+    for (at, &quantizer) in plan.quantizers.iter().enumerate().skip(from) {
+        let (set, psnr) = encode(person, size, plan, share, drawn, quantizer)?;
         let pixels = (size.0 * size.1).max(512 * 512);
         let small = set.to_file().len() <= LARGEST && spoken(&set) * 512 * 512 <= SPOKEN * pixels;
-        last = Some(Baked { set, display_picture: Vec::new(), psnr });
+        last = Some((Baked { set, display_picture: Vec::new(), psnr }, at));
         if small {
             break;
         }
     }
-    let baked = last.ok_or(set::Error::Damaged("no quantiser"))?;
-    Ok(Baked { display_picture: webp::encode(&half(rest), DISPLAY_QUANTIZER)?, ..baked })
+    let (baked, at) = last.ok_or(set::Error::Damaged("no quantiser"))?;
+    let display_picture = webp::encode(&half(drawn.rest_picture()), DISPLAY_QUANTIZER)?;
+    Ok((Baked { display_picture, ..baked }, at))
 }
 
 /// Mean length of a frame while speaking in the finest rung, in bytes: a quarter of the time not with the resting look.
@@ -161,149 +211,6 @@ pub fn redraw(person: &Person, size: (usize, usize), plan: &Plan, key: Key) -> R
     Ok(I420::from_rgb(&chest.lift(rgb, size, plan.breaths[usize::from(key.breath)]), size.0, size.1))
 }
 
-fn chest(rest: &Stage<'_>) -> Chest {
-    Chest::below(rest.eyes_rect(), rest.mouth_rect())
-}
-
-/// A part of the picture, as it is while something moves in it.
-struct Moved {
-    rect: Rect,
-    /// What it adds to the levels of the picture at rest, for each pixel of the part red, green and blue.
-    change: Vec<i16>,
-}
-
-impl Moved {
-    /// `whole` and `before` in linear light. Bloom spills a little over the part's border; that is left out, so that nothing else changes.
-    fn new(whole: &Patch, still: &Picture, before: &Patch, moved: &Patch) -> Self {
-        let rect = moved.rect();
-        let mut all = whole.clone();
-        all.add_change(before, moved, FEATHER);
-        let now = all.finish();
-        let mut change = Vec::with_capacity((rect.x1 - rect.x0) * (rect.y1 - rect.y0) * 3);
-        for y in rect.y0..rect.y1 {
-            for x in rect.x0..rect.x1 {
-                let i = (y * still.width + x) * 4;
-                change.extend((i..i + 3).map(|i| i16::from(now.rgba[i]) - i16::from(still.rgba[i])));
-            }
-        }
-        Self { rect, change }
-    }
-
-    fn add_to(&self, rgb: &mut [u8], width: usize) {
-        let r = self.rect;
-        let row = (r.x1 - r.x0) * 3;
-        for (y, change) in (r.y0..r.y1).zip(self.change.chunks_exact(row)) {
-            let at = (y * width + r.x0) * 3;
-            for (level, change) in rgb[at..at + row].iter_mut().zip(change) {
-                *level = (i16::from(*level) + change).clamp(0, 255) as u8;
-            }
-        }
-    }
-}
-
-/// All parts of all pictures: for each stance the picture at rest, its looks, and the mouths of the first.
-struct Drawn {
-    stances: Vec<(Picture, Vec<(u8, Moved)>)>,
-    mouths: Vec<Moved>,
-    chest: Chest,
-}
-
-impl Drawn {
-    fn new(
-        person: &Person,
-        size: (usize, usize),
-        plan: &Plan,
-        parts: &Parts,
-        mut progress: impl FnMut(f64),
-    ) -> Result<Self, Error> {
-        let sitter = Sitter::new(&person.character)?;
-        // A stance takes about as long as six mouths or eyes.
-        let looks: usize =
-            plan.looks.len() + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
-        let total = (plan.mouths.len() + looks + plan.stances.len() * 6) as f64;
-        let mut done = 0.0;
-        let mut step = |n: f64| {
-            done += n;
-            progress((done / total).min(1.0));
-        };
-        let chest = chest(&sitter.stage(&person.rest, size));
-        let mut out = Self { stances: Vec::new(), mouths: Vec::new(), chest };
-        for (h, stance) in plan.stances.iter().enumerate() {
-            let base = pose(&person.rest, *stance, Look::default());
-            let stage = sitter.stage(&base, size);
-            let draw =
-                |name: String, pose: &Pose, rect: Rect| parts.part(&name, rect, || stage.draw(pose, rect));
-            let whole = draw(format!("stance{h}"), &base, Rect::whole(size.0, size.1))?;
-            let still = whole.finish();
-            step(6.0);
-            let all: Vec<u8> = match h.checked_sub(1) {
-                None => (0..plan.looks.len() as u8).collect(),
-                Some(h) => plan.stance_looks.get(h).cloned().unwrap_or_default(),
-            };
-            let mut looks = Vec::new();
-            if all.iter().any(|l| *l != 0) {
-                let rect = stage.eyes_rect();
-                let before = draw(format!("stance{h}-eyes"), &base, rect)?;
-                for l in all.into_iter().filter(|l| *l != 0) {
-                    let look = pose(&person.rest, *stance, plan.looks[usize::from(l)]);
-                    let moved = draw(format!("stance{h}-look{l}"), &look, rect)?;
-                    looks.push((l, Moved::new(&whole, &still, &before, &moved)));
-                    step(1.0);
-                }
-            }
-            if h == 0 {
-                out.mouths = Self::mouths(&person.rest, plan, &stage, &whole, &still, draw, &mut step)?;
-            }
-            out.stances.push((still, looks));
-        }
-        progress(1.0);
-        Ok(out)
-    }
-
-    fn mouths(
-        rest: &Pose,
-        plan: &Plan,
-        stage: &Stage<'_>,
-        whole: &Patch,
-        still: &Picture,
-        draw: impl Fn(String, &Pose, Rect) -> Result<Patch, Error>,
-        step: &mut impl FnMut(f64),
-    ) -> Result<Vec<Moved>, Error> {
-        let rect = stage.mouth_rect();
-        let before = draw("mouth".into(), rest, rect)?;
-        let mut mouths = Vec::new();
-        for (m, mouth) in plan.mouths.iter().enumerate() {
-            let moved = draw(format!("mouth{m}"), &Pose { mouth: *mouth, ..*rest }, rect)?;
-            mouths.push(Moved::new(whole, still, &before, &moved));
-            step(1.0);
-        }
-        Ok(mouths)
-    }
-
-    fn rest_picture(&self) -> &Picture {
-        &self.stances[0].0
-    }
-
-    fn picture(&self, key: Key, breath: f32) -> I420 {
-        let still = &self.stances[usize::from(key.stance)].0;
-        let size = (still.width, still.height);
-        I420::from_rgb(&self.chest.lift(self.with(key), size, breath), size.0, size.1)
-    }
-
-    /// A pose's picture but for the breath, RGB.
-    fn with(&self, key: Key) -> Vec<u8> {
-        let (still, looks) = &self.stances[usize::from(key.stance)];
-        let mut rgb = still.rgb();
-        if let Some((_, look)) = looks.iter().find(|(l, _)| *l == key.look) {
-            look.add_to(&mut rgb, still.width);
-        }
-        if key.mouth != 0 {
-            self.mouths[usize::from(key.mouth)].add_to(&mut rgb, still.width);
-        }
-        rgb
-    }
-}
-
 /// Smiling narrows the eyes by this much: a smile without them is a mask's.
 const SMILING_EYES: f32 = 0.25;
 
@@ -330,10 +237,12 @@ pub fn pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
 fn encode(
     person: &Person,
     (width, height): (usize, usize),
-    plan: &Plan,
-    drawn: &Drawn,
+    whole: &Plan,
+    share: &Share,
+    drawn: &Drawn<'_>,
     quantizer: u32,
 ) -> Result<(PoseSet, (f64, f64)), Error> {
+    let plan = whole.of(share);
     let rest = to_i420(drawn.rest_picture());
     let mut encoder = Encoder::new(width, height)?;
     let key = encoder.key(&rest, plan.key_quantizer)?;
@@ -344,7 +253,7 @@ fn encode(
     let (lean, anchor) = match plan.anchored.first() {
         None => (rest.clone(), Vec::new()),
         Some(&stance) => {
-            let lean = to_i420(&drawn.stances[usize::from(stance)].0);
+            let lean = to_i420(drawn.still(share.stances[usize::from(stance)]));
             let changed = lean.changed_blocks(&rest, TOLERANCE);
             let anchor = encoder.anchor(&lean, plan.anchor_quantizer, &changed)?;
             decoder.decode(&anchor)?;
@@ -357,7 +266,7 @@ fn encode(
     let mut frames = Vec::with_capacity(keys.len() * quantizers.len());
     let (mut sum, mut least) = (0.0, f64::MAX);
     for key in &keys {
-        let picture = drawn.picture(*key, plan.breaths[usize::from(key.breath)]);
+        let picture = drawn.picture(share.whole(*key), plan.breaths[usize::from(key.breath)]);
         let changed = picture.changed_blocks(if anchored(key) { &lean } else { &rest }, TOLERANCE);
         // Lips are what costs: only they get coarser until all fits.
         let finer = if key.mouth == 0 { quantizer - plan.quantizers[0] } else { 0 };
@@ -383,11 +292,11 @@ fn encode(
         width: width as u32,
         height: height as u32,
         quantizers: std::iter::once(plan.key_quantizer).chain(quantizers).collect(),
-        anchored: plan.anchored.clone(),
-        stances: plan.stances.clone(),
-        looks: plan.looks.clone(),
-        mouths: plan.mouths.clone(),
-        breaths: plan.breaths.clone(),
+        anchored: plan.anchored,
+        stances: plan.stances,
+        looks: plan.looks,
+        mouths: plan.mouths,
+        breaths: plan.breaths,
         frames: keys.iter().map(|key| (*key, Vec::new())).collect(),
         key_length: 0,
         anchor_length: 0,
@@ -410,40 +319,4 @@ fn half(picture: &Picture) -> Picture {
         })
         .collect();
     Picture { width, height, rgba }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::face::people;
-
-    #[test]
-    fn a_mouth_changes_no_level_outside_of_its_rectangle() {
-        let person = people::find("clara").unwrap();
-        let size = (96, 96);
-        let plan = Plan {
-            stances: vec![Stance::default()],
-            stance_looks: Vec::new(),
-            breathing: Vec::new(),
-            anchored: Vec::new(),
-            ..Plan::new()
-        };
-        let plan = Plan {
-            looks: plan.looks[..1].to_vec(),
-            mouths: plan.mouths[14..17].to_vec(),
-            talking: 1,
-            ..plan
-        };
-        let drawn = Drawn::new(&person, size, &plan, &Parts(None), |_| ()).unwrap();
-        let rect = drawn.mouths[1].rect;
-        let still = drawn.rest_picture();
-        let open = drawn.with(Key { mouth: 1, ..Key::default() });
-        let (mut inside, mut outside) = (0, 0);
-        for (i, (a, b)) in open.iter().zip(still.rgb()).enumerate().filter(|(_, (a, b))| **a != *b) {
-            let (x, y) = (i / 3 % size.0, i / 3 / size.0);
-            let within = (rect.x0..rect.x1).contains(&x) && (rect.y0..rect.y1).contains(&y);
-            *(if within { &mut inside } else { &mut outside }) += usize::from(a.abs_diff(b) > 0);
-        }
-        assert!(inside > 100 && outside == 0, "{inside} inside, {outside} outside");
-    }
 }

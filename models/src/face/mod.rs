@@ -2,6 +2,7 @@
 
 pub mod bake;
 mod breath;
+mod drawn;
 pub mod form;
 pub mod people;
 pub mod picture;

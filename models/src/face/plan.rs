@@ -141,6 +141,92 @@ impl Plan {
     }
 }
 
+/// A part of a plan that can be shown by itself: which of its states, each list in order and with rest.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// Of [`Plan::stances`]. With one that is anchored there is the first of these.
+    pub stances: Vec<u8>,
+    /// Of [`Plan::looks`].
+    pub looks: Vec<u8>,
+    /// Of [`Plan::mouths`].
+    pub mouths: Vec<u8>,
+}
+
+impl Share {
+    /// The state in the whole plan that this share calls `key`.
+    #[must_use]
+    pub fn whole(&self, key: Key) -> Key {
+        Key {
+            stance: self.stances[usize::from(key.stance)],
+            look: self.looks[usize::from(key.look)],
+            mouth: self.mouths[usize::from(key.mouth)],
+            ..key
+        }
+    }
+}
+
+impl Plan {
+    /// What of [`Plan::new`] is drawn first, and then next, because it is needed soonest: enough to speak, blink, breathe and lean, then all
+    /// but nods and smiles. The closures of the lips are in the first: a missed one is what people see.
+    #[must_use]
+    pub fn shares() -> Vec<Share> {
+        let all = Share::of_all(&Self::new());
+        // No lean without its middle: a head must not jump further than it does in the whole set.
+        let first = Share {
+            stances: vec![0, 2, 4],
+            looks: vec![0, 1, 2, 3],
+            // Pressed, tucked; jaw a little, half and wide; spread, rounded, pursed.
+            mouths: vec![0, 1, 5, 11, 13, 15, 19, 24, 28],
+        };
+        vec![first, Share { stances: vec![0, 1, 2, 3, 4], ..all }]
+    }
+
+    /// The plan of a share alone, its lists numbered anew.
+    #[must_use]
+    pub fn of(&self, share: &Share) -> Self {
+        fn chosen<T: Copy>(list: &[T], which: &[u8]) -> Vec<T> {
+            which.iter().map(|i| list[usize::from(*i)]).collect()
+        }
+        let place = |which: &[u8], i: u8| which.iter().position(|one| *one == i).map(|place| place as u8);
+        let stances = |list: &[u8]| list.iter().filter_map(|i| place(&share.stances, *i)).collect();
+        let looks = |list: &[u8]| list.iter().filter_map(|i| place(&share.looks, *i)).collect::<Vec<u8>>();
+        let breathing = self.breathing.iter().filter_map(|(stance, look)| {
+            Some((place(&share.stances, *stance)?, place(&share.looks, *look)?))
+        });
+        Self {
+            stances: chosen(&self.stances, &share.stances),
+            looks: chosen(&self.looks, &share.looks),
+            talking: share.looks.iter().filter(|look| usize::from(**look) < self.talking).count(),
+            mouths: chosen(&self.mouths, &share.mouths),
+            stance_looks: share.stances[1..]
+                .iter()
+                .filter_map(|stance| self.stance_looks.get(usize::from(*stance) - 1).map(|list| looks(list)))
+                .collect(),
+            breaths: self.breaths.clone(),
+            breathing: breathing.collect(),
+            anchored: stances(&self.anchored),
+            key_quantizer: self.key_quantizer,
+            anchor_quantizer: self.anchor_quantizer,
+            quantizers: self.quantizers.clone(),
+            passing: (stances(&self.passing.0), self.passing.1),
+            coarser: self.coarser.clone(),
+        }
+    }
+}
+
+impl Share {
+    /// Everything.
+    #[must_use]
+    pub fn of_all(plan: &Plan) -> Self {
+        let all = |n: usize| (0..n as u8).collect();
+        Self {
+            stances: all(plan.stances.len()),
+            looks: all(plan.looks.len()),
+            mouths: all(plan.mouths.len()),
+        }
+    }
+}
+
 impl Default for Plan {
     fn default() -> Self {
         Self::new()
@@ -167,4 +253,28 @@ fn mouths() -> Vec<Mouth> {
     all.extend([0.10, 0.20, 0.30, 0.42, 0.56, 0.70].map(|jaw| m(jaw, -0.15, 0.45, 0.1)));
     all.extend([0.10, 0.20, 0.30, 0.44].map(|jaw| m(jaw, -0.25, 0.9, 0.0)));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_part_of_the_plan_and_each_holds_what_the_one_before_holds() {
+        let plan = Plan::new();
+        let all = plan.keys();
+        let mut shares = Plan::shares();
+        shares.push(Share::of_all(&plan));
+        let mut before = Vec::new();
+        for share in &shares {
+            let part = plan.of(share);
+            let keys: Vec<Key> = part.keys().into_iter().map(|key| share.whole(key)).collect();
+            assert_eq!(keys[0], Key::default());
+            assert!(keys.iter().all(|key| all.contains(key)) && before.iter().all(|key| keys.contains(key)));
+            assert_eq!(share.stances[usize::from(part.anchored[0])], plan.anchored[0]);
+            assert!(part.mouths.iter().any(|m| m.press == 1.0) && part.mouths.iter().any(|m| m.tuck == 1.0));
+            before = keys;
+        }
+        assert_eq!(before, all, "the whole is a share as well");
+    }
 }

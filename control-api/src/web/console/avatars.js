@@ -42,7 +42,7 @@ export async function avatarsPage({ signal }) {
         h("p", { class: avatar.error ? "fault" : "soft" }, avatar.error ? api.sentence(avatar.error) : `${avatar.gender}${avatar.is_private ? ", private" : ""}`)),
       avatar.character && goes(avatar) && bar(avatar),
       state(avatar),
-      avatar.status === "COMPLETED" && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small" }, "plus"),
+      avatar.output && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small" }, "plus"),
       button("", { class: "plain", "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
         await drop(avatar, currentTarget);
         refresh();
@@ -72,14 +72,17 @@ export async function avatarPage({ id, signal, go }) {
       now.output && h("img", { class: "drawn", src: now.output.preview_url, alt: `Picture of ${name}`, width: 256, height: 256 }),
       goes(now) && h("div", { class: "field" }, bar(now), h("p", { class: "soft", role: "status" }, now.status === "QUEUED" ? "Waits for its turn." : `Drawn in every pose, in the background: ${now.progress} %. You may leave this page.`)),
       now.error && h("p", { class: "problem", role: "alert" }, api.sentence(now.error)),
-      now.status === "COMPLETED" && h("div", { class: "actions" },
+      now.output && h("div", { class: "actions" },
         button(`Talk to ${name}`, { class: "primary", id: "talk", onclick: ({ currentTarget }) => busy(currentTarget, () => meet(now)) }, "talk"),
         link("Make an agent", `/console/agents/new?face=${encodeURIComponent(now.avatar_key_id)}`, { class: "button" }, "plus")),
-      now.status === "COMPLETED" && h("p", { class: "hint" }, "Talking makes an agent with this face, which stays in your list."),
+      now.output && goes(now) && h("p", { class: "hint" }, "What is drawn so far can talk already. It gains finer lips, nods and smiles as it is drawn, also while you talk."),
+      now.output && h("p", { class: "hint" }, "Talking makes an agent with this face, which stays in your list."),
     ].filter(Boolean));
     if (at) document.getElementById(at)?.focus();
   };
+  let meets = false;
   const meet = async (now) => {
+    meets = true;
     const agent = { agent_name: name, agent_system_prompt: `You are ${name}, a friendly person to chat with. Speak in one or two short sentences.`, avatars: [{ avatar_key_id: now.avatar_key_id, welcome_message: { messages: [`Hello, I am ${name}. How are you?`] } }] };
     const { id: made } = await api.post("/v1/ext/agent", agent);
     await talk({ id: made });
@@ -88,9 +91,10 @@ export async function avatarPage({ id, signal, go }) {
   let last = avatar;
   draw(last);
   every(1, signal, async () => {
-    if (!goes(last)) return;
+    // Who is about to talk keeps the button that was pressed.
+    if (!goes(last) || meets) return;
     last = await api.get(path, signal);
-    draw(last);
+    if (!meets) draw(last);
     if (last.status === "COMPLETED") toast(`${name} is ready.`);
   });
   return [

@@ -1,0 +1,289 @@
+//! All parts of all pictures of a person, each drawn once, when it is wanted: the stances at rest, the looks of each, and the mouths of the
+//! first.
+
+use character::{Patch, Picture, Pose, Rect, Sitter, Stage};
+
+use super::bake::{Error, Parts, pose};
+use super::breath::Chest;
+use super::people::Person;
+use super::picture::I420;
+use super::plan::{Plan, Share};
+use super::set::{Key, Look};
+
+/// Pixels over which a moved part fades into the rest.
+pub(super) const FEATHER: usize = 12;
+/// A stance takes about as long as so many mouths or eyes.
+const STANCE: usize = 6;
+
+pub(super) fn chest(rest: &Stage<'_>) -> Chest {
+    Chest::below(rest.eyes_rect(), rest.mouth_rect())
+}
+
+/// A part of the picture, as it is while something moves in it.
+struct Moved {
+    rect: Rect,
+    /// What it adds to the levels of the picture at rest, for each pixel of the part red, green and blue.
+    change: Vec<i16>,
+}
+
+impl Moved {
+    /// `whole` and `before` in linear light. Bloom spills a little over the part's border; that is left out, so that nothing else changes.
+    fn new(whole: &Patch, still: &Picture, before: &Patch, moved: &Patch) -> Self {
+        let rect = moved.rect();
+        let mut all = whole.clone();
+        all.add_change(before, moved, FEATHER);
+        let now = all.finish();
+        let mut change = Vec::with_capacity((rect.x1 - rect.x0) * (rect.y1 - rect.y0) * 3);
+        for y in rect.y0..rect.y1 {
+            for x in rect.x0..rect.x1 {
+                let i = (y * still.width + x) * 4;
+                change.extend((i..i + 3).map(|i| i16::from(now.rgba[i]) - i16::from(still.rgba[i])));
+            }
+        }
+        Self { rect, change }
+    }
+
+    fn add_to(&self, rgb: &mut [u8], width: usize) {
+        let r = self.rect;
+        let row = (r.x1 - r.x0) * 3;
+        for (y, change) in (r.y0..r.y1).zip(self.change.chunks_exact(row)) {
+            let at = (y * width + r.x0) * 3;
+            for (level, change) in rgb[at..at + row].iter_mut().zip(change) {
+                *level = (i16::from(*level) + change).clamp(0, 255) as u8;
+            }
+        }
+    }
+}
+
+/// A person in one stance, while it is drawn.
+struct Sitting<'a> {
+    base: Pose,
+    stage: Stage<'a>,
+    whole: Patch,
+    eyes: Region,
+    mouth: Region,
+}
+
+/// Where something moves, and what is there at rest.
+struct Region {
+    rect: Rect,
+    name: String,
+    rest: Option<Patch>,
+}
+
+impl<'a> Sitting<'a> {
+    /// In stance `h`, and the picture of that.
+    fn new(
+        sitter: &'a Sitter,
+        person: &Person,
+        size: (usize, usize),
+        plan: &Plan,
+        parts: &Parts,
+        h: usize,
+    ) -> Result<(Self, Picture), Error> {
+        let base = pose(&person.rest, plan.stances[h], Look::default());
+        let stage = sitter.stage(&base, size);
+        let rect = Rect::whole(size.0, size.1);
+        let whole = parts.part(&format!("stance{h}"), rect, || stage.draw(&base, rect))?;
+        let still = whole.finish();
+        let region = |rect: Rect, name: String| Region { rect, name, rest: None };
+        let eyes = region(stage.eyes_rect(), format!("stance{h}-eyes"));
+        let mouth = region(stage.mouth_rect(), "mouth".into());
+        Ok((Self { base, stage, whole, eyes, mouth }, still))
+    }
+
+    /// The part `name`: the eyes or the mouth in another pose.
+    fn moved(
+        &mut self,
+        parts: &Parts,
+        name: &str,
+        mouth: bool,
+        pose: &Pose,
+        still: &Picture,
+    ) -> Result<Moved, Error> {
+        let Self { base, stage, whole, .. } = self;
+        let Region { rect, name: at_rest, rest } = if mouth { &mut self.mouth } else { &mut self.eyes };
+        let rect = *rect;
+        let before = match rest {
+            Some(before) => before,
+            None => rest.insert(parts.part(at_rest, rect, || stage.draw(base, rect))?),
+        };
+        let moved = parts.part(name, rect, || stage.draw(pose, rect))?;
+        Ok(Moved::new(whole, still, before, &moved))
+    }
+}
+
+/// A stance that is drawn, with its looks by their number.
+struct Held {
+    still: Picture,
+    looks: Vec<(u8, Moved)>,
+}
+
+/// What of a person is drawn.
+pub(super) struct Drawn<'a> {
+    sitter: &'a Sitter,
+    person: &'a Person,
+    size: (usize, usize),
+    plan: &'a Plan,
+    parts: &'a Parts,
+    /// The first stance goes on as more of it is wanted.
+    upright: Sitting<'a>,
+    stances: Vec<Option<Held>>,
+    mouths: Vec<Option<Moved>>,
+    chest: Chest,
+    /// In mouths, as far as time is concerned; and of how many.
+    done: usize,
+    total: usize,
+}
+
+impl<'a> Drawn<'a> {
+    /// Rest alone.
+    pub(super) fn new(
+        sitter: &'a Sitter,
+        person: &'a Person,
+        size: (usize, usize),
+        plan: &'a Plan,
+        parts: &'a Parts,
+    ) -> Result<Self, Error> {
+        let chest = chest(&sitter.stage(&person.rest, size));
+        let (upright, still) = Sitting::new(sitter, person, size, plan, parts, 0)?;
+        let mut stances: Vec<_> = plan.stances.iter().map(|_| None).collect();
+        stances[0] = Some(Held { still, looks: Vec::new() });
+        let mouths = plan.mouths.iter().map(|_| None).collect();
+        let looks: usize =
+            plan.looks.len() + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
+        let total = plan.mouths.len() + looks + plan.stances.len() * STANCE;
+        Ok(Self { sitter, person, size, plan, parts, upright, stances, mouths, chest, done: STANCE, total })
+    }
+
+    /// Draws what of this share is not drawn yet. `progress` is told how much of the plan is, 0 … 1.
+    pub(super) fn draw(&mut self, share: &Share, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
+        self.step(0, progress);
+        for &h in &share.stances {
+            let h = usize::from(h);
+            if h == 0 {
+                self.draw_upright(share, progress)?;
+            } else if self.stances[h].is_none() {
+                self.draw_stance(h, progress)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_upright(&mut self, share: &Share, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
+        let (rest, plan) = (&self.person.rest, self.plan);
+        for &l in share.looks.iter().filter(|l| **l != 0) {
+            let Some(held) = &mut self.stances[0] else { continue };
+            if held.looks.iter().all(|(known, _)| *known != l) {
+                let look = pose(rest, plan.stances[0], plan.looks[usize::from(l)]);
+                let name = format!("stance0-look{l}");
+                let moved = self.upright.moved(self.parts, &name, false, &look, &held.still)?;
+                held.looks.push((l, moved));
+                self.step(1, progress);
+            }
+        }
+        for m in share.mouths.iter().map(|m| usize::from(*m)).filter(|m| *m != 0) {
+            let Some(held) = &self.stances[0] else { continue };
+            if self.mouths[m].is_none() {
+                let open = Pose { mouth: plan.mouths[m], ..*rest };
+                let name = format!("mouth{m}");
+                self.mouths[m] = Some(self.upright.moved(self.parts, &name, true, &open, &held.still)?);
+                self.step(1, progress);
+            }
+        }
+        Ok(())
+    }
+
+    /// Another stance, with all its looks.
+    fn draw_stance(&mut self, h: usize, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
+        let &mut Self { sitter, person, size, plan, parts, .. } = self;
+        let (mut sitting, still) = Sitting::new(sitter, person, size, plan, parts, h)?;
+        self.step(STANCE, progress);
+        let mut looks = Vec::new();
+        for &l in plan.stance_looks.get(h - 1).into_iter().flatten().filter(|l| **l != 0) {
+            let look = pose(&person.rest, plan.stances[h], plan.looks[usize::from(l)]);
+            let moved = sitting.moved(parts, &format!("stance{h}-look{l}"), false, &look, &still)?;
+            looks.push((l, moved));
+            self.step(1, progress);
+        }
+        self.stances[h] = Some(Held { still, looks });
+        Ok(())
+    }
+
+    fn step(&mut self, n: usize, progress: &mut dyn FnMut(f64)) {
+        self.done += n;
+        progress((self.done as f64 / self.total as f64).min(1.0));
+    }
+
+    pub(super) fn rest_picture(&self) -> &Picture {
+        self.still(0)
+    }
+
+    /// The picture of a stance at rest.
+    pub(super) fn still(&self, stance: u8) -> &Picture {
+        &self.held(stance).still
+    }
+
+    fn held(&self, stance: u8) -> &Held {
+        self.stances[usize::from(stance)].as_ref().expect("a stance of a share that was drawn")
+    }
+
+    /// A pose's picture.
+    pub(super) fn picture(&self, key: Key, breath: f32) -> I420 {
+        let still = self.still(key.stance);
+        let size = (still.width, still.height);
+        I420::from_rgb(&self.chest.lift(self.with(key), size, breath), size.0, size.1)
+    }
+
+    /// A pose's picture but for the breath, RGB.
+    fn with(&self, key: Key) -> Vec<u8> {
+        let Held { still, looks } = self.held(key.stance);
+        let mut rgb = still.rgb();
+        if let Some((_, look)) = looks.iter().find(|(l, _)| *l == key.look) {
+            look.add_to(&mut rgb, still.width);
+        }
+        if let Some(mouth) = self.mouths[usize::from(key.mouth)].as_ref().filter(|_| key.mouth != 0) {
+            mouth.add_to(&mut rgb, still.width);
+        }
+        rgb
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::face::people;
+    use crate::face::set::Stance;
+
+    #[test]
+    fn a_mouth_changes_no_level_outside_of_its_rectangle() {
+        let person = people::find("clara").unwrap();
+        let size = (96, 96);
+        let plan = Plan {
+            stances: vec![Stance::default()],
+            stance_looks: Vec::new(),
+            breathing: Vec::new(),
+            anchored: Vec::new(),
+            ..Plan::new()
+        };
+        let plan = Plan {
+            looks: plan.looks[..1].to_vec(),
+            mouths: plan.mouths[14..17].to_vec(),
+            talking: 1,
+            ..plan
+        };
+        let (sitter, parts) = (Sitter::new(&person.character).unwrap(), Parts::new(None).unwrap());
+        let mut drawn = Drawn::new(&sitter, &person, size, &plan, &parts).unwrap();
+        drawn.draw(&Share::of_all(&plan), &mut |_| ()).unwrap();
+        let rect = drawn.mouths[1].as_ref().unwrap().rect;
+        let still = drawn.rest_picture();
+        let open = drawn.with(Key { mouth: 1, ..Key::default() });
+        let (mut inside, mut outside) = (0, 0);
+        for (i, (a, b)) in open.iter().zip(still.rgb()).enumerate().filter(|(_, (a, b))| **a != *b) {
+            let (x, y) = (i / 3 % size.0, i / 3 / size.0);
+            let within = (rect.x0..rect.x1).contains(&x) && (rect.y0..rect.y1).contains(&y);
+            *(if within { &mut inside } else { &mut outside }) += usize::from(a.abs_diff(b) > 0);
+        }
+        assert!(inside > 100 && outside == 0, "{inside} inside, {outside} outside");
+    }
+}
