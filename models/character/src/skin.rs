@@ -2,6 +2,7 @@
 
 use glam::{Vec3, vec3};
 
+use crate::camera::luminance;
 use crate::groom::over_hairline;
 use crate::math::{bell, clouds, mix, noise, square, step};
 use crate::scene::Scene;
@@ -68,10 +69,13 @@ impl Scene {
         }
         a *= self.lid_lines(e);
 
+        // On dark skin the same gloss shows far more: there it is spread and less.
+        let dark = step(0.40, 0.08, luminance(self.looks.skin));
+        let oil = 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12));
         let mut skin = Skin {
             colour: a,
-            roughness: 0.44 + 0.12 * clouds(hp * 14.0),
-            oil: 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12)),
+            roughness: 0.44 + 0.12 * clouds(hp * 14.0) + 0.07 * dark,
+            oil: oil * (1.0 - 0.42 * dark),
         };
         let (lip, _) = self.lip_and_inside(hp);
         if lip > 0.0 {
@@ -153,7 +157,7 @@ impl Scene {
             let lines =
                 [-0.62, -0.24, 0.10, 0.46].map(|a: f32| bell((angle - a) / 0.075)).iter().sum::<f32>();
             let place = step(0.035, 0.08, far) * step(0.24, 0.12, far);
-            depth += feet * lines * place * 0.0050;
+            depth += feet * lines * place * 0.0032;
         }
         let (_, lower) = self.lids(e.x);
         let under = e.y - lower;
