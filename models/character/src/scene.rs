@@ -279,8 +279,8 @@ impl Scene {
     /// A cheap solid for hair to lie on, in head space: head, ears, neck, bust.
     pub(crate) fn solid(&self, hp: Vec3) -> f32 {
         let mut d = self.bones(hp);
-        if hp.x.abs() > 0.5 && hp.y.abs() < 0.5 {
-            d = smin(d, self.ear(hp), 0.05);
+        if hp.x.abs() > 0.5 && hp.y.abs() < 0.5 && self.c.headscarf.is_none() {
+            d = smin(d, self.ear_shell(hp), 0.05);
         }
         d.min(self.neck(hp)).min(self.torso(hp) - 0.10)
     }

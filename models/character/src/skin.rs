@@ -63,6 +63,10 @@ impl Scene {
             let share = step(-0.03, 0.12, over_hairline(c, hp)) * 0.88;
             a = a.lerp(self.looks.hair[0] * 0.55, share);
         }
+        if q.x > 0.6 && hp.y.abs() < 0.5 {
+            // Little light leaves the hollows of an ear, and what does is red.
+            a *= Vec3::ONE.lerp(vec3(0.50, 0.29, 0.25), self.ear_hollow(hp));
+        }
         let nostril = self.nostril(hp);
         if nostril < 0.05 {
             a *= Vec3::ONE.lerp(vec3(0.25, 0.10, 0.08), step(0.016, -0.004, nostril) * 0.9);
