@@ -135,7 +135,7 @@ impl Scene {
     }
 
     /// Distances to the upper and the lower lip.
-    fn lips(&self, p: Vec3) -> (f32, f32) {
+    pub(crate) fn lips(&self, p: Vec3) -> (f32, f32) {
         let q = vec3(p.x.abs(), p.y, p.z);
         // The curves run along x: only the segments around x can be near.
         let at = segment(q.x / self.mouth.width);

@@ -3,6 +3,7 @@
 use glam::{Vec3, vec3};
 
 use crate::camera::luminance;
+use crate::face_hair::under_beard;
 use crate::groom::over_hairline;
 use crate::math::{bell, clouds, mix, noise, square, step};
 use crate::scene::Scene;
@@ -66,6 +67,9 @@ impl Scene {
         if q.x > 0.6 && hp.y.abs() < 0.5 {
             // Little light leaves the hollows of an ear, and what does is red.
             a *= Vec3::ONE.lerp(vec3(0.50, 0.29, 0.25), self.ear_hollow(hp));
+        }
+        if c.beard > 0.0 && hp.z > -0.05 && hp.y < -0.2 {
+            a *= Vec3::ONE.lerp(vec3(0.70, 0.68, 0.70), under_beard(self, hp));
         }
         let nostril = self.nostril(hp);
         if nostril < 0.05 {
