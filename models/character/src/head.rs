@@ -13,14 +13,14 @@ impl Scene {
         let (wide, short) = (c.face_width, 1.0 - c.jaw_height);
         // Cheeks, lifted by a smile.
         let lift = pose.smile * 0.7 + pose.eyes.squint * 0.3;
-        let cheek = vec3(0.41 * wide + 0.015 * lift, -0.300 + 0.085 * lift, 0.475 + 0.055 * lift)
+        let cheek = vec3(0.41 * wide + 0.015 * lift, -0.300 + 0.105 * lift, 0.475 + 0.075 * lift)
             - vec3(0.05, 0.0, 0.06) * pose.mouth.round * 0.5;
         let jw = c.jaw_width * wide;
         let chin = vec3(0.0, -0.90 + 0.9 * short - 0.06 * (c.chin - 1.0), 0.55 + 0.03 * (c.chin - 1.0));
         Ellipsoids::new([
             (vec3(0.0, 0.33, -0.13), vec3(0.80 * wide, 0.84, 0.93)),
             (vec3(0.0, -0.22, 0.17), vec3(0.655 * wide, 0.70, 0.66)),
-            (cheek, vec3(0.225, 0.20, 0.235) * c.cheeks * (1.0 + 0.05 * lift)),
+            (cheek, vec3(0.225, 0.20, 0.235) * c.cheeks * (1.0 + 0.06 * lift)),
             (vec3(eye_x + 0.01, 0.005, 0.88), vec3(0.235, 0.155, 0.165)),
             // The teeth's mass under the lips.
             (vec3(0.0, -0.60 + 0.5 * short, 0.52), vec3(0.30, 0.25, 0.27)),
