@@ -58,10 +58,12 @@ impl Shader<'_> {
         let mirror = wet * 2.0 * wet.dot(v) - v;
         let fresnel = 0.03 + 0.5 * (1.0 - wet.dot(v).max(0.0)).powi(5);
         let seen = studio(mirror).min(Vec3::splat(6.0));
-        out += seen * fresnel * 3.2 * mix(0.25, 1.0, lid) * (0.5 + 0.5 * light.open);
+        // Toward the corners of the eye it would glint.
+        let front = step(radius + 0.45, radius, angle);
+        out += seen * fresnel * mix(1.0, 3.2, front) * mix(0.25, 1.0, lid) * (0.5 + 0.5 * light.open);
         // The line of tears on the lower lid.
         let tears = step(0.016, 0.004, (hp.y - lower - 0.006).abs());
-        out + vec3(0.5, 0.48, 0.46) * tears * 0.35 * light.open
+        out + vec3(0.5, 0.48, 0.46) * tears * mix(0.12, 0.35, front) * light.open
     }
 
     /// Colour and glow of the iris at (x, y), where its rim is at distance 1; `on_ball` is the same point on the unit ball.

@@ -5,7 +5,7 @@ use core::f32::consts::PI;
 use glam::{Vec3, vec3};
 use rayon::prelude::*;
 
-use crate::math::{Random, gradient, mix, noise, square, step};
+use crate::math::{Random, bell, gradient, mix, noise, square, step};
 use crate::scene::Scene;
 use crate::strand::Strand;
 
@@ -139,6 +139,7 @@ pub(crate) fn posed(scene: &Scene, beard: &[Whisker], near: impl Fn(Vec3) -> boo
             // Back on the skin, which cheeks and lips have moved.
             let mut root = strand.points[0];
             root.y += scene.lifted(whisker.strand.points[0]);
+            root.x += drawn_in(scene, whisker.strand.points[0]);
             for _ in 0..2 {
                 let d = scene.head(root);
                 root -= normal * (d * 0.9).clamp(-0.05, 0.05);
@@ -154,6 +155,13 @@ pub(crate) fn posed(scene: &Scene, beard: &[Whisker], near: impl Fn(Vec3) -> boo
             strand
         })
         .collect()
+}
+
+/// How far lips that spread or round take the skin around them aside where the face at rest has `p`.
+fn drawn_in(scene: &Scene, p: Vec3) -> f32 {
+    let calm = scene.looks.mouth_width;
+    let near = step(calm * 2.2, calm * 0.8, p.x.abs()) * bell((p.y - scene.mouth.y) / 0.20);
+    p.x * (scene.mouth.width / calm - 1.0) * 0.7 * near
 }
 
 fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
@@ -181,30 +189,38 @@ fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
         let ax = p.x.abs();
         let q = scene.unjaw(p);
         let normal = gradient(|p| scene.head(p), p, 0.01);
-        let (down, length, lift) = if moustache {
-            (vec3(p.x.signum() * (0.25 + 0.7 * step(0.0, 0.1, ax)), -0.65, 0.1), 0.075, 0.15)
+        let (down, length, lift, own) = if moustache {
+            (vec3(p.x.signum() * (0.20 + 0.6 * step(0.0, 0.12, ax)), -0.65, 0.1), 0.068, 0.15, 0.18)
         } else {
-            (vec3(p.x * 0.25, -1.0, 0.15), mix(0.035, 0.11, step(-0.45, -0.95, q.y)), 0.35)
+            (vec3(p.x * 0.25, -1.0, 0.15), mix(0.035, 0.11, step(-0.45, -0.95, q.y)), 0.35, 0.10)
         };
-        let length = length * (0.7 + 0.6 * random.unit());
-        let along = down - normal * down.dot(normal) * 0.7 + normal * lift + random.vector() * 0.22;
-        let (along, curl) = (along.normalize(), random.vector() * 0.02);
-        let points = (0..7)
-            .map(|i| {
-                let k = i as f32 / 6.0;
-                p + along * length * k
-                    + normal * 0.035 * k * (1.0 - 0.6 * k)
-                    + curl * (k * 5.0).sin()
-                    + vec3(0.0, -0.03 * k * k, 0.0)
-            })
-            .collect();
+        // Neighbours lie alike and look alike: a hair that differs from all around it is noise, which no encoder follows.
+        let wave = |k: f32| noise(p * 13.0 + Vec3::splat(k)) - 0.5;
+        let common = vec3(wave(0.0), wave(31.0), wave(67.0)) * 0.55;
+        let tuft = noise(p * vec3(30.0, 15.0, 30.0));
         let [dark, light] = scene.looks.hair;
-        let colour = if random.unit() < scene.c.hair.grey {
-            vec3(0.24, 0.233, 0.228) * (0.7 + 0.4 * random.unit())
-        } else {
-            dark.lerp(light, random.unit())
-        };
-        strands.push(Strand { points, width: 0.0048, tip: 0.2, colour, shine: 0.45, skin: Some(normal) });
+        // A moustache is thicker.
+        for _ in 0..if moustache { 2 } else { 1 } {
+            let aside = random.vector() * 0.016;
+            let root = if moustache { p + aside - normal * aside.dot(normal) } else { p };
+            let length = length * (0.7 + 0.6 * random.unit());
+            let along = down - normal * down.dot(normal) * 0.7 + normal * lift + common;
+            let along = (along + random.vector() * own).normalize();
+            let curl = random.vector() * 0.010;
+            let points = (0..7)
+                .map(|i| {
+                    let k = i as f32 / 6.0;
+                    root + along * length * k
+                        + normal * 0.035 * k * (1.0 - 0.6 * k)
+                        + curl * (k * 5.0).sin()
+                        + vec3(0.0, -0.03 * k * k, 0.0)
+                })
+                .collect();
+            let (tone, old) = (mix(tuft, random.unit(), 0.3), mix(tuft, random.unit(), 0.3));
+            let grey = step(old - 0.25, old + 0.25, scene.c.hair.grey * 1.5 - 0.25);
+            let colour = dark.lerp(light, tone).lerp(vec3(0.24, 0.233, 0.228) * (0.75 + 0.35 * tone), grey);
+            strands.push(Strand { points, width: 0.0056, tip: 0.2, colour, shine: 0.35, skin: Some(normal) });
+        }
     }
 }
 
@@ -221,7 +237,7 @@ fn beard_weight(scene: &Scene, p: Vec3) -> (f32, bool) {
     } else {
         0.0
     };
-    let cheek_line = mix(-0.60, -0.10, step(0.28, 0.68, ax));
+    let cheek_line = cheek_line(ax);
     let edge = q.y + 0.06 * (noise(p * 14.0) - 0.5);
     let mut weight = square(step(cheek_line + 0.12, cheek_line - 0.14, edge)).max(moustache);
     if p.z > 0.5 {
@@ -238,6 +254,23 @@ fn beard_weight(scene: &Scene, p: Vec3) -> (f32, bool) {
         weight *= 0.55;
     }
     (weight, moustache > 0.3)
+}
+
+/// Height of a beard's upper edge.
+fn cheek_line(ax: f32) -> f32 {
+    mix(-0.62, -0.12, step(0.32, 0.76, ax))
+}
+
+/// How much of the skin the beard shades at a point, 0 … 1.
+pub(crate) fn under_beard(scene: &Scene, p: Vec3) -> f32 {
+    let (ax, q) = (p.x.abs(), scene.unjaw(p));
+    let (y, line) = (p.y - scene.mouth.y, cheek_line(ax));
+    let (upper, lower) = scene.lips(p);
+    let chin = square(step(line + 0.10, line - 0.14, q.y)) * step(-1.14, -1.0, q.y) * step(-0.05, 0.15, p.z);
+    let width = scene.looks.mouth_width;
+    let moustache = step(0.20, 0.12, y) * step(width + 0.14, width + 0.04, ax) * step(0.5, 0.6, p.z);
+    // What the lips bare when they move is not shaded.
+    chin.max(moustache) * step(0.01, 0.11, upper.min(lower)) * scene.c.beard
 }
 
 /// The point of the skin in front of (x, y).

@@ -13,14 +13,14 @@ impl Scene {
         let (wide, short) = (c.face_width, 1.0 - c.jaw_height);
         // Cheeks, lifted by a smile.
         let lift = pose.smile * 0.7 + pose.eyes.squint * 0.3;
-        let cheek = vec3(0.41 * wide + 0.015 * lift, -0.300 + 0.085 * lift, 0.475 + 0.055 * lift)
+        let cheek = vec3(0.41 * wide + 0.015 * lift, -0.300 + 0.105 * lift, 0.475 + 0.075 * lift)
             - vec3(0.05, 0.0, 0.06) * pose.mouth.round * 0.5;
         let jw = c.jaw_width * wide;
         let chin = vec3(0.0, -0.90 + 0.9 * short - 0.06 * (c.chin - 1.0), 0.55 + 0.03 * (c.chin - 1.0));
         Ellipsoids::new([
             (vec3(0.0, 0.33, -0.13), vec3(0.80 * wide, 0.84, 0.93)),
             (vec3(0.0, -0.22, 0.17), vec3(0.655 * wide, 0.70, 0.66)),
-            (cheek, vec3(0.225, 0.20, 0.235) * c.cheeks * (1.0 + 0.05 * lift)),
+            (cheek, vec3(0.225, 0.20, 0.235) * c.cheeks * (1.0 + 0.06 * lift)),
             (vec3(eye_x + 0.01, 0.005, 0.88), vec3(0.235, 0.155, 0.165)),
             // The teeth's mass under the lips.
             (vec3(0.0, -0.60 + 0.5 * short, 0.52), vec3(0.30, 0.25, 0.27)),
@@ -80,20 +80,38 @@ impl Scene {
         ellipsoid(Mat3::from_rotation_z(-0.45) * q, vec3(0.042 * width, 0.027, 0.05))
     }
 
+    /// From head space to that of the ear: x out of its shell, y up, z to the face.
+    fn ear_space(&self, p: Vec3) -> Vec3 {
+        let q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.c.proportions.face_width, -0.07, -0.12);
+        Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.58) * q)
+    }
+
     pub(crate) fn ear(&self, p: Vec3) -> f32 {
-        let mut q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.c.proportions.face_width, -0.07, -0.12);
-        q = Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.58) * q);
-        let body = ellipsoid(q - vec3(0.0, 0.0, -0.02), vec3(0.05, 0.225, 0.14));
-        let mut d = smax(body, -ellipsoid(q - vec3(0.060, 0.03, -0.005), vec3(0.058, 0.165, 0.100)), 0.022);
+        let q = self.ear_space(p);
+        let body = ellipsoid(q - vec3(0.0, 0.0, -0.02), vec3(0.055, 0.225, 0.14));
+        let mut d = smax(body, -ellipsoid(q - vec3(0.070, 0.035, -0.015), vec3(0.070, 0.170, 0.105)), 0.018);
         // Helix: a tube around an ellipse, and within it the antihelix, an arc.
         let rim = ellipsoid(vec3(0.0, q.y - 0.02, q.z + 0.02), vec3(1.0, 0.215, 0.145));
-        d = smin(d, (rim * rim + square(q.x - 0.030)).sqrt() - 0.023, 0.02);
-        let arc = ellipsoid(vec3(0.0, q.y - 0.005, q.z - 0.010), vec3(1.0, 0.135, 0.085));
-        let fold = (arc * arc + square(q.x - 0.012)).sqrt() - 0.018;
-        d = smin(d, smax(fold, q.z - 0.03, 0.03), 0.02);
+        d = smin(d, (rim * rim + square(q.x - 0.038)).sqrt() - 0.025, 0.018);
+        let arc = ellipsoid(vec3(0.0, q.y + 0.015, q.z - 0.005), vec3(1.0, 0.125, 0.082));
+        let fold = (arc * arc + square(q.x - 0.022)).sqrt() - 0.024;
+        d = smin(d, smax(fold, q.z - 0.01, 0.03), 0.018);
         d = smin(d, ellipsoid(q - vec3(0.01, -0.2, 0.03), vec3(0.035, 0.06, 0.05)), 0.05);
-        d = smin(d, ellipsoid(q - vec3(0.03, -0.03, 0.105), vec3(0.03, 0.05, 0.025)), 0.03);
-        smax(d, -ellipsoid(q - vec3(0.03, -0.05, 0.06), vec3(0.03, 0.05, 0.035)), 0.03)
+        // The concha, before it the tragus.
+        d = smax(d, -ellipsoid(q - vec3(0.040, -0.035, 0.030), vec3(0.075, 0.085, 0.058)), 0.022);
+        smin(d, ellipsoid(q - vec3(0.035, -0.04, 0.105), vec3(0.032, 0.045, 0.026)), 0.02)
+    }
+
+    /// The ear as hair lies on it: only its outline matters.
+    pub(crate) fn ear_shell(&self, p: Vec3) -> f32 {
+        ellipsoid(self.ear_space(p) - vec3(0.015, 0.0, -0.02), vec3(0.045, 0.235, 0.155))
+    }
+
+    /// How deep in the ear's hollows a point of its skin lies, 0 … 1.
+    pub(crate) fn ear_hollow(&self, p: Vec3) -> f32 {
+        let q = self.ear_space(p);
+        let within = ellipsoid(vec3(0.0, q.y - 0.02, q.z + 0.02), vec3(1.0, 0.215, 0.145));
+        step(0.042, -0.012, q.x) * step(0.012, -0.02, within)
     }
 
     /// The skin of the head.
@@ -112,7 +130,7 @@ impl Scene {
             d = smin(d, self.nose(p), 0.06);
             d = smax(d, -self.nostril(p), 0.03);
         }
-        if ax > 0.5 && p.y.abs() < 0.5 && p.z < 0.35 {
+        if ax > 0.5 && p.y.abs() < 0.5 && p.z < 0.35 && self.c.headscarf.is_none() {
             d = smin(d, self.ear(p), 0.05);
         }
         d = self.with_lids(d, vec3(ax, p.y, p.z) - self.eye);

@@ -60,7 +60,7 @@ impl Scene {
     pub(crate) fn near_room(&self, p: Vec3, skin: f32) -> bool {
         let m = &self.mouth;
         // Before the teeth, or the tip of the tongue, by more than that.
-        let front = if self.tongue.1 > 0.0 { 0.86 } else { 0.76 };
+        let front = if self.tongue.1 > 0.0 { 0.93 } else { 0.76 };
         (p.z - front) * 0.9 < skin
             && p.x.abs() < 0.36
             && p.z < m.z + 0.12
@@ -83,9 +83,15 @@ impl Scene {
         let mut shape = MouthShape {
             width,
             y: self.mouth_rest_y(),
-            up: 0.0035 + open * 0.22 + self.upper_lift * 0.045 + m.round * m.jaw * 0.015,
+            up: 0.0035
+                + open * 0.22
+                + self.upper_lift * 0.045
+                + m.round * m.jaw * 0.015
+                + m.tuck * 0.026
+                + self.parted * 0.050,
             // Lower than the jaw carries it, so that the lower teeth show, most of all in spread lips.
-            down: 0.0035 + open * (0.86 + 0.10 * m.width.max(0.0) - 0.06 * m.round) - m.tuck * 0.012,
+            down: 0.0035 + open * (0.86 + 0.10 * m.width.max(0.0) - 0.06 * m.round) - m.tuck * 0.012
+                + self.parted * 0.010,
             arc: 0.62 - 0.13 * m.round * (m.jaw * 4.0).min(1.0),
             // Speech moves it little.
             fold: (
@@ -122,7 +128,8 @@ impl Scene {
         let m = &self.pose.mouth;
         let corners = 1.0 - 0.55 * m.round - 0.30 * m.round * (m.jaw * 2.0).min(1.0);
         let [turn, exponent] = self.corners;
-        (smile * 0.115 * corners + turn - m.round * 0.01) * s.powf(exponent) - smile * 0.026
+        (smile * 0.115 * corners + turn - m.round * 0.01) * s.powf(exponent)
+            - smile * 0.026 * (1.0 - 0.5 * self.parted)
     }
 
     /// How far the skin around the lips is moved up by them where the face at rest has `p`; the jaw apart.
@@ -135,7 +142,7 @@ impl Scene {
     }
 
     /// Distances to the upper and the lower lip.
-    fn lips(&self, p: Vec3) -> (f32, f32) {
+    pub(crate) fn lips(&self, p: Vec3) -> (f32, f32) {
         let q = vec3(p.x.abs(), p.y, p.z);
         // The curves run along x: only the segments around x can be near.
         let at = segment(q.x / self.mouth.width);
@@ -183,17 +190,20 @@ impl Scene {
         }
         let philtrum = step(0.04, 0.10, m.y) * step(0.23, 0.13, m.y);
         d += 0.010 * bell(m.x / 0.035) * philtrum;
-        // The fold from the nose past the corner, an arc that a smile carries outward and up: it never meets the lips.
+        // The fold from the nose past the corner, an arc that a smile carries outward and up: it never meets the lips. It deepens late in a
+        // smile, on one side a hair more.
         let age = self.c.age;
-        let fold = (smile * 0.70 + age * 0.75).min(1.25);
+        let laugh = smile * (0.30 + 0.70 * smile) * (1.0 + self.lopsided * (p.x * 8.0).clamp(-1.0, 1.0));
+        let fold = laugh * 0.55 + age * 0.60;
         let (aside, below) = shape.fold;
         let k = ((0.27 - m.y) / (0.27 - below)).clamp(0.0, 1.6);
         let across = m.x.abs() - mix(0.165, aside, k * (1.75 - 0.75 * k));
-        let along = step(below - 0.11, below + 0.04, m.y) * step(0.31, 0.18, m.y);
-        // Sharp in an old face, a soft valley in a young one.
-        d += fold * 0.015 * bell(across / mix(0.036, 0.026, age)) * along;
-        // The cheek swells over the fold.
-        d -= (smile * 0.021 + fold * 0.006) * bell((across - 0.085) / 0.065) * along;
+        let along = step(below - 0.13, below + 0.12, m.y) * step(0.33, 0.16, m.y);
+        // A soft valley, narrower in an old face.
+        d += fold * 0.012 * bell(across / mix(0.058, 0.036, age)) * along;
+        // The cheek swells over the fold, most where its apple is.
+        let apple = bell((across - 0.125) / 0.105) * bell((m.y - 0.235) / 0.165);
+        d -= (laugh * 0.018 + fold * 0.004) * apple;
 
         let (lower, lower_radius) = shape.lower[0];
         let far = (m.x.abs() - shape.width - 0.05).max(m.y - 0.26).max(lower.y - 0.14 - p.y);
@@ -204,7 +214,7 @@ impl Scene {
         d = smax(d, -room, 0.03);
         let (a, b) = self.lips(p);
         let dimple = vec3(p.x.abs() - shape.width - 0.022, p.y - shape.y - self.corner(1.0), 0.0).length();
-        d += (0.004 + 0.008 * smile) * bell(dimple / 0.045);
+        d += (0.004 + 0.005 * smile) * bell(dimple / 0.052);
         // The hollow under the lower lip.
         let hollow = lower.y - lower_radius - 0.055;
         d += 0.011 * bell((p.y - hollow) / 0.045) * bell(p.x / 0.13);
@@ -216,7 +226,8 @@ impl Scene {
     pub(crate) fn lip_mask(&self, p: Vec3) -> f32 {
         let (a, b) = self.lips(p);
         let z = self.lip_depth(p.x, p.y);
-        step(0.017, 0.001, a.min(b)) * step(z - 0.14, z - 0.06, p.z)
+        // Stretched over the teeth, the lower one lies deeper in the face.
+        step(0.017, 0.001, a.min(b - 0.006 * self.parted)) * step(z - 0.14, z - 0.06, p.z)
     }
 
     /// 1 on the dark seam between closed lips.
@@ -274,10 +285,10 @@ impl Scene {
         let (up, out) = self.tongue;
         let y = self.mouth_rest_y();
         let mut d = ellipsoid(q - vec3(0.0, y - 0.14, 0.42), vec3(0.19, 0.085, 0.24));
-        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.055 * out, 0.60 + 0.02 * up + out * 0.175);
+        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.045 * out, 0.60 + 0.02 * up + out * 0.205);
         d = smin(d, capsule(q, vec3(0.0, y - 0.13 + 0.02 * up, 0.44), tip, 0.10, 0.040), 0.08);
         // The tip is broad and flat.
-        d = smin(d, ellipsoid(q - tip, vec3(0.115, 0.036, 0.085)), 0.05);
+        d = smin(d, ellipsoid(q - tip, vec3(0.115 + 0.03 * out, 0.036, 0.085)), 0.05);
         d + 0.006 * bell(q.x / 0.02)
     }
 }

@@ -72,6 +72,8 @@ pub(crate) struct Scene {
     pub(crate) pose: Pose,
     /// How far the upper lip is lifted from the teeth, 0 … 1.
     pub(crate) upper_lift: f32,
+    /// How far a smile parts the lips, to show the edges of the upper teeth, 0 … 1.
+    pub(crate) parted: f32,
     /// Tongue: raised 0 … 1, and out between the teeth 0 … 1.
     pub(crate) tongue: (f32, f32),
     /// From head space to the world, about the pivot.
@@ -92,6 +94,8 @@ pub(crate) struct Scene {
     pub(crate) solids: Ellipsoids,
     /// Slopes of mouth and eyes, shifts of jaw and nose.
     skew: [f32; 4],
+    /// How much deeper than the left cheek's fold the right one's is.
+    pub(crate) lopsided: f32,
     /// How far this person's mouth turns up at its corners, and how close to them (an exponent).
     pub(crate) corners: [f32; 2],
 }
@@ -112,6 +116,7 @@ impl Scene {
             looks: Looks::new(character),
             pose: Pose::default(),
             upper_lift: (0.55 + 0.25 * m.width.max(0.0) - 0.38 * m.round) * open,
+            parted: step(0.58, 1.0, pose.smile) * (1.0 - m.press) * (1.0 - m.tuck) * (1.0 - m.round),
             tongue: ((m.tongue / 0.6).min(1.0), ((m.tongue - 0.6) / 0.4).max(0.0)),
             turn,
             unturn: turn.transpose(),
@@ -124,6 +129,7 @@ impl Scene {
             foremost: 0.0,
             solids: Self::solids(&character.proportions, 0.322 * character.eyes.spacing, &Pose::default()),
             skew: skew(character, pose.smile),
+            lopsided: 0.0,
             corners: corners(character),
         };
         scene.neck_top = scene.to_world(vec3(0.0, -0.62, -0.22));
@@ -142,6 +148,7 @@ impl Scene {
             let (yaw, up) = (pose.eyes.gaze_x * 0.45 - side * 0.035, pose.eyes.gaze_y * 0.35);
             scene.gaze[i] = vec3(yaw.sin() * up.cos(), up.sin(), yaw.cos() * up.cos());
         }
+        scene.lopsided = 0.16 * scene.skew[0].signum() * character.asymmetry;
         scene.mouth = scene.shape_mouth();
         scene
     }
@@ -279,8 +286,8 @@ impl Scene {
     /// A cheap solid for hair to lie on, in head space: head, ears, neck, bust.
     pub(crate) fn solid(&self, hp: Vec3) -> f32 {
         let mut d = self.bones(hp);
-        if hp.x.abs() > 0.5 && hp.y.abs() < 0.5 {
-            d = smin(d, self.ear(hp), 0.05);
+        if hp.x.abs() > 0.5 && hp.y.abs() < 0.5 && self.c.headscarf.is_none() {
+            d = smin(d, self.ear_shell(hp), 0.05);
         }
         d.min(self.neck(hp)).min(self.torso(hp) - 0.10)
     }
@@ -362,7 +369,7 @@ fn skew(c: &Character, smile: f32) -> [f32; 4] {
         let side = if random.unit() < 0.5 { -1.0 } else { 1.0 };
         side * (0.55 + 0.45 * random.unit()) * c.asymmetry
     };
-    [amount() * 0.05 * (1.0 + 0.8 * smile), amount() * 0.028, amount() * 0.018, amount() * 0.014]
+    [amount() * 0.05 * (1.0 + 0.2 * smile), amount() * 0.028, amount() * 0.018, amount() * 0.014]
 }
 
 /// How the line of this person's closed lips runs.

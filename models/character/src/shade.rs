@@ -165,19 +165,22 @@ impl Shader<'_> {
         let scene = self.scene;
         let skin = scene.skin(hp, p);
         let (lip, inside) = scene.lip_and_inside(hp);
+        let smooth = n;
         let (n, crease) = scene.wrinkled(n, hp);
-        let fine = relief(scene, n, hp, lip);
+        // Gloss hardly sees wrinkles: they would glint.
+        let shiny = smooth.lerp(n, 0.3).normalize();
+        let fine = relief(scene, shiny, hp, lip);
         let (mut irradiance, mut specular) = (Vec3::ZERO, Vec3::ZERO);
         for (l, &t) in self.lights.iter().zip(&light.arrives) {
             let seen = vec3(t.powf(0.80), t, t.powf(1.04));
             irradiance += l.colour * wrapped(n.dot(l.direction)) * seen;
             let lobes = gloss(fine, v, l.direction, skin.roughness * 0.92, 0.032) * 0.95
-                + gloss(n, v, l.direction, 0.62, 0.035) * 0.5;
+                + gloss(shiny, v, l.direction, 0.62, 0.035) * 0.5;
             specular += l.colour * lobes * t * l.specular;
         }
         irradiance += ambient * in_folds(light.open) * under_hair;
         let mirror = |n: Vec3| studio(n * 2.0 * n.dot(v) - v);
-        specular += mirror(n) * grazing(n, v) * 0.10 * light.open * under_hair;
+        specular += mirror(shiny) * grazing(shiny, v) * 0.10 * light.open * under_hair;
         specular += mirror(fine) * 0.018 * lip * light.open * under_hair;
         let mut albedo = skin.colour * Vec3::ONE.lerp(vec3(0.72, 0.56, 0.52), crease * 0.8);
         if inside > 0.0 {
@@ -202,16 +205,18 @@ impl Shader<'_> {
         ambient: Vec3,
     ) -> Vec3 {
         let colour =
-            if material == Material::Teeth { vec3(0.92, 0.87, 0.79) } else { vec3(0.52, 0.17, 0.15) };
+            if material == Material::Teeth { vec3(0.97, 0.89, 0.78) } else { vec3(0.50, 0.155, 0.14) };
         let deep = step(-0.02, 0.10, self.scene.mouth.z - hp.z);
         let open = light.open.powf(0.8);
         let mut out = Vec3::ZERO;
         for (l, &t) in self.lights.iter().zip(&light.arrives) {
             let lit = (n.dot(l.direction) * 0.75 + 0.25).max(0.0) * (0.5 + 0.5 * t);
-            let wet = gloss(n, v, l.direction, 0.25, 0.04) * t * 0.6;
+            let wet = gloss(n, v, l.direction, 0.25, 0.04)
+                * t
+                * if material == Material::Teeth { 0.6 } else { 0.3 };
             out += l.colour * (colour * lit * 0.80 + Vec3::splat(wet));
         }
-        (out + colour * ambient * open * 0.9) * mix(1.15, 0.62, deep) * (0.55 + 0.45 * open)
+        (out + colour * ambient * vec3(1.18, 1.10, 1.0) * open) * mix(1.15, 0.62, deep) * (0.55 + 0.45 * open)
     }
 
     #[allow(clippy::too_many_arguments)]

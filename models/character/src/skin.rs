@@ -2,6 +2,8 @@
 
 use glam::{Vec3, vec3};
 
+use crate::camera::luminance;
+use crate::face_hair::under_beard;
 use crate::groom::over_hairline;
 use crate::math::{bell, clouds, mix, noise, square, step};
 use crate::scene::Scene;
@@ -62,16 +64,26 @@ impl Scene {
             let share = step(-0.03, 0.12, over_hairline(c, hp)) * 0.88;
             a = a.lerp(self.looks.hair[0] * 0.55, share);
         }
+        if q.x > 0.6 && hp.y.abs() < 0.5 {
+            // Little light leaves the hollows of an ear, and what does is red.
+            a *= Vec3::ONE.lerp(vec3(0.50, 0.29, 0.25), self.ear_hollow(hp));
+        }
+        if c.beard > 0.0 && hp.z > -0.05 && hp.y < -0.2 {
+            a *= Vec3::ONE.lerp(vec3(0.70, 0.68, 0.70), under_beard(self, hp));
+        }
         let nostril = self.nostril(hp);
         if nostril < 0.05 {
             a *= Vec3::ONE.lerp(vec3(0.25, 0.10, 0.08), step(0.016, -0.004, nostril) * 0.9);
         }
         a *= self.lid_lines(e);
 
+        // On dark skin the same gloss shows far more: there it is spread and less.
+        let dark = step(0.40, 0.08, luminance(self.looks.skin));
+        let oil = 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12));
         let mut skin = Skin {
             colour: a,
-            roughness: 0.44 + 0.12 * clouds(hp * 14.0),
-            oil: 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12)),
+            roughness: 0.44 + 0.12 * clouds(hp * 14.0) + 0.07 * dark,
+            oil: oil * (1.0 - 0.42 * dark),
         };
         let (lip, _) = self.lip_and_inside(hp);
         if lip > 0.0 {
@@ -153,7 +165,7 @@ impl Scene {
             let lines =
                 [-0.62, -0.24, 0.10, 0.46].map(|a: f32| bell((angle - a) / 0.075)).iter().sum::<f32>();
             let place = step(0.035, 0.08, far) * step(0.24, 0.12, far);
-            depth += feet * lines * place * 0.0050;
+            depth += feet * lines * place * 0.0032;
         }
         let (_, lower) = self.lids(e.x);
         let under = e.y - lower;
