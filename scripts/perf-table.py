@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the measured tables in docs/performance.md from the JSON files in docs/results/: those of `visavis load --out`, benches.json
-(`scripts/budgets.py --out`), profile.json (`scripts/profile.py --out`) and end-to-end.json.
+(`scripts/budgets.py --out`), profile.json (`scripts/profile.py --out`), end-to-end.json, and peers.json (others' engines).
 
   scripts/perf-table.py               writes each between its two marks
   scripts/perf-table.py --check       exit code 1 where the document does not say what the files say
@@ -18,7 +18,8 @@ from pathlib import Path
 from budgets import commit, cpu_model
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHES, PROFILE, PROMISES = "benches.json", "profile.json", "end-to-end.json"
+BENCHES, PROFILE, PROMISES, PEERS = "benches.json", "profile.json", "end-to-end.json", "peers.json"
+OTHERS = {BENCHES, PROFILE, PROMISES, PEERS}
 # How the report of the end-to-end tests names a promised number.
 PROMISE = "promise: "
 NONE = "–"
@@ -122,17 +123,26 @@ def kind(run):
     return "soak" if run.get("soak") else run["mode"]
 
 
+def runs_of(results):
+    """What `visavis load` found, run by run."""
+    for path in sorted(results.glob("*.json")):
+        if path.name not in OTHERS:
+            try:
+                yield json.loads(path.read_text()) | {"file": path.name}
+            except (TypeError, ValueError) as error:
+                sys.exit(f"{path.name} is no result of `visavis load`: {error!r}")
+
+
 def loads(results):
     """The tables of load runs, one for each kind."""
     runs = []
-    for path in sorted(set(results.glob("*.json")) - {results / BENCHES, results / PROFILE, results / PROMISES}):
+    for run in runs_of(results):
         try:
-            run = json.loads(path.read_text()) | {"file": path.name}
             heading, columns = KINDS[kind(run)]
             columns = FIRST + columns + LAST
-            runs.append((list(KINDS).index(kind(run)), run["calls"], path.name, heading, columns, [cell(run) for _, cell in columns]))
+            runs.append((list(KINDS).index(kind(run)), run["calls"], run["file"], heading, columns, [cell(run) for _, cell in columns]))
         except (KeyError, TypeError, ValueError) as error:
-            sys.exit(f"{path.name} is no result of `visavis load`: {error!r}")
+            sys.exit(f"{run['file']} is no result of `visavis load`: {error!r}")
     text, before = "", None
     for _, _, _, heading, columns, cells in sorted(runs, key=lambda run: run[:3]):
         if heading != before:
@@ -169,6 +179,57 @@ def promises(results):
     return "\n| | measured | promised |\n|---|---|---|\n" + "".join(
         row((what, f"{of['measured']:.4g}", f"{of['promised']:g}")) for what, of in found.items()
     ) + "\n"  # fmt: skip
+
+
+def range_of(values, unit=""):
+    """From the least to the most."""
+    least, most = values
+    return f"{least:g}{unit}" if least == most else f"{least:g}–{most:g}{unit}"
+
+
+def both(values):
+    return " / ".join(f"{value:.0f}" for value in values) + " ms"
+
+
+def beside(results):
+    """What the issue asks and others reach, beside the largest runs of each kind that lost nothing."""
+    path = results / PEERS
+    if not path.exists():
+        return "\n"
+    peers = json.loads(path.read_text())["peers"]
+    found = {of: sorted((run for run in runs_of(results) if kind(run) == of and not run["failed"]), key=lambda run: run["calls"]) for of in KINDS}
+    alone, full, soaks = (found[of] for of in ("engine-only", "webrtc", "soak"))
+    rows = []
+    if alone:
+        one = alone[0]["ms"]
+        # As many as answer within a tenth of a second of one call, and hand out no frame late.
+        many = [run for run in alone if not run["late_audio_frames"] and run["ms"]["overhead"]["p95"] <= one["overhead"]["p95"] + 100][-1]
+        for what, name, target in (("overhead", "overhead", "≤ 30 / 40 ms"), ("barge-in to silence", "barge_in", "≤ 260 / 280 ms")):
+            ours, theirs = (one[name]["p50"], one[name]["p95"]), [peer[f"{name}_ms"] for peer in peers.values()]
+            better = [min(values) for values in zip(*theirs)]
+            rows.append((f"{what} of one call, p50 / p95", target, both(ours), *map(both, theirs), " / ".join(f"{b / o:.2g}" for b, o in zip(better, ours))))
+        rows.append(("ducked, p95", "≤ 150 ms", ms(one["duck"]["p95"]), *["do not duck"] * len(peers), NONE))
+        theirs = [peer["calls_per_core"] for peer in peers.values()]
+        rows.append(("calls on one core without a late frame", "≥ 800", str(many["calls"]), *map(range_of, theirs), f"{many['calls'] / max(map(max, theirs)):.2g}"))
+        ours, theirs = many["server"]["cpu_ms_per_call_second"], [peer["cpu_ms_per_call_second"] for peer in peers.values()]
+        rows.append((f"CPU a call-second, {many['calls']} calls, scripted models with it", "≤ 1 ms", ms(ours, 2), *(range_of(of, " ms") for of in theirs), f"{min(map(min, theirs)) / ours:.2g}"))
+    if full:
+        most, none = full[-1], ["no face without a GPU"] * len(peers)
+        video, server = most["video"], most["server"]
+        rows.append(("full calls on one core: WebRTC, Opus both ways, a 512² face at 25 fps", "≥ 120", str(most["calls"]), *none, NONE))
+        rows.append(("their CPU a call-second", "≤ 8.3 ms", ms(server["cpu_ms_per_call_second"], 1), *none, NONE))
+        rows.append(("their pictures a second while speaking; sound late", "≥ 24; < .1 %", f"{video['fps_speaking']:g}; {100 * most['late_audio']:.2g} %", *none, NONE))
+        theirs = [peer["memory_mb_per_call"] for peer in peers.values()]
+        rows.append(("their memory a call, beyond the first", "≤ 1.5 MB", f"{server['rss_bytes_per_call'] / 1e6:.2f} MB", *(range_of(of, " MB") + ", no face" for of in theirs), NONE))
+    if soaks:
+        rows.append((f"growth of memory over the last half of {soaks[-1]['soak']['calls']} calls", "≤ 5 %", growth(soaks[-1]), *["leaks are reported"] * len(peers), NONE))
+    kept = results / PROMISES
+    start = json.loads(kept.read_text())["promises"].get("from exec to listening, s") if kept.exists() else None
+    if start:
+        theirs = [peer["start_s"] for peer in peers.values()]
+        rows.append(("from exec to listening (others: to the first session)", "≤ .2 s", f"{start['measured']:.2g} s", *(f"{of:g} s" for of in theirs), f"{min(theirs) / start['measured']:.2g}"))
+    heads = ("", "target", "Visavis", *peers, "ratio")
+    return "\n" + row(heads) + "|" + "---|" * len(heads) + "\n" + "".join(map(row, rows)) + "\n"
 
 
 def profile(results):
@@ -222,7 +283,7 @@ def main():
         old = new = arguments.document.read_text()
     except OSError as error:
         sys.exit(str(error))
-    for name, table in {"load runs": loads, "benches": steps, "profile": profile, "promises": promises}.items():
+    for name, table in {"load runs": loads, "beside others": beside, "benches": steps, "profile": profile, "promises": promises}.items():
         new = between(new, name, table(arguments.results))
     if not arguments.check:
         arguments.document.write_text(new)
