@@ -27,6 +27,8 @@ const QUEUE: usize = 8_192;
 /// Spans are sent together, so often or when there are so many.
 const EVERY: Duration = Duration::from_secs(5);
 const BATCH: usize = 512;
+/// Spans that wait for a collector that is busy or away; of more the oldest are lost.
+const KEPT: usize = 4_096;
 /// A collector answers within this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What is left at the end of the process has this time.
@@ -115,6 +117,8 @@ async fn run(
     let mut traces: HashMap<ConversationId, (Trace, Instant)> = HashMap::new();
     let mut spans = Vec::new();
     let mut due = Instant::now() + EVERY;
+    // The collector did not take the last batch, and is given time.
+    let mut refused = false;
     loop {
         let (fact, last) = tokio::select! {
             fact = queue.recv() => (fact, false),
@@ -131,8 +135,8 @@ async fn run(
             }
             next = queue.try_recv().ok().filter(|_| last || spans.len() < BATCH);
         }
-        if last || spans.len() >= BATCH || Instant::now() >= due {
-            sender.send(std::mem::take(&mut spans)).await;
+        if last || (spans.len() >= BATCH && !refused) || Instant::now() >= due {
+            refused = !sender.send(&mut spans).await;
             due = Instant::now() + EVERY;
             // One whose end was lost would stay for ever.
             traces.retain(|_, (_, touched)| touched.elapsed() < LONGEST);
@@ -141,6 +145,13 @@ async fn run(
             return;
         }
     }
+}
+
+/// Why the collector did not take spans.
+struct Refusal {
+    why: String,
+    /// Whether it may take them later.
+    again: bool,
 }
 
 struct Sender {
@@ -152,42 +163,53 @@ struct Sender {
 }
 
 impl Sender {
-    async fn send(&mut self, spans: Vec<Value>) {
-        let n = spans.len() as u64;
-        let why = if spans.is_empty() { None } else { self.post(spans).await.err() };
-        if why.is_some() {
-            self.lost.fetch_add(n, Relaxed);
-        }
+    /// Sends `spans`, and takes what need not be sent again out of them. Whether the collector took them.
+    async fn send(&mut self, spans: &mut Vec<Value>) -> bool {
+        let failed = if spans.is_empty() { None } else { self.post(spans).await.err() };
+        let lost = match &failed {
+            None => 0,
+            Some(Refusal { again: true, .. }) => spans.len().saturating_sub(KEPT),
+            Some(_) => spans.len(),
+        };
+        self.lost.fetch_add(lost as u64, Relaxed);
+        spans.drain(..if failed.is_some() { lost } else { spans.len() });
         let quiet = self.told.is_some_and(|at| at.elapsed() < TOLD);
-        if !quiet && self.lost.load(Relaxed) > 0 {
+        if !quiet && (failed.is_some() || self.lost.load(Relaxed) > 0) {
             let lost = self.lost.swap(0, Relaxed);
             tracing::warn!(
                 lost,
-                why = why.as_deref().unwrap_or("they came too fast"),
+                why = failed.as_ref().map_or("they came too fast", |refusal| &refusal.why),
                 "spans do not reach the collector"
             );
             self.told = Some(Instant::now());
         }
+        failed.is_none()
     }
 
-    async fn post(&self, spans: Vec<Value>) -> Result<(), String> {
-        let told = |error: net::Error| error.to_string();
+    async fn post(&self, spans: &[Value]) -> Result<(), Refusal> {
+        // The settings are at fault, or the line.
+        let wrong = |error: net::Error| Refusal { why: error.to_string(), again: false };
+        let away = |error: net::Error| Refusal { why: error.to_string(), again: true };
         let resource =
             [("service.name", json!("visavis")), ("service.version", json!(env!("CARGO_PKG_VERSION")))];
         let body = json!({"resourceSpans": [{
             "resource": {"attributes": resource.map(|(key, value)| attribute(key, &value))},
             "scopeSpans": [{"scope": {"name": "visavis"}, "spans": spans}],
         }]});
-        let mut request = net::Request::new(Method::POST, &self.to.url).map_err(told)?;
+        let mut request = net::Request::new(Method::POST, &self.to.url).map_err(wrong)?;
         for (name, value) in &self.to.headers {
-            request = request.header(name, value).map_err(told)?;
+            request = request.header(name, value).map_err(wrong)?;
         }
         let request = request.json(body.to_string()).timeout(Some(PATIENCE));
-        let response = self.client.send(request).await.map_err(told)?;
+        let response = self.client.send(request).await.map_err(away)?;
         let (status, success) = (response.status(), response.success());
         // Read to its end, so that the connection can be used again.
         drop(response.body().await);
-        if success { Ok(()) } else { Err(format!("it answered {status}")) }
+        if success {
+            return Ok(());
+        }
+        // Those that the protocol has tried again.
+        Err(Refusal { why: format!("it answered {status}"), again: matches!(status, 429 | 502..=504) })
     }
 }
 

@@ -90,17 +90,21 @@ class Collector(Receiver):
 
     def __init__(self):
         self.spans, self.resources, self.headers = [], [], []
+        # It is busy at first: what it refuses so must come again.
+        self.refusals = 1
         super().__init__()
 
     def answer(self, request, body: bytes):
         good = request.path == "/v1/traces" and request.headers.get("content-type") == "application/json"
         with self.changed:
-            for resource in json.loads(body)["resourceSpans"] if good else []:
+            busy = self.refusals > 0
+            self.refusals -= busy
+            for resource in json.loads(body)["resourceSpans"] if good and not busy else []:
                 self.resources.append(resource["resource"])
                 self.headers.append(dict(request.headers))
                 self.spans += [span for scope in resource["scopeSpans"] for span in scope["spans"]]
             self.changed.notify_all()
-        self.reply(request, 200 if good else 400, b"{}")
+        self.reply(request, 503 if busy else 200 if good else 400, b"{}")
 
     def seen(self):
         return [span["name"] for span in self.spans]
@@ -137,6 +141,7 @@ def test_spans_of_a_call_reach_the_collector(start, call, tmp_path):
     assert {"key": "service.name", "value": {"stringValue": "visavis"}} in collector.resources[0]["attributes"]
     assert all(headers.get("x-team") == "talk" and headers.get("authorization") == "Bearer c0llect" for headers in collector.headers)
     server.stop()
+    assert collector.refusals == 0 and len({span["spanId"] for span in collector.spans}) == len(collector.spans), collector.seen()
     assert "c0llect" not in server.log.read_text()
     collector.close()
 

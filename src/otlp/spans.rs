@@ -69,11 +69,7 @@ impl Trace {
                 for times in std::mem::take(&mut self.turns) {
                     self.turn(id, &times, &mut done);
                 }
-                let about = [
-                    ("conversation.id", json!(id.to_string())),
-                    ("end_reason", json!(reason)),
-                    ("turns", json!(self.told)),
-                ];
+                let about = [("end_reason", json!(reason)), ("turns", json!(self.told))];
                 let mut span = self.span(id, 0, "conversation", None, 0.0, fact.at.as_seconds(), &about);
                 span["spanId"] = json!(hex(root(id)));
                 done.push(span);
@@ -91,7 +87,7 @@ impl Trace {
         let Some(from) = known.into_iter().flatten().next() else { return };
         let to = known.into_iter().flatten().fold(from, f64::max);
         let number = u64::from(times.turn) + 1;
-        let mut about = vec![("conversation.id", json!(id.to_string())), ("turn", json!(times.turn))];
+        let mut about = vec![("turn", json!(times.turn))];
         let seconds =
             [("voice_to_voice", times.voice_to_voice), ("stt", times.stt), ("barge_in", times.barge_in)];
         about.extend(seconds.into_iter().filter_map(|(name, value)| Some((name, json!(value?)))));
@@ -129,6 +125,9 @@ impl Trace {
         to: f64,
         about: &[(&str, Value)],
     ) -> Value {
+        // Every span has it, so that a search by it finds all of a call.
+        let conversation = attribute("conversation.id", &json!(id.to_string()));
+        let about = about.iter().map(|(key, value)| attribute(key, value));
         let mut span = json!({
             "traceId": format!("{:032x}", id.0),
             "spanId": hex(hash((id.0, number, name))),
@@ -136,7 +135,7 @@ impl Trace {
             "kind": 1,
             "startTimeUnixNano": self.nanos(from),
             "endTimeUnixNano": self.nanos(to.max(from)),
-            "attributes": about.iter().map(|(key, value)| attribute(key, value)).collect::<Vec<_>>(),
+            "attributes": std::iter::once(conversation).chain(about).collect::<Vec<_>>(),
         });
         if let Some(parent) = parent {
             span["parentSpanId"] = json!(hex(parent));
@@ -239,6 +238,11 @@ mod tests {
         let (whole, turn) = (find(&spans, "conversation"), find(&spans, "turn"));
         assert_eq!(spans.len(), 7, "{spans:#?}");
         assert!(spans.iter().all(|span| span["traceId"] == "0102030405060708090a0b0c0d0e0f10"));
+        let conversation = json!({"key": "conversation.id", "value": {"stringValue": ID.to_string()}});
+        assert!(
+            spans.iter().all(|span| span["attributes"].as_array().unwrap().contains(&conversation)),
+            "{spans:#?}"
+        );
         assert_eq!(whole.get("parentSpanId"), None);
         assert_eq!((times(whole), times(turn)), ((0, 9_000), (2_000, 3_900)));
         assert_eq!(turn["parentSpanId"], whole["spanId"]);

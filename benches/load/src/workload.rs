@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use models::script::Script;
+use models::script::{Providers, Script};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -17,8 +17,8 @@ pub(crate) const BLOCK: usize = 320;
 /// The detector's times that every agent of this server has, in s: from an onset, and from an end, to its report.
 const DETECTOR: (f64, f64) = (0.05, 0.25);
 
-/// Tokens a second at least.
-const LEAST_PACE: f64 = 0.1;
+/// The longest that a scripted model may wait, in s: beyond it no call of a run would be answered.
+const LONGEST: f64 = 60.0;
 
 /// One utterance of the recording.
 #[derive(Clone, Debug, Deserialize)]
@@ -91,15 +91,7 @@ impl Workload {
         let mut speech = samples(wav)?;
         speech.resize(speech.len().next_multiple_of(BLOCK), 0);
         let length = speech.len() as f64 / RATE as f64;
-        let (llm, tts) = (&script.providers.llm, &script.providers.tts);
-        let paces = [
-            ("llm.first_token_s", llm.first_token, 0.0),
-            ("llm.tokens_per_s", llm.tokens_per_s, LEAST_PACE),
-            ("tts.first_audio_s", tts.first_audio, 0.0),
-        ];
-        if let Some((name, value, least)) = paces.iter().find(|(_, value, least)| value < least) {
-            return Err(bad(format!("has providers.{name} of {value}: at least {least}")));
-        }
+        paces(&script.providers).map_err(bad)?;
         let mut last = 0.0;
         for (i, utterance) in file.utterances.iter().enumerate() {
             let Utterance { onset, end, .. } = utterance;
@@ -107,6 +99,9 @@ impl Workload {
                 return Err(bad(format!(
                     "has an utterance {i} from {onset} to {end} s, which is not behind the one before it and within the recording of {length:.2} s"
                 )));
+            }
+            if utterance.transcript.trim().is_empty() || utterance.reply.trim().is_empty() {
+                return Err(bad(format!("has an utterance {i} without words, or without a reply")));
             }
             last = *end;
         }
@@ -125,11 +120,13 @@ impl Workload {
                 )));
             }
         }
-        let Some(Value::Number(_)) = settings.get("min_endpointing_delay") else {
+        let endpointing = settings.get("min_endpointing_delay").and_then(Value::as_f64);
+        if endpointing.is_none_or(|s| !(0.0..=LONGEST).contains(&s)) {
             return Err(bad(
-                "has no settings.min_endpointing_delay, from which the ideal answer is reckoned".into(),
+                "has no settings.min_endpointing_delay in seconds, from which the ideal answer is reckoned"
+                    .into(),
             ));
-        };
+        }
         Ok(Self {
             json: json.to_owned(),
             script,
@@ -170,6 +167,29 @@ impl Workload {
         let tokens = tokens_of_first_sentence(&self.utterances[number].reply);
         let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s;
         endpointing + pace.llm.first_token + sentence + pace.tts.first_audio
+    }
+}
+
+/// Whether scripted models can keep these paces.
+fn paces(pace: &Providers) -> Result<(), String> {
+    let Providers { stt, llm, tts } = pace;
+    let bounds = [
+        ("stt.interim_after_onset_s", stt.interim, 0.0, LONGEST),
+        ("stt.final_after_end_s", stt.last, 0.0, LONGEST),
+        ("llm.first_token_s", llm.first_token, 0.0, LONGEST),
+        ("llm.tokens_per_s", llm.tokens_per_s, 0.1, 10_000.0),
+        ("tts.first_audio_s", tts.first_audio, 0.0, LONGEST),
+        ("tts.speed_x_realtime", tts.speed_x_realtime, 0.1, 1_000.0),
+        ("tts.sample_rate", f64::from(tts.sample_rate), 8_000.0, 48_000.0),
+        ("tts.chunk_s", tts.chunk, 0.01, LONGEST),
+        ("tts.s_per_char", tts.per_char, 0.001, 1.0),
+        ("tts.tone_hz", f64::from(tts.tone_hz), 20.0, 4_000.0),
+    ];
+    match bounds.iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {
+        Some((name, value, least, most)) => {
+            Err(format!("has providers.{name} of {value}: from {least} to {most}"))
+        }
+        None => Ok(()),
     }
 }
 
@@ -262,6 +282,15 @@ mod tests {
         let slow = json.replace("\"start\": 0.05", "\"start\": 0.5");
         assert!(refused(&slow, wav).contains("wants a detector of"));
         let early = json.replace("\"first_token_s\": 0.2", "\"first_token_s\": -0.2");
-        assert_eq!(refused(&early, wav), "the workload has providers.llm.first_token_s of -0.2: at least 0");
+        assert_eq!(
+            refused(&early, wav),
+            "the workload has providers.llm.first_token_s of -0.2: from 0 to 60"
+        );
+        let still = json.replace("\"speed_x_realtime\": 5.0", "\"speed_x_realtime\": 0");
+        assert!(refused(&still, wav).contains("tts.speed_x_realtime of 0: from 0.1"));
+        let mute = json.replace("\"reply\": \"Yes, that works fine.\"", "\"reply\": \" \"");
+        assert!(refused(&mute, wav).contains("utterance 1 without words, or without a reply"));
+        let never = json.replace("\"min_endpointing_delay\": 0.5", "\"min_endpointing_delay\": \"soon\"");
+        assert!(refused(&never, wav).contains("no settings.min_endpointing_delay in seconds"));
     }
 }
