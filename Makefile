@@ -25,7 +25,8 @@ test: setup
 	scripts/test-postgres.sh
 	scripts/test-e2e.sh
 
-# In CPU time, one after the other, held against benches/budgets.toml. `make test` does the same in less time, and with three times the budgets.
+# In CPU time and in instructions, one after the other, held against benches/budgets.toml. `make test` does the same in less time, and with three
+# times the budgets of CPU time.
 bench: setup
 	CARGO=$(CARGO) scripts/budgets.py run $(ARGS)
 

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use benches::cpu::{self, CpuTime};
-use benches::talk;
+use benches::cpu::{self, CpuTime, bench};
+use benches::{instructions, talk};
 use conversation::conversation::Conversation;
 use conversation::input::Input;
 use conversation::simulate::simulate;
@@ -35,17 +35,20 @@ fn play(inputs: &[(Time, Input)], mut count: u64) -> Duration {
 
 fn inputs(c: &mut Criterion<CpuTime>) {
     let hour = talk::inputs(HOUR);
-    c.bench_function("conversation: one input of an hour's call", |b| {
-        b.iter_custom(|count| play(&hour, count))
-    });
+    bench(c, "conversation: one input of an hour's call", |count| play(&hour, count));
     let mut slow = c.benchmark_group("conversation");
     slow.sample_size(20);
-    slow.bench_function("all inputs of an hour's call", |b| {
-        b.iter_custom(|count| (0..count).map(|_| play(&hour, hour.len() as u64)).sum());
+    let mut slowly = |name: &str, work: &mut dyn FnMut(u64) -> Duration| {
+        if !instructions::counted(&format!("conversation/{name}"), 1, work) {
+            slow.bench_function(name, |b| b.iter_custom(&mut *work));
+        }
+    };
+    slowly("all inputs of an hour's call", &mut |count| {
+        (0..count).map(|_| play(&hour, hour.len() as u64)).sum()
     });
     let scenario = talk::scenario(HOUR);
-    slow.bench_function("an hour of talk, simulated", |b| {
-        b.iter(|| simulate(black_box(scenario.as_bytes()), false));
+    slowly("an hour of talk, simulated", &mut |count| {
+        (0..count).map(|_| cpu::taken(|| simulate(black_box(scenario.as_bytes()), false))).sum()
     });
 }
 

@@ -3,18 +3,24 @@
 
   scripts/budgets.py run        runs them, prints the table; exit code 1 where a budget is broken, or a bench and its budget do not come together
   scripts/budgets.py            holds what the last run measured, without running anything
-  --quick                       less of each bench: for CI
-  --slack FACTOR                budgets that much larger, for a machine that is not the one they were made on
+  --quick                       less time for each bench: for CI
+  --slack FACTOR                budgets of CPU time that much larger, for a machine that is not the one they were made on
   --out FILE                    keeps what was measured, for scripts/perf-table.py
+  --limits                      prints an [instructions] table for benches/budgets.toml, with some room over what was counted
 
 The medians of criterion's samples count. What else a machine does only adds to a time, so that a bench over its budget is run again, at most
 twice, and its least median counts. Where the host gave more than a tenth of the machine to others meanwhile, a broken budget is told, and is
-no failure (decision 5). Results are in $CRITERION_HOME, else in criterion/ of $CARGO_TARGET_DIR, else of target/.
+no failure (decision 5).
+
+Where Valgrind is installed, the benches also run under it, each for a fixed number of iterations, and their instructions are held against
+their limits. Counts know nothing of other work: they are not repeated, and no slack is given. Results are in $CRITERION_HOME, else in criterion/ of $CARGO_TARGET_DIR, else of target/.
 """
 
 import argparse
 import json
+import math
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -28,7 +34,13 @@ BENCHES = [
     *(os.environ.get("CARGO", "cargo"), "bench", "--locked", "--workspace", "--features", "visavis/load", "--bench", "steps", "--bench", "conversation"),
     "--",
 ]
+# benches/src/instructions.rs turns counting on and off.
+CALLGRIND = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no", "--quiet"]
+# Of a new limit over what was counted.
+ROOM = 1.12
 QUICK = ["--warm-up-time", "0.2", "--measurement-time", "0.5", "--sample-size", "10"]
+# The folder of what was counted, among criterion's.
+COUNTS = "instructions"
 TRIES = 3
 # Share of the machine that the host may give to others.
 STOLEN = 0.1
@@ -50,9 +62,10 @@ def limit(text):
 
 
 def budgets(path):
-    """Limits in ns by bench."""
+    """Limits in ns, and in instructions, by bench."""
     try:
-        return {bench: limit(text) for bench, text in tomllib.loads(path.read_text())["cpu_time"].items()}
+        tables = tomllib.loads(path.read_text())
+        return {bench: limit(text) for bench, text in tables["cpu_time"].items()}, {bench: int(most) for bench, most in tables["instructions"].items()}
     except (OSError, KeyError, TypeError, ValueError) as error:
         sys.exit(f"{path}: {error}")
 
@@ -66,6 +79,35 @@ def measured(home):
     return found
 
 
+def counted(home):
+    """Instructions of an iteration by bench, from what Callgrind wrote last."""
+    found = {}
+    for path in (home / COUNTS).glob("*"):
+        text = path.read_text()
+        # Its last file, of the end of a program, belongs to no bench.
+        if bench := re.search(r"^desc: Trigger: Client Request: (\d+) x (.+)$", text, re.M):
+            found[bench[2]] = int(re.search(r"^totals: (\d+)", text, re.M)[1]) / int(bench[1])
+    return found
+
+
+def count(home):
+    """Runs the benches under Callgrind, where that is possible; whether it is."""
+    shutil.rmtree(home / COUNTS, ignore_errors=True)
+    if not shutil.which(CALLGRIND[0]):
+        print("Valgrind is not installed: no instructions are counted, CPU time alone decides")
+        return False
+    if platform.machine() != "x86_64":
+        print("the limits of instructions are those of x86-64: none are counted, CPU time alone decides")
+        return False
+    (home / COUNTS).mkdir(parents=True)
+    runner = [*CALLGRIND, f"--callgrind-out-file={(home / COUNTS).resolve()}/%p"]
+    config = ["--config", f"target.'cfg(all())'.runner={json.dumps(runner)}"]
+    ran = subprocess.run([*BENCHES[:2], *config, *BENCHES[2:]], cwd=ROOT)
+    if ran.returncode:
+        sys.exit(f"the benches failed under Valgrind: exit code {ran.returncode}")
+    return True
+
+
 def shown(ns):
     """A time for people, three digits."""
     unit = next(unit for unit in ("s", "ms", "µs", "ns") if ns >= UNITS[unit] or unit == "ns")
@@ -73,12 +115,37 @@ def shown(ns):
     return f"{value:.{max(0, 2 - len(str(int(value))) + 1)}f} {unit}"
 
 
-def table(rows):
-    heads = ("bench", "measured", "budget", "share")
-    cells = [heads, *((bench, shown(ns), shown(most), f"{100 * ns / most:.0f} %") for bench, ns, most in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+def whole(n):
+    """A number of instructions for people."""
+    return f"{n:,.0f}"
+
+
+def table(what, found, most, show):
+    """Prints what of these was measured, in the order of the file, which is that of the path."""
+    both = [name for name in most if name in found]
+    cells = [("bench", what, "limit", "share"), *((name, show(found[name]), show(most[name]), f"{100 * found[name] / most[name]:.0f} %") for name in both)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for name, *numbers in cells:
         print("  ".join([name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(numbers, widths[1:]))]))
+
+
+def over(found, most, show, what):
+    return [f"BROKEN  {name}: {show(found[name])} {what}, its limit is {show(most[name])}" for name in most if found.get(name, 0) > most[name]]
+
+
+def alone(found, most, what):
+    """Benches and limits of one table that do not come together."""
+    wrong = [f"MISSED  {name}: a limit of {what}, but no bench of this name was run" for name in most if name not in found]
+    wrong += [] if most else [f"MISSED  there is no limit of {what} at all"]
+    return wrong + [f"FREE    {name}: a bench without a limit of {what}" for name in sorted(found) if name not in most]
+
+
+def limits(found, order):
+    """A new table of limits, to three digits."""
+    print("[instructions]")
+    for name in sorted(found, key=lambda name: (order + [name]).index(name)):
+        step = 10 ** max(0, len(str(int(ROOM * found[name]))) - 3)
+        print(f"{json.dumps(name)} = {math.ceil(ROOM * found[name] / step) * step:_}")
 
 
 def cpu_model():
@@ -135,6 +202,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--slack", type=float, default=1.0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--limits", action="store_true")
     arguments = parser.parse_args()
     if not 0 < arguments.slack < float("inf"):
         parser.error("--slack must be a number over 0")
@@ -142,21 +210,27 @@ def main():
         parser.error("--quick is of a run")
     if arguments.out and not arguments.out.parent.is_dir():
         parser.error(f"--out {arguments.out}: there is no such folder")
-    most = {name: ns * arguments.slack for name, ns in budgets(arguments.budgets).items()}
+    times, most_counts = budgets(arguments.budgets)
+    most = {name: ns * arguments.slack for name, ns in times.items()}
     found, stolen = bench(most, arguments.quick) if arguments.what == "run" else (measured(results()), 0.0)
-    # In the order of the file, which is that of the path.
-    both = [name for name in most if name in found]
-    table([(name, found[name], most[name]) for name in both])
+    # A run under Valgrind that counts nothing is an error; that an earlier run was without it is none.
+    judged = arguments.what == "run" and count(results())
+    counts = counted(results())
+    table("CPU time", found, most, shown)
+    wrong = alone(found, most, "CPU time")
+    if judged or counts:
+        table("instructions", counts, most_counts, whole)
+        wrong += over(counts, most_counts, whole, "instructions") + alone(counts, most_counts, "instructions")
     if arguments.out:
-        kept = {"mode": "benches", "median_ns": {name: round(found[name], 1) for name in both}, "commit": commit(), "cpu_model": cpu_model()}
-        arguments.out.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
-    broken = [f"BROKEN  {name}: {shown(found[name])}, its budget is {shown(most[name])}" for name in both if found[name] > most[name]]
-    wrong = [f"MISSED  {name}: a budget, but no bench of this name was run" for name in most if name not in found]
-    wrong += [] if most else [f"MISSED  {arguments.budgets.name} holds no budget"]
-    wrong += [f"FREE    {name}: a bench without a budget in {arguments.budgets.name}" for name in sorted(found) if name not in most]
+        kept = {"mode": "benches", "median_ns": {name: round(found[name], 1) for name in most if name in found}}
+        kept |= {"instructions": {name: round(counts[name]) for name in most if name in counts}} if counts else {}
+        arguments.out.write_text(json.dumps(kept | {"commit": commit(), "cpu_model": cpu_model()}, indent=2, ensure_ascii=False) + "\n")
+    if arguments.limits:
+        limits(counts, list(most))
+    broken = over(found, most, shown, "CPU time")
     print(*broken, *wrong, sep="\n")
     if broken and stolen > STOLEN:
-        print(f"the host gave {stolen:.0%} of this machine to others meanwhile: not judged")
+        print(f"the host gave {stolen:.0%} of this machine to others meanwhile: CPU time is not judged")
         broken = []
     sys.exit(bool(broken or wrong))
 

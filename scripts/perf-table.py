@@ -155,8 +155,13 @@ def loads(results):
 def steps(results):
     """The table of the benches."""
     path = results / BENCHES
-    found = json.loads(path.read_text())["median_ns"] if path.exists() else {}
-    return "\n| bench | CPU time |\n|---|---|\n" + "".join(row((bench, shown(ns))) for bench, ns in found.items()) + "\n"
+    run = json.loads(path.read_text()) if path.exists() else {"median_ns": {}}
+    counts = run.get("instructions")
+    if counts is None:
+        return "\n| bench | CPU time |\n|---|---|\n" + "".join(row((bench, shown(ns))) for bench, ns in run["median_ns"].items()) + "\n"
+    # Thousands are apart by a space that breaks no line.
+    cells = ((bench, shown(ns), f"{counts[bench]:,}".replace(",", "\u202f") if bench in counts else NONE) for bench, ns in run["median_ns"].items())
+    return "\n| bench | CPU time | instructions |\n|---|---|---|\n" + "".join(map(row, cells)) + "\n"
 
 
 def keep(report, results):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what `make run` and `make test` need and the machine has not: system packages (apt), the speech detector's weights, PocketSphinx
-# and its English models, ONNX Runtime and the turn model (both optional). All of it from Debian and PyPI, by name. A second run with
+# Installs what `make run` and `make test` need and the machine has not: system packages (apt; Valgrind, which counts the benches' instructions,
+# is optional), the speech detector's weights, PocketSphinx and its English models, ONNX Runtime and the turn model (both optional). All of it from Debian and PyPI, by name. A second run with
 # everything there takes no time and needs no network. Outside the checkout only apt packages are touched.
 #
 #   scripts/setup.sh              into .cache/models of the checkout
@@ -57,6 +57,11 @@ system_packages() {
   local missing=()
   read -ra missing <<<"$(missing_packages)"
   [ "${#missing[@]}" -gt 0 ] || return 0
+  install_packages "${missing[@]}"
+}
+
+install_packages() {
+  local missing=("$@")
   command -v apt-get >/dev/null ||
     fail "these programs and libraries are missing and there is no apt-get to install them; install your system's packages like Debian's: ${missing[*]}"
   local sudo=()
@@ -76,6 +81,12 @@ system_packages() {
       fail "apt-get could not install ${missing[*]} (its last lines are above); is there a network, and may this user install packages?"
     }
   fi
+}
+
+# Elsewhere than on x86-64 there are no limits for what it counts. In a shell of its own, as a failure ends it.
+valgrind_too() {
+  [ "$(uname -m)" = x86_64 ] || return 0
+  command -v valgrind >/dev/null || (trap cleanup EXIT; install_packages valgrind) || say "warning: Valgrind could not be had; benches are held against CPU time alone"
 }
 
 # --- From PyPI -------------------------------------------------------------------------------------------------------------------
@@ -203,6 +214,7 @@ turn() {
 }
 
 system_packages
+valgrind_too
 silero
 pocketsphinx
 words

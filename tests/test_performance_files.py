@@ -1,8 +1,11 @@
 """What the document of measured numbers says is what its files say, and a broken budget is told."""
 
+import inspect
 import json
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -29,14 +32,26 @@ def test_a_document_that_says_something_else_is_noticed_and_mended(tmp_path):
     found = json.loads((ROOT / "docs" / "results" / "engine-only-1.json").read_text())
     found["ms"]["overhead"] |= {"p50": 12.4, "p95": 34.6}
     (results / "other.json").write_text(json.dumps(found))
-    (results / "benches.json").write_text(json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6}}))
+    (results / "benches.json").write_text(json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6, "other": 1}, "instructions": {"a step": 98765}}))
     document = tmp_path / "performance.md"
     document.write_text((ROOT / "docs" / "performance.md").read_text())
     where = ("--document", document, "--results", results)
     assert run(TABLE, "--check", *where).returncode == 1
     assert run(TABLE, *where).returncode == 0 and run(TABLE, "--check", *where).returncode == 0
     text = document.read_text()
-    assert "| 1 | 12 / 35 ms |" in text and "| a step | 12 µs |" in text
+    assert "| 1 | 12 / 35 ms |" in text and "| a step | 12 µs | 98\u202f765 |" in text and "| other | 1 ns | – |" in text
+    (results / "benches.json").write_text(json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6}}))
+    assert run(TABLE, *where).returncode == 0 and "| a step | 12 µs |\n" in document.read_text()
+
+
+def dump(folder, counts):
+    """What Callgrind writes of benches of ten iterations, and at a program's end."""
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    triggers = {f"Client Request: 10 x {bench}": round(10 * count) for bench, count in counts.items()} | {"Program termination": 10**12}
+    for number, (trigger, count) in enumerate(triggers.items()):
+        (folder / f"7.{number}").write_text(f"version: 1\ncmd: steps --bench\ndesc: Trigger: {trigger}\n\nevents: Ir\nsummary: 0\n\nfn=(1) a\n+3 12\n\ntotals: {count}\n")
 
 
 @pytest.fixture
@@ -50,12 +65,14 @@ def benches(tmp_path):
         (new / "estimates.json").write_text(json.dumps({"median": {"point_estimate": ns}}))
         return new
 
-    measure.limits = tomllib.loads((ROOT / "benches" / "budgets.toml").read_text())["cpu_time"]
+    tables = tomllib.loads((ROOT / "benches" / "budgets.toml").read_text())
+    measure.limits, measure.counts = tables["cpu_time"], tables["instructions"]
     units = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
     measure.new = {}
     for bench, text in measure.limits.items():
         value, unit = text.split()
         measure.new[bench] = measure(bench, float(value) * units[unit] / 2)
+    measure.dump = lambda counts: dump(tmp_path / "instructions", counts)
     measure.check = lambda *arguments: run(BUDGETS, *arguments, CRITERION_HOME=str(tmp_path))
     return measure
 
@@ -77,17 +94,44 @@ def test_a_broken_budget_and_a_bench_or_budget_alone_are_told(benches):
         assert told.stdout.count(line) == 1, told.stdout
 
 
+def test_counted_instructions_are_held_against_limits_of_their_own(benches):
+    first, second, third, *_ = benches.counts
+    benches.dump({name: most / 2 for name, most in benches.counts.items()})
+    told = benches.check()
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout.count(" 50 %") == len(benches.limits) + len(benches.counts)
+    # A tenth too many is enough, and no slack is given.
+    benches.dump({first: benches.counts[first] * 1.1, second: benches.counts[second], "nobody's": 1})
+    told = benches.check("--slack", "3")
+    assert told.returncode == 1
+    for line in (f"BROKEN  {first}: ", f"MISSED  {third}: a limit of instructions", "FREE    nobody's: a bench without a limit of instructions"):
+        assert told.stdout.count(line) == 1, told.stdout
+    assert f"  {second}: " not in told.stdout
+
+
+def test_new_limits_of_instructions_have_room(benches):
+    first, *_ = benches.limits
+    benches.dump({first: 1000, "nobody's": 123_456})
+    told = benches.check("--limits").stdout
+    assert tomllib.loads(told[told.index("[instructions]") :].split("\nMISSED")[0]) == {"instructions": {first: 1120, "nobody's": 139_000}}
+
+
 @pytest.fixture
 def runner(benches, tmp_path):
-    """A `cargo` that measures what it is told to: the time of each bench in each of its runs, in ns."""
+    """A `cargo` that measures what it is told to: the time of each bench in each of its runs, in ns, and under a `valgrind` the instructions."""
 
-    def made(*runs):
+    def made(*runs, counts=None):
         (tmp_path / "runs.json").write_text(json.dumps(runs))
-        program = tmp_path / "cargo"
-        program.write_text(f"#!{sys.executable}\n{RUNNER}")
-        program.chmod(0o755)
-        told = run(BUDGETS, "run", "--out", tmp_path / "found.json", CRITERION_HOME=str(tmp_path), CARGO=str(program))
-        return told, json.loads((tmp_path / "found.json").read_text())["median_ns"], json.loads((tmp_path / "asked.json").read_text())
+        (tmp_path / "counts.json").write_text(json.dumps(counts))
+        programs = tmp_path / "programs"
+        programs.mkdir()
+        (programs / "git").symlink_to(shutil.which("git"))
+        for name in ["cargo"] if counts is None else ["cargo", "valgrind"]:
+            (programs / name).write_text(f"#!{sys.executable}\n{inspect.getsource(dump)}{RUNNER}")
+            (programs / name).chmod(0o755)
+        told = run(BUDGETS, "run", "--out", tmp_path / "found.json", CRITERION_HOME=str(tmp_path), PATH=str(programs))
+        made.kept = json.loads((tmp_path / "found.json").read_text())
+        return told, made.kept["median_ns"], json.loads((tmp_path / "asked.json").read_text())
 
     return made
 
@@ -96,6 +140,11 @@ def runner(benches, tmp_path):
 RUNNER = """
 import json, os, pathlib, re, sys
 home = pathlib.Path(os.environ["CRITERION_HOME"])
+if "--config" in sys.argv:
+    runner = json.loads(sys.argv[sys.argv.index("--config") + 1].split("runner=")[1])
+    out = pathlib.Path(runner[-1].removeprefix("--callgrind-out-file="))
+    counts = json.loads((home / "counts.json").read_text())
+    sys.exit(counts if isinstance(counts, int) else dump(out.parent, counts))
 asked = home / "asked.json"
 before = json.loads(asked.read_text()) if asked.exists() else []
 asked.write_text(json.dumps([*before, sys.argv[sys.argv.index("--") + 1:]]))
@@ -129,3 +178,35 @@ def test_a_bench_that_stays_over_its_budget_fails(benches, runner):
 def test_what_an_earlier_run_measured_is_forgotten(benches, runner):
     told, found, _ = runner({"nobody's": 1})
     assert told.returncode == 1 and told.stdout.count("MISSED") == len(benches.limits), told.stdout
+
+
+def test_without_valgrind_a_sentence_says_that_cpu_time_decides(benches, runner):
+    told, _, _ = runner(dict.fromkeys(benches.limits, 1))
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout.count("Valgrind is not installed: no instructions are counted, CPU time alone decides") == 1
+    assert "instructions" not in runner.kept
+
+
+needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions are counted on x86-64")
+
+
+@needs_x86
+def test_with_valgrind_instructions_are_counted_and_kept(benches, runner):
+    first, *_ = benches.counts
+    benches.dump({"of an earlier run": 1})
+    told, _, asked = runner(dict.fromkeys(benches.limits, 1), counts=benches.counts)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert len(asked) == 1 and runner.kept["instructions"] == benches.counts and "not installed" not in told.stdout
+
+
+@needs_x86
+def test_a_run_under_valgrind_that_counts_nothing_fails(benches, runner):
+    told, _, _ = runner(dict.fromkeys(benches.limits, 1), counts={})
+    assert told.returncode == 1 and told.stdout.count("MISSED") == len(benches.counts), told.stdout
+
+
+@needs_x86
+def test_a_broken_limit_of_instructions_fails_and_is_named(benches, runner):
+    first, *_ = benches.counts
+    told, _, _ = runner(dict.fromkeys(benches.limits, 1), counts=benches.counts | {first: benches.counts[first] + 1})
+    assert told.returncode == 1 and told.stdout.count("BROKEN") == told.stdout.count(f"BROKEN  {first}: ") == 1, told.stdout

@@ -3,7 +3,13 @@
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
+use criterion::Criterion;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+
+use crate::instructions;
+
+/// Iterations of which the instructions are counted: mostly 6 s of sound.
+const COUNTED: u64 = 300;
 
 /// CPU time of the calling thread.
 pub struct CpuTime;
@@ -38,9 +44,29 @@ impl Measurement for CpuTime {
     }
 }
 
-/// CPU time that `work` takes.
+/// CPU time that `work` takes. What runs here is what is counted where instructions are.
 pub fn taken<T>(work: impl FnOnce() -> T) -> Duration {
     let begun = ThreadTime::now();
+    instructions::toggle();
     std::hint::black_box(work());
+    instructions::toggle();
     begun.elapsed()
+}
+
+/// A bench: `work` does so many iterations, and says what CPU time of [`taken`] they took.
+pub fn bench(c: &mut Criterion<CpuTime>, name: &str, mut work: impl FnMut(u64) -> Duration) {
+    if !instructions::counted(name, COUNTED, &mut work) {
+        c.bench_function(name, |b| b.iter_custom(&mut work));
+    }
+}
+
+/// A bench of which `work` is an iteration.
+pub fn bench_each<T>(c: &mut Criterion<CpuTime>, name: &str, mut work: impl FnMut() -> T) {
+    bench(c, name, |count| {
+        taken(|| {
+            for _ in 0..count {
+                std::hint::black_box(work());
+            }
+        })
+    });
 }

@@ -4,5 +4,6 @@
 
 pub mod allocation;
 pub mod cpu;
+pub mod instructions;
 pub mod sound;
 pub mod talk;

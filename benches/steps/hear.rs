@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use benches::cpu::{self, CpuTime};
+use benches::cpu::{self, CpuTime, bench, bench_each};
+use benches::instructions::counting;
 use benches::sound;
 use bytes::Bytes;
 use conversation::spec;
@@ -16,7 +17,7 @@ use engine::hear::Hearing;
 use engine::hear::decode::Decoder;
 use engine::hear::jitter::{Buffer, Frame, Kind};
 use engine::hear::vad::{Judge as _, Silero, State, WINDOW};
-use models::vad::Network;
+use models::vad::{Isa, Network};
 
 /// Length of a packet.
 const PACKET: Duration = Duration::from_millis(20);
@@ -30,12 +31,16 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     detector(c);
 }
 
-/// The speech detector's network, from where set-up put it.
+/// The speech detector's network, from where set-up put it. Where instructions are counted, without fused multiply-adds: Valgrind emulates them
+/// lane by lane, which takes minutes.
 pub(crate) fn network() -> Arc<Network> {
     let named = std::env::var_os(models::paths::VARIABLE).map(PathBuf::from);
     let checkout = || Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT);
     let dir = named.unwrap_or_else(checkout);
-    Arc::new(Network::load(&models::paths::vad(&dir)).unwrap_or_else(|e| panic!("{e}")))
+    let path = models::paths::vad(&dir);
+    let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let isa = if counting() { Isa::Portable } else { Isa::best() };
+    Arc::new(Network::from_bytes(&file, isa).unwrap_or_else(|e| panic!("{e}")))
 }
 
 /// Numbers of the packets that come in each of a hundred stretches of 20 ms, again and again.
@@ -77,7 +82,7 @@ fn jitter(c: &mut Criterion<CpuTime>) {
         [("jitter: 20 ms in order", false), ("jitter: 20 ms of a line that loses and swaps", true)]
     {
         let order = arrivals(bad);
-        c.bench_function(name, |b| b.iter_custom(|count| receive(&order, &payload, count)));
+        bench(c, name, |count| receive(&order, &payload, count));
     }
 }
 
@@ -88,24 +93,20 @@ fn decode(c: &mut Criterion<CpuTime>) {
     let mut decoder = Decoder::new().expect("a decoder");
     let mut pcm = Vec::with_capacity(1_920);
     let mut next = frames.iter().cycle();
-    c.bench_function("decode: 20 ms of speech", |b| {
-        b.iter(|| {
-            pcm.clear();
-            if let Some(frame) = next.next() {
-                decoder.decode(black_box(frame), &mut pcm);
-            }
-        });
+    bench_each(c, "decode: 20 ms of speech", || {
+        pcm.clear();
+        if let Some(frame) = next.next() {
+            decoder.decode(black_box(frame), &mut pcm);
+        }
     });
     assert_eq!(decoder.broken(), 0, "the packets are Opus");
     let lost = frame(Kind::Conceal);
     // One in four is lost: further ones in a row fade out and cost less.
-    c.bench_function("decode: four packets, one of them lost", |b| {
-        b.iter(|| {
-            pcm.clear();
-            for frame in next.by_ref().take(3).chain([&lost]) {
-                decoder.decode(black_box(frame), &mut pcm);
-            }
-        });
+    bench_each(c, "decode: four packets, one of them lost", || {
+        pcm.clear();
+        for frame in next.by_ref().take(3).chain([&lost]) {
+            decoder.decode(black_box(frame), &mut pcm);
+        }
     });
 }
 
@@ -130,17 +131,15 @@ fn windows(c: &mut Criterion<CpuTime>) {
         None,
     );
     let mut number = 0;
-    c.bench_function("hear: 20 ms into windows, windows into speech", |b| {
-        b.iter(|| {
-            number += 1;
-            if let Some(block) = blocks.next() {
-                hearing.take(black_box(block), Time::from_micros(number * 20_000));
-            }
-            // Two seconds of speech, one of silence.
-            let p = if number % 150 < 100 { 0.9 } else { 0.05 };
-            black_box(hearing.judged(p));
-            black_box(hearing.level());
-        });
+    bench_each(c, "hear: 20 ms into windows, windows into speech", || {
+        number += 1;
+        if let Some(block) = blocks.next() {
+            hearing.take(black_box(block), Time::from_micros(number * 20_000));
+        }
+        // Two seconds of speech, one of silence.
+        let p = if number % 150 < 100 { 0.9 } else { 0.05 };
+        black_box(hearing.judged(p));
+        black_box(hearing.level());
     });
 }
 
@@ -166,6 +165,6 @@ fn detector(c: &mut Criterion<CpuTime>) {
         };
         let loudest = (0..30).map(|_| judge()).fold(0.0, f32::max);
         assert!(loudest > 0.5, "the recording is no speech: {loudest}");
-        c.bench_function(name, |b| b.iter(&mut judge));
+        bench_each(c, name, &mut judge);
     }
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use benches::cpu::CpuTime;
+use benches::cpu::{CpuTime, bench_each};
 use conversation::input::StepId;
 use criterion::Criterion;
 use engine::edge;
@@ -18,23 +18,19 @@ fn message(text: &str) -> Message {
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let (sender, receiver) = edge::open(&NEWS, None);
-    c.bench_function("inbox: a message in and out", |b| {
-        b.iter(|| {
-            drop(sender.send(message(black_box("museum "))));
-            black_box(receiver.try_recv().is_ok())
-        });
+    bench_each(c, "inbox: a message in and out", || {
+        drop(sender.send(message(black_box("museum "))));
+        black_box(receiver.try_recv().is_ok())
     });
     // Both ends' share: in a server the sender's thread wakes, and the media thread polls.
     let mut poll = Poll::new().expect("a poll");
     let waker = Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
     let mut events = Events::with_capacity(8);
     let (sender, receiver) = edge::open(&NEWS, Some(waker));
-    c.bench_function("inbox: a message that wakes the thread", |b| {
-        b.iter(|| {
-            drop(sender.send(message(black_box("museum "))));
-            poll.poll(&mut events, Some(Duration::ZERO)).expect("a poll");
-            assert!(!events.is_empty(), "the thread wakes");
-            black_box(receiver.try_recv().is_ok())
-        });
+    bench_each(c, "inbox: a message that wakes the thread", || {
+        drop(sender.send(message(black_box("museum "))));
+        poll.poll(&mut events, Some(Duration::ZERO)).expect("a poll");
+        assert!(!events.is_empty(), "the thread wakes");
+        black_box(receiver.try_recv().is_ok())
     });
 }

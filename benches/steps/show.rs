@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use benches::cpu::CpuTime;
+use benches::cpu::{CpuTime, bench_each};
 use conversation::event::AgentState;
 use conversation::input::PieceId;
 use conversation::time::Time;
@@ -26,21 +26,17 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let set = Arc::clone(&avatars.all()[0].set);
     let mut face = face(&set);
     let mut number = 0;
-    c.bench_function("face: a picture while speaking", |b| {
-        b.iter(|| {
-            number += 1;
-            let at = (number % PICTURES) as f32 * PERIOD as f32 / 1e6;
-            black_box(face.frame(Time::from_micros(number * PERIOD), Some((PIECE, at))))
-        });
+    bench_each(c, "face: a picture while speaking", || {
+        number += 1;
+        let at = (number % PICTURES) as f32 * PERIOD as f32 / 1e6;
+        black_box(face.frame(Time::from_micros(number * PERIOD), Some((PIECE, at))))
     });
     // It listens: most of the time nothing changes, and nothing is sent.
     face.forget(PIECE);
     face.set_state(AgentState::Listening, false);
-    c.bench_function("face: a picture while listening", |b| {
-        b.iter(|| {
-            number += 1;
-            black_box(face.frame(Time::from_micros(number * PERIOD), None))
-        });
+    bench_each(c, "face: a picture while listening", || {
+        number += 1;
+        black_box(face.frame(Time::from_micros(number * PERIOD), None))
     });
 }
 

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use benches::cpu::{self, CpuTime};
+use benches::cpu::{self, CpuTime, bench, bench_each};
 use benches::sound;
 use conversation::input::{Epoch, PieceId};
 use criterion::Criterion;
@@ -27,12 +27,10 @@ fn lips(c: &mut Criterion<CpuTime>) {
     let speech = sound::speech();
     let mut lips = Lips::new();
     let mut next = speech.iter().cycle();
-    c.bench_function("lips: 20 ms of speech without phones", |b| {
-        b.iter(|| {
-            if let Some(block) = next.next() {
-                black_box(lips.push(black_box(block)));
-            }
-        });
+    bench_each(c, "lips: 20 ms of speech without phones", || {
+        if let Some(block) = next.next() {
+            black_box(lips.push(black_box(block)));
+        }
     });
 }
 
@@ -87,11 +85,9 @@ fn rest(count: u64) -> Duration {
 
 fn playout(c: &mut Criterion<CpuTime>) {
     let speech = sound::speech().concat();
-    c.bench_function("playout: 20 ms of speech", |b| b.iter_custom(|count| play(&speech, false, count)));
-    c.bench_function("playout: 20 ms of speech, ducked", |b| {
-        b.iter_custom(|count| play(&speech, true, count))
-    });
-    c.bench_function("playout: 20 ms of silence", |b| b.iter_custom(rest));
+    bench(c, "playout: 20 ms of speech", |count| play(&speech, false, count));
+    bench(c, "playout: 20 ms of speech, ducked", |count| play(&speech, true, count));
+    bench(c, "playout: 20 ms of silence", rest);
 }
 
 fn encode(c: &mut Criterion<CpuTime>) {
@@ -102,12 +98,10 @@ fn encode(c: &mut Criterion<CpuTime>) {
     {
         encoder.lost(lost).expect("it codes for loss");
         let mut next = speech.iter().cycle();
-        c.bench_function(name, |b| {
-            b.iter(|| {
-                if let Some(block) = next.next() {
-                    black_box(encoder.encode(black_box(block)).is_ok());
-                }
-            });
+        bench_each(c, name, || {
+            if let Some(block) = next.next() {
+                black_box(encoder.encode(black_box(block)).is_ok());
+            }
         });
     }
     let mut encoder = Encoder::new().expect("an encoder");
@@ -116,7 +110,7 @@ fn encode(c: &mut Criterion<CpuTime>) {
     for _ in 0..20 {
         encoder.encode(&silence).expect("a packet");
     }
-    c.bench_function("encode: 20 ms of silence, the kept packet", |b| {
-        b.iter(|| encoder.encode(black_box(&silence)).is_ok());
+    bench_each(c, "encode: 20 ms of silence, the kept packet", || {
+        encoder.encode(black_box(&silence)).is_ok()
     });
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use benches::cpu::CpuTime;
+use benches::instructions::counted;
 use criterion::{Criterion, SamplingMode};
 
-use super::world::World;
+use super::world::{SPREAD, TURN, World};
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let mut group = c.benchmark_group("tick");
@@ -14,12 +15,17 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     for calls in [1, 10, 100, 400, 800] {
         let name = format!("{calls} {}", if calls == 1 { "conversation" } else { "conversations" });
         let mut world = None;
-        group.bench_function(name, |b| {
+        let mut work = |count| {
             // Here, so that none is made for a bench that nobody asked for.
             let world = world.get_or_insert_with(|| World::with(calls));
-            b.iter_custom(|count| (0..count).map(|_| world.tick()).sum::<Duration>());
-        });
-        let share = world.and_then(|world| world.spoken.share());
+            (0..count).map(|_| world.tick()).sum::<Duration>()
+        };
+        // At all points of a turn: one call's in two turns, many calls' in few ticks.
+        let ticks = (2 * TURN / calls).max(4 * SPREAD) as u64;
+        if !counted(&format!("tick/{name}"), ticks, &mut work) {
+            group.bench_function(name, |b| b.iter_custom(&mut work));
+        }
+        let share = world.as_ref().and_then(|world| world.spoken.share());
         assert!(share.is_none_or(|share| (0.4..0.6).contains(&share)), "agents spoke {share:?} of the time");
     }
     group.finish();

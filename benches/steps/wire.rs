@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use benches::cpu::{self, CpuTime};
+use benches::cpu::{self, CpuTime, bench};
 use benches::sound;
 use criterion::Criterion;
 use engine::clock;
@@ -178,14 +178,12 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let packets = sound::packets();
     let mut line = Line::connected();
     let mut next = packets.iter().cycle();
-    c.bench_function("packet out: 20 ms of sound", |b| {
-        b.iter_custom(|count| {
-            line.send(count, SOUND, |server, now, stamp| {
-                if let Some(packet) = next.next() {
-                    server.send_audio(now, stamp * 48, false, packet);
-                }
-            })
-        });
+    bench(c, "packet out: 20 ms of sound", |count| {
+        line.send(count, SOUND, |server, now, stamp| {
+            if let Some(packet) = next.next() {
+                server.send_audio(now, stamp * 48, false, packet);
+            }
+        })
     });
     let avatars = Avatars::built_in().expect("the people in the binary");
     let set = Arc::clone(&avatars.all()[0].set);
@@ -201,21 +199,17 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         })
         .collect();
     let mut next = speaking.iter().cycle();
-    c.bench_function("packet out: a picture of moving lips", |b| {
-        b.iter_custom(|count| {
-            line.send(count, PICTURE, |server, now, stamp| {
-                if let Some(frame) = next.next() {
-                    server.send_video(now, stamp * 90, frame);
-                }
-            })
-        });
+    bench(c, "packet out: a picture of moving lips", |count| {
+        line.send(count, PICTURE, |server, now, stamp| {
+            if let Some(frame) = next.next() {
+                server.send_video(now, stamp * 90, frame);
+            }
+        })
     });
-    c.bench_function("packet in: 20 ms of sound", |b| {
-        b.iter_custom(|count| {
-            let before = line.heard;
-            let taken = line.receive(&packets, count);
-            assert!(line.heard - before + 2 >= count, "{} of {count} were heard", line.heard - before);
-            taken
-        });
+    bench(c, "packet in: 20 ms of sound", |count| {
+        let before = line.heard;
+        let taken = line.receive(&packets, count);
+        assert!(line.heard - before + 2 >= count, "{} of {count} were heard", line.heard - before);
+        taken
     });
 }

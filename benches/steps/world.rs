@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use benches::instructions::counting;
 use benches::{cpu, sound};
 use conversation::call::{Call, ConversationId};
 use conversation::event::Stamped;
@@ -11,7 +12,7 @@ use conversation::host::Ledger;
 use conversation::settings::Settings;
 use engine::clock;
 use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, News, Opening};
-use engine::hear::vad::Silero;
+use engine::hear::vad::{Judge, Silero, State, WINDOW};
 use engine::host::{Seat, Shared};
 use engine::shard::{Inbox, Shard, TICK};
 use engine::transport::loopback::{self, Far, Left};
@@ -19,9 +20,9 @@ use engine::transport::webrtc::Certificate;
 use models::{Error, Handle, Sink, llm, stt, tts};
 
 /// From one turn of a user to the next, in blocks of 20 ms: 7.6 s.
-const TURN: usize = 380;
+pub(crate) const TURN: usize = 380;
 /// Calls begin in so many ticks one after the other, so that no tick has all the blocks, or all the windows of 32 ms.
-const SPREAD: usize = 16;
+pub(crate) const SPREAD: usize = 16;
 /// Samples of a block of the user's sound, and of a chunk of .1 s of the agent's.
 const BLOCK: usize = 320;
 const CHUNK: usize = 4_800;
@@ -146,6 +147,17 @@ impl Ledger for Nobody {
     fn record(&self, _: ConversationId, _: Stamped) {}
 }
 
+/// Takes what is not silence for speech: in the network's place where instructions are counted, which would take half an hour with it.
+struct Loudness;
+
+impl Judge for Loudness {
+    fn judge(&mut self, _: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+        for (probability, window) in probabilities.iter_mut().zip(windows) {
+            *probability = if window.iter().any(|sample| sample.abs() > 0.02) { 0.9 } else { 0.05 };
+        }
+    }
+}
+
 /// A user, who says one utterance of the recording after the other, one each turn, and hears.
 struct User {
     far: Far,
@@ -201,7 +213,8 @@ impl World {
         };
         let (shard, inbox, _) = Shard::bare(Arc::new(shared), now);
         let certificate = Arc::new(Certificate::generate().expect("a certificate"));
-        let judge = Box::new(Silero::new(super::hear::network()));
+        let judge: Box<dyn Judge> =
+            if counting() { Box::new(Loudness) } else { Box::new(Silero::new(super::hear::network())) };
         assert!(inbox.requests.send(Message::Ready(Box::new(Kit { certificate, judge }))).is_ok());
         let agenda = Agenda::from(now);
         let tone = (0..CHUNK).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
