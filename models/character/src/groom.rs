@@ -180,6 +180,11 @@ fn root(scene: &Scene, random: &mut Random) -> Vec3 {
     }
 }
 
+/// 1 at the crown of a [`HairStyle::Bob`], where hair runs back: to either side, it would leave a notch in the outline of the head.
+fn crown(style: HairStyle, p: Vec3) -> f32 {
+    if style == HairStyle::Bob { step(0.36, 0.02, p.z) * step(0.80, 1.0, p.y) } else { 0.0 }
+}
+
 fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
     let style = scene.c.hair.style;
     let solid = |p: Vec3| scene.solid(p);
@@ -202,10 +207,12 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
             };
             length = (root.y - end) * 1.06 + 0.55 * top;
             (steps, lift) = (44, 0.02 + 0.055 * random.unit());
-            let away = vec3(side, 0.12, -0.42 + 0.20 * (root.x - part).abs())
-                .lerp(vec3(root.x * 0.9, 0.1, -0.9), back);
+            let crown = crown(style, root);
+            let away =
+                vec3(side * (1.0 - 0.8 * crown), 0.12, -0.42 - 0.5 * crown + 0.20 * (root.x - part).abs())
+                    .lerp(vec3(root.x * 0.9, 0.1, -0.9), back);
             // Flat at the part, higher away from it.
-            let rise = step(0.0, 0.25, (root.x - part).abs());
+            let rise = step(0.0, 0.25, (root.x - part).abs()).max(crown);
             v = (away + normal * (mix(0.30, 0.42, rise) * top + 0.05)).normalize();
         }
         HairStyle::Curly => {
@@ -244,7 +251,9 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
             HairStyle::Long | HairStyle::Bob => {
                 let falls = step(0.85, 0.35, p.y).max(step(0.50, 0.85, p.x.abs()));
                 let falls = falls.max(back * step(0.5, 0.1, p.y));
-                let away = vec3(side, -0.15 - 0.45 * step(0.45, 0.7, p.z), -0.30)
+                let crown = crown(style, p);
+                let aside = side * (1.0 - 0.8 * crown);
+                let away = vec3(aside, -0.15 - 0.45 * step(0.45, 0.7, p.z), -0.30 - 0.6 * crown)
                     .lerp(vec3(p.x * 0.6, -0.35, -0.9), back);
                 let mut want = away.lerp(vec3(0.06 * side, -1.0, -0.05), falls);
                 if d > lift && p.y > -0.9 {
