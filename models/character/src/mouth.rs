@@ -5,7 +5,7 @@
 
 use glam::{Vec3, vec3};
 
-use crate::math::{bell, capsule, ellipsoid, mix, smax, smin, step};
+use crate::math::{bell, capsule, ellipsoid, mix, smax, smin, square, step};
 use crate::scene::Scene;
 
 const POINTS: usize = 12;
@@ -32,6 +32,9 @@ pub(crate) struct MouthShape {
     arc: f32,
     /// Where the fold of the cheek passes the corner: how far aside, and how high over the seam.
     fold: (f32, f32),
+    /// How much higher than in the middle the edges of the upper teeth are at the corner, and how much lower than at rest in the middle: a
+    /// smile that bares a level row looks like a strip of paper.
+    teeth: (f32, f32),
 }
 
 /// Thickness of the upper lip with its bow.
@@ -98,6 +101,7 @@ impl Scene {
                 self.looks.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
                 smile * 0.06,
             ),
+            teeth: (smile * 0.11 * (1.0 - 0.8 * m.round), self.parted * 0.012),
             ..MouthShape::default()
         };
         let forward =
@@ -251,7 +255,12 @@ impl Scene {
     pub(crate) fn teeth(&self, p: Vec3, upper: bool) -> f32 {
         let q = if upper { p } else { self.unjaw(p) };
         let front = 0.745 - if upper { 0.0 } else { 0.05 };
-        let gum = self.mouth_rest_y() - if upper { 0.016 } else { 0.034 };
+        let gum = if upper {
+            let (lift, drop) = self.mouth.teeth;
+            self.mouth_rest_y() - 0.016 - drop + lift * square((q.x / self.mouth.width).clamp(-1.0, 1.0))
+        } else {
+            self.mouth_rest_y() - 0.034
+        };
         let radii = if upper { vec3(0.275, 1.0, 0.27) } else { vec3(0.235, 1.0, 0.25) };
         let v = vec3(q.x, 0.0, q.z - (front - radii.z));
         let arch = ellipsoid(v, radii);
