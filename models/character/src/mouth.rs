@@ -35,6 +35,8 @@ pub(crate) struct MouthShape {
     /// How much higher than in the middle the edges of the upper teeth are at the corner, and how much lower than at rest in the middle: a
     /// smile that bares a level row looks like a strip of paper.
     teeth: (f32, f32),
+    /// How much less than the jaw the lower lip is carried down when it is tucked under the teeth.
+    held: f32,
 }
 
 /// Thickness of the upper lip with its bow.
@@ -101,9 +103,10 @@ impl Scene {
                 self.looks.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
                 smile * 0.06,
             ),
-            teeth: (smile * 0.11 * (1.0 - 0.8 * m.round), self.parted * 0.012),
+            teeth: (smile * 0.11 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
             ..MouthShape::default()
         };
+        shape.held = m.tuck * (self.jaw_angle * 0.87 - shape.down + 0.0455);
         let forward =
             |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.022 - 0.03 * smile * (1.0 - s * 0.3);
         for (i, s) in SHARES.into_iter().enumerate() {
@@ -141,8 +144,10 @@ impl Scene {
         let m = &self.mouth;
         let above = p.y - m.y;
         let s = (p.x.abs() / m.width).min(1.1);
-        let lip = if above > 0.0 { (m.up - 0.0035) * m.opening(s.min(1.0)) } else { 0.0 };
-        (self.corner(s) - 0.006 * s + lip) * bell(above / 0.16)
+        let arc = m.opening(s.min(1.0));
+        let lip = if above > 0.0 { (m.up - 0.0035) * arc } else { 0.0 };
+        let held = if above < 0.0 { m.held * arc * bell(above / 0.38) } else { 0.0 };
+        (self.corner(s) - 0.006 * s + lip) * bell(above / 0.16) + held
     }
 
     /// Distances to the upper and the lower lip.
