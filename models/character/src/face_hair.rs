@@ -269,8 +269,9 @@ pub(crate) fn under_beard(scene: &Scene, p: Vec3) -> f32 {
     let chin = square(step(line + 0.10, line - 0.14, q.y)) * step(-1.14, -1.0, q.y) * step(-0.05, 0.15, p.z);
     let width = scene.looks.mouth_width;
     let moustache = step(0.20, 0.12, y) * step(width + 0.14, width + 0.04, ax) * step(0.5, 0.6, p.z);
-    // What the lips bare when they move is not shaded.
-    chin.max(moustache) * step(0.01, 0.11, upper.min(lower)) * scene.c.beard
+    // What the lips bare when they move is not shaded, but for a lower lip that is tucked in: it takes the beard's edge along.
+    let bare = mix(0.11, 0.05, scene.pose.mouth.tuck);
+    chin.max(moustache) * step(0.01, bare, upper.min(lower)) * scene.c.beard
 }
 
 /// The point of the skin in front of (x, y).

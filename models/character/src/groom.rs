@@ -5,6 +5,7 @@ use core::f32::consts::TAU;
 use glam::{Vec3, vec3};
 use rayon::prelude::*;
 
+use crate::comb;
 use crate::math::{Random, gradient, mix, noise, step};
 use crate::person::{Character, HairStyle};
 use crate::scene::Scene;
@@ -56,17 +57,26 @@ struct Cut {
     width: f32,
     /// Where the hair is parted.
     part: Option<f32>,
+    /// Whether it is combed over from a part at the side.
+    combed: bool,
 }
 
 impl Cut {
     fn of(style: HairStyle) -> Self {
-        let cut =
-            |guides, strands, clump, fuzz, width, part| Self { guides, strands, clump, fuzz, width, part };
+        let cut = |guides, strands, clump, fuzz, width, part| Self {
+            guides,
+            strands,
+            clump,
+            fuzz,
+            width,
+            part,
+            combed: style == HairStyle::Side,
+        };
         match style {
             HairStyle::None => cut(0, 0, 0.0, 0.0, 0.0, None),
             HairStyle::Buzz => cut(900, 60_000, 0.1, 0.004, 0.0042, None),
             HairStyle::Short => cut(520, 60_000, 0.62, 0.022, 0.0048, None),
-            HairStyle::Side => cut(520, 56_000, 0.66, 0.016, 0.0048, Some(-0.24)),
+            HairStyle::Side => cut(1100, 60_000, 0.42, 0.010, 0.0046, None),
             HairStyle::Curly => cut(1500, 42_000, 0.9, 0.012, 0.0050, None),
             HairStyle::Bob => cut(420, 62_000, 0.6, 0.016, 0.0050, Some(0.20)),
             HairStyle::Long => cut(420, 64_000, 0.80, 0.028, 0.0052, Some(0.20)),
@@ -77,6 +87,9 @@ impl Cut {
     /// On which side of the part a root is: −1, 1, or 0 where there is none. Hairs at the part fall to either side; the part runs out
     /// before the crown, where it would be a notch in the outline of the head.
     fn side(&self, root: Vec3, random: &mut Random) -> f32 {
+        if self.combed {
+            return if comb::beside(root) > 0.0 { 1.0 } else { -1.0 };
+        }
         let stray = mix(0.022, 0.26, step(0.30, 0.0, root.z)) * random.signed();
         self.part
             .map_or(0.0, |part| if root.x + stray > part + 0.03 * (root.z * 7.0).sin() { 1.0 } else { -1.0 })
@@ -156,10 +169,20 @@ fn root(scene: &Scene, random: &mut Random) -> Vec3 {
             t -= d * 0.9;
         }
         let p = centre + direction * t;
-        if over_hairline(&scene.c, p) > 0.15 * random.unit() * random.unit() - 0.012 {
+        let over = over_hairline(&scene.c, p);
+        let grows = match scene.c.hair.style {
+            HairStyle::Side => comb::grows(p, over, random),
+            _ => over > 0.15 * random.unit() * random.unit() - 0.012,
+        };
+        if grows {
             return p;
         }
     }
+}
+
+/// 1 at the crown of a [`HairStyle::Bob`], where hair runs back: to either side, it would leave a notch in the outline of the head.
+fn crown(style: HairStyle, p: Vec3) -> f32 {
+    if style == HairStyle::Bob { step(0.36, 0.02, p.z) * step(0.80, 1.0, p.y) } else { 0.0 }
 }
 
 fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
@@ -167,6 +190,9 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
     let solid = |p: Vec3| scene.solid(p);
     let normal = gradient(|p| scene.bones(p), root, 0.01);
     let side = cut.side(root, random);
+    if style == HairStyle::Side {
+        return Guide { points: comb::guide(scene, root, side, random), seed: random.unit(), side };
+    }
     let back = step(0.15, -0.45, root.z);
     let top = step(0.45, 0.85, root.y);
     let front = step(0.2, 0.6, root.z);
@@ -181,10 +207,12 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
             };
             length = (root.y - end) * 1.06 + 0.55 * top;
             (steps, lift) = (44, 0.02 + 0.055 * random.unit());
-            let away = vec3(side, 0.12, -0.42 + 0.20 * (root.x - part).abs())
-                .lerp(vec3(root.x * 0.9, 0.1, -0.9), back);
+            let crown = crown(style, root);
+            let away =
+                vec3(side * (1.0 - 0.8 * crown), 0.12, -0.42 - 0.5 * crown + 0.20 * (root.x - part).abs())
+                    .lerp(vec3(root.x * 0.9, 0.1, -0.9), back);
             // Flat at the part, higher away from it.
-            let rise = step(0.0, 0.25, (root.x - part).abs());
+            let rise = step(0.0, 0.25, (root.x - part).abs()).max(crown);
             v = (away + normal * (mix(0.30, 0.42, rise) * top + 0.05)).normalize();
         }
         HairStyle::Curly => {
@@ -197,22 +225,12 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
             (steps, lift) = (4, 0.012);
             v = (normal + vec3(0.0, -0.35, 0.35 * top) + random.vector() * 0.15).normalize();
         }
-        HairStyle::Side => {
-            let crown = step(0.40, 0.72, root.y - 0.10 * back);
-            // Long over the forehead, shorter where the head falls away at the sides.
-            let wide = step(0.62, 0.30, root.x.abs());
-            length = mix(0.055, mix(0.16, 0.42, wide), crown) * (0.85 + 0.3 * random.unit());
-            (steps, lift) = (14, 0.015 + 0.06 * top * random.unit());
-            let combed = vec3(0.85 * side, 0.25 + 0.55 * front, -0.30 - 0.5 * back) * top;
-            v = (combed + vec3(0.0, -0.75, -0.45) * (1.0 - top) + normal * (0.22 + 0.40 * top * wide))
-                .normalize();
-        }
         HairStyle::Bun => {
             length = (KNOT - root).length() * 1.25 + 0.1;
             (steps, lift) = (36, 0.018 + 0.022 * random.unit());
             v = ((KNOT - root).normalize() + normal * 0.25).normalize();
         }
-        HairStyle::Short | HairStyle::None => {
+        HairStyle::Short | HairStyle::Side | HairStyle::None => {
             let crown = step(0.42, 0.74, root.y - 0.10 * back);
             length = mix(0.085, 0.40 + 0.10 * front, crown) * (0.85 + 0.3 * random.unit());
             (steps, lift) = (12, 0.02 + 0.10 * top * random.unit());
@@ -233,7 +251,9 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
             HairStyle::Long | HairStyle::Bob => {
                 let falls = step(0.85, 0.35, p.y).max(step(0.50, 0.85, p.x.abs()));
                 let falls = falls.max(back * step(0.5, 0.1, p.y));
-                let away = vec3(side, -0.15 - 0.45 * step(0.45, 0.7, p.z), -0.30)
+                let crown = crown(style, p);
+                let aside = side * (1.0 - 0.8 * crown);
+                let away = vec3(aside, -0.15 - 0.45 * step(0.45, 0.7, p.z), -0.30 - 0.6 * crown)
                     .lerp(vec3(p.x * 0.6, -0.35, -0.9), back);
                 let mut want = away.lerp(vec3(0.06 * side, -1.0, -0.05), falls);
                 if d > lift && p.y > -0.9 {
@@ -251,13 +271,6 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
             }
             HairStyle::Curly => (v + vec3(0.0, -0.25, 0.0), 0.05),
             HairStyle::Buzz => (v, 0.1),
-            HairStyle::Side => {
-                let mut want = v + vec3(0.25 * side * top, -0.55 - 0.2 * top, -0.50) * 0.8;
-                if d > lift {
-                    want -= gradient(solid, p, 0.01) * ((d - lift) / 0.06).min(1.0) * 0.9;
-                }
-                (want, 0.24)
-            }
             HairStyle::Bun => {
                 let home = KNOT - p;
                 if home.length() < KNOT_RADIUS * 0.7 {
@@ -272,7 +285,7 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
                 }
                 (want, 0.30)
             }
-            HairStyle::Short | HairStyle::None => {
+            HairStyle::Short | HairStyle::Side | HairStyle::None => {
                 (v + vec3(0.25 * top, -0.55 - 0.2 * top, -0.55) * 0.8, 0.22)
             }
         };
@@ -316,8 +329,14 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, random: &mut R
     let weights = best.map(|(d, _)| 1.0 / (d + 0.0008));
     let total: f32 = weights.iter().sum();
     // Along the hairline hair is short and fine.
-    let fine = step(0.07, -0.01, over_hairline(&scene.c, root) + 0.03 * random.signed());
-    let share = (0.80 + 0.2 * random.unit()) * mix(1.0, 0.35 + 0.5 * random.unit(), fine);
+    let over = over_hairline(&scene.c, root);
+    let (fine, thinnest) = if cut.combed {
+        (comb::fineness(root, over), 0.45)
+    } else {
+        (step(0.07, -0.01, over + 0.03 * random.signed()), 0.62)
+    };
+    let even = if cut.combed { 0.62 } else { 0.80 };
+    let share = (even + (1.0 - even) * random.unit()) * mix(1.0, 0.35 + 0.5 * random.unit(), fine);
     let length = ((n as f32 * share) as usize).clamp(4.min(n), n);
     let stray = if random.unit() < 0.05 { 2.0 } else { 1.0 };
     let (va, vb) = (random.vector(), random.vector());
@@ -353,7 +372,7 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, random: &mut R
     }
     let tone = noise(lead.points[0] * 7.0 + Vec3::splat(lead.seed * 3.0)) * 0.7 + random.unit() * 0.5 - 0.1;
     let colour = colour(scene, tone.clamp(0.0, 1.0), random).lerp(scene.looks.skin * 0.5, fine * 0.25);
-    let width = cut.width * mix(1.0, 0.62, fine);
+    let width = cut.width * mix(1.0, thinnest, fine);
     Strand { points, width, tip: 0.15, colour, shine: 1.0 - 0.5 * fine, skin: None }
 }
 

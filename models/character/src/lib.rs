@@ -9,6 +9,7 @@
 //! ```
 
 mod camera;
+mod comb;
 mod eye;
 mod face_hair;
 mod finish;

@@ -5,7 +5,7 @@
 
 use glam::{Vec3, vec3};
 
-use crate::math::{bell, capsule, ellipsoid, mix, smax, smin, step};
+use crate::math::{bell, capsule, ellipsoid, mix, smax, smin, square, step};
 use crate::scene::Scene;
 
 const POINTS: usize = 12;
@@ -32,6 +32,11 @@ pub(crate) struct MouthShape {
     arc: f32,
     /// Where the fold of the cheek passes the corner: how far aside, and how high over the seam.
     fold: (f32, f32),
+    /// How much higher than in the middle the edges of the upper teeth are at the corner, and how much lower than at rest in the middle: a
+    /// smile that bares a level row looks like a strip of paper.
+    teeth: (f32, f32),
+    /// How much less than the jaw the lower lip is carried down when it is tucked under the teeth.
+    held: f32,
 }
 
 /// Thickness of the upper lip with its bow.
@@ -98,8 +103,10 @@ impl Scene {
                 self.looks.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
                 smile * 0.06,
             ),
+            teeth: (smile * 0.11 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
             ..MouthShape::default()
         };
+        shape.held = m.tuck * (self.jaw_angle * 0.87 - shape.down + 0.0455);
         let forward =
             |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.022 - 0.03 * smile * (1.0 - s * 0.3);
         for (i, s) in SHARES.into_iter().enumerate() {
@@ -137,8 +144,10 @@ impl Scene {
         let m = &self.mouth;
         let above = p.y - m.y;
         let s = (p.x.abs() / m.width).min(1.1);
-        let lip = if above > 0.0 { (m.up - 0.0035) * m.opening(s.min(1.0)) } else { 0.0 };
-        (self.corner(s) - 0.006 * s + lip) * bell(above / 0.16)
+        let arc = m.opening(s.min(1.0));
+        let lip = if above > 0.0 { (m.up - 0.0035) * arc } else { 0.0 };
+        let held = if above < 0.0 { m.held * arc * bell(above / 0.38) } else { 0.0 };
+        (self.corner(s) - 0.006 * s + lip) * bell(above / 0.16) + held
     }
 
     /// Distances to the upper and the lower lip.
@@ -251,7 +260,12 @@ impl Scene {
     pub(crate) fn teeth(&self, p: Vec3, upper: bool) -> f32 {
         let q = if upper { p } else { self.unjaw(p) };
         let front = 0.745 - if upper { 0.0 } else { 0.05 };
-        let gum = self.mouth_rest_y() - if upper { 0.016 } else { 0.034 };
+        let gum = if upper {
+            let (lift, drop) = self.mouth.teeth;
+            self.mouth_rest_y() - 0.016 - drop + lift * square((q.x / self.mouth.width).clamp(-1.0, 1.0))
+        } else {
+            self.mouth_rest_y() - 0.034
+        };
         let radii = if upper { vec3(0.275, 1.0, 0.27) } else { vec3(0.235, 1.0, 0.25) };
         let v = vec3(q.x, 0.0, q.z - (front - radii.z));
         let arch = ellipsoid(v, radii);

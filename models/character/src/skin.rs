@@ -3,9 +3,11 @@
 use glam::{Vec3, vec3};
 
 use crate::camera::luminance;
+use crate::comb;
 use crate::face_hair::under_beard;
 use crate::groom::over_hairline;
 use crate::math::{bell, clouds, mix, noise, square, step};
+use crate::person::HairStyle;
 use crate::scene::Scene;
 
 /// Skin at a point.
@@ -61,7 +63,11 @@ impl Scene {
         }
         if self.has_hair() && hp.z < 0.9 && p.y > -0.9 && q.x < 0.84 * c.proportions.face_width {
             // Roots under the hair.
-            let share = step(-0.03, 0.12, over_hairline(c, hp)) * 0.88;
+            let over = over_hairline(c, hp);
+            let share = match c.hair.style {
+                HairStyle::Side => comb::roots(hp, over),
+                _ => step(-0.03, 0.12, over) * 0.88,
+            };
             a = a.lerp(self.looks.hair[0] * 0.55, share);
         }
         if q.x > 0.6 && hp.y.abs() < 0.5 {
