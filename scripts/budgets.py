@@ -62,10 +62,10 @@ def limit(text):
 
 
 def budgets(path):
-    """Limits in ns, and in instructions, by bench."""
+    """Limits in ns, and in instructions, by bench; and the compiler of the latter."""
     try:
         tables = tomllib.loads(path.read_text())
-        return {bench: limit(text) for bench, text in tables["cpu_time"].items()}, {bench: int(most) for bench, most in tables["instructions"].items()}
+        return {bench: limit(text) for bench, text in tables["cpu_time"].items()}, {bench: int(most) for bench, most in tables["instructions"].items()}, str(tables["rustc"])
     except (OSError, KeyError, TypeError, ValueError) as error:
         sys.exit(f"{path}: {error}")
 
@@ -88,6 +88,14 @@ def counted(home):
         if bench := re.search(r"^desc: Trigger: Client Request: (\d+) x (.+)$", text, re.M):
             found[bench[2]] = int(re.search(r"^totals: (\d+)", text, re.M)[1]) / int(bench[1])
     return found
+
+
+def compiler():
+    """The version of the Rust compiler."""
+    try:
+        return subprocess.run([os.environ.get("RUSTC", "rustc"), "--version"], capture_output=True, text=True).stdout.split()[1]
+    except (OSError, IndexError):
+        return "unknown"
 
 
 def count(home):
@@ -210,7 +218,7 @@ def main():
         parser.error("--quick is of a run")
     if arguments.out and not arguments.out.parent.is_dir():
         parser.error(f"--out {arguments.out}: there is no such folder")
-    times, most_counts = budgets(arguments.budgets)
+    times, most_counts, counted_by = budgets(arguments.budgets)
     most = {name: ns * arguments.slack for name, ns in times.items()}
     found, stolen = bench(most, arguments.quick) if arguments.what == "run" else (measured(results()), 0.0)
     # A run under Valgrind that counts nothing is an error; that an earlier run was without it is none.
@@ -220,7 +228,12 @@ def main():
     wrong = alone(found, most, "CPU time")
     if judged or counts:
         table("instructions", counts, most_counts, whole)
-        wrong += over(counts, most_counts, whole, "instructions") + alone(counts, most_counts, "instructions")
+        above = over(counts, most_counts, whole, "instructions")
+        wrong += alone(counts, most_counts, "instructions")
+        if above and compiler() != counted_by:
+            print(*above, f"the limits of instructions are those of rustc {counted_by}, and this is {compiler()}: not judged", sep="\n")
+            above = []
+        wrong += above
     if arguments.out:
         kept = {"mode": "benches", "median_ns": {name: round(found[name], 1) for name in most if name in found}}
         kept |= {"instructions": {name: round(counts[name]) for name in most if name in counts}} if counts else {}

@@ -65,6 +65,11 @@ def benches(tmp_path):
         (new / "estimates.json").write_text(json.dumps({"median": {"point_estimate": ns}}))
         return new
 
+    def compiled_by(version):
+        measure.rustc.write_text(f"#!/bin/sh\necho 'rustc {version} (0123456 2026-01-01)'\n")
+        measure.rustc.chmod(0o755)
+
+    measure.compiled_by = compiled_by
     tables = tomllib.loads((ROOT / "benches" / "budgets.toml").read_text())
     measure.limits, measure.counts = tables["cpu_time"], tables["instructions"]
     units = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
@@ -73,7 +78,9 @@ def benches(tmp_path):
         value, unit = text.split()
         measure.new[bench] = measure(bench, float(value) * units[unit] / 2)
     measure.dump = lambda counts: dump(tmp_path / "instructions", counts)
-    measure.check = lambda *arguments: run(BUDGETS, *arguments, CRITERION_HOME=str(tmp_path))
+    measure.rustc = tmp_path / "rustc"
+    measure.compiled_by(tables["rustc"])
+    measure.check = lambda *arguments: run(BUDGETS, *arguments, CRITERION_HOME=str(tmp_path), RUSTC=str(measure.rustc))
     return measure
 
 
@@ -109,6 +116,14 @@ def test_counted_instructions_are_held_against_limits_of_their_own(benches):
     assert f"  {second}: " not in told.stdout
 
 
+def test_counts_of_another_compiler_are_told_and_not_judged(benches):
+    first, *_ = benches.counts
+    benches.dump(benches.counts | {first: benches.counts[first] * 1.1})
+    benches.compiled_by("1.0.0")
+    told = benches.check()
+    assert told.returncode == 0 and told.stdout.count(f"BROKEN  {first}: ") == 1 and "this is 1.0.0: not judged" in told.stdout, told.stdout
+
+
 def test_new_limits_of_instructions_have_room(benches):
     first, *_ = benches.limits
     benches.dump({first: 1000, "nobody's": 123_456})
@@ -129,7 +144,7 @@ def runner(benches, tmp_path):
         for name in ["cargo"] if counts is None else ["cargo", "valgrind"]:
             (programs / name).write_text(f"#!{sys.executable}\n{inspect.getsource(dump)}{RUNNER}")
             (programs / name).chmod(0o755)
-        told = run(BUDGETS, "run", "--out", tmp_path / "found.json", CRITERION_HOME=str(tmp_path), PATH=str(programs))
+        told = run(BUDGETS, "run", "--out", tmp_path / "found.json", CRITERION_HOME=str(tmp_path), PATH=str(programs), RUSTC=str(benches.rustc))
         made.kept = json.loads((tmp_path / "found.json").read_text())
         return told, made.kept["median_ns"], json.loads((tmp_path / "asked.json").read_text())
 
