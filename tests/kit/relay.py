@@ -7,6 +7,8 @@ import threading
 
 # What Chromium offers for VP8; the test looks whether the answer took it.
 VP8 = 96
+#: Bytes from which on an RTP packet is full.
+FULL = 1000
 
 # To be run before the page's own scripts: the answer's UDP candidates become the relay, those of TCP go.
 DETOUR = """
@@ -19,7 +21,8 @@ DETOUR = """
 
 
 class Relay(threading.Thread):
-    """Loses this share of the RTP packets that go to the browser, and half of the packets of the first picture: of the key."""
+    """Loses this share of the RTP packets that go to the browser, and of pictures of several packets every second one: of the key, of the
+    anchor before the head leans, of whatever else is large. Keeps the time stamps of all pictures."""
 
     def __init__(self, loss: float, seed: int = 1):
         super().__init__(daemon=True)
@@ -28,21 +31,32 @@ class Relay(threading.Thread):
         self.browser.bind(("127.0.0.1", 0))
         self.server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.port = self.browser.getsockname()[1]
-        self.client = self.target = self.key = None
-        self.counts = {"passed": 0, "lost": 0, "of the key": 0}
+        self.client = self.target = self.first = None
+        self.counts = {"passed": 0, "lost": 0, "of the key": 0, "large pictures": 0}
+        # By time stamp: packets of a picture so far, whether it is large.
+        self.pictures = {}
         self.over = threading.Event()
 
     def loses(self, packet: bytes) -> bool:
         version, kind = packet[0] >> 6, packet[1] & 0x7F
         if version != 2 or 64 <= kind <= 95:  # STUN, DTLS, RTCP
             return False
-        stamp = packet[4:8]
-        if kind == VP8 and self.key in (None, stamp):
-            self.key = stamp
-            self.counts["of the key"] += 1
-            if self.loss and self.counts["of the key"] % 2 == 0:
+        if kind == VP8:
+            stamp = int.from_bytes(packet[4:8], "big")
+            self.first = stamp if self.first is None else self.first
+            known = self.pictures.get(self.since(stamp))
+            # A packet that is full is not the only one.
+            count, large = known or (0, len(packet) > FULL)
+            self.pictures[self.since(stamp)] = (count + 1, large)
+            self.counts["of the key"] += stamp == self.first
+            self.counts["large pictures"] += large and known is None
+            if self.loss and large and count % 2 == 0:
                 return True
         return self.random.random() < self.loss
+
+    def since(self, stamp: int) -> int:
+        """A time stamp since the first picture's, at 90 kHz."""
+        return (stamp - self.first) & 0xFFFFFFFF
 
     def run(self):
         with selectors.DefaultSelector() as ready:
