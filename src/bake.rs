@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use bytes::Bytes;
+use models::face::PoseSet;
 use models::face::bake::{self, Baked, News, Parts, Plan};
 use models::face::people::{self, Person};
 
@@ -61,6 +63,7 @@ pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Re
             let why = "the set cannot end in .webp, its display picture does".to_owned();
             return Err(Failure::Usage(format!("--out {}: {why}", file.display())));
         }
+        prepare(&file)?;
         one(person, pixels, &file, wish)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -107,11 +110,25 @@ fn store() -> Option<PathBuf> {
     Some(cache.join("visavis").join("faces"))
 }
 
+/// Whether a set can be written here: told now, and not when all is drawn.
+fn prepare(file: &Path) -> Result<(), Failure> {
+    let told = || file.display().to_string();
+    if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).with_context(told)?;
+    }
+    for file in [file, &file.with_extension("webp")] {
+        // A device or a pipe would be replaced by a file.
+        if file.exists() && !file.is_file() {
+            return Err(Failure::Usage(format!("--out {}: that is no file", file.display())));
+        }
+        let fresh = fresh(file);
+        fs::write(&fresh, b"").and_then(|()| fs::remove_file(&fresh)).with_context(told)?;
+    }
+    Ok(())
+}
+
 fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> Result<(), Failure> {
     let start = Instant::now();
-    if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
     let plan = Plan::new();
     let kept = wish.keep.map(Path::to_owned).or_else(store);
     let kept = kept.map(|store| store.join(bake::fingerprint(person, size, &plan)));
@@ -122,6 +139,8 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
     };
     if let Some(kept) = &kept
         && let (Ok(set), Ok(display)) = (fs::read(kept.join("poses")), fs::read(kept.join("webp")))
+        // A damaged one is drawn anew.
+        && PoseSet::parse(&Bytes::from(set.clone())).is_ok()
     {
         write(&file.with_extension("webp"), &display)?;
         write(file, &set)?;
@@ -172,11 +191,16 @@ fn write_both(file: &Path, baked: &Baked) -> Result<(), Failure> {
     write(file, &baked.set.to_file())
 }
 
-/// Whole or not at all.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+/// The file beside it that becomes it when it is whole.
+fn fresh(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");
-    let fresh = file.with_file_name(name);
+    file.with_file_name(name)
+}
+
+/// Whole or not at all.
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let fresh = fresh(file);
     let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, file));
     Ok(written.with_context(|| file.display().to_string())?)
 }

@@ -22,6 +22,7 @@ pub(crate) struct Config {
     pub(crate) media: Media,
     pub(crate) stt: Stt,
     pub(crate) models: Models,
+    pub(crate) avatars: Avatars,
     pub(crate) knowledge: Knowledge,
     pub(crate) limits: Limits,
     pub(crate) otlp: Otlp,
@@ -185,6 +186,14 @@ impl Default for Models {
     }
 }
 
+/// `[avatars]`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(crate) struct Avatars {
+    /// Folder of people that `visavis bake` drew.
+    pub(crate) dir: Option<PathBuf>,
+}
+
 /// `[knowledge]`
 #[derive(Clone, Default, Deserialize, PartialEq)]
 #[serde(default)]
@@ -284,6 +293,7 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
     ),
     ("stt", &[("pool", Kind::Number)]),
     ("models", &[("dir", Kind::Text)]),
+    ("avatars", &[("dir", Kind::Text)]),
     (
         "knowledge",
         &[("embeddings_url", Kind::Text), ("embeddings_model", Kind::Text), ("embeddings_token", Kind::Text)],

@@ -48,7 +48,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     })?;
     let listen = listener.local_addr()?;
 
-    let avatars = Avatars::built_in().context("the built-in faces cannot be read")?;
+    let mut avatars = Avatars::built_in().context("the built-in faces cannot be read")?;
+    if let Some(dir) = &config.avatars.dir {
+        avatars.add_dir(dir).context("avatars.dir")?;
+    }
     let stock = avatars.stock().into_iter().map(|a| control_api::StockAvatar {
         avatar_key_id: a.avatar_key_id,
         avatar_name: a.avatar_name,

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub(crate) use self::painter::{Painter, run};
-pub(crate) use self::settings::{OF_CHARACTER, OF_POSE, settings};
+pub(crate) use self::settings::{OF_CHARACTER, OF_POSE, OF_REST, settings};
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::config::Viseme;

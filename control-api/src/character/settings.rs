@@ -11,6 +11,8 @@ use crate::fields::Fields;
 pub(crate) static OF_CHARACTER: LazyLock<Vec<Setting>> = LazyLock::new(form::of_character);
 /// What may be set of a pose.
 pub(crate) static OF_POSE: LazyLock<Vec<Setting>> = LazyLock::new(form::of_pose);
+/// What may be set of how a person looks when nobody speaks.
+pub(crate) static OF_REST: LazyLock<Vec<Setting>> = LazyLock::new(form::of_rest);
 
 /// Faults that are told of one character: whoever makes more has not read the first.
 const TOLD: usize = 32;
@@ -98,6 +100,7 @@ fn fault(kind: Kind, value: &Value) -> Option<String> {
         Kind::Slider { least, most, .. } => match value.as_f64() {
             // As the number is kept: a slider is an `f32`.
             Some(n) if (least..=most).contains(&(n as f32)) => None,
+            Some(_) if least == most => Some(format!("must be {least}")),
             Some(_) => Some(format!("must be between {least} and {most}")),
             None => Some("must be a number".into()),
         },

@@ -90,7 +90,9 @@ fn wish(body: Value) -> Result<Wish, ApiError> {
     let is_private = fields.boolean("is_private").unwrap_or(false);
     let (mut source, mut person) = (None, None);
     if drawn {
-        fields.text("input_image");
+        if fields.text("input_image").is_some_and(|image| !image.is_empty()) {
+            fields.fault("input_image", "must not come with a character");
+        }
         person = Some(drawn_person(&fields, &gender).to_string());
     } else {
         let image = fields.required("input_image");
@@ -113,7 +115,7 @@ fn drawn_person(fields: &Fields<'_>, gender: &str) -> Value {
     }
     json!({
         "character": character::settings(fields, "character", &character::OF_CHARACTER),
-        "rest": character::settings(fields, "rest", &character::OF_POSE),
+        "rest": character::settings(fields, "rest", &character::OF_REST),
         "voice": voice.unwrap_or_else(|| if gender == "male" { "rms" } else { "slt" }.into()),
     })
 }

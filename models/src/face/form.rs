@@ -1,6 +1,6 @@
 //! What may be set of a person, as a list: of it an editor makes its form, and by it what a form sends is checked field by field.
 
-use character::{Character, POSE_SLIDERS, Pose, SLIDERS, Slider};
+use character::{Character, Mouth, POSE_SLIDERS, Pose, SLIDERS, Slider};
 use serde::Serialize;
 
 /// One thing that may be set.
@@ -126,6 +126,42 @@ pub fn of_pose() -> Vec<Setting> {
         kind: slider(s),
     };
     POSE_SLIDERS.iter().map(setting).collect()
+}
+
+/// Lids at rest, at most: beyond it a face looks asleep.
+const LIDS: f32 = 0.4;
+
+/// All that may be set of a person's rest ([`super::people::Person::rest`]): a [`Pose`] whose mouth is closed and whose eyes are open.
+#[must_use]
+pub fn of_rest() -> Vec<Setting> {
+    let mut all = of_pose();
+    for setting in &mut all {
+        match &mut setting.kind {
+            Kind::Slider { least, most, .. } if setting.name.starts_with("mouth.") => {
+                (*least, *most) = (0.0, 0.0)
+            }
+            Kind::Slider { most, .. } if setting.name == "eyes.lids" => *most = LIDS,
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Whether a pose can be a person's rest.
+///
+/// # Errors
+/// In one sentence: what cannot.
+pub fn check_rest(rest: &Pose) -> Result<(), String> {
+    if rest.mouth != Mouth::default() {
+        return Err("rest.mouth: the mouth is closed at rest, and nothing of it can be set".into());
+    }
+    if rest.eyes.lids > LIDS {
+        return Err(format!(
+            "rest.eyes.lids is {}, but the eyes are open at rest: at most {LIDS}",
+            rest.eyes.lids
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

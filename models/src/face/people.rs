@@ -3,6 +3,8 @@
 use character::{Character, Pose};
 use serde::{Deserialize, Serialize};
 
+use super::form;
+
 /// A person and how it holds itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +75,7 @@ pub fn parse(id: &str, file: &str) -> Result<Person, String> {
     if person.name.trim().is_empty() {
         return Err("the name is empty".into());
     }
+    form::check_rest(&person.rest)?;
     Ok(Person { id: id.into(), ..person })
 }
 

@@ -18,7 +18,17 @@ const goes = ({ status }) => status === "QUEUED" || status === "PROCESSING";
 const state = ({ status }) => pill(...(STATES[status] ?? [status]));
 
 /** How far the drawing is: what a person sees, and hears. */
-const bar = (avatar) => h("progress", { max: 100, value: avatar.progress, "aria-label": `How far ${avatar.avatar_name} is drawn` });
+const bar = (avatar) => h("progress", { max: 100, value: avatar.progress, "data-of": avatar.id, "aria-label": `How far ${avatar.avatar_name} is drawn` });
+
+/** All of an avatar's record but how far it is: while that is the same, what is shown of it stays, and with it focus. */
+const shape = ({ progress, updated_at, ...rest }) => JSON.stringify(rest);
+
+/** Puts new children in, and focus back on what has the same id. */
+function put(node, children) {
+  const at = node.contains(document.activeElement) && document.activeElement.id;
+  node.replaceChildren(...children);
+  if (at) document.getElementById(at)?.focus();
+}
 
 async function drop(avatar, control) {
   if (!(await sure(`Delete ${avatar.avatar_name}?`, "Agents with this face show another one from then on. This cannot be undone.", "Delete"))) return false;
@@ -33,17 +43,25 @@ export async function avatarsPage({ signal }) {
   const list = h("ul", { class: "list" });
   const none = h("p", { class: "soft" }, "None yet.");
   let going = false;
+  let before = "";
   const draw = (all) => {
     going = all.some(goes);
     none.hidden = all.length > 0;
-    list.replaceChildren(...all.map((avatar) => h("li", {},
+    for (const avatar of all) {
+      const far = list.querySelector(`progress[data-of="${avatar.id}"]`);
+      if (far) far.value = avatar.progress;
+    }
+    const shapes = all.map(shape).join();
+    if (shapes === before) return;
+    before = shapes;
+    put(list, all.map((avatar) => h("li", {},
       avatar.output && h("img", { class: "face small", src: avatar.output.preview_url, alt: "", width: 44, height: 44 }),
-      h("div", { class: "what" }, h("h3", {}, avatar.character ? h("a", { href: `/console/avatars/${avatar.id}` }, avatar.avatar_name) : avatar.avatar_name),
+      h("div", { class: "what" }, h("h3", {}, avatar.character ? h("a", { id: `see-${avatar.id}`, href: `/console/avatars/${avatar.id}` }, avatar.avatar_name) : avatar.avatar_name),
         h("p", { class: avatar.error ? "fault" : "soft" }, avatar.error ? api.sentence(avatar.error) : `${avatar.gender}${avatar.is_private ? ", private" : ""}`)),
       avatar.character && goes(avatar) && bar(avatar),
       state(avatar),
-      avatar.output && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small" }, "plus"),
-      button("", { class: "plain", "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
+      avatar.output && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small", id: `agent-${avatar.id}` }, "plus"),
+      button("", { class: "plain", id: `delete-${avatar.id}`, "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
         await drop(avatar, currentTarget);
         refresh();
       } }, "bin"))));
@@ -65,20 +83,27 @@ export async function avatarPage({ id, signal, go }) {
   const avatar = await api.get(path, signal);
   const name = avatar.avatar_name;
   const shown = h("div", { class: "card later" });
+  const far = bar(avatar);
+  // One and the same node: a screen reader tells what changes in it.
+  const words = h("p", { class: "soft", role: "status" });
+  let before = "";
   const draw = (now) => {
-    const at = document.activeElement?.id;
-    shown.replaceChildren(...[
+    far.value = now.progress;
+    const told = now.status === "QUEUED" ? "Waits for its turn." : `Drawn in every pose, in the background: ${now.progress - now.progress % 5} %. You may leave this page.`;
+    if (goes(now) && words.textContent !== told) words.textContent = told;
+    if (shape(now) === before) return;
+    before = shape(now);
+    put(shown, [
       h("p", { class: "tags" }, state(now), now.is_private && pill("Private")),
       now.output && h("img", { class: "drawn", src: now.output.preview_url, alt: `Picture of ${name}`, width: 256, height: 256 }),
-      goes(now) && h("div", { class: "field" }, bar(now), h("p", { class: "soft", role: "status" }, now.status === "QUEUED" ? "Waits for its turn." : `Drawn in every pose, in the background: ${now.progress} %. You may leave this page.`)),
+      goes(now) && h("div", { class: "field" }, far, words),
       now.error && h("p", { class: "problem", role: "alert" }, api.sentence(now.error)),
       now.output && h("div", { class: "actions" },
         button(`Talk to ${name}`, { class: "primary", id: "talk", onclick: ({ currentTarget }) => busy(currentTarget, () => meet(now)) }, "talk"),
-        link("Make an agent", `/console/agents/new?face=${encodeURIComponent(now.avatar_key_id)}`, { class: "button" }, "plus")),
+        link("Make an agent", `/console/agents/new?face=${encodeURIComponent(now.avatar_key_id)}`, { class: "button", id: "agent" }, "plus")),
       now.output && goes(now) && h("p", { class: "hint" }, "What is drawn so far can talk already. It gains finer lips, nods and smiles as it is drawn, also while you talk."),
       now.output && h("p", { class: "hint" }, "Talking makes an agent with this face, which stays in your list."),
     ].filter(Boolean));
-    if (at) document.getElementById(at)?.focus();
   };
   let meets = false;
   const meet = async (now) => {
@@ -93,7 +118,14 @@ export async function avatarPage({ id, signal, go }) {
   every(1, signal, async () => {
     // Who is about to talk keeps the button that was pressed.
     if (!goes(last) || meets) return;
-    last = await api.get(path, signal);
+    try {
+      last = await api.get(path, signal);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      // Somebody deleted it elsewhere.
+      last = {};
+      return shown.replaceChildren(h("p", { class: "problem", role: "alert" }, `${name} was deleted.`));
+    }
     if (!meets) draw(last);
     if (last.status === "COMPLETED") toast(`${name} is ready.`);
   });

@@ -84,7 +84,8 @@ export async function editorPage({ query, signal, go, keep }) {
   };
   const show = () => {
     const { character, rest } = now();
-    preview.want({ character, pose: posed(rest) });
+    const mouth = face.viseme === sheet.visemes[0]?.name ? "" : `, the mouth as in ${SOUNDS[face.viseme] ?? face.viseme}`;
+    preview.want({ character, pose: posed(rest) }, `${mouth}${face.smile ? ", smiling" : ""}${face.blink ? ", eyes shut" : ""}`);
   };
   const become = (somebody) => {
     const all = { ...somebody, character: whole(sheet.default, somebody.character), rest: whole(sheet.default_pose, somebody.rest) };

@@ -17,6 +17,7 @@ export class Preview {
   #wanted = null;
   #drawing = false;
   #timer = 0;
+  #what = "";
 
   constructor(signal) {
     this.#signal = signal;
@@ -26,10 +27,11 @@ export class Preview {
     signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
-  /** Shows this as soon as it can be drawn: a draft while more changes come, then the sharp one. */
-  want(order) {
+  /** Shows this as soon as it can be drawn: a draft while more changes come, then the sharp one. `what`: in words, for those who do not see it. */
+  want(order, what) {
     clearTimeout(this.#timer);
     const first = !this.picture.src;
+    this.#what = what;
     this.#draw({ ...order, size: first ? SIDE : DRAFT });
     if (!first) this.#timer = setTimeout(() => this.#draw({ ...order, size: SIDE }), REST);
   }
@@ -50,7 +52,9 @@ export class Preview {
         this.picture.src = await dataOf(await api.picture("/v2/character/preview", order, this.#signal));
         this.picture.dataset.size = order.size;
         this.picture.dataset.took = Math.round(performance.now() - began);
-        this.words.textContent = "";
+        this.picture.alt = `The person as it is set now${this.#what}`;
+        // Said once a change is over, and not for each step of a slider.
+        if (order.size === SIDE) this.words.textContent = `Drawn${this.#what}.`;
       } catch (error) {
         if (this.#signal.aborted) return;
         if (!(error instanceof api.Refused)) throw error;
