@@ -189,7 +189,7 @@ fn growing() -> Vec<Arc<PoseSet>> {
         stance_looks: vec![vec![0]; 3].into_iter().chain([vec![0, 1, 2]]).collect(),
         looks: all.looks[..3].to_vec(),
         mouths: [0, 1, 5, 12, 15, 19, 25].map(|m| all.mouths[m]).to_vec(),
-        talking: 2,
+        talking: vec![(0, vec![0, 1]), (4, vec![0])],
         anchored: vec![4],
         breathing: vec![(0, 0), (4, 0)],
         ..all
@@ -300,14 +300,15 @@ enum Minute {
 }
 
 /// Mean kbit/s of a minute after the key.
-fn kilobits(set: &Arc<PoseSet>, minute: Minute, seed: u64) -> f64 {
-    let mut face = Face::new(Arc::clone(set), 25, seed);
+fn kilobits(set: &Arc<PoseSet>, frame_rate: u32, minute: Minute, seed: u64) -> f64 {
+    let mut face = Face::new(Arc::clone(set), frame_rate, seed);
     face.phones(PIECE, &sentence());
-    let bytes = (0..25 * 60).map(|n| {
-        let now = Time::from_micros(n * 40_000);
-        face.set_user_speaks(minute == Minute::Listening && n % 200 < 150);
+    let bytes = (0..u64::from(frame_rate) * 60).map(|n| {
+        let now = Time::from_micros(n * 1_000_000 / u64::from(frame_rate));
+        let seconds = now.as_micros() as f32 * 1e-6;
+        face.set_user_speaks(minute == Minute::Listening && seconds % 8.0 < 6.0);
         let speaking = minute == Minute::Speaking;
-        let frame = face.frame(now, speaking.then(|| (PIECE, n as f32 * 0.04 % 4.2)));
+        let frame = face.frame(now, speaking.then(|| (PIECE, seconds % 4.2)));
         frame.filter(|frame| !frame.key).map_or(0, |frame| on_the_wire(&frame))
     });
     bytes.sum::<usize>() as f64 * 8.0 / 60.0 / 1000.0
@@ -315,11 +316,17 @@ fn kilobits(set: &Arc<PoseSet>, minute: Minute, seed: u64) -> f64 {
 
 #[test]
 fn an_idle_face_takes_twenty_kilobits_a_second_and_a_speaking_one_hundred_and_seventy() {
-    for set in sets() {
+    let mut over = Vec::new();
+    for (set, rate) in sets().into_iter().flat_map(|set| [25, 30].map(|rate| (Arc::clone(&set), rate))) {
         let name = &set.manifest().name;
-        let mean = |minute| (0..8).map(|seed| kilobits(&set, minute, seed)).sum::<f64>() / 8.0;
+        let mean = |minute| (0..8).map(|seed| kilobits(&set, rate, minute, seed)).sum::<f64>() / 8.0;
         let [idle, listening, speaking] = [Minute::Idle, Minute::Listening, Minute::Speaking].map(mean);
-        println!("{name}: {idle:.1} kbit/s idle, {listening:.1} listening, {speaking:.1} speaking");
-        assert!(idle <= 20.0 && listening <= 30.0 && speaking <= 170.0, "{name}");
+        println!(
+            "{name}, {rate} fps: {idle:.1} kbit/s idle, {listening:.1} listening, {speaking:.1} speaking"
+        );
+        if idle > 20.0 || listening > 30.0 || speaking > 170.0 {
+            over.push(format!("{name}, {rate} fps"));
+        }
     }
+    assert!(over.is_empty(), "{over:?}");
 }

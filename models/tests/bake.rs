@@ -22,7 +22,7 @@ fn plan() -> Plan {
     plan.breathing = vec![(0, 0), (1, 1)];
     plan.anchored = vec![1];
     plan.looks.truncate(3);
-    plan.talking = 2;
+    plan.talking = vec![(0, vec![0, 1])];
     plan.mouths = [0, 1, 5, 14].map(|m| plan.mouths[m]).to_vec();
     plan
 }

@@ -7,6 +7,10 @@ import threading
 
 # What Chromium offers for VP8; the test looks whether the answer took it.
 VP8 = 96
+#: Packets from which on a picture is a key or an anchor: a deep nod takes four.
+ANCHOR = 5
+#: Bytes on the wire up to which a picture is a breath beside the one before, if that was as small, or the same again.
+BREATH = 260
 
 # To be run before the page's own scripts: the answer's UDP candidates become the relay, those of TCP go.
 DETOUR = """
@@ -19,7 +23,8 @@ DETOUR = """
 
 
 class Relay(threading.Thread):
-    """Loses this share of the RTP packets that go to the browser, and half of the packets of the first picture: of the key."""
+    """Loses this share of the RTP packets that go to the browser, every second one of the first key, and of every other key and anchor the
+    fifth and what follows that by twos. Keeps time stamps and sizes of all pictures."""
 
     def __init__(self, loss: float, seed: int = 1):
         super().__init__(daemon=True)
@@ -28,21 +33,38 @@ class Relay(threading.Thread):
         self.browser.bind(("127.0.0.1", 0))
         self.server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.port = self.browser.getsockname()[1]
-        self.client = self.target = self.key = None
-        self.counts = {"passed": 0, "lost": 0, "of the key": 0}
+        self.client = self.target = self.first = None
+        self.counts = {"passed": 0, "lost": 0, "of the key": 0, "anchors": 0}
+        # By time stamp: packets and bytes of a picture so far.
+        self.pictures = {}
         self.over = threading.Event()
 
     def loses(self, packet: bytes) -> bool:
         version, kind = packet[0] >> 6, packet[1] & 0x7F
         if version != 2 or 64 <= kind <= 95:  # STUN, DTLS, RTCP
             return False
-        stamp = packet[4:8]
-        if kind == VP8 and self.key in (None, stamp):
-            self.key = stamp
-            self.counts["of the key"] += 1
-            if self.loss and self.counts["of the key"] % 2 == 0:
+        if kind == VP8:
+            stamp = int.from_bytes(packet[4:8], "big")
+            self.first = stamp if self.first is None else self.first
+            count, size = self.pictures.get(self.since(stamp), (0, 0))
+            self.pictures[self.since(stamp)] = (count + 1, size + len(packet))
+            if stamp == self.first:
+                self.counts["of the key"] += 1
+            elif count + 1 == ANCHOR:
+                self.counts["anchors"] += 1
+            if self.loss and count % 2 == 0 and (stamp == self.first or count + 1 >= ANCHOR):
                 return True
         return self.random.random() < self.loss
+
+    def since(self, stamp: int) -> int:
+        """A time stamp since the first picture's, at 90 kHz."""
+        return (stamp - self.first) & 0xFFFFFFFF
+
+    def moving(self) -> list[int]:
+        """The time stamps of those pictures that are more than a breath beside the one before, in order."""
+        every = sorted(self.pictures)
+        large = [self.pictures[stamp][1] > BREATH for stamp in every]
+        return [stamp for stamp, this, before in zip(every, large, [True, *large]) if this or before]
 
     def run(self):
         with selectors.DefaultSelector() as ready:

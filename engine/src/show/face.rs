@@ -9,7 +9,7 @@ use conversation::time::Time;
 use models::face::{Mouth, PoseSet};
 use models::tts::Phone;
 
-use super::life::Life;
+use super::life::{Life, SHIFT};
 use super::line::{Line, Thrift};
 use super::pose::{Track, lerp};
 use super::pose_cache::PoseCache;
@@ -19,6 +19,13 @@ use crate::transport::VideoFrame;
 const LEAD: f32 = 0.02;
 /// A still picture is sent again after this long, so that the receiver sees that the stream lives.
 const STILL: Duration = Duration::from_millis(960);
+/// A face that speaks sends a picture so often though it shows the same: a gap would look like one of the line. Just below the time of a
+/// frame at 25 a second, so that more frames a second take no more of the line where nothing changes.
+const STEADY: Duration = Duration::from_millis(38);
+/// A picture that moved in silence is sent again so long after it moved, if it has no more bytes than this, and unless the next one comes
+/// first. What is lost then, eyes that open after a blink, would stand as it was for up to [`STILL`]: nothing but the next picture mends it.
+const AGAIN: [(Duration, usize); 3] =
+    [(STEADY, 300), (Duration::from_millis(78), 450), (Duration::from_millis(158), usize::MAX)];
 /// Keys asked for more often than this are answered by the one on its way.
 const KEY_INTERVAL: Duration = Duration::from_millis(250);
 /// A frame of the base layer at least this often: libwebrtc forgets what it decoded 8192 frames ago.
@@ -37,11 +44,16 @@ pub struct Face {
     lips: Mouth,
     /// The lips are on their way from sound to silence; the next frame closes them.
     closing: bool,
+    /// The lips rest, and long enough for the head to move.
+    pauses: bool,
     key_wanted: bool,
     key_sent: Option<Time>,
     /// The anchor was sent since the last key.
     anchored: bool,
     shown: Option<u16>,
+    /// When something but the chest moved last, and which of [`AGAIN`] comes next.
+    moved: Time,
+    again: usize,
     sent: Time,
     since_base: u32,
     now: Time,
@@ -58,21 +70,26 @@ impl Face {
     #[must_use]
     pub fn of(cache: Arc<PoseCache>, frame_rate: u32, seed: u64) -> Self {
         let frame_rate = if frame_rate == 0 { 25 } else { frame_rate };
+        let mut life = Life::new(seed);
+        life.set_speaks_leaning(cache.speaks_leaning());
         Self {
             line: Line::new(cache.mean_bytes(), frame_rate),
             cache,
             frame_rate,
-            life: Life::new(seed),
+            life,
             state: AgentState::Listening,
             held: false,
             user_speaks: false,
             tracks: Vec::with_capacity(8),
             lips: Mouth::default(),
             closing: false,
+            pauses: false,
             key_wanted: true,
             key_sent: None,
             anchored: false,
             shown: None,
+            moved: Time::ZERO,
+            again: AGAIN.len(),
             sent: Time::ZERO,
             since_base: 0,
             now: Time::ZERO,
@@ -100,6 +117,7 @@ impl Face {
         self.line.set_need(better.mean_bytes(), self.frame_rate);
         // Numbers of frames are the old set's.
         self.shown = None;
+        self.life.set_speaks_leaning(better.speaks_leaning());
         self.cache = better;
         true
     }
@@ -149,11 +167,14 @@ impl Face {
         if !self.held {
             let state = if sounding.is_some() { AgentState::Speaking } else { self.state };
             self.life.set_state(state, now);
+            if self.pauses {
+                self.life.pause(now);
+            }
         }
         let manner = self.life.at(now);
         let speaking = sounding.is_some();
-        // Lips are drawn with the upright head only, which is upright some frames after the agent began to speak.
-        let lips = if manner.upright { self.lips } else { Mouth::default() };
+        // Lips are drawn with the upright head and with the one that has leant, and not on the way from one to the other.
+        let lips = if manner.settled { self.lips } else { Mouth::default() };
         let index = self.cache.nearest(&manner, lips, speaking);
 
         if self.key_wanted && self.key_sent.is_none_or(|at| now.since(at) >= KEY_INTERVAL) {
@@ -169,10 +190,14 @@ impl Face {
 
         let silent_for = now.since(self.sent);
         let changed = self.shown != Some(index);
+        let moved = self.shown.is_none_or(|shown| !self.cache.only_breathes(shown, index));
         let thrift = self.line.thrift(now);
         let wanted = match thrift {
-            // Between two sentences too: a gap there would look like one of the line.
-            Thrift::Full => changed || speaking || (self.state == AgentState::Speaking && !self.held),
+            // Between two sentences too.
+            Thrift::Full if speaking || (self.state == AgentState::Speaking && !self.held) => {
+                changed || silent_for >= STEADY
+            }
+            Thrift::Full => changed || self.repeats(now, index, silent_for),
             Thrift::Changes | Thrift::Coarse => changed,
             // One and a half intervals: every second frame, whatever the rounding.
             Thrift::Half => {
@@ -193,6 +218,9 @@ impl Face {
             return Some(VideoFrame { payload, key: false, base_layer: true });
         }
         self.shown = Some(index);
+        if moved {
+            (self.moved, self.again) = (now, 0);
+        }
         self.since_base += 1;
         let base_layer = self.since_base >= BASE_INTERVAL;
         if base_layer {
@@ -204,14 +232,28 @@ impl Face {
         Some(VideoFrame { payload, key: false, base_layer })
     }
 
+    /// Whether a still picture is to be sent again, lest it was lost.
+    fn repeats(&mut self, now: Time, index: u16, silent_for: Duration) -> bool {
+        let bytes = self.cache.frame(index, 0).len();
+        let since = now.since(self.moved);
+        let mut due = false;
+        while let Some((_, most)) = AGAIN.get(self.again).filter(|(gap, _)| since >= *gap) {
+            due |= bytes <= *most;
+            self.again += 1;
+        }
+        // A breath may just have been sent, and all else with it.
+        due && silent_for >= STEADY
+    }
+
     /// Follows the sound; without it, shuts in two frames.
     fn move_lips(&mut self, sounding: Option<(PieceId, f32)>) {
         let track = sounding.and_then(|(piece, at)| {
             let (_, track) = self.tracks.iter().find(|(id, _)| *id == piece)?;
-            Some(track.at(at + LEAD))
+            Some((track.at(at + LEAD), track.quiet(at + LEAD)))
         });
+        self.pauses = track.is_some_and(|(lips, quiet)| lips.jaw < 0.02 && quiet >= SHIFT);
         match track {
-            Some(lips) => {
+            Some((lips, _)) => {
                 self.lips = lips;
                 self.closing = true;
             }
@@ -378,6 +420,43 @@ mod tests {
         let times: Vec<u64> = (0..25 * 60).filter(|n| face.frame(at(*n), None).is_some()).collect();
         assert!(times.windows(2).all(|w| w[1] - w[0] <= 25), "a gap of over a second");
         assert!(times.len() < 25 * 60 / 4, "{} frames in a minute", times.len());
+    }
+
+    #[test]
+    fn what_moved_in_silence_is_sent_again_and_soon() {
+        let mut moves = 0;
+        // Of the first seconds, before it leans: the other head of this set does not blink.
+        for seed in 0..30 {
+            let mut face = Face::new(set(), 25, seed);
+            let sent: Vec<Option<u8>> =
+                (0..70).map(|n| face.frame(at(n), None).map(|frame| frame.payload[0])).collect();
+            let mut shown = None;
+            for n in 1..sent.len() - 5 {
+                let moved = sent[n].is_some() && sent[n] != shown;
+                shown = sent[n].or(shown);
+                let rests = |later: usize| sent[later].is_none_or(|now| Some(now) == shown);
+                // Nothing else moves soon. Each of these pictures has a thousand bytes: it is sent again once.
+                if moved && (n + 1..n + 5).all(rests) {
+                    moves += 1;
+                    let again = [1, 2, 3, 4].map(|later| sent[n + later].is_some());
+                    assert_eq!(again, [false, false, false, true], "seed {seed}, frame {n}");
+                }
+            }
+        }
+        assert!(moves > 20, "{moves}");
+    }
+
+    #[test]
+    fn thirty_pictures_a_second_are_sent_where_they_differ() {
+        let mut face = Face::new(set(), 30, 1);
+        face.phones(PIECE, &phones(&["aa"; 100]));
+        let at = |n: u64| Time::from_micros(n * 1_000_000 / 30);
+        face.set_state(AgentState::Speaking, false);
+        let sent: Vec<u64> = (1..150)
+            .filter(|n| face.frame(at(*n), Some((PIECE, 1.0 + *n as f32 / 30.0))).is_some())
+            .collect();
+        assert!((60..110).contains(&sent.len()), "{} of 149", sent.len());
+        assert!(sent.windows(2).all(|w| w[1] - w[0] <= 2), "{sent:?}");
     }
 
     #[test]

@@ -6,14 +6,15 @@
 //! of joy lasts one to a few seconds and comes up in a third of one (Ekman & Friesen, "Felt, false, and miserable smiles", 1982).
 //!
 //! Not every manner is drawn with every other (see [`models::face::bake::Plan`]), so they take turns: the head leans or nods when it has
-//! breathed out and smiles no more, it glances when the head is still, and lips move when it is upright. What has to go first goes soon, but
-//! over some frames: nothing ever jumps, whenever the state changes.
+//! breathed out and smiles no more, it glances when the head is still, and lips move when it is upright or has leant. So who speaks shifts
+//! the head in a pause, as people do between two sentences. What has to go first goes soon, but over some frames: nothing ever jumps,
+//! whenever the state changes.
 
 use std::time::Duration;
 
 use conversation::event::AgentState;
 use conversation::time::Time;
-use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH};
+use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH, PONDERING};
 use models::face::{Brows, Eyes, Head, Look, Stance};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -39,8 +40,11 @@ const OUT: f32 = 0.45;
 const BREATHE: f32 = 0.5;
 /// How soon a chest that must be still sinks from all the way up, in seconds.
 const SIGH: f32 = 0.12;
-/// A head that leans by no more than this, a quarter, is upright enough for lips to move.
+/// A head that leans by no more than this, a quarter, is upright enough for lips to move; and one that lacks no more than this of a lean has
+/// leant enough.
 const UPRIGHT: f32 = 0.25;
+/// A speaker shifts the head in a pause that is no shorter, in seconds.
+pub(super) const SHIFT: f32 = 0.18;
 /// Time between two frames counts as at most so much: a stall must not become a leap.
 const STEP: f32 = 0.1;
 
@@ -53,8 +57,8 @@ pub struct Manner {
     pub stance: Stance,
     /// 0 breathed out … 1 breathed in.
     pub breath: f32,
-    /// Whether the head is upright and calm, so that lips may move.
-    pub upright: bool,
+    /// Whether the head is upright or leans, and is calm, so that lips may move.
+    pub settled: bool,
 }
 
 /// A movement from 0 to 1 and back, which turns round wherever it is.
@@ -95,6 +99,11 @@ pub struct Life {
     raised: bool,
     /// The head leans from then on while it listens.
     attend: Time,
+    /// Whether lips move while the head leans, too.
+    speaks_leaning: bool,
+    /// Whether who speaks leans, and the head is shifted not before then.
+    leans: bool,
+    shift: Time,
     lean: Ease,
     /// When a nod was asked for that has not begun, and the one that runs: down first, then up.
     asked: Option<Time>,
@@ -121,6 +130,9 @@ impl Life {
             glance: Time::ZERO,
             raised: false,
             attend: Time::ZERO,
+            speaks_leaning: true,
+            leans: false,
+            shift: Time::ZERO,
             lean: Ease::default(),
             asked: None,
             nodding: false,
@@ -130,6 +142,12 @@ impl Life {
             smiling: None,
             smile: Ease::default(),
         }
+    }
+
+    /// Whether lips move while the head leans, too. Else who speaks comes upright first.
+    pub fn set_speaks_leaning(&mut self, may: bool) {
+        self.speaks_leaning = may;
+        self.leans &= may;
     }
 
     /// The first frame is shown: who has nothing to say smiles at the user, and then leans to him.
@@ -153,6 +171,9 @@ impl Life {
         self.gaze = [0.0; 2];
         self.raised = false;
         self.attend = now;
+        // Who begins to speak takes the nearer of both ways to hold the head.
+        self.leans = self.speaks_leaning && self.lean.value() >= 0.5;
+        self.shift = now + self.seconds(1.5, 4.0);
         self.asked = None;
         self.smiling = None;
         // Who has said something nice waits for the answer with a smile, as soon as it leans.
@@ -183,6 +204,15 @@ impl Life {
         self.smiling = None;
     }
 
+    /// The lips are closed and stay so for [`SHIFT`] at least: who speaks may move the head.
+    pub fn pause(&mut self, now: Time) {
+        if self.speaks_leaning && self.state == AgentState::Speaking && now >= self.shift && self.is_still() {
+            self.leans = !self.leans;
+            self.shift = now + self.seconds(2.5, 7.0);
+            (self.gaze, self.raised) = ([0.0; 2], false);
+        }
+    }
+
     /// All of it at `now`, which never runs backwards.
     pub fn at(&mut self, now: Time) -> Manner {
         if self.last.is_none() {
@@ -197,17 +227,18 @@ impl Life {
         self.move_chest(now, dt);
         self.move_head(now, dt);
         let eyes = Eyes { lids, gaze_x: self.gaze[0], gaze_y: self.gaze[1], squint: 0.0 };
-        let raise = match self.state {
-            AgentState::Thinking if self.gaze != [0.0; 2] => 0.4,
-            _ if self.raised => 0.5,
-            _ => 0.0,
+        let brows = match self.state {
+            AgentState::Thinking if self.gaze != [0.0; 2] => PONDERING,
+            _ if self.raised => Brows { raise: 0.5, knit: 0.0 },
+            _ => Brows::default(),
         };
         let smile = self.smile.value();
         Manner {
-            look: Look { eyes, brows: Brows { raise, knit: 0.0 } },
+            look: Look { eyes, brows },
             stance: Stance { head: self.head(), smile },
             breath: self.chest,
-            upright: self.lean.value() < UPRIGHT
+            settled: (self.lean.value() < UPRIGHT
+                || (self.speaks_leaning && self.lean.value() > 1.0 - UPRIGHT))
                 && self.nod.is_home()
                 && smile < 0.25
                 && self.chest < 1.0 / 6.0,
@@ -271,7 +302,12 @@ impl Life {
         self.nodding &= self.listens() && !self.nod.is_there();
         self.nod.go(self.nodding, self.pace(NOD), dt);
         if turn && self.nod.is_home() {
-            let (attends, length) = (self.listens() && now >= self.attend, self.pace(LEAN));
+            let attends = match self.state {
+                AgentState::Listening => now >= self.attend,
+                AgentState::Thinking => false,
+                AgentState::Speaking => self.leans,
+            };
+            let length = self.pace(LEAN);
             if attends && !self.lean.is_there() {
                 self.gaze = [0.0; 2];
             }
@@ -318,10 +354,11 @@ impl Life {
 
     fn look_elsewhere(&mut self, now: Time) {
         let at_user = self.gaze == [0.0; 2];
-        // A thinker looks away upright.
+        // Who thinks or speaks looks away upright.
         let turn = match self.state {
             AgentState::Thinking => self.lean.is_home(),
-            AgentState::Listening | AgentState::Speaking => self.is_still(),
+            AgentState::Speaking => self.lean.is_home() && !self.leans,
+            AgentState::Listening => self.is_still(),
         };
         if at_user && !(turn && self.smile.is_home() && self.asked.is_none()) {
             return;
@@ -338,8 +375,11 @@ impl Life {
             (AgentState::Listening, false) => ([0.0; 2], self.seconds(3.0, 7.0)),
         };
         self.glance = now + stay;
-        self.raised =
-            self.state == AgentState::Speaking && self.gaze == [0.0; 2] && self.rng.random_bool(0.4);
+        let upright = self.lean.is_home() && !self.leans;
+        self.raised = self.state == AgentState::Speaking
+            && upright
+            && self.gaze == [0.0; 2]
+            && self.rng.random_bool(0.4);
     }
 
     fn seconds(&mut self, least: f32, most: f32) -> Duration {
@@ -368,6 +408,79 @@ mod tests {
         assert!((12 * 20..24 * 20).contains(&rest), "{} a minute at rest", rest / 20);
         assert!((20 * 20..34 * 20).contains(&talk), "{} a minute in talk", talk / 20);
         assert!(talk > rest);
+    }
+
+    /// In order.
+    fn sorted(mut seconds: Vec<f32>) -> Vec<f32> {
+        seconds.sort_by(f32::total_cmp);
+        seconds
+    }
+
+    #[test]
+    fn times_between_blinks_are_log_normal_as_peoples_are() {
+        for (state, median) in [(AgentState::Listening, 3.0f32), (AgentState::Speaking, 2.0)] {
+            let frames = minutes(state, 60);
+            let shut = |n: &usize| frames[*n].look.eyes.lids >= 0.9 && frames[n - 1].look.eyes.lids < 0.9;
+            let starts: Vec<usize> = (1..frames.len()).filter(shut).collect();
+            // From one blink's end to the next one's start; the second half of a double blink is no new one.
+            let pause = |w: &[usize]| (w[1] - w[0]) as f32 * 0.04 - (CLOSE + SHUT + OPEN);
+            let pauses = sorted(starts.windows(2).map(pause).filter(|pause| *pause > 0.4).collect());
+            let part = |k: f32| pauses[(pauses.len() as f32 * k) as usize];
+            assert!((part(0.5) / median - 1.0).abs() < 0.1, "{state:?}: {} s", part(0.5));
+            // Nine tenths lie within exp(1.2816 σ) of the median, to both sides alike.
+            let spread = (1.2816f32 * 0.45).exp();
+            assert!((part(0.9) / part(0.5) / spread - 1.0).abs() < 0.1, "{state:?}: {}", part(0.9));
+            assert!((part(0.5) / part(0.1) / spread - 1.0).abs() < 0.1, "{state:?}: {}", part(0.1));
+        }
+    }
+
+    #[test]
+    fn glances_are_as_frequent_and_as_long_as_peoples() {
+        // At the user: 40 to 75 % of the time in talk, more while listening; glances aside of .3 to 1 s (Argyle & Cook 1976).
+        for (state, share, a_minute, length) in [
+            (AgentState::Speaking, 0.7..0.9, 12.0..24.0, 0.3..0.95),
+            (AgentState::Listening, 0.85..0.98, 4.0..13.0, 0.2..0.65),
+            (AgentState::Thinking, 0.25..0.5, 20.0..36.0, 0.85..2.25),
+        ] {
+            let frames = minutes(state, 30);
+            let aside = |m: &Manner| m.look.eyes.gaze_x != 0.0;
+            let at_user = frames.iter().filter(|m| !aside(m)).count() as f32 / frames.len() as f32;
+            let mut lengths = Vec::new();
+            for run in frames.chunk_by(|a, b| aside(a) == aside(b)).filter(|run| aside(&run[0])) {
+                lengths.push(run.len() as f32 * 0.04);
+            }
+            let count = lengths.len() as f32 / 30.0;
+            let lengths = sorted(lengths);
+            let told =
+                format!("{state:?}: {at_user} at the user, {count} glances a minute, {:?}", lengths.last());
+            assert!(share.contains(&at_user) && a_minute.contains(&count), "{told}");
+            assert!(length.contains(&lengths[1]) && length.contains(&lengths[lengths.len() - 2]), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_speaker_shifts_the_head_in_pauses_and_only_there() {
+        let (mut life, mut shifts) = (Life::new(7), 0);
+        life.at(Time::ZERO);
+        life.set_state(AgentState::Speaking, Time::ZERO);
+        let mut last = None;
+        for n in 1..25 * 120u64 {
+            let now = Time::from_micros(n * 40_000);
+            // A pause of .4 s in three seconds.
+            if n % 75 >= 65 {
+                life.pause(now);
+            }
+            let manner = life.at(now);
+            let lean = manner.stance.head.roll / LISTENING.roll;
+            if manner.settled {
+                let leans = lean > 0.5;
+                shifts += usize::from(last.replace(leans).is_some_and(|last| last != leans));
+            } else {
+                assert!(n % 75 >= 65 || n % 75 < 5, "on its way at {n}");
+            }
+            assert!(!manner.settled || manner.look.eyes.gaze_x == 0.0 || lean < 0.01, "a glance at {n}");
+        }
+        assert!((12..=30).contains(&shifts), "{shifts} in two minutes");
     }
 
     #[test]
@@ -445,7 +558,7 @@ mod tests {
                 life.at(at(n));
             }
             life.set_state(AgentState::Speaking, at(begins));
-            let frames = (begins..).take_while(|n| !life.at(at(*n)).upright).count();
+            let frames = (begins..).take_while(|n| !life.at(at(*n)).settled).count();
             assert!(frames <= 9, "seed {seed}: {frames} frames");
         }
     }

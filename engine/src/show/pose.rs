@@ -212,6 +212,14 @@ impl Track {
         found.filter(|s| s.start <= at).map_or(Viseme::Sil, |s| s.viseme)
     }
 
+    /// For how many seconds from `at` on nothing sounds and no lips move toward what comes; without end after the last phone.
+    #[must_use]
+    pub fn quiet(&self, at: f32) -> f32 {
+        let now = self.0.partition_point(|s| s.end <= at);
+        let next = self.0[now..].iter().find(|s| s.viseme != Viseme::Sil);
+        next.map_or(f32::INFINITY, |s| s.start - ANTICIPATION - at).max(0.0)
+    }
+
     /// The mouth at `at` seconds. Closed before the first phone and after the last.
     #[must_use]
     pub fn at(&self, at: f32) -> Mouth {
@@ -371,6 +379,15 @@ mod tests {
             (whole.viseme(0.15), whole.viseme(0.45), whole.viseme(9.0)),
             (Viseme::Aa, Viseme::Sil, Viseme::Sil)
         );
+    }
+
+    #[test]
+    fn a_track_knows_how_long_it_is_quiet() {
+        let track = Track::new(&phones("pau aa pau pau pau aa pau", 0.1));
+        for (at, quiet) in [(0.0, 0.04), (0.12, 0.0), (0.2, 0.24), (0.3, 0.14), (0.49, 0.0), (0.55, 0.0)] {
+            assert!((track.quiet(at) - quiet).abs() < 1e-4, "{at}: {}", track.quiet(at));
+        }
+        assert_eq!([track.quiet(0.6), track.quiet(5.0), Track::default().quiet(0.0)], [f32::INFINITY; 3]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From what a face wants to show to the frame that shows it best.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -16,8 +17,9 @@ pub struct PoseCache {
     set: Arc<PoseSet>,
     /// A better set of the same person, once there is one. Written once by another thread; a face that looks takes no lock.
     better: OnceLock<Arc<PoseCache>>,
-    /// Looks that are baked with every mouth: the only ones while lips move, lest the eyes flicker with the lips.
-    talking: Vec<u8>,
+    /// The stances in which lips move, with the looks that are baked with every mouth there: the only ones while they do, lest the eyes flicker
+    /// with the lips. Rest first; never empty.
+    talking: Vec<(u8, Vec<u8>)>,
     mean_bytes: f64,
 }
 
@@ -26,15 +28,20 @@ impl PoseCache {
     #[must_use]
     pub fn new(set: Arc<PoseSet>) -> Self {
         let manifest = set.manifest();
-        let (looks, mouths) = (manifest.looks.len(), manifest.mouths.len());
-        let baked = |look: usize| {
-            (0..mouths).all(|mouth| {
-                let key = Key { look: look as u8, mouth: mouth as u8, ..Key::default() };
-                manifest.frames.iter().any(|(k, _)| *k == key)
-            })
+        let count = manifest.mouths.len();
+        let mut mouths: HashMap<(u8, u8), usize> = HashMap::new();
+        for (key, _) in manifest.frames.iter().filter(|(key, _)| key.breath == 0) {
+            *mouths.entry((key.stance, key.look)).or_default() += 1;
+        }
+        let looks = |stance: u8| {
+            let all = 0..manifest.looks.len() as u8;
+            all.filter(|look| mouths.get(&(stance, *look)) == Some(&count)).collect::<Vec<u8>>()
         };
-        let talking: Vec<u8> = (0..looks).filter(|look| baked(*look)).map(|look| look as u8).collect();
-        let talking = if talking.is_empty() { vec![0] } else { talking };
+        let moving = (1..manifest.stances.len() as u8).map(|stance| (stance, looks(stance)));
+        let upright = Some(looks(0)).filter(|looks| !looks.is_empty()).unwrap_or_else(|| vec![0]);
+        let talking = std::iter::once((0, upright))
+            .chain(moving.filter(|(_, looks)| count > 1 && !looks.is_empty()))
+            .collect();
         let finest = |lengths: &[u32]| lengths.first().map_or(0.0, |n| f64::from(*n));
         let spoken = manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
         let (count, sum) = spoken.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
@@ -87,14 +94,36 @@ impl PoseCache {
     /// The states nearest to this pose, baked together or not.
     fn key_of(&self, manner: &Manner, mouth: Mouth, speaking: bool) -> Key {
         let mouth = self.nearest_mouth(mouth);
-        let look = self.nearest_look(manner.look, speaking || mouth != 0);
         if mouth != 0 {
-            return Key { look, mouth, ..Key::default() };
+            let near = nearest(self.talking.iter().map(|(stance, _)| self.apart(*stance, manner.stance)));
+            let (stance, looks) = &self.talking[usize::from(near)];
+            return Key { stance: *stance, look: self.nearest_of(looks, manner.look), mouth, breath: 0 };
         }
-        let stance = self.nearest_stance(manner.stance);
+        let stance =
+            nearest((0..self.set.manifest().stances.len() as u8).map(|s| self.apart(s, manner.stance)));
+        let look = if speaking {
+            let there = self.talking.iter().find(|(talks, _)| *talks == stance).unwrap_or(&self.talking[0]);
+            self.nearest_of(&there.1, manner.look)
+        } else {
+            nearest(self.set.manifest().looks.iter().map(|look| difference(look, &manner.look)))
+        };
         let breaths = &self.set.manifest().breaths;
         let breath = nearest(breaths.iter().map(|breath| (breath - manner.breath).abs()));
         Key { stance, look, mouth, breath }
+    }
+
+    /// Whether lips move in another stance than that of rest, too.
+    #[must_use]
+    pub fn speaks_leaning(&self) -> bool {
+        self.talking.len() > 1
+    }
+
+    /// Whether two frames differ in nothing but the chest.
+    #[must_use]
+    pub fn only_breathes(&self, one: u16, other: u16) -> bool {
+        let frames = &self.set.manifest().frames;
+        let still = |index: u16| Key { breath: 0, ..frames[usize::from(index)].0 };
+        still(one) == still(other)
     }
 
     /// A frame by its number, in a rung: 0 is the finest.
@@ -129,31 +158,30 @@ impl PoseCache {
         nearest(mouths.iter().map(distance))
     }
 
-    fn nearest_look(&self, look: Look, talking: bool) -> u8 {
-        let looks = &self.set.manifest().looks;
-        let distance = |l: &Look| {
-            let (a, b): (&Eyes, &Eyes) = (&l.eyes, &look.eyes);
-            let (c, d): (&Brows, &Brows) = (&l.brows, &look.brows);
-            3.0 * (a.lids - b.lids).powi(2)
-                + (a.squint - b.squint).powi(2)
-                // A closed eye looks nowhere.
-                + ((a.gaze_x - b.gaze_x).powi(2) + (a.gaze_y - b.gaze_y).powi(2)) * 4.0 * (1.0 - b.lids).max(0.02)
-                + 0.5 * ((c.raise - d.raise).powi(2) + (c.knit - d.knit).powi(2))
-        };
-        if talking {
-            self.talking[usize::from(nearest(self.talking.iter().map(|&i| distance(&looks[usize::from(i)]))))]
-        } else {
-            nearest(looks.iter().map(distance))
-        }
+    /// Of these looks the one most like `look`.
+    fn nearest_of(&self, looks: &[u8], look: Look) -> u8 {
+        let all = &self.set.manifest().looks;
+        looks[usize::from(nearest(looks.iter().map(|i| difference(&all[usize::from(*i)], &look))))]
     }
 
-    fn nearest_stance(&self, stance: Stance) -> u8 {
-        nearest(self.set.manifest().stances.iter().map(|s| {
-            let (a, b) = (&s.head, &stance.head);
-            let head = (a.yaw - b.yaw).powi(2) + (a.pitch - b.pitch).powi(2) + (a.roll - b.roll).powi(2);
-            head + SMILE * (s.smile - stance.smile).powi(2)
-        }))
+    /// How much one of the set's stances differs from `stance`.
+    fn apart(&self, one: u8, stance: Stance) -> f32 {
+        let one = &self.set.manifest().stances[usize::from(one)];
+        let (a, b) = (&one.head, &stance.head);
+        let head = (a.yaw - b.yaw).powi(2) + (a.pitch - b.pitch).powi(2) + (a.roll - b.roll).powi(2);
+        head + SMILE * (one.smile - stance.smile).powi(2)
     }
+}
+
+/// How much a baked look differs from what is wanted.
+fn difference(baked: &Look, wanted: &Look) -> f32 {
+    let (a, b): (&Eyes, &Eyes) = (&baked.eyes, &wanted.eyes);
+    let (c, d): (&Brows, &Brows) = (&baked.brows, &wanted.brows);
+    3.0 * (a.lids - b.lids).powi(2)
+        + (a.squint - b.squint).powi(2)
+        // A closed eye looks nowhere.
+        + ((a.gaze_x - b.gaze_x).powi(2) + (a.gaze_y - b.gaze_y).powi(2)) * 4.0 * (1.0 - b.lids).max(0.02)
+        + 0.5 * ((c.raise - d.raise).powi(2) + (c.knit - d.knit).powi(2))
 }
 
 /// Index of the least distance; the first of equals.
@@ -237,9 +265,12 @@ mod tests {
                 if one_in(100) {
                     life.user_speaks();
                 }
+                if one_in(20) {
+                    life.pause(now);
+                }
                 let manner = life.at(now);
                 let speaking = states[state] == AgentState::Speaking;
-                let lips = if speaking && manner.upright { Viseme::Aa.mouth() } else { Mouth::default() };
+                let lips = if speaking && manner.settled { Viseme::Aa.mouth() } else { Mouth::default() };
                 let key = cache.key_of(&manner, lips, speaking);
                 let shown = cache.set.manifest().frames[usize::from(cache.set.index(key))].0;
                 assert_eq!(shown, key, "seed {seed}, frame {n}: {manner:?}");

@@ -1,5 +1,5 @@
-//! All parts of all pictures of a person, each drawn once, when it is wanted: the stances at rest, the looks of each, and the mouths of the
-//! first.
+//! All parts of all pictures of a person, each drawn once, when it is wanted: the stances at rest, the looks of each, and the mouths of those
+//! in which lips move.
 
 use character::{Patch, Picture, Pose, Rect, Sitter, Stage};
 
@@ -88,7 +88,7 @@ impl<'a> Sitting<'a> {
         let still = whole.finish();
         let region = |rect: Rect, name: String| Region { rect, name, rest: None };
         let eyes = region(stage.eyes_rect(), format!("stance{h}-eyes"));
-        let mouth = region(stage.mouth_rect(), "mouth".into());
+        let mouth = region(stage.mouth_rect(), format!("stance{h}-mouth"));
         Ok((Self { base, stage, whole, eyes, mouth }, still))
     }
 
@@ -113,10 +113,13 @@ impl<'a> Sitting<'a> {
     }
 }
 
-/// A stance that is drawn, with its looks by their number.
-struct Held {
+/// A stance that is drawn, with its looks and mouths by their number.
+struct Held<'a> {
     still: Picture,
     looks: Vec<(u8, Moved)>,
+    mouths: Vec<(u8, Moved)>,
+    /// Kept where lips move: it goes on as more of it is wanted.
+    sitting: Option<Sitting<'a>>,
 }
 
 /// What of a person is drawn.
@@ -126,10 +129,7 @@ pub(super) struct Drawn<'a> {
     size: (usize, usize),
     plan: &'a Plan,
     parts: &'a Parts,
-    /// The first stance goes on as more of it is wanted.
-    upright: Sitting<'a>,
-    stances: Vec<Option<Held>>,
-    mouths: Vec<Option<Moved>>,
+    stances: Vec<Option<Held<'a>>>,
     chest: Chest,
     /// In mouths, as far as time is concerned; and of how many.
     done: usize,
@@ -146,67 +146,73 @@ impl<'a> Drawn<'a> {
         parts: &'a Parts,
     ) -> Result<Self, Error> {
         let chest = chest(&sitter.stage(&person.rest, size));
-        let (upright, still) = Sitting::new(sitter, person, size, plan, parts, 0)?;
-        let mut stances: Vec<_> = plan.stances.iter().map(|_| None).collect();
-        stances[0] = Some(Held { still, looks: Vec::new() });
-        let mouths = plan.mouths.iter().map(|_| None).collect();
         let looks: usize =
             plan.looks.len() + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
-        let total = plan.mouths.len() + looks + plan.stances.len() * STANCE;
-        Ok(Self { sitter, person, size, plan, parts, upright, stances, mouths, chest, done: STANCE, total })
+        let total = plan.mouths.len() * plan.talking.len() + looks + plan.stances.len() * STANCE;
+        let stances = plan.stances.iter().map(|_| None).collect();
+        let mut drawn = Self { sitter, person, size, plan, parts, stances, chest, done: 0, total };
+        drawn.draw_still(0)?;
+        Ok(drawn)
     }
 
     /// Draws what of this share is not drawn yet. `progress` is told how much of the plan is, 0 … 1.
     pub(super) fn draw(&mut self, share: &Share, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
         self.step(0, progress);
-        for &h in &share.stances {
-            let h = usize::from(h);
-            if h == 0 {
-                self.draw_upright(share, progress)?;
-            } else if self.stances[h].is_none() {
-                self.draw_stance(h, progress)?;
+        let all = Vec::new();
+        let part = self.plan.of(share);
+        for (at, &stance) in share.stances.iter().enumerate() {
+            let h = usize::from(stance);
+            if self.stances[h].is_none() {
+                self.draw_still(h)?;
+                self.step(0, progress);
             }
+            let looks = if h == 0 { &share.looks } else { self.plan.stance_looks.get(h - 1).unwrap_or(&all) };
+            let talks = part.talking.iter().any(|(talks, _)| usize::from(*talks) == at);
+            self.draw_parts(h, looks, if talks { &share.mouths } else { &all }, progress)?;
         }
         Ok(())
     }
 
-    fn draw_upright(&mut self, share: &Share, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
+    /// A stance at rest.
+    fn draw_still(&mut self, h: usize) -> Result<(), Error> {
+        let (sitting, still) = Sitting::new(self.sitter, self.person, self.size, self.plan, self.parts, h)?;
+        self.stances[h] = Some(Held { still, looks: Vec::new(), mouths: Vec::new(), sitting: Some(sitting) });
+        self.done += STANCE;
+        Ok(())
+    }
+
+    /// These looks and mouths of a stance, as far as they are not drawn yet.
+    fn draw_parts(
+        &mut self,
+        h: usize,
+        looks: &[u8],
+        mouths: &[u8],
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), Error> {
         let (rest, plan) = (&self.person.rest, self.plan);
-        for &l in share.looks.iter().filter(|l| **l != 0) {
-            let Some(held) = &mut self.stances[0] else { continue };
-            if held.looks.iter().all(|(known, _)| *known != l) {
-                let look = pose(rest, plan.stances[0], plan.looks[usize::from(l)]);
-                let name = format!("stance0-look{l}");
-                let moved = self.upright.moved(self.parts, &name, false, &look, &held.still)?;
-                held.looks.push((l, moved));
+        for (mouth, wanted) in [(false, looks), (true, mouths)] {
+            for &n in wanted.iter().filter(|n| **n != 0) {
+                let Some(Held { still, looks, mouths, sitting: Some(sitting) }) = &mut self.stances[h] else {
+                    continue;
+                };
+                let known = if mouth { mouths } else { looks };
+                if known.iter().any(|(known, _)| *known == n) {
+                    continue;
+                }
+                let i = usize::from(n);
+                let (pose, name) = if mouth {
+                    (Pose { mouth: plan.mouths[i], ..sitting.base }, format!("stance{h}-mouth{n}"))
+                } else {
+                    (pose(rest, plan.stances[h], plan.looks[i]), format!("stance{h}-look{n}"))
+                };
+                known.push((n, sitting.moved(self.parts, &name, mouth, &pose, still)?));
                 self.step(1, progress);
             }
         }
-        for m in share.mouths.iter().map(|m| usize::from(*m)).filter(|m| *m != 0) {
-            let Some(held) = &self.stances[0] else { continue };
-            if self.mouths[m].is_none() {
-                let open = Pose { mouth: plan.mouths[m], ..*rest };
-                let name = format!("mouth{m}");
-                self.mouths[m] = Some(self.upright.moved(self.parts, &name, true, &open, &held.still)?);
-                self.step(1, progress);
-            }
+        let talks = plan.talking.iter().any(|(talks, _)| usize::from(*talks) == h);
+        if let Some(held) = self.stances[h].as_mut().filter(|_| !talks) {
+            held.sitting = None;
         }
-        Ok(())
-    }
-
-    /// Another stance, with all its looks.
-    fn draw_stance(&mut self, h: usize, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
-        let &mut Self { sitter, person, size, plan, parts, .. } = self;
-        let (mut sitting, still) = Sitting::new(sitter, person, size, plan, parts, h)?;
-        self.step(STANCE, progress);
-        let mut looks = Vec::new();
-        for &l in plan.stance_looks.get(h - 1).into_iter().flatten().filter(|l| **l != 0) {
-            let look = pose(&person.rest, plan.stances[h], plan.looks[usize::from(l)]);
-            let moved = sitting.moved(parts, &format!("stance{h}-look{l}"), false, &look, &still)?;
-            looks.push((l, moved));
-            self.step(1, progress);
-        }
-        self.stances[h] = Some(Held { still, looks });
         Ok(())
     }
 
@@ -224,7 +230,7 @@ impl<'a> Drawn<'a> {
         &self.held(stance).still
     }
 
-    fn held(&self, stance: u8) -> &Held {
+    fn held(&self, stance: u8) -> &Held<'a> {
         self.stances[usize::from(stance)].as_ref().expect("a stance of a share that was drawn")
     }
 
@@ -237,12 +243,12 @@ impl<'a> Drawn<'a> {
 
     /// A pose's picture but for the breath, RGB.
     fn with(&self, key: Key) -> Vec<u8> {
-        let Held { still, looks } = self.held(key.stance);
+        let Held { still, looks, mouths, .. } = self.held(key.stance);
         let mut rgb = still.rgb();
         if let Some((_, look)) = looks.iter().find(|(l, _)| *l == key.look) {
             look.add_to(&mut rgb, still.width);
         }
-        if let Some(mouth) = self.mouths[usize::from(key.mouth)].as_ref().filter(|_| key.mouth != 0) {
+        if let Some((_, mouth)) = mouths.iter().find(|(m, _)| *m == key.mouth) {
             mouth.add_to(&mut rgb, still.width);
         }
         rgb
@@ -269,13 +275,13 @@ mod tests {
         let plan = Plan {
             looks: plan.looks[..1].to_vec(),
             mouths: plan.mouths[14..17].to_vec(),
-            talking: 1,
+            talking: vec![(0, vec![0])],
             ..plan
         };
         let (sitter, parts) = (Sitter::new(&person.character).unwrap(), Parts::new(None).unwrap());
         let mut drawn = Drawn::new(&sitter, &person, size, &plan, &parts).unwrap();
         drawn.draw(&Share::of_all(&plan), &mut |_| ()).unwrap();
-        let rect = drawn.mouths[1].as_ref().unwrap().rect;
+        let rect = drawn.held(0).mouths[0].1.rect;
         let still = drawn.rest_picture();
         let open = drawn.with(Key { mouth: 1, ..Key::default() });
         let (mut inside, mut outside) = (0, 0);

@@ -11,6 +11,8 @@ pub const LISTENING: Head = Head { yaw: 0.025, pitch: 0.012, roll: 0.038 };
 pub const NOD_DEPTH: f32 = 0.05;
 /// Where a thinking face looks.
 pub const AWAY: [f32; 2] = [0.55, 0.5];
+/// Brows of a thinking face.
+pub const PONDERING: Brows = Brows { raise: 0.4, knit: 0.3 };
 /// A glance aside while speaking or listening; to the other side with the first number's sign turned.
 pub const ASIDE: [f32; 2] = [0.4, -0.05];
 
@@ -21,8 +23,8 @@ pub struct Plan {
     pub stances: Vec<Stance>,
     /// Eyes and brows, rest first.
     pub looks: Vec<Look>,
-    /// How many of the looks, from the first on, are baked with every mouth.
-    pub talking: usize,
+    /// The stances in which lips move, rest first, each with the looks that are baked with every mouth.
+    pub talking: Vec<(u8, Vec<u8>)>,
     /// Mouths, the closed one first.
     pub mouths: Vec<Mouth>,
     /// For each stance but the first the looks that it is baked with.
@@ -53,6 +55,8 @@ impl Plan {
             eyes: Eyes { lids, gaze_x, gaze_y, squint: 0.0 },
             brows: Brows { raise, knit: 0.0 },
         };
+        let away =
+            |lids, [gaze_x, gaze_y]: [f32; 2]| Look { brows: PONDERING, ..look(lids, gaze_x, gaze_y, 0.0) };
         let stance = |lean: f32, nod: f32, smile: f32| Stance {
             head: Head {
                 yaw: LISTENING.yaw * lean,
@@ -106,11 +110,11 @@ impl Plan {
                 look(0.0, -ASIDE[0], ASIDE[1], 0.0),
                 look(0.0, ASIDE[0], ASIDE[1], 0.0),
                 look(0.0, 0.0, 0.0, 0.5),
-                look(0.0, AWAY[0], AWAY[1], 0.4),
-                look(0.55, AWAY[0], AWAY[1], 0.4),
-                look(1.0, 0.0, 0.0, 0.4),
+                away(0.0, AWAY),
+                away(0.55, AWAY),
+                away(1.0, [0.0; 2]),
             ],
-            talking: 7,
+            talking: vec![(0, (0..7).collect()), (4, vec![0, 1, 2])],
             mouths: mouths(),
             anchored: vec![4, 5, 6, 7, 10, 11],
             key_quantizer: 8,
@@ -123,16 +127,23 @@ impl Plan {
 }
 
 impl Plan {
+    /// Whether lips move in this stance, and with this look.
+    fn talks(&self, stance: u8, look: u8) -> bool {
+        self.talking.iter().any(|(talks, looks)| *talks == stance && looks.contains(&look))
+    }
+
     /// The poses, in the order in which a set holds them: rest first.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         let mut keys = Vec::new();
-        for look in 0..self.looks.len() as u8 {
-            let mouths = if usize::from(look) < self.talking { self.mouths.len() } else { 1 };
-            keys.extend((0..mouths as u8).map(|mouth| Key { look, mouth, ..Key::default() }));
-        }
-        for (stance, looks) in (1..self.stances.len() as u8).zip(&self.stance_looks) {
-            keys.extend(looks.iter().map(|look| Key { stance, look: *look, ..Key::default() }));
+        let calm: Vec<u8> = (0..self.looks.len() as u8).collect();
+        for (stance, looks) in
+            (0..self.stances.len() as u8).zip(std::iter::once(&calm).chain(&self.stance_looks))
+        {
+            for &look in looks {
+                let mouths = if self.talks(stance, look) { self.mouths.len() } else { 1 };
+                keys.extend((0..mouths as u8).map(|mouth| Key { stance, look, mouth, breath: 0 }));
+            }
         }
         for &(stance, look) in &self.breathing {
             keys.extend((1..self.breaths.len() as u8).map(|breath| Key { stance, look, mouth: 0, breath }));
@@ -193,10 +204,15 @@ impl Plan {
         let breathing = self.breathing.iter().filter_map(|(stance, look)| {
             Some((place(&share.stances, *stance)?, place(&share.looks, *look)?))
         });
+        // Who leans speaks with all mouths or none: the first of all sets is to come soon.
+        let whole = share.mouths.len() == self.mouths.len();
+        let talking = self.talking.iter().filter(|(stance, _)| *stance == 0 || whole);
         Self {
             stances: chosen(&self.stances, &share.stances),
             looks: chosen(&self.looks, &share.looks),
-            talking: share.looks.iter().filter(|look| usize::from(**look) < self.talking).count(),
+            talking: talking
+                .filter_map(|(s, list)| Some((place(&share.stances, *s)?, looks(list))))
+                .collect(),
             mouths: chosen(&self.mouths, &share.mouths),
             stance_looks: share.stances[1..]
                 .iter()
