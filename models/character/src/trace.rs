@@ -81,6 +81,9 @@ pub(crate) fn shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 
     open * open * (3.0 - 2.0 * open)
 }
 
+/// Where less of the sky is seen than this, ever more of the light is what other surfaces send back.
+const CORNER: f32 = 0.30;
+
 /// How much of the sky is seen, 0 … 1: near along the normal, farther to four sides.
 pub(crate) fn openness(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
     let mut hidden = 0.0;
@@ -98,5 +101,7 @@ pub(crate) fn openness(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
         let h = 0.22;
         hidden += (h * 0.75 - scene.distance(p + direction * h)).max(0.0) / h * 0.17;
     }
-    (1.0 - hidden).clamp(0.0, 1.0)
+    // No corner of a room is black: light comes there over other surfaces.
+    let open = (1.0 - hidden).min(1.0);
+    if open < CORNER { CORNER * (open / CORNER - 1.0).exp() } else { open }
 }
