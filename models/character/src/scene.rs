@@ -225,7 +225,7 @@ impl Scene {
         } else if skin > before_neck(p) {
             let torso = self.torso(p);
             let body = smin(torso, self.neck(p), 0.25);
-            skin = smin(skin, body, 0.16);
+            skin = smin(skin, body, 0.10);
             let (d, material) = self.cloth(p, torso, body);
             add(d, material);
         }
@@ -278,7 +278,7 @@ impl Scene {
                 if p.y >= -0.15 || head < before_neck(p) {
                     return head;
                 }
-                smin(head, smin(self.torso(p), self.neck(p), 0.25), 0.16)
+                smin(head, smin(self.torso(p), self.neck(p), 0.25), 0.10)
             }
         }
     }
