@@ -107,6 +107,7 @@ const HINGE: Vec3 = vec3(0.0, -0.18, -0.12);
 
 impl Scene {
     pub(crate) fn new(character: &Character, pose: &Pose) -> Self {
+        let character = &character.bent();
         let m = pose.mouth;
         let turn = Mat3::from_euler(EulerRot::YXZ, pose.head.yaw, pose.head.pitch, pose.head.roll);
         let jaw_angle = m.jaw * 0.30 - m.press * 0.012;
