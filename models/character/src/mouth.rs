@@ -290,9 +290,11 @@ impl Scene {
         // The lower arch falls toward the back, or it would stand up in the corners of a smile.
         let middle = if upper { gum + half + (1.0 - size) * 0.10 } else { gum - half - 0.03 * angle * angle };
         let height = (q.y - middle).abs();
+        // Lower incisors are flat: only their edges show, and round ones would be a row of thorns.
+        let round = if upper { 0.016 } else { 0.006 };
         let b = vec3(dx, height, (arch + 0.02).abs()) - vec3(tooth * 0.5 - 0.0015, half, 0.02)
-            + Vec3::splat(0.016);
-        let d = b.max(Vec3::ZERO).length() + b.max_element().min(0.0) - 0.016;
+            + Vec3::splat(round);
+        let d = b.max(Vec3::ZERO).length() + b.max_element().min(0.0) - round;
         let (fy, fz) = (height - half + 0.012, (arch + 0.030).abs() - 0.018);
         let band = vec3(0.0, fy, fz).max(Vec3::ZERO).length() + fy.max(fz).min(0.0);
         smin(d, band, 0.012).max((angle.abs() - 1.35) * 0.2).max(-v.z - 0.02)

@@ -91,13 +91,8 @@ impl Shader<'_> {
     pub(crate) fn trace(&self, hit: &Hit) -> Traced {
         let (scene, n) = (self.scene, hit.normal);
         let open = trace::openness(scene, hit.p, n);
-        let off = match hit.material {
-            Material::Cloth | Material::Shirt => 0.045,
-            // No more, or what touches it would shade its edge.
-            Material::Scarf => 0.020,
-            _ => 0.01,
-        };
-        let from = hit.p + n * off;
+        let woven = matches!(hit.material, Material::Cloth | Material::Shirt | Material::Scarf);
+        let from = hit.p + n * if woven { 0.045 } else { 0.01 };
         let seen = self.lights.each_ref().map(|l| match n.dot(l.direction) > -0.12 {
             true if l.casts_shadow => trace::shadow(scene, from, l.direction, l.hardness),
             true => open,
@@ -211,11 +206,12 @@ impl Shader<'_> {
     ) -> Vec3 {
         let teeth = material == Material::Teeth;
         let colour = if teeth { vec3(0.97, 0.89, 0.78) } else { vec3(0.43, 0.125, 0.115) };
-        let deep = step(-0.02, 0.10, self.scene.mouth.z - hp.z);
+        // Front teeth are as bright as the face; the corners and all that lies behind are not.
+        let deep = step(0.02, 0.22, 0.745 - hp.z);
         let open = light.open.powf(0.8);
         let (mut out, mut shine) = (Vec3::ZERO, 0.0);
         for (l, &t) in self.lights.iter().zip(&light.arrives) {
-            let lit = (n.dot(l.direction) * 0.75 + 0.25).max(0.0) * (0.5 + 0.5 * t);
+            let lit = (n.dot(l.direction) * 0.75 + 0.25).max(0.0) * (0.62 + 0.38 * t);
             out += l.colour * lit * 0.80;
             shine += luminance(l.colour)
                 * gloss(n, v, l.direction, 0.25, 0.04)
@@ -225,9 +221,11 @@ impl Shader<'_> {
         // Most of the light in a mouth has met lips and gums: what is cool of lamps and sky would be green beside them, and shade is red.
         let arrives = out + ambient * open;
         let warm = luminance(arrives) * vec3(1.07, 1.0, 0.93);
-        let shade = Vec3::ONE.lerp(vec3(0.95, 0.70, 0.60), (1.0 - open) * 0.7);
+        let shade = Vec3::ONE.lerp(vec3(0.95, 0.70, 0.60), (1.0 - open) * 0.55);
         let diffuse = colour * arrives.lerp(warm, 0.85) * shade;
-        (diffuse + Vec3::splat(shine)) * mix(1.15, 0.62, deep) * (0.55 + 0.45 * open)
+        (diffuse + Vec3::splat(shine))
+            * mix(if teeth { 0.95 } else { 0.85 }, 0.50, deep)
+            * (0.70 + 0.30 * open)
     }
 
     #[allow(clippy::too_many_arguments)]
