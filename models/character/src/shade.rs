@@ -271,8 +271,8 @@ impl Shader<'_> {
                 out += l.colour * t * gloss(n, v, l.direction, 0.55, 0.04) * 0.5;
             }
         }
-        // Cloth lights its own folds: they are deep, not black.
-        let least = if scarf { 0.45 } else { 0.20 };
+        // Cloth lights its own folds, white cloth most: they are deep, not black.
+        let least = if scarf { 0.45 } else { 0.16 + 0.50 * luminance(base) };
         out * 0.60 + colour * ambient * mix(least, 1.0, light.open) * under_hair * 0.75
     }
 
