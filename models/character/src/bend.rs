@@ -21,7 +21,7 @@ impl Character {
         bend(&mut bones.face_width, 0.05, 0.83, 1.15);
         bend(&mut bones.jaw_width, 0.12, 0.76, 1.16);
         // A mouth needs its place between nose and chin, and a chin its place over the neck.
-        bend(&mut bones.jaw_height, 0.06, 0.90, 1.13);
+        bend(&mut bones.jaw_height, 0.06, 0.90, 1.10);
         bend(&mut nose.length, 0.07, 0.75, 1.17);
         bend(&mut nose.tip, 0.12, 0.70, 1.28);
         bend(&mut c.lips.width, 0.10, 0.75, 1.20);
