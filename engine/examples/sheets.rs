@@ -1,5 +1,5 @@
-//! Draws contact sheets of pose sets, as a receiver decodes them: `sheets FOLDER SET…` writes `NAME-visemes.webp` (the lower face, in the order
-//! of [`Viseme::ALL`]) and `NAME-moods.webp` (in the order of [`moods`]) for each set.
+//! Draws contact sheets of pose sets, as a receiver decodes them: `sheets FOLDER SET…` writes `NAME-visemes.webp` (faces, in the order of
+//! [`Viseme::ALL`]) and `NAME-moods.webp` (whole pictures, in the order of [`moods`]) for each set.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,8 +13,12 @@ use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH};
 use models::face::vp8::Decoder;
 use models::face::{Brows, Eyes, Head, Look, Mouth, PoseSet, Stance, webp};
 
-/// Quantiser of a sheet.
-const QUANTIZER: u32 = 26;
+/// Quantisers of a sheet: the first with which it is no larger than [`MOST`].
+const QUANTIZERS: [u32; 5] = [22, 26, 30, 34, 40];
+/// Bytes of a sheet.
+const MOST: usize = 60_000;
+/// Pixels a side of each picture on a sheet.
+const TILE: usize = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,8 +27,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         let person = Person::new(PoseSet::parse(&Bytes::from(std::fs::read(set)?))?)?;
         let write = |kind: &str, sheet: &Sheet| -> Result<(), Box<dyn Error>> {
             let picture = I420::from_rgb(&sheet.rgb, sheet.width, sheet.rgb.len() / 3 / sheet.width);
+            let mut encoded = Vec::new();
+            for quantizer in QUANTIZERS {
+                encoded = webp::encode_i420(&picture, quantizer)?;
+                if encoded.len() <= MOST {
+                    break;
+                }
+            }
             let file = Path::new(folder).join(format!("{}-{kind}.webp", person.id));
-            Ok(std::fs::write(file, webp::encode_i420(&picture, QUANTIZER)?)?)
+            Ok(std::fs::write(file, encoded)?)
         };
         write("visemes", &person.visemes()?)?;
         write("moods", &person.moods()?)?;
@@ -65,17 +76,17 @@ struct Sheet {
 }
 
 impl Sheet {
-    /// `columns` in a row; all tiles are `width × height`.
-    fn new(tiles: &[Vec<u8>], columns: usize, (width, height): (usize, usize)) -> Self {
-        let mut rgb = Vec::with_capacity(tiles.len() * width * height * 3);
+    /// `columns` in a row; all tiles are [`TILE`] pixels wide and high.
+    fn new(tiles: &[Vec<u8>], columns: usize) -> Self {
+        let mut rgb = Vec::with_capacity(tiles.len() * TILE * TILE * 3);
         for row in tiles.chunks_exact(columns) {
-            for y in 0..height {
+            for y in 0..TILE {
                 for tile in row {
-                    rgb.extend(&tile[y * width * 3..(y + 1) * width * 3]);
+                    rgb.extend(&tile[y * TILE * 3..(y + 1) * TILE * 3]);
                 }
             }
         }
-        Self { rgb, width: width * columns }
+        Self { rgb, width: TILE * columns }
     }
 }
 
@@ -84,7 +95,6 @@ struct Person {
     id: String,
     cache: PoseCache,
     size: (usize, usize),
-    mouths: Vec<Mouth>,
 }
 
 impl Person {
@@ -93,7 +103,6 @@ impl Person {
         Ok(Self {
             id: about.id.clone(),
             size: (about.width.try_into()?, about.height.try_into()?),
-            mouths: about.mouths.clone(),
             cache: PoseCache::new(set.into()),
         })
     }
@@ -108,43 +117,44 @@ impl Person {
         Ok(decoder.decode(self.cache.frame(self.cache.nearest(manner, mouth, false), 0))?)
     }
 
-    fn visemes(&self) -> Result<Sheet, Box<dyn Error>> {
-        let calm = Manner::default();
-        // Where the widest mouth moves, in macroblocks.
-        let widest = self.mouths.iter().copied().max_by(|a, b| a.jaw.total_cmp(&b.jaw)).unwrap_or_default();
-        let changed = self.shown(&calm, widest)?.changed_blocks(&self.shown(&calm, Mouth::default())?, 16);
-        let columns = self.size.0.div_ceil(16);
-        let moved = || (0..changed.len()).filter(|block| changed[*block]).map(|b| (b % columns, b / columns));
-        let span = |of: fn((usize, usize)) -> usize| {
-            let least = moved().map(of).min().unwrap_or(0);
-            (least * 16, (moved().map(of).max().unwrap_or(0) + 1) * 16)
+    /// A tile: the pose, from `left` and `top` on `share` of its sides, all as shares of the picture.
+    fn tile(
+        &self,
+        manner: &Manner,
+        mouth: Mouth,
+        [left, top, share]: [f64; 3],
+    ) -> Result<Vec<u8>, Box<dyn Error>> {
+        /// A pixel of a tile is the mean of so many points a side.
+        const POINTS: usize = 6;
+        let rgb = self.shown(manner, mouth)?.to_rgb();
+        let (width, height) = self.size;
+        let along = |sides: usize, from: f64, point: usize| {
+            let at = (from + share * (point as f64 + 0.5) / (TILE * POINTS) as f64) * sides as f64;
+            (at as usize).min(sides - 1)
         };
-        let ((x0, x1), (y0, y1)) = (span(|b| b.0), span(|b| b.1));
-        let (x1, y1) = (x1.min(self.size.0), y1.min(self.size.1));
-        let cut = |rgb: &[u8]| -> Vec<u8> {
-            (y0..y1)
-                .flat_map(|y| rgb[(y * self.size.0 + x0) * 3..(y * self.size.0 + x1) * 3].to_vec())
-                .collect()
-        };
-        let tiles = Viseme::ALL.iter().map(|v| Ok(cut(&self.shown(&calm, v.mouth())?.to_rgb())));
-        let tiles = tiles.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
-        Ok(Sheet::new(&tiles, 5, (x1 - x0, y1 - y0)))
+        let mut tile = Vec::with_capacity(TILE * TILE * 3);
+        for i in 0..TILE * TILE {
+            let mut sum = [0u32; 3];
+            for point in 0..POINTS * POINTS {
+                let x = along(width, left, i % TILE * POINTS + point % POINTS);
+                let y = along(height, top, i / TILE * POINTS + point / POINTS);
+                let pixel = &rgb[(y * width + x) * 3..][..3];
+                sum.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += u32::from(*value));
+            }
+            tile.extend(sum.map(|sum| (sum / (POINTS * POINTS) as u32) as u8));
+        }
+        Ok(tile)
     }
 
-    /// At half the size.
+    /// Faces: lips alone tell nothing of how somebody looks who speaks.
+    fn visemes(&self) -> Result<Sheet, Box<dyn Error>> {
+        let face = [0.125, 0.078, 0.75];
+        let tiles = Viseme::ALL.iter().map(|v| self.tile(&Manner::default(), v.mouth(), face));
+        Ok(Sheet::new(&tiles.collect::<Result<Vec<_>, _>>()?, 5))
+    }
+
     fn moods(&self) -> Result<Sheet, Box<dyn Error>> {
-        let (width, height) = (self.size.0 / 2, self.size.1 / 2);
-        let half = |rgb: &[u8]| -> Vec<u8> {
-            let at = |x: usize, y: usize, k: usize| u16::from(rgb[(y * self.size.0 + x) * 3 + k]);
-            (0..width * height * 3)
-                .map(|i| {
-                    let (x, y, k) = (i / 3 % width * 2, i / 3 / width * 2, i % 3);
-                    ((at(x, y, k) + at(x + 1, y, k) + at(x, y + 1, k) + at(x + 1, y + 1, k) + 2) / 4) as u8
-                })
-                .collect()
-        };
-        let tiles = moods().map(|mood| Ok(half(&self.shown(&mood, Mouth::default())?.to_rgb())));
-        let tiles = tiles.into_iter().collect::<Result<Vec<_>, Box<dyn Error>>>()?;
-        Ok(Sheet::new(&tiles, 4, (width, height)))
+        let tiles = moods().into_iter().map(|mood| self.tile(&mood, Mouth::default(), [0.0, 0.0, 1.0]));
+        Ok(Sheet::new(&tiles.collect::<Result<Vec<_>, _>>()?, 4))
     }
 }

@@ -4,6 +4,9 @@
 //! draw FILE.toml OUT.png [size=512] [slider=value …]     one picture; sliders of the pose: jaw, width, round, press, tuck, tongue, smile,
 //!                                                        lids, squint, gaze_x, gaze_y, raise, knit, yaw, pitch, roll
 //! draw FILE.toml OUT.png mouths|looks [size=512]         all visemes or states of the eyes, close
+//! draw FILE.toml OUT.png FF,TH,aa [size=512]             these visemes, close
+//! draw FILE.toml OUT.png extremes [size=256] [from=0]    this person with each slider at its least and at its most, 4 pairs in a row,
+//!                                                        24 of the sliders from this one on
 //! ```
 #![allow(clippy::print_stdout)] // its output is its purpose
 
@@ -11,7 +14,7 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::time::Instant;
 
-use character::{Character, Mouth, Pose, Rect, Sitter};
+use character::{Character, Mouth, Pose, Rect, SLIDERS, Sitter, render};
 use serde::Deserialize;
 
 /// The tables of a person's file that matter here.
@@ -28,15 +31,21 @@ fn main() {
     let text = fs::read_to_string(file).expect("a readable file");
     let person: Person = toml::from_str(&text).expect("a person");
     let mut pose = person.rest;
-    let (mut size, mut sheet) = (512, None);
+    let (mut size, mut first, mut sheet) = (512, 0, None);
     for word in rest {
         match word.split_once('=') {
             Some(("size", n)) => size = n.parse().expect("a size"),
+            Some(("from", n)) => first = n.parse().expect("a slider's number"),
             Some((name, value)) => set(&mut pose, name, value.parse().expect("a number")),
             None => sheet = Some(word.as_str()),
         }
     }
     let watch = Watch::new();
+    if sheet == Some("extremes") {
+        let (tiles, columns) = (extremes(&person.character, &pose, first, size), 8);
+        save_tiles(out, &tiles, columns, size, size);
+        return watch.say("extremes");
+    }
     let sitter = Sitter::new(&person.character).expect("sliders in range");
     let stage = sitter.stage(&pose, (size, size));
     let _ = stage.draw(&pose, Rect { x0: 0, y0: 0, x1: 8, y1: 8 });
@@ -54,45 +63,56 @@ fn main() {
             save(out, &picture.rgb(), size, size);
         }
         Some(what) => {
-            let mouths = what == "mouths";
-            let rect = if mouths { stage.mouth_rect() } else { stage.eyes_rect() };
-            let poses = if mouths { visemes(&pose) } else { looks(&pose) };
-            let columns = if mouths { 6 } else { 4 };
-            let (w, h) = (rect.x1 - rect.x0, rect.y1 - rect.y0);
-            let mut rgb = vec![0; columns * w * poses.len().div_ceil(columns) * h * 3];
-            for (i, pose) in poses.iter().enumerate() {
-                let cell = stage.draw(pose, rect).finish().rgb();
-                for y in 0..h {
-                    let to = ((i / columns * h + y) * columns * w + i % columns * w) * 3;
-                    rgb[to..to + w * 3].copy_from_slice(&cell[y * w * 3..(y + 1) * w * 3]);
-                }
-            }
+            let eyes = what == "looks";
+            let rect = if eyes { stage.eyes_rect() } else { stage.mouth_rect() };
+            let poses = if eyes { looks(&pose) } else { visemes(&pose, what) };
+            let tiles: Vec<_> = poses.iter().map(|pose| stage.draw(pose, rect).finish().rgb()).collect();
             watch.say(what);
-            save(out, &rgb, columns * w, poses.len().div_ceil(columns) * h);
+            save_tiles(out, &tiles, if eyes { 4 } else { 5 }, rect.x1 - rect.x0, rect.y1 - rect.y0);
         }
     }
 }
 
-/// sil PP FF TH DD CH SS aa E ih oh ou.
-fn visemes(rest: &Pose) -> Vec<Pose> {
+/// Sheets of sliders hold this many.
+const SLIDERS_A_SHEET: usize = 24;
+
+/// Each slider at its least and at its most. Their names are told in the order in which they are drawn.
+fn extremes(character: &Character, pose: &Pose, first: usize, size: usize) -> Vec<Vec<u8>> {
+    let mut tiles = Vec::new();
+    for slider in SLIDERS.iter().skip(first).take(SLIDERS_A_SHEET) {
+        println!("{} {} … {}", slider.name, slider.least, slider.most);
+        for value in [slider.least, slider.most] {
+            let mut somebody = character.clone();
+            *(slider.of)(&mut somebody) = value;
+            tiles.push(render(&somebody, pose, (size, size), None).expect("sliders in range").rgb());
+        }
+    }
+    tiles
+}
+
+/// The mouths of speech that are named, divided by commas, or all of them.
+fn visemes(rest: &Pose, names: &str) -> Vec<Pose> {
     let m = |jaw, width, round, tongue| Mouth { jaw, width, round, tongue, ..Mouth::default() };
-    [
-        Mouth::default(),
-        Mouth { press: 1.0, ..m(0.04, 0.0, 0.1, 0.0) },
-        Mouth { tuck: 1.0, ..m(0.18, 0.1, 0.0, 0.0) },
-        m(0.28, 0.1, 0.0, 1.0),
-        m(0.26, 0.15, 0.0, 0.6),
-        m(0.20, -0.2, 0.55, 0.2),
-        m(0.13, 0.5, 0.0, 0.3),
-        m(0.78, 0.1, 0.0, 0.0),
-        m(0.50, 0.6, 0.0, 0.1),
-        m(0.30, 0.7, 0.0, 0.1),
-        m(0.68, -0.2, 0.6, 0.0),
-        m(0.28, -0.3, 1.0, 0.0),
-    ]
-    .into_iter()
-    .map(|mouth| Pose { mouth, ..*rest })
-    .collect()
+    let all = [
+        ("sil", Mouth::default()),
+        ("PP", Mouth { press: 1.0, ..m(0.04, 0.0, 0.1, 0.0) }),
+        ("FF", Mouth { tuck: 1.0, ..m(0.18, 0.1, 0.0, 0.0) }),
+        ("TH", m(0.28, 0.1, 0.0, 1.0)),
+        ("DD", m(0.26, 0.15, 0.0, 0.6)),
+        ("kk", m(0.32, 0.15, 0.0, 0.0)),
+        ("CH", m(0.20, -0.2, 0.55, 0.2)),
+        ("SS", m(0.13, 0.5, 0.0, 0.3)),
+        ("nn", m(0.24, 0.1, 0.0, 0.6)),
+        ("RR", m(0.24, -0.2, 0.45, 0.25)),
+        ("aa", m(0.78, 0.1, 0.0, 0.0)),
+        ("E", m(0.50, 0.6, 0.0, 0.1)),
+        ("ih", m(0.30, 0.7, 0.0, 0.1)),
+        ("oh", m(0.68, -0.2, 0.6, 0.0)),
+        ("ou", m(0.28, -0.3, 1.0, 0.0)),
+    ];
+    let named = |name: &str| names == "mouths" || names.split(',').any(|wanted| wanted == name);
+    let chosen = all.into_iter().filter(|(name, _)| named(name));
+    chosen.map(|(_, mouth)| Pose { mouth, ..*rest }).collect()
 }
 
 fn looks(rest: &Pose) -> Vec<Pose> {
@@ -159,6 +179,19 @@ fn set(pose: &mut Pose, name: &str, value: f32) {
         _ => panic!("no slider {name}"),
     };
     *field = value;
+}
+
+/// Saves pictures of one size side by side, this many in a row.
+fn save_tiles(path: &str, tiles: &[Vec<u8>], columns: usize, w: usize, h: usize) {
+    let rows = tiles.len().div_ceil(columns);
+    let mut rgb = vec![0; columns * w * rows * h * 3];
+    for (i, tile) in tiles.iter().enumerate() {
+        for y in 0..h {
+            let to = ((i / columns * h + y) * columns * w + i % columns * w) * 3;
+            rgb[to..to + w * 3].copy_from_slice(&tile[y * w * 3..(y + 1) * w * 3]);
+        }
+    }
+    save(path, &rgb, columns * w, rows * h);
 }
 
 fn save(path: &str, rgb: &[u8], width: usize, height: usize) {

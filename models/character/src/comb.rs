@@ -69,9 +69,6 @@ pub(crate) fn guide(scene: &Scene, root: Vec3, side: f32, random: &mut Random) -
     let length = mix(0.12, long, top) * (0.90 + 0.2 * random.unit());
     let loose = 0.75 + 0.5 * noise(root * 3.1);
     let height = mix(0.022, mix(0.072, 0.070 + 0.055 * front * (1.0 - across), broad) * loose, top);
-    // Low beside the part, or the broad side would stand over it like a wall.
-    let beside = step(0.0, 0.34, beside(root).abs()).max(crown);
-    let height = height * mix(if side > 0.0 { 0.42 } else { 0.8 }, 1.0, beside);
     let bend = vec3(noise(root * 4.0), noise(root * 4.0 + Vec3::splat(9.0)), 0.5) - Vec3::splat(0.5);
     let bend = bend * 0.35 + random.vector() * 0.10;
     let pace = length / STEPS as f32;
@@ -81,7 +78,9 @@ pub(crate) fn guide(scene: &Scene, root: Vec3, side: f32, random: &mut Random) -
         let t = i as f32 / STEPS as f32;
         let n = gradient(|p| scene.bones(p), q, 0.01);
         let rise = step(-0.02, 0.36, t) * mix(1.0, 0.40, step(0.40, 1.0, t));
-        let mut p = q + n * (0.012 * t + height * rise - 0.006);
+        // Low beside the part, wherever its root is, or the broad side would stand over it like a wall.
+        let low = mix(if side > 0.0 { 0.12 } else { 0.7 }, 1.0, step(0.0, 0.42, beside(q).abs()));
+        let mut p = q + n * (0.012 * t + height * low * rise - 0.006);
         let d = scene.solid(p);
         if d < -0.008 {
             p += gradient(|p| scene.solid(p), p, 0.01) * (0.012 - d);

@@ -8,6 +8,7 @@
 //! Character ─► Sitter (hair is grown) ─► Stage (a head pose: light through hair, hair drawn) ─► Patch (linear light) ─► Picture
 //! ```
 
+mod bend;
 mod camera;
 mod comb;
 mod eye;

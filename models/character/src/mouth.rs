@@ -90,14 +90,16 @@ impl Scene {
             y: self.mouth_rest_y(),
             up: 0.0035
                 + open * 0.22
-                + self.upper_lift * 0.045
+                + self.upper_lift * 0.045 * (1.0 - 0.85 * m.tuck)
                 + m.round * m.jaw * 0.015
-                + m.tuck * 0.026
+                // Two millimetres of teeth: a lip that is lifted farther snarls.
+                + m.tuck * 0.030
                 + self.parted * 0.050,
             // Lower than the jaw carries it, so that the lower teeth show, most of all in spread lips.
             down: 0.0035 + open * (0.86 + 0.10 * m.width.max(0.0) - 0.06 * m.round) - m.tuck * 0.012
                 + self.parted * 0.010,
-            arc: 0.62 - 0.13 * m.round * (m.jaw * 4.0).min(1.0),
+            // Tucked, the lips touch but in the middle.
+            arc: 0.62 - 0.13 * m.round * (m.jaw * 4.0).min(1.0) + 0.55 * m.tuck,
             // Speech moves it little.
             fold: (
                 self.looks.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
@@ -183,9 +185,11 @@ impl Scene {
         let s = (p.x.abs() / m.width).min(1.0);
         let (arc, lift) = (m.opening(s), self.corner(s));
         let (upper, lower) = (m.y + m.up * arc + lift, m.y - m.down * arc + lift);
-        let widening = ((m.z - 0.05 - p.z).max(0.0) * 0.40).min(0.12);
-        let back = widening * ((m.up + m.down) * 8.0).min(1.0) * (arc * 1.6).min(1.0);
-        let gap = (p.y - upper).max(lower - p.y) - back;
+        // Each lip keeps its thickness: the jaw has carried the lower one back.
+        let widening = |z: f32| ((z - 0.05 - p.z).max(0.0) * 0.40).min(0.12);
+        let share = ((m.up + m.down) * 8.0).min(1.0) * (arc * 1.6).min(1.0);
+        let back = mix(m.z, m.lower[0].0.z.min(m.z), 0.5);
+        let gap = (p.y - upper - widening(m.z) * share).max(lower - p.y - widening(back) * share);
         gap.max(p.x.abs() - m.width * 0.95).max(m.z - 0.62 - p.z) * 0.75
     }
 
@@ -286,9 +290,11 @@ impl Scene {
         // The lower arch falls toward the back, or it would stand up in the corners of a smile.
         let middle = if upper { gum + half + (1.0 - size) * 0.10 } else { gum - half - 0.03 * angle * angle };
         let height = (q.y - middle).abs();
+        // Lower incisors are flat: only their edges show, and round ones would be a row of thorns.
+        let round = if upper { 0.016 } else { 0.006 };
         let b = vec3(dx, height, (arch + 0.02).abs()) - vec3(tooth * 0.5 - 0.0015, half, 0.02)
-            + Vec3::splat(0.016);
-        let d = b.max(Vec3::ZERO).length() + b.max_element().min(0.0) - 0.016;
+            + Vec3::splat(round);
+        let d = b.max(Vec3::ZERO).length() + b.max_element().min(0.0) - round;
         let (fy, fz) = (height - half + 0.012, (arch + 0.030).abs() - 0.018);
         let band = vec3(0.0, fy, fz).max(Vec3::ZERO).length() + fy.max(fz).min(0.0);
         smin(d, band, 0.012).max((angle.abs() - 1.35) * 0.2).max(-v.z - 0.02)
@@ -299,10 +305,11 @@ impl Scene {
         let (up, out) = self.tongue;
         let y = self.mouth_rest_y();
         let mut d = ellipsoid(q - vec3(0.0, y - 0.14, 0.42), vec3(0.19, 0.085, 0.24));
-        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.045 * out, 0.60 + 0.02 * up + out * 0.205);
+        // Between the teeth it lies under the edge of the upper ones.
+        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.024 * out, 0.60 + 0.02 * up + out * 0.185);
         d = smin(d, capsule(q, vec3(0.0, y - 0.13 + 0.02 * up, 0.44), tip, 0.10, 0.040), 0.08);
-        // The tip is broad and flat.
-        d = smin(d, ellipsoid(q - tip, vec3(0.115 + 0.03 * out, 0.036, 0.085)), 0.05);
+        // The tip is broad and flat behind the teeth, narrow and round between them.
+        d = smin(d, ellipsoid(q - tip, vec3(0.115 - 0.018 * out, 0.036, 0.085)), 0.05);
         d + 0.006 * bell(q.x / 0.02)
     }
 }

@@ -68,7 +68,7 @@ impl Default for Skin {
     }
 }
 
-/// Bones. Factors, 0.7 … 1.3.
+/// Bones. Factors, 0.7 … 1.3: near the average what they say, toward the ends less.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Proportions {
@@ -157,7 +157,7 @@ impl Default for BrowShape {
     }
 }
 
-/// Nose. Factors, 0.7 … 1.4.
+/// Nose. Factors, 0.7 … 1.4: near the average what they say, toward the ends less.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Nose {

@@ -4,6 +4,7 @@ use glam::{Vec3, vec3};
 use rayon::prelude::*;
 
 use crate::camera::{Camera, DISTANCE, luminance};
+use crate::person::ClothesStyle;
 use crate::scene::{Material, Scene};
 use crate::shade::{FAR, Hit, Sample, Shader, Traced};
 use crate::strand::{FINE, Hidden, Layer, Strand};
@@ -11,6 +12,9 @@ use crate::trace;
 
 /// Samples a pixel's side where neighbours differ.
 const EDGE: usize = 2;
+/// Where in a pixel they are taken, one in each of its parts: no two in a row or column, so that nearly level and nearly upright edges have
+/// as many steps as there are samples.
+const PARTS: [[f32; 2]; EDGE * EDGE] = [[0.375, 0.125], [0.875, 0.375], [0.125, 0.625], [0.625, 0.875]];
 
 /// A pixel: its mean sample, and the depths of its parts for the hair in front of it.
 struct Pixel {
@@ -94,13 +98,15 @@ fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Ve
             shader.shade(x as f32 + 0.5, y as f32 + 0.5, &hits[i], &traced[i])
         })
         .collect();
+    // The stitches of a jumper are no edges.
+    let knitted = matches!(shader.scene.c.clothes.style, ClothesStyle::Crew | ClothesStyle::Turtleneck);
     let differs = |a: &Sample, b: &Sample| {
         let solid = a.material != Material::Nothing;
         b.material != a.material
             || (b.depth - a.depth).abs() > 0.05
             || solid && b.normal.dot(a.normal) < 0.86
             || solid
-                && !matches!(a.material, Material::Cloth | Material::Shirt)
+                && !(knitted && a.material == Material::Cloth)
                 && luminance((b.other - a.other).abs()) > 0.10
             || (b.albedo - a.albedo).length() > 0.09
     };
@@ -233,8 +239,7 @@ fn finer(
     };
     let mut depths = [0.0; EDGE * EDGE];
     for (k, depth) in depths.iter_mut().enumerate() {
-        let (u, v) = ((k % EDGE) as f32, (k / EDGE) as f32);
-        let (x, y) = (x + (u + 0.5) / EDGE as f32, y + (v + 0.5) / EDGE as f32);
+        let (x, y) = (x + PARTS[k][0], y + PARTS[k][1]);
         let hit = shader.find(x, y, start, hair);
         let known = if hit.material == Material::Nothing { Traced::default() } else { trace(&hit) };
         let part = shader.shade(x, y, &hit, &known);

@@ -107,6 +107,7 @@ const HINGE: Vec3 = vec3(0.0, -0.18, -0.12);
 
 impl Scene {
     pub(crate) fn new(character: &Character, pose: &Pose) -> Self {
+        let character = &character.bent();
         let m = pose.mouth;
         let turn = Mat3::from_euler(EulerRot::YXZ, pose.head.yaw, pose.head.pitch, pose.head.roll);
         let jaw_angle = m.jaw * 0.30 - m.press * 0.012;
@@ -225,7 +226,7 @@ impl Scene {
         } else if skin > before_neck(p) {
             let torso = self.torso(p);
             let body = smin(torso, self.neck(p), 0.25);
-            skin = smin(skin, body, 0.16);
+            skin = smin(skin, body, 0.10);
             let (d, material) = self.cloth(p, torso, body);
             add(d, material);
         }
@@ -278,7 +279,7 @@ impl Scene {
                 if p.y >= -0.15 || head < before_neck(p) {
                     return head;
                 }
-                smin(head, smin(self.torso(p), self.neck(p), 0.25), 0.16)
+                smin(head, smin(self.torso(p), self.neck(p), 0.25), 0.10)
             }
         }
     }

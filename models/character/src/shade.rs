@@ -2,7 +2,7 @@
 
 use glam::{Vec3, Vec4, vec3};
 
-use crate::camera::{Camera, Light, gloss, sky, studio};
+use crate::camera::{Camera, Light, gloss, luminance, sky, studio};
 use crate::light_grid::LightGrid;
 use crate::math::{clouds, mix, noise, step};
 use crate::person::{ClothesStyle, Glasses};
@@ -204,19 +204,28 @@ impl Shader<'_> {
         light: &Lighting,
         ambient: Vec3,
     ) -> Vec3 {
-        let colour =
-            if material == Material::Teeth { vec3(0.97, 0.89, 0.78) } else { vec3(0.50, 0.155, 0.14) };
-        let deep = step(-0.02, 0.10, self.scene.mouth.z - hp.z);
+        let teeth = material == Material::Teeth;
+        let colour = if teeth { vec3(0.97, 0.89, 0.78) } else { vec3(0.43, 0.125, 0.115) };
+        // Front teeth are as bright as the face; the corners and all that lies behind are not.
+        let deep = step(0.02, 0.22, 0.745 - hp.z);
         let open = light.open.powf(0.8);
-        let mut out = Vec3::ZERO;
+        let (mut out, mut shine) = (Vec3::ZERO, 0.0);
         for (l, &t) in self.lights.iter().zip(&light.arrives) {
-            let lit = (n.dot(l.direction) * 0.75 + 0.25).max(0.0) * (0.5 + 0.5 * t);
-            let wet = gloss(n, v, l.direction, 0.25, 0.04)
+            let lit = (n.dot(l.direction) * 0.75 + 0.25).max(0.0) * (0.62 + 0.38 * t);
+            out += l.colour * lit * 0.80;
+            shine += luminance(l.colour)
+                * gloss(n, v, l.direction, 0.25, 0.04)
                 * t
-                * if material == Material::Teeth { 0.6 } else { 0.3 };
-            out += l.colour * (colour * lit * 0.80 + Vec3::splat(wet));
+                * if teeth { 0.6 } else { 0.5 };
         }
-        (out + colour * ambient * vec3(1.18, 1.10, 1.0) * open) * mix(1.15, 0.62, deep) * (0.55 + 0.45 * open)
+        // Most of the light in a mouth has met lips and gums: what is cool of lamps and sky would be green beside them, and shade is red.
+        let arrives = out + ambient * open;
+        let warm = luminance(arrives) * vec3(1.07, 1.0, 0.93);
+        let shade = Vec3::ONE.lerp(vec3(0.95, 0.70, 0.60), (1.0 - open) * 0.55);
+        let diffuse = colour * arrives.lerp(warm, 0.85) * shade;
+        (diffuse + Vec3::splat(shine))
+            * mix(if teeth { 0.95 } else { 0.85 }, 0.50, deep)
+            * (0.70 + 0.30 * open)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -254,13 +263,17 @@ impl Shader<'_> {
         let fuzz = (1.0 - n.dot(v).max(0.0)).powi(3) * 0.9;
         let mut out = Vec3::ZERO;
         for (l, &t) in self.lights.iter().zip(&light.arrives) {
-            let lit = (n.dot(l.direction) * 0.85 + 0.15).max(0.0);
+            // A scarf is thin: some light comes through it.
+            let (t, wrap) = if scarf { (mix(0.14, 1.0, t), 0.25) } else { (t, 0.15) };
+            let lit = (n.dot(l.direction) * (1.0 - wrap) + wrap).max(0.0);
             out += l.colour * t * lit * (colour + (colour * 0.5 + Vec3::splat(0.02)) * fuzz);
             if scarf {
                 out += l.colour * t * gloss(n, v, l.direction, 0.55, 0.04) * 0.5;
             }
         }
-        out * 0.60 + colour * ambient * light.open * under_hair * 0.75
+        // Cloth lights its own folds, white cloth most: they are deep, not black.
+        let least = if scarf { 0.45 } else { 0.16 + 0.50 * luminance(base) };
+        out * 0.60 + colour * ambient * mix(least, 1.0, light.open) * under_hair * 0.75
     }
 
     fn on_frame(&self, material: Material, v: Vec3, n: Vec3, light: &Lighting, ambient: Vec3) -> Vec3 {

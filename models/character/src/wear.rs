@@ -77,14 +77,15 @@ impl Scene {
         let d = smax(shell, -throat * 0.8, 0.012).max(-(body + 0.1));
         // The collar's leaves stand off the neck, fold over and end in points.
         let aside = p.x.hypot(p.z + 0.28) - self.looks.neck_radius;
-        let off = mix(0.035, 0.10, step(0.13, -0.20, over));
+        // Beside the neck they lie on the shirt: an edge with a gap under it would be jagged there.
+        let off = mix(0.035, mix(0.055, 0.10, step(0.50, 0.25, ax)), step(0.13, -0.20, over));
         let point = step(0.48, 0.12, ax) * front;
         let gap = (0.03 + (0.14 - over) * 0.52 - ax) * front - (1.0 - front);
         let end = (aside - 0.155 - 0.20 * point).max(-0.17 - 0.17 * point - over);
         let leaf = smax((body - off).abs() - 0.015, over - 0.13, 0.02);
         let leaf = smax(smax(leaf, end * 0.8, 0.015), gap * 0.8, 0.015);
         let stand = smax(smax((body - 0.03).abs() - 0.012, over - 0.12, 0.01), gap * 0.8, 0.01);
-        d.min(leaf * 0.85).min(stand.max(-0.04 - over))
+        d.min(leaf * 0.60).min(stand.max(-0.04 - over))
     }
 
     /// Rims, bridge and temples of glasses, in head space.

@@ -1,0 +1,50 @@
+//! What a slider does far from the average: ever less, so that its ends are still people.
+
+use crate::person::Character;
+
+/// A factor as it is drawn. Within `free` of the average it is itself; beyond, it comes closer and closer to `least` or `most`, and never
+/// runs against an end at which nothing would move.
+fn bend(factor: &mut f32, free: f32, least: f32, most: f32) {
+    let from_average = *factor - 1.0;
+    let reach = if from_average < 0.0 { 1.0 - least } else { most - 1.0 };
+    let (beyond, room) = (from_average.abs() - free, reach - free);
+    if beyond > 0.0 {
+        *factor = 1.0 + (free + room * (1.0 - (-beyond / room).exp())).copysign(from_average);
+    }
+}
+
+impl Character {
+    /// Somebody as it is drawn. All that is left out here is itself up to its slider's ends.
+    pub(crate) fn bent(&self) -> Self {
+        let mut c = self.clone();
+        let (bones, nose) = (&mut c.proportions, &mut c.nose);
+        bend(&mut bones.face_width, 0.05, 0.83, 1.15);
+        bend(&mut bones.jaw_width, 0.12, 0.76, 1.16);
+        // A mouth needs its place between nose and chin, and a chin its place over the neck.
+        bend(&mut bones.jaw_height, 0.06, 0.90, 1.10);
+        bend(&mut nose.length, 0.07, 0.75, 1.17);
+        bend(&mut nose.tip, 0.12, 0.70, 1.28);
+        bend(&mut c.lips.width, 0.10, 0.75, 1.20);
+        c
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bent_factor_is_itself_near_the_average_and_grows_up_to_its_ends() {
+        let bent = |factor: f32| {
+            let mut bent = factor;
+            bend(&mut bent, 0.06, 0.88, 1.13);
+            bent
+        };
+        for factor in [0.94, 0.99, 1.0, 1.05, 1.06] {
+            assert!((bent(factor) - factor).abs() < 1e-6, "{factor}");
+        }
+        let all: Vec<f32> = (70..=130).map(|percent| bent(percent as f32 / 100.0)).collect();
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "{all:?}");
+        assert!(all[0] > 0.88 && all[60] < 1.13, "{all:?}");
+    }
+}
