@@ -5,6 +5,8 @@ with the loudness of the agent's sound. Offsets are in seconds, positive where t
 125 ms, is noticed (ITU-R BT.1359): the offset must be within −125 … +45 ms.
 """
 
+import subprocess
+
 import numpy as np
 
 from . import voice
@@ -58,3 +60,34 @@ def motion(times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray
     if len(quiet) < 20 or len(busy) < 20:
         raise ValueError(f"too little silence or sound to judge by: {len(quiet)}, {len(busy)} moments")
     return float(busy.std()), float(quiet.std())
+
+
+#: How far a phone opens the jaw; what is not named .2.
+JAW = {
+    "pau": 0, "p": 0, "b": 0, "m": 0, "f": 0.1, "v": 0.1, "aa": 0.8, "ae": 0.7, "ah": 0.5, "ax": 0.3, "ao": 0.7, "aw": 0.65, "ay": 0.65,
+    "eh": 0.5, "ey": 0.45, "ih": 0.3, "iy": 0.25, "ow": 0.6, "oy": 0.6, "uh": 0.3, "uw": 0.28, "er": 0.25,
+}  # fmt: skip
+
+
+def phones(text: str, speaker: str) -> list[tuple[str, float]]:
+    """The phones of a text as flite speaks it, each with its end in seconds."""
+    told = subprocess.run(["flite", "-voice", speaker, "-psdur", "-t", text, "none"], capture_output=True, check=True, text=True).stdout
+    return [(name, float(end)) for name, end in (word.split(":") for word in told.split())]
+
+
+def opening(text: str, speaker: str) -> np.ndarray:
+    """How far the jaw is open in each step of a text that flite speaks."""
+    spoken = phones(text, speaker)
+    at = STEP * (np.arange(int(spoken[-1][1] / STEP)) + 0.5)
+    which = np.searchsorted([end for _, end in spoken], at)
+    return smooth(np.array([JAW.get(spoken[i][0], 0.2) for i in which]), 0.03)
+
+
+def beginning(text: str, speaker: str, sound: np.ndarray, start: float) -> tuple[float, float]:
+    """When a text that flite spoke began in 16-bit samples (48 kHz) that begin at `start`, and how well it was found (correlation)."""
+    samples, rate = voice.flite(text, speaker)
+    said = np.sqrt(voice.loudness(np.repeat(samples, voice.RATE // rate), step=STEP))
+    heard = np.sqrt(voice.loudness(sound, step=STEP))
+    fits = [np.corrcoef(said, heard[i : i + len(said)])[0, 1] if heard[i : i + len(said)].std() else 0 for i in range(len(heard) - len(said))]
+    best = int(np.argmax(fits))
+    return start + STEP * best, float(fits[best])

@@ -156,6 +156,8 @@ impl Avatars {
 #[derive(Default)]
 pub(crate) struct Library {
     own: Avatars,
+    /// Of each of them what all calls share.
+    poses: Vec<Arc<PoseCache>>,
     brought: Mutex<Brought>,
 }
 
@@ -176,14 +178,18 @@ impl Brought {
 
 impl Library {
     pub(crate) fn new(own: Avatars) -> Self {
-        Self { own, brought: Mutex::default() }
+        let poses = own.all().iter().map(|avatar| Arc::new(PoseCache::new(Arc::clone(&avatar.set))));
+        Self { poses: poses.collect(), own, brought: Mutex::default() }
     }
 
     /// The face of a call, none where this server has nobody; and what its owner should know, where it is not the one that was asked for.
     pub(crate) fn face(&self, call: &Call) -> (Option<Arc<PoseCache>>, Option<String>) {
         let id = &call.face.avatar_key_id;
         let brought = call.own_face.as_ref().map(|face| self.brought(id, face));
-        let shown = |avatar: &Avatar| Arc::new(PoseCache::new(Arc::clone(&avatar.set)));
+        let shown = |avatar: &Avatar| {
+            let found = self.poses.iter().find(|poses| Arc::ptr_eq(poses.set(), &avatar.set));
+            Arc::clone(found.expect("each of the server's own people has its poses"))
+        };
         let (why, instead) = match brought {
             Some(Ok(set)) => return (Some(set), None),
             Some(Err(error)) => {
@@ -305,7 +311,9 @@ mod tests {
             assert_eq!(told.unwrap(), format!("The avatar \"zoe\" {why}; Theo shows its face instead."));
         }
         for id in ["mei", ""] {
-            assert_eq!(library.face(&call(id, None)).1, None, "{id}");
+            let [one, other] = [0, 1].map(|_| library.face(&call(id, None)));
+            assert_eq!(one.1, None, "{id}");
+            assert!(Arc::ptr_eq(&one.0.unwrap(), &other.0.unwrap()), "calls share what they look up");
         }
         let (set, told) = Library::default().face(&call("zoe", None));
         assert!(set.is_none() && told.is_none());

@@ -1,0 +1,104 @@
+"""Lips and sound in a browser: of each of twenty utterances within what a person takes for one, all together closer; and of an avatar that
+flashes while its mouth is open to half a picture."""
+
+import pathlib
+import statistics
+
+import numpy as np
+import pytest
+
+from kit import lips
+
+VOICE = "rms"
+#: Lips that close, round and open wide; each of some three seconds.
+UTTERANCES = """
+Maybe Bob put the big map by the pump.
+My mother made a pot of soup for Papa.
+Peter plays the piano from five to nine.
+Both of the boats are moving out of the harbour.
+A farmer found four fat mushrooms on the path.
+The baby wants a banana and more of it now.
+How about a warm bowl of brown bread pudding?
+Poor Paul bought a pair of purple pants.
+Five famous women have been above the clouds.
+Would you open the window before we begin?
+Mark my words the bus will be full by then.
+Above the mountain the moon was pale and far.
+That apple tree bears plums as you may believe.
+We have a room for you from Monday to Friday.
+The problem may be with the battery of the phone.
+Bring me the blue box from behind the piano.
+More than a million people have heard about him.
+Father and Mother are above in the upper room.
+A pint of milk with a pound of ham and a map of Rome.
+Please move a bit so that all of us may pass by.
+""".strip().splitlines()
+#: Of the mean of all, in seconds.
+EXACT = 0.04
+FLASH = pathlib.Path(__file__).parent / "flash"
+
+
+def say(server, page, conversation, text):
+    """Has a text spoken; returns when that began."""
+    begun, mark = page.now(), page.mark()
+    assert server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": text}).status == 200
+    page.event("agent.started_speaking", mark, timeout=20)
+    stopped = page.event("agent.stopped_speaking", mark, timeout=30)
+    # The silence with which flite begins may be left out.
+    before = begun - 0.5
+    _, sound = page.recording(before, page.quiet(after=stopped["t"]) + 1)
+    start, fit = lips.beginning(text, VOICE, sound, before)
+    assert fit > 0.8, f"{text!r} was not heard as it is spoken: {fit}"
+    return start
+
+
+@pytest.mark.flaky(reruns=0)
+def test_lips_and_sound_of_twenty_utterances(server, call, report, own_offset):
+    conversation = server.conversation(server.agent(greeting="", voice=VOICE)["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    found = []
+    for text in UTTERANCES:
+        page.watch_face()
+        start = say(server, page, conversation, text)
+        page.watch_face(False)
+        times, _, luma = page.pictures()
+        jaw = lips.opening(text, VOICE)
+        spoken = (times > start - 1) & (times < start + lips.STEP * len(jaw) + 1)
+        dark = lips.darkness(luma[spoken])
+        still = np.zeros(int(0.5 / lips.STEP))
+        jaw = np.concatenate([still, jaw, still])
+        shift, fit = lips.offset(times[spoken], dark, start - 0.5 + lips.STEP * (np.arange(len(jaw)) + 0.5), jaw)
+        found.append((round(shift - own_offset, 3), round(fit, 2)))
+    shifts = [shift for shift, _ in found]
+    mean = statistics.mean(shifts)
+    report.add("lips and sound of twenty utterances", {"mean": mean, "shifts and fits": found})
+    assert len(found) == 20 and min(fit for _, fit in found) > 0.4, found
+    assert abs(mean) <= EXACT, (mean, found)
+    assert all(lips.EARLIEST <= shift <= lips.LATEST for shift in shifts), found
+
+
+def test_an_avatar_flashes_with_the_sound(start, call, report, own_offset):
+    """Bright while the mouth is open by half, dark otherwise. Each flash belongs to a vowel between two closures: its middle against the
+    vowel's is the offset, to half a picture; lips that shut for the closure make it early by some milliseconds."""
+    server = start("flash", env={"VISAVIS_AVATARS_DIR": str(FLASH)}).first_start().ready()
+    agent = server.agent(greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"})
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    page.watch_face()
+    text = "Papa " * 12
+    begins = say(server, page, conversation, text.strip())
+    times, _, luma = page.pictures()
+    bright = luma.mean(axis=(1, 2)) > 128
+    edges = [[times[i] for i in range(1, len(times)) if bright[i] == to and bright[i - 1] != to] for to in (True, False)]
+    spoken = lips.phones(text.strip(), VOICE)
+    vowels = [(begins + before, begins + end) for (_, before), (name, end) in zip(spoken, spoken[1:]) if name == "aa"]
+    assert len(vowels) == 12
+    # Of an edge the one that is nearest.
+    found = [[min((edge - at for edge in every), key=abs) - own_offset for every, at in zip(edges, vowel)] for vowel in vowels]
+    middles = [(on + off) / 2 for on, off in found]
+    report.add("an avatar that flashes", {"offset": statistics.mean(middles), "spread": statistics.pstdev(middles), "edges": found})
+    assert all(len(every) == len(vowels) for every in edges), f"{len(vowels)} vowels, flashes begin {edges[0]} and end {edges[1]}"
+    assert abs(statistics.mean(middles)) <= EXACT, found
+    assert all(lips.EARLIEST <= middle <= lips.LATEST for middle in middles), found
