@@ -162,7 +162,7 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
     written?;
     let baked = baked?;
     write_both(file, &baked)?;
-    let Baked { set, display_picture, psnr } = baked;
+    let Baked { set, display_picture, psnr, colours } = baked;
     let bytes = set.to_file();
     if let Some(kept) = &kept {
         write(&kept.join("webp"), &display_picture)?;
@@ -170,13 +170,15 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
         forget_parts(kept);
     }
     tell(format!(
-        "{}: {} KB, {} poses, quantisers {:?}, {:.1} dB (least {:.1}), {:.0} s",
+        "{}: {} KB, {} poses, quantisers {:?}, {:.1} dB (least {:.1}), colours {:.1} dB (least {:.1}), {:.0} s",
         file.display(),
         bytes.len() / 1000,
         set.manifest().frames.len(),
         set.manifest().quantizers,
         psnr.0,
         psnr.1,
+        colours.0,
+        colours.1,
         start.elapsed().as_secs_f64()
     ));
     if bytes.len() > bake::LARGEST {

@@ -4,16 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use bytes::Bytes;
 use character::{OutOfRange, Patch, Picture, Pose, Rect, Sitter};
 use sha2::{Digest, Sha256};
 
 use super::drawn::{Drawn, FEATHER, chest};
 use super::people::Person;
 use super::picture::I420;
-use super::set::{self, Key, Look, Manifest, PoseSet, Stance};
-use super::vp8::{self, Decoder, Encoder};
-use super::webp;
+use super::set::{self, Key, Look, PoseSet, Stance};
+use super::{frames, vp8, webp};
 
 pub use super::plan::{Plan, Share};
 
@@ -42,15 +40,15 @@ pub struct Baked {
     pub display_picture: Vec<u8>,
     /// PSNR of the poses in the finest rung against what was drawn, in dB: mean and least.
     pub psnr: (f64, f64),
+    /// The same of the worse of the two planes of colour.
+    pub colours: (f64, f64),
 }
 
 /// Most that a set may take, in bytes.
 pub const LARGEST: usize = 600_000;
 /// Most that a frame with moving lips may take on the mean, in bytes, up to 512 × 512 pixels, so that speech takes less than 170 kbit/s; more
 /// pixels may take more.
-const SPOKEN: usize = 735;
-/// Differences of levels up to this are not worth a macroblock: a turned head changes the bloom of all that is bright.
-const TOLERANCE: u8 = 2;
+pub(super) const SPOKEN: usize = 735;
 /// Quantiser of the display picture.
 const DISPLAY_QUANTIZER: u32 = 14;
 
@@ -142,17 +140,17 @@ pub fn bake_by_shares(
     for share in shares {
         drawn.draw(share, &mut |done| tell(News::Progress(done)))?;
         let baked;
-        (baked, from) = encode_small(person, size, plan, share, &drawn, from)?;
+        (baked, from) = encode(person, size, plan, share, &drawn, from)?;
         tell(News::Share(Box::new(baked)));
     }
     let all = Share::of_all(plan);
     drawn.draw(&all, &mut |done| tell(News::Progress(done)))?;
     tell(News::Progress(1.0));
-    Ok(encode_small(person, size, plan, &all, &drawn, 0)?.0)
+    Ok(encode(person, size, plan, &all, &drawn, 0)?.0)
 }
 
-/// Encodes a share with the first of the plan's quantisers, from this one on, with which it is small enough; and which one that was.
-fn encode_small(
+/// As [`frames::encode_small`], with the display picture.
+fn encode(
     person: &Person,
     size: (usize, usize),
     plan: &Plan,
@@ -160,30 +158,9 @@ fn encode_small(
     drawn: &Drawn<'_>,
     from: usize,
 ) -> Result<(Baked, usize), Error> {
-    let mut last = None;
-    for (at, &quantizer) in plan.quantizers.iter().enumerate().skip(from) {
-        let (set, psnr) = encode(person, size, plan, share, drawn, quantizer)?;
-        let pixels = (size.0 * size.1).max(512 * 512);
-        let small = set.to_file().len() <= LARGEST && spoken(&set) * 512 * 512 <= SPOKEN * pixels;
-        last = Some((Baked { set, display_picture: Vec::new(), psnr }, at));
-        if small {
-            break;
-        }
-    }
-    let (baked, at) = last.ok_or(set::Error::Damaged("no quantiser"))?;
+    let (baked, at) = frames::encode_small(person, size, plan, share, drawn, from)?;
     let display_picture = webp::encode(&half(drawn.rest_picture()), DISPLAY_QUANTIZER)?;
     Ok((Baked { display_picture, ..baked }, at))
-}
-
-/// Mean length of a frame while speaking in the finest rung, in bytes: a quarter of the time not with the resting look.
-fn spoken(set: &PoseSet) -> usize {
-    let mean = |resting: bool| {
-        let lips =
-            set.manifest().frames.iter().filter(|(key, _)| key.mouth != 0 && (key.look == 0) == resting);
-        let (count, sum) = lips.fold((0, 0), |(n, sum), (_, lengths)| (n + 1, sum + lengths[0] as usize));
-        sum / count.max(1)
-    };
-    (mean(true) * 3 + mean(false)) / 4
 }
 
 /// What one pose looks like, drawn afresh: for proofs.
@@ -232,80 +209,6 @@ pub fn pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
     pose.brows.raise += look.brows.raise;
     pose.brows.knit += look.brows.knit;
     pose
-}
-
-fn encode(
-    person: &Person,
-    (width, height): (usize, usize),
-    whole: &Plan,
-    share: &Share,
-    drawn: &Drawn<'_>,
-    quantizer: u32,
-) -> Result<(PoseSet, (f64, f64)), Error> {
-    let plan = whole.of(share);
-    let rest = to_i420(drawn.rest_picture());
-    let mut encoder = Encoder::new(width, height)?;
-    let key = encoder.key(&rest, plan.key_quantizer)?;
-    let mut decoder = Decoder::new(width, height)?;
-    decoder.decode(&key)?;
-    let keys = plan.keys();
-    let anchored = |key: &Key| plan.anchored.contains(&key.stance);
-    let (lean, anchor) = match plan.anchored.first() {
-        None => (rest.clone(), Vec::new()),
-        Some(&stance) => {
-            let lean = to_i420(drawn.still(share.stances[usize::from(stance)]));
-            let changed = lean.changed_blocks(&rest, TOLERANCE);
-            let anchor = encoder.anchor(&lean, plan.anchor_quantizer, &changed)?;
-            decoder.decode(&anchor)?;
-            (lean, anchor)
-        }
-    };
-    let coarser = |by: &u32| (quantizer + by).min(vp8::MAX_QUANTIZER);
-    let passing = |key: &Key| if plan.passing.0.contains(&key.stance) { plan.passing.1 } else { 0 };
-    let quantizers: Vec<u32> = std::iter::once(quantizer).chain(plan.coarser.iter().map(coarser)).collect();
-    let mut frames = Vec::with_capacity(keys.len() * quantizers.len());
-    let (mut sum, mut least) = (0.0, f64::MAX);
-    for key in &keys {
-        let picture = drawn.picture(share.whole(*key), plan.breaths[usize::from(key.breath)]);
-        let changed = picture.changed_blocks(if anchored(key) { &lean } else { &rest }, TOLERANCE);
-        // Lips are what costs: only they get coarser until all fits.
-        let finer = if key.mouth == 0 { quantizer - plan.quantizers[0] } else { 0 };
-        for (rung, quantizer) in quantizers.iter().enumerate() {
-            let quantizer = (quantizer - finer + passing(key)).min(vp8::MAX_QUANTIZER);
-            let frame = if anchored(key) {
-                encoder.anchored_pose(&picture, quantizer, &changed)?
-            } else {
-                encoder.pose(&picture, quantizer, &changed)?
-            };
-            if rung == 0 {
-                let psnr = decoder.decode(&frame)?.psnr(&picture);
-                (sum, least) = (sum + psnr, least.min(psnr));
-            }
-            frames.push(Bytes::from(frame));
-        }
-    }
-    let manifest = Manifest {
-        id: person.id.clone(),
-        name: person.name.clone(),
-        gender: person.gender.word().into(),
-        voice: person.voice.clone(),
-        width: width as u32,
-        height: height as u32,
-        quantizers: std::iter::once(plan.key_quantizer).chain(quantizers).collect(),
-        anchored: plan.anchored,
-        stances: plan.stances,
-        looks: plan.looks,
-        mouths: plan.mouths,
-        breaths: plan.breaths,
-        frames: keys.iter().map(|key| (*key, Vec::new())).collect(),
-        key_length: 0,
-        anchor_length: 0,
-    };
-    Ok((PoseSet::new(manifest, key.into(), anchor.into(), frames)?, (sum / keys.len() as f64, least)))
-}
-
-fn to_i420(picture: &Picture) -> I420 {
-    I420::from_rgb(&picture.rgb(), picture.width, picture.height)
 }
 
 /// Half the size in both directions, by the mean of four pixels; even, as VP8 wants it.

@@ -4,6 +4,7 @@ pub mod bake;
 mod breath;
 mod drawn;
 pub mod form;
+mod frames;
 pub mod people;
 pub mod picture;
 pub mod plan;

@@ -130,16 +130,49 @@ impl I420 {
         changed
     }
 
+    /// Takes macroblock number `at` (16×16, row by row) of `other`.
+    ///
+    /// # Panics
+    /// If the sizes differ or there is no such macroblock.
+    pub fn take_block(&mut self, other: &Self, at: usize) {
+        assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
+        let columns = self.width.div_ceil(16);
+        let (x, y) = (at % columns * 16, at / columns * 16);
+        for (first, half) in self.planes() {
+            let (x0, x1) = (x >> half, (x + 16).min(self.width) >> half);
+            for row in y >> half..(y + 16).min(self.height) >> half {
+                let row = first + row * (self.width >> half);
+                self.bytes[row + x0..row + x1].copy_from_slice(&other.bytes[row + x0..row + x1]);
+            }
+        }
+    }
+
+    /// Where the planes begin, and whether they have half as many rows and columns (1) or all (0).
+    fn planes(&self) -> [(usize, usize); 3] {
+        let n = self.width * self.height;
+        [(0, 0), (n, 1), (n * 5 / 4, 1)]
+    }
+
     /// Peak signal-to-noise ratio of the brightness in dB; infinite for equal pictures.
     #[must_use]
     pub fn psnr(&self, other: &Self) -> f64 {
-        let n = self.width * self.height;
-        let sum: f64 = self.bytes[..n]
-            .iter()
-            .zip(&other.bytes[..n])
-            .map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2))
-            .sum();
-        10.0 * (255.0 * 255.0 * n as f64 / sum).log10()
+        self.psnr_of_planes(other)[0]
+    }
+
+    /// The same of brightness and of both planes of colour.
+    ///
+    /// # Panics
+    /// If the sizes differ.
+    #[must_use]
+    pub fn psnr_of_planes(&self, other: &Self) -> [f64; 3] {
+        assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
+        self.planes().map(|(first, half)| {
+            let plane = first..first + ((self.width * self.height) >> (2 * half));
+            let count = plane.len() as f64;
+            let pairs = self.bytes[plane.clone()].iter().zip(&other.bytes[plane]);
+            let sum: f64 = pairs.map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2)).sum();
+            10.0 * (255.0 * 255.0 * count / sum).log10()
+        })
     }
 }
 

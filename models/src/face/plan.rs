@@ -39,10 +39,16 @@ pub struct Plan {
     pub key_quantizer: u32,
     /// Quantiser of the anchor: whatever does not move in an anchored pose looks like it.
     pub anchor_quantizer: u32,
-    /// Quantisers of moving lips, finest first: the first with which the set is small enough is taken. All else has the first one.
+    /// How much coarser key and anchor of large pictures are, and what is hardly seen of them.
+    pub larger: u32,
+    /// Quantiser of all that changes but lips, and how much finer than lips it may be at most: where lips are coarse, finer eyes are dear.
+    pub quantizer: (u32, u32),
+    /// Quantisers of moving lips, finest first: the first with which the set is small enough is taken.
     pub quantizers: Vec<u32>,
     /// Stances that are only seen in passing, for a tenth of a second each, and how much coarser these are.
     pub passing: (Vec<u8>, u32),
+    /// Looks that are only seen for a frame or two, and how much coarser these are.
+    pub brief: (Vec<u8>, u32),
     /// How much coarser the further rungs are.
     pub coarser: Vec<u32>,
 }
@@ -119,8 +125,11 @@ impl Plan {
             anchored: vec![4, 5, 6, 7, 10, 11],
             key_quantizer: 8,
             anchor_quantizer: 20,
+            larger: 4,
+            quantizer: (30, 2),
             quantizers: vec![30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 54],
-            passing: (vec![1, 2, 3, 5, 6, 7], 10),
+            passing: (vec![1, 2, 3, 5, 6, 7], 8),
+            brief: (vec![1, 2, 3], 8),
             coarser: vec![20],
         }
     }
@@ -223,8 +232,11 @@ impl Plan {
             anchored: stances(&self.anchored),
             key_quantizer: self.key_quantizer,
             anchor_quantizer: self.anchor_quantizer,
+            larger: self.larger,
+            quantizer: self.quantizer,
             quantizers: self.quantizers.clone(),
             passing: (stances(&self.passing.0), self.passing.1),
+            brief: (looks(&self.brief.0), self.brief.1),
             coarser: self.coarser.clone(),
         }
     }

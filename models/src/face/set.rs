@@ -82,11 +82,50 @@ pub struct Manifest {
     /// How far the chest is up: 0 breathed out, first, … 1 breathed in.
     pub breaths: Vec<f32>,
     /// The pose frames in order, each with its length in bytes in every rung. Rest is among them.
+    #[serde(with = "list")]
     pub frames: Vec<(Key, Vec<u32>)>,
     /// Length of the key frame in bytes.
     pub key_length: u32,
     /// Length of the anchor in bytes; 0 where no stance needs it.
     pub anchor_length: u32,
+}
+
+/// The list of frames as short as JSON can be: by pose one row of its four states and then its lengths.
+mod list {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Key;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Row {
+        Short(Vec<u32>),
+        /// As sets that were baked before say it.
+        Long(Key, Vec<u32>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(frames: &[(Key, Vec<u32>)], to: S) -> Result<S::Ok, S::Error> {
+        let row = |(key, lengths): &(Key, Vec<u32>)| -> Vec<u32> {
+            let states = [key.stance, key.look, key.mouth, key.breath].map(u32::from);
+            states.iter().chain(lengths).copied().collect()
+        };
+        frames.iter().map(row).collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Key, Vec<u32>)>, D::Error> {
+        let read = |row: Row| match row {
+            Row::Long(key, lengths) => Some((key, lengths)),
+            Row::Short(row) => {
+                let (states, lengths) = row.split_at_checked(4)?;
+                let state = |i: usize| u8::try_from(states[i]).ok();
+                let key = Key { stance: state(0)?, look: state(1)?, mouth: state(2)?, breath: state(3)? };
+                Some((key, lengths.to_vec()))
+            }
+        };
+        let rows = Vec::<Row>::deserialize(from)?;
+        let frames = rows.into_iter().map(read).collect::<Option<_>>();
+        frames.ok_or_else(|| serde::de::Error::custom("a frame without its states"))
+    }
 }
 
 /// A file is no pose set.

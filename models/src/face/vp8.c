@@ -1,4 +1,5 @@
 /* The few calls of libvpx that the pose cache needs. The structures of libvpx differ between its versions, so they stay on this side. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,38 +11,74 @@
 struct visavis_vp8_encoder {
     vpx_codec_ctx_t codec;
     vpx_codec_enc_cfg_t config;
-    unsigned width, height, count;
+    unsigned width, height;
+    uint8_t *active, *segments;
+    /* A picture of one colour. */
+    vpx_image_t *blank;
 };
+
+/* An encoder learns from frame to frame what pays, and would encode the same macroblock in another way in the next frame. So there is a new one
+   for each frame. */
+static int start(struct visavis_vp8_encoder *e) {
+    vpx_codec_destroy(&e->codec);
+    e->config.g_error_resilient = 0;
+    vpx_codec_err_t error = vpx_codec_enc_init(&e->codec, vpx_codec_vp8_cx(), &e->config, 0);
+    if (error) return error;
+    /* Only now: an encoder that is made error resilient refreshes macroblocks at places that wander from frame to frame, and refuses a map of
+       segments. Without it, golden would be replaced whatever the flags say. */
+    e->config.g_error_resilient = VPX_ERROR_RESILIENT_DEFAULT;
+    vpx_codec_control(&e->codec, VP8E_SET_CPUUSED, 0);
+    vpx_codec_control(&e->codec, VP8E_SET_NOISE_SENSITIVITY, 0);
+    vpx_codec_control(&e->codec, VP8E_SET_STATIC_THRESHOLD, 0);
+    vpx_codec_control(&e->codec, VP8E_SET_TOKEN_PARTITIONS, VP8_ONE_TOKENPARTITION);
+    return 0;
+}
+
+void visavis_vp8_encoder_free(struct visavis_vp8_encoder *e) {
+    if (!e) return;
+    vpx_codec_destroy(&e->codec);
+    vpx_img_free(e->blank);
+    free(e->active);
+    free(e->segments);
+    free(e);
+}
 
 struct visavis_vp8_encoder *visavis_vp8_encoder_new(unsigned width, unsigned height) {
     struct visavis_vp8_encoder *e = calloc(1, sizeof *e);
     if (!e) return NULL;
+    size_t blocks = (size_t)((width + 15) / 16) * ((height + 15) / 16);
     e->width = width;
     e->height = height;
+    e->active = malloc(blocks);
+    e->segments = malloc(blocks);
+    e->blank = vpx_img_alloc(NULL, VPX_IMG_FMT_I420, width, height, 16);
     vpx_codec_enc_cfg_t *c = &e->config;
-    if (vpx_codec_enc_config_default(vpx_codec_vp8_cx(), c, 0)) goto failed;
+    if (!e->active || !e->segments || !e->blank ||
+        vpx_codec_enc_config_default(vpx_codec_vp8_cx(), c, 0)) {
+        visavis_vp8_encoder_free(e);
+        return NULL;
+    }
+    for (int plane = 0; plane < 3; plane++) {
+        unsigned rows = plane ? (height + 1) / 2 : height;
+        memset(e->blank->planes[plane], 128, (size_t)e->blank->stride[plane] * rows);
+    }
     c->g_w = width;
     c->g_h = height;
     c->g_threads = 1;
     c->g_timebase.num = 1;
     c->g_timebase.den = 25;
     c->g_lag_in_frames = 0;
-    c->g_error_resilient = VPX_ERROR_RESILIENT_DEFAULT;
     c->rc_end_usage = VPX_VBR;
     c->rc_target_bitrate = 20000;
     c->rc_dropframe_thresh = 0;
     c->rc_resize_allowed = 0;
     c->rc_min_quantizer = c->rc_max_quantizer = 8;
     c->kf_mode = VPX_KF_DISABLED;
-    if (vpx_codec_enc_init(&e->codec, vpx_codec_vp8_cx(), c, 0)) goto failed;
-    vpx_codec_control(&e->codec, VP8E_SET_CPUUSED, 1);
-    vpx_codec_control(&e->codec, VP8E_SET_NOISE_SENSITIVITY, 0);
-    vpx_codec_control(&e->codec, VP8E_SET_STATIC_THRESHOLD, 0);
-    vpx_codec_control(&e->codec, VP8E_SET_TOKEN_PARTITIONS, VP8_ONE_TOKENPARTITION);
+    if (start(e)) {
+        visavis_vp8_encoder_free(e);
+        return NULL;
+    }
     return e;
-failed:
-    free(e);
-    return NULL;
 }
 
 /* What a frame refers to, and what it replaces. */
@@ -57,17 +94,47 @@ static vpx_enc_frame_flags_t flags(int kind) {
     }
 }
 
-/* Encodes one I420 picture (planes without gaps). Returns its length and sets *data, valid until the next call; a negative libvpx code otherwise. */
-long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int kind, unsigned quantizer, const uint8_t *active,
-                        const uint8_t **data) {
-    int error;
-    e->config.rc_min_quantizer = e->config.rc_max_quantizer = quantizer;
-    if ((error = vpx_codec_enc_config_set(&e->codec, &e->config))) return -error;
-    vpx_active_map_t map = {(unsigned char *)active, (e->height + 15) / 16, (e->width + 15) / 16};
-    if ((error = vpx_codec_control(&e->codec, VP8E_SET_ACTIVEMAP, &map))) return -error;
+/* What becomes of a macroblock: as in vp8.rs. */
+enum visavis_vp8_block { STILL, STEADY, MOVING, LIPS };
+
+/* Tells the encoder what becomes of macroblocks. How much edges are smoothed is chosen for a whole picture, so what must look the same in several
+   is not smoothed. */
+static int map_blocks(struct visavis_vp8_encoder *e, const uint8_t *blocks, int finer) {
+    unsigned rows = (e->height + 15) / 16, columns = (e->width + 15) / 16;
+    for (unsigned i = 0; i < rows * columns; i++) {
+        e->active[i] = blocks[i] != STILL;
+        e->segments[i] = blocks[i] == LIPS ? 0 : blocks[i] == MOVING ? 2 : 1;
+    }
+    vpx_active_map_t active = {e->active, rows, columns};
+    int error = vpx_codec_control(&e->codec, VP8E_SET_ACTIVEMAP, &active);
+    if (error) return error;
+    vpx_roi_map_t segments = {
+        .roi_map = e->segments, .rows = rows, .cols = columns, .delta_q = {0, -finer, -finer}, .delta_lf = {0, -63, 0}};
+    return vpx_codec_control(&e->codec, VP8E_SET_ROI_MAP, &segments);
+}
+
+/* Encodes one I420 picture (planes without gaps). Of each macroblock `blocks` tells what becomes of it; `finer` is taken from the quantiser of
+   all but lips; `reference` is the picture that the frame refers to, as it is decoded. A key has neither of them. Returns the length and sets
+   *data, valid until the next call; a negative libvpx code otherwise. */
+long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int kind, unsigned quantizer, int finer, const uint8_t *blocks,
+                        const uint8_t *reference, const uint8_t **data) {
+    int error = start(e);
+    if (error) return -error;
     vpx_image_t image;
     if (!vpx_img_wrap(&image, VPX_IMG_FMT_I420, e->width, e->height, 1, (unsigned char *)i420)) return -VPX_CODEC_MEM_ERROR;
-    if ((error = vpx_codec_encode(&e->codec, &image, e->count++, 1, flags(kind), VPX_DL_GOOD_QUALITY))) return -error;
+    if (kind != KEY) {
+        /* An encoder begins with a key, and any will do: what frames refer to is put in its place. */
+        if ((error = vpx_codec_encode(&e->codec, e->blank, 0, 1, VPX_EFLAG_FORCE_KF, VPX_DL_REALTIME))) return -error;
+        vpx_codec_iter_t drained = NULL;
+        while (vpx_codec_get_cx_data(&e->codec, &drained)) continue;
+        vpx_ref_frame_t known = {.frame_type = kind == ANCHORED_POSE ? VP8_ALTR_FRAME : VP8_GOLD_FRAME};
+        if (!vpx_img_wrap(&known.img, VPX_IMG_FMT_I420, e->width, e->height, 1, (unsigned char *)reference)) return -VPX_CODEC_MEM_ERROR;
+        if ((error = vpx_codec_control(&e->codec, VP8_SET_REFERENCE, &known))) return -error;
+    }
+    e->config.rc_min_quantizer = e->config.rc_max_quantizer = quantizer;
+    if ((error = vpx_codec_enc_config_set(&e->codec, &e->config))) return -error;
+    if (kind != KEY && (error = map_blocks(e, blocks, finer))) return -error;
+    if ((error = vpx_codec_encode(&e->codec, &image, 1, 1, flags(kind), VPX_DL_GOOD_QUALITY))) return -error;
     vpx_codec_iter_t iterator = NULL;
     const vpx_codec_cx_pkt_t *packet;
     while ((packet = vpx_codec_get_cx_data(&e->codec, &iterator))) {
@@ -76,11 +143,6 @@ long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int 
         return (long)packet->data.frame.sz;
     }
     return -VPX_CODEC_ERROR;
-}
-
-void visavis_vp8_encoder_free(struct visavis_vp8_encoder *e) {
-    vpx_codec_destroy(&e->codec);
-    free(e);
 }
 
 vpx_codec_ctx_t *visavis_vp8_decoder_new(void) {

@@ -28,11 +28,52 @@ enum Kind {
     AnchoredPose,
 }
 
-/// An encoder of one picture size.
+/// What becomes of a macroblock in a frame that is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Block {
+    /// It is copied from what the frame refers to.
+    Still,
+    /// It is encoded, and not smoothed, so that it looks the same in all frames that have the same here.
+    Steady,
+    /// It is encoded.
+    Moving,
+    /// It is encoded with a quantiser of its own.
+    Lips,
+}
+
+/// Quantisers of one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantizers {
+    /// Of lips.
+    pub lips: u32,
+    /// Of all else, met to a step or two; no larger than that of lips.
+    pub rest: u32,
+}
+
+impl Quantizers {
+    /// One for all.
+    #[must_use]
+    pub fn all(quantizer: u32) -> Self {
+        Self { lips: quantizer, rest: quantizer }
+    }
+
+    /// What libvpx is told to take from the quantiser of lips for all else. It takes the distance of two quantisers as that of others from
+    /// 0, where a step is smaller.
+    fn finer(self) -> u32 {
+        self.lips.saturating_sub(self.rest) * 7 / 4
+    }
+}
+
+/// An encoder of one picture size. The same picture and blocks make the same frame, whatever was encoded in between.
 pub struct Encoder {
     raw: NonNull<RawEncoder>,
     width: usize,
     height: usize,
+    decoder: Decoder,
+    /// The last key and the last anchor as they are decoded.
+    golden: I420,
+    altref: I420,
 }
 
 // SAFETY: libvpx contexts are bound to no thread; `&mut self` keeps calls apart.
@@ -49,7 +90,9 @@ impl Encoder {
         };
         // SAFETY: plain numbers; the result is owned by `Self` and freed once.
         let raw = unsafe { visavis_vp8_encoder_new(w, h) };
-        NonNull::new(raw).map(|raw| Self { raw, width, height }).ok_or(Error(-1))
+        let raw = NonNull::new(raw).ok_or(Error(-1))?;
+        let (golden, altref) = (I420::black(width, height), I420::black(width, height));
+        Ok(Self { raw, width, height, decoder: Decoder::new(width, height)?, golden, altref })
     }
 
     /// The key: becomes the reference of every later pose.
@@ -57,19 +100,25 @@ impl Encoder {
     /// # Errors
     /// libvpx's.
     pub fn key(&mut self, picture: &I420, quantizer: u32) -> Result<Vec<u8>, Error> {
-        self.encode(picture, Kind::Key, quantizer, None)
+        let frame = self.encode(picture, Kind::Key, Quantizers::all(quantizer), None)?;
+        self.golden = self.decoder.decode(&frame)?;
+        Ok(frame)
     }
 
-    /// A frame that depends on the last key only. `active` marks the macroblocks (16×16, row by row) that differ from the key's picture;
-    /// the others are copied from it.
+    /// A frame that depends on the last key only. `blocks` tells of the macroblocks (16×16, row by row) how they differ from the key's.
     ///
     /// # Errors
     /// libvpx's.
     ///
     /// # Panics
-    /// If `active` has not one entry for each macroblock.
-    pub fn pose(&mut self, picture: &I420, quantizer: u32, active: &[bool]) -> Result<Vec<u8>, Error> {
-        self.encode(picture, Kind::Pose, quantizer, Some(active))
+    /// If `blocks` has not one entry for each macroblock.
+    pub fn pose(
+        &mut self,
+        picture: &I420,
+        quantizers: Quantizers,
+        blocks: &[Block],
+    ) -> Result<Vec<u8>, Error> {
+        self.encode(picture, Kind::Pose, quantizers, Some(blocks))
     }
 
     /// A second key, made of the first: becomes the reference of every later anchored pose.
@@ -79,11 +128,13 @@ impl Encoder {
     ///
     /// # Panics
     /// As [`Self::pose`].
-    pub fn anchor(&mut self, picture: &I420, quantizer: u32, active: &[bool]) -> Result<Vec<u8>, Error> {
-        self.encode(picture, Kind::Anchor, quantizer, Some(active))
+    pub fn anchor(&mut self, picture: &I420, quantizer: u32, blocks: &[Block]) -> Result<Vec<u8>, Error> {
+        let frame = self.encode(picture, Kind::Anchor, Quantizers::all(quantizer), Some(blocks))?;
+        self.altref = self.decoder.decode(&frame)?;
+        Ok(frame)
     }
 
-    /// A frame that depends on the last anchor only, and `active` on what differs from its picture.
+    /// A frame that depends on the last anchor only, and `blocks` tells how they differ from the anchor's.
     ///
     /// # Errors
     /// libvpx's.
@@ -93,39 +144,41 @@ impl Encoder {
     pub fn anchored_pose(
         &mut self,
         picture: &I420,
-        quantizer: u32,
-        active: &[bool],
+        quantizers: Quantizers,
+        blocks: &[Block],
     ) -> Result<Vec<u8>, Error> {
-        self.encode(picture, Kind::AnchoredPose, quantizer, Some(active))
+        self.encode(picture, Kind::AnchoredPose, quantizers, Some(blocks))
     }
 
     fn encode(
         &mut self,
         picture: &I420,
         kind: Kind,
-        quantizer: u32,
-        active: Option<&[bool]>,
+        quantizers: Quantizers,
+        blocks: Option<&[Block]>,
     ) -> Result<Vec<u8>, Error> {
         assert_eq!(
             (picture.width(), picture.height()),
             (self.width, self.height),
             "a picture of the encoder's size"
         );
-        let blocks = self.width.div_ceil(16) * self.height.div_ceil(16);
-        let map: Vec<u8> = match active {
-            Some(active) => active.iter().map(|&on| u8::from(on)).collect(),
-            None => vec![1; blocks],
-        };
-        assert_eq!(map.len(), blocks, "one entry for each macroblock");
+        let count = self.width.div_ceil(16) * self.height.div_ceil(16);
+        let map: Vec<u8> =
+            blocks.map_or_else(|| vec![Block::Moving as u8; count], |b| b.iter().map(|b| *b as u8).collect());
+        assert_eq!(map.len(), count, "one entry for each macroblock");
+        let reference = if matches!(kind, Kind::AnchoredPose) { &self.altref } else { &self.golden };
         let mut data = ptr::null();
-        // SAFETY: the picture's size was checked, the map's length too; `data` is copied before the next call.
+        // SAFETY: the picture's size was checked, the map's length too, and references are of the same size; `data` is copied before the next
+        // call.
         let length = unsafe {
             visavis_vp8_encode(
                 self.raw.as_ptr(),
                 picture.bytes().as_ptr(),
                 kind as c_int,
-                quantizer.min(MAX_QUANTIZER),
+                quantizers.lips.min(MAX_QUANTIZER),
+                quantizers.finer().min(MAX_QUANTIZER) as c_int,
                 map.as_ptr(),
+                reference.bytes().as_ptr(),
                 &raw mut data,
             )
         };
@@ -210,7 +263,9 @@ unsafe extern "C" {
         i420: *const u8,
         kind: c_int,
         quantizer: c_uint,
-        active: *const u8,
+        finer: c_int,
+        blocks: *const u8,
+        reference: *const u8,
         data: *mut *const u8,
     ) -> c_long;
     fn visavis_vp8_encoder_free(encoder: *mut RawEncoder);
@@ -245,6 +300,12 @@ mod tests {
         I420::from_rgb(&rgb, SIDE, SIDE)
     }
 
+    /// All that differs moves.
+    fn moving(picture: &I420, from: &I420) -> Vec<Block> {
+        let moves = |changed| if changed { Block::Moving } else { Block::Still };
+        picture.changed_blocks(from, 0).into_iter().map(moves).collect()
+    }
+
     #[test]
     fn random_splices_with_loss_decode_to_the_same_bits_as_each_pose_alone() {
         let rest = scene(0);
@@ -253,8 +314,7 @@ mod tests {
         let poses: Vec<Vec<u8>> = (1..40)
             .map(|n| {
                 let picture = scene(n);
-                let changed = picture.changed_blocks(&rest, 0);
-                encoder.pose(&picture, 24, &changed).unwrap()
+                encoder.pose(&picture, Quantizers::all(24), &moving(&picture, &rest)).unwrap()
             })
             .collect();
         // What each pose looks like right behind the key.
@@ -287,14 +347,16 @@ mod tests {
         let (rest, lean) = (scene(0), scene(5));
         let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
         let key = encoder.key(&rest, 8).unwrap();
-        let anchor = encoder.anchor(&lean, 16, &lean.changed_blocks(&rest, 0)).unwrap();
+        let anchor = encoder.anchor(&lean, 16, &moving(&lean, &rest)).unwrap();
         let poses: Vec<Vec<u8>> = (1..40)
             .map(|n| {
                 let picture = scene(n);
                 if n % 2 == 0 {
-                    encoder.pose(&picture, 24, &picture.changed_blocks(&rest, 0)).unwrap()
+                    encoder
+                        .pose(&picture, Quantizers { lips: 34, rest: 24 }, &moving(&picture, &rest))
+                        .unwrap()
                 } else {
-                    encoder.anchored_pose(&picture, 24, &picture.changed_blocks(&lean, 0)).unwrap()
+                    encoder.anchored_pose(&picture, Quantizers::all(24), &moving(&picture, &lean)).unwrap()
                 }
             })
             .collect();
@@ -326,9 +388,9 @@ mod tests {
         let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
         let key = encoder.key(&rest, 8).unwrap();
         let picture = scene(3);
-        let changed = picture.changed_blocks(&rest, 0);
-        assert!(changed.iter().any(|&c| c) && changed.iter().any(|&c| !c));
-        let pose = encoder.pose(&picture, 20, &changed).unwrap();
+        let blocks = moving(&picture, &rest);
+        assert!(blocks.contains(&Block::Moving) && blocks.contains(&Block::Still));
+        let pose = encoder.pose(&picture, Quantizers::all(20), &blocks).unwrap();
         let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
         decoder.decode(&key).unwrap();
         assert!(decoder.decode(&pose).unwrap().psnr(&picture) > 34.0);

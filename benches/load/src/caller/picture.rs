@@ -180,7 +180,9 @@ mod tests {
         let mut encoder = vp8::Encoder::new(64, 64).unwrap();
         let picture = |n: usize| I420::from_rgb(&vec![n as u8 * 20; 64 * 64 * 3], 64, 64);
         let mut frames = vec![encoder.key(&picture(0), 10).unwrap()];
-        frames.extend((1..6).map(|n| encoder.pose(&picture(n), 10, &[true; 16]).unwrap()));
+        frames.extend((1..6).map(|n| {
+            encoder.pose(&picture(n), vp8::Quantizers::all(10), &[vp8::Block::Moving; 16]).unwrap()
+        }));
         frames
     }
 

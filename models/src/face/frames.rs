@@ -1,0 +1,238 @@
+//! From what is drawn to frames. In a pose only what moves may change, and a block that is encoded anew never looks quite the same: so the
+//! head is encoded and decoded first, then with eyes and brows, and what is encoded with lips or breath shows, wherever these change nothing,
+//! what was decoded. To encode that with the same quantiser gives it back.
+
+use bytes::Bytes;
+
+use super::bake::{Baked, Error, LARGEST, SPOKEN};
+use super::drawn::Drawn;
+use super::people::Person;
+use super::picture::I420;
+use super::plan::{Plan, Share};
+use super::set::{self, Key, Manifest, PoseSet};
+use super::vp8::{self, Block, Decoder, Encoder, Quantizers};
+
+/// Differences of levels up to this are not worth a macroblock: a turned head changes the bloom of all that is bright.
+const TOLERANCE: u8 = 3;
+/// Pictures of more pixels are large: of these more is flat, and key and anchor may be coarser.
+const LARGE: usize = 512 * 512;
+
+/// Encodes a share with the first of the plan's quantisers, from this one on, with which it is small enough; and which one that was.
+pub(super) fn encode_small(
+    person: &Person,
+    size: (usize, usize),
+    plan: &Plan,
+    share: &Share,
+    drawn: &Drawn<'_>,
+    from: usize,
+) -> Result<(Baked, usize), Error> {
+    let pixels = (size.0 * size.1).max(LARGE);
+    let small = |set: &PoseSet| set.to_file().len() <= LARGEST && spoken(set) * LARGE <= SPOKEN * pixels;
+    let at = |at: usize| encode(person, size, plan, share, drawn, plan.quantizers[at]);
+    let last = plan.quantizers.len().checked_sub(1).ok_or(set::Error::Damaged("no quantiser"))?;
+    // The finest is enough for most. If not, half of those that are left are ruled out at a time.
+    let (mut low, mut high, mut middle) = (from.min(last), last, from.min(last));
+    let mut best = None;
+    while low <= high {
+        let (set, likeness) = at(middle)?;
+        if small(&set) {
+            best = Some((set, likeness, middle));
+            if middle == low {
+                break;
+            }
+            high = middle - 1;
+        } else {
+            low = middle + 1;
+        }
+        middle = (low + high) / 2;
+    }
+    let (set, likeness, at) = match best {
+        Some(best) => best,
+        None => at(last).map(|(set, likeness)| (set, likeness, last))?,
+    };
+    let [psnr, colours] = likeness.told();
+    Ok((Baked { set, display_picture: Vec::new(), psnr, colours }, at))
+}
+
+/// Mean length of a frame while speaking in the finest rung, in bytes: a quarter of the time not with the resting look.
+fn spoken(set: &PoseSet) -> usize {
+    let mean = |resting: bool| {
+        let lips =
+            set.manifest().frames.iter().filter(|(key, _)| key.mouth != 0 && (key.look == 0) == resting);
+        let (count, sum) = lips.fold((0, 0), |(n, sum), (_, lengths)| (n + 1, sum + lengths[0] as usize));
+        sum / count.max(1)
+    };
+    (mean(true) * 3 + mean(false)) / 4
+}
+
+/// How like frames are to what was drawn.
+#[derive(Default)]
+struct Likeness(Vec<[f64; 3]>);
+
+impl Likeness {
+    /// Of brightness, and of the colours the worse: mean and least.
+    fn told(&self) -> [(f64, f64); 2] {
+        let of = |one: fn(&[f64; 3]) -> f64| {
+            let all = self.0.iter().map(one);
+            (all.clone().sum::<f64>() / self.0.len().max(1) as f64, all.fold(f64::MAX, f64::min))
+        };
+        [of(|planes| planes[0]), of(|planes| planes[1].min(planes[2]))]
+    }
+}
+
+/// What is encoded: a picture, and where it differs from what the frame refers to.
+#[derive(Clone)]
+struct Layer {
+    picture: I420,
+    blocks: Vec<Block>,
+}
+
+impl Layer {
+    /// What the frame refers to.
+    fn still(picture: &I420) -> Self {
+        let count = picture.width().div_ceil(16) * picture.height().div_ceil(16);
+        Self { picture: picture.clone(), blocks: vec![Block::Still; count] }
+    }
+
+    /// This, and where `now` differs from `before`, `now`.
+    fn with(&self, before: &I420, now: &I420, block: Block) -> Self {
+        let mut layer = self.clone();
+        for (at, _) in now.changed_blocks(before, TOLERANCE).iter().enumerate().filter(|(_, c)| **c) {
+            layer.blocks[at] = block;
+            layer.picture.take_block(now, at);
+        }
+        layer
+    }
+
+    fn is_still(&self) -> bool {
+        self.blocks.iter().all(|block| *block == Block::Still)
+    }
+}
+
+/// Encoder and decoder of one person, behind key and anchor.
+struct Codec {
+    encoder: Encoder,
+    decoder: Decoder,
+}
+
+impl Codec {
+    fn frame(&mut self, layer: &Layer, quantizers: Quantizers, anchored: bool) -> Result<Vec<u8>, Error> {
+        let Layer { picture, blocks } = layer;
+        Ok(if anchored {
+            self.encoder.anchored_pose(picture, quantizers, blocks)?
+        } else {
+            self.encoder.pose(picture, quantizers, blocks)?
+        })
+    }
+
+    /// The same as it is seen.
+    fn settle(&mut self, layer: Layer, quantizers: Quantizers, anchored: bool) -> Result<Layer, Error> {
+        if layer.is_still() {
+            return Ok(layer);
+        }
+        let frame = self.frame(&layer, quantizers, anchored)?;
+        Ok(Layer { picture: self.decoder.decode(&frame)?, ..layer })
+    }
+}
+
+/// Quantisers of the frames of a stance with a look, where those of lips begin at `lips` and this rung is `coarser`; what is hardly seen is
+/// `larger` coarser still in large pictures.
+fn quantizers(
+    plan: &Plan,
+    (stance, look): (u8, u8),
+    speaks: bool,
+    lips: u32,
+    (coarser, larger): (u32, u32),
+) -> Quantizers {
+    let more = |list: &(Vec<u8>, u32), one: u8| if list.0.contains(&one) { list.1 + larger } else { 0 };
+    let coarser = coarser + more(&plan.passing, stance) + more(&plan.brief, look);
+    let (finest, finer) = plan.quantizer;
+    let rest = finest.max(lips.saturating_sub(finer)) + coarser;
+    let lips = if speaks { lips + coarser } else { rest };
+    Quantizers { lips: lips.min(vp8::MAX_QUANTIZER), rest: rest.min(vp8::MAX_QUANTIZER) }
+}
+
+fn encode(
+    person: &Person,
+    (width, height): (usize, usize),
+    whole: &Plan,
+    share: &Share,
+    drawn: &Drawn<'_>,
+    quantizer: u32,
+) -> Result<(PoseSet, Likeness), Error> {
+    let plan = whole.of(share);
+    let picture = |key: Key| drawn.picture(share.whole(key), plan.breaths[usize::from(key.breath)]);
+    let rest = picture(Key::default());
+    let (mut encoder, mut decoder) = (Encoder::new(width, height)?, Decoder::new(width, height)?);
+    let larger = if width * height > LARGE { plan.larger } else { 0 };
+    let key = encoder.key(&rest, plan.key_quantizer + larger)?;
+    decoder.decode(&key)?;
+    let (lean, anchor) = match plan.anchored.first() {
+        None => (rest.clone(), Vec::new()),
+        Some(&stance) => {
+            let lean = picture(Key { stance, ..Key::default() });
+            let blocks = Layer::still(&rest).with(&rest, &lean, Block::Moving).blocks;
+            let anchor = encoder.anchor(&lean, plan.anchor_quantizer + larger, &blocks)?;
+            decoder.decode(&anchor)?;
+            (lean, anchor)
+        }
+    };
+    let mut codec = Codec { encoder, decoder };
+    let keys = plan.keys();
+    let rungs: Vec<u32> = std::iter::once(0).chain(plan.coarser.iter().copied()).collect();
+    let mut frames = vec![Bytes::new(); keys.len() * rungs.len()];
+    let mut likeness = Likeness::default();
+    for stance in 0..plan.stances.len() as u8 {
+        let anchored = plan.anchored.contains(&stance);
+        let reference = if anchored { &lean } else { &rest };
+        let held = picture(Key { stance, ..Key::default() });
+        let head = Layer::still(reference).with(reference, &held, Block::Moving);
+        // Brows and eyes of a head that is encoded anew are smoothed with it.
+        let eyes = if head.is_still() { Block::Steady } else { Block::Moving };
+        for look in 0..plan.looks.len() as u8 {
+            let group = keys.iter().enumerate().filter(|(_, k)| (k.stance, k.look) == (stance, look));
+            if group.clone().next().is_none() {
+                continue;
+            }
+            let speaks = group.clone().any(|(_, key)| key.mouth != 0);
+            let seen = picture(Key { stance, look, ..Key::default() });
+            let mut faces = Vec::with_capacity(rungs.len());
+            for coarser in &rungs {
+                let quantizers = quantizers(&plan, (stance, look), speaks, quantizer, (*coarser, larger));
+                let head = codec.settle(head.clone(), quantizers, anchored)?;
+                let face = codec.settle(head.with(&held, &seen, eyes), quantizers, anchored)?;
+                faces.push((face, quantizers));
+            }
+            for (at, &key) in group {
+                let drawn = picture(key);
+                let block = if key.mouth == 0 { Block::Moving } else { Block::Lips };
+                for (rung, (face, quantizers)) in faces.iter().enumerate() {
+                    let frame = codec.frame(&face.with(&seen, &drawn, block), *quantizers, anchored)?;
+                    if rung == 0 {
+                        likeness.0.push(codec.decoder.decode(&frame)?.psnr_of_planes(&drawn));
+                    }
+                    frames[at * rungs.len() + rung] = Bytes::from(frame);
+                }
+            }
+        }
+    }
+    let lips = rungs.iter().map(|coarser| (quantizer + coarser).min(vp8::MAX_QUANTIZER));
+    let manifest = Manifest {
+        id: person.id.clone(),
+        name: person.name.clone(),
+        gender: person.gender.word().into(),
+        voice: person.voice.clone(),
+        width: width as u32,
+        height: height as u32,
+        quantizers: std::iter::once(plan.key_quantizer + larger).chain(lips).collect(),
+        anchored: plan.anchored,
+        stances: plan.stances,
+        looks: plan.looks,
+        mouths: plan.mouths,
+        breaths: plan.breaths,
+        frames: keys.iter().map(|key| (*key, Vec::new())).collect(),
+        key_length: 0,
+        anchor_length: 0,
+    };
+    Ok((PoseSet::new(manifest, key.into(), anchor.into(), frames)?, likeness))
+}
