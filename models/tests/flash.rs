@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use models::face::picture::I420;
 use models::face::set::Manifest;
-use models::face::vp8::{Decoder, Encoder};
+use models::face::vp8::{Block, Decoder, Encoder, Quantizers};
 use models::face::{Key, Look, Mouth, PoseSet, Stance, webp};
 
 const SIDE: usize = 64;
@@ -21,8 +21,9 @@ fn flash() -> PoseSet {
     let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
     let (shut, open) = (plain(40), plain(220));
     let key = encoder.key(&shut, QUANTIZERS[0]).unwrap();
-    let active = vec![true; SIDE * SIDE / 256];
-    let frames = [&shut, &open].map(|picture| encoder.pose(picture, QUANTIZERS[1], &active).unwrap());
+    let blocks = vec![Block::Moving; SIDE * SIDE / 256];
+    let frames =
+        [&shut, &open].map(|picture| encoder.pose(picture, Quantizers::all(QUANTIZERS[1]), &blocks).unwrap());
     let manifest = Manifest {
         id: "flash".into(),
         name: "Flash".into(),
