@@ -38,7 +38,7 @@ pub(crate) struct Wish<'a> {
 pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Result<ExitCode, Failure> {
     let &Wish { size, out, .. } = wish;
     if background {
-        child::step_back()?;
+        child::step_back(child::BAKING)?;
         child::end_with_input()?;
     }
     let pixels = parse_size(size).map_err(|why| Failure::Usage(format!("--size {size}: {why}")))?;

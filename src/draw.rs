@@ -27,7 +27,7 @@ struct Order {
 }
 
 pub(crate) fn run() -> Result<ExitCode, Failure> {
-    child::step_back()?;
+    child::step_back(child::DRAWING)?;
     let mut next = take()?;
     while let Some(order) = next {
         next = match Sitter::new(&order.character) {

@@ -17,6 +17,9 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
 }
 
+/// Seconds after which one of those that wait to be drawn may be done.
+const DRAWN: u64 = 60;
+
 /// What was looked for in vain; each kind has a text of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
@@ -65,6 +68,8 @@ pub(crate) enum ApiError {
     UnknownHost,
     /// 429
     TooMany(Quota),
+    /// 429: too much of one workspace waits already; the reason is told beside.
+    QueueFull(String),
     /// 503: no worker has room; the reason is told beside.
     NoCapacity(String),
     /// 500 with the resource's own text; the cause is for the log.
@@ -181,6 +186,9 @@ impl IntoResponse for ApiError {
             }
             Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, error("Unknown host")),
             Self::TooMany(_) => (StatusCode::TOO_MANY_REQUESTS, error("Too many requests")),
+            Self::QueueFull(reason) => {
+                (StatusCode::TOO_MANY_REQUESTS, json!({"error": "Too many requests", "reason": reason}))
+            }
             Self::NoCapacity(reason) => {
                 (StatusCode::SERVICE_UNAVAILABLE, json!({"error": "No capacity", "reason": reason}))
             }
@@ -203,6 +211,9 @@ impl IntoResponse for ApiError {
             }
             Self::Late => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Self::QueueFull(_) => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(DRAWN));
             }
             Self::NoCapacity(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(2));

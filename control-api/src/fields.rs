@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Fault};
 
+/// Unknown fields that are told of one object.
+const UNKNOWN: usize = 32;
+
 /// Faults found so far.
 #[derive(Default)]
 pub(crate) struct Faults(RefCell<Vec<Fault>>);
@@ -55,6 +58,15 @@ impl<'a> Fields<'a> {
     /// The field as it is, null included.
     pub(crate) fn raw(&self, name: &str) -> Option<&Value> {
         self.map.get(name)
+    }
+
+    /// Notes each field that is none of these, be it null.
+    pub(crate) fn only(&self, known: &[&str]) {
+        for name in self.map.keys().filter(|name| !known.contains(&name.as_str())).take(UNKNOWN) {
+            // What a stranger calls a field is told, but not all of a book.
+            let name: String = name.chars().take(100).collect();
+            self.fault(&name, "is not known");
+        }
     }
 
     /// All of it, as it is.

@@ -71,6 +71,7 @@ fn order(body: Value) -> Result<Bytes, ApiError> {
     if fields.raw("character").is_none_or(Value::is_null) {
         fields.fault("character", "is required");
     }
+    fields.only(&["character", "pose", "size"]);
     let side = fields.number("size", SIDES).map_or(Some(SIDE), |side| side.as_u64());
     if side.is_none_or(|side| side % 2 != 0) {
         fields.fault("size", "must be an even whole number");

@@ -30,6 +30,11 @@ const BODY_LIMIT: usize = 14 << 20;
 /// Characters of a drawn person's name at most, and of its voice's.
 const NAME: usize = 200;
 /// Why a picture's job fails: this server has no renderer of uploaded pictures.
+/// What may be said of a person that is drawn.
+const OF_DRAWN: [&str; 8] =
+    ["avatar_name", "gender", "is_private", "character", "rest", "voice", "input_image", "landmarks"];
+/// People of one workspace that may wait to be drawn, those in work with them: one takes a minute.
+const WAITING: i64 = 8;
 const NO_RENDERER: &str = "no renderer is installed";
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -80,6 +85,12 @@ fn wish(body: Value) -> Result<Wish, ApiError> {
     let fields = Fields::body(body, &faults)?;
     let drawn = fields.raw("character").is_some_and(|c| !c.is_null());
     let name = if drawn { fields.at_most("avatar_name", NAME) } else { fields.required("avatar_name") };
+    if name.chars().any(char::is_control) {
+        fields.fault("avatar_name", "must not have control characters");
+    }
+    if drawn {
+        fields.only(&OF_DRAWN);
+    }
     let gender = fields.required("gender");
     if !gender.is_empty() && !["male", "female"].contains(&gender.as_str()) {
         fields.fault("gender", "must be one of male, female");
@@ -112,6 +123,9 @@ fn drawn_person(fields: &Fields<'_>, gender: &str) -> Value {
     let voice = fields.text("voice").filter(|voice| !voice.trim().is_empty());
     if voice.as_ref().is_some_and(|voice| voice.chars().count() > NAME) {
         fields.fault("voice", format!("must be at most {NAME} characters"));
+    } else if voice.as_ref().is_some_and(|voice| models::tts::resolve(voice).1.is_some()) {
+        let known: Vec<&str> = models::tts::Voice::ALL.iter().map(|voice| voice.name()).collect();
+        fields.fault("voice", format!("must be one of {}", known.join(", ")));
     }
     json!({
         "character": character::settings(fields, "character", &character::OF_CHARACTER),
@@ -134,6 +148,11 @@ async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): J
         at: clock::now(),
     };
     let mut tx = shared.store.write().await?;
+    if wish.person.is_some() && table::waiting(&mut tx, &caller.workspace).await? >= WAITING {
+        return Err(ApiError::QueueFull(format!(
+            "{WAITING} people of this workspace are waiting to be drawn"
+        )));
+    }
     let row = table::insert(&mut tx, &draft).await?;
     tx.commit().await?;
     let waits = if wish.person.is_some() { &shared.drawings } else { &shared.jobs };

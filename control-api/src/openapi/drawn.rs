@@ -58,7 +58,7 @@ pub(super) fn all() -> Vec<(&'static str, Value)> {
         ("name*", text()),
         ("gender*", one_of(&["female", "male"])),
         ("voice*", text()),
-        ("rest*", refer("Pose")),
+        ("rest*", refer("Rest")),
         ("character*", refer("Character")),
     ]);
     let setting = object([
@@ -87,6 +87,7 @@ pub(super) fn all() -> Vec<(&'static str, Value)> {
     vec![
         ("Character", table(&form::of_character())),
         ("Pose", table(&form::of_pose())),
+        ("Rest", table(&form::of_rest())),
         ("Setting", setting),
         ("CharacterSheet", sheet),
         ("Preview", preview),

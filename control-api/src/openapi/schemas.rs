@@ -102,7 +102,7 @@ pub(super) fn all() -> Map<String, Value> {
                 ("is_private", maybe("boolean")),
                 ("landmarks", json!({"type": ["array", "object", "null"]})),
                 ("character", refer("Character")),
-                ("rest", refer("Pose")),
+                ("rest", refer("Rest")),
                 ("voice", text()),
             ]),
         ),

@@ -99,12 +99,26 @@ macro_rules! free {
     };
 }
 
-/// Takes the oldest drawing that nobody does: one that waits, or was cut short here or on a server that is no longer alive.
+/// How many drawings of a workspace wait or are in work.
+pub(crate) async fn waiting(tx: &mut Transaction, workspace: &str) -> Result<i64> {
+    Ok(sqlx::query_scalar(
+        "SELECT COUNT(*) FROM custom_avatar WHERE workspace = $1 AND person IS NOT NULL AND status IN ('QUEUED', 'PROCESSING')",
+    )
+    .bind(workspace)
+    .fetch_one(&mut **tx)
+    .await?)
+}
+
+/// Takes a drawing that nobody does: one that was cut short here or on a server that is no longer alive, else the oldest of the workspace whose
+/// last turn is longest ago. So whoever orders many waits for each of them as long as all others for one.
 pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Job>> {
     Ok(sqlx::query_as(concat!(
-        "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar WHERE ",
+        "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar AS waits WHERE ",
         free!(),
-        " ORDER BY created_at, id LIMIT 1) RETURNING id, name, gender, person",
+        " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, \
+         (SELECT COALESCE(MAX(had.updated_at), 0) FROM custom_avatar AS had \
+         WHERE had.workspace = waits.workspace AND had.person IS NOT NULL AND had.status <> 'QUEUED'), \
+         created_at, id LIMIT 1) RETURNING id, name, gender, person",
     ))
     .bind(server)
     .bind(now)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use control_api::keys;
 use serde_json::{Value, json};
 
 use crate::kit::{Folder, Reply, Server, agent, until};
@@ -10,12 +11,16 @@ use crate::servers::two;
 const PATH: &str = "/v2/custom-avatar";
 const FAILED: &str = "the face could not be drawn; the server's log says why";
 
-fn zoe(voice: &str) -> Value {
-    json!({"avatar_name": "Zoe", "gender": "female", "voice": voice, "character": {"age": 0.4, "headscarf": "#336699"}, "rest": {"smile": 0.5}})
+/// What becomes of the drawing, by the character's seed: as in `painter.rs`.
+const DOES: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
+
+fn zoe(does: &str) -> Value {
+    let seed = DOES.iter().position(|known| *known == does).unwrap();
+    json!({"avatar_name": "Zoe", "gender": "female", "voice": "awb", "character": {"age": 0.4, "headscarf": "#336699", "seed": seed}, "rest": {"smile": 0.5}})
 }
 
-async fn queue(server: &Server, voice: &str) -> String {
-    let made = server.post(PATH, zoe(voice)).await.expect(200);
+async fn queue(server: &Server, does: &str) -> String {
+    let made = server.post(PATH, zoe(does)).await.expect(200);
     assert_eq!(
         (&made["status"], &made["progress"], &made["output"]),
         (&json!("QUEUED"), &json!(0), &Value::Null)
@@ -63,7 +68,7 @@ fn renewed(server: &Server) -> Vec<(String, usize, u8)> {
 async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
-    let id = queue(&server, "awb").await;
+    let id = queue(&server, "draw").await;
     let done = ended(&server, &id).await;
     assert_eq!(
         (&done["status"], &done["progress"], &done["error"]),
@@ -75,7 +80,7 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
     );
     assert!(done["output"]["preview_url"].as_str().unwrap().starts_with("data:image/webp;base64,UklGR"));
     // As it was given, so that it may be given again.
-    let given = zoe("awb");
+    let given = zoe("draw");
     assert!(["character", "rest", "voice"].iter().all(|name| done[name] == given[name]), "{done}");
     assert_eq!(server.get("/v2/custom-avatars").await.expect(200), json!([done]));
 
@@ -181,8 +186,8 @@ async fn what_is_wrong_with_a_drawing_is_only_that_job_s() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
     let mut ids = Vec::new();
-    for voice in ["crash", "refuse", "nonsense", "slt"] {
-        ids.push(queue(&server, voice).await);
+    for does in ["crash", "refuse", "nonsense", "draw"] {
+        ids.push(queue(&server, does).await);
     }
     for id in &ids[..3] {
         let record = ended(&server, id).await;
@@ -196,6 +201,40 @@ async fn what_is_wrong_with_a_drawing_is_only_that_job_s() {
     assert_eq!(ended(&server, &ids[3]).await["status"], "COMPLETED");
     until("its face", async || (!renewed(&server).is_empty()).then_some(())).await;
     assert_eq!(renewed(&server), [(ids[3].clone(), MEI, 100)], "what is no set is shown to nobody");
+}
+
+#[tokio::test]
+async fn workspaces_take_turns_and_none_orders_without_end() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder).await;
+    let database = folder.database().await;
+    let mut other = keys::create(&folder.0.join("data"), database.as_deref(), "other").await.unwrap();
+    // One is in work until it is told to go on, so that the others wait.
+    let stuck = queue(&server, "shares").await;
+    once(&server, &stuck, |record| record["output"].is_object()).await;
+    let mut mine = Vec::new();
+    for _ in 0..7 {
+        mine.push(queue(&server, "half").await);
+    }
+    let refused = server.post(PATH, zoe("draw")).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "60"));
+    assert_eq!(
+        refused.expect(429),
+        json!({"error": "Too many requests", "reason": "8 people of this workspace are waiting to be drawn"})
+    );
+    // Whoever comes last had no turn yet.
+    std::mem::swap(&mut server.key, &mut other);
+    let theirs = queue(&server, "draw").await;
+    std::mem::swap(&mut server.key, &mut other);
+    for word in ["more", "all"] {
+        std::fs::write(folder.0.join(word), "").unwrap();
+    }
+    std::mem::swap(&mut server.key, &mut other);
+    assert_eq!(ended(&server, &theirs).await["status"], "COMPLETED");
+    std::mem::swap(&mut server.key, &mut other);
+    for id in &mine[1..] {
+        assert_eq!(server.get(&format!("{PATH}/{id}")).await.expect(200)["status"], "QUEUED");
+    }
 }
 
 #[tokio::test]
@@ -224,7 +263,7 @@ async fn deleting_stops_the_drawing_and_leaves_nothing() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
     let stuck = queue(&server, "half").await;
-    let next = queue(&server, "slt").await;
+    let next = queue(&server, "draw").await;
     once(&server, &stuck, |record| record["progress"] == 50).await;
     assert_eq!(server.get(&format!("{PATH}/{next}")).await.expect(200)["status"], "QUEUED", "one at a time");
     server.delete(&format!("{PATH}/{stuck}")).await.expect(200);
@@ -255,6 +294,19 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
             {"field": "rest.smile", "reason": "must be a number"},
             {"field": "rest.mouth.jaw", "reason": "must be 0"},
         ]})
+    );
+    let odd = json!({
+        "avatar_name": "Zo\u{7}e", "gender": "female", "voice": "nobody", "character": {}, "charakter": {}, "size": null,
+    });
+    let refused = server.post(PATH, odd).await.expect(400);
+    assert_eq!(
+        refused["details"],
+        json!([
+            {"field": "avatar_name", "reason": "must not have control characters"},
+            {"field": "charakter", "reason": "is not known"},
+            {"field": "size", "reason": "is not known"},
+            {"field": "voice", "reason": "must be one of slt, rms, awb, kal16, kal"},
+        ])
     );
     // What no JSON number is, and what is too much of anything.
     for raw in [
@@ -331,7 +383,7 @@ async fn a_dead_server_s_drawing_is_taken_over_and_every_server_has_the_face() {
     // The other one finds nothing of what was drawn, gets half way, and is restarted by nobody: so it is stopped by hand.
     until("the take-over", async || folders.iter().all(halves).then_some(())).await;
     lives.delete(&format!("{PATH}/{id}")).await.expect(200);
-    let id = queue(&lives, "slt").await;
+    let id = queue(&lives, "draw").await;
     assert_eq!(ended(&lives, &id).await["status"], "COMPLETED");
     let agent = lives.agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
     let (_, token) = lives.conversation(&agent).await;
