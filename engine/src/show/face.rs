@@ -15,8 +15,9 @@ use super::pose::{Track, lerp};
 use super::pose_cache::PoseCache;
 use crate::transport::VideoFrame;
 
-/// A frame stays on the screen for a while: show the mouth of its middle, in seconds after its start.
-const LEAD: f32 = 0.02;
+/// A frame shows the mouth of so many seconds after its start: of its middle, as it stays on the screen for a while, and 20 ms more. A browser
+/// brings sound and picture together to some 30 ms, and sound that comes early is noticed soonest (ITU-R BT.1359).
+const LEAD: f32 = 0.04;
 /// A still picture is sent again after this long, so that the receiver sees that the stream lives.
 const STILL: Duration = Duration::from_millis(960);
 /// A face that speaks sends a picture so often though it shows the same: a gap would look like one of the line. Just below the time of a
