@@ -1,7 +1,6 @@
 """Whether lips and sound belong together, from what the browser showed and played.
 
-The mouth is found as those picture points of the lower half of the face that change most; its darkness (an open mouth is dark) is compared
-with the loudness of the agent's sound. Offsets are in seconds, positive where the picture is late. Sound that is early by 45 ms, or late by
+An open mouth is dark: its darkness is compared with the loudness of the agent's sound, or with how far its phones open the jaw. Offsets are in seconds, positive where the picture is late. Sound that is early by 45 ms, or late by
 125 ms, is noticed (ITU-R BT.1359): the offset must be within −125 … +45 ms.
 """
 
@@ -16,11 +15,10 @@ EARLIEST, LATEST = -0.125, 0.045
 
 
 def darkness(luma: np.ndarray) -> np.ndarray:
-    """Mean darkness (0..1) of the mouth in each picture (n × 96 × 96)."""
-    face = luma[:, 44:84, 28:68].astype(np.float64)
-    change = face.std(axis=0)
-    mouth = change >= np.percentile(change, 93)
-    return 1 - face[:, mouth].mean(axis=1) / 255
+    """How much darker (0..1) than in the middle one of these pictures (n × 96 × 96) the mouth is in each, as a mean over it. What moves with
+    the head becomes darker here and brighter there, and only the former counts."""
+    mouth = luma[:, 56:78, 34:62].astype(np.float64)
+    return np.clip(np.median(mouth, axis=0) - mouth, 0, None).mean(axis=(1, 2)) / 255
 
 
 def envelope(agent: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:
