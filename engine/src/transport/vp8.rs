@@ -12,6 +12,11 @@ pub(super) const MAX_PAYLOAD: usize = 1120;
 /// X, I+L+T, PictureID of 15 bits, TL0PICIDX, TID+Y.
 const DESCRIPTOR: usize = 6;
 
+/// Whether a frame takes several packets.
+pub(super) fn is_parted(frame: &[u8]) -> bool {
+    frame.len() > MAX_PAYLOAD - DESCRIPTOR
+}
+
 /// Counters of one outgoing track.
 #[derive(Debug, Default)]
 pub(super) struct Packetizer {
@@ -94,6 +99,7 @@ mod tests {
             let packets = packets(&mut Packetizer::default(), len, false, false);
             assert!(packets.iter().all(|(p, _)| p.len() <= MAX_PAYLOAD));
             assert_eq!(packets.iter().filter(|(_, last)| *last).count(), 1);
+            assert_eq!(packets.len() > 1, is_parted(&vec![0; len]));
             assert_eq!(packets.iter().map(|(p, _)| p.len() - DESCRIPTOR).sum::<usize>(), len);
         }
     }

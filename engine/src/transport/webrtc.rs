@@ -19,7 +19,7 @@ use str0m::{Candidate, IceCreds, Input, Output, Rtc};
 pub use str0m::net::{Protocol, Transmit};
 
 use super::outbox::Outbox;
-use super::vp8::Packetizer;
+use super::vp8::{self, Packetizer};
 use super::{Event, Text, VideoFrame, sdp};
 
 /// Longest text frame that a client may send, bytes; told to it in the answer.
@@ -428,7 +428,9 @@ impl Connection {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64));
         let Some(track) = &mut self.face else { return };
-        let (rtc, again) = (&mut self.rtc, frame.key || frame.base_layer);
+        // A picture of several packets, of a nod or a lean, is lost with any of them; one packet's comes soon again, or the next one does.
+        let again = frame.key || frame.base_layer || vp8::is_parted(&frame.payload);
+        let rtc = &mut self.rtc;
         self.packetizer
             .packetize(frame, |payload, last| write(rtc, track, timestamp, wallclock, last, again, payload));
         self.timeout = now;
