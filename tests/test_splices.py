@@ -16,6 +16,9 @@ STATES = 4
 #: Frames of one sequence.
 FRAMES = 600
 DECODERS = ("vp8", "libvpx")
+#: Levels by which they may differ. Where a segment's filter level is below 0, libvpx makes it 0 before it adds what reference and mode ask for, as
+#: RFC 6386 does, and FFmpeg adds first: it smooths the edges of still eyes a little less.
+UNCLAMPED = 8
 
 
 class Poses:
@@ -61,8 +64,11 @@ def test_random_splices_with_loss_show_what_was_encoded_in_both_decoders(path):
     poses = Poses(path)
     chance = random.Random(path.stem)
     some = chance.sample(range(len(poses.frames)), 80)
-    pictures = {n: alone("vp8", poses, poses.frames[n]) for n in some}
-    assert len({picture.tobytes() for picture in pictures.values()}) > 60, "they are different pictures"
+    pictures = {name: {n: alone(name, poses, poses.frames[n]) for n in some} for name in DECODERS}
+    assert len({picture.tobytes() for picture in pictures["libvpx"].values()}) > 60, "they are different pictures"
+    for n in some:
+        one, other = (pictures[name][n].astype(int) for name in DECODERS)
+        assert np.abs(one - other).max() <= UNCLAMPED, f"frame {n}"
     decoders = [Decoder(name) for name in DECODERS]
     lost = 0
     for step in range(FRAMES):
@@ -76,7 +82,7 @@ def test_random_splices_with_loss_show_what_was_encoded_in_both_decoders(path):
             lost += 1
             continue
         for name, decoder in zip(DECODERS, decoders):
-            assert np.array_equal(decoder(poses.frames[n]), pictures[n]), f"{name}, step {step}, frame {n}"
+            assert np.array_equal(decoder(poses.frames[n]), pictures[name][n]), f"{name}, step {step}, frame {n}"
     assert lost > 10
 
 
