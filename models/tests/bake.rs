@@ -1,5 +1,7 @@
 //! Baking as a stranger may rely on it: small, resumable, nothing moves but what should, and shipped sets show what would be drawn today.
 
+#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
