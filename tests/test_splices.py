@@ -1,5 +1,5 @@
 """The shipped pose sets in two decoders that know nothing of each other, FFmpeg's and libvpx: whatever is lost and whatever comes next, each frame
-shows the very picture that it was encoded as."""
+shows the very picture that it shows right behind the keys, and both decoders the same one but for some levels beside still eyes."""
 
 import json
 import pathlib

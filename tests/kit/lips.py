@@ -1,7 +1,7 @@
 """Whether lips and sound belong together, from what the browser showed and played.
 
-An open mouth is dark: its darkness is compared with the loudness of the agent's sound, or with how far its phones open the jaw. Offsets are in seconds, positive where the picture is late. Sound that is early by 45 ms, or late by
-125 ms, is noticed (ITU-R BT.1359): the offset must be within −125 … +45 ms.
+An open mouth is dark: its darkness is compared with the loudness of the agent's sound, or with how far its phones open the jaw. Offsets are
+in seconds, positive where the picture is late. Sound that is early by 45 ms, or late by 125 ms, is noticed (ITU-R BT.1359): the offset must be within −125 … +45 ms.
 """
 
 import subprocess

@@ -29,12 +29,12 @@ const MISSING: ApiError = ApiError::Missing(Missing::CustomAvatar);
 const BODY_LIMIT: usize = 14 << 20;
 /// Characters of a drawn person's name at most, and of its voice's.
 const NAME: usize = 200;
-/// Why a picture's job fails: this server has no renderer of uploaded pictures.
 /// What may be said of a person that is drawn.
 const OF_DRAWN: [&str; 8] =
     ["avatar_name", "gender", "is_private", "character", "rest", "voice", "input_image", "landmarks"];
 /// People of one workspace that may wait to be drawn, those in work with them: one takes a minute.
 const WAITING: i64 = 8;
+/// Why a picture's job fails: this server has no renderer of uploaded pictures.
 const NO_RENDERER: &str = "no renderer is installed";
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {

@@ -158,7 +158,7 @@ impl<'a> Drawn<'a> {
     /// Draws what of this share is not drawn yet. `progress` is told how much of the plan is, 0 … 1.
     pub(super) fn draw(&mut self, share: &Share, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
         self.step(0, progress);
-        let all = Vec::new();
+        let none = Vec::new();
         let part = self.plan.of(share);
         for (at, &stance) in share.stances.iter().enumerate() {
             let h = usize::from(stance);
@@ -166,9 +166,10 @@ impl<'a> Drawn<'a> {
                 self.draw_still(h)?;
                 self.step(0, progress);
             }
-            let looks = if h == 0 { &share.looks } else { self.plan.stance_looks.get(h - 1).unwrap_or(&all) };
+            let looks =
+                if h == 0 { &share.looks } else { self.plan.stance_looks.get(h - 1).unwrap_or(&none) };
             let talks = part.talking.iter().any(|(talks, _)| usize::from(*talks) == at);
-            self.draw_parts(h, looks, if talks { &share.mouths } else { &all }, progress)?;
+            self.draw_parts(h, looks, if talks { &share.mouths } else { &none }, progress)?;
         }
         Ok(())
     }
