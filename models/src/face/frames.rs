@@ -3,6 +3,7 @@
 //! what was decoded. To encode that with the same quantiser gives it back.
 
 use bytes::Bytes;
+use rayon::prelude::*;
 
 use super::bake::{Baked, Error, LARGEST, SPOKEN};
 use super::drawn::Drawn;
@@ -116,6 +117,14 @@ struct Codec {
 }
 
 impl Codec {
+    /// Behind a key, and an anchor if there is one.
+    fn behind((width, height): (usize, usize), key: &[u8], anchor: &[u8]) -> Result<Self, vp8::Error> {
+        let mut decoder = Decoder::new(width, height)?;
+        let key = decoder.decode(key)?;
+        let anchor = if anchor.is_empty() { key.clone() } else { decoder.decode(anchor)? };
+        Ok(Self { encoder: Encoder::behind(key, anchor)?, decoder })
+    }
+
     fn frame(&mut self, layer: &Layer, quantizers: Quantizers, anchored: bool) -> Result<Vec<u8>, Error> {
         let Layer { picture, blocks } = layer;
         Ok(if anchored {
@@ -163,57 +172,67 @@ fn encode(
     let plan = whole.of(share);
     let picture = |key: Key| drawn.picture(share.whole(key), plan.breaths[usize::from(key.breath)]);
     let rest = picture(Key::default());
-    let (mut encoder, mut decoder) = (Encoder::new(width, height)?, Decoder::new(width, height)?);
+    let mut encoder = Encoder::new(width, height)?;
     let larger = if width * height > LARGE { plan.larger } else { 0 };
     let key = encoder.key(&rest, plan.key_quantizer + larger)?;
-    decoder.decode(&key)?;
     let (lean, anchor) = match plan.anchored.first() {
         None => (rest.clone(), Vec::new()),
         Some(&stance) => {
             let lean = picture(Key { stance, ..Key::default() });
             let blocks = Layer::still(&rest).with(&rest, &lean, Block::Moving).blocks;
             let anchor = encoder.anchor(&lean, plan.anchor_quantizer + larger, &blocks)?;
-            decoder.decode(&anchor)?;
             (lean, anchor)
         }
     };
-    let mut codec = Codec { encoder, decoder };
     let keys = plan.keys();
     let rungs: Vec<u32> = std::iter::once(0).chain(plan.coarser.iter().copied()).collect();
-    let mut frames = vec![Bytes::new(); keys.len() * rungs.len()];
-    let mut likeness = Likeness::default();
-    for stance in 0..plan.stances.len() as u8 {
+    // The poses of a stance with a look, in all rungs, and how like what was drawn the finest are.
+    let group = |group: &[(usize, Key)]| -> Result<(Vec<Vec<u8>>, Likeness), Error> {
+        let Some((_, Key { stance, look, .. })) = group.first().copied() else {
+            return Ok(Default::default());
+        };
+        let mut codec = Codec::behind((width, height), &key, &anchor)?;
         let anchored = plan.anchored.contains(&stance);
         let reference = if anchored { &lean } else { &rest };
         let held = picture(Key { stance, ..Key::default() });
         let head = Layer::still(reference).with(reference, &held, Block::Moving);
         // Brows and eyes of a head that is encoded anew are smoothed with it.
         let eyes = if head.is_still() { Block::Steady } else { Block::Moving };
-        for look in 0..plan.looks.len() as u8 {
-            let group = keys.iter().enumerate().filter(|(_, k)| (k.stance, k.look) == (stance, look));
-            if group.clone().next().is_none() {
-                continue;
-            }
-            let speaks = group.clone().any(|(_, key)| key.mouth != 0);
-            let seen = picture(Key { stance, look, ..Key::default() });
-            let mut faces = Vec::with_capacity(rungs.len());
-            for coarser in &rungs {
-                let quantizers = quantizers(&plan, (stance, look), speaks, quantizer, (*coarser, larger));
-                let head = codec.settle(head.clone(), quantizers, anchored)?;
-                let face = codec.settle(head.with(&held, &seen, eyes), quantizers, anchored)?;
-                faces.push((face, quantizers));
-            }
-            for (at, &key) in group {
-                let drawn = picture(key);
-                let block = if key.mouth == 0 { Block::Moving } else { Block::Lips };
-                for (rung, (face, quantizers)) in faces.iter().enumerate() {
-                    let frame = codec.frame(&face.with(&seen, &drawn, block), *quantizers, anchored)?;
-                    if rung == 0 {
-                        likeness.0.push(codec.decoder.decode(&frame)?.psnr_of_planes(&drawn));
-                    }
-                    frames[at * rungs.len() + rung] = Bytes::from(frame);
+        let speaks = group.iter().any(|(_, key)| key.mouth != 0);
+        let seen = picture(Key { stance, look, ..Key::default() });
+        let mut faces = Vec::with_capacity(rungs.len());
+        for coarser in &rungs {
+            let quantizers = quantizers(&plan, (stance, look), speaks, quantizer, (*coarser, larger));
+            let head = codec.settle(head.clone(), quantizers, anchored)?;
+            let face = codec.settle(head.with(&held, &seen, eyes), quantizers, anchored)?;
+            faces.push((face, quantizers));
+        }
+        let (mut frames, mut likeness) = (Vec::with_capacity(group.len() * rungs.len()), Likeness::default());
+        for (_, key) in group {
+            let drawn = picture(*key);
+            let block = if key.mouth == 0 { Block::Moving } else { Block::Lips };
+            for (rung, (face, quantizers)) in faces.iter().enumerate() {
+                let frame = codec.frame(&face.with(&seen, &drawn, block), *quantizers, anchored)?;
+                if rung == 0 {
+                    likeness.0.push(codec.decoder.decode(&frame)?.psnr_of_planes(&drawn));
                 }
+                frames.push(frame);
             }
+        }
+        Ok((frames, likeness))
+    };
+    let mut sorted: Vec<(usize, Key)> = keys.iter().copied().enumerate().collect();
+    sorted.sort_by_key(|(at, key)| (key.stance, key.look, *at));
+    let groups: Vec<_> = sorted.chunk_by(|(_, a), (_, b)| (a.stance, a.look) == (b.stance, b.look)).collect();
+    let encoded: Vec<_> =
+        groups.par_iter().with_max_len(1).map(|one| group(one)).collect::<Result<_, Error>>()?;
+    let mut frames = vec![Bytes::new(); keys.len() * rungs.len()];
+    let mut likeness = Likeness::default();
+    for (group, (encoded, alike)) in groups.iter().zip(encoded) {
+        likeness.0.extend(alike.0);
+        let places = group.iter().flat_map(|(at, _)| at * rungs.len()..(at + 1) * rungs.len());
+        for (place, frame) in places.zip(encoded) {
+            frames[place] = Bytes::from(frame);
         }
     }
     let lips = rungs.iter().map(|coarser| (quantizer + coarser).min(vp8::MAX_QUANTIZER));

@@ -10,6 +10,7 @@ pub mod picture;
 pub mod plan;
 pub mod set;
 pub mod vp8;
+mod vp8_header;
 pub mod webp;
 
 pub use character::{Brows, Character, Eyes, Head, Mouth, Pose, Rect, Sitter, Stage};

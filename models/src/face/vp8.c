@@ -27,7 +27,6 @@ static int start(struct visavis_vp8_encoder *e) {
     /* Only now: an encoder that is made error resilient refreshes macroblocks at places that wander from frame to frame, and refuses a map of
        segments. Without it, golden would be replaced whatever the flags say. */
     e->config.g_error_resilient = VPX_ERROR_RESILIENT_DEFAULT;
-    vpx_codec_control(&e->codec, VP8E_SET_CPUUSED, 0);
     vpx_codec_control(&e->codec, VP8E_SET_NOISE_SENSITIVITY, 0);
     vpx_codec_control(&e->codec, VP8E_SET_STATIC_THRESHOLD, 0);
     vpx_codec_control(&e->codec, VP8E_SET_TOKEN_PARTITIONS, VP8_ONE_TOKENPARTITION);
@@ -98,7 +97,7 @@ static vpx_enc_frame_flags_t flags(int kind) {
 enum visavis_vp8_block { STILL, STEADY, MOVING, LIPS };
 
 /* Tells the encoder what becomes of macroblocks. How much edges are smoothed is chosen for a whole picture, so what must look the same in several
-   is not smoothed. */
+   is smoothed by all of it less: vp8_header.rs. */
 static int map_blocks(struct visavis_vp8_encoder *e, const uint8_t *blocks, int finer) {
     unsigned rows = (e->height + 15) / 16, columns = (e->width + 15) / 16;
     for (unsigned i = 0; i < rows * columns; i++) {
@@ -124,6 +123,7 @@ long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int 
     if (!vpx_img_wrap(&image, VPX_IMG_FMT_I420, e->width, e->height, 1, (unsigned char *)i420)) return -VPX_CODEC_MEM_ERROR;
     if (kind != KEY) {
         /* An encoder begins with a key, and any will do: what frames refer to is put in its place. */
+        vpx_codec_control(&e->codec, VP8E_SET_CPUUSED, 16);
         if ((error = vpx_codec_encode(&e->codec, e->blank, 0, 1, VPX_EFLAG_FORCE_KF, VPX_DL_REALTIME))) return -error;
         vpx_codec_iter_t drained = NULL;
         while (vpx_codec_get_cx_data(&e->codec, &drained)) continue;
@@ -131,6 +131,7 @@ long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int 
         if (!vpx_img_wrap(&known.img, VPX_IMG_FMT_I420, e->width, e->height, 1, (unsigned char *)reference)) return -VPX_CODEC_MEM_ERROR;
         if ((error = vpx_codec_control(&e->codec, VP8_SET_REFERENCE, &known))) return -error;
     }
+    vpx_codec_control(&e->codec, VP8E_SET_CPUUSED, 0);
     e->config.rc_min_quantizer = e->config.rc_max_quantizer = quantizer;
     if ((error = vpx_codec_enc_config_set(&e->codec, &e->config))) return -error;
     if (kind != KEY && (error = map_blocks(e, blocks, finer))) return -error;

@@ -10,6 +10,7 @@ use std::ffi::{c_int, c_long, c_uint};
 use std::ptr::{self, NonNull};
 
 use super::picture::I420;
+use super::vp8_header;
 
 /// libvpx refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,6 +94,16 @@ impl Encoder {
         let raw = NonNull::new(raw).ok_or(Error(-1))?;
         let (golden, altref) = (I420::black(width, height), I420::black(width, height));
         Ok(Self { raw, width, height, decoder: Decoder::new(width, height)?, golden, altref })
+    }
+
+    /// An encoder behind a key and an anchor, given as they are decoded.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn behind(key: I420, anchor: I420) -> Result<Self, Error> {
+        let mut new = Self::new(key.width(), key.height())?;
+        (new.golden, new.altref) = (key, anchor);
+        Ok(new)
     }
 
     /// The key: becomes the reference of every later pose.
@@ -184,7 +195,11 @@ impl Encoder {
         };
         match usize::try_from(length) {
             // SAFETY: libvpx says that `length` bytes live at `data` until the next call.
-            Ok(length) if length > 0 => Ok(unsafe { std::slice::from_raw_parts(data, length) }.to_vec()),
+            Ok(length) if length > 0 => {
+                let mut frame = unsafe { std::slice::from_raw_parts(data, length) }.to_vec();
+                vp8_header::end_at_zero(&mut frame);
+                Ok(frame)
+            }
             _ => Err(Error(length as i64)),
         }
     }

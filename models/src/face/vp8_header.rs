@@ -1,0 +1,197 @@
+//! The one thing of a VP8 frame that its encoder writes in a way that decoders read in two: the filter level of a segment.
+
+/// What encoders are told to take from the filter level of steady blocks: no level is higher.
+pub(super) const ALL: u8 = 63;
+/// The segment that it is taken from, of four.
+const STEADY: usize = 1;
+
+/// In a frame whose steady blocks ([`super::vp8::Block::Steady`]) are smoothed by [`ALL`] less than the rest, takes no more from their level than
+/// there is. A level below 0 would do for libvpx, which makes it 0 before it adds what references and modes ask for (RFC 6386, 9.6); FFmpeg's
+/// decoder adds first, and would smooth edges otherwise. A key is left as it is, as is a frame without segments.
+pub(super) fn end_at_zero(frame: &mut [u8]) {
+    // The lowest bit of a key is 0. The tag takes three bytes (9.1).
+    let Some((tag, partition)) = frame.split_at_mut_checked(3) else { return };
+    if tag[0] & 1 == 0 {
+        return;
+    }
+    if let Some((level, more, end)) = read(partition)
+        && more == -i16::from(ALL)
+    {
+        subtract(partition, u32::from(ALL - level) * SPLIT, end);
+    }
+}
+
+/// The filter level of a frame, what is added to it in steady blocks, and how many bits of the header there are up to the end of that number.
+fn read(partition: &[u8]) -> Option<(u8, i16, usize)> {
+    let mut header = BoolDecoder::new(partition)?;
+    if !header.flag() {
+        return None;
+    }
+    let (map, features) = (header.flag(), header.flag());
+    if !features {
+        return None;
+    }
+    header.flag();
+    for _ in 0..4 {
+        header.signed(7);
+    }
+    let (mut more, mut end) = (0, 0);
+    for segment in 0..4 {
+        let signed = header.signed(6);
+        if segment == STEADY {
+            // Behind the number is its sign.
+            (more, end) = (signed, header.read - 1);
+        }
+    }
+    if map {
+        for _ in 0..3 {
+            if header.flag() {
+                header.literal(8);
+            }
+        }
+    }
+    header.flag();
+    Some((header.literal(6), more, end))
+}
+
+/// The part of the range of 254 that a bit which is 0 as often as 1 leaves to 0 (7.3): 1 + (254 - 1) / 2. Of 254 both halves are 127, and as much
+/// as 254 when they are doubled. So behind the first bit of a header, which is 1 in all frames with segments and makes 254 of 255, the range
+/// stays the same and each bit that is 1 adds 127 to the number that the frame is, doubled once for each bit behind it.
+const SPLIT: u32 = 127;
+
+/// Takes a number of header bits, counted in [`SPLIT`], whose last one is bit `end` of the header (from 1 on), from what is written: all that is
+/// read behind them stays the same.
+fn subtract(partition: &mut [u8], number: u32, end: usize) {
+    // The first bit is compared with the first byte, so the one at `end` weighs 2^(1 - end) of that byte's units.
+    let (byte, shift) = ((end - 1).div_ceil(8), (end - 1).next_multiple_of(8) - (end - 1));
+    let mut left = number << shift;
+    for digit in partition[..=byte].iter_mut().rev() {
+        let (less, borrows) = digit.overflowing_sub((left & 0xff) as u8);
+        *digit = less;
+        left = (left >> 8) + u32::from(borrows);
+    }
+}
+
+/// The arithmetic decoder of RFC 6386, 7.3, for bits that are 0 as often as 1.
+struct BoolDecoder<'a> {
+    rest: std::slice::Iter<'a, u8>,
+    value: u32,
+    range: u32,
+    shifted: u32,
+    /// Bits that were read.
+    read: usize,
+}
+
+impl<'a> BoolDecoder<'a> {
+    fn new(data: &'a [u8]) -> Option<Self> {
+        let (first, rest) = data.split_at_checked(2)?;
+        let value = u32::from(first[0]) << 8 | u32::from(first[1]);
+        Some(Self { rest: rest.iter(), value, range: 255, shifted: 0, read: 0 })
+    }
+
+    fn flag(&mut self) -> bool {
+        let split = 1 + (self.range - 1) / 2;
+        let set = self.value >= split << 8;
+        if set {
+            self.range -= split;
+            self.value -= split << 8;
+        } else {
+            self.range = split;
+        }
+        while self.range < 128 {
+            self.value <<= 1;
+            self.range <<= 1;
+            self.shifted += 1;
+            if self.shifted.is_multiple_of(8) {
+                self.value |= self.rest.next().map_or(0, |byte| u32::from(*byte));
+            }
+        }
+        self.read += 1;
+        set
+    }
+
+    /// At most 8 bits, the highest first.
+    fn literal(&mut self, bits: u32) -> u8 {
+        (0..bits).fold(0, |value, _| value << 1 | u8::from(self.flag()))
+    }
+
+    /// A flag; if it is set, this many bits and a sign. Otherwise 0.
+    fn signed(&mut self, bits: u32) -> i16 {
+        if !self.flag() {
+            return 0;
+        }
+        let value = i16::from(self.literal(bits));
+        if self.flag() { -value } else { value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::picture::I420;
+    use super::super::vp8::{Block, Decoder, Encoder, Quantizers};
+    use super::*;
+
+    const SIDE: usize = 128;
+
+    /// Stripes of some width.
+    fn scene(n: usize) -> I420 {
+        let rgb: Vec<u8> = (0..SIDE * SIDE)
+            .flat_map(|i| [(i % SIDE / (n + 3) % 2 * 90 + i / SIDE) as u8, (i / SIDE * n % 200) as u8, 128])
+            .collect();
+        I420::from_rgb(&rgb, SIDE, SIDE)
+    }
+
+    #[test]
+    fn steady_blocks_are_smoothed_by_nothing_and_frames_show_what_they_did() {
+        let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
+        let key = encoder.key(&scene(0), 8).unwrap();
+        let blocks: Vec<Block> =
+            (0..64).map(|at| [Block::Lips, Block::Steady, Block::Moving][at % 3]).collect();
+        let mut levels = Vec::new();
+        for n in 1..60 {
+            let quantizers = Quantizers { lips: n as u32, rest: n as u32 / 2 };
+            let frame = encoder.pose(&scene(n), quantizers, &blocks).unwrap();
+            let (level, more, end) = read(&frame[3..]).unwrap();
+            assert_eq!(more, -i16::from(level), "frame {n}");
+            // As libvpx had written it.
+            let mut other = frame.clone();
+            let less = u32::from(ALL - level) * SPLIT;
+            add(&mut other[3..], less, end);
+            assert_eq!(read(&other[3..]).unwrap(), (level, -i16::from(ALL), end), "frame {n}");
+            let mut again = other.clone();
+            end_at_zero(&mut again);
+            assert!(again == frame, "frame {n}");
+            let shown = [frame, other].map(|frame| {
+                let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
+                decoder.decode(&key).unwrap();
+                decoder.decode(&frame).unwrap()
+            });
+            assert!(shown[0] == shown[1], "frame {n}");
+            levels.push(level);
+        }
+        levels.sort_unstable();
+        levels.dedup();
+        assert!(levels.len() > 8, "{levels:?}");
+    }
+
+    /// The other way round: what [`subtract`] takes.
+    fn add(partition: &mut [u8], number: u32, end: usize) {
+        let (byte, shift) = ((end - 1).div_ceil(8), (end - 1).next_multiple_of(8) - (end - 1));
+        let mut left = number << shift;
+        for digit in partition[..=byte].iter_mut().rev() {
+            let (more, carries) = digit.overflowing_add((left & 0xff) as u8);
+            *digit = more;
+            left = (left >> 8) + u32::from(carries);
+        }
+    }
+
+    #[test]
+    fn keys_and_rubbish_stay_as_they_are() {
+        let key = Encoder::new(SIDE, SIDE).unwrap().key(&scene(0), 8).unwrap();
+        for data in [key, vec![], vec![1], vec![1, 2, 3], vec![1, 2, 3, 255], vec![1, 2, 3, 255, 255, 255]] {
+            let mut frame = data.clone();
+            end_at_zero(&mut frame);
+            assert!(frame == data);
+        }
+    }
+}
