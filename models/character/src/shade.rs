@@ -58,6 +58,14 @@ pub(crate) struct Hit {
     pub(crate) material: Material,
 }
 
+impl Hit {
+    /// Whether each of two hits lies nearly in the plane of the other: a surface may be steep without a step.
+    pub(crate) fn level_with(&self, other: &Self) -> bool {
+        let way = other.p - self.p;
+        way.dot(self.normal).abs().max(way.dot(other.normal).abs()) < 0.01
+    }
+}
+
 /// What rays from a surface to lights and sky have found. Changes slowly along a surface, and is most of the work.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Traced {
