@@ -101,10 +101,14 @@ impl Shader<'_> {
         let open = trace::openness(scene, hit.p, n);
         let woven = matches!(hit.material, Material::Cloth | Material::Shirt | Material::Scarf);
         let from = hit.p + n * if woven { 0.045 } else { 0.01 };
-        let seen = self.lights.each_ref().map(|l| match n.dot(l.direction) > -0.12 {
-            true if l.casts_shadow => trace::shadow(scene, from, l.direction, l.hardness),
-            true => open,
-            false => 0.0,
+        // Light wraps far around thin cloth: where a scarf turns away from a lamp it must fade, or each dent has an edge.
+        let turned = if hit.material == Material::Scarf { 0.20 } else { -0.12 };
+        let seen = self.lights.each_ref().map(|l| match n.dot(l.direction) {
+            away if away <= -0.12 => 0.0,
+            along => {
+                let share = if along < turned { step(-0.12, turned, along) } else { 1.0 };
+                share * if l.casts_shadow { trace::shadow(scene, from, l.direction, l.hardness) } else { open }
+            }
         });
         Traced { seen, open }
     }

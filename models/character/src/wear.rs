@@ -138,10 +138,6 @@ impl Scene {
         if least > near {
             return least;
         }
-        if opening < -0.20 {
-            // In the face, far from the hem.
-            return (-opening - 0.07) * 0.8;
-        }
         let q = vec3(hp.x.abs(), hp.y, hp.z);
         let mut cap = ellipsoid(q - vec3(0.0, 0.30, -0.20), vec3(0.91, 0.92, 1.03));
         cap = smin(cap, ellipsoid(q - vec3(0.0, -0.42, -0.12), vec3(0.84, 0.80, 0.84)), 0.3);
@@ -150,12 +146,14 @@ impl Scene {
             ellipsoid(p - vec3(0.0, -2.0, -0.2), vec3(1.06, 0.52, 0.82)),
             0.45,
         );
+        let chin = ellipsoid(self.unjaw(q) - vec3(0.0, -1.10, 0.16), vec3(0.50, 0.20, 0.50));
         let least = cap.min(wrap);
-        if least > 0.45 {
-            return (least - 0.2) * 0.8;
+        if least.min(chin) > 0.45 {
+            return (least.min(chin) - 0.12) * 0.8;
         }
         let (mut chest, mut crown) = (0.0, 0.0);
-        if least < 0.12 {
+        // Farther out they change nothing through the widest seam below, or the surface would have a step there.
+        if least < 0.23 {
             if wrap < 0.3 {
                 // Folds that radiate from a pin make it cloth.
                 let pin = p - vec3(-0.55, -1.10, 0.45);
@@ -175,7 +173,6 @@ impl Scene {
                 crown = (wave * 0.5 + wave * wave * 0.5) * depth * (0.35 + 0.9 * drift);
             }
         }
-        let chin = ellipsoid(self.unjaw(q) - vec3(0.0, -1.10, 0.16), vec3(0.50, 0.20, 0.50));
         let mut d = smin(smin(cap - crown, wrap - chest, 0.30), chin, 0.12);
         d = smax(d, -opening, 0.05);
         d = smin(d, smax(bones - 0.028, -opening, 0.02), 0.03);
