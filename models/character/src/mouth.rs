@@ -199,7 +199,13 @@ impl Scene {
         let smile = self.pose.smile;
         let m = vec3(p.x, p.y - shape.y, p.z - shape.z);
         if d > 0.25 || m.z <= -0.8 || m.y.abs() >= 0.62 || m.x.abs() >= 0.62 {
-            return if d > 0.25 { d - 0.12 } else { d };
+            // Only lips stand out so far. Too low a guess beside them would be seen in the shadow of the chin.
+            let beside = m.x.abs() > 0.5 || m.y > 0.35 || p.y < shape.lower[0].0.y - 0.2;
+            return match d > 0.25 {
+                true if beside => d - 0.03,
+                true => d - 0.12,
+                false => d,
+            };
         }
         let philtrum = step(0.04, 0.10, m.y) * step(0.23, 0.13, m.y);
         if philtrum > 0.0 {
