@@ -35,6 +35,8 @@ pub(crate) struct MouthShape {
     /// How much higher than in the middle the edges of the upper teeth are at the corner, and how much lower than at rest in the middle: a
     /// smile that bares a level row looks like a strip of paper.
     teeth: (f32, f32),
+    /// How much higher than the jaw carries them the lower teeth are: between spread lips, as in "s", both rows all but meet.
+    bite: f32,
     /// How much less than the jaw the lower lip is carried down when it is tucked under the teeth.
     held: f32,
 }
@@ -106,6 +108,7 @@ impl Scene {
                 smile * 0.06,
             ),
             teeth: (smile * 0.11 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
+            bite: 0.050 * (m.width * 2.0).clamp(0.0, 1.0) * step(0.45, 0.13, m.jaw) * (1.0 - m.tuck),
             ..MouthShape::default()
         };
         shape.held = m.tuck * (self.jaw_angle * 0.87 - shape.down + 0.0455);
@@ -278,7 +281,7 @@ impl Scene {
             let (lift, drop) = self.mouth.teeth;
             self.mouth_rest_y() - 0.016 - drop + lift * square((q.x / self.mouth.width).clamp(-1.0, 1.0))
         } else {
-            self.mouth_rest_y() - 0.034
+            self.mouth_rest_y() - 0.034 + self.mouth.bite
         };
         let radii = if upper { vec3(0.275, 1.0, 0.27) } else { vec3(0.235, 1.0, 0.25) };
         let half = if upper { 0.075 } else { 0.055 };
