@@ -82,12 +82,14 @@ impl Ellipsoids {
     }
 
     /// Distances to points, one for each: x of all, y of all, z of all; of the first four and of the others.
+    #[inline]
     pub(crate) fn distances(&self, a: [Vec4; 3], b: [Vec4; 3]) -> ([f32; 4], [f32; 4]) {
         (self.0[0].distances(a), self.0[1].distances(b))
     }
 }
 
 impl Lanes {
+    #[inline]
     fn distances(&self, p: [Vec4; 3]) -> [f32; 4] {
         let (mut a, mut b) = (Vec4::ZERO, Vec4::ZERO);
         for ((p, middle), inverse) in p.iter().zip(self.middle).zip(self.inverse) {

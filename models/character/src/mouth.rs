@@ -35,6 +35,8 @@ pub(crate) struct MouthShape {
     /// How much higher than in the middle the edges of the upper teeth are at the corner, and how much lower than at rest in the middle: a
     /// smile that bares a level row looks like a strip of paper.
     teeth: (f32, f32),
+    /// How much higher than the jaw carries them the lower teeth are: between spread lips, as in "s", both rows all but meet.
+    bite: f32,
     /// How much less than the jaw the lower lip is carried down when it is tucked under the teeth.
     held: f32,
 }
@@ -106,6 +108,7 @@ impl Scene {
                 smile * 0.06,
             ),
             teeth: (smile * 0.11 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
+            bite: 0.050 * (m.width * 2.0).clamp(0.0, 1.0) * step(0.45, 0.13, m.jaw) * (1.0 - m.tuck),
             ..MouthShape::default()
         };
         shape.held = m.tuck * (self.jaw_angle * 0.87 - shape.down + 0.0455);
@@ -199,10 +202,18 @@ impl Scene {
         let smile = self.pose.smile;
         let m = vec3(p.x, p.y - shape.y, p.z - shape.z);
         if d > 0.25 || m.z <= -0.8 || m.y.abs() >= 0.62 || m.x.abs() >= 0.62 {
-            return if d > 0.25 { d - 0.12 } else { d };
+            // Only lips stand out so far. Too low a guess beside them would be seen in the shadow of the chin.
+            let beside = m.x.abs() > 0.5 || m.y > 0.35 || p.y < shape.lower[0].0.y - 0.2;
+            return match d > 0.25 {
+                true if beside => d - 0.03,
+                true => d - 0.12,
+                false => d,
+            };
         }
         let philtrum = step(0.04, 0.10, m.y) * step(0.23, 0.13, m.y);
-        d += 0.010 * bell(m.x / 0.035) * philtrum;
+        if philtrum > 0.0 {
+            d += 0.010 * bell(m.x / 0.035) * philtrum;
+        }
         // The fold from the nose past the corner, an arc that a smile carries outward and up: it never meets the lips. It deepens late in a
         // smile, on one side a hair more.
         let age = self.c.age;
@@ -213,7 +224,9 @@ impl Scene {
         let across = m.x.abs() - mix(0.165, aside, k * (1.75 - 0.75 * k));
         let along = step(below - 0.13, below + 0.12, m.y) * step(0.33, 0.16, m.y);
         // A soft valley, narrower in an old face.
-        d += fold * 0.012 * bell(across / mix(0.058, 0.036, age)) * along;
+        if along > 0.0 {
+            d += fold * 0.012 * bell(across / mix(0.058, 0.036, age)) * along;
+        }
         // The cheek swells over the fold, most where its apple is.
         let apple = bell((across - 0.125) / 0.105) * bell((m.y - 0.235) / 0.165);
         d -= (laugh * 0.018 + fold * 0.004) * apple;
@@ -260,17 +273,23 @@ impl Scene {
         step(z + 0.015, z - 0.07, p.z) * step(0.03, 0.012, room)
     }
 
-    /// A row of teeth: an arch with shallow grooves over a filled band.
-    pub(crate) fn teeth(&self, p: Vec3, upper: bool) -> f32 {
+    /// A row of teeth: an arch with shallow grooves over a filled band. What is farther than `near` need not be exact.
+    pub(crate) fn teeth(&self, p: Vec3, upper: bool, near: f32) -> f32 {
         let q = if upper { p } else { self.unjaw(p) };
         let front = 0.745 - if upper { 0.0 } else { 0.05 };
         let gum = if upper {
             let (lift, drop) = self.mouth.teeth;
             self.mouth_rest_y() - 0.016 - drop + lift * square((q.x / self.mouth.width).clamp(-1.0, 1.0))
         } else {
-            self.mouth_rest_y() - 0.034
+            self.mouth_rest_y() - 0.034 + self.mouth.bite
         };
         let radii = if upper { vec3(0.275, 1.0, 0.27) } else { vec3(0.235, 1.0, 0.25) };
+        let half = if upper { 0.075 } else { 0.055 };
+        // Above or below the row, whose teeth are not all as high.
+        let away = (q.y - if upper { gum + half } else { gum - half }).abs() - half - 0.06;
+        if away > near {
+            return away;
+        }
         let v = vec3(q.x, 0.0, q.z - (front - radii.z));
         let arch = ellipsoid(v, radii);
         let angle = (v.x / radii.x).atan2(v.z.max(0.001) / radii.z);
@@ -286,7 +305,6 @@ impl Scene {
             n if n < 2.0 => 0.90,
             n => 0.94 - 0.05 * (n - 2.0),
         };
-        let half = if upper { 0.075 } else { 0.055 };
         // The lower arch falls toward the back, or it would stand up in the corners of a smile.
         let middle = if upper { gum + half + (1.0 - size) * 0.10 } else { gum - half - 0.03 * angle * angle };
         let height = (q.y - middle).abs();
@@ -300,10 +318,16 @@ impl Scene {
         smin(d, band, 0.012).max((angle.abs() - 1.35) * 0.2).max(-v.z - 0.02)
     }
 
-    pub(crate) fn tongue(&self, p: Vec3) -> f32 {
+    /// What is farther than `near` need not be exact.
+    pub(crate) fn tongue(&self, p: Vec3, near: f32) -> f32 {
         let q = self.unjaw(p);
         let (up, out) = self.tongue;
         let y = self.mouth_rest_y();
+        // All of it lies below this.
+        let above = q.y - (y + 0.005 + 0.115 * up + 0.024 * out);
+        if above > near {
+            return above;
+        }
         let mut d = ellipsoid(q - vec3(0.0, y - 0.14, 0.42), vec3(0.19, 0.085, 0.24));
         // Between the teeth it lies under the edge of the upper ones.
         let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.024 * out, 0.60 + 0.02 * up + out * 0.185);

@@ -64,24 +64,53 @@ fn crosses(shader: &Shader<'_>, strand: &Strand, [x0, y0, x1, y1]: [usize; 4]) -
 /// Pixels a side of the squares whose rays set out together.
 const TILE: usize = 8;
 
+/// The same of the smaller squares within them.
+const SMALL: usize = 2;
+
+/// How far the rays through each square of a part of the picture may go before they can meet anything.
+struct Starts {
+    side: usize,
+    left: usize,
+    top: usize,
+    across: usize,
+    ways: Vec<f32>,
+}
+
+impl Starts {
+    /// Of squares of `side` pixels. They stop where one of their rays may be as near as `air` to a surface, and set out `from` where larger
+    /// squares stopped.
+    fn new(shader: &Shader<'_>, rect: [usize; 4], side: usize, air: f32, from: Option<&Self>) -> Self {
+        // Squares have fixed places in the whole picture, so that a part is drawn as in the whole.
+        let [x0, y0, x1, y1] = rect;
+        let (left, top) = (x0 / side, y0 / side);
+        let across = x1.div_ceil(side) - left;
+        let spread = side as f32 * core::f32::consts::FRAC_1_SQRT_2 / shader.camera.scale(1.0);
+        let ways = (0..across * (y1.div_ceil(side) - top))
+            .into_par_iter()
+            .map(|i| {
+                let (x, y) = ((left + i % across) * side, (top + i / across) * side);
+                let middle = |n: usize| n as f32 + side as f32 * 0.5;
+                let ray = shader.camera.ray(middle(x), middle(y));
+                let t = from.map_or(0.0, |from| from.at(x, y));
+                trace::free_way(shader.scene, shader.camera, ray, spread, t, air)
+            })
+            .collect();
+        Self { side, left, top, across, ways }
+    }
+
+    /// The way of a pixel's rays.
+    fn at(&self, x: usize, y: usize) -> f32 {
+        self.ways[(y / self.side - self.top) * self.across + x / self.side - self.left]
+    }
+}
+
 /// One sample a pixel, more where neighbours differ.
 fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Vec<Pixel> {
     let (width, height) = (x1 - x0, y1 - y0);
-    // Squares have fixed places in the whole picture, so that a part is drawn as in the whole.
-    let (left, top) = (x0 / TILE, y0 / TILE);
-    let across = x1.div_ceil(TILE) - left;
-    let squares = across * (y1.div_ceil(TILE) - top);
-    let camera = shader.camera;
-    let spread = TILE as f32 * core::f32::consts::FRAC_1_SQRT_2 / camera.scale(1.0);
-    let starts: Vec<f32> = (0..squares)
-        .into_par_iter()
-        .map(|i| {
-            let middle = |n: usize| (n * TILE) as f32 + TILE as f32 * 0.5;
-            let ray = camera.ray(middle(left + i % across), middle(top + i / across));
-            trace::free_way(shader.scene, camera, ray, spread)
-        })
-        .collect();
-    let start = |x: usize, y: usize| starts[(y / TILE - top) * across + x / TILE - left];
+    let rect = [x0, y0, x1, y1];
+    let together = Starts::new(shader, rect, TILE, 0.03, None);
+    let starts = Starts::new(shader, rect, SMALL, 0.003, Some(&together));
+    let start = |x: usize, y: usize| starts.at(x, y);
     let place = |i: usize| (i % width + x0, i / width + y0);
     let hits: Vec<Hit> = (0..width * height)
         .into_par_iter()
@@ -90,7 +119,7 @@ fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Ve
             shader.find(x as f32 + 0.5, y as f32 + 0.5, start(x, y), hair.farthest(x, y))
         })
         .collect();
-    let traced = trace_all(shader, &hits, [x0, y0, x1, y1]);
+    let traced = trace_all(shader, &hits, rect);
     let first: Vec<Sample> = (0..width * height)
         .into_par_iter()
         .map(|i| {
@@ -100,10 +129,11 @@ fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Ve
         .collect();
     // The stitches of a jumper are no edges.
     let knitted = matches!(shader.scene.c.clothes.style, ClothesStyle::Crew | ClothesStyle::Turtleneck);
-    let differs = |a: &Sample, b: &Sample| {
+    let differs = |i: usize, j: usize| {
+        let (a, b) = (&first[i], &first[j]);
         let solid = a.material != Material::Nothing;
         b.material != a.material
-            || (b.depth - a.depth).abs() > 0.05
+            || (b.depth - a.depth).abs() > 0.05 && !hits[i].level_with(&hits[j])
             || solid && b.normal.dot(a.normal) < 0.86
             || solid
                 && !(knitted && a.material == Material::Cloth)
@@ -117,7 +147,7 @@ fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Ve
             let near = neighbours(i, width, height);
             let (x, y) = place(i);
             let behind = hair.farthest(x, y);
-            if behind < a.depth || !near.clone().any(|j| differs(&a, &first[j])) {
+            if behind < a.depth || !near.clone().any(|j| differs(i, j)) {
                 return Pixel { mean: a, depths: [a.depth; EDGE * EDGE] };
             }
             // The pixel's parts lie on surfaces that it or a neighbour has traced already.
@@ -144,7 +174,7 @@ pub(crate) fn hidden(scene: &Scene, camera: &Camera) -> Hidden {
         .map(|i| {
             let middle = |n: usize| (n * TILE) as f32 + TILE as f32 * 0.5;
             let ray = camera.ray(middle(i % across), middle(i / across));
-            let start = trace::free_way(scene, camera, ray, 0.0);
+            let start = trace::free_way(scene, camera, ray, 0.0, 0.0, 0.03);
             trace::hit(scene, camera, ray, start).map_or(f32::MAX, |(p, _)| camera.depth(p))
         })
         .collect();

@@ -102,6 +102,8 @@ pub(crate) struct Scene {
 
 /// The head turns about this point.
 const PIVOT: Vec3 = vec3(0.0, -1.0, -0.3);
+/// Above this a headscarf hides neck and clothes.
+pub(crate) const COLLAR: f32 = -1.25;
 /// The jaw turns about this axis (along x).
 const HINGE: Vec3 = vec3(0.0, -0.18, -0.12);
 
@@ -172,8 +174,11 @@ impl Scene {
         }
         let hump = |x: f32| 1.0 / (1.0 + square(x)); // like a bell, and quick
         let front = step(-0.1, 0.5, p.z);
-        let tilt = mouth * hump((p.y + 0.64) / 0.2) + eyes * hump(p.y / 0.2);
-        let aside = jaw * step(-0.35, -0.95, p.y) + nose * hump((p.y + 0.28) / 0.12) * step(0.5, 0.9, p.z);
+        let tilt = mouth * hump((p.y + 0.64) * 5.0) + eyes * hump(p.y * 5.0);
+        let mut aside = jaw * step(-0.35, -0.95, p.y);
+        if p.z > 0.5 {
+            aside += nose * hump((p.y + 0.28) * (1.0 / 0.12)) * step(0.5, 0.9, p.z);
+        }
         vec3(aside, tilt * p.x, 0.0) * front
     }
 
@@ -220,23 +225,34 @@ impl Scene {
             }
         };
         let bones = if near { self.bones(hp) } else { bound };
-        let mut skin = if near { self.head_over(bones, hp) } else { bound };
+        let opening = if self.c.headscarf.is_some() { self.scarf_opening(hp) } else { f32::MIN };
+        // Behind the hem of a headscarf nothing else shows.
+        let wrapped = opening > 0.1;
+        let mut skin = if near && !wrapped { self.head_over(bones, hp) } else { bones };
+        let mut nearest = skin;
+        if self.c.headscarf.is_some() {
+            let scarf = self.scarf(hp, p, bones, opening, skin);
+            nearest = nearest.min(scarf);
+            add(scarf, Material::Scarf);
+        }
         if p.y >= -0.15 {
             add(p.y + 0.6, Material::Cloth);
-        } else if skin > before_neck(p) {
+        } else if !(wrapped && p.y > COLLAR) && skin > before_neck(p) {
             let torso = self.torso(p);
             let body = smin(torso, self.neck(p), 0.25);
             skin = smin(skin, body, 0.10);
-            let (d, material) = self.cloth(p, torso, body);
+            let (d, material) = self.cloth(p, torso, body, nearest);
             add(d, material);
         }
         add(skin, Material::Skin);
-        if near {
+        if near && !wrapped {
             if bones < 0.3 {
                 add(self.eyeball(hp), Material::Eye);
                 if self.mouth.is_open() && self.near_room(hp, skin) {
-                    add(self.teeth(hp, true).min(self.teeth(hp, false)) * 0.9, Material::Teeth);
-                    add(self.tongue(hp), Material::Tongue);
+                    for upper in [true, false] {
+                        add(self.teeth(hp, upper, skin / 0.9) * 0.9, Material::Teeth);
+                    }
+                    add(self.tongue(hp, skin), Material::Tongue);
                 }
             }
             if self.c.glasses != Glasses::None {
@@ -244,12 +260,6 @@ impl Scene {
             }
             if self.c.earrings {
                 add(self.earrings(hp), Material::Gold);
-            }
-        }
-        if self.c.headscarf.is_some() {
-            let scarf = self.scarf(hp, p, bones, best.0);
-            if scarf < best.0 {
-                best = (scarf, Material::Scarf);
             }
         }
         best
@@ -265,14 +275,14 @@ impl Scene {
         let hp = self.to_head(p);
         match material {
             Material::Eye => self.eyeball(hp),
-            Material::Teeth => self.teeth(hp, true).min(self.teeth(hp, false)) * 0.9,
-            Material::Tongue => self.tongue(hp),
+            Material::Teeth => self.teeth(hp, true, f32::MAX).min(self.teeth(hp, false, f32::MAX)) * 0.9,
+            Material::Tongue => self.tongue(hp, f32::MAX),
             Material::Frame => self.glasses(hp),
             Material::Gold => self.earrings(hp),
-            Material::Scarf => self.scarf(hp, p, self.bones(hp), f32::MAX),
+            Material::Scarf => self.scarf(hp, p, self.bones(hp), self.scarf_opening(hp), f32::MAX),
             Material::Cloth | Material::Shirt => {
                 let torso = self.torso(p);
-                self.cloth(p, torso, smin(torso, self.neck(p), 0.25)).0
+                self.cloth(p, torso, smin(torso, self.neck(p), 0.25), f32::MAX).0
             }
             Material::Skin | Material::Nothing => {
                 let head = self.head(hp);

@@ -58,6 +58,14 @@ pub(crate) struct Hit {
     pub(crate) material: Material,
 }
 
+impl Hit {
+    /// Whether each of two hits lies nearly in the plane of the other: a surface may be steep without a step.
+    pub(crate) fn level_with(&self, other: &Self) -> bool {
+        let way = other.p - self.p;
+        way.dot(self.normal).abs().max(way.dot(other.normal).abs()) < 0.01
+    }
+}
+
 /// What rays from a surface to lights and sky have found. Changes slowly along a surface, and is most of the work.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Traced {
@@ -91,12 +99,24 @@ impl Shader<'_> {
     pub(crate) fn trace(&self, hit: &Hit) -> Traced {
         let (scene, n) = (self.scene, hit.normal);
         let open = trace::openness(scene, hit.p, n);
-        let woven = matches!(hit.material, Material::Cloth | Material::Shirt | Material::Scarf);
-        let from = hit.p + n * if woven { 0.045 } else { 0.01 };
-        let seen = self.lights.each_ref().map(|l| match n.dot(l.direction) > -0.12 {
-            true if l.casts_shadow => trace::shadow(scene, from, l.direction, l.hardness),
-            true => open,
-            false => 0.0,
+        // Thick cloth must not lie in the shadow of its own folds. From so far out a shirt's light would pass over the edges of collar and jacket
+        // beside it, here and there.
+        let shirt = scene.c.clothes.style == ClothesStyle::Shirt;
+        let off = match hit.material {
+            Material::Scarf => 0.045,
+            Material::Cloth if !shirt => 0.045,
+            _ => 0.01,
+        };
+        let from = hit.p + n * off;
+        // Light wraps far around thin cloth: where a scarf turns away from a lamp it must fade, or each dent has an edge.
+        let turned = if hit.material == Material::Scarf { 0.20 } else { -0.12 };
+        let seen = self.lights.each_ref().map(|l| match n.dot(l.direction) {
+            away if away <= -0.12 => 0.0,
+            along => {
+                let share = if along < turned { step(-0.12, turned, along) } else { 1.0 };
+                share
+                    * if l.casts_shadow { trace::shadow(scene, from, l.direction, l.hardness) } else { open }
+            }
         });
         Traced { seen, open }
     }

@@ -4,7 +4,7 @@ use glam::{Vec3, vec3};
 
 use crate::math::{capsule, ellipsoid, mix, noise, smax, smin, square, step};
 use crate::person::{ClothesStyle, Glasses};
-use crate::scene::{Material, Scene};
+use crate::scene::{COLLAR, Material, Scene};
 
 impl Scene {
     /// Shoulders and chest, in the world.
@@ -21,12 +21,13 @@ impl Scene {
     }
 
     /// What is worn, in the world; `torso` and `body` (torso and neck) are the distances to what it is worn on.
-    pub(crate) fn cloth(&self, p: Vec3, torso: f32, body: f32) -> (f32, Material) {
-        if self.c.headscarf.is_some() && p.y > -1.25 {
+    /// What is farther than `near` need not be exact.
+    pub(crate) fn cloth(&self, p: Vec3, torso: f32, body: f32, near: f32) -> (f32, Material) {
+        if self.c.headscarf.is_some() && p.y > COLLAR {
             // Nothing of it shows.
             return (body + 0.05, Material::Cloth);
         }
-        if body > 0.4 {
+        if body > 0.4 || body - 0.15 > near {
             return (body - 0.15, Material::Cloth);
         }
         match self.c.clothes.style {
@@ -131,16 +132,11 @@ impl Scene {
     }
 
     /// A headscarf: wraps the skull, leaves an egg-shaped opening, falls around the neck to the chest. `hp` in head space, `p` in the world,
-    /// `bones` the distance to the skull; what is farther than `near` need not be exact.
-    pub(crate) fn scarf(&self, hp: Vec3, p: Vec3, bones: f32, near: f32) -> f32 {
-        let opening = self.scarf_opening(hp);
+    /// `bones` the distance to the skull, `opening` that to the opening's edge; what is farther than `near` need not be exact.
+    pub(crate) fn scarf(&self, hp: Vec3, p: Vec3, bones: f32, opening: f32, near: f32) -> f32 {
         let least = (-opening - 0.05) * 0.8;
         if least > near {
             return least;
-        }
-        if opening < -0.20 {
-            // In the face, far from the hem.
-            return (-opening - 0.07) * 0.8;
         }
         let q = vec3(hp.x.abs(), hp.y, hp.z);
         let mut cap = ellipsoid(q - vec3(0.0, 0.30, -0.20), vec3(0.91, 0.92, 1.03));
@@ -150,29 +146,33 @@ impl Scene {
             ellipsoid(p - vec3(0.0, -2.0, -0.2), vec3(1.06, 0.52, 0.82)),
             0.45,
         );
+        let chin = ellipsoid(self.unjaw(q) - vec3(0.0, -1.10, 0.16), vec3(0.50, 0.20, 0.50));
         let least = cap.min(wrap);
-        if least > 0.45 {
-            return (least - 0.2) * 0.8;
+        if least.min(chin) > 0.45 {
+            return (least.min(chin) - 0.12) * 0.8;
         }
         let (mut chest, mut crown) = (0.0, 0.0);
-        if least < 0.12 {
+        // Farther out they change nothing through the widest seam below, or the surface would have a step there.
+        if least < 0.23 {
             if wrap < 0.3 {
                 // Folds that radiate from a pin make it cloth.
                 let pin = p - vec3(-0.55, -1.10, 0.45);
-                let (angle, far) = (pin.y.atan2(pin.x + 0.15), pin.x.hypot(pin.y));
-                let wave = (angle * 8.5 + far * 1.4 + noise(p * 1.9) * 3.4).sin();
-                let wave = 0.6 - square(1.0 - wave.abs());
-                chest = wave * 0.050 * step(0.05, 0.55, far) * step(1.25, 0.9, far) * step(-0.80, -1.15, p.y);
+                let far = pin.x.hypot(pin.y);
+                let depth = 0.050 * step(0.05, 0.55, far) * step(1.25, 0.9, far) * step(-0.80, -1.15, p.y);
+                if depth > 0.0 {
+                    let angle = pin.y.atan2(pin.x + 0.15);
+                    let wave = (angle * 8.5 + far * 1.4 + noise(p * 1.9) * 3.4).sin();
+                    chest = depth * (0.6 - square(1.0 - wave.abs()));
+                }
             }
-            if cap < 0.3 {
+            let depth = 0.020 * step(0.03, 0.12, opening) * step(1.1, 0.5, opening);
+            if cap < 0.3 && depth > 0.0 {
                 // Folds along the hem, wider apart and shallower toward the back.
                 let drift = noise(hp * 2.3 + vec3(4.0, 0.0, 0.0));
                 let wave = (opening.max(0.0).sqrt() * 21.0 + drift * 5.0 + hp.x).sin();
-                crown = (wave * 0.5 + wave * wave * 0.5) * 0.020 * step(0.03, 0.12, opening);
-                crown *= step(1.1, 0.5, opening) * (0.35 + 0.9 * drift);
+                crown = (wave * 0.5 + wave * wave * 0.5) * depth * (0.35 + 0.9 * drift);
             }
         }
-        let chin = ellipsoid(self.unjaw(q) - vec3(0.0, -1.10, 0.16), vec3(0.50, 0.20, 0.50));
         let mut d = smin(smin(cap - crown, wrap - chest, 0.30), chin, 0.12);
         d = smax(d, -opening, 0.05);
         d = smin(d, smax(bones - 0.028, -opening, 0.02), 0.03);
@@ -180,7 +180,8 @@ impl Scene {
         smin(d, hem, 0.03) * 0.8
     }
 
-    fn scarf_opening(&self, hp: Vec3) -> f32 {
+    /// Distance to the edge of a headscarf's opening, as seen from the front; negative in the face.
+    pub(crate) fn scarf_opening(&self, hp: Vec3) -> f32 {
         let bottom = 0.99 * (1.0 - 0.55 * self.short_face()) + self.jaw_angle * 0.55;
         let middle = (0.63 - bottom) * 0.5;
         let egg = ellipsoid(vec3(hp.x, hp.y - middle, 0.0), vec3(0.685, (0.63 + bottom) * 0.5, 5.0));
