@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Films a live call with each person, as a browser decodes it: `.cache/venv/bin/python scripts/film-faces.py [FOLDER [NAME…]]`, by default everybody into docs/faces.
 
-The agent speaks, listens, is spoken to, thinks and answers, for a minute. NAME-call.webp is a strip of one picture every two seconds, row by
-row; films.json holds what the browser counted. Needs what `make test` installs, and the release binary.
+The agent speaks, listens, is spoken to, thinks and answers, for a minute. NAME-call.webm is the film, small and without sound; NAME-call.webp is
+a strip of one picture every two seconds, row by row; films.json holds what the browser counted. Needs what `make test` installs, and the release binary.
 """
 
 import base64
@@ -21,13 +21,15 @@ from kit.server import Server  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 SECONDS, EVERY, COLUMNS, SIDE = 60, 2, 10, 160
+#: The film: pixels a side, and bits a second.
+REEL, BITS = 200, 36_000
 SPEECH = (
     "Good morning, and welcome. The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in sixteen seventy six. "
     "Five of its wheels are made of pear wood."
 )
 QUESTION = "That is beautiful. How long does it run when somebody winds it up?"
-# Takes a picture of the face at even times, and puts all of them side by side.
-CAMERA = """([seconds, every, columns, side]) => {
+# Takes a picture of the face at even times and puts all of them side by side, and films every picture.
+CAMERA = """([seconds, every, columns, side, reel, bits]) => {
   const face = document.querySelector("#face"), rows = Math.ceil(seconds / every / columns);
   const strip = new OffscreenCanvas(columns * side, rows * side), pen = strip.getContext("2d");
   pen.imageSmoothingQuality = "high";
@@ -38,9 +40,26 @@ CAMERA = """([seconds, every, columns, side]) => {
     if (++taken * every >= seconds) clearInterval(timer);
   };
   const timer = setInterval(take, every * 1000);
-  window.film = async () => {
-    const bytes = new Uint8Array(await (await strip.convertToBlob({ type: "image/webp", quality: 0.7 })).arrayBuffer());
+  const frame = Object.assign(document.createElement("canvas"), { width: reel, height: reel }), brush = frame.getContext("2d");
+  brush.imageSmoothingQuality = "high";
+  const draw = () => {
+    const wide = face.videoWidth - face.videoHeight;
+    brush.drawImage(face, wide / 2, 0, face.videoHeight, face.videoHeight, 0, 0, reel, reel);
+    face.requestVideoFrameCallback(draw);
+  };
+  draw();
+  const recorder = new MediaRecorder(frame.captureStream(), { mimeType: "video/webm;codecs=vp9", videoBitsPerSecond: bits }), parts = [];
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  recorder.start();
+  const stopped = new Promise((resolve) => { recorder.onstop = resolve; });
+  const text = async (blob) => {
+    const bytes = new Uint8Array(await blob.arrayBuffer());
     return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  };
+  window.film = async () => {
+    recorder.stop();
+    await stopped;
+    return [await text(await strip.convertToBlob({ type: "image/webp", quality: 0.7 })), await text(new Blob(parts))];
   };
 }"""
 
@@ -79,7 +98,7 @@ def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
     with contextlib.closing(page):
         page.open(conversation["join_link"])
         page.join()
-        page.page.evaluate(CAMERA, [SECONDS, EVERY, COLUMNS, SIDE])
+        page.page.evaluate(CAMERA, [SECONDS, EVERY, COLUMNS, SIDE, REEL, BITS])
         begun, meter, gaps = page.now(), Meter(page), []
         # The key comes once.
         page.page.wait_for_timeout(1000)
@@ -102,11 +121,12 @@ def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
             page.event("agent.stopped_speaking", mark, timeout=60)
             meter.spent("between")
         video = page.video()
-        strip = base64.b64decode(page.page.evaluate("film()"))
+        strip, reel = (base64.b64decode(text) for text in page.page.evaluate("film()"))
     (folder / f"{name}-call.webp").write_bytes(strip)
+    (folder / f"{name}-call.webm").write_bytes(reel)
     size = f"{video['frameWidth']}x{video['frameHeight']}"
     found = {"size": size, **meter.told(), "between two pictures of speech": spread(gaps), "freezes": video["freezeCount"], "pli": video["pliCount"]}
-    print(name, json.dumps(found), f"{len(strip) // 1000} KB", flush=True)
+    print(name, json.dumps(found), f"{len(strip) // 1000} and {len(reel) // 1000} KB", flush=True)
     return found
 
 

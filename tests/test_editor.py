@@ -95,6 +95,13 @@ def test_a_face_is_made_by_sliders_and_then_it_talks(server, console, call, luma
     page.select_option("#begin", "clara")
     one.until("document.querySelector('#f-gender').value === 'female'")
     clara = stage.settled()
+    # The dearest there is: her long hair is lit anew, as all else.
+    page.locator("#f-character-age").focus()
+    ages = [stage.after(lambda: page.keyboard.press(key))[1][1] for key in ("End", "Home", "PageUp")]
+    report.promise("editor: a change of somebody with long hair is seen in 256², s", statistics.median(ages), PREVIEW)
+    for somebody in ("theo", "clara"):
+        page.select_option("#begin", somebody)
+        clara = stage.settled()
     mouth, (_, seconds) = stage.after(lambda: page.click("[aria-label^='aa, as in']"))
     smile, _ = stage.after(lambda: page.click("text=Smile"))
     assert page.get_attribute("[aria-label^='aa, as in']", "aria-pressed") == "true"

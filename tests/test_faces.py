@@ -31,7 +31,11 @@ def late(shown, relay):
     found = []
     for (at, stamp), (then, _) in zip(shown, shown[1:]):
         now = relay.since(round(stamp * 90_000))
-        following = sent[min(bisect.bisect_right(sent, now), len(sent) - 1)]
+        behind = bisect.bisect_right(sent, now)
+        if behind == len(sent):
+            # Nothing moved any more: nothing was due.
+            break
+        following = sent[behind]
         found.append((at, then - at - (following - now) / 90_000))
     return found
 

@@ -9,7 +9,7 @@ use engine::show::life::Manner;
 use engine::show::pose::Viseme;
 use engine::show::pose_cache::PoseCache;
 use models::face::picture::I420;
-use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH};
+use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH, PONDERING, STRESSING};
 use models::face::vp8::Decoder;
 use models::face::{Brows, Eyes, Head, Look, Mouth, PoseSet, Stance, webp};
 
@@ -46,11 +46,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Neutral, breathed in, half a smile, a whole one; leaning, nodding, thinking, smiling while leaning; a blink, a glance, and brows raised.
 fn moods() -> [Manner; 12] {
     let calm = Manner::default();
-    let eyes = |lids, [gaze_x, gaze_y]: [f32; 2], raise| Look {
-        eyes: Eyes { lids, gaze_x, gaze_y, squint: 0.0 },
-        brows: Brows { raise, knit: 0.0 },
+    let look = |lids, [gaze_x, gaze_y]: [f32; 2], brows| {
+        let eyes = Eyes { lids, gaze_x, gaze_y, squint: 0.0 };
+        Manner { look: Look { eyes, brows }, ..calm }
     };
-    let look = |lids, gaze, raise| Manner { look: eyes(lids, gaze, raise), ..calm };
+    let (user, level) = ([0.0; 2], Brows::default());
     let stance = |head, smile| Manner { stance: Stance { head, smile }, ..calm };
     let nod = Head { pitch: LISTENING.pitch + NOD_DEPTH, ..LISTENING };
     [
@@ -60,12 +60,12 @@ fn moods() -> [Manner; 12] {
         stance(Head::default(), 1.0),
         stance(LISTENING, 0.0),
         stance(nod, 0.0),
-        look(0.0, AWAY, 0.4),
+        look(0.0, AWAY, PONDERING),
         stance(LISTENING, 1.0),
-        look(0.55, [0.0; 2], 0.0),
-        look(1.0, [0.0; 2], 0.0),
-        look(0.0, ASIDE, 0.0),
-        look(0.0, [0.0; 2], 0.5),
+        look(0.55, user, level),
+        look(1.0, user, level),
+        look(0.0, ASIDE, level),
+        look(0.0, user, STRESSING),
     ]
 }
 

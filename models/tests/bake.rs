@@ -200,6 +200,34 @@ fn a_pose_that_is_not_there_is_encoded_soon() {
     }
 }
 
+/// Most core-seconds that a mouth and a whole picture of 512², hair included, may take: .35 and 3, and thrice that where the machine is slow or
+/// shared.
+const DRAWN: [f64; 2] = [3.0 * 0.35, 3.0 * 3.0];
+
+#[test]
+fn a_mouth_and_a_picture_are_drawn_in_little_time() {
+    let core = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let open = Plan::new().mouths.into_iter().max_by(|a, b| a.jaw.total_cmp(&b.jaw)).unwrap();
+    // A headscarf, long hair, a beard.
+    for name in ["amina", "clara", "martin"] {
+        let person = people::find(name).unwrap();
+        let (rest, size) = (person.rest, (512, 512));
+        let wide = character::Pose { mouth: open, ..rest };
+        let timed = |draw: &mut (dyn FnMut() + Send)| {
+            let begun = Instant::now();
+            core.install(draw);
+            begun.elapsed().as_secs_f64()
+        };
+        let sitter = Sitter::new(&person.character).unwrap();
+        let stage = sitter.stage(&rest, size);
+        let whole = timed(&mut || drop(stage.draw(&wide, Rect::whole(512, 512))));
+        let mouth = || timed(&mut || drop(stage.draw(&wide, stage.mouth_rect())));
+        let mouth = std::iter::repeat_with(mouth).take(3).fold(f64::MAX, f64::min);
+        println!("{name}: a mouth in {mouth:.2} s, a picture in {whole:.2} s of one core");
+        assert!(mouth <= DRAWN[0] && whole <= DRAWN[1], "{name}: {mouth} s, {whole} s");
+    }
+}
+
 /// Most that a person of one size may take of memory.
 const MEMORY: usize = 2_000_000;
 

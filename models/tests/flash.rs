@@ -1,10 +1,10 @@
-//! The avatar by which sound and picture are measured: dark while the mouth is shut, bright while it is open, and nothing between. It lies in
-//! `tests/flash`, for the end-to-end tests; made anew with `FLASH_OUT=tests/flash cargo test -p visavis-models --test flash`.
+//! The avatar by which sound and picture are measured: the wider the mouth is open, the brighter it is, and nothing else. It lies in `tests/flash`, for the end-to-end tests; made anew with `FLASH_OUT=tests/flash cargo test -p visavis-models --test flash`.
 
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use models::face::picture::I420;
+use models::face::plan::LISTENING;
 use models::face::set::Manifest;
 use models::face::vp8::{Block, Decoder, Encoder, Quantizers};
 use models::face::{Key, Look, Mouth, PoseSet, Stance, webp};
@@ -17,13 +17,27 @@ fn plain(luma: u8) -> I420 {
     I420::from_rgb(&rgb, SIDE, SIDE)
 }
 
+/// How far the jaw is open in each mouth.
+fn jaws() -> impl Iterator<Item = f32> {
+    (0..=18u8).map(|n| f32::from(n) * 0.05)
+}
+
+/// How bright a picture is whose jaw is open so far.
+fn luma(jaw: f32) -> u8 {
+    (40.0 + jaw / 0.9 * 180.0) as u8
+}
+
 fn flash() -> PoseSet {
     let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
-    let (shut, open) = (plain(40), plain(220));
-    let key = encoder.key(&shut, QUANTIZERS[0]).unwrap();
+    let key = encoder.key(&plain(luma(0.0)), QUANTIZERS[0]).unwrap();
     let blocks = vec![Block::Moving; SIDE * SIDE / 256];
-    let frames =
-        [&shut, &open].map(|picture| encoder.pose(picture, Quantizers::all(QUANTIZERS[1]), &blocks).unwrap());
+    let mut pose = |jaw| encoder.pose(&plain(luma(jaw)), Quantizers::all(QUANTIZERS[1]), &blocks).unwrap();
+    // It speaks leaning and upright: no head has to move before the first flash.
+    let stances = vec![Stance::default(), Stance { head: LISTENING, smile: 0.0 }];
+    let frames: Vec<(Key, Bytes)> = (0..stances.len() as u8)
+        .flat_map(|stance| jaws().enumerate().map(move |(mouth, jaw)| (stance, mouth as u8, jaw)))
+        .map(|(stance, mouth, jaw)| (Key { stance, mouth, ..Key::default() }, Bytes::from(pose(jaw))))
+        .collect();
     let manifest = Manifest {
         id: "flash".into(),
         name: "Flash".into(),
@@ -32,15 +46,15 @@ fn flash() -> PoseSet {
         width: SIDE as u32,
         height: SIDE as u32,
         quantizers: QUANTIZERS.to_vec(),
-        stances: vec![Stance::default()],
+        stances,
         looks: vec![Look::default()],
-        // Lips are half open when a vowel begins or ends.
-        mouths: vec![Mouth::default(), Mouth { jaw: 0.78, ..Mouth::default() }],
+        mouths: jaws().map(|jaw| Mouth { jaw, ..Mouth::default() }).collect(),
         breaths: vec![0.0],
-        frames: [0, 1].map(|mouth| (Key { mouth, ..Key::default() }, Vec::new())).to_vec(),
+        frames: frames.iter().map(|(key, _)| (*key, Vec::new())).collect(),
         ..Manifest::default()
     };
-    PoseSet::new(manifest, key.into(), Bytes::new(), frames.map(Bytes::from).to_vec()).unwrap()
+    PoseSet::new(manifest, key.into(), Bytes::new(), frames.into_iter().map(|(_, frame)| frame).collect())
+        .unwrap()
 }
 
 #[test]
@@ -48,14 +62,18 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
     let set = flash();
     let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
     decoder.decode(set.key()).unwrap();
-    let lumas = [0, 1].map(|mouth| {
-        let frame = set.frame(set.index(Key { mouth, ..Key::default() }), 0);
-        decoder.decode(frame).unwrap().luma(SIDE / 2, SIDE / 2)
-    });
-    assert!(lumas[0] < 60 && lumas[1] > 180, "{lumas:?}");
+    for stance in 0..2 {
+        for (mouth, jaw) in jaws().enumerate() {
+            let frame = set.frame(set.index(Key { stance, mouth: mouth as u8, ..Key::default() }), 0);
+            let shown = decoder.decode(frame).unwrap().luma(SIDE / 2, SIDE / 2);
+            // Limited range: 16 to 235 of 0 to 255.
+            let wanted = 16.0 + f32::from(luma(jaw)) * 219.0 / 255.0;
+            assert!((f32::from(shown) - wanted).abs() < 6.0, "jaw {jaw}: {shown} for {wanted}");
+        }
+    }
     let files = [
         ("flash.64.poses", set.to_file()),
-        ("flash.64.webp", webp::encode_i420(&plain(220), QUANTIZERS[1]).unwrap()),
+        ("flash.64.webp", webp::encode_i420(&plain(luma(0.9)), QUANTIZERS[1]).unwrap()),
     ];
     if let Some(out) = std::env::var_os("FLASH_OUT") {
         files.iter().for_each(|(name, bytes)| std::fs::write(PathBuf::from(&out).join(name), bytes).unwrap());

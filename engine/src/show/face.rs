@@ -27,6 +27,8 @@ const STEADY: Duration = Duration::from_millis(38);
 /// first. What is lost then, eyes that open after a blink, would stand as it was for up to [`STILL`]: nothing but the next picture mends it.
 const AGAIN: [(Duration, usize); 3] =
     [(STEADY, 300), (Duration::from_millis(78), 450), (Duration::from_millis(158), usize::MAX)];
+/// Speech whose phones have come sounds within this time, or it is not sure that it does.
+const SOON: Duration = Duration::from_millis(400);
 /// Keys asked for more often than this are answered by the one on its way.
 const KEY_INTERVAL: Duration = Duration::from_millis(250);
 /// A frame of the base layer at least this often: libwebrtc forgets what it decoded 8192 frames ago.
@@ -42,6 +44,8 @@ pub struct Face {
     line: Line,
     user_speaks: bool,
     tracks: Vec<(PieceId, Track)>,
+    /// Speech is about to sound until then, as its phones have come.
+    expected: Time,
     lips: Mouth,
     /// The lips are on their way from sound to silence; the next frame closes them.
     closing: bool,
@@ -82,6 +86,7 @@ impl Face {
             held: false,
             user_speaks: false,
             tracks: Vec::with_capacity(8),
+            expected: Time::ZERO,
             lips: Mouth::default(),
             closing: false,
             pauses: false,
@@ -147,7 +152,10 @@ impl Face {
     pub fn phones(&mut self, piece: PieceId, phones: &[Phone]) {
         match self.tracks.iter_mut().find(|(id, _)| *id == piece) {
             Some((_, track)) => track.extend(phones),
-            None => self.tracks.push((piece, Track::new(phones))),
+            None => {
+                self.tracks.push((piece, Track::new(phones)));
+                self.expected = self.now + SOON;
+            }
         }
     }
 
@@ -166,7 +174,9 @@ impl Face {
         self.move_lips(sounding);
         // Held speech may go on at any moment: the head stays as it is until that is decided.
         if !self.held {
-            let state = if sounding.is_some() { AgentState::Speaking } else { self.state };
+            // What is to be said is there a little before it sounds: the head gets ready for it.
+            let ready = now < self.expected && !self.user_speaks;
+            let state = if sounding.is_some() || ready { AgentState::Speaking } else { self.state };
             self.life.set_state(state, now);
             if self.pauses {
                 self.life.pause(now);

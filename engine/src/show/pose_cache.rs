@@ -225,18 +225,21 @@ mod tests {
         PoseCache::new(Arc::new(PoseSet::new(manifest, key, anchor, frames).unwrap()))
     }
 
-    /// How far apart two pictures are: in quarters of the lean, thirds of a nod, halves of a smile and fifths of a breath.
-    fn jump(cache: &PoseCache, a: Key, b: Key) -> [f32; 4] {
-        let stances = &cache.set.manifest().stances;
+    /// How far apart two pictures are: in quarters of the lean, thirds of a nod, halves of a smile, fifths of a breath, and how far brows rise or
+    /// are knit.
+    fn jump(cache: &PoseCache, a: Key, b: Key) -> [f32; 5] {
+        let (stances, looks) = (&cache.set.manifest().stances, &cache.set.manifest().looks);
         let measures = |key: Key| {
             let Stance { head, smile } = stances[usize::from(key.stance)];
             let lean = head.roll / models::face::plan::LISTENING.roll;
             let nod =
                 (head.pitch - lean * models::face::plan::LISTENING.pitch) / models::face::plan::NOD_DEPTH;
-            [lean * 4.0, nod * 3.0, smile * 2.0, f32::from(key.breath)]
+            let brows = looks[usize::from(key.look)].brows;
+            ([lean * 4.0, nod * 3.0, smile * 2.0, f32::from(key.breath)], [brows.raise, brows.knit])
         };
-        let (a, b) = (measures(a), measures(b));
-        std::array::from_fn(|i| (a[i] - b[i]).abs())
+        let ((a, c), (b, d)) = (measures(a), measures(b));
+        let brows = (c[0] - d[0]).abs().max((c[1] - d[1]).abs());
+        std::array::from_fn(|i| if i < 4 { (a[i] - b[i]).abs() } else { brows })
     }
 
     #[test]
@@ -274,9 +277,13 @@ mod tests {
                 let key = cache.key_of(&manner, lips, speaking);
                 let shown = cache.set.manifest().frames[usize::from(cache.set.index(key))].0;
                 assert_eq!(shown, key, "seed {seed}, frame {n}: {manner:?}");
-                let [lean, nod, smile, breath] = jump(&cache, last, key);
+                let [lean, nod, smile, breath, brows] = jump(&cache, last, key);
                 let told = format!("seed {seed}, frame {n}: {last:?} to {key:?}");
                 assert!(lean <= 2.01 && nod <= 2.1 && smile <= 1.01 && breath <= 2.01, "{told}");
+                // Half of what they do; behind lids that shut or open, all of it.
+                let look = |key: Key| cache.set.manifest().looks[usize::from(key.look)];
+                let blinks = look(last).eyes.lids + look(key).eyes.lids > 0.5;
+                assert!(brows <= if blinks { 0.5 } else { 0.23 }, "{told}");
                 seen.extend([(0, key.stance, 0), (1, key.look, 0), (2, key.stance, key.breath)]);
                 last = key;
             }

@@ -37,10 +37,20 @@ fn curve(x: f32) -> f32 {
     (x * (2.51 * x * 0.66 + 0.045)) / (x * (2.43 * x * 0.66 + 0.55) + 0.105)
 }
 
+/// How far what is too bright spreads, as a standard deviation in pixels.
+fn spread(height: usize) -> f32 {
+    height as f32 * 0.012
+}
+
+/// Pixels from which light spills into one.
+pub(crate) fn reach(height: usize) -> usize {
+    (spread(height) * 2.5) as usize
+}
+
 /// What is too bright, spread.
 fn bloom(light: &[Vec3], width: usize, height: usize) -> Vec<Vec3> {
-    let sigma = height as f32 * 0.012;
-    let reach = (sigma * 2.5) as isize;
+    let sigma = spread(height);
+    let reach = reach(height) as isize;
     let taps: Vec<f32> =
         (-reach..=reach).map(|k| (-((k * k) as f32) / (2.0 * sigma * sigma)).exp()).collect();
     let bright: Vec<Vec3> =

@@ -113,8 +113,24 @@ pub fn render(
     rect: Option<Rect>,
 ) -> Result<Picture, OutOfRange> {
     let sitter = Sitter::new(character)?;
-    let whole = sitter.stage(pose, (width, height)).draw(pose, Rect::whole(width, height)).finish();
-    let Some(r) = rect else { return Ok(whole) };
+    let stage = sitter.stage(pose, (width, height));
+    let whole = Rect::whole(width, height);
+    let Some(r) = rect else { return Ok(stage.draw(pose, whole).finish()) };
+    assert!(r.x0 < r.x1 && r.x1 <= width && r.y0 < r.y1 && r.y1 <= height, "{r:?} of {width}×{height}");
+    // Light spills into the part from so far around it.
+    let reach = finish::reach(height) + render::reach(&stage.camera);
+    let around = Rect {
+        x0: r.x0.saturating_sub(reach),
+        y0: r.y0.saturating_sub(reach),
+        x1: (r.x1 + reach).min(width),
+        y1: (r.y1 + reach).min(height),
+    };
+    let part = stage.draw(pose, around);
+    let mut light = vec![Vec3::ZERO; width * height];
+    for (y, row) in (around.y0..).zip(part.light.chunks_exact(around.x1 - around.x0)) {
+        light[y * width + around.x0..y * width + around.x1].copy_from_slice(row);
+    }
+    let whole = Patch { rect: whole, light }.finish();
     let rows = (r.y0..r.y1).flat_map(|y| &whole.rgba[(y * width + r.x0) * 4..(y * width + r.x1) * 4]);
     Ok(Picture { width: r.x1 - r.x0, height: r.y1 - r.y0, rgba: rows.copied().collect() })
 }

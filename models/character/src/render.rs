@@ -291,12 +291,22 @@ fn finer(
     Pixel { mean, depths }
 }
 
+/// How far light spreads in skin: three standard deviations in pixels, and the pixels beyond which there is none.
+fn spread(camera: &Camera) -> (Vec3, usize) {
+    let sigma = vec3(0.050, 0.020, 0.011) * camera.scale(DISTANCE - 0.7);
+    (sigma, (sigma.x * 2.2).ceil() as usize)
+}
+
+/// Pixels around one that its light depends on: light spreads, and its neighbours and theirs say whether it lies on an edge.
+pub(crate) fn reach(camera: &Camera) -> usize {
+    spread(camera).1 + 2
+}
+
 /// Lets light spread inside skin, red the farthest, and multiplies it with the colour.
 fn scatter(camera: &Camera, pixels: &[Pixel], rect: [usize; 4]) -> Vec<Vec3> {
     let (width, height) = (rect[2] - rect[0], rect[3] - rect[1]);
-    let scale = camera.scale(DISTANCE - 0.7);
-    let sigma = vec3(0.050, 0.020, 0.011) * scale;
-    let reach = (sigma.x * 2.2).ceil() as isize;
+    let (sigma, reach) = spread(camera);
+    let reach = reach as isize;
     let taps: Vec<Vec3> = (-reach..=reach)
         .map(|k| {
             let e = -((k * k) as f32) / 2.0;

@@ -49,6 +49,8 @@ pub const LARGEST: usize = 600_000;
 /// Most that a frame with moving lips may take on the mean, in bytes, up to 512 × 512 pixels, so that speech takes less than 170 kbit/s; more
 /// pixels may take more.
 pub(super) const SPOKEN: usize = 735;
+/// The part of the time that drawing takes; what is left is for encoding.
+const DRAWING: f64 = 0.85;
 /// Quantiser of the display picture.
 const DISPLAY_QUANTIZER: u32 = 14;
 
@@ -138,15 +140,16 @@ pub fn bake_by_shares(
     // Encoding takes its time: a share begins where the one before was small enough.
     let mut from = 0;
     for share in shares {
-        drawn.draw(share, &mut |done| tell(News::Progress(done)))?;
+        drawn.draw(share, &mut |done| tell(News::Progress(done * DRAWING)))?;
         let baked;
         (baked, from) = encode(person, size, plan, share, &drawn, from)?;
         tell(News::Share(Box::new(baked)));
     }
     let all = Share::of_all(plan);
-    drawn.draw(&all, &mut |done| tell(News::Progress(done)))?;
+    drawn.draw(&all, &mut |done| tell(News::Progress(done * DRAWING)))?;
+    let baked = encode(person, size, plan, &all, &drawn, 0)?.0;
     tell(News::Progress(1.0));
-    Ok(encode(person, size, plan, &all, &drawn, 0)?.0)
+    Ok(baked)
 }
 
 /// As [`frames::encode_small`], with the display picture.

@@ -13,6 +13,8 @@ pub const NOD_DEPTH: f32 = 0.05;
 pub const AWAY: [f32; 2] = [0.55, 0.5];
 /// Brows of a thinking face.
 pub const PONDERING: Brows = Brows { raise: 0.4, knit: 0.3 };
+/// Brows that lay stress on what is said.
+pub const STRESSING: Brows = Brows { raise: 0.45, knit: 0.0 };
 /// A glance aside while speaking or listening; to the other side with the first number's sign turned.
 pub const ASIDE: [f32; 2] = [0.4, -0.05];
 
@@ -57,12 +59,16 @@ impl Plan {
     /// The poses that [`crate::face`]'s users (blinks, glances, a thinker's look away, a listener's lean and nod) ask for.
     #[must_use]
     pub fn new() -> Self {
-        let look = |lids, gaze_x, gaze_y, raise| Look {
+        let look = |lids, [gaze_x, gaze_y]: [f32; 2]| Look {
             eyes: Eyes { lids, gaze_x, gaze_y, squint: 0.0 },
-            brows: Brows { raise, knit: 0.0 },
+            brows: Brows::default(),
         };
-        let away =
-            |lids, [gaze_x, gaze_y]: [f32; 2]| Look { brows: PONDERING, ..look(lids, gaze_x, gaze_y, 0.0) };
+        let user = [0.0; 2];
+        // Brows all the way up, or half.
+        let with = |brows: Brows, part: f32, look: Look| Look {
+            brows: Brows { raise: brows.raise * part, knit: brows.knit * part },
+            ..look
+        };
         let stance = |lean: f32, nod: f32, smile: f32| Stance {
             head: Head {
                 yaw: LISTENING.yaw * lean,
@@ -109,18 +115,21 @@ impl Plan {
                 .flat_map(|stance| calm.clone().map(move |look| (stance, look)))
                 .collect(),
             looks: vec![
-                look(0.0, 0.0, 0.0, 0.0),
-                look(0.55, 0.0, 0.0, 0.0),
-                look(1.0, 0.0, 0.0, 0.0),
-                look(0.25, 0.0, 0.0, 0.0),
-                look(0.0, -ASIDE[0], ASIDE[1], 0.0),
-                look(0.0, ASIDE[0], ASIDE[1], 0.0),
-                look(0.0, 0.0, 0.0, 0.5),
-                away(0.0, AWAY),
-                away(0.55, AWAY),
-                away(1.0, [0.0; 2]),
+                look(0.0, user),
+                look(0.55, user),
+                look(1.0, user),
+                look(0.25, user),
+                look(0.0, [-ASIDE[0], ASIDE[1]]),
+                look(0.0, ASIDE),
+                with(STRESSING, 1.0, look(0.0, user)),
+                with(STRESSING, 0.5, look(0.0, user)),
+                with(PONDERING, 1.0, look(0.0, AWAY)),
+                with(PONDERING, 1.0, look(0.55, AWAY)),
+                with(PONDERING, 1.0, look(1.0, user)),
+                with(PONDERING, 0.5, look(0.0, AWAY)),
+                with(PONDERING, 0.5, look(0.0, user)),
             ],
-            talking: vec![(0, (0..7).collect()), (4, vec![0, 1, 2])],
+            talking: vec![(0, (0..8).collect()), (4, vec![0, 1, 2])],
             mouths: mouths(),
             anchored: vec![4, 5, 6, 7, 10, 11],
             key_quantizer: 8,

@@ -64,8 +64,9 @@ const SPLIT: u32 = 127;
 fn subtract(partition: &mut [u8], number: u32, end: usize) {
     // The first bit is compared with the first byte, so the one at `end` weighs 2^(1 - end) of that byte's units.
     let (byte, shift) = ((end - 1).div_ceil(8), (end - 1).next_multiple_of(8) - (end - 1));
+    let Some(digits) = partition.get_mut(..=byte) else { return };
     let mut left = number << shift;
-    for digit in partition[..=byte].iter_mut().rev() {
+    for digit in digits.iter_mut().rev() {
         let (less, borrows) = digit.overflowing_sub((left & 0xff) as u8);
         *digit = less;
         left = (left >> 8) + u32::from(borrows);
