@@ -12,6 +12,11 @@ const POINTS: usize = 12;
 /// Shares of the mouth's half width at which the curves have their points, from the middle outward.
 const SHARES: [f32; POINTS] = [0.0, 0.09, 0.18, 0.28, 0.39, 0.50, 0.61, 0.71, 0.80, 0.88, 0.95, 1.0];
 
+/// Depth of the upper incisors, radii of the arch of the upper teeth, and the angle of it that each of them takes.
+const TEETH: f32 = 0.745;
+const UPPER_ARCH: Vec3 = vec3(0.275, 1.0, 0.27);
+const UPPER_PITCH: f32 = 0.26;
+
 /// Where the lips are.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MouthShape {
@@ -105,7 +110,7 @@ impl Scene {
                 self.looks.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
                 smile * 0.06,
             ),
-            teeth: (smile * 0.11 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
+            teeth: (smile * 0.095 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
             ..MouthShape::default()
         };
         shape.held = m.tuck * (self.jaw_angle * 0.87 - shape.down + 0.0455);
@@ -193,6 +198,23 @@ impl Scene {
         gap.max(p.x.abs() - m.width * 0.95).max(m.z - 0.62 - p.z) * 0.75
     }
 
+    /// How much a smile folds the cheek of this side: late in the smile, on one side a hair more.
+    fn laugh(&self, x: f32) -> f32 {
+        let smile = self.pose.smile;
+        smile * (0.30 + 0.70 * smile) * (1.0 + self.lopsided * (x * 8.0).clamp(-1.0, 1.0))
+    }
+
+    /// The fold from the nose past the corner, an arc that a smile carries outward and up: it never meets the lips. How deep it is, how far
+    /// aside of it a point lies, and whether the point is between its ends.
+    pub(crate) fn cheek_fold(&self, p: Vec3) -> (f32, f32, f32) {
+        let fold = self.laugh(p.x) * 0.55 + self.c.age * 0.60;
+        let y = p.y - self.mouth.y;
+        let (aside, below) = self.mouth.fold;
+        let k = ((0.27 - y) / (0.27 - below)).clamp(0.0, 1.6);
+        let across = p.x.abs() - mix(0.165, aside, k * (1.75 - 0.75 * k));
+        (fold, across, step(below - 0.13, below + 0.12, y) * step(0.33, 0.16, y))
+    }
+
     /// Adds lips, folds and the room to the face.
     pub(crate) fn with_mouth(&self, mut d: f32, p: Vec3) -> f32 {
         let shape = &self.mouth;
@@ -203,15 +225,8 @@ impl Scene {
         }
         let philtrum = step(0.04, 0.10, m.y) * step(0.23, 0.13, m.y);
         d += 0.010 * bell(m.x / 0.035) * philtrum;
-        // The fold from the nose past the corner, an arc that a smile carries outward and up: it never meets the lips. It deepens late in a
-        // smile, on one side a hair more.
-        let age = self.c.age;
-        let laugh = smile * (0.30 + 0.70 * smile) * (1.0 + self.lopsided * (p.x * 8.0).clamp(-1.0, 1.0));
-        let fold = laugh * 0.55 + age * 0.60;
-        let (aside, below) = shape.fold;
-        let k = ((0.27 - m.y) / (0.27 - below)).clamp(0.0, 1.6);
-        let across = m.x.abs() - mix(0.165, aside, k * (1.75 - 0.75 * k));
-        let along = step(below - 0.13, below + 0.12, m.y) * step(0.33, 0.16, m.y);
+        let (fold, across, along) = self.cheek_fold(p);
+        let (age, laugh) = (self.c.age, self.laugh(p.x));
         // A soft valley, narrower in an old face.
         d += fold * 0.012 * bell(across / mix(0.058, 0.036, age)) * along;
         // The cheek swells over the fold, most where its apple is.
@@ -260,21 +275,30 @@ impl Scene {
         step(z + 0.015, z - 0.07, p.z) * step(0.03, 0.012, room)
     }
 
+    /// How near to the gap between two upper teeth a point of them is, 0 … 1, and how far it is over their edges.
+    pub(crate) fn between_teeth(&self, p: Vec3) -> (f32, f32) {
+        let angle = (p.x / UPPER_ARCH.x).atan2((p.z - TEETH + UPPER_ARCH.z).max(0.001) / UPPER_ARCH.z);
+        let cell = (angle / UPPER_PITCH).abs();
+        let aside = 0.5 - (cell - cell.floor() - 0.5).abs();
+        (step(0.16, 0.02, aside), p.y - self.upper_edge(p.x))
+    }
+
+    /// Height of the edges of the upper teeth.
+    fn upper_edge(&self, x: f32) -> f32 {
+        let (lift, drop) = self.mouth.teeth;
+        self.mouth_rest_y() - 0.016 - drop + lift * square((x / self.mouth.width).clamp(-1.0, 1.0))
+    }
+
     /// A row of teeth: an arch with shallow grooves over a filled band.
     pub(crate) fn teeth(&self, p: Vec3, upper: bool) -> f32 {
         let q = if upper { p } else { self.unjaw(p) };
-        let front = 0.745 - if upper { 0.0 } else { 0.05 };
-        let gum = if upper {
-            let (lift, drop) = self.mouth.teeth;
-            self.mouth_rest_y() - 0.016 - drop + lift * square((q.x / self.mouth.width).clamp(-1.0, 1.0))
-        } else {
-            self.mouth_rest_y() - 0.034
-        };
-        let radii = if upper { vec3(0.275, 1.0, 0.27) } else { vec3(0.235, 1.0, 0.25) };
+        let front = TEETH - if upper { 0.0 } else { 0.05 };
+        let gum = if upper { self.upper_edge(q.x) } else { self.mouth_rest_y() - 0.034 };
+        let radii = if upper { UPPER_ARCH } else { vec3(0.235, 1.0, 0.25) };
         let v = vec3(q.x, 0.0, q.z - (front - radii.z));
         let arch = ellipsoid(v, radii);
         let angle = (v.x / radii.x).atan2(v.z.max(0.001) / radii.z);
-        let pitch = if upper { 0.26 } else { 0.19 };
+        let pitch = if upper { UPPER_PITCH } else { 0.19 };
         let number = angle / pitch;
         let cell = if upper { number.abs() } else { number + 0.5 };
         let tooth = pitch * 0.26;
@@ -288,7 +312,8 @@ impl Scene {
         };
         let half = if upper { 0.075 } else { 0.055 };
         // The lower arch falls toward the back, or it would stand up in the corners of a smile.
-        let middle = if upper { gum + half + (1.0 - size) * 0.10 } else { gum - half - 0.03 * angle * angle };
+        let shorter = (1.0 - size) * (0.10 - 0.06 * self.parted);
+        let middle = if upper { gum + half + shorter } else { gum - half - 0.03 * angle * angle };
         let height = (q.y - middle).abs();
         // Lower incisors are flat: only their edges show, and round ones would be a row of thorns.
         let round = if upper { 0.016 } else { 0.006 };

@@ -48,6 +48,12 @@ impl Scene {
         let e = q - self.eye;
         let hollow = if hp.z > 0.3 { bell(e.y / 0.16) * bell(e.x / 0.25) } else { 0.0 };
         tint(vec3(0.88, 0.76, 0.74), hollow * (0.42 + 0.3 * c.age));
+        if hp.z > 0.4 && hp.y < -0.2 && hp.y > -1.0 {
+            // The shade in the fold of a cheek is red: a grey one would be a smear.
+            let (fold, across, along) = self.cheek_fold(hp);
+            let warm = bell((across - 0.01) / 0.055) * along * fold.min(1.0);
+            tint(vec3(1.05, 0.88, 0.83), warm * 0.8);
+        }
         if c.skin.stubble > 0.0 {
             let j = self.unjaw(hp);
             let chin = step(-0.38, -0.62, j.y + 0.15 * (0.5 - q.x)) * step(-0.2, 0.1, hp.z);
