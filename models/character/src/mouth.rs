@@ -136,7 +136,7 @@ impl Scene {
     }
 
     /// How far the seam is lifted at a share of the half width.
-    fn corner(&self, s: f32) -> f32 {
+    pub(crate) fn corner(&self, s: f32) -> f32 {
         let smile = self.pose.smile;
         // Round lips that open have no corners to lift: they would come to a point below.
         let m = &self.pose.mouth;
@@ -232,6 +232,14 @@ impl Scene {
         // The cheek swells over the fold, most where its apple is.
         let apple = bell((across - 0.125) / 0.105) * bell((m.y - 0.235) / 0.165);
         d -= (laugh * 0.018 + fold * 0.004) * apple;
+
+        // Cheeks that have sunk hang beside the chin.
+        let sunk = step(0.45, 0.95, age);
+        if sunk > 0.0 && m.y < 0.05 {
+            let j = self.unjaw(p);
+            d -= sunk * 0.030 * bell((j.x.abs() - 0.345) / 0.10) * bell((j.y + 0.845) / 0.12);
+            d += sunk * 0.010 * bell((j.x.abs() - 0.215) / 0.05) * bell((j.y + 0.85) / 0.10);
+        }
 
         let (lower, lower_radius) = shape.lower[0];
         let far = (m.x.abs() - shape.width - 0.05).max(m.y - 0.26).max(lower.y - 0.14 - p.y);

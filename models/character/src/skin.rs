@@ -67,6 +67,15 @@ impl Scene {
             let share = step(0.78, 0.95, f) * 0.8 * place.min(1.0) * c.skin.freckles;
             a *= Vec3::ONE.lerp(vec3(0.80, 0.62, 0.52), share);
         }
+        let old = step(0.45, 0.95, c.age);
+        if old > 0.0 && hp.z > 0.0 {
+            // Blotches, and a few spots.
+            let blotch = noise(vec3(hp.x, hp.y, 0.2) * 11.0) - 0.5;
+            a *= Vec3::ONE - vec3(0.03, 0.13, 0.13) * blotch * old;
+            let bend = hp.y * 13.0;
+            let spots = step(0.80, 1.0, noise(vec3(hp.x * 20.0 + bend, bend - hp.x * 8.0, 4.2)));
+            a *= Vec3::ONE.lerp(vec3(0.90, 0.80, 0.72), spots * old * step(0.12, 0.35, q.x));
+        }
         if self.has_hair() && hp.z < 0.9 && p.y > -0.9 && q.x < 0.84 * c.proportions.face_width {
             // Roots under the hair.
             let over = over_hairline(c, hp);
@@ -146,13 +155,20 @@ impl Scene {
     /// with age, and with what the face does.
     fn wrinkles(&self, hp: Vec3) -> f32 {
         let (age, pose) = (self.c.age, &self.pose);
-        if hp.z < 0.2 || hp.y < -0.5 {
+        let old = step(0.30, 0.80, age);
+        if hp.z < 0.1 || hp.y < -0.5 && old == 0.0 {
             return 0.0;
         }
         let ax = hp.x.abs();
         let mut depth = 0.0;
+        if old > 0.0 && hp.y < -0.2 && hp.z > 0.3 {
+            depth += old * self.lower_wrinkles(hp);
+        }
+        if hp.y < -0.5 {
+            return depth;
+        }
         // Forehead: four wavy lines.
-        let brow = (age - 0.15).max(0.0) * 0.9 + pose.brows.raise.max(0.0) * (0.12 + 0.3 * age);
+        let brow = (age - 0.15).max(0.0) * 0.9 + 0.4 * old + pose.brows.raise.max(0.0) * (0.12 + 0.3 * age);
         if brow > 0.0 && hp.y > 0.34 {
             let wave = hp.y + 0.022 * (hp.x * 4.5).cos() + 0.014 * noise(vec3(hp.x * 7.0, hp.y * 5.0, 2.0));
             let line = ((wave - 0.40) / 0.078).fract() - 0.5;
@@ -169,14 +185,14 @@ impl Scene {
         let e = vec3(ax, hp.y, hp.z) - self.eye;
         let half = self.lid_half_width();
         let laugh = pose.smile * 0.45 + pose.eyes.squint * 0.5;
-        let feet = age * (0.55 + 0.9 * laugh) + 0.10 * laugh;
+        let feet = age * (0.55 + 0.9 * laugh) + 0.10 * laugh + old * (0.7 + 0.8 * laugh);
         let from_corner = vec3(e.x - half * 0.95, e.y + 0.01, 0.0);
         let far = from_corner.length();
         if far < 0.32 && from_corner.x > 0.0 {
             let angle = from_corner.y.atan2(from_corner.x) + 0.05 * noise(hp * 9.0);
             let lines =
                 [-0.62, -0.24, 0.10, 0.46].map(|a: f32| bell((angle - a) / 0.075)).iter().sum::<f32>();
-            let place = step(0.035, 0.08, far) * step(0.24, 0.12, far);
+            let place = step(0.035, 0.08, far) * step(0.24 + 0.06 * old, 0.12 + 0.06 * old, far);
             depth += feet * lines * place * 0.0032;
         }
         let (_, lower) = self.lids(e.x);
@@ -187,6 +203,26 @@ impl Scene {
             // The bag's lower edge, and a fine line above it.
             depth += age * bell((under + 0.125 - arc) / 0.016) * fade * 0.0065;
             depth += (age * 0.5 + laugh * 0.25) * bell((under + 0.072 - arc * 0.6) / 0.010) * fade * 0.0040;
+        }
+        depth
+    }
+
+    /// The same below the cheek bones of somebody old: from the nose to the mouth, from its corners down, over the upper lip.
+    fn lower_wrinkles(&self, hp: Vec3) -> f32 {
+        let (ax, mouth) = (hp.x.abs(), &self.mouth);
+        let (_, across, along) = self.cheek_fold(hp);
+        let mut depth = bell((across - 0.004) / 0.013) * along * (0.0045 + 0.0015 * self.pose.smile);
+        let below = mouth.y + self.corner(1.0) - hp.y;
+        if below > 0.0 && below < 0.28 {
+            let line = ax - mouth.width - 0.012 - 0.16 * below;
+            depth += bell(line / 0.014) * step(0.02, 0.08, below) * step(0.26, 0.12, below) * 0.0030;
+        }
+        let over = hp.y - mouth.y;
+        if over > 0.05 && over < 0.2 && ax < mouth.width {
+            let fine = bell(((hp.x * 19.0 + 0.6 * noise(hp * 5.0)).fract().abs() - 0.5) / 0.14);
+            let lips = mouth.width * 0.85;
+            let place = step(0.06, 0.085, over) * step(0.16, 0.09, over) * step(lips, lips * 0.7, ax);
+            depth += fine * place * step(0.04, 0.08, ax) * 0.0012;
         }
         depth
     }
