@@ -87,7 +87,7 @@ impl Scene {
             * (1.0 - 0.04 * m.jaw);
         // The opening follows the jaw; pressing and tucking close it.
         let open = m.jaw * 0.30 * (1.0 - 0.96 * m.press) * (1.0 - m.tuck * 0.55);
-        let thin = (1.0 - 0.38 * m.press) * (1.0 + 0.06 * m.round) * (1.0 - 0.10 * m.jaw * (1.0 - m.round));
+        let thin = (1.0 - 0.21 * m.press) * (1.0 + 0.06 * m.round) * (1.0 - 0.10 * m.jaw * (1.0 - m.round));
         let upper_radius = 0.034 * fullness * thin * (1.0 - 0.16 * smile);
         let lower_radius = 0.044 * fullness * thin * (1.0 - 0.10 * smile) * (1.0 - 0.22 * m.tuck);
         let mut shape = MouthShape {
@@ -115,7 +115,7 @@ impl Scene {
         };
         shape.held = m.tuck * (self.jaw_angle * 0.87 - shape.down + 0.0455);
         let forward =
-            |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.022 - 0.03 * smile * (1.0 - s * 0.3);
+            |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.010 - 0.03 * smile * (1.0 - s * 0.3);
         for (i, s) in SHARES.into_iter().enumerate() {
             let x = width * s;
             let lift = self.corner(s);
