@@ -337,12 +337,15 @@ impl Scene {
         let q = self.unjaw(p);
         let (up, out) = self.tongue;
         let y = self.mouth_rest_y();
-        let mut d = ellipsoid(q - vec3(0.0, y - 0.14, 0.42), vec3(0.19, 0.085, 0.24));
-        // Between the teeth it lies under the edge of the upper ones.
-        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.024 * out, 0.60 + 0.02 * up + out * 0.185);
+        // Out, it is broad and fills the room to the cheeks.
+        let (body, wide) = (vec3(0.0, y - 0.14 + 0.045 * out, 0.42), vec3(0.06, 0.0, 0.02) * out);
+        let mut d = ellipsoid(q - body, vec3(0.19, 0.085, 0.24) + wide);
+        // Between the teeth it touches the edges of the upper ones and lies on the lower lip.
+        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.004 * out, 0.60 + 0.02 * up + out * 0.155);
         d = smin(d, capsule(q, vec3(0.0, y - 0.13 + 0.02 * up, 0.44), tip, 0.10, 0.040), 0.08);
-        // The tip is broad and flat behind the teeth, narrow and round between them.
-        d = smin(d, ellipsoid(q - tip, vec3(0.115 - 0.018 * out, 0.036, 0.085)), 0.05);
+        // The tip is broad and flat behind the teeth, round between them.
+        let round = vec3(0.030, 0.018, 0.010) * out;
+        d = smin(d, ellipsoid(q - tip, vec3(0.115, 0.036, 0.085) + round), 0.05);
         d + 0.006 * bell(q.x / 0.02)
     }
 }

@@ -216,6 +216,12 @@ impl Shader<'_> {
             colour *= Vec3::ONE.lerp(vec3(0.60, 0.47, 0.42), gap * 0.5 * upper);
             colour *= Vec3::ONE.lerp(vec3(1.0, 0.93, 0.86), step(0.03, 0.10, over) * 0.6);
         }
+        if !teeth && self.scene.tongue.1 > 0.0 {
+            // Where it meets the upper teeth, and to its sides, little light comes between.
+            let (_, over) = self.scene.between_teeth(hp);
+            let near = step(-0.055, 0.005, over).max(step(0.05, 0.17, hp.x.abs()) * 0.8);
+            colour *= Vec3::ONE.lerp(vec3(0.55, 0.40, 0.40), near * self.scene.tongue.1);
+        }
         // Front teeth are as bright as the face; the corners and all that lies behind are not.
         let deep = step(0.02, 0.22, 0.745 - hp.z);
         let open = light.open.powf(0.8);
