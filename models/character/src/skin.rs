@@ -92,6 +92,10 @@ impl Scene {
         if c.beard > 0.0 && hp.z > -0.05 && hp.y < -0.2 {
             a *= Vec3::ONE.lerp(vec3(0.70, 0.68, 0.70), under_beard(self, hp));
         }
+        // Pores and mottles lie on the face as it is seen from before: whatever cheeks and jaw do below them, no pixel changes.
+        let grain = self.grain(hp);
+        let dark = step(0.40, 0.08, luminance(self.looks.skin));
+        a *= Vec3::ONE + vec3(0.24, 0.32, 0.33) * (0.9 + 0.15 * c.age) * (1.0 - 0.45 * dark) * grain;
         let nostril = self.nostril(hp);
         if nostril < 0.05 {
             a *= Vec3::ONE.lerp(vec3(0.25, 0.10, 0.08), step(0.016, -0.004, nostril) * 0.9);
@@ -99,12 +103,11 @@ impl Scene {
         a *= self.lid_lines(e);
 
         // On dark skin the same gloss shows far more: there it is spread and less.
-        let dark = step(0.40, 0.08, luminance(self.looks.skin));
         let oil = 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12));
         let mut skin = Skin {
             colour: a,
             roughness: 0.44 + 0.12 * clouds(hp * 14.0) + 0.07 * dark,
-            oil: oil * (1.0 - 0.42 * dark),
+            oil: oil * (1.0 - 0.42 * dark) * (0.94 + (1.6 - 1.1 * dark) * grain).max(0.3),
         };
         let (lip, _) = self.lip_and_inside(hp);
         if lip > 0.0 {
@@ -117,6 +120,20 @@ impl Scene {
             if (hp - vec3(0.0, self.mouth.y, self.mouth.z)).length() < MOUTH { self.seam(hp) } else { 0.0 };
         skin.colour *= Vec3::ONE.lerp(vec3(0.42, 0.22, 0.22), seam * 0.85 * lip.sqrt());
         skin
+    }
+
+    /// How much lighter or darker than the skin around it a point of the face is, −0.5 … 0.5: pores, and what is between them.
+    fn grain(&self, hp: Vec3) -> f32 {
+        // Less on a chin, where it would look unwashed.
+        let low = mix(0.55, 1.0, step(-0.80, -0.40, hp.y));
+        let place = step(0.12, 0.35, hp.z) * step(-1.15, -1.0, hp.y) * low;
+        if place == 0.0 {
+            return 0.0;
+        }
+        let at = |fine: f32, k: f32| noise(vec3(hp.x * fine + hp.y * 7.0, hp.y * fine - hp.x * 7.0, k)) - 0.5;
+        // Coarsest on the nose and beside it.
+        let nose = bell(hp.x / 0.34) * bell((hp.y + 0.22) / 0.30);
+        place * (at(46.0, 0.5) * (0.55 + 0.35 * nose) + at(21.0, 7.5) * 0.42)
     }
 
     /// The dark line of the lashes and the red rim under the eye. `e` is relative to the eye's centre.
