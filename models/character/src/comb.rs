@@ -19,7 +19,8 @@ pub(crate) fn beside(p: Vec3) -> f32 {
 
 /// 1 on the bare line of the part, 0 elsewhere. It runs out before the crown, where it would be a notch in the outline of the head.
 fn bare(p: Vec3) -> f32 {
-    step(0.020, 0.006, beside(p).abs() + 0.010 * (noise(p * 40.0) - 0.5)) * step(0.12, 0.40, p.z)
+    let ragged = 0.012 * (noise(p * 40.0) - 0.5) + 0.012 * (noise(p * 13.0) - 0.5);
+    step(0.017, 0.002, beside(p).abs() + ragged) * step(0.12, 0.40, p.z)
 }
 
 /// No hairline is a line: how much higher or lower than on average it is here.
@@ -30,7 +31,7 @@ fn ragged(p: Vec3) -> f32 {
 /// Whether a hair grows at a point of the scalp that lies this high over the hairline: ever fewer toward it, and none on the part.
 pub(crate) fn grows(p: Vec3, over: f32, random: &mut Random) -> bool {
     let dense = over + ragged(p) > 0.16 * random.unit() - 0.02;
-    dense && random.unit() > bare(p) && random.unit() < mix(0.45, 1.0, step(-0.15, 0.15, p.y))
+    dense && random.unit() > 0.85 * bare(p) && random.unit() < mix(0.45, 1.0, step(-0.15, 0.15, p.y))
 }
 
 /// How fine a hair is that grows there, 0 … 1.
@@ -40,7 +41,7 @@ pub(crate) fn fineness(p: Vec3, over: f32) -> f32 {
 
 /// How much of the skin its roots shade.
 pub(crate) fn roots(p: Vec3, over: f32) -> f32 {
-    step(-0.01, 0.17, over + ragged(p)) * 0.82 * (1.0 - 0.8 * bare(p))
+    step(-0.01, 0.17, over + ragged(p)) * 0.82 * (1.0 - 0.55 * bare(p))
 }
 
 /// Where hair that was combed to a side runs at a point of the scalp.

@@ -88,7 +88,9 @@ impl Cut {
     /// before the crown, where it would be a notch in the outline of the head.
     fn side(&self, root: Vec3, random: &mut Random) -> f32 {
         if self.combed {
-            return if comb::beside(root) > 0.0 { 1.0 } else { -1.0 };
+            // Some hairs lie across the part.
+            let across = 0.05 * random.signed() * random.unit();
+            return if comb::beside(root) + across > 0.0 { 1.0 } else { -1.0 };
         }
         let stray = mix(0.022, 0.26, step(0.30, 0.0, root.z)) * random.signed();
         self.part

@@ -36,8 +36,10 @@ impl Scene {
         let q = vec3(p.x.abs(), p.y, p.z);
         // The jaw, in its own space: it turns about the x axis.
         let j = self.unjaw(q);
+        // What lies aside and is mirrored must not meet itself in a crease down the middle of the forehead.
+        let x = (q.x * q.x + 0.0036).sqrt();
         let ([skull, middle, cheek, socket], [teeth, jaw, angle, chin]) = self.solids.distances(
-            [Vec4::splat(q.x), Vec4::splat(q.y), Vec4::splat(q.z)],
+            [vec4(q.x, q.x, x, x), Vec4::splat(q.y), Vec4::splat(q.z)],
             [Vec4::splat(q.x), vec4(q.y, j.y, j.y, j.y), vec4(q.z, j.z, j.z, j.z)],
         );
         let mut d = smin(skull, middle, 0.22);
@@ -45,7 +47,7 @@ impl Scene {
         d = smin(d, cheek, 0.26);
         let (a, b) = (vec3(0.12, 0.205, 0.70), vec3(0.46 * c.face_width, 0.20, 0.52));
         if (q.y - 0.2).abs() < 0.5 {
-            d = smin(d, capsule(q, a, b, 0.085 * c.brow_ridge, 0.06 * c.brow_ridge), 0.20);
+            d = smin(d, capsule(vec3(x, q.y, q.z), a, b, 0.085 * c.brow_ridge, 0.06 * c.brow_ridge), 0.20);
         }
         d = smax(d, -socket, 0.22);
         smin(d, teeth, 0.24)

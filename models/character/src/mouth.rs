@@ -12,6 +12,11 @@ const POINTS: usize = 12;
 /// Shares of the mouth's half width at which the curves have their points, from the middle outward.
 const SHARES: [f32; POINTS] = [0.0, 0.09, 0.18, 0.28, 0.39, 0.50, 0.61, 0.71, 0.80, 0.88, 0.95, 1.0];
 
+/// Depth of the upper incisors, radii of the arch of the upper teeth, and the angle of it that each of them takes.
+const TEETH: f32 = 0.745;
+const UPPER_ARCH: Vec3 = vec3(0.275, 1.0, 0.27);
+const UPPER_PITCH: f32 = 0.26;
+
 /// Where the lips are.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MouthShape {
@@ -84,7 +89,7 @@ impl Scene {
             * (1.0 - 0.04 * m.jaw);
         // The opening follows the jaw; pressing and tucking close it.
         let open = m.jaw * 0.30 * (1.0 - 0.96 * m.press) * (1.0 - m.tuck * 0.55);
-        let thin = (1.0 - 0.38 * m.press) * (1.0 + 0.06 * m.round) * (1.0 - 0.10 * m.jaw * (1.0 - m.round));
+        let thin = (1.0 - 0.21 * m.press) * (1.0 + 0.06 * m.round) * (1.0 - 0.10 * m.jaw * (1.0 - m.round));
         let upper_radius = 0.034 * fullness * thin * (1.0 - 0.16 * smile);
         let lower_radius = 0.044 * fullness * thin * (1.0 - 0.10 * smile) * (1.0 - 0.22 * m.tuck);
         let mut shape = MouthShape {
@@ -107,13 +112,13 @@ impl Scene {
                 self.looks.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
                 smile * 0.06,
             ),
-            teeth: (smile * 0.11 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
+            teeth: (smile * 0.095 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
             bite: 0.050 * (m.width * 2.0).clamp(0.0, 1.0) * step(0.45, 0.13, m.jaw) * (1.0 - m.tuck),
             ..MouthShape::default()
         };
         shape.held = m.tuck * (self.jaw_angle * 0.87 - shape.down + 0.0455);
         let forward =
-            |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.022 - 0.03 * smile * (1.0 - s * 0.3);
+            |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.010 - 0.03 * smile * (1.0 - s * 0.3);
         for (i, s) in SHARES.into_iter().enumerate() {
             let x = width * s;
             let lift = self.corner(s);
@@ -134,7 +139,7 @@ impl Scene {
     }
 
     /// How far the seam is lifted at a share of the half width.
-    fn corner(&self, s: f32) -> f32 {
+    pub(crate) fn corner(&self, s: f32) -> f32 {
         let smile = self.pose.smile;
         // Round lips that open have no corners to lift: they would come to a point below.
         let m = &self.pose.mouth;
@@ -196,6 +201,23 @@ impl Scene {
         gap.max(p.x.abs() - m.width * 0.95).max(m.z - 0.62 - p.z) * 0.75
     }
 
+    /// How much a smile folds the cheek of this side: late in the smile, on one side a hair more.
+    fn laugh(&self, x: f32) -> f32 {
+        let smile = self.pose.smile;
+        smile * (0.30 + 0.70 * smile) * (1.0 + self.lopsided * (x * 8.0).clamp(-1.0, 1.0))
+    }
+
+    /// The fold from the nose past the corner, an arc that a smile carries outward and up: it never meets the lips. How deep it is, how far
+    /// aside of it a point lies, and whether the point is between its ends.
+    pub(crate) fn cheek_fold(&self, p: Vec3) -> (f32, f32, f32) {
+        let fold = self.laugh(p.x) * 0.55 + self.c.age * 0.60;
+        let y = p.y - self.mouth.y;
+        let (aside, below) = self.mouth.fold;
+        let k = ((0.27 - y) / (0.27 - below)).clamp(0.0, 1.6);
+        let across = p.x.abs() - mix(0.165, aside, k * (1.75 - 0.75 * k));
+        (fold, across, step(below - 0.13, below + 0.12, y) * step(0.33, 0.16, y))
+    }
+
     /// Adds lips, folds and the room to the face.
     pub(crate) fn with_mouth(&self, mut d: f32, p: Vec3) -> f32 {
         let shape = &self.mouth;
@@ -214,15 +236,8 @@ impl Scene {
         if philtrum > 0.0 {
             d += 0.010 * bell(m.x / 0.035) * philtrum;
         }
-        // The fold from the nose past the corner, an arc that a smile carries outward and up: it never meets the lips. It deepens late in a
-        // smile, on one side a hair more.
-        let age = self.c.age;
-        let laugh = smile * (0.30 + 0.70 * smile) * (1.0 + self.lopsided * (p.x * 8.0).clamp(-1.0, 1.0));
-        let fold = laugh * 0.55 + age * 0.60;
-        let (aside, below) = shape.fold;
-        let k = ((0.27 - m.y) / (0.27 - below)).clamp(0.0, 1.6);
-        let across = m.x.abs() - mix(0.165, aside, k * (1.75 - 0.75 * k));
-        let along = step(below - 0.13, below + 0.12, m.y) * step(0.33, 0.16, m.y);
+        let (fold, across, along) = self.cheek_fold(p);
+        let (age, laugh) = (self.c.age, self.laugh(p.x));
         // A soft valley, narrower in an old face.
         if along > 0.0 {
             d += fold * 0.012 * bell(across / mix(0.058, 0.036, age)) * along;
@@ -230,6 +245,14 @@ impl Scene {
         // The cheek swells over the fold, most where its apple is.
         let apple = bell((across - 0.125) / 0.105) * bell((m.y - 0.235) / 0.165);
         d -= (laugh * 0.018 + fold * 0.004) * apple;
+
+        // Cheeks that have sunk hang beside the chin.
+        let sunk = step(0.45, 0.95, age);
+        if sunk > 0.0 && m.y < 0.05 {
+            let j = self.unjaw(p);
+            d -= sunk * 0.030 * bell((j.x.abs() - 0.345) / 0.10) * bell((j.y + 0.845) / 0.12);
+            d += sunk * 0.010 * bell((j.x.abs() - 0.215) / 0.05) * bell((j.y + 0.85) / 0.10);
+        }
 
         let (lower, lower_radius) = shape.lower[0];
         let far = (m.x.abs() - shape.width - 0.05).max(m.y - 0.26).max(lower.y - 0.14 - p.y);
@@ -273,17 +296,26 @@ impl Scene {
         step(z + 0.015, z - 0.07, p.z) * step(0.03, 0.012, room)
     }
 
+    /// How near to the gap between two upper teeth a point of them is, 0 … 1, and how far it is over their edges.
+    pub(crate) fn between_teeth(&self, p: Vec3) -> (f32, f32) {
+        let angle = (p.x / UPPER_ARCH.x).atan2((p.z - TEETH + UPPER_ARCH.z).max(0.001) / UPPER_ARCH.z);
+        let cell = (angle / UPPER_PITCH).abs();
+        let aside = 0.5 - (cell - cell.floor() - 0.5).abs();
+        (step(0.16, 0.02, aside), p.y - self.upper_edge(p.x))
+    }
+
+    /// Height of the edges of the upper teeth.
+    fn upper_edge(&self, x: f32) -> f32 {
+        let (lift, drop) = self.mouth.teeth;
+        self.mouth_rest_y() - 0.016 - drop + lift * square((x / self.mouth.width).clamp(-1.0, 1.0))
+    }
+
     /// A row of teeth: an arch with shallow grooves over a filled band. What is farther than `near` need not be exact.
     pub(crate) fn teeth(&self, p: Vec3, upper: bool, near: f32) -> f32 {
         let q = if upper { p } else { self.unjaw(p) };
-        let front = 0.745 - if upper { 0.0 } else { 0.05 };
-        let gum = if upper {
-            let (lift, drop) = self.mouth.teeth;
-            self.mouth_rest_y() - 0.016 - drop + lift * square((q.x / self.mouth.width).clamp(-1.0, 1.0))
-        } else {
-            self.mouth_rest_y() - 0.034 + self.mouth.bite
-        };
-        let radii = if upper { vec3(0.275, 1.0, 0.27) } else { vec3(0.235, 1.0, 0.25) };
+        let front = TEETH - if upper { 0.0 } else { 0.05 };
+        let gum = if upper { self.upper_edge(q.x) } else { self.mouth_rest_y() - 0.034 + self.mouth.bite };
+        let radii = if upper { UPPER_ARCH } else { vec3(0.235, 1.0, 0.25) };
         let half = if upper { 0.075 } else { 0.055 };
         // Above or below the row, whose teeth are not all as high.
         let away = (q.y - if upper { gum + half } else { gum - half }).abs() - half - 0.06;
@@ -293,7 +325,7 @@ impl Scene {
         let v = vec3(q.x, 0.0, q.z - (front - radii.z));
         let arch = ellipsoid(v, radii);
         let angle = (v.x / radii.x).atan2(v.z.max(0.001) / radii.z);
-        let pitch = if upper { 0.26 } else { 0.19 };
+        let pitch = if upper { UPPER_PITCH } else { 0.19 };
         let number = angle / pitch;
         let cell = if upper { number.abs() } else { number + 0.5 };
         let tooth = pitch * 0.26;
@@ -306,7 +338,8 @@ impl Scene {
             n => 0.94 - 0.05 * (n - 2.0),
         };
         // The lower arch falls toward the back, or it would stand up in the corners of a smile.
-        let middle = if upper { gum + half + (1.0 - size) * 0.10 } else { gum - half - 0.03 * angle * angle };
+        let shorter = (1.0 - size) * (0.10 - 0.06 * self.parted);
+        let middle = if upper { gum + half + shorter } else { gum - half - 0.03 * angle * angle };
         let height = (q.y - middle).abs();
         // Lower incisors are flat: only their edges show, and round ones would be a row of thorns.
         let round = if upper { 0.016 } else { 0.006 };
@@ -328,12 +361,15 @@ impl Scene {
         if above > near {
             return above;
         }
-        let mut d = ellipsoid(q - vec3(0.0, y - 0.14, 0.42), vec3(0.19, 0.085, 0.24));
-        // Between the teeth it lies under the edge of the upper ones.
-        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.024 * out, 0.60 + 0.02 * up + out * 0.185);
+        // Out, it is broad and fills the room to the cheeks.
+        let (body, wide) = (vec3(0.0, y - 0.14 + 0.045 * out, 0.42), vec3(0.06, 0.0, 0.02) * out);
+        let mut d = ellipsoid(q - body, vec3(0.19, 0.085, 0.24) + wide);
+        // Between the teeth it touches the edges of the upper ones and lies on the lower lip.
+        let tip = vec3(0.0, y - 0.11 + up * 0.115 + 0.004 * out, 0.60 + 0.02 * up + out * 0.155);
         d = smin(d, capsule(q, vec3(0.0, y - 0.13 + 0.02 * up, 0.44), tip, 0.10, 0.040), 0.08);
-        // The tip is broad and flat behind the teeth, narrow and round between them.
-        d = smin(d, ellipsoid(q - tip, vec3(0.115 - 0.018 * out, 0.036, 0.085)), 0.05);
+        // The tip is broad and flat behind the teeth, round between them.
+        let round = vec3(0.030, 0.018, 0.010) * out;
+        d = smin(d, ellipsoid(q - tip, vec3(0.115, 0.036, 0.085) + round), 0.05);
         d + 0.006 * bell(q.x / 0.02)
     }
 }

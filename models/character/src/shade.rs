@@ -204,8 +204,11 @@ impl Shader<'_> {
         specular += mirror(fine) * 0.018 * lip * light.open * under_hair;
         let mut albedo = skin.colour * Vec3::ONE.lerp(vec3(0.72, 0.56, 0.52), crease * 0.8);
         if inside > 0.0 {
-            albedo = albedo.lerp(vec3(0.22, 0.035, 0.03), inside);
-            irradiance = irradiance * (1.0 - 0.62 * inside) + vec3(0.20, 0.15, 0.15) * inside;
+            // Beside the teeth of a smile lie cheeks, near and lit: no notches.
+            let wall = vec3(0.22, 0.035, 0.03).lerp(vec3(0.42, 0.15, 0.13), scene.parted);
+            albedo = albedo.lerp(wall, inside);
+            let shade = 0.62 - 0.25 * scene.parted;
+            irradiance = irradiance * (1.0 - shade * inside) + vec3(0.20, 0.15, 0.15) * inside;
             specular *= 1.0 - 0.6 * inside;
         }
         out.irradiance = irradiance;
@@ -225,7 +228,20 @@ impl Shader<'_> {
         ambient: Vec3,
     ) -> Vec3 {
         let teeth = material == Material::Teeth;
-        let colour = if teeth { vec3(0.97, 0.89, 0.78) } else { vec3(0.43, 0.125, 0.115) };
+        let mut colour = if teeth { vec3(0.95, 0.895, 0.825) } else { vec3(0.43, 0.125, 0.115) };
+        if teeth && hp.z > 0.5 {
+            // One tooth from another, and a little warmer toward the gum. Those of the lower row hardly show.
+            let (gap, over) = self.scene.between_teeth(hp);
+            let upper = step(-0.02, 0.0, over);
+            colour *= Vec3::ONE.lerp(vec3(0.60, 0.47, 0.42), gap * 0.5 * upper);
+            colour *= Vec3::ONE.lerp(vec3(1.0, 0.93, 0.86), step(0.03, 0.10, over) * 0.6);
+        }
+        if !teeth && self.scene.tongue.1 > 0.0 {
+            // Where it meets the upper teeth, and to its sides, little light comes between.
+            let (_, over) = self.scene.between_teeth(hp);
+            let near = step(-0.055, 0.005, over).max(step(0.05, 0.17, hp.x.abs()) * 0.8);
+            colour *= Vec3::ONE.lerp(vec3(0.55, 0.40, 0.40), near * self.scene.tongue.1);
+        }
         // Front teeth are as bright as the face; the corners and all that lies behind are not.
         let deep = step(0.02, 0.22, 0.745 - hp.z);
         let open = light.open.powf(0.8);

@@ -48,6 +48,12 @@ impl Scene {
         let e = q - self.eye;
         let hollow = if hp.z > 0.3 { bell(e.y / 0.16) * bell(e.x / 0.25) } else { 0.0 };
         tint(vec3(0.88, 0.76, 0.74), hollow * (0.42 + 0.3 * c.age));
+        if hp.z > 0.4 && hp.y < -0.2 && hp.y > -1.0 {
+            // The shade in the fold of a cheek is red: a grey one would be a smear.
+            let (fold, across, along) = self.cheek_fold(hp);
+            let warm = bell((across - 0.01) / 0.055) * along * fold.min(1.0);
+            tint(vec3(1.05, 0.88, 0.83), warm * 0.8);
+        }
         if c.skin.stubble > 0.0 {
             let j = self.unjaw(hp);
             let chin = step(-0.38, -0.62, j.y + 0.15 * (0.5 - q.x)) * step(-0.2, 0.1, hp.z);
@@ -60,6 +66,15 @@ impl Scene {
             let place = spot(vec3(0.34, -0.22, 0.72), 0.26) + spot(vec3(0.0, -0.2, 0.9), 0.14);
             let share = step(0.78, 0.95, f) * 0.8 * place.min(1.0) * c.skin.freckles;
             a *= Vec3::ONE.lerp(vec3(0.80, 0.62, 0.52), share);
+        }
+        let old = step(0.45, 0.95, c.age);
+        if old > 0.0 && hp.z > 0.0 {
+            // Blotches, and a few spots.
+            let blotch = noise(vec3(hp.x, hp.y, 0.2) * 11.0) - 0.5;
+            a *= Vec3::ONE - vec3(0.03, 0.13, 0.13) * blotch * old;
+            let bend = hp.y * 13.0;
+            let spots = step(0.80, 1.0, noise(vec3(hp.x * 20.0 + bend, bend - hp.x * 8.0, 4.2)));
+            a *= Vec3::ONE.lerp(vec3(0.90, 0.80, 0.72), spots * old * step(0.12, 0.35, q.x));
         }
         if self.has_hair() && hp.z < 0.9 && p.y > -0.9 && q.x < 0.84 * c.proportions.face_width {
             // Roots under the hair.
@@ -77,6 +92,10 @@ impl Scene {
         if c.beard > 0.0 && hp.z > -0.05 && hp.y < -0.2 {
             a *= Vec3::ONE.lerp(vec3(0.70, 0.68, 0.70), under_beard(self, hp));
         }
+        // Pores and mottles lie on the face as it is seen from before: whatever cheeks and jaw do below them, no pixel changes.
+        let grain = self.grain(hp);
+        let dark = step(0.40, 0.08, luminance(self.looks.skin));
+        a *= Vec3::ONE + vec3(0.24, 0.32, 0.33) * (0.9 + 0.15 * c.age) * (1.0 - 0.45 * dark) * grain;
         let nostril = self.nostril(hp);
         if nostril < 0.05 {
             a *= Vec3::ONE.lerp(vec3(0.25, 0.10, 0.08), step(0.016, -0.004, nostril) * 0.9);
@@ -84,12 +103,11 @@ impl Scene {
         a *= self.lid_lines(e);
 
         // On dark skin the same gloss shows far more: there it is spread and less.
-        let dark = step(0.40, 0.08, luminance(self.looks.skin));
         let oil = 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12));
         let mut skin = Skin {
             colour: a,
             roughness: 0.44 + 0.12 * clouds(hp * 14.0) + 0.07 * dark,
-            oil: oil * (1.0 - 0.42 * dark),
+            oil: oil * (1.0 - 0.42 * dark) * (0.94 + (1.6 - 1.1 * dark) * grain).max(0.3),
         };
         let (lip, _) = self.lip_and_inside(hp);
         if lip > 0.0 {
@@ -102,6 +120,20 @@ impl Scene {
             if (hp - vec3(0.0, self.mouth.y, self.mouth.z)).length() < MOUTH { self.seam(hp) } else { 0.0 };
         skin.colour *= Vec3::ONE.lerp(vec3(0.42, 0.22, 0.22), seam * 0.85 * lip.sqrt());
         skin
+    }
+
+    /// How much lighter or darker than the skin around it a point of the face is, −0.5 … 0.5: pores, and what is between them.
+    fn grain(&self, hp: Vec3) -> f32 {
+        // Less on a chin, where it would look unwashed.
+        let low = mix(0.55, 1.0, step(-0.80, -0.40, hp.y));
+        let place = step(0.12, 0.35, hp.z) * step(-1.15, -1.0, hp.y) * low;
+        if place == 0.0 {
+            return 0.0;
+        }
+        let at = |fine: f32, k: f32| noise(vec3(hp.x * fine + hp.y * 7.0, hp.y * fine - hp.x * 7.0, k)) - 0.5;
+        // Coarsest on the nose and beside it.
+        let nose = bell(hp.x / 0.34) * bell((hp.y + 0.22) / 0.30);
+        place * (at(46.0, 0.5) * (0.55 + 0.35 * nose) + at(21.0, 7.5) * 0.42)
     }
 
     /// The dark line of the lashes and the red rim under the eye. `e` is relative to the eye's centre.
@@ -140,13 +172,20 @@ impl Scene {
     /// with age, and with what the face does.
     fn wrinkles(&self, hp: Vec3) -> f32 {
         let (age, pose) = (self.c.age, &self.pose);
-        if hp.z < 0.2 || hp.y < -0.5 {
+        let old = step(0.30, 0.80, age);
+        if hp.z < 0.1 || hp.y < -0.5 && old == 0.0 {
             return 0.0;
         }
         let ax = hp.x.abs();
         let mut depth = 0.0;
+        if old > 0.0 && hp.y < -0.2 && hp.z > 0.3 {
+            depth += old * self.lower_wrinkles(hp);
+        }
+        if hp.y < -0.5 {
+            return depth;
+        }
         // Forehead: four wavy lines.
-        let brow = (age - 0.15).max(0.0) * 0.9 + pose.brows.raise.max(0.0) * (0.12 + 0.3 * age);
+        let brow = (age - 0.15).max(0.0) * 0.9 + 0.4 * old + pose.brows.raise.max(0.0) * (0.12 + 0.3 * age);
         if brow > 0.0 && hp.y > 0.34 {
             let wave = hp.y + 0.022 * (hp.x * 4.5).cos() + 0.014 * noise(vec3(hp.x * 7.0, hp.y * 5.0, 2.0));
             let line = ((wave - 0.40) / 0.078).fract() - 0.5;
@@ -163,14 +202,14 @@ impl Scene {
         let e = vec3(ax, hp.y, hp.z) - self.eye;
         let half = self.lid_half_width();
         let laugh = pose.smile * 0.45 + pose.eyes.squint * 0.5;
-        let feet = age * (0.55 + 0.9 * laugh) + 0.10 * laugh;
+        let feet = age * (0.55 + 0.9 * laugh) + 0.10 * laugh + old * (0.7 + 0.8 * laugh);
         let from_corner = vec3(e.x - half * 0.95, e.y + 0.01, 0.0);
         let far = from_corner.length();
         if far < 0.32 && from_corner.x > 0.0 {
             let angle = from_corner.y.atan2(from_corner.x) + 0.05 * noise(hp * 9.0);
             let lines =
                 [-0.62, -0.24, 0.10, 0.46].map(|a: f32| bell((angle - a) / 0.075)).iter().sum::<f32>();
-            let place = step(0.035, 0.08, far) * step(0.24, 0.12, far);
+            let place = step(0.035, 0.08, far) * step(0.24 + 0.06 * old, 0.12 + 0.06 * old, far);
             depth += feet * lines * place * 0.0032;
         }
         let (_, lower) = self.lids(e.x);
@@ -181,6 +220,26 @@ impl Scene {
             // The bag's lower edge, and a fine line above it.
             depth += age * bell((under + 0.125 - arc) / 0.016) * fade * 0.0065;
             depth += (age * 0.5 + laugh * 0.25) * bell((under + 0.072 - arc * 0.6) / 0.010) * fade * 0.0040;
+        }
+        depth
+    }
+
+    /// The same below the cheek bones of somebody old: from the nose to the mouth, from its corners down, over the upper lip.
+    fn lower_wrinkles(&self, hp: Vec3) -> f32 {
+        let (ax, mouth) = (hp.x.abs(), &self.mouth);
+        let (_, across, along) = self.cheek_fold(hp);
+        let mut depth = bell((across - 0.004) / 0.013) * along * (0.0045 + 0.0015 * self.pose.smile);
+        let below = mouth.y + self.corner(1.0) - hp.y;
+        if below > 0.0 && below < 0.28 {
+            let line = ax - mouth.width - 0.012 - 0.16 * below;
+            depth += bell(line / 0.014) * step(0.02, 0.08, below) * step(0.26, 0.12, below) * 0.0030;
+        }
+        let over = hp.y - mouth.y;
+        if over > 0.05 && over < 0.2 && ax < mouth.width {
+            let fine = bell(((hp.x * 19.0 + 0.6 * noise(hp * 5.0)).fract().abs() - 0.5) / 0.14);
+            let lips = mouth.width * 0.85;
+            let place = step(0.06, 0.085, over) * step(0.16, 0.09, over) * step(lips, lips * 0.7, ax);
+            depth += fine * place * step(0.04, 0.08, ax) * 0.0012;
         }
         depth
     }
