@@ -4,6 +4,8 @@
 #[path = "support/lips.rs"]
 mod lips;
 mod support;
+#[path = "lips/words.rs"]
+mod words;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +20,7 @@ use engine::speak::tts::{self as voice, News};
 use engine::transport::loopback::Left;
 use lips::{CLOSE, Pieces, closes, closures, correlation, shut};
 use models::face::{Mouth, PoseSet};
-use models::tts::{Event, Flite, Phone, Request, Tts};
+use models::tts::{Event, Flite, Phone, Request, Tts, Word};
 use models::{Handle, Sink};
 use support::{Bench, World, call};
 
@@ -113,6 +115,7 @@ fn sentences() -> Vec<String> {
 #[derive(Clone, Default)]
 struct Said {
     phones: Vec<Phone>,
+    words: Vec<Word>,
     pcm: Vec<i16>,
     rate: u32,
 }
@@ -136,7 +139,7 @@ fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
                     said.pcm.extend(pcm);
                     said.rate = sample_rate;
                 }
-                Event::Words(_) => {}
+                Event::Words(words) => said.words.extend(words),
                 Event::End => break,
                 Event::Failed(error) => panic!("{text:?}: {error}"),
             }
@@ -219,28 +222,30 @@ fn lips_that_are_read_from_sound_follow_the_phones() {
     }
 }
 
+/// What becomes of a sentence in chunks of .1 s, with these events before the chunks of these numbers.
+fn through(lips: bool, said: &Said, mut events: Vec<(usize, Event)>) -> Vec<News> {
+    let news = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&news);
+    let sink = voice::sink(lips, move |news| kept.lock().unwrap().push(news));
+    for (n, chunk) in said.pcm.chunks(said.rate as usize / 10).enumerate() {
+        for (_, event) in events.extract_if(.., |(before, _)| *before == n) {
+            sink.send(event);
+        }
+        sink.send(Event::Audio { pcm: chunk.to_vec(), sample_rate: said.rate });
+    }
+    sink.send(Event::End);
+    drop(sink);
+    Arc::into_inner(news).unwrap().into_inner().unwrap()
+}
+
+fn phones(news: &[News]) -> Vec<Phone> {
+    news.iter().flat_map(|n| if let News::Phones(p) = n { p.clone() } else { Vec::new() }).collect()
+}
+
 #[test]
 fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
     let said = &say(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
-    let through = |reads: bool, told: Option<&[Phone]>| {
-        let news = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&news);
-        let sink = voice::sink(reads, move |news| kept.lock().unwrap().push(news));
-        if let Some(phones) = told {
-            sink.send(Event::Phones(phones.to_vec()));
-        }
-        for chunk in said.pcm.chunks(1_600) {
-            sink.send(Event::Audio { pcm: chunk.to_vec(), sample_rate: said.rate });
-        }
-        sink.send(Event::End);
-        drop(sink);
-        Arc::into_inner(news).unwrap().into_inner().unwrap()
-    };
-    let phones = |news: &[News]| -> Vec<Phone> {
-        news.iter().flat_map(|n| if let News::Phones(p) = n { p.clone() } else { Vec::new() }).collect()
-    };
-
-    let read = through(true, None);
+    let read = through(true, said, vec![]);
     let (mut known, mut given) = (0.0, 0.0);
     for news in &read {
         match news {
@@ -256,16 +261,18 @@ fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
     }
     assert!(phones(&read).iter().any(|p| closes(&p.name)), "{read:?}");
 
-    assert_eq!(phones(&through(true, Some(&said.phones))), said.phones);
-    assert_eq!(phones(&through(false, None)), [], "nobody looks at the lips");
+    let told = vec![(0, Event::Phones(said.phones.clone()))];
+    assert_eq!(phones(&through(true, said, told)), said.phones);
+    assert_eq!(phones(&through(false, said, vec![])), [], "nobody looks at the lips");
 }
 
 /// Says one recorded sentence to everything, in chunks of .1 s, the first after .1 s, so many times as fast as it sounds: a vendor that
-/// gives sound and nothing else.
+/// gives sound and nothing else, or the words with the first of it.
 struct Vendor {
     world: World,
     said: Said,
     speed: f64,
+    words: bool,
 }
 
 impl Tts for Vendor {
@@ -275,7 +282,11 @@ impl Tts for Vendor {
         let last = chunks.len();
         for (n, chunk) in chunks.enumerate() {
             let (pcm, sink) = (chunk.to_vec(), sink.clone());
+            let words = (self.words && n == 0).then(|| self.said.words.clone());
             self.world.after(SECOND.mul_f64(0.1 + 0.1 * n as f64 / self.speed), move || {
+                if let Some(words) = words {
+                    sink.send(Event::Words(words));
+                }
                 sink.send(Event::Audio { pcm, sample_rate });
                 if n + 1 == last {
                     sink.send(Event::End);
@@ -287,16 +298,17 @@ impl Tts for Vendor {
 }
 
 #[test]
-fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound() {
+fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_with_it() {
     let said = say(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
     let said = &said[0][0];
-    for speed in [5.0, 2.0] {
+    // What is read is known too late where sound is made hardly faster than it is spoken; words are known before.
+    for (speed, words) in [(5.0, false), (2.0, false), (1.2, true)] {
         let avatars = Avatars::built_in().unwrap();
         let set = &avatars.all()[0].set;
         let mouths = mouths(set);
         let mut bench = Bench::new();
         bench.face = Some(Arc::clone(set));
-        let vendor = Vendor { world: bench.world.clone(), said: said.clone(), speed };
+        let vendor = Vendor { world: bench.world.clone(), said: said.clone(), speed, words };
         let far = bench.call_with(call(1), &["What is new?"], "Nothing at all.", Arc::new(vendor), None);
         far.say(support::voice(&[(0.5, 1.0)]));
         bench.run(8 * SECOND);
@@ -340,5 +352,6 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound() {
         );
         assert!(shown.len() > 60, "a picture in 40 ms: {}", shown.len());
         assert!(r > 0.65 && seen * 10 >= all.len() * 8, "r = {r}, {seen} of {}", all.len());
+        assert!(!words || seen == all.len(), "none comes late: {seen} of {}", all.len());
     }
 }

@@ -41,7 +41,7 @@ fn say(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -
     loop {
         match heard.recv_timeout(Duration::from_secs(60)).expect("flite goes on") {
             Event::Phones(phones) => said.phones.extend(phones),
-            Event::Words(words) => said.words.extend(words),
+            Event::Words(words) => said.words.extend(words.into_iter().map(|w| (w.text, w.end))),
             Event::Audio { pcm, sample_rate } => {
                 assert!(said.rate == 0 || said.rate == sample_rate, "one rate");
                 if said.rate == 0 {

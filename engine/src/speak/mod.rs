@@ -1,6 +1,7 @@
 //! From words to packets of the agent's voice.
 
 pub mod encode;
+mod lips;
 pub mod playout;
 pub mod tts;
 

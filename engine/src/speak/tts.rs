@@ -1,14 +1,15 @@
-//! From a voice's samples to playout's: resampled to 48 kHz, and lips read from them where the voice tells none, on the thread that made
-//! them, so that a media thread only moves them.
+//! From a voice's samples to playout's: resampled to 48 kHz, and lips made of its words or read from its sound where it tells no phones, on
+//! the thread that made them, so that a media thread only moves them.
 
 use std::sync::{Mutex, PoisonError};
 
 use conversation::time::{Position, SAMPLE_RATE};
-use models::lips::Lips;
 use models::tts::{Event, Phone, Tts};
 use models::{Error, Kind, Sink};
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Indexing, Resampler};
+
+use super::lips::Source;
 
 /// News of a piece, as a media thread wants them.
 #[derive(Debug)]
@@ -34,20 +35,21 @@ pub fn lacks(engine: &dyn Tts, voice: &str) -> Option<String> {
     (!engine.knows(voice)).then(told)
 }
 
-/// A sink for a voice that passes its news on, with samples at 48 kHz. With `lips`, phones are read from the sound of a voice that tells
-/// none before it.
+/// A sink for a voice that passes its news on, with samples at 48 kHz. With `lips`, a voice that tells no phones before its first sound
+/// has them made of its words, and read from its sound where it tells none of these either.
 pub fn sink(lips: bool, push: impl Fn(News) + Send + Sync + 'static) -> Sink<Event> {
     // One thread speaks a piece, so the lock is never waited for; it is there because a sink is shared by type.
-    let sound = Mutex::new(Sound { upsampler: None, lips: None, reads: lips });
+    let sound = Mutex::new(Sound { upsampler: None, lips: Source::new(lips) });
     Sink::new(move |event| {
         let mut sound = sound.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Phones(phones) => {
-                sound.reads = false;
+                sound.lips.phones();
                 push(News::Phones(phones));
             }
             Event::Words(words) => {
-                let placed = words.into_iter().map(|(w, end)| (w, Position::from_seconds(end)));
+                pass(&push, sound.lips.words(&words), Vec::new());
+                let placed = words.into_iter().map(|word| (word.text, Position::from_seconds(word.end)));
                 push(News::Words(placed.collect()));
             }
             Event::Audio { pcm, sample_rate } => match sound.push(&pcm, sample_rate) {
@@ -77,10 +79,7 @@ fn pass(push: &impl Fn(News), phones: Vec<Phone>, samples: Vec<i16>) {
 /// A voice's samples on their way.
 struct Sound {
     upsampler: Option<Upsampler>,
-    /// Made with the first samples, which come on the voice's thread.
-    lips: Option<Lips>,
-    /// Lips are to be read from the sound.
-    reads: bool,
+    lips: Source,
 }
 
 impl Sound {
@@ -90,17 +89,13 @@ impl Sound {
             none => none.insert(Upsampler::new(rate)?),
         };
         let samples = upsampler.push(pcm);
-        let phones = if self.reads { self.lips.get_or_insert_default().push(&samples) } else { Vec::new() };
-        Ok((phones, samples))
+        Ok((self.lips.sound(&samples), samples))
     }
 
     fn finish(&mut self) -> (Vec<Phone>, Vec<i16>) {
         let samples = self.upsampler.as_mut().map_or_else(Vec::new, Upsampler::finish);
-        let mut phones = Vec::new();
-        if let Some(lips) = self.lips.as_mut().filter(|_| self.reads) {
-            phones = lips.push(&samples);
-            phones.extend(lips.finish());
-        }
+        let mut phones = if samples.is_empty() { Vec::new() } else { self.lips.sound(&samples) };
+        phones.extend(self.lips.finish());
         (phones, samples)
     }
 }

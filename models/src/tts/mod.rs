@@ -1,9 +1,13 @@
 //! Text to speech.
 
+mod align;
+mod characters;
 pub mod flite;
 mod text;
 mod voice;
 
+pub use align::Aligner;
+pub use characters::words_of;
 pub use flite::Flite;
 pub use voice::{Voice, resolve};
 
@@ -23,11 +27,12 @@ pub struct Request {
 /// News of a request, in this order: marks as soon as they are known (flite: before the first audio), audio in chunks, the end.
 #[derive(Debug)]
 pub enum Event {
-    /// Phones of (part of) the piece, in order: for the lips. From a voice that tells none before its first audio, the lips are read from
-    /// the sound ([`crate::lips`]).
+    /// Phones of (part of) the piece, in order: for the lips. For a voice that tells none before its first audio, they are made of its words
+    /// ([`Aligner`]), and where it tells none of these either, read from the sound ([`crate::lips`]).
     Phones(Vec<Phone>),
-    /// Words of the piece with the second of their end, in order: for what was heard.
-    Words(Vec<(String, f64)>),
+    /// Words of (part of) the piece, in order: for what was heard, and for the lips where there are no phones. Those that come before their
+    /// sound are of most use. A vendor's times of characters become words by [`words_of`].
+    Words(Vec<Word>),
     /// Mono samples.
     Audio {
         /// The samples.
@@ -48,6 +53,18 @@ pub struct Phone {
     pub name: String,
     /// Its end, in seconds from the piece's first sample.
     pub end: f32,
+}
+
+/// One word that is said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Word {
+    /// As written, with its marks.
+    pub text: String,
+    /// Its beginning, in seconds from the piece's first sample, where the voice tells it: what lies between the end of the word before and
+    /// this is a pause. Without it, the word begins where the one before ends, or behind a pause of unknown length.
+    pub begin: Option<f64>,
+    /// Its end, in seconds from the piece's first sample.
+    pub end: f64,
 }
 
 /// A voice engine.

@@ -41,8 +41,12 @@ pub(super) fn parts(text: &str, pronunciation: &[(String, String)]) -> Vec<Part>
                 spoken.extend(piece.iter().map(|&b| char::from(b)));
             }
         } else if !sound.is_empty() && spoken.ends_with(|c: char| c.is_ascii_alphanumeric()) {
-            // A mark by itself, such as a dash between two words: a pause.
+            // A mark by itself, such as a dash between two words: a pause. It is of the same token as the word before.
+            let before = spoken.len();
             spoken.push(',');
+            for word in part.words.iter_mut().rev().take_while(|word| word.end == before) {
+                word.end = spoken.len();
+            }
         }
         let end = spoken.len();
         part.words.push(Word { written: written.to_owned(), end });
@@ -144,6 +148,14 @@ mod tests {
         assert_eq!(part.spoken, "Ask engine ex now");
         let words: Vec<_> = part.words.iter().map(|w| (w.written.as_str(), w.end)).collect();
         assert_eq!(words, [("Ask", 3), ("nginx", 13), ("👍", 13), ("now", 17)]);
+    }
+
+    #[test]
+    fn a_mark_by_itself_belongs_to_the_word_before() {
+        let part = parts("Ask 42 - now", &[]).remove(0);
+        assert_eq!(part.spoken, "Ask 42, now");
+        let words: Vec<_> = part.words.iter().map(|w| (w.written.as_str(), w.end)).collect();
+        assert_eq!(words, [("Ask", 3), ("42", 7), ("-", 7), ("now", 11)]);
     }
 
     #[test]

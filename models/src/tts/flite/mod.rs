@@ -3,8 +3,11 @@
 //! A text becomes parts of about a sentence; each part's phones and word ends are told before its first samples, because flite knows all
 //! durations before it makes the first sample. Flite begins each utterance with up to .2 s of silence, which the caller would hear as
 //! a slow answer, and ends it with as much: both are cut, and all times are told for what is left.
+//!
+//! It also pronounces what other voices say: [`pronounce`].
 
 mod ffi;
+mod pronounce;
 mod queue;
 
 use std::sync::Arc;
@@ -13,9 +16,10 @@ use std::thread;
 use crossbeam_channel::Receiver;
 
 use self::ffi::{Engine, Listener, Marks};
+pub(super) use self::pronounce::{Pronounced, pronounce};
 use self::queue::{Queue, Ticket};
 use super::text::{self, Part};
-use super::{Event, Phone, Request, Tts, Voice, resolve};
+use super::{Event, Phone, Request, Tts, Voice, Word, resolve};
 use crate::{Error, Handle, Kind, Sink};
 
 /// Longer texts are refused: about twenty minutes of speech.
@@ -199,16 +203,12 @@ impl Listener for Speaker<'_> {
         let phones = marks.phones.into_iter().map(|(name, end)| Phone { name, end: time(end) as f32 });
         self.job.sink.send(Event::Phones(phones.collect()));
 
-        let mut tokens = marks.tokens.iter().peekable();
-        let mut heard = base;
-        let words = self.part.into_iter().flat_map(|part| &part.words).map(|word| {
-            // A token's place may be the blank behind it.
-            while let Some((_, end)) = tokens.next_if(|(at, _)| *at <= word.end + 1) {
-                if *end > 0.0 {
-                    heard = heard.max(time(*end));
-                }
-            }
-            (word.written.clone(), heard)
+        let words = self.part.map_or(&[][..], |part| &part.words);
+        let words = words.iter().zip(pronounce::ends(words, &marks.tokens)).map(|(word, end)| Word {
+            text: word.written.clone(),
+            // Flite tells phones, so nobody asks for pauses between words.
+            begin: None,
+            end: time(end),
         });
         self.job.sink.send(Event::Words(words.collect()));
     }

@@ -1,0 +1,283 @@
+//! Phones of words whose times are known: for the lips of a voice that tells words and no phones.
+//!
+//! Which phones a word has, and how long each of them lasts beside the others, flite says ([`super::flite`]); when the word is said, the voice
+//! does. Each word's phones are stretched alike until they fill its time.
+
+use super::flite::{Pronounced, pronounce};
+use super::{Phone, Voice, Word};
+
+/// The voice whose lengths are stretched: the others take ten times the work and do no better.
+const LENGTHS: Voice = Voice::Kal16;
+/// A gap between two words that is shorter than this is no pause, in seconds: lips shut for a stop make it too, and belong to its word.
+const PAUSE: f64 = 0.06;
+/// How far a voice's speed may be from flite's. Beyond it the times are none of these words: milliseconds for seconds, say.
+const SPEED: std::ops::RangeInclusive<f64> = 0.25..=4.0;
+/// A word without a begin that would be so many times as long as it should stands behind a pause, even where flite makes none. Less would cut
+/// words that are only stressed.
+const SLOW: f64 = 3.0;
+/// Of so many words, one may have letters that English does not write. Where there are more, it is no English, which is all that flite knows.
+const FOREIGN: usize = 8;
+
+/// One piece of speech, its words taken in batches.
+pub struct Aligner {
+    voice: Voice,
+    /// The end of the last word, in seconds.
+    end: f64,
+}
+
+impl Default for Aligner {
+    fn default() -> Self {
+        Self::new(LENGTHS)
+    }
+}
+
+impl Aligner {
+    /// For a piece that begins, with the lengths of `voice`.
+    #[must_use]
+    pub fn new(voice: Voice) -> Self {
+        Self { voice, end: 0.0 }
+    }
+
+    /// The phones of the next words, behind those given before: a pause first where there is one, the last ending with the last word.
+    /// Less than .1 ms of work for a word, and a voice of flite's is opened at the first: not on a media thread.
+    ///
+    /// # Errors
+    /// One sentence that says why there are none: flite is not installed, the words are not English, their times are not in order.
+    pub fn phones(&mut self, words: &[Word]) -> Result<Vec<Phone>, String> {
+        let texts: Vec<&str> = words.iter().flat_map(|word| word.text.split_whitespace()).collect();
+        let foreign = |text: &&&str| text.chars().any(|c| c.is_alphabetic() && !c.is_ascii());
+        if texts.iter().filter(foreign).count() * FOREIGN > texts.len() {
+            return Err("the words are not English".to_owned());
+        }
+        if !in_order(self.end, words) {
+            return Err("the times of the words are not in order".to_owned());
+        }
+        let mut pronounced = pronounce(self.voice, &texts.join(" "), &[])?.into_iter();
+        let sounds: Vec<Pronounced> = words
+            .iter()
+            .map(|word| join(pronounced.by_ref().take(word.text.split_whitespace().count())))
+            .collect();
+        let phones = stretch(self.end, words, &sounds);
+        self.end = words.last().map_or(self.end, |word| word.end);
+        phones.ok_or_else(|| "the times of the words are none of this text".to_owned())
+    }
+}
+
+fn in_order(mut from: f64, words: &[Word]) -> bool {
+    words.iter().all(|word| {
+        let begin = word.begin.unwrap_or(from);
+        // Vendors round, so a word may begin a moment before the end of the last one.
+        let fits =
+            begin.is_finite() && word.end.is_finite() && begin > from - PAUSE && word.end >= begin.max(from);
+        from = word.end;
+        fits
+    })
+}
+
+/// What a voice calls one word may be several.
+fn join(parts: impl Iterator<Item = Pronounced>) -> Pronounced {
+    let mut whole = Pronounced::default();
+    for part in parts {
+        if whole.phones.is_empty() {
+            whole.pause += part.pause;
+        } else if part.pause > 0.0 {
+            whole.phones.push(("pau".to_owned(), part.pause));
+        }
+        whole.phones.extend(part.phones);
+    }
+    whole
+}
+
+/// Words that share one time: one, or several of which all but the last were told without any.
+struct Span<'a> {
+    begin: Option<f64>,
+    end: f64,
+    /// Of flite: the pause before it, its phones and how long they last.
+    pause: f64,
+    phones: Vec<&'a (String, f32)>,
+    length: f64,
+}
+
+fn spans<'a>(mut from: f64, words: &[Word], sounds: &'a [Pronounced]) -> Vec<Span<'a>> {
+    let mut all: Vec<Span> = Vec::new();
+    let mut open: Option<Span> = None;
+    for (word, sound) in words.iter().zip(sounds) {
+        let span = open.get_or_insert_with(|| Span {
+            begin: word.begin.map(|begin| begin.max(from)),
+            end: from,
+            pause: f64::from(sound.pause),
+            phones: Vec::new(),
+            length: 0.0,
+        });
+        span.phones.extend(&sound.phones);
+        span.length += sound.phones.iter().map(|(_, length)| f64::from(*length)).sum::<f64>();
+        span.end = word.end;
+        if word.end - span.begin.unwrap_or(from) > 1e-3 {
+            from = word.end;
+            all.extend(open.take());
+        }
+    }
+    // Words without time at the end are said within the last that has some.
+    if let (Some(rest), Some(last)) = (open, all.last_mut()) {
+        last.phones.extend(rest.phones);
+        last.length += rest.length;
+    }
+    all
+}
+
+/// Stretches flite's phones over the words, the first of which begins at `from` or behind a pause there. `None` if no speed of flite's makes
+/// their lengths.
+fn stretch(mut from: f64, words: &[Word], sounds: &[Pronounced]) -> Option<Vec<Phone>> {
+    let spans = spans(from, words, sounds);
+    let mut speeds = Vec::new();
+    for (n, span) in spans.iter().enumerate() {
+        let before = if n == 0 { from } else { spans[n - 1].end };
+        // Where flite makes a pause, the voice may have made one that is not told.
+        if span.length > 0.0 && (span.begin.is_some() || span.pause == 0.0) {
+            speeds.push((span.end - span.begin.unwrap_or(before)) / span.length);
+        }
+    }
+    speeds.sort_by(f64::total_cmp);
+    let speed = speeds.get(speeds.len() / 2).copied().unwrap_or(1.0);
+    if !SPEED.contains(&speed) {
+        return None;
+    }
+    let mut phones = Vec::new();
+    for span in spans {
+        let begin = match span.begin {
+            _ if span.length == 0.0 => span.end,
+            Some(begin) if begin - from < PAUSE => from,
+            Some(begin) => begin,
+            None => {
+                let usual = span.length * speed;
+                let pauses = span.pause > 0.0 || span.end - from > SLOW * usual;
+                if pauses && span.end - from - usual > PAUSE { span.end - usual } else { from }
+            }
+        };
+        if begin > from {
+            phones.push(Phone { name: "pau".to_owned(), end: begin as f32 });
+        }
+        let mut passed = 0.0;
+        for (name, length) in span.phones {
+            passed += f64::from(*length);
+            let end = begin + (span.end - begin) * (passed / span.length);
+            phones.push(Phone { name: name.clone(), end: end as f32 });
+        }
+        from = span.end;
+    }
+    Some(phones)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `(text, begin or NaN for none, end)`
+    fn words(told: &[(&str, f64, f64)]) -> Vec<Word> {
+        let word = |(text, begin, end): &(&str, f64, f64)| Word {
+            text: (*text).to_owned(),
+            begin: (!begin.is_nan()).then_some(*begin),
+            end: *end,
+        };
+        told.iter().map(word).collect()
+    }
+
+    fn sound(pause: f32, phones: &[(&str, f32)]) -> Pronounced {
+        Pronounced {
+            pause,
+            phones: phones.iter().map(|(name, length)| ((*name).to_owned(), *length)).collect(),
+        }
+    }
+
+    fn told(phones: &[Phone]) -> Vec<(&str, i32)> {
+        phones.iter().map(|p| (p.name.as_str(), (p.end * 1e3).round() as i32)).collect()
+    }
+
+    const NONE: f64 = f64::NAN;
+
+    #[test]
+    fn phones_fill_their_word_in_the_proportion_of_their_lengths() {
+        let sounds = [sound(0.0, &[("b", 0.1), ("iy", 0.3)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
+        let said = words(&[("be", NONE, 1.2), ("me", NONE, 1.5)]);
+        let phones = stretch(1.0, &said, &sounds).unwrap();
+        assert_eq!(told(&phones), [("b", 1_050), ("iy", 1_200), ("m", 1_350), ("iy", 1_500)]);
+    }
+
+    #[test]
+    fn a_pause_that_is_told_is_kept_and_a_moment_between_words_is_the_next_words() {
+        let sounds = [sound(0.2, &[("b", 0.1), ("iy", 0.1)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
+        let said = words(&[("be", 0.3, 0.5), ("me", 0.54, 0.7)]);
+        let phones = stretch(0.0, &said, &sounds).unwrap();
+        assert_eq!(told(&phones), [("pau", 300), ("b", 400), ("iy", 500), ("m", 600), ("iy", 700)]);
+    }
+
+    #[test]
+    fn a_pause_that_is_not_told_takes_what_the_word_cannot_have_lasted() {
+        let me = sound(0.0, &[("m", 0.1), ("iy", 0.1)]);
+        let after_comma = sound(0.2, &[("m", 0.1), ("iy", 0.1)]);
+        let sounds = [me.clone(), me.clone(), after_comma, me];
+        let said = words(&[("me", NONE, 0.2), ("me,", NONE, 0.4), ("me", NONE, 0.9), ("me", NONE, 1.7)]);
+        let phones = stretch(0.0, &said, &sounds).unwrap();
+        let wanted =
+            [("m", 100), ("iy", 200), ("m", 300), ("iy", 400), ("pau", 700), ("m", 800), ("iy", 900)];
+        assert_eq!(told(&phones)[..7], wanted, "where flite pauses");
+        assert_eq!(
+            told(&phones)[7..],
+            [("pau", 1_500), ("m", 1_600), ("iy", 1_700)],
+            "or it is far too long"
+        );
+    }
+
+    #[test]
+    fn words_without_time_of_their_own_share_their_neighbours() {
+        let me = sound(0.0, &[("m", 0.1), ("iy", 0.1)]);
+        let said = words(&[("me", NONE, 0.0), ("me", NONE, 0.4), ("me", 0.4, 0.4)]);
+        let phones = stretch(0.0, &said, &vec![me; 3]).unwrap();
+        assert_eq!(phones.len(), 6);
+        assert_eq!(told(&phones)[5], ("iy", 400));
+        assert!(phones.is_sorted_by(|a, b| a.end < b.end));
+        let silent = words(&[("👍", NONE, 0.3)]);
+        assert_eq!(told(&stretch(0.0, &silent, &[Pronounced::default()]).unwrap()), [("pau", 300)]);
+        assert_eq!(stretch(0.0, &[], &[]), Some(vec![]));
+    }
+
+    #[test]
+    fn batches_follow_one_another() {
+        let mut aligner = Aligner::default();
+        let mut phones = aligner.phones(&words(&[("Maybe", 0.1, 0.4), ("Bob", 0.4, 0.7)])).unwrap();
+        phones.extend(aligner.phones(&words(&[(" will", 1.0, 1.2), ("improve. ", 1.2, 1.7)])).unwrap());
+        assert!(phones.is_sorted_by(|a, b| a.end < b.end), "{phones:?}");
+        let names: Vec<&str> = phones.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names.join(" "), "pau m ey b iy b aa b pau w ih l ih m p r uw v");
+        assert_eq!(told(&phones)[8], ("pau", 1_000));
+        assert_eq!(told(&phones).last(), Some(&("v", 1_700)));
+    }
+
+    #[test]
+    fn what_a_voice_calls_a_word_may_be_several_or_a_mark() {
+        let said = words(&[("New York", NONE, 0.6), (",", NONE, 0.8), ("Bob", NONE, 1.1)]);
+        let phones = Aligner::default().phones(&said).unwrap();
+        let names: Vec<&str> = phones.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names.join(" "), "n uw y ao r k pau b aa b");
+        assert_eq!(told(&phones)[6], ("pau", 800));
+    }
+
+    #[test]
+    fn words_that_flite_cannot_place_have_no_phones() {
+        let mut aligner = Aligner::default();
+        for bad in [
+            &[("Bob", NONE, NONE)][..],
+            &[("Bob", NONE, f64::INFINITY)],
+            &[("Bob", -0.5, 0.3)],
+            &[("Bob", 0.5, 0.3)],
+            &[("Bob", NONE, 0.5), ("and", NONE, 0.3)],
+            &[("Bob", NONE, 300.0), ("and", NONE, 500.0), ("I", NONE, 550.0)],
+            &[("東京", NONE, 0.5)],
+            &[("Größe", NONE, 0.5), ("zählt", NONE, 0.9)],
+        ] {
+            assert!(aligner.phones(&words(bad)).is_err(), "{bad:?}");
+        }
+        assert_eq!(aligner.phones(&[]), Ok(vec![]));
+        assert!(Aligner::default().phones(&words(&[("Bob", NONE, 0.3)])).is_ok());
+    }
+}

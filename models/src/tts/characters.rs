@@ -1,0 +1,159 @@
+//! From times of characters, as some vendors tell them, to words.
+
+use super::Word;
+
+/// The words of `characters`, each of which is what the vendor calls one: a letter, a letter with its accents, a blank. `begins` and `ends` are
+/// the seconds of each, counted from `offset` seconds behind the piece's first sample.
+///
+/// Blanks part words, and their time is a pause. Whatever the times are worth, no word is lost: where one is missing, negative or not a
+/// number, the next best takes its place (the end of the character before, the begin of the one behind), and one that lies before what was
+/// told already is as late as that. So lists of another length than `characters`, or empty ones, are as good as what they hold.
+#[must_use]
+pub fn words_of<C: AsRef<str>>(characters: &[C], begins: &[f64], ends: &[f64], offset: f64) -> Vec<Word> {
+    let offset = known(&[offset], 0).unwrap_or(0.0);
+    let mut words = Words { all: Vec::new(), word: None, last: offset };
+    for (n, character) in characters.iter().enumerate() {
+        let before = n.checked_sub(1).and_then(|before| known(ends, before));
+        let begin = known(begins, n).or(before).map(|t| t + offset);
+        let end = known(ends, n).or_else(|| known(begins, n + 1)).map(|t| t + offset);
+        for c in character.as_ref().chars() {
+            if c.is_whitespace() {
+                words.close();
+            } else {
+                words.push(c, begin, end);
+            }
+        }
+    }
+    words.close();
+    words.all
+}
+
+/// A time that can be one.
+fn known(times: &[f64], n: usize) -> Option<f64> {
+    times.get(n).copied().filter(|t| t.is_finite() && *t >= 0.0)
+}
+
+/// Words on their way.
+struct Words {
+    all: Vec<Word>,
+    word: Option<Word>,
+    /// The latest time that a word had.
+    last: f64,
+}
+
+impl Words {
+    fn push(&mut self, c: char, begin: Option<f64>, end: Option<f64>) {
+        let word = self.word.get_or_insert_with(|| {
+            let begin = begin.map(|begin| begin.max(self.last));
+            self.last = begin.unwrap_or(self.last);
+            Word { text: String::new(), begin, end: self.last }
+        });
+        word.text.push(c);
+        // A last character without an end lasts no time, but its begin is known.
+        self.last = end.or(begin).map_or(self.last, |end| end.max(self.last));
+        word.end = self.last;
+    }
+
+    fn close(&mut self) {
+        self.all.extend(self.word.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<String> {
+        text.chars().map(String::from).collect()
+    }
+
+    /// Each character lasts .1 s, without a gap.
+    fn even(n: usize) -> (Vec<f64>, Vec<f64>) {
+        let times = |from: usize| (from..from + n).map(|n| n as f64 / 10.0).collect();
+        (times(0), times(1))
+    }
+
+    fn told(words: &[Word]) -> Vec<(&str, Option<f64>, f64)> {
+        let round = |t: f64| (t * 1e6).round() / 1e6;
+        words.iter().map(|w| (w.text.as_str(), w.begin.map(round), round(w.end))).collect()
+    }
+
+    #[test]
+    fn blanks_part_words_and_their_time_is_nobodys() {
+        let (begins, ends) = even(12);
+        let words = words_of(&split(" Hi, \n Bob. "), &begins, &ends, 2.0);
+        assert_eq!(told(&words), [("Hi,", Some(2.1), 2.4), ("Bob.", Some(2.7), 3.1)]);
+        assert_eq!(words_of(&split(" \t "), &begins, &ends, 0.0), []);
+        assert_eq!(words_of(&[] as &[&str], &begins, &ends, 0.0), []);
+        assert_eq!(
+            told(&words_of(&["a b"], &begins, &ends, 0.0)),
+            [("a", Some(0.0), 0.1), ("b", Some(0.1), 0.1)]
+        );
+    }
+
+    #[test]
+    fn a_character_may_be_several_code_points_or_none() {
+        let (begins, ends) = even(6);
+        let words = words_of(&["e\u{301}", "", "t", " ", "👩\u{200d}🚀", "字"], &begins, &ends, 0.0);
+        assert_eq!(told(&words), [("e\u{301}t", Some(0.0), 0.3), ("👩\u{200d}🚀字", Some(0.4), 0.6)]);
+    }
+
+    #[test]
+    fn lists_of_another_length_lose_no_word() {
+        let (begins, ends) = even(5);
+        let text = split("ab cd");
+        let whole = [("ab", Some(0.0), 0.2), ("cd", Some(0.3), 0.5)];
+        assert_eq!(told(&words_of(&text, &begins, &ends, 0.0)), whole);
+        let more = [&ends[..], &[7.0, 8.0]].concat();
+        assert_eq!(told(&words_of(&text, &begins, &more, 0.0)), whole, "times of nothing");
+        assert_eq!(
+            told(&words_of(&text, &begins, &[], 0.0)),
+            [("ab", Some(0.0), 0.2), ("cd", Some(0.3), 0.4)],
+            "without ends a character ends where the next begins, and the last one has its begin alone"
+        );
+        assert_eq!(told(&words_of(&text, &[], &ends, 0.0)), [("ab", None, 0.2), ("cd", Some(0.3), 0.5)]);
+        assert_eq!(
+            told(&words_of(&text, &begins[..2], &ends[..2], 0.0)),
+            [("ab", Some(0.0), 0.2), ("cd", None, 0.2)]
+        );
+        assert_eq!(told(&words_of(&text, &[], &[], 1.0)), [("ab", None, 1.0), ("cd", None, 1.0)]);
+    }
+
+    #[test]
+    fn times_that_are_none_and_times_out_of_order_lose_no_word() {
+        let (begins, ends) = even(5);
+        let text = split("ab cd");
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.4, 0.0, 1e300] {
+            for n in 0..5 {
+                for offset in [0.0, 3.0, bad] {
+                    let (mut b, mut e) = (begins.clone(), ends.clone());
+                    (b[n], e[n]) = (bad, bad);
+                    let words = words_of(&text, &b, &e, offset);
+                    assert_eq!(words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>(), ["ab", "cd"]);
+                    let mut last = 0.0;
+                    for word in &words {
+                        let begin = word.begin.unwrap_or(last);
+                        assert!(
+                            begin >= last && word.end >= begin && word.end.is_finite(),
+                            "{bad} at {n}: {words:?}"
+                        );
+                        last = word.end;
+                    }
+                }
+            }
+        }
+        let backwards: Vec<f64> = ends.iter().rev().copied().collect();
+        assert_eq!(
+            told(&words_of(&text, &begins, &backwards, 0.0)),
+            [("ab", Some(0.0), 0.5), ("cd", Some(0.5), 0.5)]
+        );
+    }
+
+    #[test]
+    fn a_batch_counts_from_its_own_beginning() {
+        let (begins, ends) = even(2);
+        let first = words_of(&split("ab"), &begins, &ends, 0.0);
+        let second = words_of(&split("cd"), &begins, &ends, first[0].end + 0.05);
+        assert_eq!(told(&second), [("cd", Some(0.25), 0.45)]);
+    }
+}

@@ -1,0 +1,120 @@
+//! How a text is pronounced, without its sound: flite's dictionary and letter-to-sound rules, and the lengths that one of its voices gives
+//! the phones. For voices that tell words and no phones.
+
+use super::super::Voice;
+use super::super::text::{self, Word};
+use super::ffi::{Engine, Listener, Marks};
+
+/// A written word as it sounds, lengths in seconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::tts) struct Pronounced {
+    /// The pause before it.
+    pub(in crate::tts) pause: f32,
+    /// Its phones and how long each lasts; none for a word without sound.
+    pub(in crate::tts) phones: Vec<(String, f32)>,
+}
+
+/// Pronounces all that is written between blanks in `text`, in order. `list` as in [`text::parts`].
+///
+/// # Errors
+/// One sentence that says why flite cannot.
+pub(in crate::tts) fn pronounce(
+    voice: Voice,
+    text: &str,
+    list: &[(String, String)],
+) -> Result<Vec<Pronounced>, String> {
+    let engine = Engine::shared()?;
+    let mut words = Vec::new();
+    for part in text::parts(text, list) {
+        let mut told = Told(None);
+        if !part.spoken.is_empty() {
+            engine.synthesise(voice, &part.spoken, &mut told)?;
+        }
+        // Marks alone have no sound, and so no utterance.
+        let marks = told.0.unwrap_or(Marks { phones: Vec::new(), tokens: Vec::new() });
+        words.extend(of_words(&part.words, &marks));
+    }
+    Ok(words)
+}
+
+/// Keeps the marks, and ends the work before any wave is made.
+struct Told(Option<Marks>);
+
+impl Listener for Told {
+    fn marks(&mut self, marks: Marks) {
+        self.0 = Some(marks);
+    }
+
+    fn samples(&mut self, _: &[i16]) -> bool {
+        false
+    }
+}
+
+/// The end of each word in the utterance, in seconds: that of the word before for one without sound.
+pub(super) fn ends(words: &[Word], tokens: &[(usize, f32)]) -> Vec<f32> {
+    let mut tokens = tokens.iter().peekable();
+    let mut heard: f32 = 0.0;
+    let end = |word: &Word| {
+        // A token's place may be the blank behind it.
+        while let Some((_, end)) = tokens.next_if(|(at, _)| *at <= word.end + 1) {
+            heard = heard.max(*end);
+        }
+        heard
+    };
+    words.iter().map(end).collect()
+}
+
+fn of_words(words: &[Word], marks: &Marks) -> Vec<Pronounced> {
+    let mut phones = marks.phones.iter().peekable();
+    let mut begin = 0.0;
+    let mut all = Vec::with_capacity(words.len());
+    for end in ends(words, &marks.tokens) {
+        let mut word = Pronounced::default();
+        while let Some((name, end)) = phones.next_if(|(_, e)| *e <= end + 1e-4) {
+            let length = end - begin;
+            begin = *end;
+            if word.phones.is_empty() && name == "pau" {
+                word.pause += length;
+            } else {
+                word.phones.push((name.clone(), length));
+            }
+        }
+        all.push(word);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(word: &Pronounced) -> String {
+        word.phones.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn each_written_word_has_its_phones_and_pauses_lie_between() {
+        let list = [("nginx".to_owned(), "engine ex".to_owned())];
+        for voice in Voice::ALL {
+            let words = pronounce(voice, "Bob, 👍 ask nginx 42 - maps.", &list).unwrap();
+            let found: Vec<String> = words.iter().map(names).collect();
+            assert_eq!(found[..3], ["b aa b", "", "ae s k"], "{voice:?}");
+            assert_eq!(found[3], "eh n jh ax n eh k s", "{voice:?}");
+            assert_eq!(found[4..], ["f ao r t iy t uw", "", "m ae p s"], "{voice:?}");
+            assert!(words[2].pause > 0.05, "{voice:?}: after the comma {}", words[2].pause);
+            assert_eq!(words[3].pause, 0.0, "{voice:?}");
+            assert!(words.iter().flat_map(|w| &w.phones).all(|(_, length)| *length > 0.0), "{voice:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_pronounced_in_parts_and_what_is_silent_not_at_all() {
+        let text =
+            "My brother may have moved the big apple box above the map of the farm by the river. ".repeat(9);
+        let words = pronounce(Voice::Kal16, &text, &[]).unwrap();
+        assert_eq!(words.len(), text.split_whitespace().count());
+        assert!(words.iter().all(|word| !word.phones.is_empty()));
+        assert_eq!(pronounce(Voice::Kal16, "... 👍", &[]).unwrap(), vec![Pronounced::default(); 2]);
+        assert_eq!(pronounce(Voice::Kal16, "", &[]).unwrap(), []);
+    }
+}
