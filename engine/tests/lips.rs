@@ -153,7 +153,9 @@ fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
 fn mouths(set: &PoseSet) -> HashMap<*const u8, Mouth> {
     let manifest = set.manifest();
     let shown = |key| set.frame(set.index(key), 0).as_ptr();
-    manifest.frames.iter().map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)])).collect()
+    let poses = manifest.frames.iter().map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)]));
+    // A head that leans in a pause: lips at rest.
+    poses.chain([(set.anchor().as_ptr(), Mouth::default())]).collect()
 }
 
 #[test]

@@ -41,7 +41,7 @@ const OUT: f32 = 0.45;
 /// Breathing begins so long after what it had to wait for, in seconds.
 const BREATHE: f32 = 0.5;
 /// How soon a chest that must be still sinks from all the way up, in seconds.
-const SIGH: f32 = 0.1;
+const SIGH: f32 = 0.12;
 /// A head that leans by no more than this, a quarter, is upright enough for lips to move; and one that lacks no more than this of a lean has
 /// leant enough.
 const UPRIGHT: f32 = 0.25;
@@ -211,7 +211,8 @@ impl Life {
 
     /// The lips are closed and stay so for [`SHIFT`] at least: who speaks may move the head.
     pub fn pause(&mut self, now: Time) {
-        if self.speaks_leaning && self.state == AgentState::Speaking && now >= self.shift && self.is_still() {
+        let still = self.is_still() && self.brows.1.is_home();
+        if self.speaks_leaning && self.state == AgentState::Speaking && now >= self.shift && still {
             self.leans = !self.leans;
             self.shift = now + self.seconds(2.5, 7.0);
             (self.gaze, self.stresses) = ([0.0; 2], false);
@@ -312,7 +313,7 @@ impl Life {
     }
 
     fn move_head(&mut self, now: Time, dt: f32) {
-        let turn = self.smile.is_home() && self.chest == 0.0;
+        let turn = self.smile.is_home() && self.chest == 0.0 && self.brows.1.is_home();
         self.asked = self.asked.filter(|asked| now < *asked + PATIENCE);
         if self.asked.is_some() && turn && self.lean.is_there() {
             self.asked = None;
@@ -375,12 +376,16 @@ impl Life {
 
     fn look_elsewhere(&mut self, now: Time) {
         let at_user = self.gaze == [0.0; 2];
+        if at_user && self.stresses {
+            // The brows go down first.
+            self.stresses = false;
+        }
         // Who thinks or speaks looks away upright.
         let turn = match self.state {
             AgentState::Thinking => self.lean.is_home(),
             AgentState::Speaking => self.lean.is_home() && !self.leans,
             AgentState::Listening => self.is_still(),
-        };
+        } && self.brows.1.is_home();
         if at_user && !(turn && self.smile.is_home() && self.asked.is_none()) {
             return;
         }
