@@ -129,7 +129,7 @@ fn prepare(file: &Path) -> Result<(), Failure> {
 
 fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> Result<(), Failure> {
     let start = Instant::now();
-    let plan = Plan::new();
+    let plan = Plan::of_size(size);
     let kept = wish.keep.map(Path::to_owned).or_else(store);
     let kept = kept.map(|store| store.join(bake::fingerprint(person, size, &plan)));
     let tell = |sentence: String| {

@@ -9,14 +9,12 @@ use super::bake::{Baked, Error, LARGEST, SPOKEN};
 use super::drawn::Drawn;
 use super::people::Person;
 use super::picture::I420;
-use super::plan::{Plan, Share};
+use super::plan::{LARGE, Plan, Share};
 use super::set::{self, Key, Manifest, PoseSet};
 use super::vp8::{self, Block, Decoder, Encoder, Quantizers};
 
 /// Differences of levels up to this are not worth a macroblock: a turned head changes the bloom of all that is bright.
 const TOLERANCE: u8 = 3;
-/// Pictures of more pixels are large: of these more is flat, and key and anchor may be coarser.
-const LARGE: usize = 512 * 512;
 
 /// Encodes a share with the first of the plan's quantisers, from this one on, with which it is small enough; and which one that was.
 pub(super) fn encode_small(

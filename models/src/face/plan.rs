@@ -144,7 +144,21 @@ impl Plan {
     }
 }
 
+/// Pictures of more pixels are large: of these more is flat, and key and anchor may be coarser.
+pub(super) const LARGE: usize = 512 * 512;
+
 impl Plan {
+    /// The plan of pictures of this size. In large ones lips move with the upright head and without raised brows, so that a set is no larger
+    /// than others.
+    #[must_use]
+    pub fn of_size((width, height): (usize, usize)) -> Self {
+        let mut plan = Self::new();
+        if width * height > LARGE {
+            plan.talking = vec![(0, (0..6).collect())];
+        }
+        plan
+    }
+
     /// Whether lips move in this stance, and with this look.
     fn talks(&self, stance: u8, look: u8) -> bool {
         self.talking.iter().any(|(talks, looks)| *talks == stance && looks.contains(&look))
@@ -295,6 +309,16 @@ fn mouths() -> Vec<Mouth> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_pictures_have_some_of_the_poses_of_others() {
+        let (all, large) = (Plan::of_size((512, 512)), Plan::of_size((1280, 720)));
+        assert_eq!(all.keys(), Plan::new().keys());
+        assert!(large.keys().iter().all(|key| all.keys().contains(key)));
+        assert!(large.keys().len() * 3 < all.keys().len() * 2, "{} poses", large.keys().len());
+        // Who speaks blinks and looks aside.
+        assert!(large.talks(0, 2) && large.talks(0, 4));
+    }
 
     #[test]
     fn a_share_is_a_part_of_the_plan_and_each_holds_what_the_one_before_holds() {
