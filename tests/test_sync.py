@@ -127,7 +127,7 @@ def test_an_avatar_flashes_with_the_sound(flashing, report, own_offset):
     page.watch_face()
     # An avatar that flashes shows a picture a second while it is silent, as no face does, and what comes behind that the browser shows late:
     # some words go before.
-    text = "Let us begin with this, which is the beginning, " + "Papa " * 12
+    text = "This is the very same thing as ever until we get to " + "Papa " * 12
     begins = say(server, page, conversation, text.strip())
     times, _, luma = page.pictures()
     # Lips are half open when a vowel begins or ends.
@@ -145,4 +145,3 @@ def test_an_avatar_flashes_with_the_sound(flashing, report, own_offset):
     assert all(len(every) >= len(vowels) for every in edges), f"{len(vowels)} vowels, flashes begin {edges[0]} and end {edges[1]}"
     # Lips that shut for what follows are 20 ms early in the middle, and what the loop adds of itself is known to 20 ms.
     assert abs(statistics.mean(middles)) <= EXACT + 0.02 and statistics.pstdev(middles) <= 0.02, found
-    assert all(lips.EARLIEST <= middle <= lips.LATEST for middle in middles), found
