@@ -36,9 +36,9 @@ Please move a bit so that all of us may pass by.
 """.strip().splitlines()
 #: Of the mean of all, in seconds.
 EXACT = 0.04
-#: The stock person whose open mouth is the darkest beside the skin around it, and how many utterances of hers are judged together.
+#: The stock person whose open mouth is the darkest beside the skin around it, and how many utterances of his are judged together.
 FAIR, SOME = "leo", 8
-#: Its brightness, as a browser shows it, when the mouth is open by half of what a vowel between two closures takes: between two steps of its.
+#: Its brightness, as a browser shows it, when the mouth is open by half of what a vowel between two closures takes: between two of its steps.
 HALF = (40 + 0.325 / 0.9 * 180) / 255
 FLASH = pathlib.Path(__file__).parent / "flash"
 
