@@ -1,16 +1,24 @@
-"""A way between browser and server that loses packets: a UDP relay on loopback, and the script that makes a page take it."""
+"""A way between browser and server that loses packets or is narrow: a UDP relay on loopback, and the script that makes a page take it."""
 
+import collections
 import random
 import selectors
 import socket
 import threading
+import time
 
 # What Chromium offers for VP8; the test looks whether the answer took it.
 VP8 = 96
 #: Packets from which on a picture is a key or an anchor: a deep nod takes four.
 ANCHOR = 5
+#: Packets that only a key takes.
+KEY = 15
 #: Bytes on the wire up to which a picture is a breath beside the one before, if that was as small, or the same again.
 BREATH = 260
+#: What of a packet is not its payload: IP and UDP.
+HEADERS = 28
+#: Seconds that the last packet waits at most before a narrow line; what comes then is lost.
+DEEPEST = 0.3
 
 # To be run before the page's own scripts: the answer's UDP candidates become the relay, those of TCP go.
 DETOUR = """
@@ -24,10 +32,14 @@ DETOUR = """
 
 class Relay(threading.Thread):
     """Loses this share of the RTP packets that go to the browser, every second one of the first key, and of every other key and anchor the
-    fifth and what follows that by twos. Keeps time stamps and sizes of all pictures."""
+    fifth and what follows that by twos. Lets through no more than so many bits a second to the browser, if told. Keeps time stamps and
+    sizes of all pictures."""
 
-    def __init__(self, loss: float, seed: int = 1):
+    def __init__(self, loss: float = 0.0, rate: float | None = None, seed: int = 1):
         super().__init__(daemon=True)
+        self.rate = rate
+        # What waits before the narrow line, with the time when each is through.
+        self.waiting = collections.deque()
         self.loss, self.random = loss, random.Random(seed)
         self.browser = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.browser.bind(("127.0.0.1", 0))
@@ -60,6 +72,10 @@ class Relay(threading.Thread):
         """A time stamp since the first picture's, at 90 kHz."""
         return (stamp - self.first) & 0xFFFFFFFF
 
+    def keys(self) -> int:
+        """How many keys were sent, the first among them."""
+        return sum(count >= KEY for count, _ in self.pictures.values())
+
     def moving(self) -> list[int]:
         """The time stamps of those pictures that are more than a breath beside the one before, in order."""
         every = sorted(self.pictures)
@@ -71,7 +87,8 @@ class Relay(threading.Thread):
             for end in (self.browser, self.server):
                 ready.register(end, selectors.EVENT_READ)
             while not self.over.is_set():
-                for found, _ in ready.select(0.2):
+                self.pass_on(time.monotonic())
+                for found, _ in ready.select(max(0.0, min(0.2, self.waiting[0][0] - time.monotonic())) if self.waiting else 0.2):
                     packet, sender = found.fileobj.recvfrom(2048)
                     if found.fileobj is self.browser:
                         self.client = sender
@@ -80,8 +97,24 @@ class Relay(threading.Thread):
                     elif self.loses(packet):
                         self.counts["lost"] += 1
                     elif self.client:
-                        self.counts["passed"] += 1
-                        self.browser.sendto(packet, self.client)
+                        self.enter(packet, time.monotonic())
+
+    def enter(self, packet: bytes, now: float):
+        """Puts a packet behind those that wait, unless they wait too long."""
+        through = now
+        if self.rate:
+            through = max(now, self.waiting[-1][0] if self.waiting else now) + (len(packet) + HEADERS) * 8 / self.rate
+        if through > now + DEEPEST:
+            self.counts["lost"] += 1
+            return
+        self.counts["passed"] += 1
+        self.waiting.append((through, packet))
+        self.pass_on(now)
+
+    def pass_on(self, now: float):
+        """Sends what is through by now."""
+        while self.waiting and self.waiting[0][0] <= now:
+            self.browser.sendto(self.waiting.popleft()[1], self.client)
 
     def lead(self, page):
         """Makes this page's calls take the relay."""

@@ -3,11 +3,13 @@
 mod ffi;
 pub mod loopback;
 mod outbox;
+mod pacer;
 pub mod rtvi;
 mod sdp;
 pub mod socket;
 pub mod tcp;
 pub mod tell;
+mod track;
 mod vp8;
 pub mod webrtc;
 

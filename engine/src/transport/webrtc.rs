@@ -13,12 +13,14 @@ use str0m::channel::ChannelId;
 use str0m::format::Codec;
 use str0m::media::{Direction, Frequency, MediaKind, Mid, Pt};
 use str0m::net::{Receive, TcpType};
-use str0m::rtp::{Extension, RtpWrite, Ssrc};
+use str0m::rtp::Extension;
 use str0m::{Candidate, IceCreds, Input, Output, Rtc};
 
 pub use str0m::net::{Protocol, Transmit};
 
 use super::outbox::Outbox;
+use super::pacer::{Pacer, Packet};
+use super::track::Track;
 use super::vp8::{self, Packetizer};
 use super::{Event, Text, VideoFrame, sdp};
 
@@ -37,9 +39,6 @@ const MAX_TIMEOUTS: usize = 64;
 const CHANNEL: usize = 128 * 1024;
 /// As good as never.
 const NEVER: Duration = Duration::from_secs(86_400);
-/// Packets and age of what may be sent again: a few key frames.
-const RESEND_PACKETS: usize = 512;
-const RESEND_AGE: Duration = Duration::from_secs(3);
 
 /// The server's DTLS certificate. Making one takes about 0.2 s: make it once, at start-up.
 #[derive(Clone, Debug)]
@@ -82,18 +81,6 @@ impl From<sdp::Refused> for AcceptError {
     }
 }
 
-/// One outgoing track.
-struct Track {
-    mid: Mid,
-    pt: Pt,
-    ssrc: Ssrc,
-    rtx: Option<Ssrc>,
-    /// False until the first packet: before that str0m would send reports that tie RTP time 0 to the clock.
-    declared: bool,
-    sequence: u64,
-    offset: u32,
-}
-
 /// One peer connection. Its owner feeds datagrams and time, and drains [`Connection::poll`].
 pub struct Connection {
     rtc: Rtc,
@@ -104,6 +91,7 @@ pub struct Connection {
     voice: Option<Track>,
     face: Option<Track>,
     packetizer: Packetizer,
+    pacer: Pacer,
     /// An instant and what the time stamps said at it.
     clock: Option<(Instant, Duration)>,
     channel: Option<ChannelId>,
@@ -168,6 +156,7 @@ impl Connection {
             voice: None,
             face: None,
             packetizer: Packetizer::new(rand::random(), rand::random()),
+            pacer: Pacer::new(now),
             clock: None,
             channel: None,
             outbox: Outbox::default(),
@@ -231,23 +220,13 @@ impl Connection {
             return Err(AcceptError::NoOpus);
         }
         self.opus = opus;
-        self.voice = Self::adopt_track(&mut self.rtc, self.voice.take(), voice);
-        self.face = Self::adopt_track(&mut self.rtc, self.face.take(), face);
-        Ok(())
-    }
-
-    fn adopt_track(rtc: &mut Rtc, old: Option<Track>, agreed: Option<(Mid, Pt)>) -> Option<Track> {
-        let (mid, pt) = agreed?;
-        if let Some(old) = old.filter(|old| old.mid == mid) {
-            return Some(Track { pt, ..old });
+        self.voice = Track::adopt(&mut self.rtc, self.voice.take(), voice);
+        let shown = self.face.as_ref().map(|face| face.mid);
+        self.face = Track::adopt(&mut self.rtc, self.face.take(), face);
+        if self.face.as_ref().map(|face| face.mid) != shown {
+            self.pacer.clear();
         }
-        let mut api = rtc.direct_api();
-        let stream = api.stream_tx_by_mid(mid, None)?;
-        let (ssrc, rtx) = (stream.ssrc(), stream.rtx());
-        api.remove_stream_tx(ssrc);
-        // The first sequence number is below 2^15, so that a receiver that misses the first packets counts no rollover.
-        let sequence = u64::from(rand::random::<u16>() >> 1);
-        Some(Track { mid, pt, ssrc, rtx, declared: false, sequence, offset: rand::random() })
+        Ok(())
     }
 
     /// Random, so that it can serve as a name that only the client knows.
@@ -309,6 +288,9 @@ impl Connection {
         if !self.rtc.accepts(&input) {
             return false;
         }
+        if is_nack(datagram) && !self.pacer.may_send_again(now) {
+            return true;
+        }
         if let Err(error) = self.rtc.handle_input(input) {
             // Whoever can forge the client's address can send nonsense; it must not end the call.
             tracing::debug!(%error, "a datagram was not understood");
@@ -337,14 +319,23 @@ impl Connection {
         let mut served = 0;
         loop {
             match self.rtc.poll_output() {
-                Ok(Output::Transmit(datagram)) => transmit(datagram),
+                Ok(Output::Transmit(datagram)) => {
+                    if self.face.as_ref().is_some_and(|face| face.sends_again(&datagram.contents)) {
+                        self.pacer.sent_again(now, datagram.contents.len());
+                    }
+                    transmit(datagram);
+                }
                 Ok(Output::Event(event)) => {
-                    if let Some(event) = self.translate(event) {
+                    if let Some(event) = self.translate(now, event) {
                         return Some(event);
                     }
                 }
                 Ok(Output::Timeout(at)) => {
                     if self.flush_texts() || self.finish_closing(now) {
+                        continue;
+                    }
+                    if self.release(now) {
+                        self.tick(now);
                         continue;
                     }
                     if at <= now && self.rtc.is_alive() && served < MAX_TIMEOUTS {
@@ -356,7 +347,7 @@ impl Connection {
                         self.timeout = now + NEVER;
                         return self.tell_closed();
                     }
-                    let at = self.closing.map_or(at, |deadline| at.min(deadline));
+                    let at = [self.closing, self.pacer.due()].into_iter().flatten().fold(at, Instant::min);
                     self.timeout = at.max(now + Duration::from_micros(100));
                     return None;
                 }
@@ -375,7 +366,7 @@ impl Connection {
         (!told && self.closing.is_none()).then_some(Event::Closed)
     }
 
-    fn translate(&mut self, event: str0m::Event) -> Option<Event> {
+    fn translate(&mut self, now: Instant, event: str0m::Event) -> Option<Event> {
         match event {
             str0m::Event::Connected => Some(Event::Connected),
             str0m::Event::RtpPacket(packet) => {
@@ -395,8 +386,11 @@ impl Connection {
                 Some(Event::Bandwidth(estimate.as_u64()))
             }
             str0m::Event::MediaEgressStats(stats) => {
-                let voice = self.voice.as_ref().is_some_and(|voice| voice.mid == stats.mid);
-                stats.loss.filter(|_| voice).map(Event::Lost)
+                let is = |track: &Option<Track>| track.as_ref().is_some_and(|track| track.mid == stats.mid);
+                if let Some(loss) = stats.loss.filter(|_| is(&self.face)) {
+                    self.pacer.reported(now, loss, stats.rtt);
+                }
+                stats.loss.filter(|_| is(&self.voice)).map(Event::Lost)
             }
             str0m::Event::ChannelOpen(id, _) if self.channel.is_none() => {
                 self.channel = Some(id);
@@ -419,21 +413,39 @@ impl Connection {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 48_000) as u64));
         let Some(track) = &mut self.voice else { return };
-        write(&mut self.rtc, track, timestamp, wallclock, marker, false, payload.into());
+        track.write(
+            &mut self.rtc,
+            Packet { timestamp, wallclock, marker, key: false, again: false, payload: payload.into() },
+        );
         self.timeout = now;
     }
 
-    /// Queues a picture of the agent. `timestamp` counts at 90 kHz from the same zero as that of the voice.
+    /// Queues a picture of the agent. `timestamp` counts at 90 kHz from the same zero as that of the voice. Some are
+    /// left out while others are still on their way out ([`Pacer::admits`]).
     pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64));
-        let Some(track) = &mut self.face else { return };
+        if self.face.is_none() || !self.rtc.is_connected() || !self.pacer.admits(now, frame) {
+            return;
+        }
         // A picture of several packets, of a nod or a lean, is lost with any of them; one packet's comes soon again, or the next one does.
         let again = frame.key || frame.base_layer || vp8::is_parted(&frame.payload);
-        let rtc = &mut self.rtc;
-        self.packetizer
-            .packetize(frame, |payload, last| write(rtc, track, timestamp, wallclock, last, again, payload));
+        let (pacer, key) = (&mut self.pacer, frame.key);
+        self.packetizer.packetize(frame, |payload, marker| {
+            pacer.push(Packet { timestamp, wallclock, marker, key, again, payload })
+        });
         self.timeout = now;
+    }
+
+    /// Hands those packets of pictures to str0m that may leave; true if any may.
+    fn release(&mut self, now: Instant) -> bool {
+        let Some(track) = &mut self.face else { return false };
+        let mut any = false;
+        while let Some(packet) = self.pacer.take(now) {
+            track.write(&mut self.rtc, packet);
+            any = true;
+        }
+        any
     }
 
     /// The instant that a time stamp belongs to, by the relation that the first packet set up for both tracks.
@@ -519,44 +531,15 @@ impl Connection {
 
     fn declare_tracks(&mut self) {
         for track in [&mut self.voice, &mut self.face].into_iter().flatten() {
-            declare(&mut self.rtc, track);
+            track.declare(&mut self.rtc);
         }
     }
 }
 
-/// Hands one packet to str0m, which encrypts it with the next time step.
-fn write(
-    rtc: &mut Rtc,
-    track: &mut Track,
-    timestamp: u64,
-    wallclock: Instant,
-    marker: bool,
-    again: bool,
-    payload: std::sync::Arc<[u8]>,
-) {
-    if !rtc.is_connected() {
-        return;
-    }
-    declare(rtc, track);
-    let mut api = rtc.direct_api();
-    let Some(stream) = api.stream_tx_by_mid(track.mid, None) else { return };
-    let stamp = (timestamp as u32).wrapping_add(track.offset);
-    let packet = RtpWrite::new(track.pt, track.sequence.into(), stamp, wallclock, payload);
-    stream.write_rtp(packet.marker(marker).nackable(again));
-    track.sequence += 1;
-}
-
-fn declare(rtc: &mut Rtc, track: &mut Track) {
-    if track.declared {
-        return;
-    }
-    track.declared = true;
-    let mut api = rtc.direct_api();
-    let stream = api.declare_stream_tx(track.ssrc, track.rtx, track.mid, None);
-    if track.rtx.is_some() {
-        // No cap on the share of resent bytes: a key frame after seconds of still picture is most of the traffic.
-        stream.set_rtx_cache(RESEND_PACKETS, RESEND_AGE, None);
-    }
+/// Whether a datagram begins with a list of packets that the receiver misses (RFC 4585, generic NACK): its head is not encrypted.
+fn is_nack(datagram: &[u8]) -> bool {
+    // Version 2 and format 1, behind it the type of feedback on a transport.
+    matches!(datagram, [first, 205, ..] if first & 0xdf == 0x81)
 }
 
 fn unguessable(digits: usize) -> String {
