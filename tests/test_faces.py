@@ -1,6 +1,7 @@
 """Faces on lines that lose packets, the key's among them: the picture goes on, and the server is not asked for keys again and again."""
 
 import bisect
+import itertools
 import json
 import os
 import pathlib
@@ -21,15 +22,17 @@ SPEECH = (
 FREEZE = 0.2
 #: It listens for so long after each speech: it leans, nods, smiles.
 LISTENS = 6
+#: Seconds until whoever joins has the key.
+JOINS = 1
 
 
 def late(shown, relay):
     """Of the pictures that were shown one after the other: when, and how much longer than it should the one before stood. What is sent next
-    is due as long after it as its time stamp says: 40 ms in speech, up to a second in silence, where only what changes is sent. A breath
+    is due as long after it as its time stamp says: 40 ms in speech, up to .4 s in silence, where only what changes is sent. A breath
     that is missed is half a pixel, and nobody waits for it."""
     sent = relay.moving()
     found = []
-    for (at, stamp), (then, _) in zip(shown, shown[1:]):
+    for (at, stamp), (then, _) in itertools.pairwise(shown):
         now = relay.since(round(stamp * 90_000))
         behind = bisect.bisect_right(sent, now)
         if behind == len(sent):
@@ -57,6 +60,9 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
         page.open(conversation["join_link"])
         page.join()
         begun, speeches = page.now(), []
+        # While it has no picture Chromium asks for one five times a second.
+        page.pass_to(begun + JOINS)
+        asked = page.video()["pliCount"]
         while page.now() < begun + SECONDS:
             mark = page.mark()
             assert server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
@@ -64,19 +70,22 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
             stopped = page.event("agent.stopped_speaking", mark, timeout=60)
             speeches.append((started["t"], stopped["t"]))
             page.pass_to(stopped["t"] + LISTENS)
-        # From the first second on, when whoever joins has the key.
-        steps = late(page.shown(begun + 1, page.now() - 1), relay)
-        stood = [(round(at, 2), round(length, 3)) for at, length in steps if length > FREEZE]
-        freezes = [(at, length) for at, length in stood if any(start <= at <= end for start, end in speeches)]
+        shown = page.shown(begun + JOINS, page.now() - 1)
+        speaks = [(at, then - at) for (at, _), (then, _) in itertools.pairwise(shown) if any(start <= at and then <= end for start, end in speeches)]
+        # In speech something is sent every 40 ms, whatever moves.
+        freezes = [(round(at, 2), round(length, 3)) for at, length in speaks if length > FREEZE]
+        spoken = {at for at, _ in speaks}
+        quiet = [(at, length) for at, length in late(shown, relay) if at not in spoken]
+        missed = [(round(at, 2), round(length, 3)) for at, length in quiet if length > FREEZE]
         video = page.video()
         (formats,) = re.findall(r"m=video \d+ UDP/TLS/RTP/SAVPF (.*)", page.page.evaluate("e2e.peer.remoteDescription.sdp"))
         assert formats.split()[0] == str(VP8), formats
     finally:
         relay.close()
     found = {
-        "seconds": round(page.now() - begun), "pictures": len(steps) + 1, "late": spread([length for _, length in steps]), "freezes": freezes,
-        "missed in silence": [one for one in stood if one not in freezes],
-        "packets": relay.counts, "pli": video["pliCount"], "nack": video["nackCount"], "decoded": video["framesDecoded"],
+        "seconds": round(page.now() - begun), "pictures": len(shown), "between two of speech": spread([length for _, length in speaks]),
+        "freezes": freezes, "late in silence": spread([length for _, length in quiet]), "missed in silence": missed,
+        "packets": relay.counts, "pli at first": asked, "pli": video["pliCount"] - asked, "keys": relay.keys(), "nack": video["nackCount"], "decoded": video["framesDecoded"],
     }  # fmt: skip
     report.add(f"a face at {loss:.0%} loss", found)
     if FOUND:
@@ -86,9 +95,9 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
     if loss:
         # The key, and at least the anchor of the first lean.
         assert relay.counts["lost"] > 100 and relay.counts["of the key"] > 4 and relay.counts["anchors"] > 0, relay.counts
-    assert len(steps) > 15 * SECONDS, found
+    assert len(shown) > 15 * SECONDS and len(speaks) > 10 * SECONDS, found
     assert not freezes, found
     # In silence a movement may be missed: its picture goes out two to four times, and not at all if all of them are lost.
-    assert len(stood) <= 4 * SECONDS / 60, found
-    # Once a key whose packets were lost may be asked for anew; a storm asks for each loss.
-    assert video["pliCount"] <= 2 + SECONDS / 60, found
+    assert len(missed) <= 4 * SECONDS / 60, found
+    # A storm asks for each loss, and is answered with keys.
+    assert asked <= 5 * JOINS + 1 and video["pliCount"] - asked <= 1 + SECONDS / 60 and relay.keys() <= 3 + SECONDS / 60, found

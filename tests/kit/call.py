@@ -146,7 +146,16 @@ class Call:
 
     def video(self) -> dict:
         """What the browser says of the picture that comes in."""
-        return self.page.evaluate("""async () => [...(await e2e.peer.getStats()).values()].find((s) => s.type === 'inbound-rtp' && s.kind === 'video')""")
+        return self._coming_in("video")
+
+    def audio(self) -> dict:
+        """What the browser says of the voice that comes in."""
+        return self._coming_in("audio")
+
+    def _coming_in(self, kind: str) -> dict:
+        return self.page.evaluate(
+            "async (kind) => [...(await e2e.peer.getStats()).values()].find((s) => s.type === 'inbound-rtp' && s.kind === kind)", kind
+        )
 
     def pictures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Times, numbers, and pictures (n × 96 × 96 luma)."""

@@ -19,7 +19,7 @@ use crate::transport::VideoFrame;
 /// brings sound and picture together to some 30 ms, and sound that comes early is noticed soonest (ITU-R BT.1359).
 const LEAD: f32 = 0.04;
 /// A still picture is sent again after this long, so that the receiver sees that the stream lives.
-const STILL: Duration = Duration::from_millis(960);
+const STILL: Duration = Duration::from_millis(360);
 /// A face that speaks sends a picture so often though it shows the same: a gap would look like one of the line. Just below the time of a
 /// frame at 25 a second, so that more frames a second take no more of the line where nothing changes.
 const STEADY: Duration = Duration::from_millis(38);
