@@ -1,7 +1,9 @@
 """The editor of drawn people, end to end: a slider moves and the picture follows, the person is drawn in every pose, and then it talks."""
 
+import os
 import pathlib
 import re
+import signal
 import statistics
 import threading
 import time
@@ -143,6 +145,12 @@ def test_a_face_is_made_by_sliders_and_then_it_talks(server, console, call, luma
     record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
     assert record["status"] == "COMPLETED" and record["progress"] == 100 and record["output"]["width"] == 512
     one.shot("editor-ready")
+
+    one.open("avatars")
+    small = page.evaluate("[...document.querySelectorAll('img.face.small')].map((picture) => [picture.offsetWidth, picture.offsetHeight])")
+    assert small and all(side == [44, 44] for side in small), small
+    one.shot("editor-own")
+    one.open(f"avatars/{avatar}")
 
     # The face is there to be chosen.
     page.click("a:has-text('Make an agent')")
@@ -287,11 +295,57 @@ def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start,
     server.key = key
     again = until(first, lambda now: now["progress"] > record["progress"])
     assert again["status"] == "PROCESSING"
+
+    # One that is killed, for its memory mostly, gets a second try, and goes on.
+    [child] = children()
+    os.kill(int(child), signal.SIGKILL)
+    end = time.monotonic() + 10
+    while children() in ([], [child]):
+        assert time.monotonic() < end, "nobody goes on"
+        threading.Event().wait(0.05)
+    assert until(first, lambda now: now["progress"] > again["progress"])["status"] == "PROCESSING"
     assert server.call("DELETE", f"/v2/custom-avatar/{first}").status == 200
     end = time.monotonic() + 10
     while children() or list((tmp_path / "bakes").iterdir()):
         assert time.monotonic() < end, "a deleted person is still drawn"
         threading.Event().wait(0.05)
+
+
+def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start, tmp_path):
+    server = start("preview", data=tmp_path).first_start().ready()
+    for _ in range(2):
+        answer = server.call("POST", "/v2/character/preview", {"character": {}, "size": 64})
+        assert answer.status == 200, answer
+        [child] = [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/stat") if is_child(path, server.process.pid)]
+        os.kill(int(child), signal.SIGKILL)
+
+
+def is_child(stat, parent):
+    """Whether a process is a living child of this one (proc(5))."""
+    try:
+        state, its_parent = stat.read_text().rsplit(")", 1)[1].split()[:2]
+    except OSError:
+        return False
+    return state != "Z" and int(its_parent) == parent
+
+
+def test_who_is_being_drawn_is_still_there_after_the_next_login(server, console):
+    one = console().login().open("avatars/new")
+    stage = Stage(one)
+    page = one.page
+    page.fill("#f-avatar-name", "Zoe")
+    page.select_option("#begin", "mei")
+    mei = stage.settled()
+    page.context.clear_cookies()
+    one.expected.append("401")
+    page.click("text=Save and draw")
+    page.wait_for_selector("#key")
+    page.fill("#key", server.key)
+    page.press("#key", "Enter")
+    one.settled()
+    page.wait_for_selector("#f-avatar-name")
+    assert page.input_value("#f-avatar-name") == "Zoe"
+    assert stage.settled() == mei
 
 
 def test_the_editor_has_names_contrast_and_room(server, console):

@@ -1,4 +1,4 @@
-//! Previews, drawn by a child process with the lowest priority: they take nothing from calls, and a crash is only a preview that failed.
+//! Previews, drawn by a child process of low priority: they take nothing from calls, and a crash is only a preview that failed.
 //!
 //! There is one child, started when somebody wants a picture and ended when nobody has wanted one for a while. It draws one picture after the
 //! other. Each key waits for one picture at most: a newer order takes the place of the one that waits.
@@ -153,11 +153,14 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
 }
 
 async fn draw(hand: &mut Option<Hand>, command: &[OsString], line: &[u8]) -> std::io::Result<Option<Bytes>> {
-    let hand = match hand {
-        Some(hand) => hand,
-        None => hand.insert(Hand::start(command)?),
-    };
-    hand.draw(line).await
+    // One that was started for another picture may have been killed meanwhile.
+    if let Some(picture) = match hand {
+        Some(old) => old.draw(line).await.ok(),
+        None => None,
+    } {
+        return Ok(picture);
+    }
+    hand.insert(Hand::start(command)?).draw(line).await
 }
 
 #[cfg(test)]

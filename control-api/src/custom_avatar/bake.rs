@@ -155,12 +155,16 @@ async fn draw(
     let poses = folder.join("face.poses");
     tokio::fs::create_dir_all(folder).await.map_err(at(folder))?;
     tokio::fs::write(&file, people::to_file(person)).await.map_err(at(&file))?;
-    match child(shared, &person.id, &file, &poses, folder).await? {
-        Some(true) => {}
-        Some(false) => return Ok(Some(Err(FAILED))),
-        None => return Ok(None),
+    let mut killed = false;
+    loop {
+        match child(shared, &person.id, &file, &poses, folder).await? {
+            Some(Ended::Well) => return Ok(Some(made(&person.id, &poses).await?.ok_or(FAILED))),
+            // For want of memory, mostly; there may be more of it now, and what was drawn is kept.
+            Some(Ended::Killed) if !killed => killed = true,
+            Some(Ended::Killed | Ended::Failed) => return Ok(Some(Err(FAILED))),
+            None => return Ok(None),
+        }
     }
-    Ok(Some(made(&person.id, &poses).await?.ok_or(FAILED)))
 }
 
 /// What lies in the file `poses` and the picture beside it; nothing if that cannot be shown.
@@ -202,14 +206,22 @@ async fn show(shared: &Shared, id: &str, share: u8, poses: &Path) -> Result<bool
     Ok(ours)
 }
 
-/// Runs the child process to its end; whether it did what it should. Nothing if the job is not this server's any more.
+/// How a child process ended.
+enum Ended {
+    Well,
+    Failed,
+    /// By a signal.
+    Killed,
+}
+
+/// Runs the child process to its end. Nothing if the job is not this server's any more.
 async fn child(
     shared: &Shared,
     id: &str,
     file: &Path,
     poses: &Path,
     folder: &Path,
-) -> Result<Option<bool>, Error> {
+) -> Result<Option<Ended>, Error> {
     let part = folder.join("first.poses");
     let arguments: [OsString; 10] = [
         "bake".into(),
@@ -243,10 +255,12 @@ async fn child(
         Ok(child) => child,
         Err(error) => {
             tracing::error!(custom_avatar = %id, %error, "the program that draws people cannot be started");
-            return Ok(Some(false));
+            return Ok(Some(Ended::Failed));
         }
     };
-    let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else { return Ok(Some(false)) };
+    let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+        return Ok(Some(Ended::Failed));
+    };
     let (mut told, mut complaints) = (BufReader::new(out).lines(), BufReader::new(err).lines());
     let (mut done, mut complaint) = (0, String::new());
     let (mut talking, mut complaining) = (true, true);
@@ -279,10 +293,11 @@ async fn child(
         }
     }
     let ended = child.wait().await.map_err(|error| Error::Folder(poses.display().to_string(), error))?;
-    if !ended.success() {
-        tracing::error!(custom_avatar = %id, status = %ended, %complaint, "a person could not be drawn");
+    if ended.success() {
+        return Ok(Some(Ended::Well));
     }
-    Ok(Some(ended.success()))
+    tracing::error!(custom_avatar = %id, status = %ended, %complaint, "a person could not be drawn");
+    Ok(Some(if ended.code().is_none() { Ended::Killed } else { Ended::Failed }))
 }
 
 #[cfg(test)]

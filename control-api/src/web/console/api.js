@@ -56,9 +56,15 @@ async function ask(method, path, about = {}) {
   const refused = await refusal(answer);
   if (refused.status === 401 && used) {
     token = null;
-    lost(refused);
+    over(refused);
   }
   throw refused;
+}
+
+/** Pages that hold something unsaved keep it before the door is shown. */
+function over(refused) {
+  window.dispatchEvent(new Event("session-over"));
+  lost(refused);
 }
 
 async function renewed(used) {
@@ -132,7 +138,7 @@ export function upload(path, form, progress, signal) {
       } catch { /* plain text */ }
       if (request.status < 300) return done(body);
       const refused = new Refused(request.status, body, Number(request.getResponseHeader("retry-after")) || 0);
-      if (refused.status === 401) lost(refused);
+      if (refused.status === 401) over(refused);
       fail(refused);
     });
     signal?.addEventListener("abort", () => request.abort());

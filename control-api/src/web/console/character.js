@@ -41,6 +41,9 @@ export const choiceOf = (word) => (word === "none" ? "None" : word[0].toUpperCas
 /** What a mouth of speech sounds like. */
 export const SOUNDS = { sil: "silence", PP: "p, b, m", FF: "f, v", TH: "th", DD: "t, d", kk: "k, g", CH: "ch, j, sh", SS: "s, z", nn: "n, l", RR: "r", aa: "a", E: "e", ih: "i", oh: "o", ou: "u" };
 
+/** Whose colours the last surprise had. */
+let last;
+
 /**
  * Somebody by chance, as likely as anybody: colours and age come from one person, the cut and the clothes from another, and the shape lies
  * between the two, a little aside.
@@ -50,7 +53,9 @@ export const SOUNDS = { sil: "silence", PP: "p, b, m", FF: "f, v", TH: "th", DD:
  */
 export function surprise(sheet, random = Math.random) {
   const pick = (list) => list[Math.floor(random() * list.length)];
-  const one = pick(sheet.people);
+  // Never twice the same in a row, or it is no surprise.
+  const one = pick(sheet.people.length > 1 ? sheet.people.filter((person) => person.id !== last) : sheet.people);
+  last = one.id;
   const alike = sheet.people.filter((person) => person.gender === one.gender);
   const other = pick(alike);
   const character = structuredClone(one.character);

@@ -12,6 +12,16 @@ import { back, head } from "./ui.js";
 /** Parts of a pose that a face may have at rest. The mouth is closed then. */
 const AT_REST = ["smile", "eyes.squint", "eyes.gaze_x", "eyes.gaze_y", "brows.raise", "brows.knit", "head.yaw", "head.pitch", "head.roll"];
 
+/** Where somebody unsaved waits for the next login in this tab. */
+const UNSAVED = "visavis-unsaved-person";
+
+/** Who was being drawn when the session ended. */
+function unsaved() {
+  const kept = sessionStorage.getItem(UNSAVED);
+  sessionStorage.removeItem(UNSAVED);
+  return kept && JSON.parse(kept);
+}
+
 const field = (root, setting) => {
   const about = { path: `${root}.${setting.name}`, label: nameOf(setting), hint: hintOf(setting) };
   switch (setting.kind) {
@@ -40,10 +50,11 @@ const whole = (defaults, given) => Object.fromEntries(Object.entries(defaults).m
 
 export async function editorPage({ query, signal, go, keep }) {
   const [sheet, providers, own] = await Promise.all([api.get("/v2/character", signal), api.get("/v1/ext/providers", signal), api.all("/v2/custom-avatars", signal)]);
-  const person = await beginning(query.get("from"), sheet, signal);
+  const kept = unsaved();
+  const person = kept ?? (await beginning(query.get("from"), sheet, signal));
   const drawn = own.filter((avatar) => avatar.character);
   const settings = [...sheet.character.map((setting) => ["character", setting]), ...sheet.pose.filter(({ name }) => AT_REST.includes(name)).map((setting) => ["rest", setting])];
-  const value = { avatar_name: "", gender: person.gender, voice: person.voice, character: whole(sheet.default, person.character), rest: whole(sheet.default_pose, person.rest) };
+  const value = { avatar_name: kept?.avatar_name ?? "", gender: person.gender, voice: person.voice, is_private: kept?.is_private ?? false, character: whole(sheet.default, person.character), rest: whole(sheet.default_pose, person.rest) };
   const groups = Object.keys(GROUPS).map((group) => ({
     id: group, title: GROUPS[group], open: group === "face" || group === "skin", fields: sheet.character.filter((setting) => setting.group === group).map((setting) => field("character", setting)),
   }));
@@ -75,6 +86,10 @@ export async function editorPage({ query, signal, go, keep }) {
     }
     return body;
   };
+  window.addEventListener("session-over", () => {
+    const who = Object.fromEntries(["avatar_name", "gender", "voice", "is_private"].map((name) => [name, made.field(name).made.get()]));
+    sessionStorage.setItem(UNSAVED, JSON.stringify({ ...who, ...now() }));
+  }, { signal });
   const posed = (rest) => {
     const pose = structuredClone(rest);
     pose.mouth = { ...pose.mouth, ...sheet.visemes.find(({ name }) => name === face.viseme)?.mouth };
