@@ -204,6 +204,10 @@ fn fresh(file: &Path) -> PathBuf {
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let fresh = fresh(file);
     let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, file));
+    if written.is_err() {
+        // Half a file, on a full disk.
+        let _ = fs::remove_file(&fresh);
+    }
     Ok(written.with_context(|| file.display().to_string())?)
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum Command {
         /// One of them, or a file like those of assets/people
         #[arg(value_name = "NAME|FILE.toml")]
         person: Option<String>,
-        /// Size of the picture: 512 (a square), 720p or 1280x720
+        /// Size of the picture: 512 (a square), 360p, 720p, or WIDTHxHEIGHT
         #[arg(long, default_value = "512")]
         size: String,
         /// File or folder to write to, instead of the current folder
@@ -62,7 +62,7 @@ pub(crate) enum Command {
         #[arg(long, hide = true)]
         background: bool,
     },
-    /// Draw what an editor asks for on standard input, with the lowest priority: the server's child process
+    /// Draw what an editor asks for on standard input, with a low priority: the server's child process
     #[command(hide = true)]
     Draw,
     /// Hold many calls at once, of a server or in an engine of this process, and measure

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use character::{Rect, Sitter};
@@ -177,9 +177,15 @@ fn shipped() -> Vec<(String, PoseSet)> {
     sets
 }
 
-/// Most that it may take to encode a drawn pose that is not there, for one line, on one core: 8 ms, and thrice that where the
-/// machine is slow or shared, as with the budgets of the benches.
-const MISS: Duration = Duration::from_millis(3 * 8);
+/// What this thread has computed so far, whatever else the machine did (proc_pid_schedstat(5)).
+fn own_time() -> Duration {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Most that it may take to encode a drawn pose that is not there, for one line: 8 ms of a core, and half as much again where another program
+/// shares the core's units and its caches. Calls never wait for it: they show what is baked (decision 25).
+const MISS: Duration = Duration::from_millis(12);
 
 #[test]
 fn a_pose_that_is_not_there_is_encoded_soon() {
@@ -190,23 +196,21 @@ fn a_pose_that_is_not_there_is_encoded_soon() {
         let open = shown(&set, Key { mouth: widest, ..Key::default() });
         let mut encoder = Encoder::new(rest.width(), rest.height()).unwrap();
         encoder.key(&rest, 8).unwrap();
-        let encode = || {
-            let begun = Instant::now();
+        const TIMES: u32 = 40;
+        let begun = own_time();
+        for _ in 0..TIMES {
             let blocks = |changed: &bool| if *changed { Block::Lips } else { Block::Still };
             let blocks: Vec<Block> = open.changed_blocks(&rest, 3).iter().map(blocks).collect();
             assert!(encoder.pose(&open, Quantizers::all(30), &blocks).unwrap().len() > 100);
-            begun.elapsed()
-        };
-        // Another program may have the core meanwhile: the least of many is the pose's own time.
-        let least = std::iter::repeat_with(encode).take(40).min().unwrap();
-        println!("{path}: {least:?} for a pose");
-        assert!(least <= MISS, "{path}: {least:?}");
+        }
+        let took = (own_time() - begun) / TIMES;
+        println!("{path}: {took:?} for a pose");
+        assert!(took <= MISS, "{path}: {took:?}");
     }
 }
 
-/// Most core-seconds that a mouth and a whole picture of 512², hair included, may take: .35 and 3, and thrice that where the machine is slow or
-/// shared.
-const DRAWN: [f64; 2] = [3.0 * 0.35, 3.0 * 3.0];
+/// Most core-seconds that a mouth and a whole picture of 512², hair included, may take: .35 and 3, and half as much again, as above.
+const DRAWN: [f64; 2] = [1.5 * 0.35, 1.5 * 3.0];
 
 #[test]
 fn a_mouth_and_a_picture_are_drawn_in_little_time() {
@@ -218,9 +222,11 @@ fn a_mouth_and_a_picture_are_drawn_in_little_time() {
         let (rest, size) = (person.rest, (512, 512));
         let wide = character::Pose { mouth: open, ..rest };
         let timed = |draw: &mut (dyn FnMut() + Send)| {
-            let begun = Instant::now();
-            core.install(draw);
-            begun.elapsed().as_secs_f64()
+            core.install(|| {
+                let begun = own_time();
+                draw();
+                (own_time() - begun).as_secs_f64()
+            })
         };
         let sitter = Sitter::new(&person.character).unwrap();
         let stage = sitter.stage(&rest, size);
@@ -312,6 +318,7 @@ fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
         let mut steps = Vec::new();
         let baked = bake::bake(&person, (SIDE, SIDE), &plan, parts, |done| steps.push(done)).unwrap();
         assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
+        assert!(steps.windows(2).all(|pair| pair[1] - pair[0] < 0.2), "it stands still: {steps:?}");
         baked.set.to_file()
     };
     let fresh = run(&Parts::new(None).unwrap());

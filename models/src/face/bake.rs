@@ -2,6 +2,7 @@
 //! first, so that a set of that alone can be shown while the rest is drawn.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
 use character::{OutOfRange, Patch, Picture, Pose, Rect, Sitter};
@@ -49,8 +50,9 @@ pub const LARGEST: usize = 600_000;
 /// Most that a frame with moving lips may take on the mean, in bytes, up to 512 × 512 pixels, so that speech takes less than 170 kbit/s; more
 /// pixels may take more.
 pub(super) const SPOKEN: usize = 735;
-/// The part of the time that drawing takes; what is left is for encoding.
-const DRAWING: f64 = 0.85;
+/// Parts of the whole time that the last encoding takes, and that of a share.
+const ENCODING: f64 = 0.2;
+const ENCODING_SHARE: f64 = 0.05;
 /// Quantiser of the display picture.
 const DISPLAY_QUANTIZER: u32 = 14;
 
@@ -106,7 +108,7 @@ pub fn bake(
     size: (usize, usize),
     plan: &Plan,
     parts: &Parts,
-    mut progress: impl FnMut(f64),
+    mut progress: impl FnMut(f64) + Send,
 ) -> Result<Baked, Error> {
     bake_by_shares(person, size, plan, &[], parts, |news| {
         if let News::Progress(done) = news {
@@ -133,21 +135,42 @@ pub fn bake_by_shares(
     plan: &Plan,
     shares: &[Share],
     parts: &Parts,
-    mut tell: impl FnMut(News),
+    tell: impl FnMut(News) + Send,
 ) -> Result<Baked, Error> {
     let sitter = Sitter::new(&person.character)?;
     let mut drawn = Drawn::new(&sitter, person, size, plan, parts)?;
+    let told = Mutex::new((tell, 0.0_f64));
+    let tell = |news: News| {
+        let (tell, far) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
+        tell(match news {
+            // Threads that encode overtake each other.
+            News::Progress(done) => {
+                *far = far.max(done);
+                News::Progress(*far)
+            }
+            share => share,
+        });
+    };
+    let drawing = 1.0 - ENCODING - ENCODING_SHARE * shares.len() as f64;
     // Encoding takes its time: a share begins where the one before was small enough.
     let mut from = 0;
-    for share in shares {
-        drawn.draw(share, &mut |done| tell(News::Progress(done * DRAWING)))?;
+    for (at, share) in shares.iter().enumerate() {
+        let before = ENCODING_SHARE * at as f64;
+        let mut far = 0.0;
+        drawn.draw(share, &mut |done| {
+            far = before + done * drawing;
+            tell(News::Progress(far));
+        })?;
+        let told = |done| tell(News::Progress(far + done * ENCODING_SHARE));
         let baked;
-        (baked, from) = encode(person, size, plan, share, &drawn, from)?;
+        (baked, from) = encode(person, size, plan, share, &drawn, from, &told)?;
         tell(News::Share(Box::new(baked)));
     }
     let all = Share::of_all(plan);
-    drawn.draw(&all, &mut |done| tell(News::Progress(done * DRAWING)))?;
-    let baked = encode(person, size, plan, &all, &drawn, 0)?.0;
+    let before = ENCODING_SHARE * shares.len() as f64;
+    drawn.draw(&all, &mut |done| tell(News::Progress(before + done * drawing)))?;
+    let told = |done| tell(News::Progress(1.0 - ENCODING * (1.0 - done)));
+    let baked = encode(person, size, plan, &all, &drawn, 0, &told)?.0;
     tell(News::Progress(1.0));
     Ok(baked)
 }
@@ -160,8 +183,9 @@ fn encode(
     share: &Share,
     drawn: &Drawn<'_>,
     from: usize,
+    told: &(dyn Fn(f64) + Sync),
 ) -> Result<(Baked, usize), Error> {
-    let (baked, at) = frames::encode_small(person, size, plan, share, drawn, from)?;
+    let (baked, at) = frames::encode_small(person, size, plan, share, drawn, from, told)?;
     let display_picture = webp::encode(&half(drawn.rest_picture()), DISPLAY_QUANTIZER)?;
     Ok((Baked { display_picture, ..baked }, at))
 }

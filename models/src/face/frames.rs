@@ -2,6 +2,8 @@
 //! head is encoded and decoded first, then with eyes and brows, and what is encoded with lips or breath shows, wherever these change nothing,
 //! what was decoded. To encode that with the same quantiser gives it back.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use rayon::prelude::*;
 
@@ -16,7 +18,11 @@ use super::vp8::{self, Block, Decoder, Encoder, Quantizers};
 /// Differences of levels up to this are not worth a macroblock: a turned head changes the bloom of all that is bright.
 const TOLERANCE: u8 = 3;
 
+/// Part of what is left of the work that one more attempt is taken for: how many there will be is not known.
+const ATTEMPT: f64 = 0.6;
+
 /// Encodes a share with the first of the plan's quantisers, from this one on, with which it is small enough; and which one that was.
+/// `told` how far it is, 0 … 1, from any thread.
 pub(super) fn encode_small(
     person: &Person,
     size: (usize, usize),
@@ -24,10 +30,18 @@ pub(super) fn encode_small(
     share: &Share,
     drawn: &Drawn<'_>,
     from: usize,
+    told: &(dyn Fn(f64) + Sync),
 ) -> Result<(Baked, usize), Error> {
     let pixels = (size.0 * size.1).max(LARGE);
     let small = |set: &PoseSet| set.to_file().len() <= LARGEST && spoken(set) * LARGE <= SPOKEN * pixels;
-    let at = |at: usize| encode(person, size, plan, share, drawn, plan.quantizers[at]);
+    let mut before = 0.0;
+    let mut at = |at: usize| {
+        let span = (1.0 - before) * ATTEMPT;
+        let of_this = |part: f64| told(before + span * part);
+        let encoded = encode(person, size, plan, share, drawn, plan.quantizers[at], &of_this);
+        before += span;
+        encoded
+    };
     let last = plan.quantizers.len().checked_sub(1).ok_or(set::Error::Damaged("no quantiser"))?;
     // The finest is enough for most. If not, half of those that are left are ruled out at a time.
     let (mut low, mut high, mut middle) = (from.min(last), last, from.min(last));
@@ -166,6 +180,7 @@ fn encode(
     share: &Share,
     drawn: &Drawn<'_>,
     quantizer: u32,
+    told: &(dyn Fn(f64) + Sync),
 ) -> Result<(PoseSet, Likeness), Error> {
     let plan = whole.of(share);
     let picture = |key: Key| drawn.picture(share.whole(key), plan.breaths[usize::from(key.breath)]);
@@ -183,6 +198,7 @@ fn encode(
         }
     };
     let keys = plan.keys();
+    let done = AtomicUsize::new(0);
     let rungs: Vec<u32> = std::iter::once(0).chain(plan.coarser.iter().copied()).collect();
     // The poses of a stance with a look, in all rungs, and how like what was drawn the finest are.
     let group = |group: &[(usize, Key)]| -> Result<(Vec<Vec<u8>>, Likeness), Error> {
@@ -216,6 +232,7 @@ fn encode(
                 }
                 frames.push(frame);
             }
+            told((done.fetch_add(1, Ordering::Relaxed) + 1) as f64 / keys.len() as f64);
         }
         Ok((frames, likeness))
     };

@@ -4,6 +4,7 @@ use character::{Character, Pose};
 use serde::{Deserialize, Serialize};
 
 use super::form;
+use crate::tts;
 
 /// A person and how it holds itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,6 +76,10 @@ pub fn parse(id: &str, file: &str) -> Result<Person, String> {
     if person.name.trim().is_empty() {
         return Err("the name is empty".into());
     }
+    if let (_, Some(_)) = tts::resolve(&person.voice) {
+        let known = tts::Voice::ALL.map(tts::Voice::name).join(", ");
+        return Err(format!("voice: {:?} is not built in; there are {known}", person.voice));
+    }
     form::check_rest(&person.rest)?;
     Ok(Person { id: id.into(), ..person })
 }
@@ -116,5 +121,12 @@ mod tests {
         }
         let odd = Person { name: "\"Zo\u{eb}\"\n[rest]".into(), ..find("amina").unwrap() };
         assert_eq!(parse(&odd.id, &to_file(&odd)), Ok(odd));
+    }
+
+    #[test]
+    fn a_voice_that_nobody_has_is_named() {
+        let mute = Person { voice: "nobody".into(), ..find("amina").unwrap() };
+        let why = parse(&mute.id, &to_file(&mute)).unwrap_err();
+        assert!(why.starts_with("voice: \"nobody\"") && why.contains("slt, rms"), "{why}");
     }
 }
