@@ -72,7 +72,7 @@ impl Scene {
         let ax = p.x.abs();
         let front = step(-0.25, 0.0, p.z);
         let over = (p.y + 1.36) * 0.92 + (p.z + 0.35) * 0.34;
-        let throat = mix(1.0, ax - (p.y + 1.92).max(0.0) * 0.40, front);
+        let throat = mix(1.0, ax - (over + 0.30).max(0.0) * 0.62, front);
         let placket = 0.010 * step(0.062, 0.052, ax) * front;
         let shell = smax(body - 0.035 - placket - folds(p) * 0.45, over, 0.015);
         let d = smax(shell, -throat * 0.8, 0.012).max(-(body + 0.1));
@@ -81,7 +81,7 @@ impl Scene {
         // Beside the neck they lie on the shirt: an edge with a gap under it would be jagged there.
         let off = mix(0.035, mix(0.055, 0.10, step(0.50, 0.25, ax)), step(0.13, -0.20, over));
         let point = step(0.48, 0.12, ax) * front;
-        let gap = (0.03 + (0.14 - over) * 0.52 - ax) * front - (1.0 - front);
+        let gap = (((0.30 + over).max(0.0) * 0.62 + 0.012).max(0.12 - over * 0.60) - ax) * front - (1.0 - front);
         let end = (aside - 0.155 - 0.20 * point).max(-0.17 - 0.17 * point - over);
         let leaf = smax((body - off).abs() - 0.015, over - 0.13, 0.02);
         let leaf = smax(smax(leaf, end * 0.8, 0.015), gap * 0.8, 0.015);
