@@ -22,7 +22,7 @@ from playwright.sync_api import sync_playwright  # noqa: E402
 
 SECONDS, EVERY, COLUMNS, SIDE = 60, 2, 10, 160
 #: The film: pixels a side, and bits a second.
-REEL, BITS = 200, 36_000
+REEL, BITS = 200, 90_000
 SPEECH = (
     "Good morning, and welcome. The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in sixteen seventy six. "
     "Five of its wheels are made of pear wood."
@@ -51,13 +51,13 @@ CAMERA = """([seconds, every, columns, side, reel, bits]) => {
   const recorder = new MediaRecorder(frame.captureStream(), { mimeType: "video/webm;codecs=vp9", videoBitsPerSecond: bits }), parts = [];
   recorder.ondataavailable = ({ data }) => parts.push(data);
   recorder.start();
+  setTimeout(() => recorder.state === "recording" && recorder.stop(), seconds * 1000);
   const stopped = new Promise((resolve) => { recorder.onstop = resolve; });
   const text = async (blob) => {
     const bytes = new Uint8Array(await blob.arrayBuffer());
     return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
   };
   window.film = async () => {
-    recorder.stop();
     await stopped;
     return [await text(await strip.convertToBlob({ type: "image/webp", quality: 0.7 })), await text(new Blob(parts))];
   };
@@ -105,7 +105,7 @@ def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
         meter.spent("arrival")
         while (left := SECONDS - (page.now() - begun)) > 0:
             page.page.wait_for_timeout(1000 * min(left, 4))
-            meter.spent("idle")
+            meter.spent("at rest")
             mark = page.mark()
             assert server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
             started = page.event("agent.started_speaking", mark, timeout=20)
@@ -114,8 +114,9 @@ def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
             meter.spent("talking")
             shown = page.shown(started["t"] + 0.5, stopped["t"] - 0.5)
             gaps += [later[0] - earlier[0] for earlier, later in zip(shown, shown[1:])]
+            # It smiles, then leans toward the user.
             page.page.wait_for_timeout(7000)
-            meter.spent("idle")
+            meter.spent("behind a speech")
             mark = page.mark()
             page.speak(QUESTION)
             page.event("agent.stopped_speaking", mark, timeout=60)
@@ -125,7 +126,7 @@ def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
     (folder / f"{name}-call.webp").write_bytes(strip)
     (folder / f"{name}-call.webm").write_bytes(reel)
     size = f"{video['frameWidth']}x{video['frameHeight']}"
-    found = {"size": size, **meter.told(), "between two pictures of speech": spread(gaps), "freezes": video["freezeCount"], "pli": video["pliCount"]}
+    found = {"size": size, **meter.told(), "between two pictures of speech": spread(gaps), "pli": video["pliCount"]}
     print(name, json.dumps(found), f"{len(strip) // 1000} and {len(reel) // 1000} KB", flush=True)
     return found
 
