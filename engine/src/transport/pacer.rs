@@ -19,16 +19,20 @@ const SLOWEST: f64 = 60_000.0 / 8.0;
 const AT_ONCE: f64 = 4_800.0;
 /// A line that loses more than this part, and before which packets queue, is overfull. All else is lost by chance.
 const OVERFULL: f32 = 0.2;
+/// Nor is so much: the first reports tell the round trip of what was sent before the queue grew.
+const NO_CHANCE: f32 = 0.5;
 /// Packets queue where a report takes so much longer there and back than it did.
 const QUEUES: Duration = Duration::from_millis(80);
 /// What the first report is measured against.
 const FAR: Duration = Duration::from_millis(100);
-/// Seconds for which nothing leaves at most, however much was sent again.
-const LONGEST: f64 = 1.0;
-/// By how much the rate grows with each report, one a second, of a line that is not overfull.
+/// The part of what a line carried that it is trusted to carry on: what it lost took room before it, too.
+const TRUSTED: f64 = 0.85;
+/// By how much the rate grows with each report, one a second, of a line before which nothing queues.
 const GROWTH: f64 = 1.08;
-/// A key is left alone for the time of so many: what was lost of it is asked for, and comes again.
+/// A key is left alone for the time of so many, and until there is a report of it: what was lost of it is asked for, and comes again.
 const LEFT_ALONE: usize = 2;
+/// Reports come so often.
+const A_REPORT: Duration = Duration::from_secs(1);
 /// What a packet has beside its payload, bytes: IP, UDP, RTP with its extensions, SRTP.
 const HEADERS: usize = 66;
 
@@ -52,14 +56,17 @@ pub(super) struct Pacer {
     debt: f64,
     at: Instant,
     waiting: VecDeque<Packet>,
-    /// Bytes of the last key, and when a packet of it left last.
+    /// Bytes of the last key, when a packet of it left last, and whether there was a report since.
     key: usize,
     key_left: Instant,
+    key_told: bool,
     /// The shortest time that a report took there and back.
     shortest: Duration,
     /// Bytes that left since the last report, and when that was.
     sent: f64,
     reported: Instant,
+    /// The rate fell with the last report; the next one tells of what had left before.
+    fell: bool,
 }
 
 impl Pacer {
@@ -71,9 +78,11 @@ impl Pacer {
             waiting: VecDeque::new(),
             key: 0,
             key_left: now,
+            key_told: false,
             shortest: FAR,
             sent: 0.0,
             reported: now,
+            fell: false,
         }
     }
 
@@ -84,9 +93,12 @@ impl Pacer {
             return frame.base_layer || self.waiting.is_empty();
         }
         let since = now.saturating_duration_since(self.key_left);
-        if self.key > 0 && (!self.waiting.is_empty() || since < self.takes(LEFT_ALONE * self.key)) {
+        let alone =
+            self.takes(LEFT_ALONE * self.key).max(if self.key_told { Duration::ZERO } else { A_REPORT });
+        if self.key > 0 && (!self.waiting.is_empty() || since < alone) {
             return false;
         }
+        self.key_told = false;
         self.key = frame.payload.len();
         true
     }
@@ -115,16 +127,15 @@ impl Pacer {
         self.key = 0;
     }
 
-    /// Whether what the receiver misses may be sent again now: it comes before what waits. The receiver asks again for what it does not get.
-    pub(super) fn may_send_again(&mut self, now: Instant) -> bool {
+    /// Whether so many bytes that the receiver misses are sent again now: they come before what waits, and what does not leave at once does
+    /// not leave at all. The receiver asks again for what it does not get, and for no more than that.
+    pub(super) fn send_again(&mut self, now: Instant, bytes: usize) -> bool {
         self.forget(now);
-        self.debt < 2.0 * AT_ONCE
-    }
-
-    /// So many bytes were sent again.
-    pub(super) fn sent_again(&mut self, now: Instant, bytes: usize) {
-        self.forget(now);
-        self.owe(bytes);
+        let leaves = self.debt < 2.0 * AT_ONCE;
+        if leaves {
+            self.owe(bytes);
+        }
+        leaves
     }
 
     /// The receiver reports which part of the packets it lost, and how long a report takes there and back.
@@ -135,14 +146,15 @@ impl Pacer {
             took > self.shortest + QUEUES
         });
         let seconds = now.saturating_duration_since(self.reported).as_secs_f64().max(0.1);
-        if lost > OVERFULL && queues {
-            // What it carried.
-            let carried = self.sent / seconds * f64::from(1.0 - lost);
-            self.rate = carried.clamp(SLOWEST, self.rate);
-        } else {
+        let overfull = lost > NO_CHANCE || lost > OVERFULL && queues;
+        if !overfull && !queues {
             self.rate = (self.rate * GROWTH).min(FASTEST);
+        } else if overfull && !self.fell {
+            let carried = self.sent / seconds * f64::from(1.0 - lost);
+            self.rate = (carried * TRUSTED).clamp(SLOWEST, self.rate);
         }
-        (self.sent, self.reported) = (0.0, now);
+        self.fell = overfull && !self.fell;
+        (self.sent, self.reported, self.key_told) = (0.0, now, true);
     }
 
     /// How long so many bytes are on their way.
@@ -158,7 +170,7 @@ impl Pacer {
     }
 
     fn owe(&mut self, bytes: usize) {
-        self.debt = (self.debt + bytes as f64).min(LONGEST * self.rate);
+        self.debt += bytes as f64;
         self.sent += bytes as f64;
     }
 
@@ -257,7 +269,11 @@ mod tests {
             world.run(30);
             world.show(500, false, false);
         }
+        assert!(!world.show(KEY, true, true), "nobody knows what became of the last one");
+        world.pacer.reported(world.now, 0.1, None);
         assert!(world.show(KEY, true, true), "other pictures are no reason to wait");
+        world.run(1200);
+        assert!(world.show(KEY, true, true), "no report comes");
         world.pacer.clear();
         assert_eq!(world.pacer.due(), None);
         assert!(world.show(KEY, true, true), "another track needs a key of its own");
@@ -268,19 +284,16 @@ mod tests {
         let mut world = World::new();
         world.show(KEY, true, true);
         let before = world.left.len();
-        assert!(world.pacer.may_send_again(world.now), "it comes before what waits");
-        world.pacer.sent_again(world.now, 10 * PACKET);
-        assert!(!world.pacer.may_send_again(world.now));
-        world.run(40);
-        assert!(world.pacer.may_send_again(world.now));
-        assert_eq!(world.left.len(), before);
+        let again = (0..10).filter(|_| world.pacer.send_again(world.now, PACKET)).count();
+        assert!(
+            (4..=5).contains(&again),
+            "{again} come before what waits, and the others must be asked for again"
+        );
+        world.run(15);
+        assert_eq!(world.left.len(), before, "there is no room yet");
+        assert!(world.pacer.send_again(world.now, PACKET));
         world.run(150);
         assert_eq!(world.left.len(), 25);
-        // However much it was, it does not hold up pictures for long.
-        world.pacer.sent_again(world.now, 10_000_000);
-        world.show(100, false, false);
-        world.run(1001);
-        assert_eq!(world.left.len(), 26);
     }
 
     #[test]
@@ -289,21 +302,28 @@ mod tests {
         world.show(KEY, true, true);
         world.run(1000);
         // Lost by chance, or somewhere where packets do not queue, however many they are.
-        for (lost, round_trip) in [(0.15, 300), (0.5, 40), (0.5, 100)] {
+        for (lost, round_trip) in [(0.15, 300), (0.4, 40), (0.4, 100)] {
             world.pacer.reported(world.now, lost, Some(Duration::from_millis(round_trip)));
             assert_eq!(world.pacer.rate, FASTEST, "{lost} {round_trip}");
         }
-        world.pacer.sent_again(world.now, 40_000);
-        world.run(1000);
+        for _ in 0..20 {
+            assert!(world.pacer.send_again(world.now, 2000));
+            world.run(50);
+        }
         world.pacer.reported(world.now, 0.5, QUEUED);
-        assert!((19_000.0..21_000.0).contains(&world.pacer.rate), "{}", world.pacer.rate);
+        let rate = world.pacer.rate;
+        assert!((16_000.0..18_000.0).contains(&rate), "{rate}");
+        world.pacer.reported(world.now, 0.9, QUEUED);
+        assert_eq!(world.pacer.rate, rate, "that left before");
+        world.pacer.reported(world.now, 0.0, QUEUED);
+        assert_eq!(world.pacer.rate, rate, "the line is full");
         for seconds in 1..=60 {
             world.run(1000);
-            world.pacer.reported(world.now, 0.0, QUEUED);
-            assert_eq!(world.pacer.rate >= FASTEST, seconds >= 33, "after {seconds} s {}", world.pacer.rate);
+            world.pacer.reported(world.now, 0.0, Some(Duration::from_millis(40)));
+            assert_eq!(world.pacer.rate >= FASTEST, seconds >= 36, "after {seconds} s {}", world.pacer.rate);
         }
-        // It never stops altogether.
-        world.pacer.reported(world.now, 1.0, QUEUED);
+        // It never stops altogether. So much is not lost by chance, whatever the round trip.
+        world.pacer.reported(world.now, 1.0, Some(Duration::from_millis(40)));
         assert_eq!(world.pacer.rate, SLOWEST);
     }
 }

@@ -288,9 +288,6 @@ impl Connection {
         if !self.rtc.accepts(&input) {
             return false;
         }
-        if is_nack(datagram) && !self.pacer.may_send_again(now) {
-            return true;
-        }
         if let Err(error) = self.rtc.handle_input(input) {
             // Whoever can forge the client's address can send nonsense; it must not end the call.
             tracing::debug!(%error, "a datagram was not understood");
@@ -320,10 +317,10 @@ impl Connection {
         loop {
             match self.rtc.poll_output() {
                 Ok(Output::Transmit(datagram)) => {
-                    if self.face.as_ref().is_some_and(|face| face.sends_again(&datagram.contents)) {
-                        self.pacer.sent_again(now, datagram.contents.len());
+                    let again = self.face.as_ref().is_some_and(|face| face.sends_again(&datagram.contents));
+                    if !again || self.pacer.send_again(now, datagram.contents.len()) {
+                        transmit(datagram);
                     }
-                    transmit(datagram);
                 }
                 Ok(Output::Event(event)) => {
                     if let Some(event) = self.translate(now, event) {
@@ -534,12 +531,6 @@ impl Connection {
             track.declare(&mut self.rtc);
         }
     }
-}
-
-/// Whether a datagram begins with a list of packets that the receiver misses (RFC 4585, generic NACK): its head is not encrypted.
-fn is_nack(datagram: &[u8]) -> bool {
-    // Version 2 and format 1, behind it the type of feedback on a transport.
-    matches!(datagram, [first, 205, ..] if first & 0xdf == 0x81)
 }
 
 fn unguessable(digits: usize) -> String {

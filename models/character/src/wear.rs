@@ -81,7 +81,8 @@ impl Scene {
         // Beside the neck they lie on the shirt: an edge with a gap under it would be jagged there.
         let off = mix(0.035, mix(0.055, 0.10, step(0.50, 0.25, ax)), step(0.13, -0.20, over));
         let point = step(0.48, 0.12, ax) * front;
-        let gap = (((0.30 + over).max(0.0) * 0.62 + 0.012).max(0.12 - over * 0.60) - ax) * front - (1.0 - front);
+        let gap =
+            (((0.30 + over).max(0.0) * 0.62 + 0.012).max(0.12 - over * 0.60) - ax) * front - (1.0 - front);
         let end = (aside - 0.155 - 0.20 * point).max(-0.17 - 0.17 * point - over);
         let leaf = smax((body - off).abs() - 0.015, over - 0.13, 0.02);
         let leaf = smax(smax(leaf, end * 0.8, 0.015), gap * 0.8, 0.015);
