@@ -58,6 +58,7 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
     try:
         conversation = server.conversation(talker["id"])
         page.open(conversation["join_link"])
+        clicked = page.now()
         page.join()
         begun, speeches = page.now(), []
         # While it has no picture Chromium asks for one five times a second.
@@ -70,6 +71,7 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
             stopped = page.event("agent.stopped_speaking", mark, timeout=60)
             speeches.append((started["t"], stopped["t"]))
             page.pass_to(stopped["t"] + LISTENS)
+        first = page.shown(0, page.now())[0][0] - clicked
         shown = page.shown(begun + JOINS, page.now() - 1)
         speaks = [(at, then - at) for (at, _), (then, _) in itertools.pairwise(shown) if any(start <= at and then <= end for start, end in speeches)]
         # In speech something is sent every 40 ms, whatever moves.
@@ -83,7 +85,7 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
     finally:
         relay.close()
     found = {
-        "seconds": round(page.now() - begun), "pictures": len(shown), "between two of speech": spread([length for _, length in speaks]),
+        "seconds": round(page.now() - begun), "the first picture after": round(first, 2), "pictures": len(shown), "between two of speech": spread([length for _, length in speaks]),
         "freezes": freezes, "late in silence": spread([length for _, length in quiet]), "missed in silence": missed,
         "packets": relay.counts, "pli at first": asked, "pli": video["pliCount"] - asked, "keys": relay.keys(), "nack": video["nackCount"], "decoded": video["framesDecoded"],
     }  # fmt: skip
@@ -100,4 +102,4 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
     # In silence a movement may be missed: its picture goes out two to four times, and not at all if all of them are lost.
     assert len(missed) <= 4 * SECONDS / 60, found
     # A storm asks for each loss, and is answered with keys.
-    assert asked <= 4 * JOINS and video["pliCount"] - asked <= 1 + SECONDS / 60 and relay.keys() <= 3 + SECONDS / 60, found
+    assert asked <= 5 * JOINS and video["pliCount"] - asked <= 1 + SECONDS / 60 and relay.keys() <= 3 + SECONDS / 60, found

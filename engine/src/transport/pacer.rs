@@ -19,8 +19,6 @@ const SLOWEST: f64 = 60_000.0 / 8.0;
 const AT_ONCE: f64 = 4_800.0;
 /// A line that loses more than this part, and before which packets queue, is overfull. All else is lost by chance.
 const OVERFULL: f32 = 0.2;
-/// Nor is so much: the first reports tell the round trip of what was sent before the queue grew.
-const NO_CHANCE: f32 = 0.5;
 /// Packets queue where a report takes so much longer there and back than it did.
 const QUEUES: Duration = Duration::from_millis(80);
 /// What the first report is measured against.
@@ -146,7 +144,7 @@ impl Pacer {
             took > self.shortest + QUEUES
         });
         let seconds = now.saturating_duration_since(self.reported).as_secs_f64().max(0.1);
-        let overfull = lost > NO_CHANCE || lost > OVERFULL && queues;
+        let overfull = lost > OVERFULL && queues;
         if !overfull && !queues {
             self.rate = (self.rate * GROWTH).min(FASTEST);
         } else if overfull && !self.fell {
@@ -302,7 +300,7 @@ mod tests {
         world.show(KEY, true, true);
         world.run(1000);
         // Lost by chance, or somewhere where packets do not queue, however many they are.
-        for (lost, round_trip) in [(0.15, 300), (0.4, 40), (0.4, 100)] {
+        for (lost, round_trip) in [(0.15, 300), (0.7, 40), (0.7, 100)] {
             world.pacer.reported(world.now, lost, Some(Duration::from_millis(round_trip)));
             assert_eq!(world.pacer.rate, FASTEST, "{lost} {round_trip}");
         }
@@ -322,8 +320,8 @@ mod tests {
             world.pacer.reported(world.now, 0.0, Some(Duration::from_millis(40)));
             assert_eq!(world.pacer.rate >= FASTEST, seconds >= 36, "after {seconds} s {}", world.pacer.rate);
         }
-        // It never stops altogether. So much is not lost by chance, whatever the round trip.
-        world.pacer.reported(world.now, 1.0, Some(Duration::from_millis(40)));
+        // It never stops altogether.
+        world.pacer.reported(world.now, 1.0, QUEUED);
         assert_eq!(world.pacer.rate, SLOWEST);
     }
 }
