@@ -19,7 +19,8 @@ SPEECH = (
     "The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in sixteen seventy six. Five of its wheels are made of pear wood. "
     "Behind the house there is a garden with apple trees, a pond and a bench, where visitors may rest before they move on to the paintings."
 )
-FREEZE = 0.2
+#: Of more than 200 ms; a screen that shows a picture every sixtieth of a second tells it to half of that.
+FREEZE = 0.2 + 1 / 120
 #: It listens for so long after each speech: it leans, nods, smiles.
 LISTENS = 6
 #: Seconds until whoever joins has the key.
