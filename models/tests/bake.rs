@@ -183,9 +183,9 @@ fn own_time() -> Duration {
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Most that it may take to encode a drawn pose that is not there, for one line: 8 ms of a core, and half as much again where another program
+/// Most that it may take to encode a drawn pose that is not there, for one line: 8 ms of a core, and as much again where another program
 /// shares the core's units and its caches. Calls never wait for it: they show what is baked (decision 25).
-const MISS: Duration = Duration::from_millis(12);
+const MISS: Duration = Duration::from_millis(16);
 
 #[test]
 fn a_pose_that_is_not_there_is_encoded_soon() {
@@ -209,8 +209,8 @@ fn a_pose_that_is_not_there_is_encoded_soon() {
     }
 }
 
-/// Most core-seconds that a mouth and a whole picture of 512², hair included, may take: .35 and 3, and half as much again, as above.
-const DRAWN: [f64; 2] = [1.5 * 0.35, 1.5 * 3.0];
+/// Most core-seconds that a mouth and a whole picture of 512², hair included, may take: .35 and 3, and as much again, as above.
+const DRAWN: [f64; 2] = [2.0 * 0.35, 2.0 * 3.0];
 
 #[test]
 fn a_mouth_and_a_picture_are_drawn_in_little_time() {
@@ -318,7 +318,8 @@ fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
         let mut steps = Vec::new();
         let baked = bake::bake(&person, (SIDE, SIDE), &plan, parts, |done| steps.push(done)).unwrap();
         assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
-        assert!(steps.windows(2).all(|pair| pair[1] - pair[0] < 0.2), "it stands still: {steps:?}");
+        let encoding = steps.iter().filter(|done| (0.8..1.0).contains(*done)).count();
+        assert!(encoding > 10, "it stands still while it encodes: {steps:?}");
         baked.set.to_file()
     };
     let fresh = run(&Parts::new(None).unwrap());

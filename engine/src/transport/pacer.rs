@@ -315,10 +315,17 @@ mod tests {
         assert_eq!(world.pacer.rate, rate, "that left before");
         world.pacer.reported(world.now, 0.0, QUEUED);
         assert_eq!(world.pacer.rate, rate, "the line is full");
+        let needs = ((FASTEST / rate).ln() / GROWTH.ln()).ceil() as u32;
+        assert!((30..40).contains(&needs), "{needs} s");
         for seconds in 1..=60 {
             world.run(1000);
             world.pacer.reported(world.now, 0.0, Some(Duration::from_millis(40)));
-            assert_eq!(world.pacer.rate >= FASTEST, seconds >= 36, "after {seconds} s {}", world.pacer.rate);
+            assert_eq!(
+                world.pacer.rate >= FASTEST,
+                seconds >= needs,
+                "after {seconds} s {}",
+                world.pacer.rate
+            );
         }
         // It never stops altogether.
         world.pacer.reported(world.now, 1.0, QUEUED);
