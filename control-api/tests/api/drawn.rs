@@ -138,6 +138,9 @@ async fn what_is_drawn_so_far_is_a_face_already_and_calls_get_each_better_one() 
     let record = once(&server, &id, |record| record["output"].is_object()).await;
     assert_eq!((&record["status"], &record["output"]["width"]), (&json!("PROCESSING"), &json!(512)));
     let picture = &record["output"]["preview_url"];
+    let preview = server.post("/v2/character/preview", json!({"character": {"seed": 1}})).await;
+    assert_eq!(preview.status, 200, "no preview waits for a drawing to end");
+    assert_eq!(server.get(&format!("{PATH}/{id}")).await.expect(200)["status"], "PROCESSING");
     let made = server.agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
     let join = async || {
         let pass = server.post("/v1/auth/conversation", json!({"agentId": made})).await.expect(200);
@@ -364,7 +367,9 @@ async fn an_editor_learns_what_may_be_set_and_every_person_of_the_house_is_taken
     assert!(people.len() >= 9);
     for person in people {
         let body = json!({"avatar_name": person["name"], "gender": person["gender"], "voice": person["voice"], "character": person["character"], "rest": person["rest"]});
-        server.post(PATH, body).await.expect(200);
+        let id = server.post(PATH, body).await.expect(200)["id"].as_str().unwrap().to_owned();
+        // More of them than may wait: none is to be drawn.
+        server.delete(&format!("{PATH}/{id}")).await.expect(200);
     }
     let body = json!({"character": sheet["default"], "pose": sheet["default_pose"]});
     assert_eq!(server.post("/v2/character/preview", body).await.status, 200);
