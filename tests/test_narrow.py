@@ -15,8 +15,8 @@ SPEECH = (
 LEARNS = 6
 
 
-@pytest.mark.parametrize("kbits", [400, 200])
-def test_a_narrow_line_carries_a_call(server, call, report, kbits):
+@pytest.mark.parametrize(("kbits", "soon"), [(400, 3), (200, LEARNS)])
+def test_a_narrow_line_carries_a_call(server, call, report, kbits, soon):
     relay = Relay(rate=kbits * 1000)
     page = call()
     relay.lead(page)
@@ -44,7 +44,27 @@ def test_a_narrow_line_carries_a_call(server, call, report, kbits):
         "of the voice": round(heard, 3), "concealed": round(voice["concealedSamples"] / voice["totalSamplesReceived"], 3),
     }  # fmt: skip
     report.add(f"a line of {kbits} kbit/s", found)
-    assert first < LEARNS, found
+    assert first < soon, found
     # A picture that shows the same as the one before is not sent on such a line.
     assert len(gaps) > 100 and found["between two"]["p95"] < 0.25 and max(gaps) < 1, found
     assert heard > 0.95 and lost < 120, found
+
+
+def test_a_silent_agent_is_seen_on_a_narrow_line_too(server, call, report):
+    """It leans soon, and what the leaning head needs must not be sent again for each key that is asked for meanwhile."""
+    relay = Relay(rate=200_000)
+    page = call()
+    relay.lead(page)
+    relay.start()
+    try:
+        page.open(server.conversation(server.agent(name="Listener", greeting="")["id"])["join_link"])
+        begun = page.now()
+        page.join()
+        page.pass_to(begun + 12)
+        shown, video = page.shown(0, page.now()), page.video()
+    finally:
+        relay.close()
+    found = {"the first picture after": round(shown[0][0] - begun, 2), "pictures": len(shown), "pli": video["pliCount"], "keys": relay.keys(), "anchors": relay.counts["anchors"]}
+    report.add("a silent agent on a line of 200 kbit/s", found)
+    assert shown[0][0] - begun < LEARNS and len(shown) > 20, found
+    assert relay.counts["anchors"] <= relay.keys(), found

@@ -232,11 +232,14 @@ impl Link {
         }
     }
 
-    /// Sends a picture; `timestamp` at 90 kHz.
-    pub(crate) fn picture(&mut self, now: Instant, timestamp: u64, frame: VideoFrame) {
+    /// Sends a picture, unless the line has no room for it; whether it does. `timestamp` at 90 kHz.
+    pub(crate) fn picture(&mut self, now: Instant, timestamp: u64, frame: VideoFrame) -> bool {
         match &mut self.wire {
             Wire::Rtc { connection, .. } => connection.send_video(now, timestamp, &frame),
-            Wire::Loop { near, .. } => near.send(Left::Picture { at: now, frame }),
+            Wire::Loop { near, .. } => {
+                near.send(Left::Picture { at: now, frame });
+                true
+            }
         }
     }
 

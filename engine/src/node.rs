@@ -447,10 +447,8 @@ impl Node {
         let (left_out, underruns) = self.speaking.losses();
         meter.losses(left_out, underruns);
         while let Some((piece, event)) = self.speaking.reports() {
-            if let (conversation::input::PlayoutEvent::Finished(_), Some(showing)) =
-                (event, &mut self.showing)
-            {
-                showing.face.forget(piece);
+            if matches!(event, conversation::input::PlayoutEvent::Finished(_)) {
+                self.keep_phones();
             }
             self.feed(now, Input::Playout { piece, event });
         }
@@ -471,7 +469,10 @@ impl Node {
             meter.renewed();
         }
         if let Some(frame) = showing.face.frame(time, self.speaking.mouth(now)) {
-            link.picture(now, timestamp, frame);
+            let key = frame.key;
+            if !link.picture(now, timestamp, frame) && key {
+                showing.face.key_left_out();
+            }
         }
     }
 }

@@ -81,17 +81,26 @@ impl Node {
                 self.speaking.playout.cancel(epoch);
                 self.speaking.cancelled(epoch);
                 self.asked.retain(|a| a.step.epoch != epoch);
+                self.keep_phones();
                 self.pose(None, Some(false));
             }
             Output::Drop(piece) => {
                 self.speaking.playout.discard(piece);
                 self.speaking.made(piece);
+                self.keep_phones();
             }
             Output::RunTool { call, id, name, arguments } => self.run_tool(now, call, id, &name, arguments),
             Output::AskTurn(stretch) => self.ask_turn(stretch),
             Output::Explain(_) => {}
             Output::Answer { id, answer } => self.answer(now, id, answer),
             Output::End(_) => self.ended = Some(now),
+        }
+    }
+
+    /// Phones are of no use longer than their sound.
+    pub(super) fn keep_phones(&mut self) {
+        if let Some(showing) = &mut self.showing {
+            showing.face.keep(|piece| self.speaking.playout.has(piece));
         }
     }
 

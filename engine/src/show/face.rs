@@ -53,8 +53,9 @@ pub struct Face {
     pauses: bool,
     key_wanted: bool,
     key_sent: Option<Time>,
-    /// The anchor was sent since the last key.
+    /// The anchor was sent since the last key, and since the one before.
     anchored: bool,
+    was_anchored: bool,
     shown: Option<u16>,
     /// When something but the chest moved last, and which of [`AGAIN`] comes next.
     moved: Time,
@@ -93,6 +94,7 @@ impl Face {
             key_wanted: true,
             key_sent: None,
             anchored: false,
+            was_anchored: false,
             shown: None,
             moved: Time::ZERO,
             again: AGAIN.len(),
@@ -105,6 +107,11 @@ impl Face {
     /// The receiver needs a key frame: it joined, or asked by PLI or FIR. The first frame is one anyway.
     pub fn request_key(&mut self) {
         self.key_wanted = true;
+    }
+
+    /// The key that [`Self::frame`] gave last is not sent, as the same is on its way: what was sent behind that one still holds.
+    pub fn key_left_out(&mut self) {
+        self.anchored = self.was_anchored;
     }
 
     /// Changes over to a better set of this person, if there is one; whether there was. To be called between two frames.
@@ -159,9 +166,9 @@ impl Face {
         }
     }
 
-    /// The piece sounds no more.
-    pub fn forget(&mut self, piece: PieceId) {
-        self.tracks.retain(|(id, _)| *id != piece);
+    /// Forgets the phones of pieces that will not sound any more.
+    pub fn keep(&mut self, sounds: impl Fn(PieceId) -> bool) {
+        self.tracks.retain(|(id, _)| sounds(*id));
     }
 
     /// The frame for `now`, if one is to be sent. Call it once for every tick of [`super::Pace`]; `now` never runs backwards.
@@ -191,7 +198,7 @@ impl Face {
         if self.key_wanted && self.key_sent.is_none_or(|at| now.since(at) >= KEY_INTERVAL) {
             self.key_wanted = false;
             self.key_sent = Some(now);
-            self.anchored = false;
+            (self.was_anchored, self.anchored) = (self.anchored, false);
             self.sent = now;
             self.since_base = 0;
             // What the key shows is rest; the next frame differs from it or is due anyway.
@@ -367,18 +374,50 @@ mod tests {
 
     #[test]
     fn on_hold_the_mouth_is_shut_within_two_frames_and_goes_on_in_place() {
+        let speaks = || {
+            let mut face = Face::new(set(), 25, 1);
+            face.frame(at(0), None);
+            face.set_state(AgentState::Speaking, false);
+            face.phones(PIECE, &phones(&["aa", "aa", "iy", "s", "ow", "p", "aa", "f", "iy"]));
+            face
+        };
+        let mut said = speaks();
+        let all: Vec<u8> =
+            (1..=20).map(|n| mouth_of(&said.frame(at(n), Some((PIECE, n as f32 * 0.04))).unwrap())).collect();
+        assert!(all.iter().collect::<std::collections::HashSet<_>>().len() > 4, "{all:?}");
+        for held_at in [3, 7, 12] {
+            let mut face = speaks();
+            let show = |face: &mut Face, n: u64, of: usize| {
+                mouth_of(&face.frame(at(n), Some((PIECE, (of + 1) as f32 * 0.04))).unwrap())
+            };
+            let mut seen: Vec<u8> = (0..held_at).map(|of| show(&mut face, of as u64 + 1, of)).collect();
+            // Whoever is held is told to listen, but keeps the head where it is.
+            face.set_state(AgentState::Listening, true);
+            let now = held_at as u64 + 1;
+            let shuts = [now, now + 1].map(|n| face.frame(at(n), Some((PIECE, held_at as f32 * 0.04))));
+            let last = shuts.into_iter().flatten().last().expect("it was open");
+            assert_eq!(mouth_of(&last), 0);
+            face.set_state(AgentState::Speaking, false);
+            seen.extend((held_at..20).map(|of| show(&mut face, of as u64 + 4, of)));
+            assert_eq!(seen, all, "held at {held_at}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_left_out_costs_no_second_anchor() {
         let mut face = Face::new(set(), 25, 1);
-        face.frame(at(0), None);
-        face.set_state(AgentState::Speaking, false);
-        face.phones(PIECE, &phones(&["aa"; 9]));
-        assert_eq!(mouth_of(&face.frame(at(1), Some((PIECE, 0.3))).unwrap()), 10);
-        // Whoever is held is told to listen, but keeps the head where it is.
-        face.set_state(AgentState::Listening, true);
-        face.frame(at(2), Some((PIECE, 0.34)));
-        let second = face.frame(at(3), Some((PIECE, 0.34))).unwrap();
-        assert_eq!(mouth_of(&second), 0);
-        face.set_state(AgentState::Speaking, false);
-        assert_eq!(mouth_of(&face.frame(at(4), Some((PIECE, 0.34))).unwrap()), 10);
+        let mut anchors = 0;
+        for n in 0..25 * 30 {
+            if n > 0 && n % 5 == 0 {
+                face.request_key();
+            }
+            let Some(frame) = face.frame(at(n), None) else { continue };
+            if frame.key && n > 0 {
+                face.key_left_out();
+            }
+            anchors += usize::from(*frame.payload == *b"anchor");
+        }
+        assert_eq!(anchors, 1);
     }
 
     #[test]
@@ -412,7 +451,7 @@ mod tests {
         face.frame(at(0), None);
         face.phones(PIECE, &phones(&["aa"; 9]));
         face.frame(at(1), Some((PIECE, 0.3)));
-        face.forget(PIECE);
+        face.keep(|piece| piece != PIECE);
         face.frame(at(2), Some((PIECE, 0.34)));
         assert_eq!(mouth_of(&face.frame(at(3), Some((PIECE, 0.38))).unwrap()), 0);
     }
@@ -426,10 +465,11 @@ mod tests {
     }
 
     #[test]
-    fn in_silence_only_changes_are_sent_but_something_every_second() {
+    fn in_silence_only_changes_are_sent_and_what_stands_still() {
         let mut face = Face::new(set(), 25, 1);
         let times: Vec<u64> = (0..25 * 60).filter(|n| face.frame(at(*n), None).is_some()).collect();
-        assert!(times.windows(2).all(|w| w[1] - w[0] <= 25), "a gap of over a second");
+        let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+        assert_eq!(at(gap).since(Time::ZERO), STILL, "a longer gap than of a picture that stands still");
         assert!(times.len() < 25 * 60 / 4, "{} frames in a minute", times.len());
     }
 

@@ -208,6 +208,12 @@ impl Playout {
         sounding
     }
 
+    /// Whether a piece sounds, or may yet.
+    #[must_use]
+    pub fn has(&self, id: PieceId) -> bool {
+        self.pieces.iter().any(|p| p.id == id)
+    }
+
     /// Drops one piece.
     pub fn discard(&mut self, id: PieceId) {
         if self.sounding().is_some_and(|(s, _)| s == id) && !self.held {

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use super::VideoFrame;
 
 /// Bytes a second at first and at most: the key is through in an eighth of a second.
@@ -21,8 +23,10 @@ const AT_ONCE: f64 = 4_800.0;
 const OVERFULL: f32 = 0.2;
 /// Packets queue where a report takes so much longer there and back than it did.
 const QUEUES: Duration = Duration::from_millis(80);
-/// What the first report is measured against.
+/// What the first reports are measured against.
 const FAR: Duration = Duration::from_millis(100);
+/// Reports after which what is the shortest is learnt anew: a line to the other end of the world is no queue.
+const LATELY: u32 = 10;
 /// The part of what a line carried that it is trusted to carry on: what it lost took room before it, too.
 const TRUSTED: f64 = 0.85;
 /// By how much the rate grows with each report, one a second, of a line before which nothing queues.
@@ -54,12 +58,13 @@ pub(super) struct Pacer {
     debt: f64,
     at: Instant,
     waiting: VecDeque<Packet>,
-    /// Bytes of the last key, when a packet of it left last, and whether there was a report since.
-    key: usize,
+    /// The last key, when a packet of it left last, and whether there was a report since.
+    key: Bytes,
     key_left: Instant,
     key_told: bool,
-    /// The shortest time that a report took there and back.
-    shortest: Duration,
+    /// The shortest time that a report took there and back, of the last [`LATELY`] reports or fewer, and of those before them.
+    shortest: [Option<Duration>; 2],
+    reports: u32,
     /// Bytes that left since the last report, and when that was.
     sent: f64,
     reported: Instant,
@@ -74,10 +79,11 @@ impl Pacer {
             debt: 0.0,
             at: now,
             waiting: VecDeque::new(),
-            key: 0,
+            key: Bytes::new(),
             key_left: now,
             key_told: false,
-            shortest: FAR,
+            shortest: [None, Some(FAR)],
+            reports: 0,
             sent: 0.0,
             reported: now,
             fell: false,
@@ -85,19 +91,23 @@ impl Pacer {
     }
 
     /// Whether a picture shall go out now. Not while others wait, unless others refer to it: the next one says more. And not a key while the
-    /// last one is still on its way: who has asked again would only wait for longer.
+    /// last one is still on its way: who has asked again would only wait for longer. The key of another set is another matter: nothing of
+    /// that set can be decoded without.
     pub(super) fn admits(&mut self, now: Instant, frame: &VideoFrame) -> bool {
         if !frame.key {
             return frame.base_layer || self.waiting.is_empty();
         }
         let since = now.saturating_duration_since(self.key_left);
-        let alone =
-            self.takes(LEFT_ALONE * self.key).max(if self.key_told { Duration::ZERO } else { A_REPORT });
-        if self.key > 0 && (!self.waiting.is_empty() || since < alone) {
+        let alone = self.takes(LEFT_ALONE * self.key.len()).max(if self.key_told {
+            Duration::ZERO
+        } else {
+            A_REPORT
+        });
+        if self.key == frame.payload && (!self.waiting.is_empty() || since < alone) {
             return false;
         }
         self.key_told = false;
-        self.key = frame.payload.len();
+        self.key = frame.payload.clone();
         true
     }
 
@@ -122,7 +132,7 @@ impl Pacer {
     /// Forgets what waits: the track it was for is gone.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
-        self.key = 0;
+        self.key.clear();
     }
 
     /// Whether so many bytes that the receiver misses are sent again now: they come before what waits, and what does not leave at once does
@@ -139,10 +149,16 @@ impl Pacer {
     /// The receiver reports which part of the packets it lost, and how long a report takes there and back.
     pub(super) fn reported(&mut self, now: Instant, lost: f32, round_trip: Option<Duration>) {
         self.forget(now);
+        let [lately, before] = &mut self.shortest;
         let queues = round_trip.is_some_and(|took| {
-            self.shortest = self.shortest.min(took);
-            took > self.shortest + QUEUES
+            let shortest = lately.map_or(took, |least| least.min(took));
+            *lately = Some(shortest);
+            took > before.map_or(shortest, |least| least.min(shortest)) + QUEUES
         });
+        self.reports += 1;
+        if self.reports.is_multiple_of(LATELY) && lately.is_some() {
+            self.shortest = [None, *lately];
+        }
         let seconds = now.saturating_duration_since(self.reported).as_secs_f64().max(0.1);
         let overfull = lost > OVERFULL && queues;
         if !overfull && !queues {
@@ -272,6 +288,9 @@ mod tests {
         assert!(world.show(KEY, true, true), "other pictures are no reason to wait");
         world.run(1200);
         assert!(world.show(KEY, true, true), "no report comes");
+        let other = VideoFrame { payload: vec![1; KEY].into(), key: true, base_layer: true };
+        assert!(world.pacer.admits(world.now, &other), "without it nothing of another set can be decoded");
+        assert!(!world.pacer.admits(world.now, &other));
         world.pacer.clear();
         assert_eq!(world.pacer.due(), None);
         assert!(world.show(KEY, true, true), "another track needs a key of its own");
@@ -292,6 +311,29 @@ mod tests {
         assert!(world.pacer.send_again(world.now, PACKET));
         world.run(150);
         assert_eq!(world.left.len(), 25);
+    }
+
+    #[test]
+    fn a_line_to_the_other_end_of_the_world_is_learnt_to_be_no_queue() {
+        let mut world = World::new();
+        let mut report = |lost, millis| {
+            world.run(1000);
+            world.pacer.reported(world.now, lost, Some(Duration::from_millis(millis)));
+            world.pacer.rate
+        };
+        let fell = report(0.3, 260);
+        assert!(fell < FASTEST, "so far it could be one");
+        for _ in 1..10 {
+            assert_eq!(report(0.0, 260), fell);
+        }
+        assert!(report(0.0, 250) > fell);
+        for _ in 0..60 {
+            report(0.0, 270);
+        }
+        assert_eq!(report(0.5, 280), FASTEST, "lost by chance");
+        assert!(report(0.5, 400) < FASTEST, "this is a queue");
+        // A queue that stands for seconds only is still known for one.
+        assert_eq!(report(0.0, 400), report(0.0, 400));
     }
 
     #[test]

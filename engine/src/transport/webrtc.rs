@@ -418,12 +418,12 @@ impl Connection {
     }
 
     /// Queues a picture of the agent. `timestamp` counts at 90 kHz from the same zero as that of the voice. Some are
-    /// left out while others are still on their way out ([`Pacer::admits`]).
-    pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) {
+    /// left out while others are still on their way out ([`Pacer::admits`]); whether this one is sent.
+    pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) -> bool {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64));
         if self.face.is_none() || !self.rtc.is_connected() || !self.pacer.admits(now, frame) {
-            return;
+            return false;
         }
         // A picture of several packets, of a nod or a lean, is lost with any of them; one packet's comes soon again, or the next one does.
         let again = frame.key || frame.base_layer || vp8::is_parted(&frame.payload);
@@ -432,6 +432,7 @@ impl Connection {
             pacer.push(Packet { timestamp, wallclock, marker, key, again, payload })
         });
         self.timeout = now;
+        true
     }
 
     /// Hands those packets of pictures to str0m that may leave; true if any may.
