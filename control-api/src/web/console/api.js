@@ -90,16 +90,26 @@ async function send(method, path, { body, signal, headers = {} }) {
   }
 }
 
+/** The body of an answer. One that breaks off is an answer that did not come. */
+async function whole(body) {
+  try {
+    return await body;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(0);
+  }
+}
+
 /** What an answer holds: most are JSON, that of a meeting is text. */
 async function json(answer) {
   if (answer.status === 204) return null;
-  return answer.headers.get("content-type")?.startsWith("text/plain") ? answer.text() : answer.json();
+  return whole(answer.headers.get("content-type")?.startsWith("text/plain") ? answer.text() : answer.json());
 }
 
 export const get = async (path, signal) => json(await ask("GET", path, { signal }));
 export const post = async (path, body = {}) => json(await ask("POST", path, { body }));
 /** A picture that the server makes of `body`. */
-export const picture = async (path, body, signal) => (await ask("POST", path, { body, signal })).blob();
+export const picture = async (path, body, signal) => whole((await ask("POST", path, { body, signal })).blob());
 export const put = async (path, body) => json(await ask("PUT", path, { body }));
 export const remove = async (path) => json(await ask("DELETE", path));
 

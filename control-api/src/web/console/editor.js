@@ -37,9 +37,9 @@ const field = (root, setting) => {
 async function beginning(from, sheet, signal) {
   const known = sheet.people.find((person) => person.id === from);
   if (known) return known;
-  if (from) {
-    const own = await api.get(`/v2/custom-avatar/${encodeURIComponent(from)}`, signal).catch(() => null);
-    if (own?.character) return { ...own, rest: own.rest ?? {} };
+  if (from && from !== "average") {
+    const own = await api.get(`/v2/custom-avatar/${encodeURIComponent(from)}`, signal);
+    if (own.character) return { ...own, rest: own.rest ?? {} };
   }
   return from === "average" ? { gender: "female", voice: "slt", character: sheet.default, rest: sheet.people[0].rest } : sheet.people[0];
 }
@@ -104,6 +104,8 @@ export async function editorPage({ query, signal, go, keep }) {
   };
   const become = (somebody) => {
     const all = { ...somebody, character: whole(sheet.default, somebody.character), rest: whole(sheet.default_pose, somebody.rest) };
+    // What the form does not show, half-shut lids, is that somebody's too.
+    value.rest = all.rest;
     for (const path of ["gender", "voice", ...settings.map(([root, { name }]) => `${root}.${name}`)]) made.field(path).made.set(read(all, path));
     made.node.dispatchEvent(new Event("input", { bubbles: true }));
   };
@@ -120,8 +122,15 @@ export async function editorPage({ query, signal, go, keep }) {
     show();
   } });
   const begin = h("select", { id: "begin", onchange: async () => {
-    const somebody = await beginning(begin.value, sheet, signal);
-    become(somebody);
+    try {
+      become(await beginning(begin.value, sheet, signal));
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof api.Refused)) throw error;
+      // Deleted in another tab, or out of reach: whoever is shown stays.
+      begin.selectedIndex = -1;
+      preview.words.textContent = error.sentence;
+    }
   } }, sheet.people.map(({ id, name }) => h("option", { value: id, selected: id === person.id }, name)),
     drawn.map(({ id, avatar_name: name }) => h("option", { value: id, selected: id === person.id }, `${name} (your own)`)), h("option", { value: "average", selected: !person.id }, "An average face"));
 
