@@ -7,7 +7,8 @@
 //! one of those must have shown the anchor since the last key.
 //!
 //! A pose is four states: stance (head and smile), look (eyes and brows), mouth and breath. Not all of their combinations are baked: lips
-//! move with the resting head only, and only with the looks that occur while speaking, and nobody breathes in while speaking.
+//! move with the heads of [`Manifest::frames`] that speak only, the resting one and the one that leans, and only with the looks that occur
+//! while speaking, and nobody breathes in while speaking.
 //! [`PoseSet::index`] answers each with the best frame that there is.
 //!
 //! A rung is one quality of all frames, the finest first: for a line that takes less, the same pictures with fewer bytes.
