@@ -93,25 +93,28 @@ impl Avatars {
             .map_err(|e| Error::Read(dir.display().to_string(), e))?;
         paths.retain(|p| p.extension().is_some_and(|e| e == POSES));
         paths.sort();
+        let mut here = HashMap::new();
         for path in paths {
-            self.add(
-                &path.display().to_string(),
-                &read(&path)?.into(),
-                &read(&path.with_extension("webp"))?,
-            )?;
+            let from = path.display().to_string();
+            let id = self.add(&from, &read(&path)?.into(), &read(&path.with_extension("webp"))?)?;
+            if let Some(before) = here.insert(id.clone(), from.clone()) {
+                tracing::warn!("{before} and {from} are both of {id}: calls show the second one");
+            }
         }
         Ok(())
     }
 
-    fn add(&mut self, from: &str, poses: &Bytes, picture: &[u8]) -> Result<(), Error> {
+    /// The person's id.
+    fn add(&mut self, from: &str, poses: &Bytes, picture: &[u8]) -> Result<String, Error> {
         let set = Arc::new(PoseSet::parse(poses).map_err(|e| Error::Set(from.into(), e))?);
         let display_picture = format!("data:image/webp;base64,{}", STANDARD.encode(picture));
         let avatar = Avatar { set, display_picture };
+        let id = avatar.set.manifest().id.clone();
         match self.0.iter_mut().find(|a| a.set.manifest().id == avatar.set.manifest().id) {
             Some(old) => *old = avatar,
             None => self.0.push(avatar),
         }
-        Ok(())
+        Ok(id)
     }
 
     /// The person with this `avatar_key_id`.
