@@ -91,8 +91,8 @@ class Meter:
 
 def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
     name = person["avatar_key_id"]
-    voice = "slt" if person["gender"] == "female" else "rms"
-    agent = server.agent(name=person["avatar_name"], greeting="", voice=voice, avatar={"avatar_key_id": name})
+    # Without a voice of the agent's the person's own one speaks.
+    agent = server.agent(name=person["avatar_name"], greeting="", avatar={"avatar_key_id": name, "config": {"tts": {"provider": "flite"}}})
     conversation = server.conversation(agent["id"])
     page = calls.Call(browser)
     with contextlib.closing(page):

@@ -23,8 +23,10 @@ SPEECH = (
 FREEZE = 0.2 + 1 / 120
 #: It listens for so long after each speech: it leans, nods, smiles.
 LISTENS = 6
-#: Seconds until whoever joins has the key.
+#: Seconds in which whoever joins may still be without a picture, and asks for keys.
 JOINS = 2
+#: Seconds from the click to the first picture at most, with every second packet of the first two keys lost.
+FIRST = 5
 
 
 def late(shown, relay):
@@ -99,6 +101,7 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
         # The key, and at least the anchor of the first lean.
         assert relay.counts["lost"] > 100 and relay.counts["of the key"] > 4 and relay.counts["anchors"] > 0, relay.counts
     assert len(shown) > 15 * SECONDS and len(speaks) > 10 * SECONDS, found
+    assert first < FIRST, found
     assert not freezes, found
     # In silence a movement may be missed: its picture goes out two to four times, and not at all if all of them are lost.
     assert len(missed) <= 4 * SECONDS / 60, found

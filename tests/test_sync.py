@@ -125,8 +125,8 @@ def test_an_avatar_flashes_with_the_sound(flashing, report, own_offset):
     the closure make it early by some milliseconds."""
     server, page, conversation = flashing
     page.watch_face()
-    # An avatar that flashes shows a picture a second while it is silent, as no face does, and what comes behind that the browser shows late:
-    # some words go before.
+    # An avatar that flashes shows three pictures a second while it is silent, as no face does, and what comes behind that the browser shows
+    # late: some words go before.
     text = "This is the very same thing as ever until we get to " + "Papa " * 12
     begins = say(server, page, conversation, text.strip())
     times, _, luma = page.pictures()
