@@ -32,7 +32,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         black_box(face.frame(Time::from_micros(number * PERIOD), Some((PIECE, at))))
     });
     // It listens: most of the time nothing changes, and nothing is sent.
-    face.forget(PIECE);
+    face.keep(|piece| piece != PIECE);
     face.set_state(AgentState::Listening, false);
     bench_each(c, "face: a picture while listening", || {
         number += 1;
