@@ -98,11 +98,8 @@ impl Pacer {
             return frame.base_layer || self.waiting.is_empty();
         }
         let since = now.saturating_duration_since(self.key_left);
-        let alone = self.takes(LEFT_ALONE * self.key.len()).max(if self.key_told {
-            Duration::ZERO
-        } else {
-            A_REPORT
-        });
+        let unheard_of = if self.key_told { Duration::ZERO } else { A_REPORT };
+        let alone = self.takes(LEFT_ALONE * self.key.len()).max(unheard_of);
         if self.key == frame.payload && (!self.waiting.is_empty() || since < alone) {
             return false;
         }
