@@ -1,7 +1,5 @@
 //! Conversations: what is known beside their events. The record of an ended one is kept folded (`record`), as a cache for lists.
 
-use sqlx::FromRow;
-
 use super::server::alive;
 use super::{Page, Result, Sql, Store, Transaction, page::searchable};
 use crate::clock::Micros;
@@ -14,7 +12,7 @@ pub(crate) const IN_PROGRESS: &str = "IN_PROGRESS";
 pub(crate) const ENDED: &str = "ENDED";
 
 /// One conversation.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) workspace: String,
@@ -29,7 +27,6 @@ pub(crate) struct Row {
     pub(crate) avatar_id: String,
     /// The how manieth of its agent, from 0.
     pub(crate) number: i64,
-    #[sqlx(rename = "type")]
     pub(crate) kind: Option<String>,
     pub(crate) user_id: Option<String>,
     pub(crate) user_name: Option<String>,
@@ -51,6 +48,8 @@ pub(crate) struct Row {
     pub(crate) joined_at: Option<Micros>,
     pub(crate) ended_at: Option<Micros>,
 }
+
+from_row!(Row { id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, kind = "type", user_id, user_name, context, visitor, meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at });
 
 const COLUMNS: &str = "id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, user_id, user_name, \
      context, visitor, meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at";

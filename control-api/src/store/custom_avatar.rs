@@ -1,13 +1,13 @@
 //! Custom avatars and their jobs.
 
-use sqlx::{AssertSqlSafe, FromRow};
+use sqlx::AssertSqlSafe;
 
 use super::server::alive;
 use super::{Error, Page, Result, Sql, Store, Transaction, page::searchable};
 use crate::clock::Micros;
 
 /// One custom avatar, without its picture and its poses.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) job_id: String,
@@ -25,6 +25,21 @@ pub(crate) struct Row {
     pub(crate) created_at: Micros,
     pub(crate) updated_at: Micros,
 }
+
+from_row!(Row {
+    id,
+    job_id,
+    name,
+    gender,
+    is_private,
+    person,
+    status,
+    progress,
+    output,
+    error,
+    created_at,
+    updated_at
+});
 
 const COLUMNS: &str =
     "id, job_id, name, gender, is_private, person, status, progress, output, error, created_at, updated_at";
@@ -80,13 +95,15 @@ pub(crate) async fn fail_pictures(tx: &mut Transaction, error: &str, at: Micros)
 }
 
 /// A drawing to be done.
-#[derive(Debug, FromRow)]
+#[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) gender: String,
     pub(crate) person: String,
 }
+
+from_row!(Job { id, name, gender, person });
 
 /// Of the SQL: a drawing that nobody does, for the server `$1` at `$2`.
 macro_rules! free {

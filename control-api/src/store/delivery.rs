@@ -1,13 +1,13 @@
 //! The outbox: webhooks that must still be sent, and what became of each try.
 
-use sqlx::{AssertSqlSafe, FromRow};
+use sqlx::AssertSqlSafe;
 
 use super::server::alive;
 use super::{Page, Result, Sql, Store, Transaction};
 use crate::clock::Micros;
 
 /// One webhook.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// `webhook-id`, the same for all tries.
     pub(crate) id: String,
@@ -30,6 +30,21 @@ pub(crate) struct Row {
     /// When the next try is due.
     pub(crate) next_try: Micros,
 }
+
+from_row!(Row {
+    id,
+    workspace,
+    conversation,
+    agent,
+    sequence,
+    event,
+    url,
+    body,
+    attempts,
+    tries_before,
+    first_try,
+    next_try
+});
 
 const COLUMNS: &str = "id, workspace, conversation, agent, sequence, event, url, body, attempts, tries_before, first_try, next_try";
 /// Webhooks that are read at once to be tried again.
@@ -162,7 +177,7 @@ pub(crate) async fn give_up_agent(tx: &mut Transaction, agent: &str, reason: &st
 }
 
 /// A webhook as its log tells it.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Logged {
     pub(crate) id: String,
     pub(crate) conversation: String,
@@ -177,8 +192,22 @@ pub(crate) struct Logged {
     pub(crate) created_at: Micros,
 }
 
+from_row!(Logged {
+    id,
+    conversation,
+    agent,
+    sequence,
+    event,
+    url,
+    body,
+    state,
+    reason,
+    next_try,
+    created_at
+});
+
 /// One try as the log tells it.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tried {
     pub(crate) delivery: String,
     pub(crate) attempt: i64,
@@ -187,6 +216,8 @@ pub(crate) struct Tried {
     pub(crate) status: Option<i64>,
     pub(crate) error: Option<String>,
 }
+
+from_row!(Tried { delivery, attempt, at_us, took_us, status, error });
 
 const LOGGED: &str = "SELECT id, conversation, agent, sequence, event, url, body, state, reason, next_try, created_at FROM delivery";
 

@@ -1,6 +1,6 @@
 //! Agents, templates, tools, guardrails, MCP configurations: a JSON document, its sealed secrets, and the columns that lists need.
 
-use sqlx::{AssertSqlSafe, FromRow};
+use sqlx::AssertSqlSafe;
 
 use super::{Page, Result, Sql, Store, Transaction, page::searchable};
 use crate::clock::Micros;
@@ -28,7 +28,7 @@ impl Table {
 }
 
 /// One document.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) document: String,
@@ -37,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) created_at: Micros,
     pub(crate) updated_at: Micros,
 }
+
+from_row!(Row { id, document, secrets, created_at, updated_at });
 
 /// What is written of a document.
 pub(crate) struct Draft<'a> {

@@ -1,12 +1,10 @@
 //! Knowledge bases and their documents.
 
-use sqlx::FromRow;
-
 use super::{Page, Result, Sql, Store, Transaction, fresh_id, page::searchable};
 use crate::clock::Micros;
 
 /// One knowledge base.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -17,19 +15,22 @@ pub(crate) struct Row {
     pub(crate) updated_at: Micros,
 }
 
+from_row!(Row { id, name, description, no_of_rec, created_at, updated_at });
+
 /// One document, without its text.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) id: String,
     pub(crate) name: String,
-    #[sqlx(rename = "type")]
     pub(crate) kind: String,
     pub(crate) status: String,
     pub(crate) error_message: Option<String>,
 }
 
+from_row!(Document { id, name, kind = "type", status, error_message });
+
 /// A document's words, for the index.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Body {
     pub(crate) kb: String,
     pub(crate) id: String,
@@ -38,13 +39,17 @@ pub(crate) struct Body {
     pub(crate) directions: Option<String>,
 }
 
+from_row!(Body { kb, id, body, directions });
+
 /// A document whose chunks' meaning is still to be asked for.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Meant {
     pub(crate) id: String,
     pub(crate) kb: String,
     pub(crate) body: String,
 }
+
+from_row!(Meant { id, kb, body });
 
 const COLUMNS: &str = "id, name, description, (SELECT COUNT(*) FROM kb_document d WHERE d.kb = kb.id) AS no_of_rec, created_at, updated_at";
 
@@ -116,15 +121,16 @@ pub(crate) async fn insert_document(
 }
 
 /// A document that must still be read.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: String,
     pub(crate) kb: String,
-    #[sqlx(rename = "type")]
     pub(crate) kind: String,
     /// The file in base64.
     pub(crate) source: Option<String>,
 }
+
+from_row!(Waiting { id, kb, kind = "type", source });
 
 /// Takes the oldest document that must still be read: it is `processing` from now on.
 pub(crate) async fn take_waiting(tx: &mut Transaction) -> Result<Option<Waiting>> {

@@ -1,12 +1,10 @@
 //! Workspaces and API keys. A key is stored as its SHA-256 only.
 
-use sqlx::FromRow;
-
 use super::{Result, Store, Transaction, fresh_id};
 use crate::clock::{self, Micros};
 
 /// One key, without the key.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) workspace: String,
@@ -15,6 +13,8 @@ pub(crate) struct Row {
     pub(crate) created_at: Micros,
     pub(crate) expires_at: Option<Micros>,
 }
+
+from_row!(Row { id, workspace, name, prefix, created_at, expires_at });
 
 /// What is written of a key.
 pub(crate) struct Draft<'a> {

@@ -3,6 +3,9 @@
 //! There is one writer at a time, in SQLite by its lock and in PostgreSQL by an advisory lock that all servers take: whatever a transaction
 //! reads stays true until it commits, on either. Each table has a file of its own here.
 
+#[macro_use]
+mod row;
+
 mod command;
 pub(crate) mod conversation;
 pub(crate) mod custom_avatar;
@@ -12,6 +15,7 @@ pub(crate) mod erased;
 pub(crate) mod event;
 pub(crate) mod kb;
 pub(crate) mod key;
+mod migrations;
 mod page;
 pub(crate) mod server;
 mod sql;
@@ -133,7 +137,7 @@ impl Store {
             );
         }
         let writer = writers.acquire_timeout(PATIENCE).connect_with(writer).await?;
-        sqlx::migrate!("./migrations").run(&writer).await?;
+        migrations::migrator().run(&writer).await?;
         let readers = options.acquire_timeout(PATIENCE).connect_with(readers).await?;
         Ok(Self { writer, readers, shared, watch: None })
     }

@@ -1,0 +1,41 @@
+//! The steps that bring the tables up to date, in the program.
+
+use sqlx::SqlSafeStr as _;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+/// Number, name and statements of each step: the files of `migrations/`. A file that was released never changes.
+const STEPS: &[(i64, &str, &str)] = &[
+    (1, "begin", include_str!("../../migrations/0001_begin.sql")),
+    (2, "breadth", include_str!("../../migrations/0002_breadth.sql")),
+    (3, "servers", include_str!("../../migrations/0003_servers.sql")),
+    (4, "meaning", include_str!("../../migrations/0004_meaning.sql")),
+    (5, "large", include_str!("../../migrations/0005_large.sql")),
+    (6, "erased", include_str!("../../migrations/0006_erased.sql")),
+    (7, "drawn", include_str!("../../migrations/0007_drawn.sql")),
+    (8, "share", include_str!("../../migrations/0008_share.sql")),
+];
+
+/// All steps.
+pub(super) fn migrator() -> Migrator {
+    let step = |&(version, name, sql): &(i64, &'static str, &'static str)| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(STEPS.iter().map(step).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_is_a_step() {
+        let mut files: Vec<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let steps: Vec<String> =
+            STEPS.iter().map(|(version, name, _)| format!("{version:04}_{name}.sql")).collect();
+        assert_eq!(steps, files);
+    }
+}
