@@ -19,23 +19,23 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 venv=$root/.cache/venv
-if ! cmp -s tests/requirements.txt "$venv/requirements.txt"; then
+if ! cmp -s tests/e2e/requirements.txt "$venv/requirements.txt"; then
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/requirements.txt
-    cp tests/requirements.txt "$venv/requirements.txt"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/e2e/requirements.txt
+    cp tests/e2e/requirements.txt "$venv/requirements.txt"
 fi
 
 # The public RTVI client, bundled once for the page that uses it.
 rtvi=$root/.cache/rtvi
-if ! cmp -s tests/rtvi/package.json "$rtvi/package.json" || ! cmp -s tests/rtvi/client.mjs "$rtvi/client.mjs" || [ ! -f "$rtvi/bundle.js" ]; then
+if ! cmp -s tests/e2e/rtvi/package.json "$rtvi/package.json" || ! cmp -s tests/e2e/rtvi/client.mjs "$rtvi/client.mjs" || [ ! -f "$rtvi/bundle.js" ]; then
     mkdir -p "$rtvi"
-    cp tests/rtvi/package.json tests/rtvi/client.mjs "$rtvi/"
+    cp tests/e2e/rtvi/package.json tests/e2e/rtvi/client.mjs "$rtvi/"
     (cd "$rtvi" && npm install --silent --no-audit --no-fund && npx --no-install esbuild client.mjs --bundle --format=iife --outfile=bundle.js --log-level=error)
 fi
 
-node --test tests/
+node --test tests/js/
 mkdir -p target/e2e
 # The servers under test run in folders of their own.
 export VISAVIS_MODELS_DIR=${VISAVIS_MODELS_DIR:-$root/.cache/models}
-# A browser on a shared machine: a test that uses one is tried twice more if it fails (tests/conftest.py), and every try is told (RERUN).
-exec "$venv/bin/python" -m pytest tests "$@"
+# A browser on a shared machine: a test that uses one is tried twice more if it fails (tests/e2e/conftest.py), and every try is told (RERUN).
+exec "$venv/bin/python" -m pytest tests/e2e "$@"

@@ -1,4 +1,4 @@
-//! The avatar by which sound and picture are measured: the wider the mouth is open, the brighter it is, and nothing else. It lies in `tests/flash`, for the end-to-end tests; made anew with `FLASH_OUT=tests/flash cargo test -p visavis-models --test flash`.
+//! The avatar by which sound and picture are measured: the wider the mouth is open, the brighter it is, and nothing else. It lies in `tests/e2e/flash`, for the end-to-end tests; made anew with `FLASH_OUT=tests/e2e/flash cargo test -p visavis-models --test flash`.
 
 use std::path::{Path, PathBuf};
 
@@ -78,7 +78,7 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
     if let Some(out) = std::env::var_os("FLASH_OUT") {
         files.iter().for_each(|(name, bytes)| std::fs::write(PathBuf::from(&out).join(name), bytes).unwrap());
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/flash");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/e2e/flash");
     for (name, bytes) in files {
         assert!(std::fs::read(folder.join(name)).unwrap() == bytes, "{name} is another one");
     }

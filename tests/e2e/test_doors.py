@@ -11,7 +11,7 @@ from kit import facts, voice
 from kit.peer import Client, run
 from kit.receivers import Site
 
-BUNDLE = pathlib.Path(os.environ.get("VISAVIS_RTVI_BUNDLE") or pathlib.Path(__file__).resolve().parents[1] / ".cache" / "rtvi" / "bundle.js")
+BUNDLE = pathlib.Path(os.environ.get("VISAVIS_RTVI_BUNDLE") or pathlib.Path(__file__).resolve().parents[2] / ".cache" / "rtvi" / "bundle.js")
 
 
 # --- the public RTVI client ---

@@ -26,7 +26,7 @@ def server(start):
 
 @pytest.fixture
 def luma(browser):
-    """Brightness of a picture, given as a data URI, as tests/page/instrument.js takes it of a video: 96 × 96."""
+    """Brightness of a picture, given as a data URI, as tests/e2e/page/instrument.js takes it of a video: 96 × 96."""
     context = browser.new_context()
     page = context.new_page()
 

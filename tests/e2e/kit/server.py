@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 OUT = ROOT / "target" / "e2e"
 
 

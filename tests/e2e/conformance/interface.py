@@ -1,4 +1,4 @@
-"""What the interface names: endpoints, fields, errors, events. `tests/test_conformance.py` asks that a row of the table shows each of them."""
+"""What the interface names: endpoints, fields, errors, events. `tests/e2e/test_conformance.py` asks that a row of the table shows each of them."""
 
 ENDPOINTS = """
 GET /v2/custom-avatar/{id}

@@ -1,5 +1,5 @@
 """Lips and sound in a browser: of each of twenty utterances within what a person takes for one, all together closer, and the flashes of a word
-that is repeated to half a picture. Seen by an avatar that is the brighter the wider its mouth is open (`tests/flash`), where nothing is left to
+that is repeated to half a picture. Seen by an avatar that is the brighter the wider its mouth is open (`tests/e2e/flash`), where nothing is left to
 guess, and then by a person's dark mouth."""
 
 import pathlib

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Captions, reading } from "../control-api/src/web/pages/captions.js";
+import { Captions, reading } from "../../control-api/src/web/pages/captions.js";
 
 const event = (name, payload = {}) => ({ type: "server-message", data: { event: { type: "pipeline", event: { name, payload } } } });
 const output = (text, heard, status = "in-progress", id = 1) => ({ type: "bot-output", data: { text, segment_id: id, spoken_status: status, spoken_progress: { accumulated_text: heard } } });

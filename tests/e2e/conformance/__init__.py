@@ -1,4 +1,4 @@
-"""The contract as a table: rows of statement, request and answer, in chapters. `tests/test_conformance.py` asks them of the real binary, on
+"""The contract as a table: rows of statement, request and answer, in chapters. `tests/e2e/test_conformance.py` asks them of the real binary, on
 each store.
 
 A row is asked with a key of its chapter's own workspace. Its answer is compared so:

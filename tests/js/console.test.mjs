@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { nameOf, surprise, valueOf } from "../control-api/src/web/console/character.js";
-import { owner, put, read } from "../control-api/src/web/console/paths.js";
-import { Transcript, ofRecord, rest } from "../control-api/src/web/console/transcript.js";
+import { nameOf, surprise, valueOf } from "../../control-api/src/web/console/character.js";
+import { owner, put, read } from "../../control-api/src/web/console/paths.js";
+import { Transcript, ofRecord, rest } from "../../control-api/src/web/console/transcript.js";
 
 const fold = (...events) => {
   const transcript = new Transcript();

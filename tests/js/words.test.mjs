@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Blocked, Refused } from "../control-api/src/web/pages/link.js";
-import { whyNoCall } from "../control-api/src/web/pages/words.js";
+import { Blocked, Refused } from "../../control-api/src/web/pages/link.js";
+import { whyNoCall } from "../../control-api/src/web/pages/words.js";
 
 const words = (status, reason, retryAfter) => whyNoCall(new Refused(status, { error: "x", reason }, retryAfter)).words;
 

@@ -2,7 +2,7 @@
 
 API = "control-api/tests/api"
 NET = "models/src/net/tests.rs"
-ROWS = "tests/test_conformance.py::test_row"
+ROWS = "tests/e2e/test_conformance.py::test_row"
 
 PROOFS = {
     # Outgoing requests
@@ -31,31 +31,31 @@ PROOFS = {
     "header values without CR or LF": [f"{NET}::only_http_and_clean_headers_are_taken", ROWS],
     # Keys
     "keys are 256 random bits": ["control-api/src/auth.rs::keys_are_long_and_never_the_same"],
-    "stored as SHA-256 with a shown prefix": ["tests/test_conformance.py::test_a_key_is_stored_as_its_hash_only"],
-    "token signing key and database 0600": ["tests/test_conformance.py::test_a_key_is_stored_as_its_hash_only"],
+    "stored as SHA-256 with a shown prefix": ["tests/e2e/test_conformance.py::test_a_key_is_stored_as_its_hash_only"],
+    "token signing key and database 0600": ["tests/e2e/test_conformance.py::test_a_key_is_stored_as_its_hash_only"],
     "provider secrets are encrypted with the data folder's key file": [f"{API}/agents.rs::secrets_are_written_and_never_read"],
     "nothing secret in logs, URLs of logs, traces, errors, REST answers": [
-        "tests/test_replay.py::test_a_trace_holds_no_secret",
-        "tests/test_conformance.py::test_secrets_reach_no_log_and_no_answer",
+        "tests/e2e/test_replay.py::test_a_trace_holds_no_secret",
+        "tests/e2e/test_conformance.py::test_secrets_reach_no_log_and_no_answer",
         f"{NET}::errors_name_the_host_and_no_more",
         "models/src/llm/openai/tests.rs::refusals_are_told_in_the_servers_words_without_secrets",
         "engine/src/think/tools/tests.rs::failures_are_reasons_without_secrets",
     ],
     # UDP
-    "no state before a valid MESSAGE-INTEGRITY": ["engine/src/transport/webrtc_tests.rs::a_check_with_a_wrong_password_is_not_ours", "engine/src/transport/socket.rs::a_check_is_routed_by_name_and_media_only_from_an_address_that_was_learnt", "tests/test_bad_input.py::test_noise_at_the_media_port"],
-    "an offer that does not connect within 15 s is dropped": ["engine/tests/host.rs::offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_call", "tests/test_floods.py::test_offers_that_never_connect_keep_no_later_one_out"],
+    "no state before a valid MESSAGE-INTEGRITY": ["engine/src/transport/webrtc_tests.rs::a_check_with_a_wrong_password_is_not_ours", "engine/src/transport/socket.rs::a_check_is_routed_by_name_and_media_only_from_an_address_that_was_learnt", "tests/e2e/test_bad_input.py::test_noise_at_the_media_port"],
+    "an offer that does not connect within 15 s is dropped": ["engine/tests/host.rs::offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_call", "tests/e2e/test_floods.py::test_offers_that_never_connect_keep_no_later_one_out"],
     "limits per address": ["engine/src/transport/socket.rs::a_flood_of_checks_from_one_address_is_cut_off_and_others_are_not", f"{API}/limits.rs::addresses_are_limited_where_the_server_is_public"],
-    "a bad offer does not use up a token": [f"{API}/doors.rs::a_refused_offer_says_why", "tests/test_bad_input.py::test_bad_offers", ROWS],
+    "a bad offer does not use up a token": [f"{API}/doors.rs::a_refused_offer_says_why", "tests/e2e/test_bad_input.py::test_bad_offers", ROWS],
     # Data channel
-    "64 KiB a message": ["tests/test_bad_input.py::test_text_where_sound_is_expected"],
+    "64 KiB a message": ["tests/e2e/test_bad_input.py::test_text_where_sound_is_expected"],
     "rates": ["engine/src/transport/rtvi.rs::a_flood_is_cut_off_with_one_complaint_and_forgiven_later"],
-    "llm-function-call-result only for an open call id": ["tests/test_bad_input.py::test_text_where_sound_is_expected"],
+    "llm-function-call-result only for an open call id": ["tests/e2e/test_bad_input.py::test_text_where_sound_is_expected"],
     # Pages
-    "text never as HTML": ["tests/test_pages.py::test_what_people_say_is_never_html", "control-api/src/web/mod.rs::no_module_makes_html_out_of_text"],
-    "strict CSP": ["tests/test_pages.py::test_pages_have_a_strict_policy", "control-api/src/web/mod.rs::a_join_page_forbids_everything_that_it_does_not_need"],
+    "text never as HTML": ["tests/e2e/test_pages.py::test_what_people_say_is_never_html", "control-api/src/web/mod.rs::no_module_makes_html_out_of_text"],
+    "strict CSP": ["tests/e2e/test_pages.py::test_pages_have_a_strict_policy", "control-api/src/web/mod.rs::a_join_page_forbids_everything_that_it_does_not_need"],
     "Referrer-Policy: no-referrer": [f"{API}/limits.rs::every_answer_has_the_headers_that_protect_pages", ROWS],
     "Host check on loopback listeners": [f"{API}/limits.rs::a_page_elsewhere_cannot_reach_a_loopback_server_by_a_name_of_its_own", ROWS],
-    "console cookie HttpOnly SameSite with CSRF token": [f"{API}/session.rs::a_session_opens_what_its_key_opens_and_only_with_both_halves", "tests/test_console.py::test_the_cookie_alone_opens_nothing"],
+    "console cookie HttpOnly SameSite with CSRF token": [f"{API}/session.rs::a_session_opens_what_its_key_opens_and_only_with_both_halves", "tests/e2e/test_console.py::test_the_cookie_alone_opens_nothing"],
     "pictures PNG, JPEG, WebP only": ["control-api/src/custom_avatar/picture.rs::a_picture_is_a_data_uri_of_a_known_kind", ROWS],
     # Uploads
     "uploads are parsed in a child process with limits on memory, time and pixels": [ROWS, "control-api/src/custom_avatar/picture.rs::a_picture_is_a_data_uri_of_a_known_kind"],
