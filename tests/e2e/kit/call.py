@@ -88,6 +88,10 @@ class Call:
         sound, _ = voice.say(text, voice_name)
         return Said(text, **self.page.evaluate("(wav) => e2e.speak(wav)", sound))
 
+    def play(self, wav: str) -> Said:
+        """Any sound (a WAV, base64) into the microphone."""
+        return Said("", **self.page.evaluate("(wav) => e2e.speak(wav)", wav))
+
     def speak_over(self, text: str, into: float, voice_name: str = "slt", timeout: float = 20) -> Said:
         """Says it once the agent has spoken for `into` seconds."""
         sound, _ = voice.say(text, voice_name)

@@ -1,58 +1,85 @@
-"""The numbers of a run, kept as target/e2e/report.json."""
+"""The figures of a run, kept as report.json."""
 
 import json
 import os
+import pathlib
+import time
 
-from .server import OUT
+from .server import OUT, own_file
 
-
-# These machines are shared and noisy: a time that is promised for a quiet one fails a test only beyond this factor. The report says
-# of each run whether the promise itself was kept.
+# The long tier may run on a shared machine: a time that is promised for a quiet one fails a test only beyond this factor. The report says of
+# each run whether the promise itself was kept.
 NOISE = 1.5
-# Where the host gave a larger share of this machine's time to other machines, a time says nothing about the program: it is reported, not judged.
-STOLEN = 0.1
 
 
-class Host:
-    """What the host of this virtual machine took from it, by /proc/stat."""
+class Pressure:
+    """How much the processes of this machine waited for a processor, by /proc/pressure/cpu."""
 
     def __init__(self):
-        self.last, self.share = self.read(), 0.0
+        self.last = self.read()
 
     @staticmethod
-    def read() -> tuple[int, int]:
-        """Ticks stolen, and all ticks."""
-        with open("/proc/stat") as stat:
-            # user nice system idle iowait irq softirq steal; what follows is part of user and nice.
-            ticks = [int(value) for value in stat.readline().split()[1:9]]
-        return ticks[7], sum(ticks)
+    def read() -> tuple[float, float] | None:
+        """Now, and the seconds so far in which a process waited; None where the kernel does not count them."""
+        try:
+            some = pathlib.Path("/proc/pressure/cpu").read_text().splitlines()[0]
+        except OSError:
+            return None
+        return time.monotonic(), int(some.rsplit("total=", 1)[1]) / 1e6
 
-    def stolen(self) -> float:
-        """Share of all time since the last look; looks within a second or two of each other see the same."""
-        (stolen, ticks), (stolen_before, ticks_before) = self.read(), self.last
-        if ticks - ticks_before > 200:
-            self.last, self.share = (stolen, ticks), (stolen - stolen_before) / (ticks - ticks_before)
-        return self.share
+    def share(self) -> float | None:
+        """The share of the time since the last look in which some process waited."""
+        now, before = self.read(), self.last
+        if now is None or before is None or now[0] == before[0]:
+            return None
+        self.last = now
+        return (now[1] - before[1]) / (now[0] - before[0])
 
 
 class Report:
-    def __init__(self):
-        self.host = Host()
+    """`judging`: whether promises are judged, or only noted."""
+
+    def __init__(self, judging: bool):
+        self.judging = judging
+        self.pressure = Pressure()
         self.sections: dict[str, object] = {"machine": {"cores": os.cpu_count(), "load": os.getloadavg()}}
 
     def add(self, section: str, value):
         self.sections[section] = value
         OUT.mkdir(parents=True, exist_ok=True)
-        (OUT / "report.json").write_text(json.dumps(self.sections, indent=1, default=float) + "\n")
+        own_file("report", ".json").write_text(json.dumps(self.sections, indent=1, default=float) + "\n")
 
-    def promise(self, what: str, measured: float, limit: float, noise: float = NOISE):
-        """Notes a promised number and whether this run kept it; fails where noise cannot explain the miss. `noise=1`: what neighbours cannot
-        change has no room."""
-        stolen = self.host.stolen()
-        self.add(f"promise: {what}", {"measured": round(measured, 4), "promised": round(limit, 4), "kept": measured <= limit, "stolen": round(stolen, 3)})
-        if noise > 1 and stolen > STOLEN:
-            return
-        assert measured <= limit * noise, f"{what}: {measured:.3f}, promised {limit:.3f}; the host took {stolen:.0%} of the machine's time"
+    def promise(self, what: str, measured: float, limit: float, noise: float = NOISE, server=None):
+        """Notes a promised figure that depends on the machine, and how busy the machine was meanwhile. Fails in the long tier where noise cannot
+        explain the miss. `server`: the process whose waiting is noted too."""
+        share = self.pressure.share()
+        machine = "CPU pressure unknown" if share is None else f"CPU pressure {share:.0%}"
+        if server is not None:
+            machine += f", the server waited {server.waited():.2f} s for a processor"
+        found = {"measured": round(measured, 4), "promised": round(limit, 4), "kept": measured <= limit, "machine": machine}
+        self.add(f"promise: {what}", found)
+        if self.judging:
+            assert measured <= limit * noise, f"{what}: {measured:.3f}, promised {limit:.3f}; {machine}"
+
+    def limit(self, what: str, measured: float, limit: float):
+        """Notes and judges a figure that other processes do not change: memory, bytes, CPU time, counts."""
+        self.add(f"limit: {what}", {"measured": round(measured, 4), "limit": round(limit, 4)})
+        assert measured <= limit, f"{what}: {measured:.3f}, limit {limit:.3f}"
+
+
+def merge() -> dict:
+    """The figures of all workers, written to one report.json."""
+    sections: dict[str, object] = {}
+    for file in sorted(OUT.glob("report*.json")):
+        worker = file.stem.removeprefix("report").removeprefix("-")
+        for name, value in json.loads(file.read_text()).items():
+            known = name in sections and sections[name] != value
+            sections[f"{name} ({worker})" if known else name] = value
+        if worker:
+            file.unlink()
+    if sections:
+        (OUT / "report.json").write_text(json.dumps(sections, indent=1) + "\n")
+    return sections
 
 
 def spread(values: list[float]) -> dict:

@@ -1,5 +1,6 @@
 """The server under test: the one release binary, on a port of its own, with a data folder of its own."""
 
+import copy
 import json
 import os
 import pathlib
@@ -13,8 +14,20 @@ import urllib.error
 import urllib.request
 import uuid
 
+import numpy as np
+
+from . import hearing
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-OUT = ROOT / "target" / "e2e"
+#: Logs, pictures and figures of a run. Two runs at the same time need two folders.
+OUT = pathlib.Path(os.environ.get("E2E_OUT") or ROOT / "target" / "e2e")
+#: The name of this pytest-xdist worker; None in the controller, and where there is none.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+
+
+def own_file(name: str, suffix: str) -> pathlib.Path:
+    """A file in `OUT` that no other worker writes."""
+    return OUT / (f"{name}-{WORKER}{suffix}" if WORKER else f"{name}{suffix}")
 
 
 def binary() -> str:
@@ -36,19 +49,19 @@ class Reply:
 
 
 class Server:
-    """Starts at once; `ready()` waits until calls can be taken."""
+    """Starts at once; `ready()` waits until calls can be taken. `scripted`: agents may name scripted models."""
 
-    def __init__(self, data: pathlib.Path, *flags: str, env: dict | None = None, name: str = "server"):
+    def __init__(self, data: pathlib.Path, *flags: str, env: dict | None = None, name: str = "server", scripted: bool = True):
         self.data = data
         self.key = None
         self.demo = None
         OUT.mkdir(parents=True, exist_ok=True)
-        self.log = OUT / f"{name}.log"
+        self.log = own_file(name, ".log")
         self.begun = time.monotonic()
         clean = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_") and k not in ("VISAVIS_BIN", "VISAVIS_RTVI_BUNDLE")}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [binary(), "serve", "--listen", "127.0.0.1:0", "--data", str(data), *flags],
+                [binary(), "serve", "--listen", "127.0.0.1:0", "--data", str(data), *(["--allow-scripted"] if scripted else []), *flags],
                 stdout=subprocess.PIPE, stderr=log, text=True, cwd=data,
                 env={"VISAVIS_LOG": "info,str0m=warn", **clean, **(env or {})},
             )  # fmt: skip
@@ -92,6 +105,14 @@ class Server:
             threading.Event().wait(0.05)
         return self
 
+    def workspace(self, name: str | None = None) -> "Server":
+        """This server with the key of a workspace of its own: everything that is made through it is seen by this workspace only."""
+        other = copy.copy(self)
+        name = name or f"test-{uuid.uuid4().hex[:12]}"
+        command = [binary(), "keys", "create", "--workspace", name, "--data", str(self.data)]
+        other.key = subprocess.run(command, capture_output=True, text=True, check=True, cwd=self.data).stdout.strip()
+        return other
+
     def tail(self, lines: int = 40) -> str:
         text = self.log.read_text(errors="replace").splitlines()
         return f"--- last lines of {self.log} ---\n" + "\n".join(text[-lines:])
@@ -116,15 +137,19 @@ class Server:
 
     def agent(self, *, name="Test agent", prompt="You are a friendly assistant.", knowledge: str | None = None, greeting: str | None = None,
               hooks=None, events=None, tools=(), llm: dict | None = None, voice: str = "rms", turn: dict | None = None,
-              config: dict | None = None, avatar: dict | None = None, extra: dict | None = None) -> dict:  # fmt: skip
-        """Makes an agent; returns its id and webhook secret."""
+              config: dict | None = None, avatar: dict | None = None, extra: dict | None = None, hears: list | None = None,
+              tap: bool = False) -> dict:  # fmt: skip
+        """Makes an agent; returns its id and webhook secret. `hears`: what scripted speech-to-text understands (see hearing.py); without it the
+        recogniser listens. `tap`: what that speech-to-text is given is kept for `heard`; the file's name is in `tap` of what is returned."""
+        tapped = uuid.uuid4().hex if tap else None
+        stt = {"stt": {"provider": "script", "model": hearing.script(hears or [], tapped)}} if tap or hears is not None else {}
         pictures = self.call("GET", "/v1/ext/avatars").json()
         assert pictures, "there is no stock avatar"
         look = {
             "avatar_key_id": pictures[0]["avatar_key_id"],
             "persona_name": name,
             "welcome_message": {"wait_time": 0, "messages": [greeting] if greeting else []},
-            "config": {"tts": {"provider": "flite", "voice_id": voice}, **({"llm": llm} if llm else {})},
+            "config": {"tts": {"provider": "flite", "voice_id": voice}, **({"llm": llm} if llm else {}), **stt},
             **(avatar or {}),
         }
         body = {
@@ -145,7 +170,12 @@ class Server:
         assert made["message"] == "Agent created successfully", made
         if hooks:
             hooks.secret = made["webhook_secret"]
-        return made
+        return {**made, "tap": tapped} if tap else made
+
+    def heard(self, agent: dict) -> np.ndarray:
+        """The samples (16 bit, 16 kHz) that the speech-to-text of a tapped agent was given so far."""
+        file = self.data / "taps" / f"{agent['tap']}.pcm"
+        return np.frombuffer(file.read_bytes(), np.int16) if file.exists() else np.zeros(0, np.int16)
 
     def knowledge(self, text: str, files: dict[str, bytes] | None = None) -> str:
         """Makes a knowledge base of a text and files, waits until all is indexed, returns its id."""
@@ -193,6 +223,11 @@ class Server:
         """Seconds of CPU used so far."""
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def waited(self) -> float:
+        """Seconds so far in which a thread of the server could run and had no processor."""
+        files = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
     def alive(self) -> bool:
         return self.process.poll() is None
