@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from kit.server import ROOT
+
 TABLE, BUDGETS = ROOT / "scripts" / "perf-table.py", ROOT / "scripts" / "budgets.py"
 
 
