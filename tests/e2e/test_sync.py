@@ -1,14 +1,18 @@
-"""Lips and sound in a browser: of each of twenty utterances within what a person takes for one, all together closer, and the flashes of a word
-that is repeated to half a picture. Seen by an avatar that is the brighter the wider its mouth is open (`tests/e2e/flash`), where nothing is left to
-guess, and then by a person's dark mouth."""
+"""Lips and sound. The measured avatar is the brighter the wider its mouth is open (`tests/e2e/flash`).
 
+`make test` measures on the server's clock, by RTP time stamps. The long tier measures in a browser: each of twenty utterances within what a person
+takes for one event, their mean closer, the flashes of a repeated word to half a picture, and a person's dark mouth.
+"""
+
+import asyncio
 import pathlib
 import statistics
 
 import numpy as np
 import pytest
 
-from kit import lips
+from kit import lips, rtp
+from kit.peer import Client, run
 
 VOICE = "rms"
 #: Lips that close, round and open wide; each of some three seconds.
@@ -41,6 +45,10 @@ FAIR, SOME = "leo", 8
 #: Its brightness, as a browser shows it, when the mouth is open by half of what a vowel between two closures takes: between two of its steps.
 HALF = (40 + 0.325 / 0.9 * 180) / 255
 FLASH = pathlib.Path(__file__).parent / "flash"
+#: Flashes: each `Papa` has one long open vowel between two closures.
+INTRODUCTION, FLASHES = "This is the very same thing as ever until we get to ", 8
+#: Closed lips move the middle of a flash forward by up to 20 ms.
+EARLY = 0.02
 
 
 def say(server, page, conversation, text):
@@ -57,11 +65,16 @@ def say(server, page, conversation, text):
     return start
 
 
+@pytest.fixture(scope="module")
+def flash(start):
+    """A server with the avatar that flashes."""
+    return start("flash", env={"VISAVIS_AVATARS_DIR": str(FLASH)}).first_start().ready()
+
+
 @pytest.fixture
-def flashing(start, call):
+def flashing(flash, call):
     """A call with the avatar that flashes: its server, page and conversation."""
-    server = start("flash", env={"VISAVIS_AVATARS_DIR": str(FLASH)}).first_start().ready()
-    return (server, *begin(server, call, "flash"))
+    return (flash, *begin(flash, call, "flash"))
 
 
 def begin(server, call, avatar):
@@ -90,6 +103,7 @@ def brightness(luma):
     return luma.mean(axis=(1, 2)) / 255
 
 
+@pytest.mark.long("faces")
 def test_lips_and_sound_of_twenty_utterances(flashing, report, own_offset):
     server, page, conversation = flashing
     found = []
@@ -105,6 +119,7 @@ def test_lips_and_sound_of_twenty_utterances(flashing, report, own_offset):
     assert all(lips.EARLIEST <= shift <= lips.LATEST for shift in shifts), found
 
 
+@pytest.mark.long("faces")
 def test_lips_and_sound_of_a_person(server, call, report, own_offset):
     """All utterances as one: how dark the mouth of somebody is tells less than a flash does."""
     page, conversation = begin(server, call, FAIR)
@@ -120,28 +135,62 @@ def test_lips_and_sound_of_a_person(server, call, report, own_offset):
     assert fit > 0.4 and abs(shift) <= EXACT, (shift, fit)
 
 
+def flashes(text, begins, times, bright):
+    """Of each long vowel of a text that began then: how late the flash began and ended, in seconds."""
+    # A picture stays until the next one. The first one shows closed lips.
+    before = [False, *bright[:-1]]
+    edges = [[at for at, now, then in zip(times, bright, before) if now == to and then != to] for to in (True, False)]
+    phones = lips.phones(text, VOICE)
+    vowels = [(begins + before, begins + end) for (_, before), (name, end) in zip(phones, phones[1:]) if name == "aa"]
+    assert all(len(every) >= len(vowels) for every in edges), f"{len(vowels)} vowels, flashes begin {edges[0]} and end {edges[1]}"
+    # The nearest edge belongs to the vowel.
+    return [[min((edge - at for edge in every), key=abs) for every, at in zip(edges, vowel)] for vowel in vowels]
+
+
+def test_flashes_and_sound_have_one_clock(flash, report):
+    """What the server sends, by its own time stamps: this machine's load changes no figure."""
+    conversation = flash.conversation(flash.agent(greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"}, hears=[])["id"])
+    text = INTRODUCTION + ("Papa " * FLASHES).strip()
+
+    async def talk():
+        client = Client(flash, conversation)
+        voice, face = (rtp.Track(client, kind) for kind in ("audio", "video"))
+        await client.join()
+        await client.until(lambda: client.says("bot-ready"), 60, "bot-ready")
+        speak = await asyncio.to_thread(flash.call, "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": text})
+        assert speak.status == 200, speak
+        await client.until(lambda: client.says(event="agent.stopped_speaking"), 60, "the end of the text")
+        await client.until(lambda: voice.reports and face.reports, 60, "sender reports")
+        await client.leave()
+        return voice, face
+
+    voice, face = run(talk())
+    assert (voice.missing(), face.missing()) == (0, 0)
+    began, samples = rtp.sound(voice)
+    # The silence with which flite begins and ends is not sent.
+    begins, fit = lips.beginning(text, VOICE, np.pad(samples, rtp.CODECS["audio"][1]), began - 1)
+    times, luma = rtp.pictures(face)
+    found = flashes(text, begins, times, brightness(luma * 255) > HALF)
+    middles = [(on + off) / 2 for on, off in found]
+    told = {"offset": statistics.mean(middles), "spread": statistics.pstdev(middles), "fit": fit, "reports": [voice.agreement(), face.agreement()]}
+    report.add("flashes by the server's time stamps", {**told, "edges": found})
+    assert fit > 0.9 and len(middles) == FLASHES, told
+    assert abs(told["offset"] + EARLY) <= EXACT and told["spread"] <= 0.02, (told, found)
+
+
+@pytest.mark.long("faces")
 def test_an_avatar_flashes_with_the_sound(flashing, report, own_offset):
-    """Each flash belongs to a vowel between two closures: its middle against the vowel's is the offset, to half a picture; lips that shut for
-    the closure make it early by some milliseconds."""
+    """Each flash belongs to a vowel between two closures: its middle against the vowel's is the offset, to half a picture."""
     server, page, conversation = flashing
     page.watch_face()
     # An avatar that flashes shows three pictures a second while it is silent, as no face does, and what comes behind that the browser shows
     # late: some words go before.
-    text = "This is the very same thing as ever until we get to " + "Papa " * 12
-    begins = say(server, page, conversation, text.strip())
+    text = INTRODUCTION + ("Papa " * FLASHES).strip()
+    begins = say(server, page, conversation, text)
     times, _, luma = page.pictures()
-    # Lips are half open when a vowel begins or ends.
-    bright = brightness(luma) > HALF
-    # What is shown stays until the next picture: a shut mouth before the first.
-    before = [False, *bright[:-1]]
-    edges = [[at for at, now, then in zip(times, bright, before) if now == to and then != to] for to in (True, False)]
-    spoken = lips.phones(text.strip(), VOICE)
-    vowels = [(begins + before, begins + end) for (_, before), (name, end) in zip(spoken, spoken[1:]) if name == "aa"]
-    assert len(vowels) == 12
-    # Of an edge the one that is nearest.
-    found = [[min((edge - at for edge in every), key=abs) - own_offset for every, at in zip(edges, vowel)] for vowel in vowels]
+    found = [[edge - own_offset for edge in edges] for edges in flashes(text, begins, times, brightness(luma) > HALF)]
     middles = [(on + off) / 2 for on, off in found]
     report.add("an avatar that flashes", {"offset": statistics.mean(middles), "spread": statistics.pstdev(middles), "edges": found})
-    assert all(len(every) >= len(vowels) for every in edges), f"{len(vowels)} vowels, flashes begin {edges[0]} and end {edges[1]}"
-    # Lips that shut for what follows are 20 ms early in the middle, and what the loop adds of itself is known to 20 ms.
-    assert abs(statistics.mean(middles)) <= EXACT + 0.02 and statistics.pstdev(middles) <= 0.02, found
+    assert len(middles) == FLASHES
+    # What the loop adds of itself is known to 20 ms.
+    assert abs(statistics.mean(middles)) <= EXACT + EARLY and statistics.pstdev(middles) <= 0.02, found

@@ -1,0 +1,96 @@
+"""The voice and the face of a call on the server's clock: RTP time stamps, which sender reports map to one time (RFC 3550, section 6.4.1).
+
+No clock of this machine is read: what is measured so is what the server sent, however late it was sent or came.
+"""
+
+import re
+
+import av
+import numpy as np
+from aiortc.codecs.vpx import VpxPayloadDescriptor
+from aiortc.rtp import RtcpSrPacket
+
+CODECS = {"audio": ("opus", 48_000), "video": ("VP8", 90_000)}
+
+
+def ahead(value: int, base: int, bits: int) -> int:
+    """How far a counter of so many bits is ahead of another; negative where it is behind."""
+    half = 1 << (bits - 1)
+    return ((value - base + half) & ((1 << bits) - 1)) - half
+
+
+class Track:
+    """Keeps the packets and the sender reports that a receiver of aiortc is given, from now on."""
+
+    def __init__(self, client, kind: str):
+        self.client = client
+        self.name, self.rate = CODECS[kind]
+        #: By sequence number, counted from the first packet's: time stamp and payload.
+        self.packets: dict[int, tuple[int, bytes]] = {}
+        #: (NTP seconds, time stamp)
+        self.reports: list[tuple[float, int]] = []
+        self.first = None
+        (receiver,) = (one.receiver for one in client.peer.getTransceivers() if one.kind == kind)
+        handle_rtp, handle_rtcp = receiver._handle_rtp_packet, receiver._handle_rtcp_packet
+
+        async def rtp(packet, arrival_time_ms):
+            self._keep(packet)
+            await handle_rtp(packet, arrival_time_ms=arrival_time_ms)
+
+        async def rtcp(packet):
+            if isinstance(packet, RtcpSrPacket):
+                self.reports.append((packet.sender_info.ntp_timestamp / 2**32, packet.sender_info.rtp_timestamp))
+            await handle_rtcp(packet)
+
+        receiver._handle_rtp_packet, receiver._handle_rtcp_packet = rtp, rtcp
+
+    def _keep(self, packet):
+        """Retransmissions have a payload type of their own."""
+        told = re.search(rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.I)
+        if packet.payload_type == int(told[1]) and packet.payload:
+            self.first = packet.sequence_number if self.first is None else self.first
+            self.packets[ahead(packet.sequence_number, self.first, 16)] = (packet.timestamp, packet.payload)
+
+    def missing(self) -> int:
+        return max(self.packets) - min(self.packets) + 1 - len(self.packets)
+
+    def at(self, stamp: int) -> float:
+        """The time of a time stamp, in seconds of the server's clock, by the last sender report."""
+        ntp, base = self.reports[-1]
+        return ntp + ahead(stamp, base, 32) / self.rate
+
+    def agreement(self) -> float:
+        """Seconds between what the first and the last sender report say of one time stamp."""
+        (ntp, stamp), *_ = self.reports
+        return abs(self.at(stamp) - ntp)
+
+
+def sound(track: Track) -> tuple[float, np.ndarray]:
+    """When the voice began, and its samples (16 bit, 48 kHz); silence where nothing was sent."""
+    decoder = av.CodecContext.create("libopus", "r")
+    decoder.format, decoder.layout, decoder.sample_rate = "s16", "mono", track.rate
+    ordered = [track.packets[n] for n in sorted(track.packets)]
+    zero, parts = ordered[0][0], []
+    for stamp, payload in ordered:
+        for frame in decoder.decode(av.Packet(payload)):
+            parts.append((ahead(stamp, zero, 32), frame.to_ndarray().reshape(-1)))
+    samples = np.zeros(max(at + len(part) for at, part in parts), np.int16)
+    for at, part in parts:
+        samples[at : at + len(part)] = part
+    return track.at(zero), samples
+
+
+def pictures(track: Track) -> tuple[np.ndarray, np.ndarray]:
+    """Times, and brightness (n × height × width, 0 … 1) of the pictures."""
+    frames: dict[int, bytes] = {}
+    for n in sorted(track.packets):
+        stamp, payload = track.packets[n]
+        _, part = VpxPayloadDescriptor.parse(payload)
+        frames[stamp] = frames.get(stamp, b"") + part
+    decoder = av.CodecContext.create("vp8", "r")
+    times, luma = [], []
+    for stamp, data in frames.items():
+        for picture in decoder.decode(av.Packet(data)):
+            times.append(track.at(stamp))
+            luma.append((picture.to_ndarray(format="yuv420p")[: picture.height].astype(np.float64) - 16) / 219)
+    return np.array(times), np.stack(luma)
