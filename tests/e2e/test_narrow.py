@@ -1,4 +1,7 @@
-"""A line that is as narrow as a bad mobile one: the picture comes, and goes on, and the voice is whole."""
+"""A line that is as narrow as a bad mobile one: the picture comes, and goes on, and the voice is whole.
+
+`make test` judges what is sent. The long tier judges when it is shown, and what arrives of the voice.
+"""
 
 import itertools
 
@@ -15,6 +18,7 @@ SPEECH = (
 LEARNS = 6
 
 
+@pytest.mark.long("network")
 @pytest.mark.parametrize(("kbits", "soon"), [(400, 3), (200, LEARNS)])
 def test_a_narrow_line_carries_a_call(server, call, report, kbits, soon):
     relay = Relay(rate=kbits * 1000)
@@ -57,14 +61,33 @@ def test_a_silent_agent_is_seen_on_a_narrow_line_too(server, call, report):
     relay.lead(page)
     relay.start()
     try:
+        page.open(server.conversation(server.agent(name="Listener", greeting="", hears=[])["id"])["join_link"])
+        page.join()
+        relay.until(lambda: relay.anchors() > 0, "the leaning head")
+        page.until("frames", {"more": 20}, timeout=60)
+        video = page.video()
+    finally:
+        relay.close()
+    found = {"pli": video["pliCount"], "fir": video["firCount"], "keys": relay.keys(), "anchors": relay.anchors()}
+    report.add("a silent agent on a line of 200 kbit/s", found)
+    # Each key was asked for, but the first. What the leaning head needs goes out once behind a key.
+    assert 1 <= relay.anchors() <= relay.keys() <= 1 + video["pliCount"] + video["firCount"], found
+
+
+@pytest.mark.long("network")
+def test_a_silent_agent_is_seen_soon_on_a_narrow_line(server, call, report):
+    relay = Relay(rate=200_000)
+    page = call()
+    relay.lead(page)
+    relay.start()
+    try:
         page.open(server.conversation(server.agent(name="Listener", greeting="")["id"])["join_link"])
         begun = page.now()
         page.join()
         page.pass_to(begun + 12)
-        shown, video = page.shown(0, page.now()), page.video()
+        shown = page.shown(0, page.now())
     finally:
         relay.close()
-    found = {"the first picture after": round(shown[0][0] - begun, 2), "pictures": len(shown), "pli": video["pliCount"], "keys": relay.keys(), "anchors": relay.counts["anchors"]}
-    report.add("a silent agent on a line of 200 kbit/s", found)
+    found = {"the first picture after": round(shown[0][0] - begun, 2), "pictures": len(shown)}
+    report.add("pictures of a silent agent on a line of 200 kbit/s", found)
     assert shown[0][0] - begun < LEARNS and len(shown) > 20, found
-    assert relay.counts["anchors"] <= relay.keys(), found

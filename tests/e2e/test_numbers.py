@@ -1,4 +1,9 @@
-"""The promised numbers, measured in the page on one audio clock, with the built-in providers. Every turn is in target/e2e/report.json."""
+"""The promised figures, measured in the page on one audio clock, with the built-in providers. Every turn is in report.json.
+
+All of it belongs to the long tier. In virtual time, engine/tests/graph.rs holds what the server adds: from the end of speech to the first sound
+(`the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy`), and from an interruption to silence
+(`an_interruption_is_silence_at_most_sixteen_milliseconds_after_the_policy_allows_it`).
+"""
 
 import os
 
@@ -6,6 +11,8 @@ import pytest
 
 from kit import facts, voice
 from kit.report import spread
+
+pytestmark = pytest.mark.long("network")
 
 QUESTIONS = [
     "Please tell me about the old clocks.",
@@ -85,4 +92,4 @@ def test_an_idle_call_costs_little(server, call, report, talker):
     report.add("idle call", {"shares of a core": [round(share, 4) for share in shares], "rss MB": rss, "decoders": decoders, "rss limit MB": 110 + 95 * decoders})
     assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
     report.promise("idle call, share of a core", min(shares), IDLE_SHARE, noise=1.25)
-    report.promise("RSS after all these calls, MB", rss, 110 + 95 * decoders, noise=1)
+    report.limit("RSS after all these calls, MB", rss, 110 + 95 * decoders)

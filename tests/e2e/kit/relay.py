@@ -74,7 +74,11 @@ class Relay(threading.Thread):
 
     def keys(self) -> int:
         """How many keys were sent, the first among them."""
-        return sum(count >= KEY for count, _ in self.pictures.values())
+        return sum(count >= KEY for count, _ in list(self.pictures.values()))
+
+    def anchors(self) -> int:
+        """How many pictures of the size of an anchor were sent that are no key."""
+        return sum(ANCHOR <= count < KEY for count, _ in list(self.pictures.values()))
 
     def moving(self) -> list[int]:
         """The time stamps of those pictures that are more than a breath beside the one before, in order."""
@@ -120,6 +124,13 @@ class Relay(threading.Thread):
         """Makes this page's calls take the relay."""
         page.page.expose_function("e2eRelay", self.aim)
         page.context.add_init_script(DETOUR.replace("PORT", str(self.port)))
+
+    def until(self, holds, what: str, timeout: float = 60):
+        """Waits until `holds()` is true of what has passed."""
+        end = time.monotonic() + timeout
+        while not holds():
+            assert time.monotonic() < end, f"waited {timeout} s for {what}: {self.counts}"
+            threading.Event().wait(0.05)
 
     def aim(self, address):
         host, port = address
