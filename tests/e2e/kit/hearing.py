@@ -16,4 +16,4 @@ def script(hears: list, tap: str | None = None) -> str:
 def utterance(text: str, sound: str | float = "slt") -> dict:
     """One utterance. Its length keeps it whole where the detector parts it at a pause."""
     seconds = voice.say(text, sound)[1] if isinstance(sound, str) else sound
-    return {"transcript": text, "onset_s": 0.0, "end_s": round(seconds, 3)}
+    return {"transcript": text, "onset_s": 0.0, "end_s": round(seconds, 3), "sound_s": round(seconds, 3)}
