@@ -39,7 +39,7 @@ class Call:
         self.context.add_init_script(path=str(PAGE / "instrument.js"))
         self.context.route(lambda url: "/join/" in url or "/embed/" in url, self._let_the_recorder_in)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(60_000)
         self.complaints: list[str] = []
         self.page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -68,20 +68,20 @@ class Call:
         self.page.wait_for_selector("#veil.gone", state="attached")
         return self.page.evaluate("(e2e.marks.firstFrame - e2e.marks.click) / 1000")
 
-    def until(self, kind: str, about: dict | None = None, timeout: float = 15) -> dict:
+    def until(self, kind: str, about: dict | None = None, timeout: float = 60) -> dict:
         return self.page.evaluate("([kind, about, timeout]) => e2e.until(kind, about, timeout)", [kind, about or {}, timeout * 1000])
 
     def mark(self) -> int:
         """The number of the next message."""
         return self.page.evaluate("e2e.messages.length")
 
-    def event(self, name: str, after: int = 0, timeout: float = 15) -> dict:
+    def event(self, name: str, after: int = 0, timeout: float = 60) -> dict:
         """The next event of this name among the messages from `after` on: `{n, t, name, payload}`."""
         message = self.until("message", {"type": "server-message", "event": name, "after": after}, timeout)
         event = message["data"]["event"].get("event", message["data"]["event"])
         return {"n": message["n"], "t": message["t"], **event}
 
-    def message(self, type: str, after: int = 0, timeout: float = 15) -> dict:
+    def message(self, type: str, after: int = 0, timeout: float = 60) -> dict:
         return self.until("message", {"type": type, "after": after}, timeout)
 
     def speak(self, text: str, voice_name: str = "slt") -> Said:
@@ -92,22 +92,22 @@ class Call:
         """Any sound (a WAV, base64) into the microphone."""
         return Said("", **self.page.evaluate("(wav) => e2e.speak(wav)", wav))
 
-    def speak_over(self, text: str, into: float, voice_name: str = "slt", timeout: float = 20) -> Said:
+    def speak_over(self, text: str, into: float, voice_name: str = "slt", timeout: float = 60) -> Said:
         """Says it once the agent has spoken for `into` seconds."""
         sound, _ = voice.say(text, voice_name)
         return Said(text, **self.page.evaluate("([wav, into, timeout]) => e2e.speakOver(wav, into, timeout)", [sound, into, timeout * 1000]))
 
-    def quiet(self, lasting: float = 0.6, after: float = 0.0, timeout: float = 30) -> float:
+    def quiet(self, lasting: float = 0.6, after: float = 0.0, timeout: float = 60) -> float:
         """Waits until the agent has been silent for so long (counted from `after` at the earliest)."""
         return self.until("quiet", {"lasting": lasting, "after": after}, timeout)["at"]
 
-    def sound(self, after: float, timeout: float = 10) -> dict:
+    def sound(self, after: float, timeout: float = 60) -> dict:
         return self.until("sound", {"after": after}, timeout)
 
     def now(self) -> float:
         return self.page.evaluate("e2e.context.currentTime")
 
-    def pass_to(self, at: float, timeout: float = 30):
+    def pass_to(self, at: float, timeout: float = 60):
         """Waits until everything up to `at` on the page's clock has been recorded."""
         self.until("clock", {"at": at}, timeout)
 

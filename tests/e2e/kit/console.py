@@ -105,7 +105,7 @@ class Console:
         self.page: Page = self.context.new_page()
 
     def _listen(self, page):
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
@@ -130,7 +130,7 @@ class Console:
         self.page.wait_for_selector("#main:not([aria-busy]) h1")
         return self
 
-    def until(self, condition: str, timeout: float = 15):
+    def until(self, condition: str, timeout: float = 60):
         """Waits for a condition in JavaScript. Playwright's own way needs `eval`, which the page's policy forbids."""
         self.page.evaluate(f"""new Promise((done, fail) => {{
           const end = performance.now() + {timeout * 1000};

@@ -96,7 +96,7 @@ class Client:
         await self.peer.setRemoteDescription(RTCSessionDescription(reply.body.decode(), "answer"))
         return self
 
-    async def until(self, found, timeout=15, what=""):
+    async def until(self, found, timeout=60, what=""):
         async def wait():
             async with self.changed:
                 while not (value := found()):
@@ -151,10 +151,10 @@ class Call(Client):
     def type(self, text):
         self.send("send-text", {"content": text, "options": {}})
 
-    async def until_spoken(self, words, timeout=20):
+    async def until_spoken(self, words, timeout=60):
         """Until an utterance holds `words`."""
         return await self.until(lambda: next((text for text in self.spoken() if words in text), None), timeout, f"{words!r} in {self.spoken()}")
 
-    async def ask(self, text, words, timeout=20):
+    async def ask(self, text, words, timeout=60):
         self.type(text)
         return await self.until_spoken(words, timeout)

@@ -106,7 +106,7 @@ class Hooks(Receiver):
     def names(self, conversation: str) -> list[str]:
         return [e["event"]["name"] for e in self.of(conversation)]
 
-    def until(self, conversation: str, name: str, timeout: float = 15) -> dict:
+    def until(self, conversation: str, name: str, timeout: float = 60) -> dict:
         return self.wait(lambda: next((e for e in self.of(conversation) if e["event"]["name"] == name), None), timeout, name)
 
     def seen(self):

@@ -67,7 +67,7 @@ class Server:
             )  # fmt: skip
         self.lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        line = self._line(20)
+        line = self._line(60)
         found = re.fullmatch(r"Visavis is listening on (http://[^ ]+)", line)
         assert found, f"first line: {line!r}\n{self.tail()}"
         self.url = found.group(1)
@@ -88,15 +88,15 @@ class Server:
 
     def first_start(self):
         """Reads what a first start prints: the key, and the demo's link."""
-        line = self._line(20)
+        line = self._line(60)
         assert line.startswith("API key: "), line
         self.key = line.removeprefix("API key: ")
-        line = self._line(20)
+        line = self._line(60)
         assert line.startswith(f"Demo: {self.url}/embed/"), line
         self.demo = line.removeprefix("Demo: ")
         return self
 
-    def ready(self, timeout: float = 60):
+    def ready(self, timeout: float = 120):
         """Waits until `/readyz` says 200."""
         end = time.monotonic() + timeout
         while (reply := self.call("GET", "/readyz", key=None)).status != 200:
@@ -119,7 +119,7 @@ class Server:
 
     # --- HTTP ---
 
-    def call(self, method: str, path: str, body=None, key: str | None = "own", headers: dict | None = None, raw: bytes | None = None, timeout=15) -> Reply:
+    def call(self, method: str, path: str, body=None, key: str | None = "own", headers: dict | None = None, raw: bytes | None = None, timeout=60) -> Reply:
         """`key`: "own" = the server's first key, None = without."""
         url = path if path.startswith("http") else self.url + path
         headers = dict(headers or {})
@@ -186,7 +186,7 @@ class Server:
         reply = self.call("POST", "/v1/ext/kb", raw=raw, headers={"content-type": f"multipart/form-data; boundary={edge}"})
         assert reply.status == 200, reply
         made = reply.json()["id"]
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while True:
             documents = self.call("GET", f"/v1/ext/kb/{made}").json()["documents"]
             if documents and all(document["status"] == "ready" for document in documents):
@@ -204,7 +204,7 @@ class Server:
         assert reply.status == 200, reply
         return reply.json()
 
-    def until(self, conversation: str, status: str, timeout: float = 10) -> dict:
+    def until(self, conversation: str, status: str, timeout: float = 60) -> dict:
         """The record as soon as its status is `status`."""
         end = time.monotonic() + timeout
         while (record := self.record(conversation))["status"] != status:

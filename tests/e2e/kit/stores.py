@@ -64,4 +64,4 @@ class Postgres:
 
     def _psql(self, database, statements):
         command = ["psql", "-q", "-v", "ON_ERROR_STOP=1", f"{self.url}/{database}"]
-        subprocess.run([*command, *itertools.chain.from_iterable(("-c", s) for s in statements)], check=True, capture_output=True, text=True, timeout=20)
+        subprocess.run([*command, *itertools.chain.from_iterable(("-c", s) for s in statements)], check=True, capture_output=True, text=True, timeout=60)
