@@ -45,10 +45,10 @@ FAIR, SOME = "leo", 8
 #: Its brightness, as a browser shows it, when the mouth is open by half of what a vowel between two closures takes: between two of its steps.
 HALF = (40 + 0.325 / 0.9 * 180) / 255
 FLASH = pathlib.Path(__file__).parent / "flash"
-#: Flashes: each `Papa` has one long open vowel between two closures.
-INTRODUCTION, FLASHES = "This is the very same thing as ever until we get to ", 8
-#: Closed lips move the middle of a flash forward by up to 20 ms.
-EARLY = 0.02
+#: A picture shows the mouth of its middle and 20 ms later: early sound is noticed soonest (engine/src/show/face.rs).
+LEAD = 0.04
+#: What is judged on the server's clock: one sentence, as a pause between two has a length of its own.
+SENTENCE = "Maybe Bob put the big map by the pump where my mother made a pot of soup for Papa."
 
 
 def say(server, page, conversation, text):
@@ -135,29 +135,15 @@ def test_lips_and_sound_of_a_person(server, call, report, own_offset):
     assert fit > 0.4 and abs(shift) <= EXACT, (shift, fit)
 
 
-def flashes(text, begins, times, bright):
-    """Of each long vowel of a text that began then: how late the flash began and ended, in seconds."""
-    # A picture stays until the next one. The first one shows closed lips.
-    before = [False, *bright[:-1]]
-    edges = [[at for at, now, then in zip(times, bright, before) if now == to and then != to] for to in (True, False)]
-    phones = lips.phones(text, VOICE)
-    vowels = [(begins + before, begins + end) for (_, before), (name, end) in zip(phones, phones[1:]) if name == "aa"]
-    assert all(len(every) >= len(vowels) for every in edges), f"{len(vowels)} vowels, flashes begin {edges[0]} and end {edges[1]}"
-    # The nearest edge belongs to the vowel.
-    return [[min((edge - at for edge in every), key=abs) for every, at in zip(edges, vowel)] for vowel in vowels]
-
-
-def test_flashes_and_sound_have_one_clock(flash, report):
-    """What the server sends, by its own time stamps: this machine's load changes no figure."""
+def test_lips_and_sound_have_one_clock(flash, report):
+    """What the server sends, by its own time stamps: the load of the machine changes no figure."""
     conversation = flash.conversation(flash.agent(greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"}, hears=[])["id"])
-    text = INTRODUCTION + ("Papa " * FLASHES).strip()
-
     async def talk():
         client = Client(flash, conversation)
         voice, face = (rtp.Track(client, kind) for kind in ("audio", "video"))
         await client.join()
         await client.until(lambda: client.says("bot-ready"), 60, "bot-ready")
-        speak = await asyncio.to_thread(flash.call, "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": text})
+        speak = await asyncio.to_thread(flash.call, "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE})
         assert speak.status == 200, speak
         await client.until(lambda: client.says(event="agent.stopped_speaking"), 60, "the end of the text")
         await client.until(lambda: voice.reports and face.reports, 60, "sender reports")
@@ -165,32 +151,43 @@ def test_flashes_and_sound_have_one_clock(flash, report):
         return voice, face
 
     voice, face = run(talk())
-    assert (voice.missing(), face.missing()) == (0, 0)
     began, samples = rtp.sound(voice)
     # The silence with which flite begins and ends is not sent.
-    begins, fit = lips.beginning(text, VOICE, np.pad(samples, rtp.CODECS["audio"][1]), began - 1)
+    begins, heard = lips.beginning(SENTENCE, VOICE, np.pad(samples, rtp.CODECS["audio"][1]), began - 1)
     times, luma = rtp.pictures(face)
-    found = flashes(text, begins, times, brightness(luma * 255) > HALF)
-    middles = [(on + off) / 2 for on, off in found]
-    told = {"offset": statistics.mean(middles), "spread": statistics.pstdev(middles), "fit": fit, "reports": [voice.agreement(), face.agreement()]}
-    report.add("flashes by the server's time stamps", {**told, "edges": found})
-    assert fit > 0.9 and len(middles) == FLASHES, told
-    assert abs(told["offset"] + EARLY) <= EXACT and told["spread"] <= 0.02, (told, found)
+    jaw = lips.opening(SENTENCE, VOICE)
+    inside = (times > begins) & (times < begins + lips.STEP * len(jaw))
+    late, fit = lips.lag(times[inside], brightness(luma[inside] * 255), begins + lips.STEP * (np.arange(len(jaw)) + 0.5), jaw)
+    found = {"late": late, "fit": fit, "pictures": int(inside.sum()), "heard": heard, "missing": [voice.missing(), face.missing()],
+             "between reports": [voice.agreement(), face.agreement()]}  # fmt: skip
+    report.add("lips by the server's time stamps", found)
+    assert heard > 0.8 and fit > 0.7 and inside.sum() > 40, found
+    assert abs(late + LEAD) <= EXACT, found
 
 
 @pytest.mark.long("faces")
 def test_an_avatar_flashes_with_the_sound(flashing, report, own_offset):
-    """Each flash belongs to a vowel between two closures: its middle against the vowel's is the offset, to half a picture."""
+    """Each flash belongs to a vowel between two closures: its middle against the vowel's is the offset, to half a picture; lips that shut for
+    the closure make it early by some milliseconds."""
     server, page, conversation = flashing
     page.watch_face()
     # An avatar that flashes shows three pictures a second while it is silent, as no face does, and what comes behind that the browser shows
     # late: some words go before.
-    text = INTRODUCTION + ("Papa " * FLASHES).strip()
-    begins = say(server, page, conversation, text)
+    text = "This is the very same thing as ever until we get to " + "Papa " * 12
+    begins = say(server, page, conversation, text.strip())
     times, _, luma = page.pictures()
-    found = [[edge - own_offset for edge in edges] for edges in flashes(text, begins, times, brightness(luma) > HALF)]
+    # Lips are half open when a vowel begins or ends.
+    bright = brightness(luma) > HALF
+    # What is shown stays until the next picture: a shut mouth before the first.
+    before = [False, *bright[:-1]]
+    edges = [[at for at, now, then in zip(times, bright, before) if now == to and then != to] for to in (True, False)]
+    spoken = lips.phones(text.strip(), VOICE)
+    vowels = [(begins + before, begins + end) for (_, before), (name, end) in zip(spoken, spoken[1:]) if name == "aa"]
+    assert len(vowels) == 12
+    # Of an edge the one that is nearest.
+    found = [[min((edge - at for edge in every), key=abs) - own_offset for every, at in zip(edges, vowel)] for vowel in vowels]
     middles = [(on + off) / 2 for on, off in found]
     report.add("an avatar that flashes", {"offset": statistics.mean(middles), "spread": statistics.pstdev(middles), "edges": found})
-    assert len(middles) == FLASHES
-    # What the loop adds of itself is known to 20 ms.
-    assert abs(statistics.mean(middles)) <= EXACT + EARLY and statistics.pstdev(middles) <= 0.02, found
+    assert all(len(every) >= len(vowels) for every in edges), f"{len(vowels)} vowels, flashes begin {edges[0]} and end {edges[1]}"
+    # Lips that shut for what follows are 20 ms early in the middle, and what the loop adds of itself is known to 20 ms.
+    assert abs(statistics.mean(middles)) <= EXACT + 0.02 and statistics.pstdev(middles) <= 0.02, found

@@ -16,8 +16,18 @@ KEYS = {
 NUMBERS = {"calls", "seconds", "late_audio_frames", "audio_frames", "concealed_ms"}
 
 
-def load(*arguments, timeout=60):
-    return subprocess.run([binary(), "load", *arguments], capture_output=True, text=True, timeout=timeout)
+def generator() -> list[str]:
+    """The load generator is a program of its own beside the server's."""
+    own = Path(binary()).with_name("visavis-load")
+    return [str(own)] if own.exists() else [binary(), "load"]
+
+
+def load(*arguments, timeout=300):
+    return subprocess.run([*generator(), *arguments], capture_output=True, text=True, timeout=timeout)
+
+
+def required(limits: list[str]) -> list[str]:
+    return [word for limit in limits for word in ("--require", limit)]
 
 
 def found_in(out: Path) -> dict:
