@@ -44,6 +44,7 @@ pub(crate) fn settings(config: &Config) -> registry::Config {
     registry::Config {
         allow_scripted: config.server.allow_scripted,
         openai: registry::Operator::from_env(|name| std::env::var(name).ok()),
+        taps: config.server.allow_scripted.then(|| config.server.data.join("taps")),
         ..registry::Config::default()
     }
 }

@@ -5,6 +5,7 @@
 
 mod providers;
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use conversation::call::{LlmChoice, SttChoice, TtsChoice};
@@ -30,6 +31,8 @@ pub struct Config {
     pub openai: Option<Operator>,
     /// What scripted models say where the agent brings no script.
     pub script: Script,
+    /// Folder for the samples that scripted speech-to-text is given, where a script asks for them.
+    pub taps: Option<PathBuf>,
 }
 
 /// The operator's own OpenAI-compatible server: trusted.
@@ -196,7 +199,7 @@ impl Registry {
             }
             _ => self.config.script.clone(),
         };
-        Ok(Scripted::new(script, self.runtime.clone()))
+        Ok(Scripted::new(script, self.runtime.clone()).with_taps(self.config.taps.clone()))
     }
 
     /// The ear for `choice`.

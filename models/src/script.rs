@@ -4,7 +4,10 @@
 //! The JSON form is that of a workload file: `{"providers": {"stt": …, "llm": …, "tts": …}, "utterances": [{"transcript", "reply", …}]}`;
 //! everything may be left out. Times are seconds.
 
+mod tap;
+
 use std::f32::consts::TAU;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -30,6 +33,9 @@ pub struct Script {
     pub utterances: Vec<Utterance>,
     /// The detector's times, by which the true onset is known.
     pub settings: Settings,
+    /// The file that receives the samples which the speech-to-text is given, so that a test can compare them with what was sent. Letters,
+    /// digits, `_` and `-`.
+    pub tap: Option<String>,
 }
 
 /// How fast each model is.
@@ -114,6 +120,9 @@ pub struct Utterance {
     pub onset_s: Option<f64>,
     /// Its end there: with both, the final words come so long after the onset, whatever the detector says.
     pub end_s: Option<f64>,
+    /// The length of its sound instead: the final words come with the end of the stretch of speech in which so much was heard. The samples are
+    /// counted, so neither a pause within the utterance nor a sender that stands still for a moment parts it.
+    pub sound_s: Option<f64>,
     /// What is understood.
     pub transcript: String,
     /// What is understood first; empty = its first two words.
@@ -179,13 +188,20 @@ fn seconds(seconds: f64) -> Duration {
 pub struct Scripted {
     script: Arc<Script>,
     runtime: Runtime,
+    taps: Option<PathBuf>,
 }
 
 impl Scripted {
     /// Models that follow `script`, timed on `runtime`.
     #[must_use]
     pub fn new(script: Script, runtime: Runtime) -> Self {
-        Self { script: Arc::new(script), runtime }
+        Self { script: Arc::new(script), runtime, taps: None }
+    }
+
+    /// The same with a folder for the files that [`Script::tap`] names. Without one no file is written.
+    #[must_use]
+    pub fn with_taps(self, folder: Option<PathBuf>) -> Self {
+        Self { taps: folder, ..self }
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Handle {
@@ -196,51 +212,87 @@ impl Scripted {
 
 impl Stt for Scripted {
     fn open(&self, sink: Sink<stt::Event>) -> Result<Box<dyn Stream>, Error> {
+        let tap = match (&self.taps, &self.script.tap) {
+            (Some(folder), Some(name)) => Some(tap::open(folder, name)?),
+            _ => None,
+        };
         let (tell, told) = mpsc::unbounded_channel();
         let script = Arc::clone(&self.script);
         self.runtime.spawn(listen(script, told, sink));
-        Ok(Box::new(Ear(tell)))
+        Ok(Box::new(Ear { tell, given: 0, tap }))
     }
 }
 
-/// A scripted ear: it only minds when speech begins and ends.
-struct Ear(mpsc::UnboundedSender<(Mark, Instant)>);
+/// A scripted ear: it only minds when speech begins and ends, and how much sound it was given.
+struct Ear {
+    tell: mpsc::UnboundedSender<Mark>,
+    /// Samples so far.
+    given: u64,
+    tap: Option<tap::Tap>,
+}
 
+/// An end of a stretch of speech.
 #[derive(Clone, Copy)]
-enum Mark {
-    Begin,
-    End,
+struct Mark {
+    begins: bool,
+    at: Instant,
+    /// Samples given before it.
+    given: u64,
+}
+
+impl Ear {
+    fn mark(&self, begins: bool) {
+        // Fails only when the runtime is gone, and the call with it.
+        let _ = self.tell.send(Mark { begins, at: Instant::now(), given: self.given });
+    }
 }
 
 impl Stream for Ear {
     fn begin(&mut self) {
-        // Fails only when the runtime is gone, and the call with it.
-        let _ = self.0.send((Mark::Begin, Instant::now()));
+        self.mark(true);
     }
 
-    fn audio(&mut self, _: &[i16]) {}
+    fn audio(&mut self, pcm: &[i16]) {
+        self.given += pcm.len() as u64;
+        if let Some(tap) = &self.tap {
+            tap.take(pcm);
+        }
+    }
 
     fn end(&mut self) {
-        let _ = self.0.send((Mark::End, Instant::now()));
+        self.mark(false);
     }
 }
+
+/// Seconds of sound before the detector's report that a stream is given first.
+const PRE_ROLL: f64 = 0.5;
+
+/// How much of an utterance's sound the detector may miss at its ends, in seconds.
+const MISSED: f64 = 0.4;
+
+/// An utterance whose sound breaks off is over when nothing more came for so long.
+const BROKEN_OFF: Duration = Duration::from_secs(2);
+
+/// A stretch of speech that begins so soon after an utterance of known length is its rest.
+const REST: Duration = Duration::from_millis(500);
 
 /// What is being said.
 struct Heard {
     number: usize,
     interim: Option<Instant>,
     last: Option<Instant>,
+    /// Samples given before it.
+    before: u64,
 }
 
-async fn listen(
-    script: Arc<Script>,
-    mut marks: mpsc::UnboundedReceiver<(Mark, Instant)>,
-    sink: Sink<stt::Event>,
-) {
+async fn listen(script: Arc<Script>, mut marks: mpsc::UnboundedReceiver<Mark>, sink: Sink<stt::Event>) {
     let mut heard: Option<Heard> = None;
     let mut next = 0;
+    // The end of the last stretch of an utterance of known length.
+    let mut ended: Option<Instant> = None;
     let detector = &script.settings.vad;
     let pace = &script.providers.stt;
+    let utterance = |number: usize| script.utterances.get(number % script.utterances.len().max(1));
     loop {
         let due = heard.as_ref().and_then(|heard| [heard.interim, heard.last].into_iter().flatten().min());
         let timer = async {
@@ -250,31 +302,43 @@ async fn listen(
             }
         };
         tokio::select! {
-            mark = marks.recv() => match mark {
-                None => return,
+            mark = marks.recv() => match (mark, &mut heard) {
+                (None, _) => return,
                 // The detector parted one utterance at a pause: it goes on.
-                Some((Mark::Begin, _)) if heard.is_some() => {}
-                Some((Mark::Begin, at)) => {
-                    let onset = at.checked_sub(seconds(detector.start)).unwrap_or(at);
-                    let utterance = script.utterances.get(next % script.utterances.len().max(1));
-                    let length = utterance.and_then(|utterance| Some(utterance.end_s? - utterance.onset_s?));
-                    let last = length.map(|length| onset + seconds(length + pace.last));
-                    heard = Some(Heard { number: next, interim: Some(onset + seconds(pace.interim)), last });
-                    next += 1;
-                }
-                Some((Mark::End, at)) => {
-                    if let Some(heard) = heard.as_mut().filter(|heard| heard.last.is_none()) {
-                        heard.last = Some(at.checked_sub(seconds(detector.silence)).unwrap_or(at) + seconds(pace.last));
+                (Some(Mark { begins: true, .. }), Some(heard)) => {
+                    if utterance(heard.number).is_some_and(|utterance| utterance.sound_s.is_some()) {
+                        heard.last = None;
                     }
                 }
+                (Some(Mark { begins: true, at, .. }), None) if ended.is_some_and(|ended| at < ended + REST) => {}
+                (Some(Mark { begins: true, at, given }), None) => {
+                    let onset = at.checked_sub(seconds(detector.start)).unwrap_or(at);
+                    let said = utterance(next);
+                    let length = said.and_then(|said| Some(said.end_s? - said.onset_s?).filter(|_| said.sound_s.is_none()));
+                    let last = length.map(|length| onset + seconds(length + pace.last));
+                    heard = Some(Heard { number: next, interim: Some(onset + seconds(pace.interim)), last, before: given });
+                    next += 1;
+                }
+                (Some(Mark { begins: false, at, given }), Some(heard)) => {
+                    let end = at.checked_sub(seconds(detector.silence)).unwrap_or(at) + seconds(pace.last);
+                    match utterance(heard.number).and_then(|utterance| utterance.sound_s) {
+                        Some(length) => {
+                            let sound = (given - heard.before) as f64 / 16_000.0 - PRE_ROLL - detector.silence;
+                            heard.last = Some(if sound + MISSED >= length { end } else { at + BROKEN_OFF });
+                            ended = Some(at);
+                        }
+                        None => heard.last = heard.last.or(Some(end)),
+                    }
+                }
+                (Some(Mark { begins: false, at, .. }), None) => ended = ended.map(|_| at),
             },
             () = timer => {
                 let Some(now) = heard.as_mut() else { continue };
-                let utterance = script.utterances.get(now.number % script.utterances.len().max(1));
-                let transcript = utterance.map_or("", |utterance| utterance.transcript.as_str());
+                let said = utterance(now.number);
+                let transcript = said.map_or("", |said| said.transcript.as_str());
                 // Of what is due at one instant, the interim comes first.
                 if now.interim.take_if(|at| *at <= Instant::now()).is_some() {
-                    let own = utterance.map_or("", |utterance| utterance.interim.as_str());
+                    let own = said.map_or("", |said| said.interim.as_str());
                     let first = if own.is_empty() { transcript.split_whitespace().take(2).collect::<Vec<_>>().join(" ") } else { own.to_owned() };
                     if !first.is_empty() {
                         sink.send(stt::Event::Interim(first));

@@ -52,6 +52,82 @@ async fn words_are_understood_by_the_true_times_of_speech() {
     assert!(told.recv().await.is_none(), "a dropped ear hears no more");
 }
 
+/// Sound as the engine hands it on: `seconds` of it, while the clock goes on.
+async fn sound(ear: &mut dyn Stream, seconds: f64) {
+    for _ in 0..(seconds / 0.02) as usize {
+        ear.audio(&[0; 320]);
+        tokio::time::advance(Duration::from_millis(20)).await;
+    }
+}
+
+/// A stretch of speech, as the engine hands it on: what came before the detector's report, `seconds` of speech, the silence that ends it.
+async fn stretch(ear: &mut dyn Stream, before: f64, seconds: f64) {
+    ear.begin();
+    ear.audio(&vec![0; (before * 16_000.0) as usize]);
+    sound(ear, seconds + 0.25).await;
+    ear.end();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_utterance_of_known_sound_ends_when_so_much_was_heard() {
+    let script = json!({"utterances": [{"sound_s": 4.0, "transcript": "Tell me a story."}, {"sound_s": 0.4, "transcript": "Okay."}]});
+    let (sink, mut told) = sink();
+    let mut ear = scripted(script).open(sink).unwrap();
+    let finals = |told: &mut Told<stt::Event>| {
+        std::iter::from_fn(|| told.try_recv().ok())
+            .filter_map(|(event, _)| if let stt::Event::Final(text) = event { Some(text) } else { None })
+            .collect::<Vec<_>>()
+    };
+    // A pause within it parts it, and its sender stands still for a second.
+    stretch(&mut *ear, 0.5, 1.5).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(finals(&mut told), [""; 0]);
+    stretch(&mut *ear, 0.2, 2.3).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(finals(&mut told), ["Tell me a story."]);
+    // What comes at once is its rest, what comes later is the next one.
+    stretch(&mut *ear, 0.1, 0.2).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(finals(&mut told), [""; 0]);
+    stretch(&mut *ear, 0.5, 0.3).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(finals(&mut told), ["Okay."]);
+    // One that breaks off is over after a while.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stretch(&mut *ear, 0.5, 1.5).await;
+    tokio::time::sleep(Duration::from_millis(1900)).await;
+    assert_eq!(finals(&mut told), [""; 0]);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(finals(&mut told), ["Tell me a story."]);
+}
+
+#[tokio::test]
+async fn a_tap_keeps_the_samples_where_the_operator_gave_a_folder() {
+    let folder = std::env::temp_dir().join(format!("visavis-taps-{}", std::process::id()));
+    let model = |name: &str| scripted(json!({"tap": name}));
+    for name in ["", "../keys", "a.b", "a/b", "é"] {
+        let ear = model(name).with_taps(Some(folder.clone())).open(sink().0);
+        assert_eq!(ear.err().map(|error| error.kind()), Some(Kind::Broken), "{name}");
+    }
+    assert!(model("call_1").open(sink().0).is_ok());
+    assert!(!folder.exists(), "without a folder nothing is written");
+    let samples: [&[i16]; 2] = [&[1, -2, i16::MAX], &[i16::MIN]];
+    for part in samples {
+        let mut ear = model("call_1").with_taps(Some(folder.clone())).open(sink().0).unwrap();
+        ear.begin();
+        ear.audio(part);
+        drop(ear);
+        let file = folder.join("call_1.pcm");
+        let least = if part.len() == 3 { 6 } else { 8 };
+        while std::fs::metadata(&file).unwrap().len() < least {
+            tokio::task::yield_now().await;
+        }
+    }
+    let kept = std::fs::read(folder.join("call_1.pcm")).unwrap();
+    assert_eq!(kept, [1, 0, 0xfe, 0xff, 0xff, 0x7f, 0, 0x80]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn replies_come_word_by_word() {
     let llm = scripted(json!({"utterances": [{"transcript": "Hello there!", "reply": "Good day to you."}]}));

@@ -1,0 +1,48 @@
+//! Samples on their way to a file. The media thread only hands them over; a thread of the tap's own writes.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use crate::{Error, Kind};
+
+/// Where one stream's samples go: 16 kHz, 16 bits, little endian, without a header. What is there stays, the new ones follow.
+pub(super) struct Tap(mpsc::Sender<Vec<u8>>);
+
+impl Tap {
+    pub(super) fn take(&self, pcm: &[i16]) {
+        // Fails only where the disk failed, which is logged.
+        let _ = self.0.send(pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect());
+    }
+}
+
+/// Opens `NAME.pcm` in `folder`.
+///
+/// # Errors
+/// The name has other characters than letters, digits, `_` and `-`, or the file cannot be opened.
+pub(super) fn open(folder: &Path, name: &str) -> Result<Tap, Error> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(Error::new(Kind::Broken, "the name of a tap has letters, digits, _ and - only"));
+    }
+    let broken = |error: io::Error| Error::new(Kind::Broken, "the tap cannot be opened").with_source(error);
+    fs::create_dir_all(folder).map_err(broken)?;
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join(name).with_extension("pcm"))
+        .map_err(broken)?;
+    let (tell, told) = mpsc::channel::<Vec<u8>>();
+    let write = move || {
+        for samples in told {
+            if let Err(error) = file.write_all(&samples) {
+                tracing::warn!(%error, "a tap cannot be written");
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("tap".into()).spawn(write).map_err(broken)?;
+    Ok(Tap(tell))
+}
