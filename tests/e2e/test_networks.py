@@ -5,6 +5,11 @@ import signal
 
 import pytest
 
+from kit import sound
+
+CLOCK = "Who built the oldest clock in the museum?"
+FIRST_ROOM = "What do visitors see in the first room?"
+
 
 @pytest.fixture(scope="module")
 def link(server):
@@ -13,17 +18,21 @@ def link(server):
 
 
 # The page's policy forbids Playwright's own wait for a condition.
-WAIT = """() => new Promise((done, fail) => {{ const late = performance.now() + 15_000; const look = () => {{
+WAIT = """() => new Promise((done, fail) => {{ const late = performance.now() + 60_000; const look = () => {{
     if ({0}) done(); else if (performance.now() > late) fail(new Error(`waited in vain for {0}`)); else requestAnimationFrame(look); }}; look(); }})"""
-PAIR = """async () => { const stats = [...(await e2e.peer.getStats()).values()];
-    const pair = stats.find((s) => s.type === 'candidate-pair' && s.nominated && s.state === 'succeeded');
+# The protocols of the pair of candidates that the call takes, as soon as the browser tells of one.
+PAIR = """async () => { for (let pair, stats; ; await new Promise(requestAnimationFrame)) {
+    stats = [...(await e2e.peer.getStats()).values()];
+    pair = stats.find((s) => s.type === 'candidate-pair' && s.nominated && s.state === 'succeeded');
+    if (!pair) continue;
     const [local, remote] = [pair.localCandidateId, pair.remoteCandidateId].map((id) => stats.find((s) => s.id === id));
-    return { local: local.protocol, remote: remote.protocol }; }"""
+    return { local: local.protocol, remote: remote.protocol }; } }"""
 
 
 def test_without_udp_the_call_goes_by_tcp(server, call):
     """The answer's UDP candidates lead nowhere, as where a firewall lets no UDP out: everything goes by ICE-TCP, sound, picture and captions."""
-    agent = server.agent(greeting="Hello, and welcome to the museum.", knowledge="The oldest clock in the museum was built by Tompion.")
+    agent = server.agent(greeting="Hello, and welcome to the museum.", knowledge="The oldest clock in the museum was built by Tompion.",
+                         hears=[CLOCK], tap=True)  # fmt: skip
     conversation = server.conversation(agent["id"])
     page = call()
     page.context.add_init_script("""
@@ -35,12 +44,18 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     page.open(conversation["join_link"])
     page.join()
     assert page.page.evaluate(PAIR) == {"local": "tcp", "remote": "tcp"}
-    page.quiet(lasting=1.0, timeout=20)
-    mark = page.mark()
-    said = page.speak("Who built the oldest clock in the museum?")
-    page.event("utterance_committed", mark, timeout=20)
+    page.event("agent.stopped_speaking")
+    page.quiet(lasting=1.0)
+    mark, before = page.mark(), page.now()
+    said = page.speak(CLOCK)
+    page.event("utterance_committed", mark)
     assert page.sound(said.end)["from"] > said.end
-    page.event("agent.stopped_speaking", mark, timeout=30)
+    answer = page.event("agent.stopped_speaking", mark)
+    mine, theirs = page.recording(before, page.quiet(after=said.end))
+    came = sound.heard_by_server(mine, server.heard(agent))
+    assert came.share >= 0.7, f"the server did not get the question's sound: {came}"
+    came = sound.heard_by_page([answer["payload"]["text"]], "rms", theirs)[0]
+    assert came.share >= 0.7, f"the page did not get the answer's sound: {came}"
     page.page.click("#hang-up")
     record = server.until(conversation["id"], "ENDED")
     assert [turn["role"] for turn in record["transcript"]][:2] == ["assistant", "user"], record["transcript"]
@@ -49,22 +64,23 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
 def test_a_server_that_stands_still_for_seconds_is_come_back_to(start, call):
     """No packet for four seconds: the page says that the way is gone, tries again, and the same call goes on."""
     server = start("standstill").first_start().ready()
-    agent = server.agent(greeting="Hello, and welcome to the museum.")
+    agent = server.agent(greeting="Hello, and welcome to the museum.", hears=[FIRST_ROOM])
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
-    page.quiet(lasting=1.0, timeout=20)
+    page.event("agent.stopped_speaking")
+    page.quiet(lasting=1.0)
     offers = page.page.evaluate("e2e.offers.length")
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
-        page.page.wait_for_selector("#notice:has-text('The connection is interrupted')", timeout=20_000)
+        page.page.wait_for_selector("#notice:has-text('The connection is interrupted')", timeout=60_000)
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
-    page.page.wait_for_selector("#notice", state="hidden", timeout=30_000)
+    page.page.wait_for_selector("#notice", state="hidden", timeout=60_000)
     assert page.page.evaluate("e2e.offers.length") > offers
     mark = page.mark()
-    page.speak("What do visitors see in the first room?")
-    page.event("utterance_committed", mark, timeout=20)
+    page.speak(FIRST_ROOM)
+    page.event("utterance_committed", mark)
     assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
 
 
@@ -72,10 +88,10 @@ def test_sound_that_gets_lost_on_its_way_is_noticed(link, call):
     """The microphone's bar moves and nothing arrives: the page says so, and offers the devices."""
     page = call().open(link())
     page.join()
-    page.quiet(lasting=1.0, timeout=20)
+    page.quiet(lasting=1.0)
     page.page.evaluate("e2e.peer.getSenders().find((s) => s.track?.kind === 'audio').replaceTrack(null)")
     page.speak("Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all, and still nothing happens.")
-    page.page.wait_for_selector("#notice:has-text('does not reach the agent')", timeout=15_000)
+    page.page.wait_for_selector("#notice:has-text('does not reach the agent')", timeout=60_000)
     page.page.click("#notice-action")
     page.page.wait_for_selector("#microphone:focus")
 

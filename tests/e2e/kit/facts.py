@@ -1,4 +1,4 @@
-"""Facts that no model can know, made of words that the tests' own recogniser hears well."""
+"""Facts that no model can know."""
 
 import dataclasses
 import random

@@ -30,7 +30,8 @@ class Receiver:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        # `close` waits for one such interval.
+        threading.Thread(target=self.server.serve_forever, args=[0.05], daemon=True).start()
 
     def answer(self, request, body: bytes):
         raise NotImplementedError
@@ -144,8 +145,8 @@ class Tool(Receiver):
 
 
 class Model(Receiver):
-    """An OpenAI-compatible server. `script` answers a request: a list of steps, each one a delay in seconds (float), a text, a dict
-    (a `delta`), `"!500"`, `"!stall"`, `"!cut"`; without `"!cut"` the stream ends properly."""
+    """An OpenAI-compatible server. `script` answers a request: a list of steps, each one a delay in seconds (float), an event to wait for
+    (`threading.Event`), a text, a dict (a `delta`), `"!500"`, `"!stall"`, `"!cut"`; without `"!cut"` the stream ends properly."""
 
     def __init__(self, script):
         super().__init__()
@@ -176,11 +177,15 @@ class Model(Receiver):
             request.send_response(200)
             request.send_header("content-type", "text/event-stream")
             request.send_header("transfer-encoding", "chunked")
+            # The connection closes behind this answer. A client that were not told so would send its next request into the closing connection.
+            request.send_header("connection", "close")
             request.end_headers()
             finish = "stop"
             for step in steps:
                 if isinstance(step, float):
                     self.released.wait(step)
+                elif isinstance(step, threading.Event):
+                    step.wait(60)
                 elif step == "!stall":
                     self.released.wait(30)
                     return

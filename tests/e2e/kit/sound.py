@@ -20,8 +20,8 @@ BANDS = np.geomspace(100, 7000, 21)
 PIECE = 40
 #: Correlation from which on a piece counts as found.
 ALIKE = 0.85
-#: Spectra by which a piece may be displaced against the middle of the others.
-DISPLACED = 60
+#: Seconds by which a piece may be displaced against the middle of the others.
+DISPLACED = 0.6
 #: A piece is compared if its loudest spectrum reaches this share of the loudest of all.
 LOUD = 0.01
 
@@ -38,20 +38,45 @@ class Arrival:
     at: float
 
 
-def arrived(sent: np.ndarray, came: np.ndarray) -> Arrival:
-    """Looks for `sent` in `came`, both 16 bit at 16 kHz."""
+@dataclasses.dataclass
+class Piece:
+    """A piece of a sound that was looked for."""
+
+    #: Seconds from the beginning of the sound, and of what was searched to the place where the piece fits best.
+    at: float
+    place: float
+    #: Correlation there.
+    fit: float
+    #: How much louder it is there, as a factor.
+    gain: float
+
+
+def places(sent: np.ndarray, came: np.ndarray) -> list[Piece]:
+    """Where each loud piece of `sent` fits best in `came`, both 16 bit at 16 kHz."""
     said, heard = spectra(sent), spectra(came)
     assert len(said) >= PIECE, f"a sound of {len(sent) / RATE:.2f} s is too short to compare"
     if len(heard) < PIECE:
-        return Arrival(0.0, 0.0, 0.0)
+        return []
     pieces = [(at, said[at : at + PIECE]) for at in range(0, len(said) - PIECE + 1, PIECE // 2)]
     strength = [np.exp(piece).sum(axis=1).max() for _, piece in pieces]
-    pieces = [piece for piece, loud in zip(pieces, strength, strict=True) if loud >= LOUD * max(strength)]
-    found = [(at, *best(piece, heard)) for at, piece in pieces]
-    good = [place - at for at, place, fit in found if fit >= ALIKE]
+    found = []
+    for (at, piece), loud in zip(pieces, strength, strict=True):
+        if loud >= LOUD * max(strength):
+            place, fit = best(piece, heard)
+            gain = np.exp((heard[place : place + PIECE] - piece).mean() / 2)
+            found.append(Piece(at * HOP / RATE, place * HOP / RATE, fit, float(gain)))
+    return found
+
+
+def arrived(sent: np.ndarray, came: np.ndarray) -> Arrival:
+    """Looks for `sent` in `came`, both 16 bit at 16 kHz."""
+    found = places(sent, came)
+    if not found:
+        return Arrival(0.0, 0.0, 0.0)
+    good = [piece.place - piece.at for piece in found if piece.fit >= ALIKE]
     middle = float(np.median(good)) if good else 0.0
-    right = [fit >= ALIKE and abs(place - at - middle) <= DISPLACED for at, place, fit in found]
-    return Arrival(sum(right) / len(right), float(np.median([fit for _, _, fit in found])), middle * HOP / RATE)
+    right = [piece.fit >= ALIKE and abs(piece.place - piece.at - middle) <= DISPLACED for piece in found]
+    return Arrival(sum(right) / len(right), float(np.median([piece.fit for piece in found])), middle)
 
 
 def spectra(samples: np.ndarray) -> np.ndarray:

@@ -1,0 +1,58 @@
+"""Recognition from end to end, in a browser: the only two tests that hear words. All others compare sound; the recogniser itself is tested on
+files (models/tests)."""
+
+from kit import voice
+
+#: Of a voice that the recogniser understands without an error as a file.
+SPEAKER = "rms"
+QUESTIONS = [
+    "What do visitors see in the first room of the museum?",
+    "When does the last train leave for the city at night?",
+    "Please tell me more about the river and the bridge.",
+    "Where can people park the car on Sunday?",
+]
+ANSWER = (
+    "Visitors see a large collection of old clocks. The last train leaves at ten. People park the car behind the church on the river. "
+    "Please take the first street on the left and walk along the river to the station."
+)
+
+
+def check_words(said: str, heard: str):
+    wrong, count = voice.errors(said, heard)
+    assert wrong <= 0.25 * count, f"{wrong} of {count} words are wrong: {said!r} / {heard!r}"
+
+
+def test_the_server_understands_a_user(server, call, model):
+    """Forty words, from the page's microphone to the text that the language model is asked."""
+    files = [voice.recognise(voice.script([0.3, (question, SPEAKER), 0.3])) for question in QUESTIONS]
+    wrong, count = voice.errors(" ".join(QUESTIONS), " ".join(files))
+    assert count >= 40 and wrong < 0.1 * count, f"the voice is unfit: {wrong} of {count} words are wrong as a file: {files}"
+
+    attentive = model(lambda asked: ["I see."])
+    agent = server.agent(llm={"provider": "custom", "url": attentive.base, "model": "scripted"}, turn={"preemptive_generation": False})
+    page = call().open(server.conversation(agent["id"])["join_link"])
+    page.join()
+    understood = []
+    for question in QUESTIONS:
+        mark = page.mark()
+        page.speak(question, SPEAKER)
+        understood.append(page.event("utterance_committed", mark)["payload"]["text"])
+        page.event("agent.stopped_speaking", mark)
+        page.quiet()
+    check_words(" ".join(QUESTIONS), " ".join(understood))
+    asked = [message["content"] for message in attentive.requests[-1]["messages"] if message["role"] == "user"]
+    assert asked == understood
+
+
+def test_a_user_understands_the_agent(server, call):
+    """What the agent says, recorded in the page."""
+    agent = server.agent(hears=[])
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    begun = page.now()
+    reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": ANSWER})
+    assert reply.status == 200, reply
+    page.event("agent.stopped_speaking")
+    _, recording = page.recording(begun, page.quiet(after=begun))
+    check_words(ANSWER, voice.recognise(recording))
