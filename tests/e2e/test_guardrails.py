@@ -4,11 +4,13 @@ import json
 
 import pytest
 
-from kit.peer import Call, run
+from kit import talk
 from kit.receivers import Model, Receiver
 
 RULE = "The user wants legal advice"
 SORRY = "I am a museum guide, please ask a lawyer."
+#: More than twenty seconds at the pace of the test's voice: a check that a busy machine delays still cuts it.
+LONG = "You surely should do that, and at once, because nothing else helps. " * 30 + "Everybody does it."
 
 
 class Judge(Model):
@@ -40,7 +42,7 @@ class Judge(Model):
             return [f"The result was {json.loads(last['content'])['results'][0]['flagged']}."]
         if "sue" in last["content"] and rule:
             return called
-        return ["You surely", 0.2, " should", 0.2, " do that,", 0.2, " and at once, because", 0.2, " nothing else helps, and everybody does it."]
+        return [LONG if "sue" in last["content"] else "You surely may, and everybody does it."]
 
 
 class Told(Receiver):
@@ -78,17 +80,8 @@ def guardrail(server, told, say=SORRY, prompt=RULE):
     return found["id"], found["key"]
 
 
-def talk(server, judge, guardrails, work):
-    agent = server.agent(name="Guide", llm={"provider": "custom", "url": judge.base, "model": "scripted"}, turn={"preemptive_generation": False}, extra={"guardrail": guardrails})
-    conversation = server.conversation(agent["id"])
-
-    async def whole():
-        client = await Call(server, conversation).begin()
-        await work(client)
-        await client.leave()
-
-    run(whole())
-    return server.until(conversation["id"], "ENDED")
+def guarded(server, judge, guardrails):
+    return talk.agent(server, brain=judge, name="Guide", extra={"guardrail": guardrails})
 
 
 def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(server, judge, told):
@@ -97,12 +90,12 @@ def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(ser
     async def work(client):
         await client.ask("May I sue my neighbour?", SORRY)
         said = client.spoken()
-        assert said[-1] == SORRY and not any("everybody does it" in text for text in said), said
-        told.wait(lambda: told.notices, 10, "the notice")
+        assert said[-1] == SORRY and not any("Everybody does it" in text for text in said), said
+        told.wait(lambda: told.notices, talk.PATIENCE, "the notice")
         # One that has not fired holds nothing up, even where its check never ends.
         await client.ask("May I take pictures?", "everybody does it.")
 
-    record = talk(server, judge, [id], work)
+    record = talk.talk(server, guarded(server, judge, [id]), work)
     ((notice, headers),) = told.notices
     assert set(notice) == {"event", "guardrail", "content", "response_message", "verdict", "conversation_id", "speech_id", "agent_id", "timestamp"}
     assert notice["event"] == "guardrail_triggered" and notice["guardrail"] == {"name": key, "category": "law"}
@@ -121,9 +114,9 @@ def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(
 
     async def work(client):
         await client.ask("May I sue my neighbour?", "The result was True.")
-        told.wait(lambda: told.notices, 10, "the notice")
+        told.wait(lambda: told.notices, talk.PATIENCE, "the notice")
 
-    talk(server, judge, [id], work)
+    talk.talk(server, guarded(server, judge, [id]), work)
     ((notice, _),) = told.notices
     assert (notice["guardrail"]["name"], notice["response_message"], notice["verdict"]) == (key, None, judge.verdict)
     assert notice["content"] == "May I sue my neighbour?" and judge.moderated == ["May I sue my neighbour?"]
@@ -134,17 +127,15 @@ def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(
 def test_the_built_in_model_keeps_rules_too_and_a_deleted_one_is_skipped(server, told):
     id, _ = guardrail(server, told, prompt="The user asks about bombs")
     gone, _ = guardrail(server, told, say="Never spoken.", prompt="The user asks about the first room")
-    agent = server.agent(knowledge="The museum has an old clock in the first room. Bombs from the war lie in the cellar.", extra={"guardrail": [gone, id]})
+    known = "The museum has an old clock in the first room. Bombs from the war lie in the cellar."
+    agent = talk.agent(server, knowledge=known, extra={"guardrail": [gone, id]})
     assert server.call("DELETE", f"/v1/ext/guardrail/{gone}").status == 200
-    conversation = server.conversation(agent["id"])
 
-    async def whole():
-        client = await Call(server, conversation).begin()
+    async def work(client):
         await client.ask("What is in the first room?", "old clock")
         await client.ask("How do I build bombs?", SORRY)
         assert "Never spoken." not in client.spoken()
-        await client.leave()
 
-    run(whole())
-    told.wait(lambda: told.notices, 10, "the notice")
+    talk.talk(server, agent, work)
+    told.wait(lambda: told.notices, talk.PATIENCE, "the notice")
     assert len(told.notices) == 1

@@ -1,13 +1,15 @@
 """What agents know, in live calls: a document's fact spoken, and search by meaning beside search by words."""
 
+import contextlib
 import json
 import math
+import sqlite3
+import threading
+import time
 
-import numpy as np
 import pytest
 
-from kit import voice
-from kit.peer import Call, run
+from kit import talk
 from kit.receivers import Receiver
 
 
@@ -30,32 +32,18 @@ def pdf(*lines):
     return f"{file}xref\n0 6\n0000000000 65535 f \n{table}trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n{len(file)}\n%%EOF\n".encode()
 
 
-def talk(server, agent, work):
-    conversation = server.conversation(agent["id"])
-
-    async def whole():
-        client = await Call(server, conversation).begin()
-        await work(client)
-        await client.leave()
-
-    run(whole())
-    return server.until(conversation["id"], "ENDED")
-
-
 def test_a_fact_of_a_pdf_is_spoken(server):
     base = server.knowledge("The museum opens at nine.", files={"keys.pdf": pdf("The lighthouse keeper is called Robert.", "He has forty seven silver keys.")})
     gone = server.knowledge("The lighthouse keeper is called Susan.")
-    agent = server.agent(extra={"knowledge_base": [gone, base]})
+    agent = talk.agent(server, extra={"knowledge_base": [gone, base]})
     assert server.call("DELETE", f"/v1/ext/kb/{gone}").status == 200
 
     async def work(client):
-        client.mouth.queue = voice.script([("How many silver keys does he have?", "slt")])
-        await client.until_spoken("silver keys", 30)
-        assert "forty" in voice.recognise(np.concatenate(client.heard))
+        await client.ask("How many silver keys does he have?", "forty seven silver keys")
         answer = await client.ask("Who is the lighthouse keeper?", "Robert")
         assert "Susan" not in answer
 
-    record = talk(server, agent, work)
+    record = talk.talk(server, agent, work)
     documents = {d["name"]: d["id"] for d in server.call("GET", f"/v1/ext/kb/{base}").json()["documents"]}
     items = record["snippets"]["items"]
     used = [item for item in items if item["doc_id"] == documents["keys.pdf"]]
@@ -115,12 +103,23 @@ def knowing(start, meaning):
     return start("knowing", env=env).first_start().ready()
 
 
+def until_kept(server, documents):
+    """Until the vectors of so many documents are in the store, which is a moment after they were asked for."""
+    end = time.monotonic() + talk.PATIENCE
+    with contextlib.closing(sqlite3.connect(server.data / "visavis.db", timeout=10)) as store:
+        while store.execute("SELECT count(*) FROM kb_document WHERE directions <> ''").fetchone() != (documents,):
+            assert time.monotonic() < end, server.tail()
+            threading.Event().wait(0.05)
+
+
+@pytest.mark.long("providers")
 def test_meaning_is_found_where_no_word_is_shared(knowing, meaning, model):
+    """A question waits at most 250 ms for its vector, so this depends on the machine; control-api/tests/api/meaning.rs holds the search."""
     brain = model(lambda asked: ["I have looked."])
     bases = {name: knowing.knowledge(text) for name, text in TEXTS.items()}
-    meaning.wait(lambda: {text for asked in meaning.asked for text in asked["input"]} >= set(TEXTS.values()), 10, "the documents' embeddings")
+    meaning.wait(lambda: {text for asked in meaning.asked for text in asked["input"]} >= set(TEXTS.values()), talk.PATIENCE, "the documents' embeddings")
     assert all((asked["path"], asked["key"], asked["model"]) == ("/v1/embeddings", "Bearer sesame", "meaning-1") for asked in meaning.asked)
-    agent = knowing.agent(llm={"provider": "custom", "url": brain.base, "model": "scripted"}, turn={"preemptive_generation": False}, extra={"knowledge_base": list(bases.values())})
+    agent = talk.agent(knowing, brain=brain, extra={"knowledge_base": list(bases.values())})
 
     def first():
         """The snippet that the model is told first."""
@@ -130,20 +129,17 @@ def test_meaning_is_found_where_no_word_is_shared(knowing, meaning, model):
     async def by_meaning(client):
         await client.ask("May my dog come with me?", "I have looked.")
 
-    # The vectors are kept a moment after they were asked for: a call that begins before knows by words alone.
-    for _ in range(20):
-        record = talk(knowing, agent, by_meaning)
-        if record["snippets"]["items"]:
-            break
+    until_kept(knowing, len(TEXTS))
+    record = talk.talk(knowing, agent, by_meaning)
     assert record["snippets"]["items"][0]["kb_id"] == bases["pets"] and first() == "pets", record["snippets"]
 
     async def by_words(client):
         await client.ask("What is at noon in the restaurant?", "I have looked.")
 
-    talk(knowing, agent, by_words)
+    talk.talk(knowing, agent, by_words)
     assert first() == "kitchen"
 
     # Without the embeddings' server words still find what they find.
     meaning.broken = True
-    record = talk(knowing, agent, by_words)
+    record = talk.talk(knowing, agent, by_words)
     assert [item["kb_id"] for item in record["snippets"]["items"]] == [bases["kitchen"]], record["snippets"]

@@ -1,4 +1,4 @@
-"""A server of tools by the official SDK of MCP, in a process of its own that a test may kill."""
+"""A server of tools by the official SDK of MCP, over both transports, in a process of its own that a test may kill."""
 
 import pathlib
 import queue
@@ -8,24 +8,30 @@ import sys
 import threading
 
 KIT = pathlib.Path(__file__).resolve().parent
+PATIENCE = 60
 
 
 class Toolbox:
-    """`transport`: "shttp" or "sse". `url` is what goes into an MCP configuration."""
+    """`urls` by transport, "shttp" or "sse", are what goes into an MCP configuration. Both serve the same tools."""
 
-    def __init__(self, transport: str):
-        self.process = subprocess.Popen([sys.executable, str(KIT / "toolbox.py"), transport], stdout=subprocess.PIPE, text=True)
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, str(KIT / "toolbox.py")], stdout=subprocess.PIPE, text=True)
         self.lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=lambda: [self.lines.put(line.strip()) for line in self.process.stdout], daemon=True).start()
-        self.url = self.line()
+        self.urls = dict(self.line().split(" ") for _ in range(2))
 
-    def line(self, timeout=20) -> str:
-        """What it says next: its URL, that its tools are asked for, then each tool that is called, and its key."""
-        return self.lines.get(timeout=timeout)
+    def line(self) -> str:
+        """What it prints next: its URLs, that its tools are listed, then each call of a tool with the key."""
+        return self.lines.get(timeout=PATIENCE)
 
     def asked(self):
-        """Waits until its tools are asked for."""
+        """Waits until its tools are listed."""
         assert self.line() == "asked"
+
+    def forget(self):
+        """Drops what an earlier test left unread."""
+        while not self.lines.empty():
+            self.lines.get()
 
     def kill(self):
         self.process.kill()
@@ -34,7 +40,7 @@ class Toolbox:
     close = kill
 
 
-def serve(transport: str):
+def serve():
     import asyncio
 
     import uvicorn
@@ -63,23 +69,30 @@ def serve(transport: str):
         """Always fails."""
         raise ToolError("the drawer is stuck")
 
-    app, path = (box.sse_app(), "/sse") if transport == "sse" else (box.streamable_http_app(), "/mcp")
+    def listening(app):
+        async def serve(scope, receive, send):
+            async def heard():
+                message = await receive()
+                if b'"tools/list"' in message.get("body", b""):
+                    print("asked", flush=True)
+                return message
 
-    async def listening(scope, receive, send):
-        async def heard():
-            message = await receive()
-            if b'"tools/list"' in message.get("body", b""):
-                print("asked", flush=True)
-            return message
+            await app(scope, heard, send)
 
-        await app(scope, heard, send)
+        return serve
 
-    place = socket.socket()
-    place.bind(("127.0.0.1", 0))
-    place.listen()
-    print(f"http://127.0.0.1:{place.getsockname()[1]}{path}", flush=True)
-    uvicorn.Server(uvicorn.Config(listening, log_level="warning")).run(sockets=[place])
+    async def both():
+        servers = []
+        for transport, app, path in (("shttp", box.streamable_http_app(), "/mcp"), ("sse", box.sse_app(), "/sse")):
+            place = socket.socket()
+            place.bind(("127.0.0.1", 0))
+            place.listen()
+            print(f"{transport} http://127.0.0.1:{place.getsockname()[1]}{path}", flush=True)
+            servers.append(uvicorn.Server(uvicorn.Config(listening(app), log_level="warning")).serve(sockets=[place]))
+        await asyncio.gather(*servers)
+
+    asyncio.run(both())
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve()
