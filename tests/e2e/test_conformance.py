@@ -1,4 +1,7 @@
-"""The contract, row by row (`conformance/`), against the one release binary on SQLite and on PostgreSQL; and who may ask what."""
+"""The contract, row by row (`conformance/`), against the one release binary on SQLite and on PostgreSQL; and who may ask what.
+
+`make test` asks every row on SQLite, and on PostgreSQL the chapters that try the store. The long tier asks every row on PostgreSQL.
+"""
 
 import base64
 import datetime
@@ -19,16 +22,30 @@ from kit.receivers import Hooks
 from kit.server import ROOT, Reply, binary
 
 CHAPTERS = [chapter for module in (agents, resources, conversations, protocol) for chapter in module.CHAPTERS]
-PATIENCE = 20
+PATIENCE = 60
+LONG_ON_POSTGRES = pytest.mark.long("store")
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgres"])
-def stage(request, start, tmp_path_factory):
-    store = stores.Sqlite() if request.param == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
-    stage = Stage(store, start, tmp_path_factory)
-    yield stage
-    for play in stage.plays.values():
-        play.hooks.close()
+@pytest.fixture(scope="session")
+def stages(request, start, tmp_path_factory):
+    """The stage on a store of this kind, the same one each time."""
+    made = {}
+
+    def of(kind):
+        if kind not in made:
+            store = stores.Sqlite() if kind == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
+            made[kind] = Stage(store, start, tmp_path_factory, request.config.getoption("part"))
+        return made[kind]
+
+    yield of
+    for stage in made.values():
+        for play in stage.plays.values():
+            play.hooks.close()
+
+
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=LONG_ON_POSTGRES)])
+def stage(request, stages):
+    return stages(request.param)
 
 
 # --- rows ---
@@ -37,8 +54,8 @@ def stage(request, start, tmp_path_factory):
 class Stage:
     """A store, the servers on it, and how far each chapter has come."""
 
-    def __init__(self, store, start, folders):
-        self.store, self.start, self.folders = store, start, folders
+    def __init__(self, store, start, folders, part):
+        self.store, self.start, self.folders, self.part = store, start, folders, part
         self.servers, self.keys, self.plays = {}, {}, {}
         self.offer = sdp.offer()
 
@@ -48,7 +65,8 @@ class Stage:
             number = len(self.servers)
             folder = self.folders.mktemp(f"{self.store.name}-{number}")
             place = self.store.environment(folder)
-            server = self.start(f"conformance-{self.store.name}-{number}", data=folder, env={**place, **(env or {})}).first_start()
+            own = {"VISAVIS_MODELS_DIR": str(folder), **env} if env else {}
+            server = self.start(f"conformance-{self.store.name}-{number}", data=folder, env={**place, **own}).first_start()
             server.place = place
             self.servers[mark] = server
         return self.servers[mark]
@@ -86,6 +104,9 @@ class Play:
         """Asks the rows up to this one, each once; the outcome of this one: None or what is wrong."""
         while len(self.outcomes) <= number:
             row = self.chapter.rows[len(self.outcomes)]
+            if row.long and self.stage.part not in (row.long, "all"):
+                self.outcomes.append("this row belongs to the long tier")
+                continue
             try:
                 self.outcomes.append(self.ask(row))
             except Exception as error:  # it belongs to its own row, not to the one that pytest is at
@@ -199,13 +220,16 @@ def form(parts):
 
 
 def rows():
-    for chapter in CHAPTERS:
-        for number, row in enumerate(chapter.rows):
-            yield pytest.param(chapter, number, id=f"{chapter.name}, {number}: {row.says}".replace("[", "(").replace("]", ")"))
+    for kind in ("sqlite", "postgres"):
+        for chapter in CHAPTERS:
+            for number, row in enumerate(chapter.rows):
+                marks = [pytest.mark.long(row.long)] if row.long else [LONG_ON_POSTGRES] if kind == "postgres" and not chapter.store else []
+                yield pytest.param(kind, chapter, number, marks=marks, id=f"{kind}-{chapter.name}, {number}: {row.says}".replace("[", "(").replace("]", ")"))
 
 
-@pytest.mark.parametrize(("chapter", "number"), rows())
-def test_row(stage, chapter, number):
+@pytest.mark.parametrize(("kind", "chapter", "number"), list(rows()))
+def test_row(stages, kind, chapter, number):
+    stage = stages(kind)
     wrong = stage.play(chapter).reach(number)
     assert wrong is None, f"{chapter.rows[number].says}: {wrong}\n{stage.play(chapter).server.tail(8)}"
 
@@ -367,7 +391,7 @@ def body_for(method, path, bodies):
     return {"name": "n", "description": "d", "text": "x", "rating": 5, "agent_name": "x"}
 
 
-@pytest.mark.parametrize(("method", "path", "about"), operations())
+@pytest.mark.parametrize(("method", "path", "about"), list(operations()))
 def test_who_may_ask(stage, credentials, method, path, about):
     """Every route, asked with each kind of credential."""
     server, ids = credentials["server"], credentials["ids"]

@@ -1,4 +1,4 @@
-"""What calls tell their receivers, a row for each statement (`conformance/events.py`), on SQLite and on PostgreSQL."""
+"""What calls tell their receivers, a row for each statement (`conformance/events.py`), on SQLite, and in the long tier on PostgreSQL."""
 
 import asyncio
 import dataclasses
@@ -14,6 +14,7 @@ from kit.receivers import Hooks, Model, Tool
 from kit.server import ALL_EVENTS
 from test_guardrails import SORRY, Judge, Told, guardrail
 
+QUESTION, GREETING = ("How many places are free?", "rms"), ("Hello.", "rms")
 ANSWER = "I have found nine free places, and now you shall hear a long story of the old museum, of its many rooms, and of all the people who came to see the clocks."
 TYPED = "Thank you, that is enough."
 INPUTS = {"what": "places"}
@@ -47,17 +48,17 @@ def thinker(asked):
 
 
 async def whole(client):
-    client.mouth.queue = voice.script([("How many places are free?", "rms")])
-    await client.until(lambda: client.events("agent.started_speaking"), 30, "the answer")
+    client.mouth.queue = voice.script([QUESTION])
+    await client.until(lambda: client.events("agent.started_speaking"), 60, "the answer")
     heard = len(client.heard)
-    await client.until(lambda: len(client.heard) > heard + 75, 10, "a second and a half of it")
+    await client.until(lambda: len(client.heard) > heard + 75, 60, "a second and a half of it")
     client.type(TYPED)
-    await client.until(lambda: client.says(event="call_ended"), 40, "the end")
+    await client.until(lambda: client.says(event="call_ended"), 90, "the end")
 
 
 async def brief(client):
-    client.mouth.queue = voice.script([("Hello.", "rms")])
-    await client.until(lambda: client.events("user.stopped_speaking"), 20, "the end of speech")
+    client.mouth.queue = voice.script([GREETING])
+    await client.until(lambda: client.events("user.stopped_speaking"), 60, "the end of speech")
 
 
 async def left(client):
@@ -72,7 +73,7 @@ async def guarded(client):
 
 async def silent(client):
     client.type("Hello.")
-    await client.until(client.spoken, 20, "an answer")
+    await client.until(client.spoken, 60, "an answer")
 
 
 def play(server, agent, work, hooks=None, **more):
@@ -88,15 +89,15 @@ def play(server, agent, work, hooks=None, **more):
             told.door["DELETE"] = (await client.leave()).status
 
     run(talk())
-    told.record = server.until(conversation["id"], "ENDED", timeout=20)
+    told.record = server.until(conversation["id"], "ENDED", timeout=60)
     if hooks:
-        hooks.until(conversation["id"], "call_ended", timeout=20)
+        hooks.until(conversation["id"], "call_ended", timeout=60)
         told.events, told.faults = hooks.of(conversation["id"]), hooks.faults
     told.ended = time.time()
     return told
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))])
 def calls(request, start, tmp_path_factory):
     """The calls of the table, each played once on each store when the first of its rows is asked."""
     store = stores.Sqlite() if request.param == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
@@ -118,17 +119,17 @@ def calls(request, start, tmp_path_factory):
             made = server.call("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": {"method": "GET", "url": receiver(Tool, RESULT).url}})
             assert made.status == 201, made
             agent = server.agent(hooks=hooks, tools=[made.json()["id"]], config={"maxCallDuration": events.LIMIT},
-                                 avatar={"exit_heads_up_message": {"callout_before": 3, "messages": []}}, **scripted)  # fmt: skip
+                                 avatar={"exit_heads_up_message": {"callout_before": 3, "messages": []}}, hears=[QUESTION], **scripted)  # fmt: skip
             played[name] = play(server, agent, whole, hooks)
         elif name == "brief":
-            played[name] = play(server, server.agent(hooks=hooks, events=["user.stopped_speaking", "call_ended"]), brief, hooks)
+            played[name] = play(server, server.agent(hooks=hooks, events=["user.stopped_speaking", "call_ended"], hears=[GREETING]), brief, hooks)
         elif name == "left":
-            played[name] = play(server, server.agent(hooks=hooks, events=ALL_EVENTS), left, hooks, user_id="ada-1")
+            played[name] = play(server, server.agent(hooks=hooks, events=ALL_EVENTS, hears=[]), left, hooks, user_id="ada-1")
         elif name == "guarded":
             judge, notice = receiver(Judge), receiver(Told)
             ruled = {"llm": {"provider": "custom", "url": judge.base, "model": "scripted"}, "turn": {"preemptive_generation": False}}
             told = play(server, server.agent(hooks=hooks, extra={"guardrail": [guardrail(server, notice)[0]]}, **ruled), guarded, hooks)
-            notice.wait(lambda: notice.notices, 10, "the notice")
+            notice.wait(lambda: notice.notices, 60, "the notice")
             told.notices = [one for one, _ in notice.notices]
             played[name] = told
         else:

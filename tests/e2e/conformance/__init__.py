@@ -117,11 +117,15 @@ class Row:
     hook: tuple | None = None
     # Parts that must not be in the answer.
     never: tuple = ()
+    # The part of the long tier that the row belongs to; None = `make test`.
+    long: str | None = None
 
 
 @dataclasses.dataclass
 class Chapter:
     name: str
     rows: list
-    # Environment of a server of the chapter's own; None = the one that all share.
+    # Environment of a server of the chapter's own, which has no models; None = the one that all share.
     env: dict | None = None
+    # Whether the rows try the store: `make test` asks these on PostgreSQL, too.
+    store: bool = False

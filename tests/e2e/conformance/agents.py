@@ -268,6 +268,6 @@ LISTS = Chapter("agents: the list", [
     Row("toDate excludes its own day", "GET /v1/ext/agent?toDate=$today", None, 200, [], heads={"x-total-count": "0"}),
     Row("fromDate includes its own day", "GET /v1/ext/agent?fromDate=$today&perpage=1", None, 200, [{"id": "$a11"}], heads={"x-total-count": "12"}),
     Row("another workspace's list is its own", "GET /v1/ext/agent", None, 200, [], key="other", heads={"x-total-count": "0"}),
-])
+], store=True)
 
 CHAPTERS = [MAKING, SHORT_FORM, CHANGING, TEMPLATES, LISTS]

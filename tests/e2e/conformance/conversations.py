@@ -60,7 +60,7 @@ RECORDS = Chapter("conversations: records and lists", [
     Row("of none", f"POST /v1/ext/conversation/{NOBODY}/feedback", {"rating": 1}, 404, MISSING),
     Row("an agent that is not active", "PATCH /v1/ext/agent/$agent", {"is_active": False}, 200, {"id": "$agent"}),
     Row("takes no new conversations", "POST /v1/ext/conversation", {"agent_id": "$agent"}, 409, {"error": "Agent is not active"}),
-])
+], store=True)
 
 SESSIONS = Chapter("session tokens", [
     MAKE,
@@ -146,7 +146,7 @@ CONTROL = Chapter("conversations: control, end, erasing", [
     Row("the list", "GET /v1/ext/conversation", None, 200, [], heads={"x-total-count": "0"}),
     Row("erasing none", "DELETE /v1/ext/conversation/$c", None, 404, MISSING),
     Row("an id that is no UUID", "DELETE /v1/ext/conversation/x", None, 404, MISSING),
-])
+], store=True)
 
 # Nobody joins within a second; a token holds for as long.
 UNJOINED = Chapter("conversations: nobody joins", [

@@ -23,7 +23,7 @@ def of_list(path):
     ]
 
 
-LISTS = Chapter("lists", [row for path in PAGED + WHOLE for row in of_list(path)])
+LISTS = Chapter("lists", [row for path in PAGED + WHOLE for row in of_list(path)], store=True)
 
 TWO_MB = b'{"agent_name":"' + b"x" * (2 << 20) + b'"}'
 ORDER = Chapter("the order of faults", [
@@ -73,7 +73,7 @@ FAILURES = Chapter("the store fails", [
     Row("errors of tools are { error }", "GET /v1/ext/tool", None, 500, {"error": "Internal server error"}, **gone("tool")),
     Row("keys cannot be looked up", "GET /v1/ext/agent", None, 500, {"error": "Failed to retrieve agent details"}, **gone("api_key")),
     Row("everything is still there", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": {"id": "$kb"}}),
-])
+], store=True)
 
 EMBEDDED = {**BODY, "embed": {"enabled": True, "origins": ["https://shop.example"]}}
 HTML = {"content-type": has("text/html")}

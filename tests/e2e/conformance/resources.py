@@ -213,7 +213,8 @@ AVATARS = Chapter("avatars", [
     Row("a character and a picture", "POST /v2/custom-avatar", {**DRAWN, "input_image": ZOE["input_image"]}, 400, invalid(("input_image", "must not come with a character"))),
     Row("a rest with an open mouth or shut eyes", "POST /v2/custom-avatar", {**DRAWN, "rest": {"mouth": {"jaw": 1}, "eyes": {"lids": 1}}}, 400, invalid(("rest.mouth.jaw", "must be 0"), ("rest.eyes.lids", "must be between 0 and 0.4"))),
     Row("what may be set, and people to begin with", "GET /v2/character", None, 200, {"character": each({"name": TEXT, "group": TEXT, "kind": TEXT}), "pose": each({"name": TEXT, "kind": "slider", "unit": TEXT, "least": NUMBER, "most": NUMBER}), "people": each({"id": TEXT, "name": TEXT, "gender": TEXT, "voice": TEXT, "character": OBJECT, "rest": OBJECT}), "visemes": each({"name": TEXT, "mouth": OBJECT})}),
-    Row("a preview is a picture", "POST /v2/character/preview", {"character": DRAWN["character"], "pose": {"smile": 1}, "size": 64}, 200, has("RIFF"), heads={"content-type": "image/webp"}),
+    # Drawn with a low priority and within 20 s. control-api/tests/api/drawn.rs asks the same of a scripted child process.
+    Row("a preview is a picture", "POST /v2/character/preview", {"character": DRAWN["character"], "pose": {"smile": 1}, "size": 64}, 200, has("RIFF"), heads={"content-type": "image/webp"}, long="editor"),
     Row("a preview of nobody", "POST /v2/character/preview", {"size": 63}, 400, invalid(("character", "is required"), ("size", "must be between 64 and 512"))),
     Row("an image over 9 MiB is 413", "POST /v2/custom-avatar", picture("image/png", b"\x89PNG\r\n\x1a\n" + bytes(9 << 20)), 413, {"error": "Request body is too large"}),
     Row("a body over 14 MB is 413", "POST /v2/custom-avatar", {**ZOE, "input_image": "x" * (14 << 20)}, 413, {"error": "Request body is too large"}),
@@ -243,7 +244,7 @@ KEYS = Chapter("API keys and providers", [
     Row("GET /v1/ext/providers", "GET /v1/ext/providers", None, 200, each({"display_name": TEXT, "provider": TEXT, "provider_type": TEXT, "model": TEXT, "configured": BOOL, "additional_fields": ANY})),
     *[Row(f"there are providers of {kind}", f"GET /v1/ext/providers?type={kind}", None, 200, each({"provider_type": kind})) for kind in ("stt", "llm", "tts")],
     Row("additional_fields are choices", "GET /v1/ext/providers?type=tts&search=built", None, 200, each({"configured": BOOL, "additional_fields": each({"name": TEXT, "type": "ENUM", "label": TEXT, "items": each({"label": TEXT, "value": TEXT}), "default_value": TEXT})})),
-])
+], store=True)
 
 MEET = {"agent_id": "$agent", "meeting_url": "https://meet.google.com/abc-defg-hij", "user_name": "Ann", "user_id": "u-1"}
 SEND = "POST /v1/ext/externalmeeting"
