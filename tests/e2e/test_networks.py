@@ -61,6 +61,7 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     assert [turn["role"] for turn in record["transcript"]][:2] == ["assistant", "user"], record["transcript"]
 
 
+@pytest.mark.long("network")
 def test_a_server_that_stands_still_for_seconds_is_come_back_to(start, call):
     """No packet for four seconds: the page says that the way is gone, tries again, and the same call goes on."""
     server = start("standstill").first_start().ready()

@@ -1,9 +1,11 @@
 """Recognition from end to end, in a browser: the only two tests that hear words. All others compare sound; the recogniser itself is tested on
 files (models/tests)."""
 
+import pytest
+
 from kit import voice
 
-#: Of a voice that the recogniser understands without an error as a file.
+#: As files, none of the forty words of the questions and one of those of the answer is misunderstood.
 SPEAKER = "rms"
 QUESTIONS = [
     "What do visitors see in the first room of the museum?",
@@ -17,17 +19,20 @@ ANSWER = (
 )
 
 
-def check_words(said: str, heard: str):
+def check_words(said: str, heard: str, most: float = 0.25):
     wrong, count = voice.errors(said, heard)
-    assert wrong <= 0.25 * count, f"{wrong} of {count} words are wrong: {said!r} / {heard!r}"
+    assert count >= 40 and wrong <= most * count, f"{wrong} of {count} words are wrong: {said!r} / {heard!r}"
+
+
+@pytest.mark.long("providers")
+def test_the_voice_is_fit_for_these_tests():
+    """As files."""
+    check_words(" ".join(QUESTIONS), " ".join(voice.recognise(voice.script([0.3, (question, SPEAKER), 0.3])) for question in QUESTIONS), most=0.1)
+    check_words(ANSWER, voice.recognise(voice.script([0.3, (ANSWER, SPEAKER), 0.3])), most=0.1)
 
 
 def test_the_server_understands_a_user(server, call, model):
     """Forty words, from the page's microphone to the text that the language model is asked."""
-    files = [voice.recognise(voice.script([0.3, (question, SPEAKER), 0.3])) for question in QUESTIONS]
-    wrong, count = voice.errors(" ".join(QUESTIONS), " ".join(files))
-    assert count >= 40 and wrong < 0.1 * count, f"the voice is unfit: {wrong} of {count} words are wrong as a file: {files}"
-
     attentive = model(lambda asked: ["I see."])
     agent = server.agent(llm={"provider": "custom", "url": attentive.base, "model": "scripted"}, turn={"preemptive_generation": False})
     page = call().open(server.conversation(agent["id"])["join_link"])

@@ -192,7 +192,7 @@ class Call:
         try:
             if self.page.is_visible("#hang-up"):
                 with self.page.expect_response(lambda answer: answer.request.method == "DELETE", timeout=5000):
-                    self.page.click("#hang-up")
+                    self.page.click("#hang-up", timeout=5000)
         except Error:
             pass  # the page, its browser or its server may be what the test broke
         self.context.close()
