@@ -1,14 +1,22 @@
 """What a person who runs it sees: the metrics and what is written about them, the log, and a server that drains."""
 
+import asyncio
+import contextlib
 import json
-import pathlib
 import re
 import signal
+import threading
 import time
 
-from kit.receivers import Receiver
+import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
+from kit import sdp, talk, voice
+from kit.peer import run
+from kit.receivers import Receiver
+from kit.server import ROOT
+from kit.talk import PATIENCE, Talk
+
+QUESTION = "Hello, who are you?"
 
 
 def families(server) -> dict[str, str]:
@@ -40,49 +48,48 @@ def test_each_metric_is_explained_and_nothing_else_is(server):
     assert named <= served, f"explained, not served: {named - served}"
 
 
-def test_a_call_is_counted(server, call):
-    agent = server.agent()
-    conversation = server.conversation(agent["id"])
-    frames, ticks = number(server, "visavis_audio_frames_total"), number(server, "visavis_media_ticks_total")
-    page = call().open(conversation["join_link"])
-    page.join()
-    said = page.speak("Hello, who are you?")
-    page.event("agent.stopped_speaking", timeout=30)
-    assert number(server, "visavis_audio_frames_total") - frames > 100
-    assert number(server, "visavis_media_ticks_total") - ticks > 200
-    assert number(server, "visavis_turn_voice_to_voice_seconds_count") >= 1
-    # The page is told first, the record a moment later.
-    end = time.monotonic() + 10
-    while (turn := server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()[0])["timeline"]["heard_end"] is None:
-        assert time.monotonic() < end, turn
+def until(found, server, what: str):
+    """The first true value of `found()`."""
+    end = time.monotonic() + PATIENCE
+    while not (value := found()):
+        assert time.monotonic() < end, f"waited {PATIENCE} s for {what}\n{server.tail()}"
+        threading.Event().wait(0.05)
+    return value
+
+
+def one_turn(server, conversation, meanwhile=lambda: None):
+    """A question that is spoken, and its answer; then a hang-up."""
+
+    async def whole():
+        client = await Talk(server, conversation).begin()
+        client.mouth.queue = voice.script([(QUESTION, "slt")])
+        await client.until(client.spoken, what="the answer")
+        await asyncio.to_thread(meanwhile)
+        await client.leave()
+
+    run(whole())
+    server.until(conversation["id"], "ENDED", timeout=PATIENCE)
+
+
+def test_a_call_is_counted(server):
+    conversation = server.conversation(talk.agent(server, hears=[QUESTION])["id"])
+    names = ("visavis_audio_frames_total", "visavis_media_ticks_total", "visavis_turn_voice_to_voice_seconds_count")
+    before = [number(server, name) for name in names]
+
+    def counted():
+        return all(number(server, name) - then >= least for name, then, least in zip(names, before, (100, 200, 1), strict=True))
+
+    one_turn(server, conversation, lambda: until(counted, server, "the counters to rise"))
+    # The client is told first, the record a moment later.
+    turn = until(lambda: next((t for t in turns(server, conversation) if t["timeline"]["heard_end"] is not None), None), server, "the turn's record")
     line = turn["timeline"]
     steps = [line[step] for step in ("speech_end", "committed", "first_sample", "heard_end")]
     assert steps == sorted(steps) and abs(line["first_sample"] - line["speech_end"] - turn["voice_to_voice"]) < 1e-5, turn
-    assert said.end and turn["barge_in"] is None and line["interrupted"] is None, turn
+    assert turn["barge_in"] is None and line["interrupted"] is None, turn
 
 
-def test_a_log_of_json_names_the_call_and_no_secret(start, call, tmp_path):
-    server = start("json-log", data=tmp_path, env={"VISAVIS_SERVER_LOG_FORMAT": "json", "VISAVIS_LOG": "debug,sqlx=warn"}).first_start().ready()
-    # A model that nobody serves: the failure is logged.
-    agent = server.agent(llm={"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hush-hush-token", "model": "m"})
-    conversation = server.conversation(agent["id"])
-    page = call().open(conversation["join_link"])
-    page.join()
-    page.speak("Hello, who are you?")
-    page.event("agent.stopped_speaking", timeout=30)
-    page.page.click("#hang-up")
-    server.until(conversation["id"], "ENDED")
-    server.stop()
-    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
-    failed = [line for line in lines if "language model failed" in line.get("message", "")]
-    assert failed and all(line["conversation"] == conversation["id"] for line in failed), lines[-20:]
-    assert {"a conversation begins", "a conversation has ended"} <= {line.get("message") for line in lines if line.get("conversation") == conversation["id"]}
-    # What a library says on a media thread is of the call that the thread works for.
-    media = [line for line in lines if line["target"].startswith("str0m")]
-    assert any(line.get("conversation") == conversation["id"] for line in media), media[:5]
-    assert {line.get("conversation", conversation["id"]) for line in lines} == {conversation["id"]}
-    for secret in (server.key, conversation["token"], "hush-hush-token"):
-        assert not any(secret in json.dumps(line) for line in lines)
+def turns(server, conversation) -> list[dict]:
+    return server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()
 
 
 class Collector(Receiver):
@@ -109,25 +116,31 @@ class Collector(Receiver):
     def seen(self):
         return [span["name"] for span in self.spans]
 
-
-def one_turn(server, call):
-    """A conversation of one question and its answer, hung up."""
-    conversation = server.conversation(server.agent()["id"])
-    page = call().open(conversation["join_link"])
-    page.join()
-    page.speak("Hello, who are you?")
-    page.event("agent.stopped_speaking", timeout=30)
-    page.page.click("#hang-up")
-    server.until(conversation["id"], "ENDED")
-    return conversation
+    def go_away(self):
+        """From now on its port is closed."""
+        self.close()
+        self.server.server_close()
 
 
-def test_spans_of_a_call_reach_the_collector(start, call, tmp_path):
-    collector = Collector()
-    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url + "/", "OTEL_EXPORTER_OTLP_HEADERS": "x-team=talk, authorization=Bearer c0llect"}
-    server = start("otlp", data=tmp_path, env=env).first_start().ready()
-    conversation = one_turn(server, call)
-    root = collector.wait(lambda: next((span for span in collector.spans if span["name"] == "conversation"), None), 15, "the conversation's span")
+@pytest.fixture(scope="module")
+def collector():
+    made = Collector()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def observed(start, collector):
+    """A server that tells all it can: its log as JSON, its spans to the collector."""
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url + "/", "OTEL_EXPORTER_OTLP_HEADERS": "x-team=talk, authorization=Bearer c0llect",
+           "VISAVIS_SERVER_LOG_FORMAT": "json", "VISAVIS_LOG": "debug,sqlx=warn"}  # fmt: skip
+    return start("observed", env=env).first_start().ready()
+
+
+def test_spans_of_a_call_reach_the_collector(observed, collector):
+    conversation = observed.conversation(talk.agent(observed, hears=[QUESTION])["id"])
+    one_turn(observed, conversation)
+    root = collector.wait(lambda: next((span for span in collector.spans if span["name"] == "conversation"), None), PATIENCE, "the conversation's span")
     assert root["traceId"] == conversation["id"].replace("-", "") and "parentSpanId" not in root
     turn = next(span for span in collector.spans if span["name"] == "turn")
     assert turn["parentSpanId"] == root["spanId"]
@@ -135,25 +148,35 @@ def test_spans_of_a_call_reach_the_collector(start, call, tmp_path):
     assert {"endpointing", "llm", "tts", "playout", "speaking"} <= stages.keys(), collector.seen()
     times = lambda span: (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
     assert all(times(root)[0] <= times(span)[0] <= times(span)[1] <= times(root)[1] + 1e9 for span in collector.spans)
-    told = server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()[0]
+    told = turns(observed, conversation)[0]
     length = lambda span: (times(span)[1] - times(span)[0]) / 1e9
     assert abs(length(stages["endpointing"]) - told["endpointing"]) < 1e-5 and abs(length(stages["llm"]) - told["llm_ttft"]) < 1e-5
     assert {"key": "service.name", "value": {"stringValue": "visavis"}} in collector.resources[0]["attributes"]
     assert all(headers.get("x-team") == "talk" and headers.get("authorization") == "Bearer c0llect" for headers in collector.headers)
-    server.stop()
     assert collector.refusals == 0 and len({span["spanId"] for span in collector.spans}) == len(collector.spans), collector.seen()
-    assert "c0llect" not in server.log.read_text()
-    collector.close()
+    assert "c0llect" not in observed.log.read_text()
 
 
-def test_a_collector_that_is_away_hurts_no_call(start, call, tmp_path):
-    server = start("no-collector", data=tmp_path, env={"VISAVIS_OTLP_ENDPOINT": "http://127.0.0.1:9"}).first_start().ready()
-    conversation = one_turn(server, call)
-    end = time.monotonic() + 15
-    while "spans do not reach the collector" not in server.log.read_text():
-        assert time.monotonic() < end, server.tail()
-        server.call("GET", "/healthz", key=None)
-    assert server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()[0]["voice_to_voice"] is not None
+def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away_hurts_no_call(observed, collector):
+    collector.go_away()
+    # A model that nobody serves: the failure is logged.
+    llm = {"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hush-hush-token", "model": "m"}
+    conversation = observed.conversation(talk.agent(observed, llm=llm, hears=[QUESTION])["id"])
+    id = conversation["id"]
+    one_turn(observed, conversation)
+    assert turns(observed, conversation)[0]["voice_to_voice"] is not None, "the apology is heard"
+    text = until(lambda: "spans do not reach the collector" in (text := observed.log.read_text()) and text, observed, "the collector to be missed")
+    lines = [json.loads(line) for line in text.splitlines()]
+    failed = [line for line in lines if "language model failed" in line.get("message", "")]
+    assert failed and all(line["conversation"] == id for line in failed), lines[-20:]
+    assert {"a conversation begins", "a conversation has ended"} <= {line.get("message") for line in lines if line.get("conversation") == id}
+    # What a library says on a media thread is of the call that the thread works for.
+    media = [line for line in lines if line["target"].startswith("str0m")]
+    assert any(line.get("conversation") == id for line in media), media[:5]
+    known = [one["id"] for one in observed.call("GET", "/v1/ext/conversation").json()]
+    assert {line["conversation"] for line in lines if "conversation" in line} <= set(known)
+    for secret in (observed.key, conversation["token"], "hush-hush-token"):
+        assert not any(secret in json.dumps(line) for line in lines)
 
 
 def offer(server, conversation, sdp: str):
@@ -161,59 +184,99 @@ def offer(server, conversation, sdp: str):
     return server.call("POST", f"/rtc/{conversation['id']}", key=None, raw=sdp.encode(), headers=headers)
 
 
-def draining(start, call, tmp_path, drain: float):
-    """A server that was asked to stop while a call runs, with a conversation that nobody has joined."""
-    server = start("drain", data=tmp_path, env={"VISAVIS_TIMEOUTS_DRAIN": str(drain)}).first_start().ready()
-    agent = server.agent(avatar={"exit_message": {"messages": ["Good bye, and thank you."]}})
-    running, waiting = (server.conversation(agent["id"]) for _ in range(2))
-    page = call().open(running["join_link"])
-    page.join()
-    sdp = page.page.evaluate("e2e.offers.at(-1)")
+class House:
+    """A data folder, and one server at a time on it, which is started again after each drain."""
+
+    def __init__(self, start, data):
+        self.start, self.data, self.server, self.drain, self.key = start, data, None, None, None
+
+    def up(self, drain: float):
+        """A server that drains for so long."""
+        if self.server is None or not self.server.alive() or self.drain != drain:
+            if self.server:
+                self.server.stop()
+            self.server = self.start("drain", data=self.data, env={"VISAVIS_TIMEOUTS_DRAIN": str(drain)})
+            self.drain = drain
+            self.key = self.key or self.server.first_start().key
+            self.server.key = self.key
+        return self.server.ready()
+
+
+@pytest.fixture(scope="module")
+def house(start, tmp_path_factory):
+    return House(start, tmp_path_factory.mktemp("drain"))
+
+
+@contextlib.asynccontextmanager
+async def draining(server, **more):
+    """A call on a server that was asked to stop; the server goes on until this is over, or its drain."""
+    conversation = server.conversation(talk.agent(server, **more)["id"])
+    client = await Talk(server, conversation).begin()
     server.process.send_signal(signal.SIGTERM)
-    end = time.monotonic() + 5
-    while server.call("GET", "/readyz", key=None).status != 503 and time.monotonic() < end:
-        pass
-    ready = server.call("GET", "/readyz", key=None)
-    assert (ready.status, ready.json()) == (503, {"status": "not ready", "reason": "draining"})
-    return server, agent, running, waiting, page, sdp
 
+    def ready():
+        reply = server.call("GET", "/readyz", key=None)
+        return reply.status == 503 and reply
 
-def test_a_draining_server_finishes_its_call_and_takes_no_other(start, call, tmp_path):
-    server, agent, running, waiting, page, sdp = draining(start, call, tmp_path, 60)
-    refused = {"error": "No capacity", "reason": "the server is shutting down"}
-    for reply in (offer(server, waiting, sdp), server.call("POST", "/v1/ext/conversation", {"agent_id": agent["id"]})):
-        assert (reply.status, reply.json(), reply.headers["retry-after"]) == (503, refused, "2")
-    page.speak("Hello, who are you?")
-    page.event("agent.stopped_speaking", timeout=30)
-    assert server.alive() and server.record(running["id"])["status"] == "IN_PROGRESS"
-    page.page.click("#hang-up")
-    server.process.wait(10)
+    reply = await asyncio.to_thread(until, ready, server, "the drain")
+    assert reply.json() == {"status": "not ready", "reason": "draining"}
+    yield client
+    await asyncio.to_thread(server.process.wait, PATIENCE)
+    await client.peer.close()
     assert server.process.returncode == 0
-    again = start("drain", data=tmp_path)
-    again.key = server.key
-    record = again.record(running["id"])
+
+
+LONG, SHORT = 600, 11
+GOODBYE = "Good bye, and thank you."
+
+
+def test_a_draining_server_finishes_its_call_and_takes_no_other(house):
+    server = house.up(LONG)
+    agent = talk.agent(server)["id"]
+    waiting = server.conversation(agent)
+    refused = {"error": "No capacity", "reason": "the server is shutting down"}
+    offered = sdp.offer()
+
+    async def work():
+        async with draining(server) as client:
+            for reply in (offer(server, waiting, offered), server.call("POST", "/v1/ext/conversation", {"agent_id": agent})):
+                assert (reply.status, reply.json(), reply.headers["retry-after"]) == (503, refused, "2")
+            client.type(QUESTION)
+            await client.until(client.spoken, what="the answer")
+            assert server.alive() and server.record(client.conversation["id"])["status"] == "IN_PROGRESS"
+            await client.leave()
+            return client.conversation["id"]
+
+    ended = run(work())
+    again = house.up(SHORT)
+    record = again.record(ended)
     assert (record["status"], record["end_reason"]) == ("ENDED", "user_left")
     assert [entry["role"] for entry in record["transcript"]].count("assistant") >= 1
     assert again.record(waiting["id"])["status"] == "STARTED", "it stays joinable"
 
 
-def test_what_still_runs_before_the_end_of_a_drain_says_good_bye(start, call, tmp_path):
-    began = time.monotonic()
-    server, _, running, _, _, _ = draining(start, call, tmp_path, 12)
-    server.process.wait(20)
-    assert time.monotonic() - began < 30 and server.process.returncode == 0
-    again = start("drain", data=tmp_path)
-    again.key = server.key
-    record = again.record(running["id"])
+def test_what_still_runs_before_the_end_of_a_drain_says_good_bye(house):
+    """The last ten seconds of a drain are for farewells: here they begin after one second."""
+
+    async def work():
+        async with draining(house.up(SHORT), avatar={"exit_message": {"messages": [GOODBYE]}}) as client:
+            return client.conversation["id"]
+
+    ended = run(work())
+    record = house.up(LONG).record(ended)
     assert (record["status"], record["end_reason"]) == ("ENDED", "ended_by_api")
-    assert record["transcript"][-1]["content"] == "Good bye, and thank you."
+    assert record["transcript"][-1]["content"] == GOODBYE
 
 
-def test_a_second_signal_ends_a_drain_at_once(start, call, tmp_path):
-    server, _, running, _, _, _ = draining(start, call, tmp_path, 60)
-    assert server.alive()
-    server.process.send_signal(signal.SIGTERM)
-    server.process.wait(8)
-    again = start("drain", data=tmp_path)
-    again.key = server.key
-    assert again.record(running["id"])["end_reason"] == "ended_by_api"
+def test_a_second_signal_ends_a_drain_at_once(house):
+    """Not after the ten minutes that the drain may take."""
+    server = house.up(LONG)
+
+    async def work():
+        async with draining(server) as client:
+            assert server.alive()
+            server.process.send_signal(signal.SIGTERM)
+            return client.conversation["id"]
+
+    ended = run(work())
+    assert house.up(LONG).record(ended)["end_reason"] == "ended_by_api"

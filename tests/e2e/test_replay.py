@@ -6,18 +6,19 @@ import subprocess
 import threading
 import time
 
-from kit import facts
-from kit.peer import Call, run
+from kit import facts, talk, voice
+from kit.peer import run
 from kit.server import binary
+from kit.talk import PATIENCE, Talk
 
 
 def replay(trace, *options):
     """The lines that are printed, the sentence, and the exit status."""
-    done = subprocess.run([binary(), "replay", str(trace), *options], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([binary(), "replay", str(trace), *options], capture_output=True, text=True, timeout=PATIENCE)
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr, done.returncode
 
 
-def written(trace, timeout=10):
+def written(trace, timeout=PATIENCE):
     """Waits until the call's last line is in the file: the record is ended a moment before the last sound has left."""
     end = time.monotonic() + timeout
     while not trace.exists() or not ('{"End":' in (text := trace.read_text()) and text.endswith("\n")):
@@ -25,19 +26,28 @@ def written(trace, timeout=10):
         threading.Event().wait(0.05)
 
 
-def test_a_call_replays_from_its_trace(server, call):
-    agent = server.agent(knowledge=facts.LONG, greeting="Hello, and welcome to the museum.", turn={"min_interruption_duration": 0.25}, config={"record_trace": True})
+QUESTION, CUT_IN = "Please tell me about the garden behind the house.", "Stop please. I have another question."
+
+
+def test_a_call_replays_from_its_trace(server):
+    """Spoken, with an interruption: what the detector of speech told is in the trace too."""
+    agent = server.agent(knowledge=facts.LONG, greeting="Welcome.", hears=[QUESTION, CUT_IN],
+                         turn={"min_interruption_duration": 0.25}, config={"record_trace": True})  # fmt: skip
     conversation = server.conversation(agent["id"])
-    page = call().open(conversation["join_link"])
-    page.join()
-    page.event("agent.stopped_speaking")
-    page.quiet()
-    page.speak("Please tell me about the garden behind the house.")
-    cut_in = page.speak_over("Stop please. I have another question.", into=1.0)
-    page.event("agent.interrupted")
-    page.quiet(lasting=1.0, after=cut_in.end + 1.5)
-    page.page.click("#hang-up")
-    record = server.until(conversation["id"], "ENDED")
+
+    async def whole():
+        client = await Talk(server, conversation).begin()
+        await client.until(client.spoken, what="the greeting")
+        client.mouth.queue = voice.script([(QUESTION, "slt")])
+        await client.until(lambda: len(client.events("agent.started_speaking")) == 2, what="the answer")
+        client.mouth.queue = voice.script([(CUT_IN, "slt")])
+        await client.until(lambda: client.events("agent.interrupted"), what="the interruption")
+        await client.until(lambda: len(client.events("utterance_committed")) == 2, what="the turn that cut in")
+        await client.until(lambda: len(client.spoken()) == 3, what="the answer to it")
+        await client.leave()
+
+    run(whole())
+    record = server.until(conversation["id"], "ENDED", timeout=PATIENCE)
     turns = server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()
 
     trace = server.data / "traces" / f"{conversation['id']}.jsonl"
@@ -80,24 +90,24 @@ def test_a_trace_holds_no_secret(server, hooks, model, tool):
     request = {"method": "GET", "url": counter.url + "/sesame-path?key=sesame-query", "headers": {"Authorization": "Bearer sesame-header"}}
     made = server.call("POST", "/v1/ext/tool", {"schema": {"name": "tickets", "parameters": {"properties": {"day": {"type": "string"}}}}, "request_config": request})
     mcp = server.call("POST", "/v1/ext/mcp", {"name": "Box", "request_config": {"url": "http://127.0.0.1:1/sesame-mcp", "headers": {"X-Key": "sesame-mcp-header"}}})
-    agent = server.agent(
-        prompt="You are a guide. The password of the staff is sesame-prompt.", hooks=hooks, llm={"provider": "custom", "url": model(thinker).base, "model": "m", "token": "sesame-token"},
-        tools=[made.json()["id"]], config={"record_trace": True}, extra={"mcp": [mcp.json()["id"]], "webhook_secret": "sesame-webhook"},
+    llm = {"provider": "custom", "url": model(thinker).base, "model": "m", "token": "sesame-token"}
+    agent = talk.agent(
+        server, prompt="You are a guide. The password of the staff is sesame-prompt.", hooks=hooks, llm=llm, tools=[made.json()["id"]],
+        config={"record_trace": True}, extra={"mcp": [mcp.json()["id"]], "webhook_secret": "sesame-webhook"},
     )  # fmt: skip
-    conversation = server.conversation(agent["id"], context="sesame-context")
 
-    async def talk():
-        client = await Call(server, conversation).begin()
+    secrets = ["sesame", server.key, agent["webhook_secret"], agent["webhook_secret"].removeprefix("whsec_"), hooks.url]
+
+    async def work(client):
+        secrets.append(client.conversation["token"])
         await client.ask("How many tickets are left?", "Twelve are free.")
-        await client.leave()
 
-    run(talk())
-    server.until(conversation["id"], "ENDED")
+    conversation = talk.talk(server, agent, work, context="sesame-context")
     trace = server.data / "traces" / f"{conversation['id']}.jsonl"
     written(trace)
     text = trace.read_text()
     assert "How many tickets are left?" in text and '"Sunday"' in text, "it is the trace of this call"
-    for secret in ("sesame", server.key, conversation["token"], agent["webhook_secret"], agent["webhook_secret"].removeprefix("whsec_"), hooks.url):
+    for secret in secrets:
         assert secret not in text, secret
     sent = {name.lower(): value for name, value in counter.calls[0]["headers"].items()}
     assert sent["authorization"] == "Bearer sesame-header" and "sesame-query" in counter.calls[0]["path"], "the secrets were used"

@@ -21,15 +21,17 @@ def voice(seconds_per_character: float) -> dict:
 
 #: A hundred characters in a second.
 QUICK = voice(0.01)
-NOTHING_HEARD = {"provider": "script", "model": hearing.script([])}
 
 
-def agent(server, *, brain=None, tts=QUICK, avatar=None, turn=None, **more) -> dict:
-    """An agent for typed words. `brain`: a scripted OpenAI-compatible server instead of the built-in answerer."""
-    config = {"tts": tts, "stt": NOTHING_HEARD}
+def agent(server, *, brain=None, llm=None, hears=(), tts=QUICK, avatar=None, turn=None, **more) -> dict:
+    """An agent for typed words. `brain`: a scripted OpenAI-compatible server instead of the built-in answerer; `hears`: what it understands
+    where the test does speak (hearing.py)."""
+    config = {"tts": tts, "stt": {"provider": "script", "model": hearing.script(list(hears))}}
     if brain:
-        config["llm"] = {"provider": "custom", "url": brain.base, "model": "scripted"}
+        llm = {"provider": "custom", "url": brain.base, "model": "scripted"}
         turn = {"preemptive_generation": False, **(turn or {})}
+    if llm:
+        config["llm"] = llm
     return server.agent(avatar={"config": config, **(avatar or {})}, turn=turn, **more)
 
 
