@@ -1,4 +1,6 @@
-"""What the control plane costs: CPU time of a request, memory of an idle server. CPU time, because neighbours on the machine change it little."""
+"""What the control plane costs: CPU time of a request, memory of an idle server. CPU time, because neighbours on the machine change it little:
+caches and the processor's shared units add to it. `make test` allows for that; the long tier judges the promise itself.
+"""
 
 import asyncio
 import json
@@ -10,6 +12,8 @@ from kit.peer import run
 from kit.report import spread
 
 CONNECTIONS = 8
+#: How much more CPU time a request may take beside other programs.
+SHARED = 3
 
 
 async def drive(server, method, path, body, count):
@@ -44,19 +48,21 @@ def bare(start, tmp_path_factory):
 
 
 def test_an_idle_server_is_small(bare, report):
-    report.promise("RSS of an idle server without models, MB", bare.rss(), 60, noise=1)
+    report.limit("RSS of an idle server without models, MB", bare.rss(), 60)
 
 
+#: Requests of `make test`; the long tier sends five times as many.
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long("store"))])
 @pytest.mark.parametrize(
     "what, method, path, count, promised",
     [
-        ("read of an agent", "GET", "/v1/ext/agent/{agent}", 6000, 3000),
-        ("read of a conversation", "GET", "/v1/ext/conversation/{conversation}", 6000, 3000),
-        ("creation of a conversation", "POST", "/v1/ext/conversation", 2000, 500),
-        ("creation of an agent", "POST", "/v1/ext/agent", 2000, 500),
+        ("read of an agent", "GET", "/v1/ext/agent/{agent}", 1500, 3000),
+        ("read of a conversation", "GET", "/v1/ext/conversation/{conversation}", 1500, 3000),
+        ("creation of a conversation", "POST", "/v1/ext/conversation", 400, 500),
+        ("creation of an agent", "POST", "/v1/ext/agent", 400, 500),
     ],
 )
-def test_a_request_costs_little(bare, report, what, method, path, count, promised):
+def test_a_request_costs_little(bare, report, what, method, path, count, promised, times):
     """Promised: so many a second of one core."""
     agent = bare.agent()["id"]
     conversation = bare.conversation(agent)["id"]
@@ -66,6 +72,7 @@ def test_a_request_costs_little(bare, report, what, method, path, count, promise
         "/v1/ext/agent": {"agent_name": "A", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": picture}]},
     }
     path = path.format(agent=agent, conversation=conversation)
-    took, cpu = run(drive(bare, method, path, bodies.get(path), count))
+    took, cpu = run(drive(bare, method, path, bodies.get(path), count * times))
     report.add(what, {"a second of a core": round(1 / cpu), "took": spread(took), "p99": round(sorted(took)[int(0.99 * len(took))], 4)})
     report.promise(f"CPU time of a {what}, s", cpu, 1 / promised)
+    report.limit(f"CPU time of a {what} beside other programs, s", cpu, SHARED / promised)
