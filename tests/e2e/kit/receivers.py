@@ -69,13 +69,14 @@ class Hooks(Receiver):
         self.secret = None
         self.events: list[dict] = []
         self.faults: list[str] = []
-        self.refuse = 0
+        #: So many deliveries are refused, with this status.
+        self.refuse, self.refusal = 0, 500
 
     def answer(self, request, body):
         with self.changed:
             if self.refuse > 0:
                 self.refuse -= 1
-                self.reply(request, 500)
+                self.reply(request, self.refusal)
                 return
             fault = self.fault(request.headers, body)
             if fault:
