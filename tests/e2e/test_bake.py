@@ -16,7 +16,14 @@ POSES = 449
 
 
 def bake(folder, *arguments):
-    done = subprocess.run([binary(), "bake", *arguments], capture_output=True, text=True, timeout=900, cwd=folder, env=environment(folder))
+    done = subprocess.run(
+        [binary(), "bake", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        cwd=folder,
+        env=environment(folder),
+    )
     assert done.returncode == 0, done
     return done.stdout
 
@@ -26,8 +33,15 @@ def environment(folder):
 
 
 def kept(folder, *arguments):
-    """Where the set will be kept that these arguments order: its drawing is stopped as soon as it has begun."""
-    process = subprocess.Popen([binary(), "bake", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, env=environment(folder))
+    """Where the set will be kept that these arguments order: its drawing is stopped as soon as it has
+    begun."""
+    process = subprocess.Popen(
+        [binary(), "bake", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        env=environment(folder),
+    )
     end = time.monotonic() + 60
     try:
         while not (found := list((folder / "cache").glob("visavis/faces/*"))):
@@ -57,7 +71,9 @@ def test_a_person_of_ones_own_is_drawn_once_and_talks(start, call, tmp_path):
     server = start("faces", env={"VISAVIS_AVATARS_DIR": str(poses.parent)}).first_start().ready()
     offered = {one["avatar_key_id"]: one for one in server.call("GET", "/v1/ext/avatars?limit=100").json()}
     assert offered["zed"]["avatar_name"] == "Zed"
-    page = call().open(server.conversation(server.agent(avatar={"avatar_key_id": "zed"}, hears=[])["id"])["join_link"])
+    page = call().open(
+        server.conversation(server.agent(avatar={"avatar_key_id": "zed"}, hears=[])["id"])["join_link"]
+    )
     page.join()
     video = page.video()
     assert (video["frameWidth"], video["frameHeight"]) == (128, 128)

@@ -1,6 +1,8 @@
-"""The contract, row by row (`conformance/`), against the one release binary on SQLite and on PostgreSQL; and who may ask what.
+"""The contract, row by row (`conformance/`), against the one release binary on SQLite and on PostgreSQL; and
+who may ask what.
 
-`make test` asks every row on SQLite, and on PostgreSQL the chapters that try the store. The long tier asks every row on PostgreSQL.
+`make test` asks every row on SQLite, and on PostgreSQL the chapters that try the store. The long tier asks
+every row on PostgreSQL.
 """
 
 import base64
@@ -23,7 +25,6 @@ from kit.server import ROOT, Reply, binary
 
 CHAPTERS = [chapter for module in (agents, resources, conversations, protocol) for chapter in module.CHAPTERS]
 PATIENCE = 60
-LONG_ON_POSTGRES = pytest.mark.long("store")
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +34,9 @@ def stages(request, start, tmp_path_factory):
 
     def of(kind):
         if kind not in made:
-            store = stores.Sqlite() if kind == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
+            store = (
+                stores.Sqlite() if kind == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
+            )
             made[kind] = Stage(store, start, tmp_path_factory, request.config.getoption("part"))
         return made[kind]
 
@@ -43,7 +46,7 @@ def stages(request, start, tmp_path_factory):
             play.hooks.close()
 
 
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=LONG_ON_POSTGRES)])
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))])
 def stage(request, stages):
     return stages(request.param)
 
@@ -66,7 +69,9 @@ class Stage:
             folder = self.folders.mktemp(f"{self.store.name}-{number}")
             place = self.store.environment(folder)
             own = {"VISAVIS_MODELS_DIR": str(folder), **env} if env else {}
-            server = self.start(f"conformance-{self.store.name}-{number}", data=folder, env={**place, **own}).first_start()
+            server = self.start(
+                f"conformance-{self.store.name}-{number}", data=folder, env={**place, **own}
+            ).first_start()
             server.place = place
             self.servers[mark] = server
         return self.servers[mark]
@@ -219,12 +224,21 @@ def form(parts):
 
 
 
+def long_part(kind, chapter, row):
+    """The part of the long tier that asks a row on a store of this kind; None where `make test` asks it."""
+    if row.long:
+        return row.long
+    return "store" if kind == "postgres" and not chapter.store else None
+
+
 def rows():
     for kind in ("sqlite", "postgres"):
         for chapter in CHAPTERS:
             for number, row in enumerate(chapter.rows):
-                marks = [pytest.mark.long(row.long)] if row.long else [LONG_ON_POSTGRES] if kind == "postgres" and not chapter.store else []
-                yield pytest.param(kind, chapter, number, marks=marks, id=f"{kind}-{chapter.name}, {number}: {row.says}".replace("[", "(").replace("]", ")"))
+                part = long_part(kind, chapter, row)
+                marks = [pytest.mark.long(part)] if part else []
+                name = f"{kind}-{chapter.name}, {number}: {row.says}".replace("[", "(").replace("]", ")")
+                yield pytest.param(kind, chapter, number, marks=marks, id=name)
 
 
 @pytest.mark.parametrize(("kind", "chapter", "number"), list(rows()))

@@ -1,6 +1,6 @@
-"""What the control plane costs: CPU time of a request, memory of an idle server. CPU time, because neighbours on the machine change it little:
-caches and the processor's shared units add to it. `make test` allows for that; the long tier judges the promise itself.
-"""
+"""What the control plane costs: CPU time of a request, memory of an idle server. CPU time, because neighbours
+on the machine change it little: caches and the processor's shared units add to it. `make test` allows for
+that; the long tier judges the promise itself."""
 
 import asyncio
 import json

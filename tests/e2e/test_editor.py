@@ -1,7 +1,9 @@
-"""The editor of drawn people, end to end: a slider moves and the picture follows, the person is drawn in every pose, and then it talks.
+"""The editor of drawn people, end to end: a slider moves and the picture follows, the person is drawn in
+every pose, and then it talks.
 
-Drawing has the lowest priority: on a busy machine it stands still. `make test` waits for no drawing: the page gets scripted previews (kit/painter.py),
-and of a person lies there already what would be drawn. The long tier draws.
+Drawing has the lowest priority: on a busy machine it stands still. `make test` waits for no drawing: the page
+gets scripted previews (kit/painter.py), and of a person lies there already what would be drawn. The long tier
+draws.
 """
 
 import os
@@ -68,7 +70,10 @@ class Stage:
 
     def settled(self):
         """Waits for the sharp picture of what is set now."""
-        self.one.until("document.querySelector('.shown:not([aria-busy]) img.drawn')?.naturalWidth === 256", timeout=PATIENCE)
+        self.one.until(
+            "document.querySelector('.shown:not([aria-busy]) img.drawn')?.naturalWidth === 256",
+            timeout=PATIENCE,
+        )
         return self.page.get_attribute("img.drawn", "src")
 
     def after(self, change):
@@ -83,8 +88,8 @@ class Stage:
 
 
 def set_a_face(one):
-    """Sets a face in the editor of a new person, and saves it as Zoe: her preview (a data URI), and of each kind of change the seconds from it to
-    its sharp picture."""
+    """Sets a face in the editor of a new person and saves it as Zoe: her preview (a data URI), and the seconds
+    from each kind of change to its sharp picture."""
     page, took = one.page, {}
     stage = Stage(one)
     theo = stage.settled()
@@ -103,7 +108,9 @@ def set_a_face(one):
     clara = stage.settled()
     # The dearest there is: her long hair is lit anew, as all else.
     page.locator("#f-character-age").focus()
-    took["a change of somebody with long hair"] = [stage.after(lambda: page.keyboard.press(key))[1][1] for key in ("End", "Home", "PageUp")]
+    took["a change of somebody with long hair"] = [
+        stage.after(lambda: page.keyboard.press(key))[1][1] for key in ("End", "Home", "PageUp")
+    ]
     for somebody in ("theo", "clara"):
         page.select_option("#begin", somebody)
         clara = stage.settled()
@@ -174,7 +181,7 @@ def alike(picture, seen):
 
 
 def test_a_face_is_set_in_the_editor_and_then_it_talks(server, console, call, luma):
-    """What would be drawn of the person is another one's shipped set."""
+    """A shipped set takes the place of what would be drawn."""
     one = console().login()
     painter = Painter(one)
     one.open("avatars")
@@ -197,7 +204,11 @@ def test_a_face_is_set_in_the_editor_and_then_it_talks(server, console, call, lu
 
     visit = call()
     seen = seen_in_a_call(server, visit, choose_the_face(one, avatar))
-    others = [stock["display_picture"] for stock in server.call("GET", "/v1/ext/avatars").json() if stock["avatar_name"] != "Clara"]
+    others = [
+        stock["display_picture"]
+        for stock in server.call("GET", "/v1/ext/avatars").json()
+        if stock["avatar_name"] != "Clara"
+    ]
     found = alike(luma(record["output"]["preview_url"]), seen)
     assert found > 0.98 and found > max(alike(luma(other), seen) for other in others) + 0.02, found
     visit.shot("editor-call")
@@ -230,7 +241,10 @@ def test_a_face_is_made_by_sliders_and_then_it_talks(server, console, call, luma
     # The face is what callers see and hear.
     visit = call()
     seen = seen_in_a_call(server, visit, choose_the_face(one, avatar))
-    others = {stock["avatar_name"]: alike(luma(stock["display_picture"]), seen) for stock in server.call("GET", "/v1/ext/avatars").json()}
+    others = {
+        stock["avatar_name"]: alike(luma(stock["display_picture"]), seen)
+        for stock in server.call("GET", "/v1/ext/avatars").json()
+    }
     found = alike(drawn, seen)
     report.add("editor: likeness of the call's face", {"what was set": found, **others})
     assert found > 0.98 and found > max(others.values()) + 0.02, (found, others)
@@ -323,7 +337,11 @@ def gone(process):
 def children(server):
     """The living child processes of a server."""
     everybody = {path.name: about(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")}
-    return [process for process, fields in everybody.items() if fields and fields[0] != "Z" and int(fields[1]) == server.process.pid]
+    return [
+        process
+        for process, fields in everybody.items()
+        if fields and fields[0] != "Z" and int(fields[1]) == server.process.pid
+    ]
 
 
 def until(wanted, what):
@@ -336,7 +354,8 @@ def until(wanted, what):
 
 
 def finish(server, avatar, somebody):
-    """Puts the shipped set of somebody where the program that draws this person keeps what it has drawn, and has the server start it anew."""
+    """Puts the shipped set of somebody where the program that draws this person keeps finished sets, and has
+    the server start that program anew."""
     parts = server.data / "bakes" / avatar / "parts"
     (kept,) = until(lambda: parts.exists() and list(parts.iterdir()), "the drawing begins")
     for suffix in ("webp", "poses"):
@@ -348,7 +367,9 @@ def finish(server, avatar, somebody):
 def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start, tmp_path):
     """The real program that draws, and nothing of it stays behind."""
     server = start("drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}).first_start()
-    avatar = server.call("POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}).json()["id"]
+    avatar = server.call(
+        "POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}
+    ).json()["id"]
     [child] = until(lambda: children(server), "the drawing begins")
     until(lambda: about(child)[16] == "19", "calls come first")
     server.kill()
@@ -363,13 +384,18 @@ def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start,
     until(lambda: children(server) not in ([], [child]), "nobody goes on after a kill")
     assert server.call("GET", f"/v2/custom-avatar/{avatar}").json()["status"] == "PROCESSING"
     assert server.call("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
-    until(lambda: not children(server) and not list((tmp_path / "bakes").iterdir()), "a deleted person is still drawn")
+    until(
+        lambda: not children(server) and not list((tmp_path / "bakes").iterdir()),
+        "a deleted person is still drawn",
+    )
 
 
 @pytest.mark.long("editor")
 def test_a_drawing_keeps_what_was_drawn_before_a_restart_and_a_kill(start, tmp_path):
     server = start("keeping", data=tmp_path).first_start().ready()
-    avatar = server.call("POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}).json()["id"]
+    avatar = server.call(
+        "POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}
+    ).json()["id"]
 
     def beyond(percent):
         def look():
@@ -397,12 +423,18 @@ def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start, tmp_path
 
     def preview(pose):
         def look():
-            answer = server.call("POST", "/v2/character/preview", {"character": BALD, "pose": pose, "size": 64}, timeout=60)
+            answer = server.call(
+                "POST", "/v2/character/preview", {"character": BALD, "pose": pose, "size": 64}, timeout=60
+            )
             assert answer.status in (200, 503), answer
             return answer.status == 200 and answer
 
         answer = until(look, "a preview")
-        assert answer.headers["content-type"] == "image/webp" and answer.body[:4] == b"RIFF" and answer.body[8:12] == b"WEBP", answer
+        assert (
+            answer.headers["content-type"] == "image/webp"
+            and answer.body[:4] == b"RIFF"
+            and answer.body[8:12] == b"WEBP"
+        ), answer
         return answer.body
 
     first = preview({})
@@ -434,7 +466,11 @@ def test_who_is_being_drawn_is_still_there_after_the_next_login(server, console)
 
 def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console):
     """Half-shut lids cannot be set here, but a person made by the API may have them."""
-    made = server.call("POST", "/v2/custom-avatar", {"avatar_name": "Sleepy", "gender": "female", "character": {}, "rest": {"eyes": {"lids": 0.3}}}).json()["id"]
+    made = server.call(
+        "POST",
+        "/v2/custom-avatar",
+        {"avatar_name": "Sleepy", "gender": "female", "character": {}, "rest": {"eyes": {"lids": 0.3}}},
+    ).json()["id"]
     # Her drawing would only take processors.
     finish(server, made, "nia")
     path = f"/v2/custom-avatar/{made}"

@@ -1,4 +1,5 @@
-"""What calls tell their receivers, a row for each statement (`conformance/events.py`), on SQLite, and in the long tier on PostgreSQL."""
+"""What calls tell their receivers, a row for each statement (`conformance/events.py`), on SQLite, and in the
+long tier on PostgreSQL."""
 
 import asyncio
 import dataclasses
@@ -118,13 +119,23 @@ def calls(request, start, tmp_path_factory):
             schema = {"type": "function", "name": "look_up", "description": "Looks something up.", "parameters": {"type": "object", "properties": {"what": {"type": "string"}}}}
             made = server.call("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": {"method": "GET", "url": receiver(Tool, RESULT).url}})
             assert made.status == 201, made
-            agent = server.agent(hooks=hooks, tools=[made.json()["id"]], config={"maxCallDuration": events.LIMIT},
-                                 avatar={"exit_heads_up_message": {"callout_before": 3, "messages": []}}, hears=[QUESTION], **scripted)  # fmt: skip
+            warned = {"exit_heads_up_message": {"callout_before": 3, "messages": []}}
+            agent = server.agent(
+                hooks=hooks, tools=[made.json()["id"]], config={"maxCallDuration": events.LIMIT},
+                avatar=warned, hears=[QUESTION], **scripted,
+            )  # fmt: skip
             played[name] = play(server, agent, whole, hooks)
         elif name == "brief":
-            played[name] = play(server, server.agent(hooks=hooks, events=["user.stopped_speaking", "call_ended"], hears=[GREETING]), brief, hooks)
+            played[name] = play(
+                server,
+                server.agent(hooks=hooks, events=["user.stopped_speaking", "call_ended"], hears=[GREETING]),
+                brief,
+                hooks,
+            )
         elif name == "left":
-            played[name] = play(server, server.agent(hooks=hooks, events=ALL_EVENTS, hears=[]), left, hooks, user_id="ada-1")
+            played[name] = play(
+                server, server.agent(hooks=hooks, events=ALL_EVENTS, hears=[]), left, hooks, user_id="ada-1"
+            )
         elif name == "guarded":
             judge, notice = receiver(Judge), receiver(Told)
             ruled = {"llm": {"provider": "custom", "url": judge.base, "model": "scripted"}, "turn": {"preemptive_generation": False}}

@@ -1,4 +1,5 @@
-"""Faces on lines that lose packets, the key's among them: the picture goes on, and the server is not asked for keys again and again.
+"""Faces on lines that lose packets, the key's among them: the picture goes on, and the server is not asked
+for keys again and again.
 
 `make test` judges counts of one short call. The long tier judges when each picture was shown, too.
 """
@@ -67,14 +68,21 @@ def test_pictures_go_on_though_a_tenth_of_the_packets_is_lost(server, call, repo
         page.open(conversation["join_link"])
         page.join()
         asked, lost, mark = page.video()["pliCount"], relay.counts["lost"], page.mark()
-        assert server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE}).status == 200
+        reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE})
+        assert reply.status == 200, reply
         page.event("agent.started_speaking", mark, timeout=60)
         page.until("frames", {"more": 60}, timeout=60)
         page.event("agent.stopped_speaking", mark, timeout=60)
         video = page.video()
     finally:
         relay.close()
-    found = {"packets": relay.counts, "lost in speech": relay.counts["lost"] - lost, "pli": [asked, video["pliCount"]], "keys": relay.keys(), "fir": video["firCount"]}
+    found = {
+        "packets": relay.counts,
+        "lost in speech": relay.counts["lost"] - lost,
+        "pli": [asked, video["pliCount"]],
+        "keys": relay.keys(),
+        "fir": video["firCount"],
+    }
     report.add("a face at 10% loss, one sentence", found)
     assert found["lost in speech"] > 5 and relay.counts["of the key"] > 4, found
     # A storm asks for each loss. Each key was asked for, but the first.

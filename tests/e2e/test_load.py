@@ -1,4 +1,5 @@
-"""The load generator: what it measures and says, and how it ends. Times and many calls belong to the long tier."""
+"""The load generator: what it measures and says, and how it ends. Times and many calls belong to the long
+tier."""
 
 import pytest
 
@@ -15,7 +16,8 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
     """No answer comes within 100 ms of its question: endpointing, model and voice take their time."""
     out = tmp_path / "found.json"
     broken = ["p50(voice_to_voice) < 100ms", "max(ttff) < 9s"]
-    run = load("--engine-only", "--calls", "3", "--ramp", "4/s", "--duration", "6", "--out", str(out), *required(STATES + broken))
+    arguments = "--engine-only --calls 3 --ramp 4/s --duration 6".split()
+    run = load(*arguments, "--out", str(out), *required(STATES + broken))
     assert run.returncode == 1, run.stdout + run.stderr
     assert run.stdout.count("held    ") == len(STATES)
     assert "BROKEN  p50(voice_to_voice) < 100ms: it is " in run.stdout
@@ -26,7 +28,11 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
     # Endpointing, the first token and the first sound alone take 800 ms.
     assert found["ms"]["voice_to_voice"]["n"] == 3 and found["ms"]["voice_to_voice"]["p50"] > 800
     # What has neither pictures nor webhooks measures none, and says so.
-    assert found["ms"]["ttff"] == UNMEASURED and found["video"]["fps_speaking"] is None and found["events"]["missing"] is None
+    assert (
+        found["ms"]["ttff"] == UNMEASURED
+        and found["video"]["fps_speaking"] is None
+        and found["events"]["missing"] is None
+    )
     assert found["audio_frames"] >= 3 * 50 * 5
     assert 0 < found["engine"]["media_ms_per_call_second"] < found["server"]["cpu_ms_per_call_second"]
 
@@ -35,7 +41,8 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
 def test_calls_in_an_engine_alone_are_answered_interrupt_and_are_measured(tmp_path, report):
     out = tmp_path / "found.json"
     kept = [*STATES, "late_audio < 1%", "n(barge_in) == 4", "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s"]
-    run = load("--engine-only", "--calls", "4", "--ramp", "4/s", "--duration", "11", "--out", str(out), *required(kept))
+    arguments = "--engine-only --calls 4 --ramp 4/s --duration 11".split()
+    run = load(*arguments, "--out", str(out), *required(kept))
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("held    ") == len(kept)
     found = found_in(out)

@@ -1,4 +1,5 @@
-"""The load generator against the server under test: real calls by WebRTC, and what it says of them. Times and many calls belong to the long tier."""
+"""The load generator against the server under test: real calls by WebRTC, and what it says of them. Times and
+many calls belong to the long tier."""
 
 import json
 
@@ -12,39 +13,44 @@ def scripted(start):
     return start("load").first_start().ready()
 
 
-#: What must hold of three callers who say two utterances each, whatever the machine does.
+#: What must hold of three callers, whatever the machine does.
 STATES = ["failed == 0", "errors == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0",
           "events.missing == 0", "events.out_of_order == 0", "video.decode_errors == 0"]  # fmt: skip
 
 
-def call_with_three(server, out, *limits):
-    run = load("--server", server.url, "--key", server.key, "--scripted", "--calls", "3", "--ramp", "4/s", "--duration", "10", "--out", str(out), *required([*STATES, *limits]))
+def call_with_three(server, out, limits):
+    arguments = "--scripted --calls 3 --ramp 4/s --duration 10".split()
+    run = load("--server", server.url, "--key", server.key, *arguments, "--out", str(out), *required(STATES + limits))
     assert run.returncode == 0, run.stdout + run.stderr
     return found_in(out)
 
 
 def test_three_callers_are_answered_interrupt_and_get_every_event(scripted, tmp_path, report):
-    found = call_with_three(scripted, tmp_path / "found.json")
+    found = call_with_three(scripted, tmp_path / "found.json", [])
     report.add("three callers", found)
-    assert all(set(spread) == {"n", "p50", "p95", "p99", "max"} for spread in found["ms"].values()), found["ms"]
+    shares = {"n", "p50", "p95", "p99", "max"}
+    assert all(set(spread) == shares for spread in found["ms"].values()), found["ms"]
     for name in ("join", "voice_to_voice", "ttff"):
         spread = found["ms"][name]
         assert spread["n"] >= 3 and 0 < spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"], (name, spread)
-    # The second utterance of each cuts the answer to the first. An answer cannot come before its words were all heard, and endpointing, model and
-    # voice took their time.
-    assert found["calls"] == 3 and found["turns"]["right"] == found["turns"]["expected"] >= 6
+    # The second utterance of a caller cuts the answer to the first. Who joined late has no time for it.
+    # An answer cannot come before its words were all heard, and endpointing, model and voice took their time.
+    assert found["calls"] == 3 and found["turns"]["right"] == found["turns"]["expected"] >= 3
     assert found["ms"]["voice_to_voice"]["p50"] > 800
-    assert found["video"]["decoded"] > 100 and found["cpu_model"] and found["events"]["expected"] > 20
+    assert found["video"]["decoded"] > 30 and found["cpu_model"] and found["events"]["expected"] >= 9
     # CPU time: other programs change it little.
-    report.limit("three callers: CPU of the server a call-second, ms", found["server"]["cpu_ms_per_call_second"], 60)
+    report.limit(
+        "three callers: CPU of the server a call-second, ms", found["server"]["cpu_ms_per_call_second"], 60
+    )
     left = [agent["agent_name"] for agent in scripted.call("GET", "/v1/ext/agent?perpage=100").json()]
     assert "Load" not in left, "the run's agent is gone"
 
 
 @pytest.mark.long("load")
 def test_three_callers_are_answered_soon(scripted, tmp_path):
-    found = call_with_three(scripted, tmp_path / "found.json", "p95(voice_to_voice) < 2s", "n(barge_in) == 3", "p95(barge_in) < 1s", "video.fps_speaking > 15")
-    assert found["ms"]["barge_in"]["p50"] > 200
+    limits = ["p95(voice_to_voice) < 2s", "n(barge_in) == 3", "p95(barge_in) < 1s", "video.fps_speaking > 15"]
+    found = call_with_three(scripted, tmp_path / "found.json", limits)
+    assert found["ms"]["barge_in"]["p50"] > 200 and found["turns"]["expected"] >= 6
 
 
 @pytest.mark.long("load")

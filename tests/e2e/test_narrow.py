@@ -61,14 +61,21 @@ def test_a_silent_agent_is_seen_on_a_narrow_line_too(server, call, report):
     relay.lead(page)
     relay.start()
     try:
-        page.open(server.conversation(server.agent(name="Listener", greeting="", hears=[])["id"])["join_link"])
+        page.open(
+            server.conversation(server.agent(name="Listener", greeting="", hears=[])["id"])["join_link"]
+        )
         page.join()
         relay.until(lambda: relay.anchors() > 0, "the leaning head")
         page.until("frames", {"more": 20}, timeout=60)
         video = page.video()
     finally:
         relay.close()
-    found = {"pli": video["pliCount"], "fir": video["firCount"], "keys": relay.keys(), "anchors": relay.anchors()}
+    found = {
+        "pli": video["pliCount"],
+        "fir": video["firCount"],
+        "keys": relay.keys(),
+        "anchors": relay.anchors(),
+    }
     report.add("a silent agent on a line of 200 kbit/s", found)
     # Each key was asked for, but the first. What the leaning head needs goes out once behind a key.
     assert 1 <= relay.anchors() <= relay.keys() <= 1 + video["pliCount"] + video["firCount"], found

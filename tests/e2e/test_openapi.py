@@ -1,6 +1,8 @@
-"""Random requests made from the API's own document (docs/openapi.json): no failure of the server, no answer that the document does not tell.
+"""Random requests made from the API's own document (docs/openapi.json): no failure of the server, no answer
+that the document does not tell.
 
-`make test` sends a fixed number with a fixed seed. The long tier sends what it can in its time, on both stores, with a new seed that it prints.
+`make test` sends a fixed number with a fixed seed. The long tier sends what it can in its time, on both
+stores, with a new seed that it prints.
 """
 
 import json
@@ -18,17 +20,25 @@ from kit.server import OUT, ROOT, own_file
 
 HERE = pathlib.Path(__file__).parent / "openapi"
 SEED = 20261121
-#: Requests that are drawn for each operation in `make test`. Those of each rule of the document take half a minute, and belong to the long tier.
+#: Requests that are drawn for each operation in `make test`. Those of each rule of the document take half a
+#: minute, and belong to the long tier.
 EXAMPLES = 5
 #: Seconds for the requests of each store in the long tier.
 BUDGET = 120
-#: Each answer takes a second of a processor, with a low priority. control-api/tests/api/drawn.rs asks a scripted child process.
+#: Each answer takes a second of a processor, with a low priority. control-api/tests/api/drawn.rs asks a
+#: scripted child process.
 DRAWN = "/v2/character/preview"
 
 
 def test_a_fixed_number_of_random_requests_gets_documented_answers(start, tmp_path):
     server = start("openapi", data=tmp_path, env={"VISAVIS_STT_POOL": "1"}).first_start().ready()
-    ask(server, tmp_path, SEED, ["--phases", "fuzzing", "--max-examples", str(EXAMPLES), "--exclude-path", DRAWN], told_operations() - 1)
+    ask(
+        server,
+        tmp_path,
+        SEED,
+        ["--phases", "fuzzing", "--max-examples", str(EXAMPLES), "--exclude-path", DRAWN],
+        told_operations() - 1,
+    )
 
 
 @pytest.mark.long("fuzz")
@@ -41,7 +51,8 @@ def test_random_requests_get_only_documented_answers(request, start, tmp_path, k
 
 
 def ask(server, folder, seed, extent, operations):
-    """Has schemathesis send requests; every answer must be documented, and so many operations must have been asked."""
+    """Has schemathesis send requests; every answer must be documented, and so many operations must have been
+    asked."""
     agent = server.call("GET", "/v1/ext/agent").json()[0]["id"]
     conversation = server.conversation(agent)
     report = own_file("openapi", ".txt")
@@ -54,7 +65,9 @@ def ask(server, folder, seed, extent, operations):
     environment = {**os.environ, "PYTHONPATH": str(HERE), "SCHEMATHESIS_HOOKS": "hooks"}
     OUT.mkdir(parents=True, exist_ok=True)
     with report.open("w") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=900)
+        done = subprocess.run(
+            command, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=900
+        )
     told = report.read_text()
     print(f"seed {seed}: VISAVIS_OPENAPI_SEED={seed} repeats it in the long tier; all of it: {report}")
     print(told[-6000:])

@@ -1,5 +1,6 @@
-"""The shipped pose sets in two decoders that know nothing of each other, FFmpeg's and libvpx: whatever is lost and whatever comes next, each frame
-shows the very picture that it shows right behind the keys, and both decoders the same one."""
+"""The shipped pose sets in two decoders that know nothing of each other, FFmpeg's and libvpx: whatever is
+lost and whatever comes next, each frame shows the very picture that it shows right behind the keys, and both
+decoders the same one."""
 
 import json
 import random
@@ -62,14 +63,17 @@ def alone(name, poses, frame):
 
 @pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem)
 @pytest.mark.parametrize(
-    ("count", "sequences"), [pytest.param(*SAMPLE, id="sample"), pytest.param(*WHOLE, id="whole", marks=pytest.mark.long("faces"))]
+    ("count", "sequences"),
+    [pytest.param(*SAMPLE, id="sample"), pytest.param(*WHOLE, id="whole", marks=pytest.mark.long("faces"))],
 )
 def test_random_splices_with_loss_show_what_was_encoded_in_both_decoders(path, count, sequences):
     poses = Poses(path)
     chance = random.Random(path.stem)
     some = chance.sample(range(len(poses.frames)), count)
     pictures = {n: alone("libvpx", poses, poses.frames[n]) for n in some}
-    assert len({picture.tobytes() for picture in pictures.values()}) > 3 * count / 4, "they are different pictures"
+    assert len({picture.tobytes() for picture in pictures.values()}) > 3 * count / 4, (
+        "they are different pictures"
+    )
     for n in some:
         assert np.array_equal(alone("vp8", poses, poses.frames[n]), pictures[n]), f"frame {n}"
     lost, shown = 0, 0

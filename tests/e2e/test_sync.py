@@ -1,7 +1,8 @@
 """Lips and sound. The measured avatar is the brighter the wider its mouth is open (`tests/e2e/flash`).
 
-`make test` measures on the server's clock, by RTP time stamps. The long tier measures in a browser: each of twenty utterances within what a person
-takes for one event, their mean closer, the flashes of a repeated word to half a picture, and a person's dark mouth.
+`make test` measures on the server's clock, by RTP time stamps. The long tier measures in a browser: each of
+twenty utterances within what a person takes for one event, their mean closer, the flashes of a repeated word
+to half a picture, and a person's dark mouth.
 """
 
 import asyncio
@@ -45,7 +46,8 @@ FAIR, SOME = "leo", 8
 #: Its brightness, as a browser shows it, when the mouth is open by half of what a vowel between two closures takes: between two of its steps.
 HALF = (40 + 0.325 / 0.9 * 180) / 255
 FLASH = pathlib.Path(__file__).parent / "flash"
-#: A picture shows the mouth of its middle and 20 ms later: early sound is noticed soonest (engine/src/show/face.rs).
+#: A picture shows the mouth of its middle and 20 ms later: early sound is noticed soonest
+#: (engine/src/show/face.rs).
 LEAD = 0.04
 #: What is judged on the server's clock: one sentence, as a pause between two has a length of its own.
 SENTENCE = "Maybe Bob put the big map by the pump where my mother made a pot of soup for Papa."
@@ -137,13 +139,18 @@ def test_lips_and_sound_of_a_person(server, call, report, own_offset):
 
 def test_lips_and_sound_have_one_clock(flash, report):
     """What the server sends, by its own time stamps: the load of the machine changes no figure."""
-    conversation = flash.conversation(flash.agent(greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"}, hears=[])["id"])
+    conversation = flash.conversation(
+        flash.agent(greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"}, hears=[])["id"]
+    )
+
     async def talk():
         client = Client(flash, conversation)
         voice, face = (rtp.Track(client, kind) for kind in ("audio", "video"))
         await client.join()
         await client.until(lambda: client.says("bot-ready"), 60, "bot-ready")
-        speak = await asyncio.to_thread(flash.call, "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE})
+        speak = await asyncio.to_thread(
+            flash.call, "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE}
+        )
         assert speak.status == 200, speak
         await client.until(lambda: client.says(event="agent.stopped_speaking"), 60, "the end of the text")
         await client.until(lambda: voice.reports and face.reports, 60, "sender reports")
@@ -157,9 +164,17 @@ def test_lips_and_sound_have_one_clock(flash, report):
     times, luma = rtp.pictures(face)
     jaw = lips.opening(SENTENCE, VOICE)
     inside = (times > begins) & (times < begins + lips.STEP * len(jaw))
-    late, fit = lips.lag(times[inside], brightness(luma[inside] * 255), begins + lips.STEP * (np.arange(len(jaw)) + 0.5), jaw)
-    found = {"late": late, "fit": fit, "pictures": int(inside.sum()), "heard": heard, "missing": [voice.missing(), face.missing()],
-             "between reports": [voice.agreement(), face.agreement()]}  # fmt: skip
+    late, fit = lips.lag(
+        times[inside], brightness(luma[inside] * 255), begins + lips.STEP * (np.arange(len(jaw)) + 0.5), jaw
+    )
+    found = {
+        "late": late,
+        "fit": fit,
+        "pictures": int(inside.sum()),
+        "heard": heard,
+        "missing": [voice.missing(), face.missing()],
+        "between reports": [voice.agreement(), face.agreement()],
+    }
     report.add("lips by the server's time stamps", found)
     assert heard > 0.8 and fit > 0.7 and inside.sum() > 40, found
     assert abs(late + LEAD) <= EXACT, found

@@ -1,6 +1,8 @@
-"""Webhooks of the real server: signatures by the official library, and what a server that stopped left behind.
+"""Webhooks of the real server: signatures by the official library, and what a server that stopped left
+behind.
 
-`make test` delivers some hundreds, all due at once. The long tier delivers ten thousand on a schedule beside a call.
+`make test` delivers some hundreds, all due at once. The long tier delivers ten thousand on a schedule beside
+a call.
 """
 
 import contextlib
@@ -80,7 +82,8 @@ def failing_receiver(share):
 
 
 def fill_outbox(data, agent, url, many, lanes, due):
-    """Events of so many conversations, as a server left them that stopped; `due(n)` is when the n-th may go out, in Unix seconds."""
+    """Events of so many conversations, as a server left them that stopped; `due(n)` is when the n-th may go
+    out, in Unix seconds."""
     with contextlib.closing(sqlite3.connect(data / "visavis.db")) as store, store:
         (workspace,) = store.execute("SELECT workspace FROM agent WHERE id = ?", (agent,)).fetchone()
         own = (data / "server.id").read_text().strip()
@@ -109,7 +112,8 @@ def delivered(server, process, patience):
 
 
 def check(found, came, many, lanes):
-    """Nothing was lost, what the receiver took is done and nothing else, and first tries came in order within each conversation."""
+    """Nothing was lost, what the receiver took is done and nothing else, and first tries came in order within
+    each conversation."""
     assert found["done"] + found["dead"] == many and found["dropped"] == 0, found
     assert len({mark for _, mark, _, fine in came if fine}) == found["done"], found
     tried, order = set(), {}
@@ -178,7 +182,10 @@ def test_ten_thousand_webhooks_beside_a_call(start, tmp_path, report):
         server = start("outbox", data=tmp_path, env=SOON)
         server.key = key
         server.ready()
-        assert states(server) == {"pending": many, "done": 0, "dead": 0, "dropped": 0} and time.time() < begin - 3, "the call begins before the first of them"
+        assert (
+            states(server) == {"pending": many, "done": 0, "dead": 0, "dropped": 0}
+            and time.time() < begin - 3
+        ), "the call begins before the first of them"
         before, during, lost = run(listen(server, server.conversation(agent), begin, end))
         found, came = delivered(server, process, 60)
     check(found, came, many, lanes)

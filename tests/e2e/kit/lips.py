@@ -46,9 +46,11 @@ def offset(times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray
     return best[1], best[0]
 
 
-def lag(times: np.ndarray, shown: np.ndarray, at: np.ndarray, jaw: np.ndarray, reach: float = 0.25) -> tuple[float, float]:
-    """The shift of the pictures against the jaw's opening that fits best, and how well (correlation). Only moments with a picture count: a picture
-    that was left out changes nothing."""
+def lag(
+    times: np.ndarray, shown: np.ndarray, at: np.ndarray, jaw: np.ndarray, reach: float = 0.25
+) -> tuple[float, float]:
+    """The shift of the pictures against the jaw's opening that fits best, and how well (correlation). Only
+    moments with a picture count: a picture that was left out changes nothing."""
     shifts = np.arange(-reach, reach + STEP, STEP)
     fits = [np.corrcoef(shown, np.interp(times - shift, at, jaw))[0, 1] for shift in shifts]
     best = int(np.argmax(fits))

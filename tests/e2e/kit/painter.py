@@ -7,8 +7,8 @@ import zlib
 
 
 class Painter:
-    """Answers the previews that a console asks for. Equal orders get equal pictures, others get others. The server judges each order, by all but
-    its size, and draws nothing."""
+    """Answers the previews that a console asks for. Equal orders get equal pictures, others get others. The
+    server judges each order by all but its size, and draws nothing."""
 
     def __init__(self, console):
         self.console = console
@@ -18,7 +18,8 @@ class Painter:
     def _answer(self, route):
         order = route.request.post_data_json
         refused = self.console.server.call("POST", "/v2/character/preview", {**order, "size": 1})
-        assert refused.status == 400 and [fault["field"] for fault in refused.json()["details"]] == ["size"], refused
+        wrong = [fault["field"] for fault in refused.json()["details"]]
+        assert (refused.status, wrong) == (400, ["size"]), refused
         self.orders.append(order)
         route.fulfill(body=picture(order), content_type="image/png")
 
@@ -33,4 +34,5 @@ def picture(order: dict) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress((b"\0" + colour * side) * side)) + chunk(b"IEND", b"")
+    rows = zlib.compress((b"\0" + colour * side) * side)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")

@@ -1,6 +1,8 @@
-"""The voice and the face of a call on the server's clock: RTP time stamps, which sender reports map to one time (RFC 3550, section 6.4.1).
+"""The voice and the face of a call on the server's clock: RTP time stamps, which sender reports map to one
+time (RFC 3550, section 6.4.1).
 
-No clock of this machine is read: what is measured so is what the server sent, however late it was sent or came.
+No clock of this machine is read: what is measured so is what the server sent, however late it was sent or
+came.
 """
 
 import re
@@ -39,14 +41,18 @@ class Track:
 
         async def rtcp(packet):
             if isinstance(packet, RtcpSrPacket):
-                self.reports.append((packet.sender_info.ntp_timestamp / 2**32, packet.sender_info.rtp_timestamp))
+                self.reports.append(
+                    (packet.sender_info.ntp_timestamp / 2**32, packet.sender_info.rtp_timestamp)
+                )
             await handle_rtcp(packet)
 
         receiver._handle_rtp_packet, receiver._handle_rtcp_packet = rtp, rtcp
 
     def _keep(self, packet):
         """Retransmissions have a payload type of their own."""
-        told = re.search(rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.I)
+        told = re.search(
+            rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.I
+        )
         if packet.payload_type == int(told[1]) and packet.payload:
             self.first = packet.sequence_number if self.first is None else self.first
             self.packets[ahead(packet.sequence_number, self.first, 16)] = (packet.timestamp, packet.payload)
@@ -92,5 +98,7 @@ def pictures(track: Track) -> tuple[np.ndarray, np.ndarray]:
     for stamp, data in frames.items():
         for picture in decoder.decode(av.Packet(data)):
             times.append(track.at(stamp))
-            luma.append((picture.to_ndarray(format="yuv420p")[: picture.height].astype(np.float64) - 16) / 219)
+            luma.append(
+                (picture.to_ndarray(format="yuv420p")[: picture.height].astype(np.float64) - 16) / 219
+            )
     return np.array(times), np.stack(luma)
