@@ -37,7 +37,7 @@ def test_three_callers_are_answered_interrupt_and_get_every_event(scripted, tmp_
     # An answer cannot come before its words were all heard, and endpointing, model and voice took their time.
     assert found["calls"] == 3 and found["turns"]["right"] == found["turns"]["expected"] >= 3
     assert found["ms"]["voice_to_voice"]["p50"] > 800
-    assert found["video"]["decoded"] > 30 and found["cpu_model"] and found["events"]["expected"] >= 9
+    assert found["cpu_model"] and found["events"]["expected"] >= 9
     # CPU time: other programs change it little.
     report.limit(
         "three callers: CPU of the server a call-second, ms", found["server"]["cpu_ms_per_call_second"], 60
@@ -51,6 +51,7 @@ def test_three_callers_are_answered_soon(scripted, tmp_path):
     limits = ["p95(voice_to_voice) < 2s", "n(barge_in) == 3", "p95(barge_in) < 1s", "video.fps_speaking > 15"]
     found = call_with_three(scripted, tmp_path / "found.json", limits)
     assert found["ms"]["barge_in"]["p50"] > 200 and found["turns"]["expected"] >= 6
+    assert found["video"]["decoded"] > 100 and found["events"]["expected"] > 20
 
 
 @pytest.mark.long("load")
