@@ -65,8 +65,13 @@ pub(crate) enum Command {
     /// Draw what an editor asks for on standard input, with a low priority: the server's child process
     #[command(hide = true)]
     Draw,
-    /// Hold many calls at once, of a server or in an engine of this process, and measure
-    Load(Box<Load>),
+    /// Hold many calls at once, of a server or in an engine of this process, and measure (runs visavis-load)
+    #[command(disable_help_flag = true)]
+    Load {
+        /// Arguments of visavis-load
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Run a scenario of turn-taking in simulated time and print what happens, one JSON object a line
     Simulate {
         /// The scenario, JSON
@@ -94,18 +99,6 @@ pub(crate) struct Place {
     /// Folder of the database and the key files
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-}
-
-#[cfg(feature = "load")]
-pub(crate) use load::Args as Load;
-
-/// Whatever is asked of a load generator that is not in this build.
-#[cfg(not(feature = "load"))]
-#[derive(Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Load {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    _rest: Vec<std::ffi::OsString>,
 }
 
 #[derive(Args)]

@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod draw;
 mod keys;
+mod load;
 mod local;
 mod log;
 mod otlp;
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, place } => check::run(&place, json),
         Command::Extract { kind } => {
-            control_api::extract_as_child(&kind).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
+            documents::extract_as_child(&kind).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
         }
         Command::Bake { person, size, out, keep, first, json, background } => {
             let (out, keep, first) = (out.as_deref(), keep.as_deref(), first.as_deref());
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
         }
         Command::Draw => draw::run(),
         Command::Simulate { file, explain } => simulate(&file, explain),
-        Command::Load(options) => load(*options),
+        Command::Load { arguments } => load::run(&arguments),
         Command::Replay { trace, explain } => replay::run(&trace, explain),
     };
     match result {
@@ -97,24 +98,6 @@ fn configuration(place: &Place) -> Result<Config, Failure> {
         config.server.data.clone_from(data);
     }
     Ok(config)
-}
-
-#[cfg(feature = "load")]
-fn load(options: cli::Load) -> Result<ExitCode, Failure> {
-    let config = configuration(&Place { config: None, data: None })?;
-    match load::run(options, &config.models.dir) {
-        Ok(true) => Ok(ExitCode::SUCCESS),
-        Ok(false) => Ok(ExitCode::FAILURE),
-        Err(load::Error::Usage(sentence)) => Err(Failure::Usage(sentence)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(not(feature = "load"))]
-fn load(_: cli::Load) -> Result<ExitCode, Failure> {
-    Err(Failure::Usage(
-        "this build has no load generator: build it with --features load, as make build does".into(),
-    ))
 }
 
 fn simulate(file: &std::path::Path, explain: bool) -> Result<ExitCode, Failure> {

@@ -10,10 +10,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("models/character", &[]),
     ("models", &["conversation", "knowledge", "character"]),
     ("engine", &["models", "conversation"]),
-    ("control-api", &["models", "knowledge", "conversation"]),
+    ("control-api/documents", &[]),
+    ("control-api", &["documents", "models", "knowledge", "conversation"]),
     ("benches/load", &["engine", "models", "conversation"]),
 ];
-const OURS: &[&str] = &["conversation", "knowledge", "character", "models", "engine", "control-api", "load"];
+const OURS: &[&str] =
+    &["conversation", "knowledge", "character", "models", "engine", "documents", "control-api", "load"];
 /// All that the pure crate may stand on.
 const PURE: &[&str] = &[
     "serde",
@@ -23,6 +25,34 @@ const PURE: &[&str] = &[
     "thiserror",
     "unicode-normalization",
     "unicode-segmentation",
+    // It holds no code (docs/decisions/0002).
+    "workspace-hack",
+];
+/// Words of tests that depend on the machine: tests that are tried again, that wait for a time, that judge one, or that draw another
+/// seed each time.
+const CHANCE: &[&str] = &[
+    "reruns",
+    "flaky",
+    "thread::sleep(",
+    "time.sleep(",
+    "wait_for_timeout(",
+    "elapsed() <",
+    "perf_counter",
+    "rand::random",
+    "rand::rng()",
+    "random.randrange(",
+    "random.random()",
+];
+/// Files of tests that may use one of them, each with its reason.
+const CHANCES: &[(&str, &str, &str)] = &[
+    ("tests/e2e/conftest.py", "random.randrange(", "the seed of the long tier, which is printed"),
+    ("tests/e2e/kit/relay.py", "random.random()", "a generator with a fixed seed"),
+    ("tests/e2e/test_control_plane_numbers.py", "perf_counter", "a time that only the long tier judges"),
+    ("tests/e2e/test_openapi.py", "random.randrange(", "the seed of the long tier, which is printed"),
+    ("engine/src/hear/jitter_tests.rs", "rand::random", "the seed of the long tier, which is printed"),
+    ("engine/src/transport/webrtc_tests.rs", "elapsed() <", "the elapsed virtual time"),
+    ("engine/tests/peers.py", "wait_for_timeout(", "a comparison with other engines, which is run by hand"),
+    ("control-api/tests/api/painter.rs", "thread::sleep(", "the pace at which a file is looked for"),
 ];
 /// Lines of code a file may have, tests apart.
 const CEILING: usize = 400;
@@ -121,4 +151,57 @@ fn a_file_has_one_purpose_and_about_four_hundred_lines() {
         })
         .collect();
     assert!(long.is_empty(), "split these files, or name them with a reason: {long:#?}");
+}
+
+/// Whether a file holds tests and nothing else.
+fn is_test(file: &str) -> bool {
+    let folder = file.starts_with("tests/") || file.contains("/tests/");
+    (folder
+        && (file.ends_with(".rs") || file.ends_with(".py") || file.ends_with(".ini"))
+        && file != "tests/tidy.rs")
+        || file.ends_with("_tests.rs")
+        || file.ends_with("/tests.rs")
+}
+
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with('.') || ["target", "node_modules", "__pycache__"].contains(&&*name) {
+            continue;
+        }
+        match entry.path() {
+            path if path.is_dir() => files(&path, found),
+            path => found.push(path),
+        }
+    }
+}
+
+#[test]
+fn tests_do_not_depend_on_chance() {
+    let mut all = Vec::new();
+    files(root(), &mut all);
+    let mut used = Vec::new();
+    let mut judged = 0;
+    for path in all {
+        let file = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
+        if !is_test(&file) {
+            continue;
+        }
+        judged += 1;
+        let text = std::fs::read_to_string(&path).unwrap();
+        for word in CHANCE.iter().filter(|word| text.contains(**word)) {
+            used.push((file.clone(), *word));
+        }
+    }
+    assert!(judged > 80, "only {judged} files of tests found");
+    let named = |file: &str, word: &str| CHANCES.iter().any(|(f, w, _)| *f == file && *w == word);
+    let wrong: Vec<_> = used.iter().filter(|(file, word)| !named(file, word)).collect();
+    assert!(
+        wrong.is_empty(),
+        "wait for a state, use virtual time, fix the seed, or name the file with a reason: {wrong:#?}"
+    );
+    for (file, word, _) in CHANCES {
+        assert!(used.iter().any(|(f, w)| f == file && w == word), "{file} does not use {word} any more");
+    }
 }

@@ -63,7 +63,6 @@ pub mod web;
 
 pub use app::{App, OpenError};
 pub use config::{Config, IceServer, Limits, StockAvatar, Timeouts, Viseme, Webhooks};
-pub use kb::extract_as_child;
 pub use serve::{Bounds, serve};
 pub use store::Error as StoreError;
 pub use watch::{Moment, Watch};

@@ -78,7 +78,7 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
     if let Some(out) = std::env::var_os("FLASH_OUT") {
         files.iter().for_each(|(name, bytes)| std::fs::write(PathBuf::from(&out).join(name), bytes).unwrap());
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/e2e/flash");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e/flash");
     for (name, bytes) in files {
         assert!(std::fs::read(folder.join(name)).unwrap() == bytes, "{name} is another one");
     }

@@ -15,9 +15,9 @@ use crate::require::Requirement;
 use crate::stats::round;
 use crate::workload::Workload;
 
-/// `visavis load`.
+/// The command line of `visavis-load`.
 #[derive(ClapArgs, Debug)]
-pub struct Args {
+pub(crate) struct Args {
     /// The server to call, as http://127.0.0.1:8080
     #[arg(long, value_name = "URL")]
     server: Option<String>,

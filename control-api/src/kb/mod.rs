@@ -2,7 +2,6 @@
 
 mod child;
 pub(crate) mod directions;
-mod extract;
 mod form;
 pub(crate) mod indexing;
 
@@ -21,8 +20,6 @@ use crate::fields::{Faults, Fields};
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::kb::Content;
 use crate::store::{self, kb};
-
-pub use child::extract_as_child;
 
 const READ: &str = "Failed to retrieve knowledge base";
 const MISSING: ApiError = ApiError::Missing(Missing::Knowledge);

@@ -2,5 +2,5 @@
 
 fn main() -> std::io::Result<()> {
     let kind = std::env::args().nth(1).unwrap_or_default();
-    control_api::extract_as_child(&kind)
+    documents::extract_as_child(&kind)
 }

@@ -29,7 +29,7 @@ fn fold<'a>(facts: impl IntoIterator<Item = &'a Stamped>) -> View {
 
 #[test]
 fn the_fold_of_the_facts_says_what_the_machine_says() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let mut items = 0;
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();

@@ -29,7 +29,7 @@ fn replay(trace: &[u8], explain: bool) -> Result<(String, Verdict), BadTrace> {
 }
 
 fn scenarios() -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let files = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
     let json = files.filter(|path| path.extension().is_some_and(|e| e == "json"));
     json.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()

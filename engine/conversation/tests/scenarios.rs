@@ -9,7 +9,7 @@ use conversation::simulate::simulate;
 use serde_json::{Value, json};
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }
 
 fn files(extension: &str) -> BTreeSet<PathBuf> {

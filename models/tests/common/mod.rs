@@ -26,7 +26,7 @@ pub(crate) const SENTENCES: [&str; 8] = [
 pub(crate) fn models() -> PathBuf {
     let named = std::env::var_os(models::paths::VARIABLE).map(PathBuf::from);
     let dir = named
-        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT));
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(models::paths::DEFAULT));
     assert!(dir.is_dir(), "the models are missing ({}): run `make setup`", dir.display());
     dir
 }
@@ -37,6 +37,23 @@ pub(crate) fn wait(mut done: impl FnMut() -> bool) {
     while !done() {
         assert!(Instant::now() < deadline, "it took longer than a minute");
         std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// A thread of this process, of which others may ask how much it has computed.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread(PathBuf);
+
+impl Thread {
+    /// The one that asks.
+    pub(crate) fn this() -> Self {
+        Self(std::fs::canonicalize("/proc/thread-self").unwrap())
+    }
+
+    /// What it has computed so far, whatever else the machine did (proc_pid_schedstat(5)); a running thread's is up to 10 ms old.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let told = std::fs::read_to_string(self.0.join("schedstat")).unwrap();
+        Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
     }
 }
 

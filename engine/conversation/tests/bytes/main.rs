@@ -19,7 +19,7 @@ use world::Random;
 
 /// Files of a target's seeds.
 fn seeds(target: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
     let mut files: Vec<PathBuf> =
         folder.read_dir().expect("a folder of seeds").map(|entry| entry.expect("an entry").path()).collect();
     files.sort();
@@ -63,7 +63,7 @@ fn histories_of_random_bytes_keep_the_laws() {
 
 /// The shipped scenarios.
 fn scenarios() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let mut files: Vec<PathBuf> =
         folder.read_dir().expect("scenarios").map(|entry| entry.expect("an entry").path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));

@@ -1,4 +1,4 @@
-//! From a document's bytes to its words. Runs in a child process ([`child`]): what strangers upload must not be able to hurt the server.
+//! From a document's bytes to its words. Runs in a child process: what strangers upload must not be able to hurt the server.
 
 use std::io::{Cursor, Read as _};
 
@@ -16,7 +16,7 @@ const COLUMNS: usize = 10_000;
 ///
 /// # Errors
 /// What is wrong with the document, in one sentence.
-pub(super) fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
+pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
     // Editors on Windows put it before UTF-8: no word, and to JSON no white space.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut text = match kind {

@@ -1,4 +1,4 @@
-//! The load generator: callers that say a recorded workload, and what they found.
+//! `visavis-load`, the load generator: callers that say a recorded workload, and what they found.
 //!
 //! Two ways to call: over real WebRTC against any server ([`network`], on the `webrtc` crate, which shares no code with the engine's own
 //! stack), and through the loop-back transport of an engine in this process ([`engine_only`]: no network, no codec, no face).
@@ -37,17 +37,19 @@ mod summary;
 mod turns;
 mod workload;
 
-use std::path::Path;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-pub use args::Args;
-use args::Kind;
+use args::{Args, Kind};
+use clap::Parser;
+use clap::error::ErrorKind;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Why a run did not come to its end.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+enum Error {
     /// It was asked wrongly.
     #[error("{0}")]
     Usage(String),
@@ -56,17 +58,54 @@ pub enum Error {
     Failed(String),
 }
 
+/// Hold many calls at once, of a server or in an engine of this process, and measure
+#[derive(Parser)]
+#[command(name = "visavis-load", version)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Exits with 0 if the run comes to its end and every requirement holds, with 1 if not, and with 2 if it is asked wrongly.
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            print!("{error}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("bad usage");
+            eprintln!("{} (see visavis-load --help)", first.trim_start_matches("error: "));
+            return ExitCode::from(2);
+        }
+    };
+    match run(cli.args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(if matches!(error, Error::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+/// Folder of the speech detector's weights, for an engine of this process.
+fn models() -> PathBuf {
+    std::env::var_os("VISAVIS_MODELS_DIR")
+        .map_or_else(|| PathBuf::from(models::paths::DEFAULT), PathBuf::from)
+}
+
 /// Runs as asked; prints the table and writes the report. Whether it came to its end and every requirement holds.
-///
-/// `models`: folder of the speech detector's weights, for an engine of this process.
 ///
 /// # Errors
 /// Bad arguments, or a run that could not begin.
-pub fn run(args: Args, models: &Path) -> Result<bool, Error> {
+fn run(args: Args) -> Result<bool, Error> {
     let plan = args.plan()?;
     let ran = match &plan.kind {
         Kind::Network(target) => network::run(&plan, target),
-        Kind::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), models),
+        Kind::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), &models()),
     };
     let mut report = ran.inspect_err(|_| {
         // That it can be written was tried; what it held stays.

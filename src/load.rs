@@ -1,0 +1,48 @@
+//! `visavis load`: runs the load generator, which is a program of its own, so that no server contains a second WebRTC stack.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::Context as _;
+
+use crate::cli::Place;
+use crate::{Failure, configuration};
+
+const PROGRAM: &str = "visavis-load";
+
+/// Becomes `visavis-load`, with the same arguments. It is looked for beside this program, then on the `PATH`.
+pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, Failure> {
+    let own = std::env::current_exe().context("this program cannot be found")?;
+    let program = beside(&own);
+    let models = configuration(&Place { config: None, data: None })?.models.dir;
+    // Returns only if it fails.
+    let error = Command::new(&program).args(arguments).env("VISAVIS_MODELS_DIR", models).exec();
+    if error.kind() == std::io::ErrorKind::NotFound {
+        let missing =
+            format!("{PROGRAM} is neither beside {} nor on the PATH: build it with make load", own.display());
+        return Err(Failure::Failed(anyhow::Error::msg(missing)));
+    }
+    Err(anyhow::Error::new(error).context(format!("{} cannot be run", program.display())).into())
+}
+
+/// The load generator beside a program, else its name alone.
+fn beside(own: &Path) -> PathBuf {
+    Some(own.with_file_name(PROGRAM)).filter(|program| program.exists()).unwrap_or_else(|| PROGRAM.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_beside_this_one_is_preferred() {
+        let folder = std::env::temp_dir().join(format!("visavis-beside-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(beside(&folder.join("visavis")), Path::new(PROGRAM));
+        std::fs::write(folder.join(PROGRAM), "").unwrap();
+        assert_eq!(beside(&folder.join("visavis")), folder.join(PROGRAM));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
