@@ -159,9 +159,19 @@ fn mouths(set: &PoseSet) -> HashMap<*const u8, Mouth> {
 }
 
 #[test]
-fn every_closure_of_two_hundred_sentences_is_shown_by_every_person() {
-    let said: Vec<Said> = say(&sentences(), &["slt", "rms", "awb", "kal16"]).concat();
-    assert_eq!(said.len(), 200);
+fn every_closure_of_twelve_sentences_is_shown_by_every_person() {
+    every_closure_is_shown(&sentences()[..12]);
+}
+
+#[test]
+#[ignore = "long: faces"]
+fn long_faces_every_closure_of_two_hundred_sentences_is_shown_by_every_person() {
+    every_closure_is_shown(&sentences());
+}
+
+fn every_closure_is_shown(sentences: &[String]) {
+    let said: Vec<Said> = say(sentences, &["slt", "rms", "awb", "kal16"]).concat();
+    assert_eq!(said.len(), sentences.len());
     let (mut seen, mut missed) = (0, Vec::new());
     for avatar in Avatars::built_in().unwrap().all() {
         let mouths = mouths(&avatar.set);
@@ -201,14 +211,24 @@ fn every_closure_of_two_hundred_sentences_is_shown_by_every_person() {
         }
     }
     println!("{seen} closures shown, {} missed", missed.len());
-    assert!(seen > 9 * 6 * 200 * 3 && missed.is_empty(), "{seen} shown, missed: {missed:#?}");
+    assert!(seen > 9 * 6 * sentences.len() * 3 && missed.is_empty(), "{seen} shown, missed: {missed:#?}");
 }
 
 #[test]
 fn lips_that_are_read_from_sound_follow_the_phones() {
+    lips_follow(&sentences()[..32]);
+}
+
+#[test]
+#[ignore = "long: faces"]
+fn long_faces_lips_that_are_read_from_the_sound_of_two_hundred_sentences_follow_the_phones() {
+    lips_follow(&sentences());
+}
+
+fn lips_follow(sentences: &[String]) {
     // Of each voice the least r of the jaw's opening, and the least part of the closures that are shut. rms was never heard in training.
     let bounds = [("slt", 0.80, 0.93), ("rms", 0.48, 0.93), ("awb", 0.76, 0.93), ("kal16", 0.69, 0.92)];
-    let said = say(&sentences(), &bounds.map(|(voice, ..)| voice));
+    let said = say(sentences, &bounds.map(|(voice, ..)| voice));
     for ((voice, least, part), said) in bounds.into_iter().zip(said) {
         let mut pieces = Pieces::default();
         for said in &said {

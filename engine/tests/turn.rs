@@ -184,8 +184,10 @@ fn keeping_the_sound_for_the_model_allocates_nothing() {
 }
 
 fn models_dir() -> PathBuf {
-    std::env::var_os(paths::VARIABLE)
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(paths::DEFAULT), PathBuf::from)
+    std::env::var_os(paths::VARIABLE).map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(paths::DEFAULT),
+        PathBuf::from,
+    )
 }
 
 /// A sentence in a voice of flite, at 16 kHz, without the silence around it.

@@ -1,9 +1,12 @@
 //! Baking as a stranger may rely on it: small, resumable, nothing moves but what should, and shipped sets show what would be drawn today.
+//!
+//! What holds for each shipped set is proved of [`SAMPLE`] here and of all sets in the long tier.
 
 #![allow(clippy::print_stdout)] // what was measured, for --nocapture
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,25 +42,29 @@ fn shown(set: &PoseSet, key: Key) -> I420 {
     decoder.decode(set.frame(set.index(key), 0)).unwrap()
 }
 
-/// Poses of each set that are drawn again.
-const POSES: u32 = 3;
+/// The shipped person who takes least work to draw, because a headscarf hides the hair.
+const SAMPLE: &str = "amina";
 
 /// Likeness in dB, colours with it, of the macroblocks that move.
 fn likeness(moves: &[bool], a: &I420, b: &I420) -> f64 {
     let (width, height) = (a.width(), a.height());
-    let (mut sum, mut count) = (0.0, 0.0);
-    // Brightness, and two of colour with half as many rows and columns.
-    for (at, half) in [(0, 0), (width * height, 1), (width * height * 5 / 4, 1)] {
-        let columns = width >> half;
-        for i in 0..columns * (height >> half) {
-            let (x, y) = ((i % columns) << half, (i / columns) << half);
-            if moves[y / 16 * width.div_ceil(16) + x / 16] {
-                sum += f64::from(a.bytes()[at + i].abs_diff(b.bytes()[at + i])).powi(2);
-                count += 1.0;
+    let (mut sum, mut count) = (0, 0);
+    for block in (0..moves.len()).filter(|block| moves[*block]) {
+        let (x, y) = (block % width.div_ceil(16) * 16, block / width.div_ceil(16) * 16);
+        // Brightness, and two of colour with half as many rows and columns.
+        for (at, half) in [(0, 0), (width * height, 1), (width * height * 5 / 4, 1)] {
+            let columns = (x >> half)..((x + 16).min(width) >> half);
+            for row in (y >> half)..((y + 16).min(height) >> half) {
+                let from = at + row * (width >> half);
+                let row = from + columns.start..from + columns.end;
+                for (a, b) in a.bytes()[row.clone()].iter().zip(&b.bytes()[row]) {
+                    sum += u64::from(a.abs_diff(*b)).pow(2);
+                    count += 1;
+                }
             }
         }
     }
-    10.0 * (255.0 * 255.0 * count / sum).log10()
+    10.0 * (255.0 * 255.0 * f64::from(count) / sum as f64).log10()
 }
 
 /// Whether two poses of one head are seen to differ, one of them with lips at rest: mouths that are neighbours may look the same, as do lips at
@@ -70,29 +77,37 @@ fn differs(mouths: &[Mouth], a: Key, b: Key) -> bool {
 
 #[test]
 fn lips_move_and_no_macroblock_outside_of_their_rectangle() {
-    // Hair beside the jaw, and a beard on it.
-    for id in ["clara", "martin"] {
-        let person = people::find(id).unwrap();
-        let plan = plan();
-        let set = bake::bake(&person, (SIDE, SIDE), &plan, &Parts::new(None).unwrap(), |_| ()).unwrap().set;
-        let sitter = Sitter::new(&person.character).unwrap();
-        let rect = sitter.stage(&person.rest, (SIDE, SIDE)).mouth_rect();
-        let outside = |r: Rect, block: usize| {
-            let (x, y) = (block % (SIDE / 16) * 16, block / (SIDE / 16) * 16);
-            x < r.x0 || x >= r.x1 || y < r.y0 || y >= r.y1
-        };
-        let still = shown(&set, Key::default());
-        let moving = (1..).zip(&plan.mouths[1..]).filter(|(_, mouth)| mouth.press < 0.7).map(|(n, _)| n);
-        for mouth in moving {
-            let moved = shown(&set, Key { mouth, ..Key::default() });
-            // The decoder's own smoothing of edges between macroblocks differs a little from frame to frame; what was drawn does not, as
-            // a test beside the code shows.
-            let changed = moved.changed_blocks(&still, SEEN);
-            let blocks: Vec<usize> = (0..changed.len()).filter(|b| changed[*b]).collect();
-            assert!(!blocks.is_empty(), "{id}: mouth {mouth} does not move");
-            let strays = blocks.iter().filter(|b| outside(rect, **b)).count();
-            assert_eq!(strays, 0, "{id}: mouth {mouth} moves {blocks:?} of which {rect:?} is a part");
-        }
+    // A beard on the jaw.
+    lips_move_alone("martin");
+}
+
+#[test]
+#[ignore = "long: faces"]
+fn long_faces_lips_move_and_no_macroblock_outside_of_their_rectangle_beside_hair() {
+    lips_move_alone("clara");
+}
+
+fn lips_move_alone(id: &str) {
+    let person = people::find(id).unwrap();
+    let plan = plan();
+    let set = bake::bake(&person, (SIDE, SIDE), &plan, &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+    let sitter = Sitter::new(&person.character).unwrap();
+    let rect = sitter.stage(&person.rest, (SIDE, SIDE)).mouth_rect();
+    let outside = |r: Rect, block: usize| {
+        let (x, y) = (block % (SIDE / 16) * 16, block / (SIDE / 16) * 16);
+        x < r.x0 || x >= r.x1 || y < r.y0 || y >= r.y1
+    };
+    let still = shown(&set, Key::default());
+    let moving = (1..).zip(&plan.mouths[1..]).filter(|(_, mouth)| mouth.press < 0.7).map(|(n, _)| n);
+    for mouth in moving {
+        let moved = shown(&set, Key { mouth, ..Key::default() });
+        // The decoder's own smoothing of edges between macroblocks differs a little from frame to frame; what was drawn does not, as
+        // a test beside the code shows.
+        let changed = moved.changed_blocks(&still, SEEN);
+        let blocks: Vec<usize> = (0..changed.len()).filter(|b| changed[*b]).collect();
+        assert!(!blocks.is_empty(), "{id}: mouth {mouth} does not move");
+        let strays = blocks.iter().filter(|b| outside(rect, **b)).count();
+        assert_eq!(strays, 0, "{id}: mouth {mouth} moves {blocks:?} of which {rect:?} is a part");
     }
 }
 
@@ -150,27 +165,46 @@ fn flicker(set: &PoseSet, person: &people::Person, rung: usize) -> (u8, Key) {
 
 #[test]
 fn eyes_and_brows_hold_still_while_lips_move() {
-    for id in ["mei", "martin"] {
-        let person = people::find(id).unwrap();
-        let size = (SIDE * 2, SIDE * 2);
-        // Coarse lips beside finer eyes, as in large pictures.
-        let plan = Plan { quantizers: vec![44], ..plan() };
-        let set = bake::bake(&person, size, &plan, &Parts::new(None).unwrap(), |_| ()).unwrap().set;
-        for rung in 0..set.rungs() {
-            let (levels, key) = flicker(&set, &person, rung);
-            assert!(levels <= STEADY, "{id}, rung {rung}, {key:?}: {levels} levels");
-        }
+    eyes_hold_still("martin");
+}
+
+#[test]
+#[ignore = "long: faces"]
+fn long_faces_eyes_and_brows_of_another_person_hold_still_while_lips_move() {
+    eyes_hold_still("mei");
+}
+
+fn eyes_hold_still(id: &str) {
+    let person = people::find(id).unwrap();
+    let size = (SIDE * 2, SIDE * 2);
+    // Coarse lips beside finer eyes, as in large pictures.
+    let plan = Plan { quantizers: vec![44], ..plan() };
+    let set = bake::bake(&person, size, &plan, &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+    for rung in 0..set.rungs() {
+        let (levels, key) = flicker(&set, &person, rung);
+        assert!(levels <= STEADY, "{id}, rung {rung}, {key:?}: {levels} levels");
     }
 }
 
 #[test]
-fn eyes_and_brows_of_shipped_sets_hold_still_while_lips_move() {
-    for (path, set) in shipped() {
+fn eyes_and_brows_of_a_shipped_set_hold_still_while_lips_move() {
+    hold_still(shipped().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE), 1);
+}
+
+#[test]
+#[ignore = "long: faces"]
+fn long_faces_eyes_and_brows_of_shipped_sets_hold_still_while_lips_move() {
+    hold_still(shipped(), usize::MAX);
+}
+
+/// Looks at so many rungs, the finest first.
+fn hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, rungs: usize) {
+    for (path, set) in sets {
         let manifest = set.manifest();
         let person = people::find(&manifest.id).unwrap();
         let leans = |(key, _): &(Key, Vec<_>)| key.mouth > 0 && manifest.anchored.contains(&key.stance);
         assert!(manifest.frames.iter().any(leans), "{path}: nobody speaks leaning");
-        for rung in 0..set.rungs() {
+        for rung in 0..set.rungs().min(rungs) {
             let (levels, key) = flicker(&set, &person, rung);
             assert!(levels <= STEADY, "{path}, rung {rung}, {key:?}: {levels} levels");
         }
@@ -179,7 +213,7 @@ fn eyes_and_brows_of_shipped_sets_hold_still_while_lips_move() {
 
 /// The sets that are in the binary, with their paths.
 fn shipped() -> Vec<(String, PoseSet)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/avatars");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/avatars");
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let sets = paths.filter(|path| path.extension().is_some_and(|e| e == "poses"));
     let read = |path: &Path| PoseSet::parse(&Bytes::from(fs::read(path).unwrap())).unwrap();
@@ -197,10 +231,22 @@ fn own_time() -> Duration {
 /// Most that it may take to encode a drawn pose that is not there, for one line: 8 ms of a core, and as much again where another program
 /// shares the core's units and its caches. Calls never wait for it: they show what is baked (decision 25).
 const MISS: Duration = Duration::from_millis(16);
+/// How many times as long it may take where all of the machine is busy, as it may be here but not in the long tier.
+const BUSY: u32 = 2;
 
 #[test]
 fn a_pose_that_is_not_there_is_encoded_soon() {
-    for (path, set) in shipped() {
+    encoded_soon(shipped().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE), BUSY * MISS);
+}
+
+#[test]
+#[ignore = "long: faces"]
+fn long_faces_a_pose_of_each_person_that_is_not_there_is_encoded_soon() {
+    encoded_soon(shipped(), MISS);
+}
+
+fn encoded_soon(sets: impl IntoIterator<Item = (String, PoseSet)>, most: Duration) {
+    for (path, set) in sets {
         let jaws = set.manifest().mouths.iter().map(|mouth| mouth.jaw);
         let widest = jaws.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0 as u8;
         let rest = shown(&set, Key::default());
@@ -216,7 +262,7 @@ fn a_pose_that_is_not_there_is_encoded_soon() {
         }
         let took = (own_time() - begun) / TIMES;
         println!("{path}: {took:?} for a pose");
-        assert!(took <= MISS, "{path}: {took:?}");
+        assert!(took <= most, "{path}: {took:?}");
     }
 }
 
@@ -225,12 +271,25 @@ const DRAWN: [f64; 2] = [2.0 * 0.35, 2.0 * 3.0];
 
 #[test]
 fn a_mouth_and_a_picture_are_drawn_in_little_time() {
+    // Long hair is most of the work. With a quarter of the pixels it is more than a quarter, as some of it goes by hairs.
+    drawn_soon(256, &["clara"], f64::from(BUSY) * 0.5);
+}
+
+#[test]
+#[ignore = "long: faces"]
+fn long_faces_a_mouth_and_a_picture_are_drawn_in_little_time() {
+    // A headscarf, long hair, a beard.
+    drawn_soon(512, &["amina", "clara", "martin"], 1.0);
+}
+
+/// `part`: of what a picture of 512² may take.
+fn drawn_soon(side: usize, names: &[&str], part: f64) {
     let core = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let open = Plan::new().mouths.into_iter().max_by(|a, b| a.jaw.total_cmp(&b.jaw)).unwrap();
-    // A headscarf, long hair, a beard.
-    for name in ["amina", "clara", "martin"] {
+    let limits = DRAWN.map(|limit| limit * part);
+    for name in names {
         let person = people::find(name).unwrap();
-        let (rest, size) = (person.rest, (512, 512));
+        let (rest, size) = (person.rest, (side, side));
         let wide = character::Pose { mouth: open, ..rest };
         let timed = |draw: &mut (dyn FnMut() + Send)| {
             core.install(|| {
@@ -241,11 +300,11 @@ fn a_mouth_and_a_picture_are_drawn_in_little_time() {
         };
         let sitter = Sitter::new(&person.character).unwrap();
         let stage = sitter.stage(&rest, size);
-        let whole = timed(&mut || drop(stage.draw(&wide, Rect::whole(512, 512))));
+        let whole = timed(&mut || drop(stage.draw(&wide, Rect::whole(side, side))));
         let mouth = || timed(&mut || drop(stage.draw(&wide, stage.mouth_rect())));
         let mouth = std::iter::repeat_with(mouth).take(3).fold(f64::MAX, f64::min);
         println!("{name}: a mouth in {mouth:.2} s, a picture in {whole:.2} s of one core");
-        assert!(mouth <= DRAWN[0] && whole <= DRAWN[1], "{name}: {mouth} s, {whole} s");
+        assert!(mouth <= limits[0] && whole <= limits[1], "{name}: {mouth} s, {whole} s");
     }
 }
 
@@ -270,11 +329,22 @@ fn a_person_takes_little_memory() {
     }
 }
 
+/// A set of Theo's, of twice the size, drawn once.
+fn theo() -> (people::Person, PoseSet) {
+    static FILE: OnceLock<Bytes> = OnceLock::new();
+    let person = people::find("theo").unwrap();
+    let file = FILE.get_or_init(|| {
+        let size = (SIDE * 2, SIDE * 2);
+        let baked = bake::bake(&person, size, &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap();
+        baked.set.to_file().into()
+    });
+    let set = PoseSet::parse(file).unwrap();
+    (person, set)
+}
+
 #[test]
 fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
-    let person = people::find("theo").unwrap();
-    let set =
-        bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+    let (person, set) = theo();
     let sitter = Sitter::new(&person.character).unwrap();
     let stage = sitter.stage(&person.rest, (SIDE * 2, SIDE * 2));
     let (eyes, mouth) = (stage.eyes_rect(), stage.mouth_rect());
@@ -298,9 +368,7 @@ fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
 
 #[test]
 fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
-    let person = people::find("theo").unwrap();
-    let set =
-        bake::bake(&person, (SIDE * 2, SIDE * 2), &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap().set;
+    let (_, set) = theo();
     let rest = shown(&set, Key::default());
     let (mut fine, mut coarse, mut open) = (0, 0, 0);
     for mouth in 1..set.manifest().mouths.len() as u8 {
@@ -361,7 +429,9 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
         Share { stances: vec![0, 2], looks: vec![0, 1, 2], mouths: vec![0, 1, 2] },
     ];
     let (mut sets, mut steps) = (Vec::new(), Vec::new());
-    let parts = Parts::new(None).unwrap();
+    // Drawn once: what is encoded of it is compared here.
+    let folder = std::env::temp_dir().join(format!("visavis-shares-{}", std::process::id()));
+    let parts = Parts::new(Some(&folder)).unwrap();
     let whole = bake::bake_by_shares(&person, (SIDE, SIDE), &plan, &shares, &parts, |news| match news {
         News::Progress(done) => steps.push(done),
         News::Share(share) => {
@@ -392,6 +462,7 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
             assert!(alike > if key.mouth == 0 { 45.0 } else { 32.0 }, "{key:?}: {alike:.1} dB");
         }
     }
+    fs::remove_dir_all(folder).unwrap();
     assert_eq!(sets.len(), 2);
     assert!(sets[0].manifest().frames.len() < sets[1].manifest().frames.len());
 }
@@ -414,40 +485,52 @@ fn a_fingerprint_tells_people_sizes_and_plans_apart() {
 }
 
 #[test]
-fn shipped_sets_show_what_would_be_drawn_today() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/avatars");
-    let mut seen = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|e| e != "poses") {
-            continue;
-        }
-        let file = Bytes::from(fs::read(&path).unwrap());
-        assert!(file.len() <= bake::LARGEST, "{}: {} bytes", path.display(), file.len());
-        let set = PoseSet::parse(&file).unwrap();
-        let manifest = set.manifest();
+fn shipped_sets_are_those_of_today_s_plan() {
+    for (path, set) in shipped() {
+        let (manifest, plan) = (set.manifest(), Plan::new());
+        let bytes = fs::metadata(&path).unwrap().len();
+        assert!(bytes <= bake::LARGEST as u64, "{path}: {bytes} bytes");
         let person = people::find(&manifest.id).unwrap();
         assert_eq!((&manifest.name, &manifest.voice), (&person.name, &person.voice));
-        let plan = Plan::new();
         assert_eq!(
             (&manifest.stances, &manifest.looks, &manifest.mouths, &manifest.breaths),
             (&plan.stances, &plan.looks, &plan.mouths, &plan.breaths)
         );
+    }
+}
+
+#[test]
+fn a_shipped_set_shows_what_would_be_drawn_today() {
+    show_what_would_be_drawn(shipped().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE), 1);
+}
+
+#[test]
+#[ignore = "long: faces"]
+fn long_faces_shipped_sets_show_what_would_be_drawn_today() {
+    show_what_would_be_drawn(shipped(), 3);
+}
+
+/// Draws so many poses of each set anew.
+fn show_what_would_be_drawn(sets: impl IntoIterator<Item = (String, PoseSet)>, poses: u32) {
+    let (plan, mut seen) = (Plan::new(), 0);
+    for (path, set) in sets {
+        let (manifest, file) = (set.manifest(), set.to_file());
+        let person = people::find(&manifest.id).unwrap();
         // Other poses for every set, and others whenever a set is baked anew.
         let mut random = file[file.len() - 4..].iter().fold(0, |n, b| n * 256 + usize::from(*b));
         let size = (manifest.width as usize, manifest.height as usize);
         let rest = bake::redraw(&person, size, &plan, Key::default()).unwrap();
         let mut whole = 0.0;
-        for _ in 0..POSES {
+        for _ in 0..poses {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let key = manifest.frames[1 + (random >> 8) % (manifest.frames.len() - 1)].0;
             let drawn = bake::redraw(&person, size, &plan, key).unwrap();
             let picture = shown(&set, key);
-            whole += picture.psnr(&drawn) / f64::from(POSES);
+            whole += picture.psnr(&drawn) / f64::from(poses);
             // Where it moves, and nothing else would do as well.
             let moves = drawn.changed_blocks(&rest, SEEN);
             let likeness = likeness(&moves, &picture, &drawn);
-            let told = format!("{}, {key:?}: {likeness:.1} dB where it moves", path.display());
+            let told = format!("{path}, {key:?}: {likeness:.1} dB where it moves");
             assert!(likeness > 32.0, "{told}");
             for (other, _) in
                 manifest.frames.iter().filter(|(other, _)| differs(&manifest.mouths, *other, key))
@@ -459,7 +542,7 @@ fn shipped_sets_show_what_would_be_drawn_today() {
                 assert!(wrong < right, "{told}, and {other:?} shows it as well: {wrong:.1} dB");
             }
         }
-        assert!(whole >= 40.0, "{}: {whole:.1} dB", path.display());
+        assert!(whole >= 40.0, "{path}: {whole:.1} dB");
         seen += 1;
     }
     assert!(seen >= 1);

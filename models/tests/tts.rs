@@ -1,6 +1,8 @@
 //! Flite through the trait that the engine uses.
 #![allow(clippy::print_stdout)] // what was measured, for --nocapture
 
+mod common;
+
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
@@ -232,13 +234,37 @@ fn no_text_makes_flite_fall() {
     }
 }
 
+const REPLY: &str = "Certainly, I can help you with that.";
+
+/// Work of the voice's thread from one text's end to the next one's first sound.
 #[test]
-fn the_first_sound_comes_soon() {
+fn the_first_sound_takes_little_work() {
+    let flite = Flite::start(1).unwrap();
+    let spoken = || {
+        let (news, heard) = unbounded();
+        let sink = Sink::new(move |event| {
+            let at = common::Thread::this().cpu_time();
+            news.send((matches!(event, Event::Audio { .. }), at)).unwrap_or_default();
+        });
+        let request = Request { text: REPLY.into(), voice: "slt".into(), pronunciation: Vec::new() };
+        let _handle = flite.speak(request, sink).unwrap();
+        heard.into_iter().collect::<Vec<_>>()
+    };
+    let (before, after) = (spoken(), spoken());
+    let first = after.iter().find(|(sound, _)| *sound).expect("sound").1;
+    let took = first - before.last().unwrap().1;
+    println!("first sound after {took:?} of work");
+    assert!(took < Duration::from_millis(300), "{took:?}");
+}
+
+#[test]
+#[ignore = "long: providers"]
+fn long_providers_the_first_sound_comes_soon() {
     let flite = flite();
     let best = (0..5)
         .map(|_| {
             let start = Instant::now();
-            let (_handle, heard) = ask(&flite, "Certainly, I can help you with that.", "slt", &[]);
+            let (_handle, heard) = ask(&flite, REPLY, "slt", &[]);
             heard.iter().find(|e| matches!(e, Event::Audio { .. })).expect("sound");
             start.elapsed()
         })

@@ -115,7 +115,7 @@ fn a_network_is_shared_by_threads_and_a_state_is_small() {
     assert_eq!(size_of::<State>(), 1280);
 }
 
-/// A window must cost far less than the budget of a media thread; the bench says how much exactly.
+/// A window must cost far less than the budget of a media thread; the bench says how much exactly. Time of this thread on a core.
 #[test]
 fn a_window_in_a_batch_of_eight_costs_less_than_a_tenth_of_a_millisecond() {
     let (network, sound) = (Network::from_bytes(&file(), Isa::best()).unwrap(), sound());
@@ -123,20 +123,13 @@ fn a_window_in_a_batch_of_eight_costs_less_than_a_tenth_of_a_millisecond() {
     let mut states = vec![State::default(); 8];
     let windows: Vec<_> = sound.as_chunks::<WINDOW>().0[30..38].iter().collect();
     let mut probabilities = [0.0; 8];
-    // The best of many: other work on the machine must not decide.
-    let best = (0..200)
-        .map(|_| {
-            let start = std::time::Instant::now();
-            network.run(
-                &mut scratch,
-                &mut states.iter_mut().collect::<Vec<_>>(),
-                &windows,
-                &mut probabilities,
-            );
-            start.elapsed() / 8
-        })
-        .min()
-        .unwrap();
-    println!("{:?}: {best:?} a window", network.isa());
-    assert!(best.as_micros() < 100, "{best:?}");
+    const TIMES: u32 = 400;
+    let (thread, mut states) = (common::Thread::this(), states.iter_mut().collect::<Vec<_>>());
+    let before = thread.cpu_time();
+    for _ in 0..TIMES {
+        network.run(&mut scratch, &mut states, &windows, &mut probabilities);
+    }
+    let each = (thread.cpu_time() - before) / (TIMES * 8);
+    println!("{:?}: {each:?} a window", network.isa());
+    assert!(each.as_micros() < 100, "{each:?}");
 }

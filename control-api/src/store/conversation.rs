@@ -346,3 +346,45 @@ impl Store {
         .await?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Place;
+
+    /// Which rows a list shows, and how many there are, is read from one index alone, in its order: what a list costs goes by what it shows.
+    #[tokio::test]
+    async fn lists_are_read_from_an_index_alone_and_need_no_sorting() {
+        let file = std::env::temp_dir().join(format!("visavis-plans-{}.db", std::process::id()));
+        let store = Store::open(Place::File(&file)).await.unwrap();
+        let text = |text: &str| Some(text.to_owned());
+        let pages = [
+            Page::default(),
+            Page { search: text("user 77"), ..Page::default() },
+            Page { search: text("started"), ..Page::default() },
+            Page { kind: text("demo"), ..Page::default() },
+            Page { kind: text("demo"), search: text("user 1"), ..Page::default() },
+            Page { from: Some(1), to: Some(2), ..Page::default() },
+        ];
+        for page in pages {
+            let page = Page { offset: 1_000, perpage: Some(100), ..page };
+            for (what, windowed) in [("id", true), ("COUNT(*)", false)] {
+                let mut sql = Sql::new(format!("EXPLAIN QUERY PLAN SELECT {what} FROM conversation"));
+                filter(&page, &mut sql, "w");
+                if windowed {
+                    page.window(&mut sql);
+                }
+                let steps: Vec<(i64, i64, i64, String)> = sql.all(store.read()).await.unwrap();
+                let steps: Vec<String> = steps.into_iter().map(|step| step.3).collect();
+                let [step] = steps.as_slice() else { panic!("{page:?}: {steps:?}") };
+                let index = "SEARCH conversation USING COVERING INDEX conversation_page (workspace=?";
+                assert!(step.starts_with(index), "{what} of {page:?}: {step}");
+            }
+        }
+        let rows = "EXPLAIN QUERY PLAN SELECT record FROM conversation WHERE id IN ('a', 'b')";
+        let steps: Vec<(i64, i64, i64, String)> = Sql::new(rows).all(store.read()).await.unwrap();
+        assert!(steps[0].3.starts_with("SEARCH conversation USING INDEX"), "{steps:?}");
+        drop(store);
+        let _ = std::fs::remove_file(file);
+    }
+}

@@ -43,6 +43,33 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
     tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
+/// The clock of the test's runtime, stopped: time passes by [`Self::pass`] only. Sockets and other threads work on.
+pub(crate) struct Stopped {
+    _hold: std::sync::mpsc::Sender<()>,
+    since: tokio::time::Instant,
+}
+
+impl Stopped {
+    pub(crate) fn now() -> Self {
+        let (_hold, held) = std::sync::mpsc::channel::<()>();
+        tokio::time::pause();
+        // A paused clock moves on to the next timer when nothing is left to do, unless a blocking task runs. This one ends with the test, or
+        // after long enough: then a test that waits in vain fails by its own patience.
+        tokio::task::spawn_blocking(move || held.recv_timeout(3 * PATIENCE).ok());
+        Self { _hold, since: tokio::time::Instant::now() }
+    }
+
+    /// Lets so much time pass at once.
+    pub(crate) async fn pass(&self, time: Duration) {
+        tokio::time::advance(time).await;
+    }
+
+    /// How much has passed.
+    pub(crate) fn passed(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
 /// A folder that is gone when the test is.
 pub(crate) struct Folder(pub(crate) PathBuf);
 

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
@@ -12,7 +11,7 @@ use axum::routing::post;
 use models::embeddings;
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Server, until};
+use crate::kit::{Folder, PATIENCE, Server, until};
 use crate::knowledge::{found, upload_to};
 
 /// How it answers.
@@ -123,10 +122,9 @@ async fn an_answer_that_is_late_is_not_waited_for_and_the_next_questions_do_not_
     found_by_meaning(&server, &base).await;
     *oracle.mood.lock().unwrap() = Mood::Hangs;
     let asked = oracle.asked.load(Ordering::Relaxed);
-    let begun = Instant::now();
-    assert_eq!(found(&server, &base, "Where do umbrellas stay?").await, [COATS], "words find it");
-    let took = begun.elapsed();
-    assert!(took >= Duration::from_millis(250) && took < Duration::from_secs(3), "{took:?}");
+    // Documents may take a minute of that server's, a question far less.
+    let found_in_time = tokio::time::timeout(PATIENCE, found(&server, &base, "Where do umbrellas stay?"));
+    assert_eq!(found_in_time.await.expect("nobody waits for it"), [COATS], "words find it");
     assert_eq!(oracle.asked.load(Ordering::Relaxed), asked + 1);
     assert_eq!(found(&server, &base, "Where do umbrellas stay?").await, [COATS]);
     assert!(found(&server, &base, QUESTION).await.is_empty(), "no word is shared");

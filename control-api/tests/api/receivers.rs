@@ -61,10 +61,7 @@ async fn a_slow_receiver_delays_nobody_but_itself() {
     assert!(server.webhooks("pending").await > 0, "the other was served while these hung");
     let dead = log(&server, &slow, 2, "dead").await;
     assert_eq!(tries(&dead[0], "error"), vec![json!("timeout"); 3]);
-    assert!(
-        tries(&dead[0], "took_ms").iter().all(|t| (200..2000).contains(&t.as_u64().unwrap())),
-        "{dead:?}"
-    );
+    assert!(tries(&dead[0], "took_ms").iter().all(|t| t.as_u64().unwrap() >= 200), "{dead:?}");
 }
 
 #[tokio::test]
@@ -118,13 +115,21 @@ async fn a_private_address_by_number_or_name_is_a_dead_letter_at_once() {
     assert!(hooks.came().is_empty());
 }
 
-/// Tells events of many conversations as fast as they may come, to a receiver that fails three of ten tries.
-#[allow(clippy::print_stdout, reason = "the figures are what one reads here")]
 #[tokio::test]
-async fn ten_thousand_events_at_five_hundred_a_second_all_come_in_order() {
-    const EVENTS: u64 = 10_000;
+async fn a_thousand_events_at_once_all_come_in_order() {
+    all_come_in_order(1_000, None).await;
+}
+
+#[tokio::test]
+#[ignore = "long: store"]
+async fn long_store_ten_thousand_events_at_five_hundred_a_second_all_come_in_order() {
+    all_come_in_order(10_000, Some(Duration::from_millis(2))).await;
+}
+
+/// Tells events of many conversations, one in `each` or all at once, to a receiver that fails three of ten tries.
+#[allow(clippy::print_stdout, reason = "the figures are what one reads here")]
+async fn all_come_in_order(events: u64, each: Option<Duration>) {
     const LANES: u64 = 100;
-    const EACH: Duration = Duration::from_millis(2);
     let folder = Folder::new();
     let hooks = Hooks::start().await;
     let chance = AtomicU64::new(7);
@@ -146,16 +151,18 @@ async fn ten_thousand_events_at_five_hundred_a_second_all_come_in_order() {
         ids.push(id);
     }
     let begun = Instant::now();
-    let mut clock = tokio::time::interval(EACH);
-    for n in 0..EVENTS {
-        clock.tick().await;
+    let mut clock = each.map(tokio::time::interval);
+    for n in 0..events {
+        if let Some(clock) = &mut clock {
+            clock.tick().await;
+        }
         let (lane, seq) = ((n % LANES) as usize, n / LANES + 1);
         server.stage.tell(&ids[lane], seq, seq as f64, committed(seq));
     }
     let told = begun.elapsed();
     // However slow the machine is, it goes on.
     let mut settled = 0;
-    while settled < EVENTS {
+    while settled < events {
         let before = settled;
         settled = until("more to be settled", async || {
             let now = server.webhooks("done").await + server.webhooks("dead").await;
@@ -165,7 +172,7 @@ async fn ten_thousand_events_at_five_hundred_a_second_all_come_in_order() {
     }
     let (done, dead) = (server.webhooks("done").await, server.webhooks("dead").await);
     println!("{done} taken and {dead} dead letters after {:?}; told within {told:?}", begun.elapsed());
-    assert!(dead < 20, "seven tries of which three of ten fail: {dead}");
+    assert!(dead * 500 <= events, "seven tries of which three of ten fail: {dead}");
     let (mut first, mut seen) = (HashMap::<String, Vec<u64>>::new(), HashSet::new());
     for one in hooks.came() {
         if seen.insert(one.id().to_owned()) {
@@ -175,9 +182,9 @@ async fn ten_thousand_events_at_five_hundred_a_second_all_come_in_order() {
             lane.push(one.sequence());
         }
     }
-    assert_eq!((seen.len() as u64, first.len() as u64), (EVENTS, LANES), "none lost");
+    assert_eq!((seen.len() as u64, first.len() as u64), (events, LANES), "none lost");
     for (id, sequences) in first {
-        assert_eq!(sequences, (1..=EVENTS / LANES).collect::<Vec<_>>(), "first tries of {id}");
+        assert_eq!(sequences, (1..=events / LANES).collect::<Vec<_>>(), "first tries of {id}");
     }
 }
 

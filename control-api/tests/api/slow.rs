@@ -1,15 +1,20 @@
-//! Clients that are slow, or do nothing at all, hold no connection.
+//! Clients that are slow, or do nothing at all, hold no connection. The clock stands while they do nothing, and passes when the test says so.
 
-use std::time::{Duration, Instant};
+use std::io::ErrorKind;
+use std::time::Duration;
 
 use control_api::Bounds;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::kit::{Folder, KEY, PATIENCE, Server, agent};
+use crate::kit::{Folder, KEY, PATIENCE, Server, Stopped, agent};
 
+/// Time that the server gives a client, and a moment less. The kernel, which watches over what is not read, knows no other clock than its own.
 const WITHIN: Duration = Duration::from_millis(400);
+const NEARLY: Duration = Duration::from_millis(399);
+const SECOND: Duration = Duration::from_secs(1);
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 async fn start(folder: &Folder, connections: usize) -> Server {
     Server::start_bounded(&folder.0, Bounds { request: WITHIN, connections }, |_| {}).await
@@ -19,13 +24,27 @@ async fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap()
 }
 
-/// What the server says until it closes the connection, and after how long it did.
-async fn until_closed(stream: &mut TcpStream) -> (String, Duration) {
-    let began = Instant::now();
+/// A request on a connection of its own. Once it is answered, what came before it on other connections has been taken up.
+async fn ask(server: &Server) -> TcpStream {
+    let mut stream = connect(server).await;
+    stream.write_all(HEALTH.as_bytes()).await.unwrap();
+    assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+    stream
+}
+
+/// What the server says until it closes the connection.
+async fn until_closed(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await;
     read.expect("the connection stays open").unwrap();
-    (String::from_utf8(said).unwrap(), began.elapsed())
+    String::from_utf8(said).unwrap()
+}
+
+/// The connection is open, and the server has said nothing.
+#[track_caller]
+fn assert_open(stream: &TcpStream) {
+    let read = stream.try_read(&mut [0; 100]);
+    assert!(read.as_ref().is_err_and(|e| e.kind() == ErrorKind::WouldBlock), "{read:?}");
 }
 
 /// One answer's header and body, where its length is known.
@@ -53,49 +72,69 @@ fn post(length: usize) -> String {
 async fn half_a_header_is_not_waited_for() {
     let folder = Folder::new();
     let server = start(&folder, 8).await;
-    let mut stream = connect(&server).await;
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: loc").await.unwrap();
-    let (said, after) = until_closed(&mut stream).await;
-    assert!(said.is_empty() && after >= WITHIN, "{said:?} after {after:?}");
+    let clock = Stopped::now();
+    let mut half = connect(&server).await;
+    half.write_all(b"GET /healthz HTTP/1.1\r\nhost: loc").await.unwrap();
     let mut silent = connect(&server).await;
-    until_closed(&mut silent).await;
+    ask(&server).await;
+    clock.pass(NEARLY).await;
+    ask(&server).await;
+    assert_open(&half);
+    assert_open(&silent);
+    clock.pass(SECOND).await;
+    assert_eq!(
+        (until_closed(&mut half).await, until_closed(&mut silent).await),
+        (String::new(), String::new())
+    );
 }
 
 #[tokio::test]
 async fn a_connection_that_asks_for_nothing_more_is_closed() {
     let folder = Folder::new();
     let server = start(&folder, 8).await;
+    let clock = Stopped::now();
     let mut stream = connect(&server).await;
     for _ in 0..2 {
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        stream.write_all(HEALTH.as_bytes()).await.unwrap();
         assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"), "kept alive between requests");
+        clock.pass(NEARLY).await;
+        ask(&server).await;
+        assert_open(&stream);
     }
-    let (said, after) = until_closed(&mut stream).await;
-    assert!(said.is_empty() && after >= WITHIN / 2, "{said:?} after {after:?}");
+    clock.pass(SECOND).await;
+    assert_eq!(until_closed(&mut stream).await, "");
 }
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_answered_408() {
     let folder = Folder::new();
     let server = start(&folder, 8).await;
+    let agent = server.agent(json!({})).await;
+    let (id, token) = server.conversation(&agent).await;
+    let clock = Stopped::now();
     for start in ["", "{\"agent_name\":"] {
         let mut stream = connect(&server).await;
         stream.write_all((post(100) + start).as_bytes()).await.unwrap();
-        let (said, after) = until_closed(&mut stream).await;
+        ask(&server).await;
+        clock.pass(NEARLY).await;
+        ask(&server).await;
+        assert_open(&stream);
+        clock.pass(SECOND).await;
+        let said = until_closed(&mut stream).await;
         assert!(said.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{said}");
         assert!(said.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"), "{said}");
-        assert!(said.contains("connection: close") && after >= WITHIN, "{said} after {after:?}");
+        assert!(said.contains("connection: close"), "{said}");
     }
     // The door's clients read it too: it has the headers that let a page of another origin see it.
-    let agent = server.agent(json!({})).await;
-    let (id, token) = server.conversation(&agent).await;
     let mut stream = connect(&server).await;
     let head = format!(
         "POST /rtc/{id} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
          content-type: application/sdp\r\ncontent-length: 9\r\n\r\nv=0"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    let (said, _) = until_closed(&mut stream).await;
+    ask(&server).await;
+    clock.pass(SECOND).await;
+    let said = until_closed(&mut stream).await;
     assert!(said.starts_with("HTTP/1.1 408") && said.contains("access-control-allow-origin: *"), "{said}");
 }
 
@@ -104,12 +143,14 @@ async fn a_long_body_has_more_time() {
     let folder = Folder::new();
     let server = start(&folder, 8).await;
     let body = agent(json!({"agent_system_prompt": "x".repeat(12_000)})).to_string();
+    let clock = Stopped::now();
     let mut stream = connect(&server).await;
     stream.write_all(post(body.len()).as_bytes()).await.unwrap();
     let (first, last) = body.as_bytes().split_at(8000);
     stream.write_all(first).await.unwrap();
+    ask(&server).await;
     // 8000 bytes are worth nearly two seconds more.
-    tokio::time::sleep(2 * WITHIN).await;
+    clock.pass(4 * WITHIN).await;
     stream.write_all(last).await.unwrap();
     assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
 }
@@ -137,10 +178,21 @@ async fn answers_that_nobody_reads_end_with_their_connection() {
 async fn more_connections_than_there_are_places_wait() {
     let folder = Folder::new();
     let server = start(&folder, 2).await;
-    let began = Instant::now();
-    let _idle = [connect(&server).await, connect(&server).await];
-    assert_eq!(server.get("/healthz").await.status, 200);
-    assert!(began.elapsed() >= WITHIN, "a third connection was served beside two");
+    let clock = Stopped::now();
+    let mut idle = [ask(&server).await, ask(&server).await];
+    let mut third = connect(&server).await;
+    third.write_all(HEALTH.as_bytes()).await.unwrap();
+    clock.pass(NEARLY).await;
+    for _ in 0..100 {
+        // Each turn of the runtime looks at the sockets.
+        tokio::task::yield_now().await;
+    }
+    assert_open(&third);
+    clock.pass(SECOND).await;
+    assert!(answer(&mut third).await.starts_with("HTTP/1.1 200"));
+    // Both had been closed before it was served.
+    let closed = idle.each_mut().map(|stream| stream.try_read(&mut [0; 100]).ok());
+    assert!(closed.contains(&Some(0)), "a third connection was served beside two: {closed:?}");
 }
 
 #[tokio::test]
@@ -150,17 +202,16 @@ async fn a_stop_closes_what_is_idle_and_lets_a_request_end() {
     let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
     let body = agent(json!({})).to_string();
     let (mut idle, mut busy) = (connect(&server).await, connect(&server).await);
-    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    idle.write_all(HEALTH.as_bytes()).await.unwrap();
     answer(&mut idle).await;
     busy.write_all((post(body.len()) + "{").as_bytes()).await.unwrap();
-    // Once another request was answered on a later connection, the busy one's has been taken up.
-    server.get("/healthz").await;
-    let began = Instant::now();
+    drop(ask(&server).await);
+    let clock = Stopped::now();
     let stopping = tokio::spawn(server.stop());
-    assert_eq!(until_closed(&mut idle).await.0, "");
+    assert_eq!(until_closed(&mut idle).await, "");
     busy.write_all(&body.as_bytes()[1..]).await.unwrap();
-    let (said, _) = until_closed(&mut busy).await;
+    let said = until_closed(&mut busy).await;
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     stopping.await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(3), "the stop waited for nothing");
+    assert_eq!(clock.passed(), Duration::ZERO, "the stop waited for nothing");
 }

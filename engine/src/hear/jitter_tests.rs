@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::*;
 
@@ -207,48 +208,76 @@ fn nonsense_is_dropped() {
     assert_eq!(line.buffer.stats().dropped, 2);
 }
 
-proptest! {
-    /// Whatever the network does: every packet is handed on once or counted, in order, frames follow each other without a
-    /// hole except where numbering restarts or time goes back to what came late, and nothing is held for ever.
-    #[test]
-    fn any_network(fates in prop::collection::vec((0_u64..300, 0_u8..20), 1..400)) {
-        let start = crate::clock::now();
-        let mut arrivals: Vec<(u64, u64)> = Vec::new();
-        for (n, (late, fate)) in fates.iter().enumerate() {
-            let n = n as u64;
-            let at = 20 * (n + 1) + if *fate < 4 { *late } else { late % 10 };
-            match fate {
-                0 => {}
-                1 => arrivals.extend([(at, n), (at + 3, n)]),
-                _ => arrivals.push((at, n)),
-            }
+/// A seed of this process's own, or the one that `VISAVIS_SEED` names.
+#[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
+fn drawn_seed() -> u64 {
+    let seed = std::env::var("VISAVIS_SEED").ok().map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
+    let seed = seed.unwrap_or_else(rand::random);
+    println!("VISAVIS_SEED={seed}");
+    seed
+}
+
+#[test]
+fn any_network() {
+    survives(1, 256);
+}
+
+#[test]
+#[ignore = "long: fuzz"]
+fn long_fuzz_any_network() {
+    survives(drawn_seed(), 100_000);
+}
+
+/// Whatever the network does: every packet is handed on once or counted, in order, frames follow each other without a
+/// hole except where numbering restarts or time goes back to what came late, and nothing is held for ever.
+fn survives(seed: u64, cases: u32) {
+    let bytes: Vec<u8> = seed.to_le_bytes().repeat(4);
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let fates = prop::collection::vec((0_u64..300, 0_u8..20), 1..400);
+    let run = TestRunner::new_with_rng(config, rng).run(&fates, |fates| network(&fates));
+    run.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+}
+
+/// Packets that are lost, come twice, or come this many milliseconds late.
+fn network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
+    let start = crate::clock::now();
+    let mut arrivals: Vec<(u64, u64)> = Vec::new();
+    for (n, (late, fate)) in fates.iter().enumerate() {
+        let n = n as u64;
+        let at = 20 * (n + 1) + if *fate < 4 { *late } else { late % 10 };
+        match fate {
+            0 => {}
+            1 => arrivals.extend([(at, n), (at + 3, n)]),
+            _ => arrivals.push((at, n)),
         }
-        arrivals.sort();
-        let mut buffer = Buffer::new();
-        let mut heard: Vec<u64> = Vec::new();
-        let mut at = None;
-        let mut pending = arrivals.iter().peekable();
-        for tick in 0..(fates.len() as u64 * 2 + 200) {
-            let now = start + ms(tick * 10);
-            while let Some((_, n)) = pending.next_if(|(due, _)| *due <= tick * 10) {
-                buffer.push(now, *n, n * FRAME, packet(*n));
-            }
-            let mut pulled = 0;
-            while let Some(frame) = buffer.pull(now) {
-                pulled += 1;
-                prop_assert!(pulled < 400);
-                prop_assert!(at.is_none_or(|at| at <= frame.at));
-                at = Some(frame.at);
-                if let Kind::Packet(p) = frame.kind {
-                    heard.push(u64::from(u16::from_le_bytes([p[1], p[2]])));
-                }
-            }
-            prop_assert!(buffer.timeout().is_none_or(|timeout| timeout > now));
-        }
-        prop_assert!(heard.windows(2).all(|pair| pair[0] < pair[1]), "{heard:?}");
-        let stats = buffer.stats();
-        prop_assert_eq!(stats.packets as usize, heard.len());
-        prop_assert_eq!(stats.packets + stats.late + stats.duplicates + stats.dropped, arrivals.len() as u64);
-        prop_assert_eq!(buffer.held.len(), 0);
     }
+    arrivals.sort();
+    let mut buffer = Buffer::new();
+    let mut heard: Vec<u64> = Vec::new();
+    let mut at = None;
+    let mut pending = arrivals.iter().peekable();
+    for tick in 0..(fates.len() as u64 * 2 + 200) {
+        let now = start + ms(tick * 10);
+        while let Some((_, n)) = pending.next_if(|(due, _)| *due <= tick * 10) {
+            buffer.push(now, *n, n * FRAME, packet(*n));
+        }
+        let mut pulled = 0;
+        while let Some(frame) = buffer.pull(now) {
+            pulled += 1;
+            prop_assert!(pulled < 400);
+            prop_assert!(at.is_none_or(|at| at <= frame.at));
+            at = Some(frame.at);
+            if let Kind::Packet(p) = frame.kind {
+                heard.push(u64::from(u16::from_le_bytes([p[1], p[2]])));
+            }
+        }
+        prop_assert!(buffer.timeout().is_none_or(|timeout| timeout > now));
+    }
+    prop_assert!(heard.windows(2).all(|pair| pair[0] < pair[1]), "{heard:?}");
+    let stats = buffer.stats();
+    prop_assert_eq!(stats.packets as usize, heard.len());
+    prop_assert_eq!(stats.packets + stats.late + stats.duplicates + stats.dropped, arrivals.len() as u64);
+    prop_assert_eq!(buffer.held.len(), 0);
+    Ok(())
 }

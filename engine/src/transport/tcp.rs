@@ -457,4 +457,43 @@ mod tests {
         outlet.stop();
         thread.join().unwrap().unwrap();
     }
+
+    /// On a clock that the test moves. Whoever sends a check and has it back twice has seen the server look at that clock.
+    #[test]
+    fn the_first_check_is_waited_for_for_five_seconds() {
+        let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
+        let address = server.candidates()[0].address;
+        let outlet = server.outlet();
+        let back = outlet.clone();
+        let start = crate::clock::now();
+        let passed = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
+        let clock = std::sync::Arc::clone(&passed);
+        let thread = std::thread::spawn(move || {
+            let now = || start + *clock.lock().unwrap();
+            server.run(now, |_, datagram| {
+                back.send(datagram.source, datagram.contents);
+                true
+            })
+        });
+        let mut friend = net::TcpStream::connect(address).unwrap();
+        let mut looks = || {
+            for _ in 0..2 {
+                friend.write_all(&framed(&check("friend:me"))).unwrap();
+                friend.read_exact(&mut vec![0; framed(&check("friend:me")).len()]).unwrap();
+            }
+        };
+        let mut silent = net::TcpStream::connect(address).unwrap();
+        looks();
+        for seconds in 1..=5 {
+            *passed.lock().unwrap() = Duration::from_secs(seconds);
+            looks();
+            assert!(is_open(&mut silent), "after {seconds} s");
+        }
+        // It looks four times in that time.
+        *passed.lock().unwrap() = Duration::from_millis(6_250);
+        looks();
+        assert!(!is_open(&mut silent), "no check came in time");
+        outlet.stop();
+        thread.join().unwrap().unwrap();
+    }
 }

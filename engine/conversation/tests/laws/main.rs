@@ -1,10 +1,12 @@
 //! The laws of turn-taking over random histories.
 //!
 //! A broken law prints the seed of its world; `VISAVIS_LAWS_SEED=N` runs that one alone and prints its whole history.
-//! `VISAVIS_LAWS_INPUTS` sets how many inputs are drawn (default 1 000 000; more at night).
+//! `VISAVIS_LAWS_INPUTS` sets how many inputs are drawn (default 1 000 000). The worlds are the same in each run; the long tier draws others.
 
 mod laws;
 mod world;
+
+use std::hash::{BuildHasher as _, Hasher as _};
 
 use laws::{broken, live};
 use world::{Random, Step};
@@ -13,6 +15,20 @@ fn check(seed: u64) -> (usize, Option<String>) {
     let history = live(&Random::new(seed));
     let inputs = history.steps.iter().filter(|s| matches!(s, Step::In(..))).count();
     (inputs, broken(&history).map(|why| format!("seed {seed}: {why}")))
+}
+
+/// Threads that play histories: a fixed number, so that each machine plays the same ones.
+const WORKERS: u64 = 4;
+
+/// The first seed of a long run: drawn, or the one that `VISAVIS_SEED` names.
+#[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
+fn drawn_seed() -> u64 {
+    let named =
+        std::env::var("VISAVIS_SEED").ok().map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
+    // The standard library's hasher is seeded by the system. Halved, so that counting on from it does not overflow.
+    let seed = named.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish() / 2);
+    println!("VISAVIS_SEED={seed}");
+    seed
 }
 
 #[test]
@@ -25,19 +41,28 @@ fn the_laws_hold_over_random_histories() {
         assert_eq!(check(seed).1, None);
         return;
     }
-    let wanted: usize =
-        std::env::var("VISAVIS_LAWS_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let wanted = std::env::var("VISAVIS_LAWS_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    laws_hold(0, wanted);
+}
+
+#[test]
+#[ignore = "long: fuzz"]
+fn long_fuzz_the_laws_hold_over_random_histories() {
+    laws_hold(drawn_seed(), 50_000_000);
+}
+
+/// Plays the histories of the seeds from this one on, until they have had so many inputs.
+fn laws_hold(seed: u64, wanted: usize) {
     let results: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|first| {
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|worker| {
                 scope.spawn(move || {
-                    let (mut inputs, mut broken, mut seed) = (0, Vec::new(), first);
-                    while inputs < wanted / threads as usize && broken.len() < 5 {
+                    let (mut inputs, mut broken, mut seed) = (0, Vec::new(), seed + worker);
+                    while inputs < wanted.div_ceil(WORKERS as usize) && broken.len() < 5 {
                         let (n, why) = check(seed);
                         inputs += n;
                         broken.extend(why);
-                        seed += threads;
+                        seed += WORKERS;
                     }
                     (inputs, broken)
                 })

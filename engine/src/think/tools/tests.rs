@@ -171,6 +171,38 @@ async fn failures_are_reasons_without_secrets() {
     );
 }
 
+/// The clock stands still once the server has been asked, and then jumps from timer to timer: nothing but the time-out is left to wait for.
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
+    let asked = Arc::new(tokio::sync::Notify::new());
+    let deaf = Router::new().fallback({
+        let asked = Arc::clone(&asked);
+        async move || {
+            asked.notify_one();
+            std::future::pending::<()>().await;
+        }
+    });
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, deaf).await });
+    let (client, tool) = (client(), tool("POST", base, &[]));
+
+    let begun = tokio::time::Instant::now();
+    let mut running = std::pin::pin!(run(&client, &tool, json!({"room": "blue"})));
+    tokio::select! {
+        biased;
+        told = &mut running => panic!("it was told {told:?}"),
+        () = asked.notified() => tokio::time::pause(),
+    }
+    let silent = tokio::time::Instant::now();
+    let told = tokio::time::timeout(3 * TIMEOUT, running).await.expect("it is given up");
+    assert_eq!(told, Err("timeout".into()));
+    // It was asked between the two; the clock has steps of a millisecond.
+    let (least, most) = (silent.elapsed(), begun.elapsed());
+    let limit = Duration::from_secs(20);
+    assert!(least <= limit + Duration::from_millis(2) && most >= limit, "{least:?} to {most:?}");
+}
+
 #[tokio::test]
 async fn what_may_not_be_sent_is_refused_with_a_reason() {
     let strict = net::Client::new(net::Policy::default()).unwrap();
