@@ -2,15 +2,14 @@
 """Runs the benches and holds what they measure against benches/budgets.toml.
 
   scripts/budgets.py run        runs them, prints the table; exit code 1 where a budget is broken, or a bench and its budget do not come together
+  scripts/budgets.py count      counts instructions only, which other work on the machine does not change: what `make test` does
   scripts/budgets.py            holds what the last run measured, without running anything
-  --quick                       less time for each bench: for CI
   --slack FACTOR                budgets of CPU time that much larger, for a machine that is not the one they were made on
   --out FILE                    keeps what was measured, for scripts/perf-table.py
   --limits                      prints an [instructions] table for benches/budgets.toml, with some room over what was counted
 
 The medians of criterion's samples count. What else a machine does only adds to a time, so that a bench over its budget is run again, at most
-twice, and its least median counts. Where the host gave more than a tenth of the machine to others meanwhile, a broken budget is told, and is
-no failure (decision 5).
+twice, and its least median counts (decision 5).
 
 Where Valgrind is installed, the benches also run under it, each for a fixed number of iterations, and their instructions are held against
 their limits. Counts know nothing of other work: they are not repeated, and no slack is given. Results are in $CRITERION_HOME, else in criterion/ of $CARGO_TARGET_DIR, else of target/.
@@ -29,21 +28,14 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# The features are those of `make test`, so that nothing is built twice.
-BENCHES = [
-    *(os.environ.get("CARGO", "cargo"), "bench", "--locked", "--workspace", "--features", "visavis/load", "--bench", "steps", "--bench", "conversation"),
-    "--",
-]
+BENCHES = [*(os.environ.get("CARGO", "cargo"), "bench", "--locked", "--package", "visavis-benches", "--bench", "steps", "--bench", "conversation"), "--"]
 # benches/src/instructions.rs turns counting on and off.
 CALLGRIND = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no", "--quiet"]
 # Of a new limit over what was counted.
 ROOM = 1.12
-QUICK = ["--warm-up-time", "0.2", "--measurement-time", "0.5", "--sample-size", "10"]
 # The folder of what was counted, among criterion's.
 COUNTS = "instructions"
 TRIES = 3
-# Share of the machine that the host may give to others.
-STOLEN = 0.1
 UNITS = {"ns": 1, "µs": 1e3, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -172,25 +164,15 @@ def forget(home):
         shutil.rmtree(old)
 
 
-def machine_time():
-    """What all processors did since the start of the machine, in ticks: all of it, and what the host gave to others."""
-    try:
-        # user nice system idle iowait irq softirq steal; what follows is part of user and nice.
-        spent = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-        return sum(spent), spent[7]
-    except (OSError, ValueError, IndexError):
-        return 0, 0
-
-
-def bench(most, quick):
-    """Runs the benches; the least medians by bench, and the share of the machine that was others'."""
-    home, options, found, before = results(), QUICK if quick else [], {}, machine_time()
+def bench(most):
+    """Runs the benches; the least medians by bench."""
+    home, found = results(), {}
     again = []
     for _ in range(TRIES):
         forget(home)
         # All of them, or those that took too long.
         only = ["^(" + "|".join(map(re.escape, again)) + ")$"] if again else []
-        ran = subprocess.run([*BENCHES, *options, *only], cwd=ROOT)
+        ran = subprocess.run([*BENCHES, *only], cwd=ROOT)
         if ran.returncode:
             sys.exit(ran.returncode)
         for name, ns in measured(home).items():
@@ -199,33 +181,34 @@ def bench(most, quick):
         if not again:
             break
         print("over budget, and measured again:", ", ".join(again), flush=True)
-    whole, stolen = (after - first for after, first in zip(machine_time(), before))
-    return found, stolen / max(whole, 1)
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["check", "run"], default="check")
+    parser.add_argument("what", nargs="?", choices=["check", "run", "count"], default="check")
     parser.add_argument("--budgets", type=Path, default=ROOT / "benches" / "budgets.toml")
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--slack", type=float, default=1.0)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--limits", action="store_true")
     arguments = parser.parse_args()
     if not 0 < arguments.slack < float("inf"):
         parser.error("--slack must be a number over 0")
-    if arguments.quick and arguments.what != "run":
-        parser.error("--quick is of a run")
     if arguments.out and not arguments.out.parent.is_dir():
         parser.error(f"--out {arguments.out}: there is no such folder")
     times, most_counts, counted_by = budgets(arguments.budgets)
     most = {name: ns * arguments.slack for name, ns in times.items()}
-    found, stolen = bench(most, arguments.quick) if arguments.what == "run" else (measured(results()), 0.0)
+    timed = arguments.what != "count"
+    found = bench(most) if arguments.what == "run" else measured(results()) if timed else {}
     # A run under Valgrind that counts nothing is an error; that an earlier run was without it is none.
-    judged = arguments.what == "run" and count(results())
+    judged = arguments.what != "check" and count(results())
+    if not (timed or judged):
+        sys.exit(platform.machine() == "x86_64" and "Valgrind counts the instructions: install it (apt-get install valgrind)" or 0)
     counts = counted(results())
-    table("CPU time", found, most, shown)
-    wrong = alone(found, most, "CPU time")
+    wrong = []
+    if timed:
+        table("CPU time", found, most, shown)
+        wrong = alone(found, most, "CPU time")
     if judged or counts:
         table("instructions", counts, most_counts, whole)
         above = over(counts, most_counts, whole, "instructions")
@@ -242,9 +225,6 @@ def main():
         limits(counts, list(most))
     broken = over(found, most, shown, "CPU time")
     print(*broken, *wrong, sep="\n")
-    if broken and stolen > STOLEN:
-        print(f"the host gave {stolen:.0%} of this machine to others meanwhile: CPU time is not judged")
-        broken = []
     sys.exit(bool(broken or wrong))
 
 
