@@ -3,6 +3,9 @@
 With pytest-xdist each worker is a process of its own: it has one browser and one shared server, and its files in target/e2e carry its name.
 """
 
+import json
+import os
+import pathlib
 import random
 import re
 
@@ -84,9 +87,25 @@ def pytest_terminal_summary(terminalreporter):
         if name.startswith("promise: "):
             kept = "kept  " if found["kept"] else "MISSED"
             terminalreporter.write_line(f"{kept} {name[9:]}: {found['measured']}, promised {found['promised']}; {found['machine']}")
+    if path := os.environ.get("E2E_DURATIONS"):
+        keep_durations(terminalreporter, path)
     for failed in terminalreporter.stats.get("failed", []):
         crash = getattr(failed.longrepr, "reprcrash", None)
         terminalreporter.write_line(f"FAILED {failed.nodeid}: {crash.message.splitlines()[0] if crash else failed.longrepr}")
+
+
+def keep_durations(terminalreporter, path: str):
+    """Writes seconds and outcome of each test, for scripts/test.py."""
+    found: dict[str, dict] = {}
+    for outcome, reports in terminalreporter.stats.items():
+        for one in reports:
+            if not isinstance(one, pytest.TestReport):
+                continue
+            kept = found.setdefault(one.nodeid, {"seconds": 0.0, "outcome": "passed"})
+            kept["seconds"] += one.duration
+            if outcome in ("failed", "error", "skipped") and kept["outcome"] not in ("failed", "error"):
+                kept["outcome"] = outcome
+    pathlib.Path(path).write_text(json.dumps(found))
 
 
 @pytest.fixture(scope="session")
