@@ -132,7 +132,7 @@ def build(texts, mutants):
             woven += CHOICE if file == "lib.rs" else ""
             if path.read_text() != woven:
                 path.write_text(woven)
-        done = run("cargo", "test", "--package", "visavis-conversation", "--lib", *tests, "--no-run", "--message-format", "json", cwd=COPY, env=BUILD | {"RUSTFLAGS": "--cap-lints=allow"})
+        done = run("cargo", "test", "--package", "visavis-conversation", "--package", "visavis-conversation-tests", "--lib", *tests, "--no-run", "--message-format", "json", cwd=COPY, env=BUILD | {"RUSTFLAGS": "--cap-lints=allow"})
         programs, wrong = {}, set()
         for line in done.stdout.splitlines():
             message = json.loads(line)

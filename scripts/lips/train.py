@@ -261,7 +261,7 @@ def score():
             at.parent.mkdir(exist_ok=True)
             at.with_suffix(".pcm").write_bytes(pcm.astype("<i2").tobytes())
             at.with_suffix(".json").write_text(json.dumps({"rate": rate, "phones": phones}))
-        command = ["cargo", "run", "--quiet", "--release", "--locked", "--workspace", "--features", "visavis/load", "--example", "lips", "--", folder]
+        command = ["cargo", "run", "--quiet", "--release", "--locked", "--package", "visavis-engine", "--example", "lips", "--", folder]
         measured = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     names = sorted(measured, key=lambda name: (not name.startswith("flite"), name))
     lines = [
