@@ -3,6 +3,7 @@
 //! ICE-lite (the client finds us), RTP mode: the jitter buffer of the voice is ours ([`crate::hear::jitter`]), and so are the VP8
 //! descriptors ([`super::vp8`]). Time stamps of both tracks count from one zero, and the sender reports say so.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -96,6 +97,8 @@ pub struct Connection {
     clock: Option<(Instant, Duration)>,
     channel: Option<ChannelId>,
     outbox: Outbox,
+    /// What str0m put out after a datagram, for [`Connection::poll`].
+    held: VecDeque<Output>,
     timeout: Instant,
     last_heard: Option<Instant>,
     /// Deadline of the present step of closing.
@@ -160,6 +163,7 @@ impl Connection {
             clock: None,
             channel: None,
             outbox: Outbox::default(),
+            held: VecDeque::new(),
             timeout: now,
             last_heard: None,
             closing: None,
@@ -293,9 +297,24 @@ impl Connection {
             tracing::debug!(%error, "a datagram was not understood");
         } else {
             self.last_heard = Some(now);
+            self.hold();
         }
         self.timeout = now;
         true
+    }
+
+    /// Takes what str0m puts out. It keeps one received packet: a second datagram before that would replace it.
+    fn hold(&mut self) {
+        loop {
+            match self.rtc.poll_output() {
+                Ok(Output::Timeout(_)) => return,
+                Ok(output) => self.held.push_back(output),
+                Err(error) => {
+                    tracing::debug!(%error, "a connection failed");
+                    return self.rtc.disconnect();
+                }
+            }
+        }
     }
 
     /// When [`Connection::tick`] is due next.
@@ -315,7 +334,7 @@ impl Connection {
     pub fn poll(&mut self, now: Instant, transmit: &mut impl FnMut(Transmit)) -> Option<Event> {
         let mut served = 0;
         loop {
-            match self.rtc.poll_output() {
+            match self.held.pop_front().map_or_else(|| self.rtc.poll_output(), Ok) {
                 Ok(Output::Transmit(datagram)) => {
                     let again = self.face.as_ref().is_some_and(|face| face.sends_again(&datagram.contents));
                     if !again || self.pacer.send_again(now, datagram.contents.len()) {

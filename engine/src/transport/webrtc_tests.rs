@@ -233,6 +233,28 @@ fn a_call_connects_and_everything_flows_both_ways() {
 }
 
 #[test]
+fn packets_that_arrive_together_are_all_heard() {
+    let mut world = World::connected();
+    for burst in 0..20 {
+        // Two to five packets leave at once, and no poll is between their arrivals.
+        let packets = 2 + burst % 4;
+        for n in 0..packets {
+            world.client_speaks(burst * 5 + n);
+            world.drain();
+        }
+        world.run(20 * packets);
+    }
+    let heard: Vec<u8> = world
+        .events
+        .iter()
+        .filter_map(|e| if let Event::Audio { payload, .. } = e { Some(payload[1]) } else { None })
+        .collect();
+    let sent: Vec<u8> =
+        (0..20).flat_map(|burst| (0..2 + burst % 4).map(move |n| burst * 5 + n)).collect();
+    assert_eq!(heard, sent);
+}
+
+#[test]
 fn the_sender_reports_tie_both_tracks_to_one_clock_from_the_first_on() {
     let mut world = World::connected();
     // Nothing is sent for a while: no report may tie RTP time zero to the clock.
