@@ -270,8 +270,8 @@ const PRE_ROLL: f64 = 0.5;
 /// How much of an utterance's sound the detector may miss at its ends, in seconds.
 const MISSED: f64 = 0.4;
 
-/// An utterance whose sound breaks off is over when nothing more came for so long.
-const BROKEN_OFF: Duration = Duration::from_secs(2);
+/// An utterance whose sound breaks off is over when nothing more came for so long: less than a call waits for words (`transcript_timeout`).
+const BROKEN_OFF: Duration = Duration::from_millis(1500);
 
 /// A stretch of speech that begins so soon after an utterance of known length is its rest.
 const REST: Duration = Duration::from_millis(500);

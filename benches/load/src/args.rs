@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Hang up after a random part of S and call again, all the while
     #[arg(long, value_name = "S")]
     cycle: Option<f64>,
+    /// Seed of these random parts, which the report names; else another one each time
+    #[arg(long, value_name = "N", requires = "cycle")]
+    seed: Option<u32>,
     /// Open a data channel too, as pages do
     #[arg(long)]
     channel: bool,
@@ -55,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOKEN")]
     metrics_token: Option<String>,
     /// No network, no codec, no face: the calls run in an engine of this process
-    #[arg(long, conflicts_with_all = ["server", "key", "agent", "scripted", "channel", "cycle", "metrics_token"])]
+    #[arg(long, conflicts_with_all = ["server", "key", "agent", "scripted", "channel", "cycle", "seed", "metrics_token"])]
     engine_only: bool,
     /// Media threads of that engine
     #[arg(long, value_name = "N", default_value = "1", requires = "engine_only")]
@@ -93,6 +96,8 @@ pub(crate) struct Target {
     pub(crate) channel: bool,
     /// Calls are hung up at random moments within this time, and begun anew.
     pub(crate) cycle: Option<Duration>,
+    /// Seed of these moments.
+    pub(crate) seed: u32,
 }
 
 impl Target {
@@ -139,15 +144,16 @@ const MOST_CALLS: usize = 20_000;
 
 impl Plan {
     pub(crate) fn asked(&self) -> Asked {
-        let cycle = match &self.kind {
-            Kind::Network(target) => target.cycle,
-            Kind::Engine { .. } => None,
+        let (cycle, seed) = match &self.kind {
+            Kind::Network(target) => (target.cycle, target.cycle.map(|_| target.seed)),
+            Kind::Engine { .. } => (None, None),
         };
         Asked {
             calls: self.calls,
             ramp: round(self.ramp, 3),
             duration: self.duration.as_secs_f64(),
             cycle: cycle.map(|cycle| cycle.as_secs_f64()),
+            seed,
         }
     }
 }
@@ -215,6 +221,7 @@ impl Args {
                 agent,
                 channel: self.channel,
                 cycle,
+                seed: self.seed.unwrap_or_else(rand::random),
             })
         };
         // An hour's result is not to be lost to a folder that is not there.
@@ -277,6 +284,9 @@ mod tests {
         let asked = whole.asked();
         assert_eq!((asked.calls, asked.ramp, asked.duration, asked.cycle), (3, 2.0, 45.0, None));
         assert!(matches!(whole.kind, Kind::Network(t) if t.is_loopback() && t.agent == Agent::Scripted));
+        let soak = "--server http://h --key k --scripted --cycle 6";
+        assert_eq!(plan(&format!("{soak} --seed 7")).unwrap().asked().seed, Some(7));
+        assert!(plan(soak).unwrap().asked().seed.is_some(), "a drawn seed is in the report");
         assert!(matches!(plan("--engine-only --calls 5").unwrap().kind, Kind::Engine { threads: 1, .. }));
         let server = "--server http://h --key k --scripted";
         for (line, why) in [
@@ -289,6 +299,7 @@ mod tests {
             (&format!("{server} --ramp 0"), "--ramp must be calls a second"),
             (&format!("{server} --duration 0"), "--duration must be between 1 and"),
             (&format!("{server} --cycle 0.5"), "--cycle must be between 1 and"),
+            (&format!("{server} --seed 1"), "--cycle <S>"),
             (&format!("{server} --cpu x"), "is no list of processors"),
             (&format!("{server} --require nonsense"), "--require \"nonsense\": has none of"),
             (&format!("{server} --speech a.wav"), "--workload and --speech belong together"),

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use conversation::event::WEBHOOKS;
 use engine::clock;
 use futures_util::StreamExt as _;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
@@ -135,11 +137,13 @@ struct Caller {
     ends: Instant,
     decodes: bool,
     cycle: Option<Duration>,
+    /// Draws when and how its calls end.
+    chance: StdRng,
 }
 
 impl Caller {
     /// One call after the other until the end; without cycles one.
-    async fn run(self, mut connected: Option<Calling>) -> Vec<Call> {
+    async fn run(mut self, mut connected: Option<Calling>) -> Vec<Call> {
         let mut calls = Vec::new();
         while clock::now() < self.ends && !*self.stop.borrow() {
             let calling = match connected.take() {
@@ -165,8 +169,8 @@ impl Caller {
             let (until, leaving) = match self.cycle {
                 None => (self.ends, Leaving::HangsUp),
                 Some(cycle) => {
-                    let share: f64 = rand::random();
-                    let leaving = if rand::random() { Leaving::HangsUp } else { Leaving::Vanishes };
+                    let share: f64 = self.chance.random();
+                    let leaving = if self.chance.random() { Leaving::HangsUp } else { Leaving::Vanishes };
                     ((now + cycle.mul_f64(share)).min(self.ends), leaving)
                 }
             };
@@ -232,6 +236,7 @@ async fn calls(
         ends,
         decodes: number.is_multiple_of(DECODES),
         cycle: target.cycle,
+        chance: StdRng::seed_from_u64(u64::from(target.seed) << 32 | number as u64),
     };
     let mut running = JoinSet::new();
     running.spawn(caller(0).run(Some(first)));

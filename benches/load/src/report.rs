@@ -67,6 +67,9 @@ pub(crate) struct Asked {
     pub(crate) duration: f64,
     /// `--cycle`, in s.
     pub(crate) cycle: Option<f64>,
+    /// `--seed`, or the one that was drawn; only with a cycle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seed: Option<u32>,
 }
 
 /// Spreads in ms.

@@ -95,7 +95,7 @@ async fn an_utterance_of_known_sound_ends_when_so_much_was_heard() {
     // One that breaks off is over after a while.
     tokio::time::sleep(Duration::from_secs(1)).await;
     stretch(&mut *ear, 0.5, 1.5).await;
-    tokio::time::sleep(Duration::from_millis(1900)).await;
+    tokio::time::sleep(Duration::from_millis(1400)).await;
     assert_eq!(finals(&mut told), [""; 0]);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(finals(&mut told), ["Tell me a story."]);
