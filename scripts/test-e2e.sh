@@ -42,8 +42,11 @@ mkdir -p "${E2E_OUT:-target/e2e}"
 # The servers under test run in folders of their own.
 export VISAVIS_MODELS_DIR=${VISAVIS_MODELS_DIR:-$root/.cache/models}
 # Tests wait for states most of their time, so several run at once. Long tests judge times: one at a time.
-workers=4
+workers=4 files=(tests/e2e)
 for argument in "$@"; do
-    case $argument in --part | --part=*) workers=0 ;; esac
+    case $argument in
+    --part | --part=*) workers=0 ;;
+    tests/e2e/*) files=() ;;
+    esac
 done
-exec "$venv/bin/python" -m pytest tests/e2e -n "${E2E_WORKERS:-$workers}" --dist loadfile "$@"
+exec "$venv/bin/python" -m pytest -n "${E2E_WORKERS:-$workers}" --dist loadfile "${files[@]}" "$@"

@@ -32,6 +32,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
 OUT = TARGET / "tests"
 #: One profile and one feature set for all builds (docs/decisions/0002).
 BUILD = ["--release", "--locked"]
+WHOLE = ["--workspace"]
 STEPS = ("compile", "rust", "instructions", "postgres", "e2e")
 PARTS = ("network", "load", "faces", "store", "editor", "providers", "fuzz")
 #: Rust test programs at a time. Some of them wait for sockets, and most of them use both cores for a moment only.
@@ -130,23 +131,29 @@ class Measured:
 
 def compile_tests(selection: list[str]) -> tuple[list[Program], int]:
     """Builds test programs and binaries; the programs, and the number of units."""
-    command = [CARGO, "test", *BUILD, *selection, "--no-run", "--message-format=json-render-diagnostics"]
-    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    if built.returncode:
-        raise Failed("the tests do not compile")
-    programs, units = [], 0
-    for line in built.stdout.splitlines():
+    lines = []
+    # `cargo test` builds the binaries of packages with integration tests only.
+    for what in (["test", "--no-run"], *([["build", "--bins"]] if selection == WHOLE else [])):
+        built = subprocess.run([CARGO, *what, *BUILD, *selection, "--message-format=json-render-diagnostics"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        if built.returncode:
+            raise Failed("the tests do not compile")
+        lines += built.stdout.splitlines()
+    programs, units = [], set()
+    for line in lines:
         message = json.loads(line)
         if message["reason"] not in ("compiler-artifact", "build-script-executed"):
             continue
-        units += 1
+        target = message.get("target", {"name": "build script", "kind": []})
+        known = (message["package_id"], target["name"], *target["kind"], message.get("profile", {}).get("test"))
+        if known in units:
+            continue
+        units.add(known)
         if message["reason"] == "compiler-artifact" and message["executable"] and message["profile"]["test"]:
             folder = Path(message["manifest_path"]).parent
-            target = message["target"]
             place = str(folder.relative_to(ROOT)).removesuffix("/tests")
             name = target["name"] if "test" in target["kind"] else "unit"
             programs.append(Program(f"{'visavis' if place == '.' else place}/{name}", message["executable"], folder))
-    return programs, units
+    return programs, len(units)
 
 
 def run_program(program: Program, arguments: list[str], step: Step, before: list[str] = [], log: str = "") -> bool:
@@ -216,7 +223,8 @@ def table(steps: list[Step], limits: dict[str, float]) -> list[str]:
 
 def slowest(steps: list[Step]):
     tests = sorted((test for step in steps for test in step.tests), key=lambda test: -test.seconds)
-    print(f"\nThe slowest {SLOWEST} of {len(tests)} tests:")
+    if tests:
+        print(f"\nThe slowest {SLOWEST} of {len(tests)} tests:")
     for test in tests[:SLOWEST]:
         print(f"{test.seconds:8.1f} s  {test.name}")
 
@@ -229,7 +237,7 @@ def verdict(steps: list[Step], wrong: list[str]) -> int:
 
 def run_fast(crate: str | None) -> int:
     packages = CRATES[crate] if crate else sorted(name for names in CRATES.values() for name in names)
-    selection = [word for package in packages for word in ("--package", package)] if crate else ["--workspace"]
+    selection = [word for package in packages for word in ("--package", package)] if crate else WHOLE
     steps = []
     with Measured("compile") as step:
         steps.append(step)
@@ -248,7 +256,7 @@ def run_all(only: list[str]) -> int:
     steps, wrong = [], []
     with Measured("compile") as step:
         steps.append(step)
-        programs, units = compile_tests(["--workspace"])
+        programs, units = compile_tests(WHOLE)
     print(f"{units} units, {len(programs)} test programs")
     if units > limits["units"]:
         wrong.append(f"compile: {units} units, the limit is {limits['units']} (tests/budgets.toml)")
@@ -274,7 +282,7 @@ def run_long(parts: list[str]) -> int:
     steps, wrong = [], []
     with Measured("compile") as step:
         steps.append(step)
-        programs, _ = compile_tests(["--workspace"])
+        programs, _ = compile_tests(WHOLE)
     for part in parts:
         with Measured(part) as step:
             steps.append(step)
