@@ -203,6 +203,15 @@ fn configuration(shared: &Shared, row: &document::Row) -> store::Result<Configur
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::response::{IntoResponse as _, Response};
+    use axum::routing::{get, post};
+    use tokio::sync::Notify;
+    use tokio::time::{Instant, pause, resume};
+
     use super::*;
 
     fn result(json: Value) -> CallToolResult {
@@ -222,6 +231,89 @@ mod tests {
         );
         let long = told(json!({"content": text(&"x".repeat(RESULT + 1))})).unwrap();
         assert_eq!((long["result"].as_str().map(str::len), &long["truncated"]), (Some(RESULT), &json!(true)));
+    }
+
+    /// A server over streamable HTTP, and over the older transport as far as its stream, that is asked for `mute` and says nothing any more:
+    /// then it notifies. Its URL, for the transport.
+    async fn serve(kind: &'static str, mute: &'static str) -> (Configuration, Arc<Notify>) {
+        let asked = Arc::new(Notify::new());
+        let silent = {
+            let asked = Arc::clone(&asked);
+            async move || -> Response {
+                asked.notify_one();
+                std::future::pending().await
+            }
+        };
+        let open = silent.clone();
+        let answer = async move |axum::Json(message): axum::Json<Value>| {
+            let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
+            let method = message["method"].as_str().unwrap();
+            if method == mute {
+                return silent().await;
+            }
+            let result = match method {
+                "initialize" => json!({
+                    "protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "test", "version": "1"},
+                }),
+                "tools/list" => json!({"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}),
+                _ => json!({"content": [{"type": "text", "text": "done"}]}),
+            };
+            axum::Json(json!({"jsonrpc": "2.0", "id": id, "result": result})).into_response()
+        };
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}/{kind}", listener.local_addr().unwrap());
+        let router = Router::new().route("/shttp", post(answer)).route("/sse", get(open));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let name = "T".to_owned();
+        (Configuration { name, kind: kind.into(), url, headers: Headers::new() }, asked)
+    }
+
+    fn client() -> net::Client {
+        net::Client::new(net::Policy { allow_private: true }).unwrap()
+    }
+
+    /// Does `work`, which asks a server that then says nothing, and checks that it is given up after so long. The clock stands still once the
+    /// server has been asked, and then jumps from timer to timer: nothing but a time-out is left to wait for.
+    async fn given_up<T>(after: Duration, asked: &Notify, work: impl Future<Output = T>) -> T {
+        let begun = Instant::now();
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            _ = &mut work => panic!("it is over before the server was asked"),
+            () = asked.notified() => pause(),
+        }
+        let silent = Instant::now();
+        let told = tokio::time::timeout(3 * after, work).await.expect("it is given up");
+        // The wait began between the two; the clock has steps of a millisecond.
+        let (least, most) = (silent.elapsed(), begun.elapsed());
+        resume();
+        assert!(least <= after + Duration::from_millis(2) && most >= after, "{least:?} to {most:?}");
+        told
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stays_silent_is_left_out_after_ten_seconds() {
+        for (kind, mute) in [("shttp", "initialize"), ("shttp", "tools/list"), ("sse", "initialize")] {
+            let (mcp, asked) = serve(kind, mute).await;
+            let servers =
+                Servers { client: client(), conversation: "c".into(), servers: vec![Arc::new(mcp)] };
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let keep = Arc::clone(&told);
+            let listing = servers.list(Box::new(move |news| keep.lock().unwrap().push(news)));
+            given_up(Duration::from_secs(10), &asked, listing).await;
+            let why = "The tools of the MCP server \"T\" are left out: it could not be asked.";
+            assert_eq!(*told.lock().unwrap(), [Err(why.to_owned())], "{kind}, {mute}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_never_answers_is_given_up_after_twenty_seconds() {
+        let (mcp, asked) = serve("shttp", "tools/call").await;
+        let tools = listed(client(), &mcp).await.unwrap();
+        let [Tool { run: ToolRun::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
+        let told = given_up(Duration::from_secs(20), &asked, add.0.call(json!({"a": 1}))).await;
+        assert_eq!(told, Err("the MCP server took too long".into()));
     }
 
     #[test]

@@ -249,8 +249,7 @@ fn packets_that_arrive_together_are_all_heard() {
         .iter()
         .filter_map(|e| if let Event::Audio { payload, .. } = e { Some(payload[1]) } else { None })
         .collect();
-    let sent: Vec<u8> =
-        (0..20).flat_map(|burst| (0..2 + burst % 4).map(move |n| burst * 5 + n)).collect();
+    let sent: Vec<u8> = (0..20).flat_map(|burst| (0..2 + burst % 4).map(move |n| burst * 5 + n)).collect();
     assert_eq!(heard, sent);
 }
 
