@@ -29,13 +29,14 @@ def innocent(server, call):
 
 def answered(server, page) -> dict:
     """Asks, hears the answer begin, and returns where that turn's time went."""
+    before = len(server.turns(page.conversation))
     mark = page.mark()
     said = page.speak(QUESTION)
     page.event("agent.started_speaking", mark)
     page.sound(said.end)
-    turn = server.call("GET", f"/v1/ext/conversation/{page.conversation}/turns").json()[-1]
-    assert turn["tts_ttfb"] is not None, turn
     page.event("agent.stopped_speaking", mark)
+    turn = server.turns(page.conversation, before + 1)[before]
+    assert turn["tts_ttfb"] is not None, turn
     return turn
 
 

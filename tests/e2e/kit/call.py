@@ -183,6 +183,11 @@ class Call:
                  spoken: item.querySelector('.spoken')?.textContent ?? '', cut: item.querySelector('.cut')?.textContent ?? '' }))"""
         )
 
+    def complete_captions(self) -> list[dict]:
+        """The captions once no line goes on: the page draws what an event says with its next picture."""
+        self.page.wait_for_function("document.querySelector('#captions li') && !document.querySelector('#captions li[data-open=true]')")
+        return self.captions()
+
     def shot(self, name: str):
         OUT.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(OUT / f"{name}.png"))

@@ -212,6 +212,14 @@ class Server:
             threading.Event().wait(0.1)
         return record
 
+    def turns(self, conversation: str, least: int = 0, timeout: float = 60) -> list[dict]:
+        """Where the time of each turn went, as soon as so many turns are recorded: the record follows the call."""
+        end = time.monotonic() + timeout
+        while len(turns := self.call("GET", f"/v1/ext/conversation/{conversation}/turns").json()) < least:
+            assert time.monotonic() < end, f"{len(turns)} turns instead of {least} after {timeout} s\n{self.tail()}"
+            threading.Event().wait(0.1)
+        return turns
+
     # --- the process ---
 
     def rss(self) -> float:
