@@ -81,6 +81,11 @@ class Call:
         event = message["data"]["event"].get("event", message["data"]["event"])
         return {"n": message["n"], "t": message["t"], **event}
 
+    def events(self, name: str) -> list[str]:
+        """The texts of all events of this name so far."""
+        found = self.page.evaluate("(name) => e2e.messages.map((m) => m.data?.event?.event ?? m.data?.event).filter((e) => e?.name === name)", name)
+        return [event["payload"]["text"] for event in found]
+
     def message(self, type: str, after: int = 0, timeout: float = 60) -> dict:
         return self.until("message", {"type": type, "after": after}, timeout)
 
@@ -185,7 +190,7 @@ class Call:
 
     def complete_captions(self) -> list[dict]:
         """The captions once no line goes on: the page draws what an event says with its next picture."""
-        self.page.wait_for_function("document.querySelector('#captions li') && !document.querySelector('#captions li[data-open=true]')")
+        self.page.wait_for_selector("#captions li[data-open=true]", state="detached")
         return self.captions()
 
     def shot(self, name: str):
