@@ -23,8 +23,6 @@ key=$({
 } | sha256sum | cut -c -32)
 archive=$cache/$key.tar
 
-own() { sed -n 's/^name = "\(visavis[^"]*\)"$/\1/p' Cargo.lock; echo workspace-hack; }
-
 case ${1:-} in
 restore)
   [ -e "$archive" ] || { echo "no compiled dependencies are cached for this lock file"; exit 0; }
@@ -47,21 +45,11 @@ save)
   [ ! -e "$archive" ] || exit 0
   [ -d "$target/release/deps" ] && [ -d "$home/registry/cache" ] || exit 0
   mkdir -p "$cache" || exit 0
-  # Folders and files are named by package or by library, with a hash.
+  # A fingerprint has the name of its package; what was built has names of its own, and the fingerprint's hash.
   exclude=()
-  for name in $(own); do
-    library=${name//-/_}
-    exclude+=(--exclude="$name-*" --exclude="$library-*" --exclude="lib$library-*")
+  for fingerprint in "$target"/release/.fingerprint/{visavis,workspace-hack}*-????????????????; do
+    exclude+=(--exclude="*-${fingerprint##*-}" --exclude="*-${fingerprint##*-}.*")
   done
-  # Libraries, binaries and test programs have names of their own.
-  while read -r name; do
-    exclude+=(--exclude="$name-*" --exclude="lib$name-*")
-  done < <(${CARGO:-cargo} metadata --no-deps --format-version 1 |
-    python3 -c 'import json, sys
-for package in json.load(sys.stdin)["packages"]:
-    for target in package["targets"]:
-        print(target["name"].replace("-", "_"))
-        print(target["name"])' | sort -u | grep -vx build-script-build)
   rm -f "$cache"/*.tar "$cache"/*.tmp
   tar -cf "$cache/new.tmp" "${exclude[@]}" -C "$target" release/deps release/build release/.fingerprint -C "$home" registry/cache registry/index
   size=$(stat -c %s "$cache/new.tmp")
