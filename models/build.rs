@@ -1,21 +1,24 @@
 //! Compiles and links what the adapters take from system libraries, and names what bakes faces after its source.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
-    vpx();
-    face_version();
+    // The package of the tests in `tests/` compiles the library too, for its unit tests, and has this build script.
+    let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let root = if package.ends_with("tests") { package.join("..") } else { package };
+    vpx(&root);
+    face_version(&root);
 }
 
 /// The VP8 shim of `src/face/vp8.c` over libvpx.
-fn vpx() {
+fn vpx(root: &Path) {
     let library = pkg_config::Config::new()
         .atleast_version("1.8")
         .probe("vpx")
         .expect("libvpx is missing: install libvpx-dev");
     cc::Build::new()
-        .file("src/face/vp8.c")
+        .file(root.join("src/face/vp8.c"))
         .includes(library.include_paths)
         .warnings(true)
         .compile("visavis_vp8");
@@ -26,9 +29,9 @@ fn vpx() {
 }
 
 /// Changes with whatever turns a person into a set, so that nobody forgets to bake anew.
-fn face_version() {
-    println!("cargo::rerun-if-changed=src/face");
-    let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("src/face");
+fn face_version(root: &Path) {
+    let folder = root.join("src/face");
+    println!("cargo::rerun-if-changed={}", folder.display());
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).expect("the source").map(|e| e.expect("an entry").path()).collect();
     files.sort();

@@ -8,7 +8,7 @@ mod support;
 mod words;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use conversation::event::AgentState;
@@ -120,6 +120,17 @@ struct Said {
     rate: u32,
 }
 
+/// Flite draws the noise of its voices from the C library's generator, which all threads of the process share. A test holds the guard to its
+/// end, so that its sentences sound the same in every run.
+#[allow(unsafe_code, reason = "the generator is the C library's")]
+pub(crate) fn same_noise() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: `srand` has no precondition.
+    unsafe { libc::srand(1) };
+    guard
+}
+
 /// All of `texts`, one after the other in these voices; the first of each voice first.
 fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
     let flite = Flite::start(2).unwrap_or_else(|e| panic!("{e}"));
@@ -160,12 +171,14 @@ fn mouths(set: &PoseSet) -> HashMap<*const u8, Mouth> {
 
 #[test]
 fn every_closure_of_twelve_sentences_is_shown_by_every_person() {
+    let _alone = same_noise();
     every_closure_is_shown(&sentences()[..12]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_every_closure_of_two_hundred_sentences_is_shown_by_every_person() {
+    let _alone = same_noise();
     every_closure_is_shown(&sentences());
 }
 
@@ -216,12 +229,14 @@ fn every_closure_is_shown(sentences: &[String]) {
 
 #[test]
 fn lips_that_are_read_from_sound_follow_the_phones() {
+    let _alone = same_noise();
     lips_follow(&sentences()[..32]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_lips_that_are_read_from_the_sound_of_two_hundred_sentences_follow_the_phones() {
+    let _alone = same_noise();
     lips_follow(&sentences());
 }
 
@@ -272,6 +287,7 @@ fn phones(news: &[News]) -> Vec<Phone> {
 
 #[test]
 fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
+    let _alone = same_noise();
     let said = &say(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
     let read = through(true, said, vec![]);
     let (mut known, mut given) = (0.0, 0.0);
@@ -327,6 +343,7 @@ impl Tts for Vendor {
 
 #[test]
 fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_with_it() {
+    let _alone = same_noise();
     let said = say(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
     let said = &said[0][0];
     // What is read is known too late where sound is made hardly faster than it is spoken; words are known before.

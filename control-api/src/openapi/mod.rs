@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_document_in_docs_is_the_one_that_is_served() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
         if std::env::var_os("VISAVIS_WRITE_OPENAPI").is_some() {
             std::fs::write(&file, text()).unwrap();
         }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn every_route_of_the_source_is_in_the_table() {
         let mut text = String::new();
-        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut text);
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../src"), &mut text);
         let routes: BTreeSet<&str> = text
             .split(".route(")
             .skip(1)

@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn each_file_is_a_step() {
-        let mut files: Vec<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))
+        let mut files: Vec<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations"))
             .unwrap()
             .map(|file| file.unwrap().file_name().into_string().unwrap())
             .collect();

@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_file_that_is_there_or_named_is_served() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/web/console");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/web/console");
         let files: BTreeSet<String> =
             fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         let known: BTreeSet<String> =

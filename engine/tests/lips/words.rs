@@ -7,7 +7,7 @@ use engine::speak::tts::News;
 use models::tts::{Aligner, Event, Phone, Voice, Word};
 
 use crate::lips::{self, CLOSE, Pieces, closes, closures};
-use crate::{Said, phones, say, sentences, through};
+use crate::{Said, phones, same_noise, say, sentences, through};
 
 /// The words of a sentence with their begins, as vendors tell them that leave out pauses.
 fn with_begins(said: &Said) -> Vec<Word> {
@@ -89,12 +89,14 @@ fn scored(what: &str, said: &[Said], shown: &[Vec<Phone>]) -> (f64, f64, f32) {
 
 #[test]
 fn lips_that_are_made_of_words_follow_the_phones() {
+    let _alone = same_noise();
     lips_follow(&sentences()[..32]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_lips_that_are_made_of_the_words_of_two_hundred_sentences_follow_the_phones() {
+    let _alone = same_noise();
     lips_follow(&sentences());
 }
 
@@ -141,6 +143,7 @@ fn lips_follow(sentences: &[String]) {
 
 #[test]
 fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
+    let _alone = same_noise();
     let said =
         &say(&["Maybe Bob will improve the map before my mother moves above the farm.".to_owned()], &["slt"])
             [0][0];

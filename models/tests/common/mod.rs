@@ -4,6 +4,7 @@
 pub(crate) mod sound;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
@@ -57,12 +58,24 @@ impl Thread {
     }
 }
 
+/// Flite draws the noise of its voices from the C library's generator, which all threads of the process share. The guard is held while a
+/// sentence is said, so that it sounds the same in every run.
+#[allow(unsafe_code, reason = "the generator is the C library's")]
+pub(crate) fn same_noise() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: `srand` has no precondition.
+    unsafe { libc::srand(1) };
+    guard
+}
+
 /// A sentence at 16 kHz.
 pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (news, heard) = unbounded();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };
     let sink = Sink::new(move |event| news.send(event).unwrap_or_default());
+    let _guard = same_noise();
     let _handle = flite.speak(request, sink).unwrap();
     let mut said = Vec::new();
     for event in heard {
