@@ -66,4 +66,4 @@ features:
 lint:
 	$(CARGO) fmt --all --check
 	scripts/workspace-hack/generate.py --check
-	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --release --locked --workspace --lib --bins --examples --tests --bench '*' -- -D warnings
