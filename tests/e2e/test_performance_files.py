@@ -32,6 +32,7 @@ def test_a_document_that_says_something_else_is_noticed_and_mended(tmp_path):
     found = json.loads((ROOT / "docs" / "results" / "engine-only-1.json").read_text())
     found["ms"]["overhead"] |= {"p50": 12.4, "p95": 34.6}
     (results / "other.json").write_text(json.dumps(found))
+    (results / "long-faces.json").write_text(json.dumps({"part": "faces", "tests": {}}))
     (results / "benches.json").write_text(json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6, "other": 1}, "instructions": {"a step": 98765}}))
     document = tmp_path / "performance.md"
     document.write_text((ROOT / "docs" / "performance.md").read_text())

@@ -47,7 +47,8 @@ def test_the_server_understands_a_user(server, call, model):
         page.quiet(after=said.end)
     asked = [message["content"] for message in attentive.requests[-1]["messages"] if message["role"] == "user"]
     check_words(" ".join(QUESTIONS), " ".join(asked))
-    assert " ".join(asked) == " ".join(page.events("utterance_committed"))
+    # Two turns without an answer between them are one message of two lines.
+    assert " ".join(asked).split() == " ".join(page.events("utterance_committed")).split()
 
 
 def test_a_user_understands_the_agent(server, call):

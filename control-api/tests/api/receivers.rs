@@ -213,5 +213,11 @@ async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
     let mut seen = HashSet::new();
     let first: Vec<u64> =
         hooks.came().iter().filter(|one| seen.insert(one.id().to_owned())).map(Came::sequence).collect();
-    assert_eq!(first, (1..=EVENTS as u64).collect::<Vec<_>>(), "first tries of {id}");
+    // One is sent at a time. The one that was under way when the server stopped may not have arrived: its try broke off, and the others did
+    // not wait for its next one.
+    let late: Vec<u64> = first.windows(2).filter(|pair| pair[0] > pair[1]).map(|pair| pair[1]).collect();
+    assert!(late.len() <= 1, "first tries of {id}: {first:?}");
+    let others = |list: &[u64]| list.iter().filter(|n| !late.contains(n)).copied().collect::<Vec<_>>();
+    let all: Vec<u64> = (1..=EVENTS as u64).collect();
+    assert_eq!((first.len(), others(&first)), (EVENTS, others(&all)), "first tries of {id}");
 }
