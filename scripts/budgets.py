@@ -94,10 +94,10 @@ def count(home):
     """Runs the benches under Callgrind, where that is possible; whether it is."""
     shutil.rmtree(home / COUNTS, ignore_errors=True)
     if not shutil.which(CALLGRIND[0]):
-        print("Valgrind is not installed: no instructions are counted, CPU time alone decides")
+        print("Valgrind is not installed: no instructions are counted")
         return False
     if platform.machine() != "x86_64":
-        print("the limits of instructions are those of x86-64: none are counted, CPU time alone decides")
+        print("the limits of instructions are those of x86-64: none are counted")
         return False
     (home / COUNTS).mkdir(parents=True)
     runner = [*CALLGRIND, f"--callgrind-out-file={(home / COUNTS).resolve()}/%p"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what `make run` and `make test` need and the machine has not: system packages (apt; Valgrind, which counts the benches' instructions,
-# is optional), the speech detector's weights, PocketSphinx and its English models, ONNX Runtime and the turn model (both optional). All of it from Debian and PyPI, by name. A second run with
+# for the tests only), the speech detector's weights, PocketSphinx and its English models, ONNX Runtime and the turn model (both optional). All of it from Debian and PyPI, by name. A second run with
 # everything there takes no time and needs no network. Outside the checkout only apt packages are touched.
 #
 #   scripts/setup.sh              into .cache/models of the checkout
@@ -86,7 +86,7 @@ install_packages() {
 # Elsewhere than on x86-64 there are no limits for what it counts. In a shell of its own, as a failure ends it.
 valgrind_too() {
   [ "$(uname -m)" = x86_64 ] || return 0
-  command -v valgrind >/dev/null || (trap cleanup EXIT; install_packages valgrind) || say "warning: Valgrind could not be had; benches are held against CPU time alone"
+  command -v valgrind >/dev/null || (trap cleanup EXIT; install_packages valgrind) || say "warning: Valgrind could not be installed; make test needs it to count the instructions of the benches"
 }
 
 # --- From PyPI -------------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #
 #   VISAVIS_BIN = the binary, else $CARGO_TARGET_DIR or target, release/visavis
 #   E2E_WORKERS = tests at a time, each with a server and a browser of its own; 4, but 0 (one at a time, in this process) with --part
+#   E2E_SEED = the seed of what long tests draw, to repeat one
 #   E2E_OUT = where reports go, for two runs at the same time
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, Failure> {
     let error = Command::new(&program).args(arguments).env("VISAVIS_MODELS_DIR", models).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         let missing =
-            format!("{PROGRAM} is neither beside {} nor on the PATH: build it with make load", own.display());
+            format!("{PROGRAM} is neither beside {} nor on the PATH: build it with make build-load", own.display());
         return Err(Failure::Failed(anyhow::Error::msg(missing)));
     }
     Err(anyhow::Error::new(error).context(format!("{} cannot be run", program.display())).into())

@@ -133,7 +133,7 @@ pub(crate) fn same_noise() -> MutexGuard<'static, ()> {
 
 /// All of `texts`, one after the other in these voices; the first of each voice first.
 fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
-    let flite = Flite::start(2).unwrap_or_else(|e| panic!("{e}"));
+    let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let ask = |text: &String, voice: &str| {
         let (news, heard) = crossbeam_channel::unbounded();
         let request = Request { text: text.clone(), voice: voice.into(), pronunciation: Vec::new() };

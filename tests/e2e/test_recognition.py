@@ -3,7 +3,7 @@ files (models/tests)."""
 
 import pytest
 
-from kit import voice
+from kit import sound, voice
 
 #: As files, none of the forty words of the questions and one of those of the answer is misunderstood.
 SPEAKER = "rms"
@@ -49,6 +49,22 @@ def test_the_server_understands_a_user(server, call, model):
     check_words(" ".join(QUESTIONS), " ".join(asked))
     # Two turns without an answer between them are one message of two lines.
     assert " ".join(asked).split() == " ".join(page.events("utterance_committed")).split()
+
+
+@pytest.mark.long("network")
+def test_nearly_all_of_the_sound_arrives_both_ways(server, call):
+    """Other browser tests are content with half of it."""
+    agent = server.agent(hears=[(question, SPEAKER) for question in QUESTIONS], tap=True)
+    conversation = server.conversation(agent["id"])
+    page = call().open(conversation["join_link"])
+    page.join()
+    for question in QUESTIONS:
+        mark, before = page.mark(), page.now()
+        said = page.speak(question, SPEAKER)
+        answer = page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])["payload"]["text"]
+        mine, theirs = page.recording(before, page.quiet(after=said.end))
+        sound.expect(sound.heard_by_server(mine, server.heard(agent)), question, sound.NEARLY_ALL)
+        sound.expect(sound.heard_by_page([answer], "rms", theirs)[0], answer, sound.NEARLY_ALL)
 
 
 def test_a_user_understands_the_agent(server, call):

@@ -71,11 +71,12 @@ pub(crate) fn same_noise() -> MutexGuard<'static, ()> {
 
 /// A sentence at 16 kHz.
 pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
+    // Before the voice's thread begins: it warms up with a word, which takes noise too.
+    let _guard = same_noise();
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (news, heard) = unbounded();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };
     let sink = Sink::new(move |event| news.send(event).unwrap_or_default());
-    let _guard = same_noise();
     let _handle = flite.speak(request, sink).unwrap();
     let mut said = Vec::new();
     for event in heard {
