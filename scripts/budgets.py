@@ -12,7 +12,7 @@ The medians of criterion's samples count. What else a machine does only adds to 
 twice, and its least median counts (decision 5).
 
 Where Valgrind is installed, the benches also run under it, each for a fixed number of iterations, and their instructions are held against
-their limits. Counts know nothing of other work: they are not repeated, and no slack is given. Results are in $CRITERION_HOME, else in criterion/ of $CARGO_TARGET_DIR, else of target/.
+their limits. Other work does not change counts: they are not repeated, and no slack is given. Results are in $CRITERION_HOME, else in criterion/ of $CARGO_TARGET_DIR, else of target/.
 """
 
 import argparse

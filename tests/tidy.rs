@@ -35,6 +35,7 @@ const CHANCE: &[&str] = &[
     "flaky",
     "thread::sleep(",
     "time.sleep(",
+    "asyncio.sleep(",
     "wait_for_timeout(",
     "elapsed() <",
     "perf_counter",
@@ -46,11 +47,13 @@ const CHANCE: &[&str] = &[
 /// Files of tests that may use one of them, each with its reason.
 const CHANCES: &[(&str, &str, &str)] = &[
     ("tests/e2e/conftest.py", "random.randrange(", "the seed of the long tier, which is printed"),
+    ("tests/e2e/kit/peer.py", "asyncio.sleep(", "the pace at which a microphone gives sound"),
     ("tests/e2e/kit/relay.py", "random.random()", "a generator with a fixed seed"),
     ("tests/e2e/test_control_plane_numbers.py", "perf_counter", "a time that only the long tier judges"),
     ("tests/e2e/test_openapi.py", "random.randrange(", "the seed of the long tier, which is printed"),
     ("engine/src/hear/jitter_tests.rs", "rand::random", "the seed of the long tier, which is printed"),
     ("engine/src/transport/webrtc_tests.rs", "elapsed() <", "the elapsed virtual time"),
+    ("engine/tests/peers.py", "asyncio.sleep(", "the pace at which a microphone gives sound"),
     ("engine/tests/peers.py", "wait_for_timeout(", "a comparison with other engines, which is run by hand"),
     ("control-api/tests/api/painter.rs", "thread::sleep(", "the pace at which a file is looked for"),
 ];
