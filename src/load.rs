@@ -20,8 +20,10 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, Failure> {
     // Returns only if it fails.
     let error = Command::new(&program).args(arguments).env("VISAVIS_MODELS_DIR", models).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
-        let missing =
-            format!("{PROGRAM} is neither beside {} nor on the PATH: build it with make build-load", own.display());
+        let missing = format!(
+            "{PROGRAM} is neither beside {} nor on the PATH: build it with make build-load",
+            own.display()
+        );
         return Err(Failure::Failed(anyhow::Error::msg(missing)));
     }
     Err(anyhow::Error::new(error).context(format!("{} cannot be run", program.display())).into())

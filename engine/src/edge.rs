@@ -169,7 +169,7 @@ mod tests {
             told.send((full.send(1), full.send(2))).unwrap();
         })
         .unwrap();
-        let answer = came_back.recv_timeout(Duration::from_secs(10)).expect("it waits for itself");
+        let answer = came_back.recv_timeout(Duration::from_secs(60)).expect("it waits for itself");
         assert_eq!(answer, (Ok(()), Err(2)));
         assert_eq!(sender.full(), 1);
         drop(receiver);

@@ -237,7 +237,7 @@ async fn what_is_missing_is_told() {
 #[tokio::test]
 async fn a_call_without_a_decoder_is_refused_and_a_freed_decoder_serves_the_next() {
     let models = Doubles::ready(1);
-    let timeouts = Timeouts { offer: Duration::from_secs(1), ..Timeouts::default() };
+    let timeouts = Timeouts { offer: Duration::from_secs(5), ..Timeouts::default() };
     let (engine, book) = engine(Arc::clone(&models), timeouts);
     let (_client, sdp, _) = Client::offer();
     let taken = engine.offer(offer(1, &sdp)).await.unwrap();

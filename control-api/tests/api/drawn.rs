@@ -1,12 +1,10 @@
 //! Drawn people: the list of what may be set, previews, and the life of a drawing, by a child process that the test plays (`painter.rs`).
 
-use std::time::Duration;
-
 use control_api::keys;
 use serde_json::{Value, json};
 
 use crate::kit::{Folder, Reply, Server, agent, until};
-use crate::servers::two;
+use crate::servers::{expire, two};
 
 const PATH: &str = "/v2/custom-avatar";
 const FAILED: &str = "the face could not be drawn; the server's log says why";
@@ -378,13 +376,14 @@ async fn an_editor_learns_what_may_be_set_and_every_person_of_the_house_is_taken
 #[tokio::test]
 async fn a_dead_server_s_drawing_is_taken_over_and_every_server_has_the_face() {
     let folders = [Folder::new(), Folder::new()];
-    let Some([one, other]) = two(&folders, Duration::from_millis(600)).await else { return };
+    let Some([one, other]) = two(&folders).await else { return };
     // Whichever takes it gets half way.
     let id = queue(&one, "half").await;
     once(&one, &id, |record| record["progress"] == 50).await;
     let halves = |folder: &Folder| folder.0.join("data/bakes").join(&id).join("parts/half").exists();
     let (dies, lives) = if halves(&folders[0]) { (one, other) } else { (other, one) };
     dies.kill().await;
+    expire(&folders, "custom_avatar", &id).await;
     // The other one finds nothing of what was drawn, gets half way, and is restarted by nobody: so it is stopped by hand.
     until("the take-over", async || folders.iter().all(halves).then_some(())).await;
     lives.delete(&format!("{PATH}/{id}")).await.expect(200);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use conversation::event::{EndReason, Event};
 use serde_json::json;
 
-use crate::kit::{Folder, Hooks, Server, joined, until};
-use crate::servers::two;
+use crate::kit::{Folder, Hooks, Server, until};
+use crate::servers::{renewed, two};
 
 fn ended() -> [(f64, Event); 2] {
     [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::UserLeft })]
@@ -45,10 +45,11 @@ async fn a_trace_goes_with_its_record() {
 #[tokio::test]
 async fn a_trace_goes_that_lies_on_another_server_awake_or_asleep() {
     let folders = [Folder::new(), Folder::new()];
-    let Some([one, other]) = two(&folders, Duration::from_millis(600)).await else { return };
+    let Some([one, other]) = two(&folders).await else { return };
     let (awake, file) = traced(&one, &folders[0]).await;
     let (asleep, left) = traced(&one, &folders[0]).await;
     erase(&other, &awake).await;
+    renewed().await;
     until("the trace to be gone", async || (!file.exists()).then_some(())).await;
     assert!(left.exists());
     one.stop().await;

@@ -27,7 +27,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 /// Longest time that anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `look` until it finds something.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
@@ -55,7 +55,7 @@ impl Stopped {
         tokio::time::pause();
         // A paused clock moves on to the next timer when nothing is left to do, unless a blocking task runs. This one ends with the test, or
         // after long enough: then a test that waits in vain fails by its own patience.
-        tokio::task::spawn_blocking(move || held.recv_timeout(3 * PATIENCE).ok());
+        tokio::task::spawn_blocking(move || held.recv_timeout(2 * PATIENCE).ok());
         Self { _hold, since: tokio::time::Instant::now() }
     }
 
@@ -68,6 +68,13 @@ impl Stopped {
     pub(crate) fn passed(&self) -> Duration {
         self.since.elapsed()
     }
+}
+
+/// Moves tokio's clock on by `time` at once: what sleeps for no longer wakes up. Then it runs as before.
+pub(crate) async fn leap(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 /// A folder that is gone when the test is.
@@ -87,6 +94,22 @@ impl Folder {
     /// The PostgreSQL database of this folder's servers, where the tests run on one.
     pub(crate) async fn database(&self) -> Option<String> {
         database(&self.0).await
+    }
+
+    /// A connection to the store of this folder's servers, past them.
+    pub(crate) async fn store(&self) -> sqlx::AnyConnection {
+        sqlx::any::install_default_drivers();
+        let file = || format!("sqlite://{}", self.0.join("data/visavis.db").to_str().unwrap());
+        let url = self.database().await.unwrap_or_else(file);
+        sqlx::AnyConnection::connect(&url).await.unwrap()
+    }
+
+    /// Changes the store of this folder's servers, past them.
+    pub(crate) async fn change(&self, sql: String) {
+        let mut connection = self.store().await;
+        let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+        assert!(done.rows_affected() > 0, "nothing was changed");
+        connection.close().await.unwrap();
     }
 }
 

@@ -15,12 +15,8 @@ const SEARCH: Duration = Duration::from_millis(100);
 
 /// Copies the only conversation so often, each made a second before the other, with a user of its own.
 async fn multiply(folder: &Folder, many: u64) {
-    sqlx::any::install_default_drivers();
-    let database = folder.database().await;
-    let postgres = database.is_some();
-    let url = database
-        .unwrap_or_else(|| format!("sqlite://{}", folder.0.join("data/visavis.db").to_str().unwrap()));
-    let mut connection = sqlx::AnyConnection::connect(&url).await.unwrap();
+    let postgres = folder.database().await.is_some();
+    let mut connection = folder.store().await;
     let record = json!({"transcript": [], "chat_history": {"messages": []}, "snippets": {"items": []}, "usage_json": "{}", "warnings": [], "turns": []});
     let id = "'00000000-0000-4000-8000-' || (100000000000 + n.i)";
     let copy = format!(

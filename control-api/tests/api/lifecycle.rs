@@ -5,7 +5,7 @@ use std::time::Duration;
 use conversation::event::{Event, UtteranceId};
 use serde_json::json;
 
-use crate::kit::{Folder, Hooks, Server, joined, until};
+use crate::kit::{Folder, Hooks, Server, joined, leap, until};
 
 #[tokio::test]
 async fn a_conversation_that_nobody_joins_ends_and_is_told() {
@@ -25,8 +25,8 @@ async fn a_conversation_that_nobody_joins_ends_and_is_told() {
 async fn an_offer_that_came_in_time_may_still_connect() {
     let folder = Folder::new();
     let server = Server::start_with(&folder.0, |config| {
-        config.timeouts.join = Duration::from_millis(500);
-        config.timeouts.offer = Duration::from_secs(600);
+        config.timeouts.join = Duration::from_secs(3600);
+        config.timeouts.offer = Duration::from_secs(3600);
     })
     .await;
     let agent = server.agent(json!({})).await;
@@ -34,6 +34,9 @@ async fn an_offer_that_came_in_time_may_still_connect() {
     let offer = server.request("POST", &format!("/rtc/{connecting}")).bearer_auth(token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let (waiting, _) = server.conversation(&agent).await;
+    // Both are older than the join time-out from here on. The server looks every half a minute.
+    folder.change("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
+    leap(Duration::from_secs(31)).await;
     server.status(&waiting, "ENDED").await;
     let record = server.get(&format!("/v1/ext/conversation/{connecting}")).await.expect(200);
     assert_eq!(record["status"], "STARTED", "the younger one is over, the older one still connects");

@@ -6,6 +6,7 @@ mod conversations;
 mod crash;
 mod doors;
 mod drawn;
+mod erasing;
 mod keys;
 mod kit;
 mod knowledge;

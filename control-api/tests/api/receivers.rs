@@ -8,11 +8,11 @@ use conversation::event::Event;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::kit::{Came, Folder, Hooks, Server, joined, until};
+use crate::kit::{Came, Folder, Hooks, PATIENCE, Server, joined, until};
 
 fn hasty(config: &mut control_api::Config) {
     config.webhooks.schedule = [0, 20, 40].map(Duration::from_millis).to_vec();
-    config.webhooks.timeout = Duration::from_millis(200);
+    config.webhooks.timeout = PATIENCE;
 }
 
 fn committed(text: impl ToString) -> Event {
@@ -44,7 +44,12 @@ fn tries(one: &Value, what: &str) -> Vec<Value> {
 async fn a_slow_receiver_delays_nobody_but_itself() {
     let folder = Folder::new();
     let hooks = Hooks::start().await;
-    let server = Server::start_with(&folder.0, hasty).await;
+    // A try that hangs hangs for longer than this test.
+    let server = Server::start_with(&folder.0, |config| {
+        hasty(config);
+        config.webhooks.timeout = Duration::from_secs(3600);
+    })
+    .await;
     // Takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let wanted = json!({"callback_url": format!("http://{}/", silent.local_addr().unwrap()), "callback_events": ["utterance_committed"]});
@@ -55,10 +60,16 @@ async fn a_slow_receiver_delays_nobody_but_itself() {
         (slow, _) = server.conversation(&agent).await;
         server.stage.tell_all(&slow, 0, [(0.0, joined()), (1.0, committed(1)), (2.0, committed(2))]);
     }
-    server.status(&slow, "IN_PROGRESS").await;
+    until("all to wait", async || (server.webhooks("pending").await == 600).then_some(())).await;
     let quick = told(&server, &hooks.url, 20).await;
     log(&server, &quick, 20, "done").await;
-    assert!(server.webhooks("pending").await > 0, "the other was served while these hung");
+    assert_eq!(server.webhooks("pending").await, 600, "the other was served while these hung");
+    server.stop().await;
+    let server = Server::start_with(&folder.0, |config| {
+        hasty(config);
+        config.webhooks.timeout = Duration::from_millis(200);
+    })
+    .await;
     let dead = log(&server, &slow, 2, "dead").await;
     assert_eq!(tries(&dead[0], "error"), vec![json!("timeout"); 3]);
     assert!(tries(&dead[0], "took_ms").iter().all(|t| t.as_u64().unwrap() >= 200), "{dead:?}");
@@ -194,14 +205,16 @@ async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
     const EVENTS: usize = 150;
     let folder = Folder::new();
     let hooks = Hooks::start().await;
-    // Every third one fails its first two tries.
+    // Three of them fail their first two tries.
     hooks.rule(|one, before| {
         let tries = before.iter().filter(|earlier| earlier.id() == one.id()).count();
-        if one.sequence() % 3 == 0 && tries < 2 { 503 } else { 204 }
+        if one.sequence() % 50 == 25 && tries < 2 { 503 } else { 204 }
     });
     let change = |config: &mut control_api::Config| {
-        config.webhooks.schedule = [0, 600, 600, 600].map(Duration::from_millis).to_vec();
-        config.webhooks.hold = Duration::from_millis(20);
+        // The first wait, jitter included, is longer than `hold` and `memory` together: it is sat out in the store.
+        config.webhooks.schedule = [0, 1300, 300, 300].map(Duration::from_millis).to_vec();
+        // Far longer than a try takes: the next event does not wait for one that is under way for longer than this.
+        config.webhooks.hold = Duration::from_secs(1);
         config.webhooks.memory = Duration::from_millis(100);
     };
     let server = Server::start_with(&folder.0, change).await;

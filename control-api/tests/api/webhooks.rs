@@ -119,7 +119,7 @@ async fn a_refused_event_is_tried_again_before_the_next_one() {
 async fn a_failing_event_holds_the_next_one_back_for_so_long_only() {
     let folder = Folder::new();
     let hooks = Hooks::start().await;
-    hooks.answer([500]);
+    hooks.rule(|one, _| if one.name() == "utterance_committed" { 500 } else { 204 });
     let server = Server::start_with(&folder.0, |config| {
         config.webhooks.schedule = vec![Duration::ZERO, Duration::from_secs(3600)];
         config.webhooks.hold = Duration::from_millis(50);
@@ -130,8 +130,10 @@ async fn a_failing_event_holds_the_next_one_back_for_so_long_only() {
         .await;
     let (id, _) = server.conversation(&agent).await;
     server.stage.tell_all(&id, 0, talk());
-    let came = hooks.first(2).await;
-    assert_eq!([came[0].name(), came[1].name()], ["utterance_committed", "call_ended"]);
+    // A first try that takes longer than that holds nothing back either: then the two may come in either order.
+    let mut names: Vec<String> = hooks.first(2).await.iter().map(Came::name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["call_ended", "utterance_committed"]);
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ fn datagrams_go_both_ways_and_strangers_are_turned_away() {
 
 /// Whether the server closes a connection, waited for.
 fn is_closed(stream: &mut net::TcpStream) -> bool {
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     match stream.read(&mut [0; 10]) {
         Ok(length) => length == 0,
         Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
@@ -80,73 +80,87 @@ fn is_open(stream: &mut net::TcpStream) -> bool {
     read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
+/// A server that sends every datagram back, on a clock that the test moves.
+struct Echo {
+    address: SocketAddr,
+    outlet: Outlet,
+    /// How much the clock has moved.
+    passed: std::sync::Arc<std::sync::Mutex<Duration>>,
+    thread: std::thread::JoinHandle<io::Result<()>>,
+}
+
+impl Echo {
+    #[allow(clippy::disallowed_methods)] // its result is wanted back
+    fn start(limits: Limits) -> Self {
+        let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
+        server.limits = limits;
+        let (address, outlet) = (server.candidates()[0].address, server.outlet());
+        let back = outlet.clone();
+        let start = crate::clock::now();
+        let passed = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
+        let clock = std::sync::Arc::clone(&passed);
+        let thread = std::thread::spawn(move || {
+            let now = || start + *clock.lock().unwrap();
+            server.run(now, |_, datagram| {
+                back.send(datagram.source, datagram.contents);
+                true
+            })
+        });
+        Self { address, outlet, passed, thread }
+    }
+
+    fn open(&self) -> net::TcpStream {
+        net::TcpStream::connect(self.address).unwrap()
+    }
+
+    fn pass(&self, time: Duration) {
+        *self.passed.lock().unwrap() += time;
+    }
+
+    fn stop(self) {
+        self.outlet.stop();
+        self.thread.join().unwrap().unwrap();
+    }
+}
+
+/// Sends a check and has it back, twice: then the server has looked at its clock, and has accepted whoever connected before.
+fn talk(friend: &mut net::TcpStream) {
+    for _ in 0..2 {
+        friend.write_all(&framed(&check("friend:me"))).unwrap();
+        friend.read_exact(&mut vec![0; framed(&check("friend:me")).len()]).unwrap();
+    }
+}
+
 #[test]
 fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
-    let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
-    server.limits = Limits { first_check: Duration::from_millis(300), strangers: 4, per_address: 4 };
-    let address = server.candidates()[0].address;
-    let outlet = server.outlet();
-    let back = outlet.clone();
-    let thread = std::thread::spawn(move || {
-        server.run(crate::clock::now, |_, datagram| {
-            back.send(datagram.source, datagram.contents);
-            true
-        })
-    });
-    let open = || net::TcpStream::connect(address).unwrap();
-    let mut friend = open();
-    friend.write_all(&framed(&check("friend:me"))).unwrap();
-    let answered = |friend: &mut net::TcpStream| {
-        let mut answer = vec![0; framed(&check("friend:me")).len()];
-        friend.read_exact(&mut answer).is_ok()
-    };
-    assert!(answered(&mut friend));
-    let mut silent: Vec<_> = (0..12).map(|_| open()).collect();
+    let server = Echo::start(Limits { strangers: 4, per_address: 4, ..LIMITS });
+    let mut friend = server.open();
+    talk(&mut friend);
+    let mut silent: Vec<_> = (0..12).map(|_| server.open()).collect();
     assert!(silent[..8].iter_mut().all(is_closed), "the oldest make room for the newer");
     // Who talks comes in all the same.
-    let mut another = open();
-    another.write_all(&framed(&check("friend:me"))).unwrap();
-    assert!(answered(&mut another));
-    let mut halting = open();
+    let mut another = server.open();
+    talk(&mut another);
+    let mut halting = server.open();
     halting.write_all(&framed(&check("friend:me"))[..20]).unwrap();
+    talk(&mut friend);
+    server.pass(LIMITS.first_check + Duration::from_secs(1));
+    talk(&mut friend);
     assert!(silent[8..].iter_mut().all(is_closed), "nothing came in time");
     assert!(is_closed(&mut halting), "no whole check came in time");
     assert!(is_open(&mut friend) && is_open(&mut another), "who has sent a check may be silent for longer");
-    outlet.stop();
-    thread.join().unwrap().unwrap();
+    server.stop();
 }
 
-/// On a clock that the test moves. Whoever sends a check and has it back twice has seen the server look at that clock.
 #[test]
 fn the_first_check_is_waited_for_for_five_seconds() {
-    let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
-    let address = server.candidates()[0].address;
-    let outlet = server.outlet();
-    let back = outlet.clone();
-    let start = crate::clock::now();
-    let passed = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
-    let clock = std::sync::Arc::clone(&passed);
-    let thread = std::thread::spawn(move || {
-        let now = || start + *clock.lock().unwrap();
-        server.run(now, |_, datagram| {
-            back.send(datagram.source, datagram.contents);
-            true
-        })
-    });
-    // They are accepted in turn: once the friend is served, the silent one is known.
-    let mut silent = net::TcpStream::connect(address).unwrap();
-    let mut friend = net::TcpStream::connect(address).unwrap();
-    let mut looks = || {
-        for _ in 0..2 {
-            friend.write_all(&framed(&check("friend:me"))).unwrap();
-            friend.read_exact(&mut vec![0; framed(&check("friend:me")).len()]).unwrap();
-        }
-    };
-    looks();
+    let server = Echo::start(LIMITS);
+    let (mut silent, mut friend) = (server.open(), server.open());
+    talk(&mut friend);
     // It closes what is late four times in that time, and once more.
     let mut quarter = || {
-        *passed.lock().unwrap() += Duration::from_millis(1_250);
-        looks();
+        server.pass(Duration::from_millis(1_250));
+        talk(&mut friend);
     };
     for n in 1..=4 {
         quarter();
@@ -154,6 +168,5 @@ fn the_first_check_is_waited_for_for_five_seconds() {
     }
     quarter();
     assert!(is_closed(&mut silent), "no check came in time");
-    outlet.stop();
-    thread.join().unwrap().unwrap();
+    server.stop();
 }

@@ -35,7 +35,7 @@ fn ok(stream: &mut TcpStream, body: &str) {
 }
 
 fn get(url: &str) -> Request {
-    Request::new(Method::GET, url).unwrap().timeout(Some(Duration::from_secs(10)))
+    Request::new(Method::GET, url).unwrap().timeout(Some(Duration::from_secs(60)))
 }
 
 fn open() -> Client {
