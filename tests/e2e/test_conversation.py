@@ -203,7 +203,7 @@ def test_typing_instead_of_speaking(server, call, chance):
 
 
 def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, hooks):
-    agent = server.agent(knowledge=SHORT, hooks=hooks, hears=[FIRST_ROOM, GARDEN])
+    agent = server.agent(knowledge=SHORT, hooks=hooks, hears=[FIRST_ROOM, GARDEN, ("", 0.2)])
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()

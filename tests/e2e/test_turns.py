@@ -75,7 +75,7 @@ def test_a_short_sound_makes_the_agent_quieter_and_lets_it_go_on(talk):
     short = talk(hum(*SHORT), {"sound_s": 0.3})
     assert short.text() == TEXT and "agent.interrupted" not in short.names(), short.events
     sound.expect(short.arrival, "the text")
-    assert short.gains.min() < 0.5, f"the agent got no quieter: {short.gains}"
+    assert short.gains.min() < 0.6, f"the agent got no quieter: {short.gains}"
 
 
 def test_okay_lets_the_agent_go_on(talk):
