@@ -3,12 +3,14 @@
 
 #[path = "support/lips.rs"]
 mod lips;
+#[path = "../../models/tests/common/noise.rs"]
+mod noise;
 mod support;
 #[path = "lips/words.rs"]
 mod words;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use conversation::event::AgentState;
@@ -22,6 +24,7 @@ use lips::{CLOSE, Pieces, closes, closures, correlation, shut};
 use models::face::{Mouth, PoseSet};
 use models::tts::{Event, Flite, Phone, Request, Tts, Word};
 use models::{Handle, Sink};
+use noise::same_noise;
 use support::{Bench, World, call};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -118,17 +121,6 @@ struct Said {
     words: Vec<Word>,
     pcm: Vec<i16>,
     rate: u32,
-}
-
-/// Flite draws the noise of its voices from the C library's generator, which all threads of the process share. A test holds the guard to its
-/// end, so that its sentences sound the same in every run.
-#[allow(unsafe_code, reason = "the generator is the C library's")]
-pub(crate) fn same_noise() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: `srand` has no precondition.
-    unsafe { libc::srand(1) };
-    guard
 }
 
 /// All of `texts`, one after the other in these voices; the first of each voice first.

@@ -7,7 +7,8 @@ use engine::speak::tts::News;
 use models::tts::{Aligner, Event, Phone, Voice, Word};
 
 use crate::lips::{self, CLOSE, Pieces, closes, closures};
-use crate::{Said, phones, same_noise, say, sentences, through};
+use crate::noise::same_noise;
+use crate::{Said, phones, say, sentences, through};
 
 /// The words of a sentence with their begins, as vendors tell them that leave out pauses.
 fn with_begins(said: &Said) -> Vec<Word> {

@@ -1,10 +1,10 @@
 //! What the tests with real models share.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod noise;
 pub(crate) mod sound;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
@@ -58,21 +58,10 @@ impl Thread {
     }
 }
 
-/// Flite draws the noise of its voices from the C library's generator, which all threads of the process share. The guard is held while a
-/// sentence is said, so that it sounds the same in every run.
-#[allow(unsafe_code, reason = "the generator is the C library's")]
-pub(crate) fn same_noise() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: `srand` has no precondition.
-    unsafe { libc::srand(1) };
-    guard
-}
-
 /// A sentence at 16 kHz.
 pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
     // Before the voice's thread begins: it warms up with a word, which takes noise too.
-    let _guard = same_noise();
+    let _guard = noise::same_noise();
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (news, heard) = unbounded();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };

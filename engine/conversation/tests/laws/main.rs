@@ -4,9 +4,9 @@
 //! `VISAVIS_LAWS_INPUTS` sets how many inputs are drawn (default 1 000 000). The worlds are the same in each run; the long tier draws others.
 
 mod laws;
+#[path = "../seed.rs"]
+mod seed;
 mod world;
-
-use std::hash::{BuildHasher as _, Hasher as _};
 
 use laws::{broken, live};
 use world::{Random, Step};
@@ -19,17 +19,6 @@ fn check(seed: u64) -> (usize, Option<String>) {
 
 /// Threads that play histories: a fixed number, so that each machine plays the same ones.
 const WORKERS: u64 = 4;
-
-/// The first seed of a long run: drawn, or the one that `VISAVIS_SEED` names.
-#[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
-fn drawn_seed() -> u64 {
-    let named =
-        std::env::var("VISAVIS_SEED").ok().map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
-    // The standard library's hasher is seeded by the system. Halved, so that counting on from it does not overflow.
-    let seed = named.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish() / 2);
-    println!("VISAVIS_SEED={seed}");
-    seed
-}
 
 #[test]
 fn the_laws_hold_over_random_histories() {
@@ -48,7 +37,7 @@ fn the_laws_hold_over_random_histories() {
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_the_laws_hold_over_random_histories() {
-    laws_hold(drawn_seed(), 50_000_000);
+    laws_hold(seed::drawn_seed(), 50_000_000);
 }
 
 /// Plays the histories of the seeds from this one on, until they have had so many inputs.

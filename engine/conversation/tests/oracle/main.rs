@@ -9,9 +9,10 @@
 
 #[path = "oracle.rs"]
 mod oracle;
+#[path = "../seed.rs"]
+mod seed;
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, Hasher as _};
 
 use oracle::draw::{self, Random};
 
@@ -84,17 +85,6 @@ impl Tally {
 /// Threads that play calls: a fixed number, so that each machine plays the same ones.
 const WORKERS: usize = 4;
 
-/// The first seed of a long run: drawn, or the one that `VISAVIS_SEED` names.
-#[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
-fn drawn_seed() -> u64 {
-    let named =
-        std::env::var("VISAVIS_SEED").ok().map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
-    // The standard library's hasher is seeded by the system. Halved, so that counting on from it does not overflow.
-    let seed = named.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish() / 2);
-    println!("VISAVIS_SEED={seed}");
-    seed
-}
-
 #[test]
 fn the_machine_does_what_the_oracle_says() {
     if let Ok(seed) = std::env::var("VISAVIS_ORACLE_SEED") {
@@ -110,7 +100,7 @@ fn the_machine_does_what_the_oracle_says() {
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_the_machine_does_what_the_oracle_says() {
-    machine_does_what_the_oracle_says(drawn_seed(), 20_000_000);
+    machine_does_what_the_oracle_says(seed::drawn_seed(), 20_000_000);
 }
 
 /// Plays the calls of the seeds from this one on, until they have had so many inputs.
