@@ -212,9 +212,9 @@ async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
     });
     let change = |config: &mut control_api::Config| {
         // The first wait, jitter included, is longer than `hold` and `memory` together: it is sat out in the store.
-        config.webhooks.schedule = [0, 1300, 300, 300].map(Duration::from_millis).to_vec();
+        config.webhooks.schedule = [0, 5000, 300, 300].map(Duration::from_millis).to_vec();
         // Far longer than a try takes: the next event does not wait for one that is under way for longer than this.
-        config.webhooks.hold = Duration::from_secs(1);
+        config.webhooks.hold = Duration::from_secs(4);
         config.webhooks.memory = Duration::from_millis(100);
     };
     let server = Server::start_with(&folder.0, change).await;
