@@ -92,7 +92,11 @@ def test_bad_offers(server, talking, good):
 def test_an_expired_link(server, call):
     """What the page tells of a link whose first join comes an hour after it was made."""
     conversation = server.conversation(talk.agent(server)["id"])
-    page = call().open(conversation["join_link"])
+    page = call()
+    # The page asks about the conversation when it opens: the link must be good until that is answered.
+    with page.page.expect_response(lambda answer: answer.url.endswith(f"/join/{conversation['id']}/about")) as met:
+        page.open(conversation["join_link"])
+    assert met.value.status == 200, met.value
     stores.Sqlite().run(server, [f"UPDATE conversation SET created_at = created_at - 3600000000 WHERE id = '{conversation['id']}'"])
     page.page.click("#join")
     page.page.wait_for_selector("#over-words:has-text('expired')", timeout=talk.PATIENCE * 1000)
