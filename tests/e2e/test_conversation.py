@@ -45,7 +45,7 @@ def test_a_whole_conversation(server, call, hooks, report, chance):
     conversation = server.conversation(agent["id"], user_name="Ada", user_id="ada-1")
     assert conversation["status"] == "STARTED" and conversation["join_link"].startswith(f"{server.url}/join/{conversation['id']}#token=")
 
-    page = call().open(conversation["join_link"])
+    page = call(options={"packets": True}).open(conversation["join_link"])
     page.shot("welcome-desktop-light")
     join = page.join()
     greeting = page.event("agent.stopped_speaking")
@@ -65,7 +65,7 @@ def test_a_whole_conversation(server, call, hooks, report, chance):
             page.sound(speech.end)
             page.shot("speaking-desktop-light")
         answer = page.event("agent.stopped_speaking", mark)["payload"]["text"]
-        mine, theirs = page.recording(before, page.quiet(after=speech.end))
+        mine, theirs = page.packets(before, page.quiet(after=speech.end))
         turns.append({"asked": question, "answer": answer, "arrived": sound.heard_by_page([answer], "rms", theirs)[0],
                       "heard": sound.heard_by_server(mine, server.heard(agent))})  # fmt: skip
 
@@ -243,7 +243,7 @@ def test_a_second_window_takes_the_call_over(server, call):
 def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, hooks):
     agent = server.agent(hooks=hooks)
     conversation = server.conversation(agent["id"])
-    page = call().open(conversation["join_link"])
+    page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
     begun = page.now()
     reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "The museum closes in ten minutes."})
@@ -251,7 +251,7 @@ def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, hooks):
     started = page.event("agent.started_speaking")
     assert started["payload"]["text"] == "The museum closes in ten minutes."
     stopped = page.event("agent.stopped_speaking", started["n"])
-    _, heard = page.recording(begun, page.quiet(after=started["t"]))
+    _, heard = page.packets(begun, page.quiet(after=started["t"]))
     came = sound.heard_by_page(["The museum closes in ten minutes."], "rms", heard)[0]
     sound.expect(came, "what the API said")
     assert stopped["payload"]["text"] == "The museum closes in ten minutes."

@@ -29,7 +29,7 @@ def test_sound_starts_while_the_words_still_stream(server, call, model):
     heard_first = threading.Event()
     slow = model(lambda asked: [first, heard_first, rest])
     agent = agent_with(server, slow, hears=[FIRST_ROOM])
-    page = call().open(server.conversation(agent["id"])["join_link"])
+    page = call(options={"packets": True}).open(server.conversation(agent["id"])["join_link"])
     page.join()
     mark, said = ask(page, FIRST_ROOM)
     page.sound(said.end)
@@ -37,7 +37,7 @@ def test_sound_starts_while_the_words_still_stream(server, call, model):
     heard_first.set()
     answer = page.event("agent.stopped_speaking", mark)
     assert answer["payload"]["text"] == first + rest
-    _, heard = page.recording(said.end, page.quiet(after=said.end))
+    _, heard = page.packets(said.end, page.quiet(after=said.end))
     sentences = ["The first room is full of clocks.", "Then there is a second room with many old pictures."]
     for sentence, came in zip(sentences, sound.heard_by_page(sentences, "rms", heard), strict=True):
         sound.expect(came, sentence)
@@ -54,7 +54,7 @@ def check_apology(server, call, model, failures: list[tuple[list, list[str]]]):
     broken = model(lambda asked: scripts.get(asked["messages"][-1]["content"], ["All is well again."]))
     agent = agent_with(server, broken, hears=questions)
     conversation = server.conversation(agent["id"])
-    page = call().open(conversation["join_link"])
+    page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
     for question, (_, before) in zip(questions, failures, strict=False):
         at, said = ask(page, question)
@@ -64,7 +64,7 @@ def check_apology(server, call, model, failures: list[tuple[list, list[str]]]):
             texts.append(stopped["payload"]["text"])
             at = stopped["n"] + 1
         assert texts[:-1] == before, texts
-        _, heard = page.recording(said.end, page.quiet(after=said.end))
+        _, heard = page.packets(said.end, page.quiet(after=said.end))
         for sentence, came in zip([*before, *APOLOGY], sound.heard_by_page([*before, *APOLOGY], "rms", heard), strict=True):
             sound.expect(came, sentence)
     mark, _ = ask(page, questions[-1])
@@ -101,7 +101,7 @@ def test_a_tool_is_really_called(server, call, model, tool, hooks):
     assert made.status == 201 and made.json()["message"] == "Tool details created successfully", made
     agent = agent_with(server, thinker, hooks=hooks, tools=[made.json()["id"]], hears=[WEATHER])
     conversation = server.conversation(agent["id"])
-    page = call().open(conversation["join_link"])
+    page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
     mark, said = ask(page, WEATHER)
     done = hooks.until(conversation["id"], "tool_call")

@@ -34,7 +34,7 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     agent = server.agent(greeting="Hello, and welcome to the museum.", knowledge="The oldest clock in the museum was built by Tompion.",
                          hears=[CLOCK], tap=True)  # fmt: skip
     conversation = server.conversation(agent["id"])
-    page = call()
+    page = call(options={"packets": True})
     page.context.add_init_script("""
         const set = RTCPeerConnection.prototype.setRemoteDescription;
         RTCPeerConnection.prototype.setRemoteDescription = function (about) {
@@ -51,7 +51,7 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     page.event("utterance_committed", mark)
     assert page.sound(said.end)["from"] > said.end
     answer = page.event("agent.stopped_speaking", mark)
-    mine, theirs = page.recording(before, page.quiet(after=said.end))
+    mine, theirs = page.packets(before, page.quiet(after=said.end))
     came = sound.heard_by_server(mine, server.heard(agent))
     sound.expect(came, "the question")
     came = sound.heard_by_page([answer["payload"]["text"]], "rms", theirs)[0]

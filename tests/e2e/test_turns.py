@@ -42,7 +42,7 @@ def talk(server, call):
     def make(wav: str | None, understood: dict | None = None) -> Heard:
         agent = server.agent(turn={"min_interruption_duration": HOLD}, avatar={"idle_timeout": {"timeout": 0}}, hears=[understood or {}])
         conversation = server.conversation(agent["id"])
-        page = call().open(conversation["join_link"])
+        page = call(options={"packets": True}).open(conversation["join_link"])
         page.join()
         mark, begun = page.mark(), page.now()
         reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": TEXT})
@@ -51,7 +51,7 @@ def talk(server, call):
             page.page.evaluate("(wav) => e2e.speakOver(wav, 1.0, 60_000)", wav)
             page.message("user-stopped-speaking", mark)
         page.event("agent.stopped_speaking", mark)
-        _, agent_sound = page.recording(begun, page.quiet(lasting=0.8, after=begun))
+        _, agent_sound = page.packets(begun, page.quiet(lasting=0.8, after=begun))
         messages = page.page.evaluate(f"e2e.messages.slice({mark}).filter((m) => m.data?.event)")
         return heard(agent_sound, [m["data"]["event"].get("event") or m["data"]["event"] for m in messages])
 

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 from playwright.sync_api import Error
 
-from . import lips, voice
+from . import lips, rtp, voice
 from .server import OUT
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "page"
@@ -127,6 +127,14 @@ class Call:
                 parts[side].append(np.frombuffer(base64.b64decode(text), np.int16))
             at = to
         return np.concatenate(parts[0]), np.concatenate(parts[1])
+
+    def packets(self, start: float, end: float) -> tuple[np.ndarray, np.ndarray]:
+        """User and agent, 16 bit, 48 kHz: the sound of the packets that the page sent and was sent, where it was opened with
+        `options={"packets": True}`. Unlike a recording it does not depend on whether the browser had time to play them."""
+        self.pass_to(end)
+        sides = self.page.evaluate("([from, to]) => e2e.passed(from, to)", [start, end])
+        user, agent = (rtp.decoded([(stamp, base64.b64decode(payload)) for stamp, payload in side]) for side in sides)
+        return user, agent
 
     def first_sound(self, after: float, until: float, threshold: float = 0.004) -> float:
         """When the agent's first sound after `after` began, exactly."""

@@ -73,17 +73,24 @@ class Track:
 
 def sound(track: Track) -> tuple[float, np.ndarray]:
     """When the voice began, and its samples (16 bit, 48 kHz); silence where nothing was sent."""
-    decoder = av.CodecContext.create("libopus", "r")
-    decoder.format, decoder.layout, decoder.sample_rate = "s16", "mono", track.rate
     ordered = [track.packets[n] for n in sorted(track.packets)]
-    zero, parts = ordered[0][0], []
-    for stamp, payload in ordered:
+    return track.at(ordered[0][0]), decoded(ordered)
+
+
+def decoded(packets: list[tuple[int, bytes]]) -> np.ndarray:
+    """The samples (16 bit, 48 kHz) of Opus packets with their time stamps, from the first on; silence where there is none."""
+    if not packets:
+        return np.zeros(0, np.int16)
+    decoder = av.CodecContext.create("libopus", "r")
+    decoder.format, decoder.layout, decoder.sample_rate = "s16", "mono", CODECS["audio"][1]
+    zero, parts = packets[0][0], []
+    for stamp, payload in packets:
         for frame in decoder.decode(av.Packet(payload)):
             parts.append((ahead(stamp, zero, 32), frame.to_ndarray().reshape(-1)))
     samples = np.zeros(max(at + len(part) for at, part in parts), np.int16)
     for at, part in parts:
         samples[at : at + len(part)] = part
-    return track.at(zero), samples
+    return samples
 
 
 def pictures(track: Track) -> tuple[np.ndarray, np.ndarray]:

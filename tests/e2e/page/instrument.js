@@ -7,7 +7,7 @@
   const LOUD = 0.004; // RMS of a block that counts as sound, about -48 dBFS
 
   const context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
-  const e2e = (window.e2e = { context, blocks: [], messages: [], frames: [], shown: [], marks: {}, offers: [], loudSpans: [], watching: false, delay: 0 });
+  const e2e = (window.e2e = { context, blocks: [], messages: [], frames: [], shown: [], packets: [], marks: {}, offers: [], loudSpans: [], watching: false, delay: 0 });
   const waiting = new Set();
   const check = () => {
     for (const wait of waiting) wait();
@@ -86,6 +86,24 @@
     return e2e.speak(wav);
   };
 
+  // --- packets of sound, as they leave (side 0) and come (side 1): before a busy machine loses or stretches any of their sound ---
+  const copy = `onrtctransform = ({ transformer: { readable, writable, options } }) => {
+    const transform = (frame, out) => {
+      postMessage({ side: options.side, stamp: frame.getMetadata().rtpTimestamp, data: new Uint8Array(frame.data.slice(0)) });
+      out.enqueue(frame);
+    };
+    readable.pipeThrough(new TransformStream({ transform })).pipeTo(writable).catch(() => {});
+  };`;
+  let copier = null;
+  const tap = (end, kind, side) => {
+    if (!options.packets || kind !== "audio") return;
+    if (!copier) {
+      copier = new Worker(URL.createObjectURL(new Blob([copy], { type: "text/javascript" })));
+      copier.onmessage = ({ data }) => e2e.packets.push({ t: context.currentTime, ...data });
+    }
+    end.transform = new RTCRtpScriptTransform(copier, { side });
+  };
+
   // --- connections ---
   const Native = window.RTCPeerConnection;
   window.RTCPeerConnection = class extends Native {
@@ -101,6 +119,13 @@
         e2e.marks[this.connectionState] = context.currentTime;
         check();
       });
+    }
+
+    addTransceiver(what, ...given) {
+      const transceiver = super.addTransceiver(what, ...given);
+      tap(transceiver.sender, what.kind ?? what, 0);
+      tap(transceiver.receiver, what.kind ?? what, 1);
+      return transceiver;
     }
 
     createDataChannel(...given) {
@@ -290,6 +315,10 @@
       return base64(new Uint8Array(out.buffer));
     });
   };
+
+  /** The packets of both sides that passed from `from` to `to` (seconds): `[time stamp, payload in base64]` each. */
+  e2e.passed = (from, to) => [0, 1].map((side) =>
+    e2e.packets.filter((one) => one.side === side && from <= one.t && one.t <= to).map(({ stamp, data }) => [stamp, base64(data)]));
 
   e2e.pictures = () => e2e.frames.map(({ t, presented, luma }) => ({ t, presented, luma: base64(luma) }));
 
