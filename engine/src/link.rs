@@ -215,6 +215,14 @@ impl Link {
         }
     }
 
+    /// Packets of the user's voice since the last call that came faster than real time and were dropped.
+    pub(crate) fn take_excess(&mut self) -> u64 {
+        match &mut self.wire {
+            Wire::Rtc { jitter, .. } => jitter.take_excess(),
+            Wire::Loop { .. } => 0,
+        }
+    }
+
     /// Sends a block of the agent's voice.
     pub(crate) fn sound(&mut self, now: Instant, block: &Block<'_>) {
         match &mut self.wire {
@@ -275,3 +283,7 @@ impl Link {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

@@ -88,6 +88,8 @@ pub struct Stats {
     pub renewals: AtomicU64,
     /// Windows judged by the speech detector.
     pub windows: AtomicU64,
+    /// Packets of users' voices that came faster than real time, and were dropped.
+    pub excess: AtomicU64,
     /// Datagrams that belonged to nobody.
     pub strays: AtomicU64,
     /// Datagrams that the system did not take.
@@ -122,6 +124,7 @@ impl Stats {
             underruns: AtomicU64::new(0),
             renewals: AtomicU64::new(0),
             windows: AtomicU64::new(0),
+            excess: AtomicU64::new(0),
             strays: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -187,6 +190,13 @@ impl Meter {
         }
         if underruns > 0 {
             self.stats.underruns.fetch_add(underruns, Relaxed);
+        }
+    }
+
+    /// Packets of a user's voice were dropped because they came faster than real time.
+    pub fn excess(&mut self, packets: u64) {
+        if packets > 0 {
+            self.stats.excess.fetch_add(packets, Relaxed);
         }
     }
 

@@ -396,6 +396,11 @@ impl Node {
         }
     }
 
+    /// Packets of users' voices since the last call that came faster than real time.
+    pub(crate) fn take_excess(&mut self) -> u64 {
+        self.links.iter_mut().map(Link::take_excess).sum()
+    }
+
     /// Whether the client's channel has been open for long enough that a packet of the user's voice would have come.
     fn is_heard_of(&self, now: Instant) -> bool {
         let link = self.links.iter().find(|l| Some(l.number) == self.current);

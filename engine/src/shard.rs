@@ -379,6 +379,7 @@ impl Shard {
         self.next_tick += TICK * (u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1);
         for node in self.nodes.values_mut() {
             node.hear(now);
+            self.meter.excess(node.take_excess());
         }
         while self.judge(now) {}
     }

@@ -34,6 +34,13 @@ const STALL: i64 = 10_000_000;
 const MAX_HELD: usize = 128;
 /// The least transit time is that of this window and the one before it.
 const WINDOW: i64 = 5_000_000;
+/// Packets after which the measured jitter is believed. Before that, a line that brings packets in bursts looks like one without jitter.
+const LEARNT: u64 = 50;
+/// Least wait while the jitter is not known: five packets that come together.
+const UNKNOWN: i64 = 80_000;
+/// A sender may be this much faster than real time for ever, and this many samples ahead of that at once: what a line that stood still held back.
+const FASTEST: f64 = 1.2;
+const AHEAD: f64 = 5.0 * 48_000.0;
 
 /// Sound, or what stands for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +85,8 @@ pub struct Stats {
     pub duplicates: u64,
     /// Packets that are no Opus, or more than can be held.
     pub dropped: u64,
+    /// Packets of a sender that is faster than real time.
+    pub excess: u64,
     /// New numberings: another source, or a jump.
     pub restarts: u64,
 }
@@ -103,7 +112,38 @@ pub struct Buffer {
     transit: Transit,
     filled: u32,
     at: i64,
+    /// Packets by which the jitter was learnt.
+    learnt: u64,
+    allowance: Allowance,
     stats: Stats,
+    told_excess: u64,
+}
+
+/// How much sound a sender may still bring: a token bucket. Sound costs time of decoder, detector and recogniser, so a sender that is faster
+/// than real time would take it from other calls.
+struct Allowance {
+    samples: f64,
+    since: i64,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { samples: AHEAD, since: 0 }
+    }
+}
+
+impl Allowance {
+    /// Whether so many samples more may come at `now`, µs.
+    fn take(&mut self, now: i64, samples: u64) -> bool {
+        let passed = (now - self.since).max(0) as f64 * 48e-3;
+        self.since = now;
+        self.samples = (self.samples + passed * FASTEST).min(AHEAD);
+        let admits = self.samples >= samples as f64;
+        if admits {
+            self.samples -= samples as f64;
+        }
+        admits
+    }
 }
 
 /// Transit times: arrival less time stamp, in µs, with an unknown constant. Follows the drift of the two clocks.
@@ -158,10 +198,22 @@ impl Buffer {
         self.stats
     }
 
+    /// Packets since the last call of a sender that was faster than real time. They were dropped.
+    pub(crate) fn take_excess(&mut self) -> u64 {
+        let new = self.stats.excess - self.told_excess;
+        self.told_excess = self.stats.excess;
+        new
+    }
+
     /// How long a missing packet is waited for at present.
     #[must_use]
     pub fn target(&self) -> Duration {
-        Duration::from_micros(self.transit.target() as u64)
+        Duration::from_micros(self.wait() as u64)
+    }
+
+    /// [`Buffer::target`] in µs.
+    fn wait(&self) -> i64 {
+        self.transit.target().max(if self.learnt < LEARNT { UNKNOWN } else { 0 })
     }
 
     fn since_origin(&self, now: Instant) -> i64 {
@@ -187,6 +239,7 @@ impl Buffer {
         }
         self.arrived = now;
         self.transit.measure(now, transit);
+        self.learnt += 1;
         if self.held.contains_key(&timestamp) {
             self.stats.duplicates += 1;
             return;
@@ -200,6 +253,13 @@ impl Buffer {
                 }
                 return;
             }
+            _ => {}
+        }
+        if !self.allowance.take(now, samples) {
+            self.stats.excess += 1;
+            return;
+        }
+        match (self.next, self.heard) {
             (Some(next), Some(_)) if timestamp < next => {
                 // Time went on in silence, but nothing true was passed: hand it on after all.
                 self.next = Some(timestamp);
@@ -239,7 +299,7 @@ impl Buffer {
             // Counted from the last packet too: where all packets come later than they used to, each is late, and none is missing.
             let end = next + FRAME;
             let after = self.heard.map_or(0, |(heard, _)| self.arrived + micros(end.saturating_sub(heard)));
-            let at = self.due(end).max(after) + self.transit.target() + UNDERRUN;
+            let at = self.due(end).max(after) + self.wait() + UNDERRUN;
             if at > self.arrived + MAX_SILENCE {
                 return Some((at, Plan::Rest));
             }
@@ -257,7 +317,7 @@ impl Buffer {
         if in_sequence {
             return Some((i64::MIN, Plan::Silence(gap.min(FRAME))));
         }
-        let at = (self.due(next + gap.min(FRAME)) + self.transit.target()).max(held.arrived + SWAPPED);
+        let at = (self.due(next + gap.min(FRAME)) + self.wait()).max(held.arrived + SWAPPED);
         let plan = if gap <= held.samples.min(2 * FRAME) {
             Plan::Fec(gap)
         } else if self.filled < MAX_CONCEALED {

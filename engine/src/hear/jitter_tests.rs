@@ -18,7 +18,12 @@ struct Line {
 }
 
 impl Line {
+    /// A line whose jitter is known: there was none so far.
     fn new() -> Self {
+        Self { buffer: Buffer { learnt: LEARNT, ..Buffer::new() }, ..Self::unknown() }
+    }
+
+    fn unknown() -> Self {
         Self { buffer: Buffer::new(), start: crate::clock::now() }
     }
 
@@ -112,6 +117,44 @@ fn when_nothing_comes_time_goes_on_in_silence_and_then_rests() {
     assert_eq!(line.buffer.timeout(), None);
     line.push_as(1, 3_000 * FRAME, 60_020);
     assert_eq!(line.pull(60_020), ["1"]);
+}
+
+#[test]
+fn the_first_burst_is_waited_for_before_the_jitter_is_known() {
+    let mut line = Line::unknown();
+    for burst in 0..4 {
+        let at = 100 * (burst + 1);
+        assert_eq!(line.pull(at - 1).len(), 0);
+        for n in 5 * burst..5 * (burst + 1) {
+            line.push(n, at - 20 * (n + 1));
+        }
+        assert_eq!(line.pull(at), (5 * burst..5 * (burst + 1)).map(|n| n.to_string()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_sender_that_is_faster_than_real_time_is_bounded() {
+    // A packet of 20 ms each millisecond, for two seconds; all are pulled at once.
+    let mut line = Line::new();
+    for n in 0..2_000 {
+        line.push_as(n, n * FRAME, n);
+        line.pull(n);
+    }
+    let stats = line.buffer.stats();
+    let most = (AHEAD / FRAME as f64 + 2_000.0 / 20.0 * FASTEST) as u64;
+    assert!((most - 2..=most).contains(&stats.packets), "{stats:?}");
+    assert_eq!(stats.packets + stats.excess, 2_000);
+    // One whose clock is fast by a tenth loses nothing, and neither does what a line held back for four seconds.
+    let mut line = Line::new();
+    for n in 0..6_000 {
+        line.push_as(n, n * FRAME, 18 * n);
+        line.pull(18 * n);
+    }
+    for n in 6_000..6_200 {
+        line.push_as(n, n * FRAME, 18 * 6_000 + 4_000);
+        line.pull(18 * 6_000 + 4_000);
+    }
+    assert_eq!(line.buffer.stats().excess, 0);
 }
 
 #[test]
@@ -277,7 +320,10 @@ fn network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
     prop_assert!(heard.windows(2).all(|pair| pair[0] < pair[1]), "{heard:?}");
     let stats = buffer.stats();
     prop_assert_eq!(stats.packets as usize, heard.len());
-    prop_assert_eq!(stats.packets + stats.late + stats.duplicates + stats.dropped, arrivals.len() as u64);
+    prop_assert_eq!(
+        stats.packets + stats.late + stats.duplicates + stats.dropped + stats.excess,
+        arrivals.len() as u64
+    );
     prop_assert_eq!(buffer.held.len(), 0);
     Ok(())
 }

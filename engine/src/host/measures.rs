@@ -72,6 +72,11 @@ impl Engine {
                 .of(sum(|s| &s.renewals)),
             Family::counter("visavis_vad_windows", "Windows of 32 ms judged by the speech detector.")
                 .of(sum(|s| &s.windows)),
+            Family::counter(
+                "visavis_audio_packets_excess",
+                "Packets of users' voices dropped because they came faster than real time.",
+            )
+            .of(sum(|s| &s.excess)),
             Family::counter("visavis_datagrams_stray", "Datagrams that came and belonged to no call.")
                 .of(sum(|s| &s.strays)),
             Family::counter("visavis_datagrams_unsent", "Datagrams that the system did not take.")

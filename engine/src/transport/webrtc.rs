@@ -561,4 +561,4 @@ fn unguessable(digits: usize) -> String {
 
 #[cfg(test)]
 #[path = "webrtc_tests.rs"]
-mod tests;
+pub(crate) mod tests;

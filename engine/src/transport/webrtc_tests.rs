@@ -7,8 +7,8 @@ use str0m::media::{MediaData, MediaTime};
 
 use super::*;
 
-const CLIENT: &str = "192.0.2.1:5000";
-const SERVER: &str = "192.0.2.2:6000";
+pub(crate) const CLIENT: &str = "192.0.2.1:5000";
+pub(crate) const SERVER: &str = "192.0.2.2:6000";
 const DELAY: Duration = Duration::from_millis(10);
 
 struct Packet {
@@ -31,17 +31,20 @@ struct World {
     audio: Option<Mid>,
 }
 
-fn certificate() -> Certificate {
+pub(crate) fn certificate() -> Certificate {
     static ONE: std::sync::OnceLock<Certificate> = std::sync::OnceLock::new();
     ONE.get_or_init(|| Certificate::generate().unwrap()).clone()
 }
 
-fn local() -> [LocalCandidate; 1] {
+pub(crate) fn local() -> [LocalCandidate; 1] {
     [LocalCandidate { address: SERVER.parse().unwrap(), protocol: Protocol::Udp }]
 }
 
 /// A client and its offer: audio, then the videos, then a channel.
-fn client(now: Instant, videos: &[Direction]) -> (Rtc, String, str0m::change::SdpPendingOffer, Mid) {
+pub(crate) fn client(
+    now: Instant,
+    videos: &[Direction],
+) -> (Rtc, String, str0m::change::SdpPendingOffer, Mid) {
     let mut client = Rtc::builder().set_dtls_cert(certificate().0).set_reordering_size_audio(0).build(now);
     client.add_local_candidate(Candidate::host(CLIENT.parse().unwrap(), "udp").unwrap());
     let mut api = client.sdp_api();
