@@ -86,18 +86,18 @@ def test_a_server_without_scripted_models_says_so(start):
 
 
 @pytest.mark.long("load")
-def test_five_hundred_short_calls_leave_nothing_behind(start, tmp_path, report):
-    """Twenty callers hang up at a random moment of 6 s and call again."""
+def test_a_thousand_short_calls_leave_nothing_behind(start, tmp_path, report):
+    """Twenty callers, whose packets come in bursts, hang up at a random moment of 6 s and call again."""
     server = start("soak").first_start().ready()
     out = tmp_path / "soak.json"
     # The run is short, and a heap grows by steps; 10 000 calls are measured apart (`make soak`).
-    run = load("--server", server.url, "--key", server.key, "--scripted", "--calls", "20", "--ramp", "10/s", "--cycle", "6", "--duration", "88",
-               "--out", str(out), "--require", "soak.rss_growth <= 10%", timeout=200)  # fmt: skip
+    run = load("--server", server.url, "--key", server.key, "--scripted", "--calls", "20", "--ramp", "10/s", "--cycle", "6", "--duration", "176", "--burst", "3",
+               "--out", str(out), "--require", "soak.rss_growth <= 10%", timeout=400)  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
     soak = json.loads(out.read_text())["soak"]
     report.add("soak", soak)
-    assert soak["calls"] >= 500, soak
+    assert soak["calls"] >= 1000, soak
     assert soak["calls_left"] == 0 and soak["decoders_left"] == 0, soak
-    # Since the middle of the run; a leak would be one a call, 250 of them. As twenty callers hang up at once, there are twenty connections and
+    # Since the middle of the run; a leak would be one a call, 500 of them. As twenty callers hang up at once, there are twenty connections and
     # all that the store may open.
     assert soak["threads"][1] <= soak["threads"][0] + 8 and soak["files"][1] <= soak["files"][0] + 40, soak

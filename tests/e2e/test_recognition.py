@@ -1,9 +1,10 @@
-"""Recognition from end to end, in a browser: the only two tests that hear words. All others compare sound; the recogniser itself is tested on
+"""Recognition from end to end, in a browser: the only two tests of `make test` that hear words. All others compare sound; the recogniser itself is tested on
 files (models/tests)."""
 
 import pytest
 
 from kit import sound, voice
+from kit.relay import Relay
 
 #: As files, none of the forty words of the questions and one of those of the answer is misunderstood.
 SPEAKER = "rms"
@@ -24,6 +25,18 @@ def check_words(said: str, heard: str, most: float = 0.25):
     assert count >= 40 and wrong <= most * count, f"{wrong} of {count} words are wrong: {said!r} / {heard!r}"
 
 
+def ask(page):
+    """Speaks the questions, one after the other's answer."""
+    for question in QUESTIONS:
+        mark = page.mark()
+        said = page.speak(question, SPEAKER)
+        # A sender that stands still for a moment parts a question in two turns; their words count together.
+        while page.event("utterance_committed", mark)["t"] < said.end:
+            mark = page.event("utterance_committed", mark)["n"] + 1
+        page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])
+        page.quiet(after=said.end)
+
+
 @pytest.mark.long("providers")
 def test_the_voice_is_fit_for_these_tests():
     """As files."""
@@ -37,18 +50,36 @@ def test_the_server_understands_a_user(server, call, model):
     agent = server.agent(llm={"provider": "custom", "url": attentive.base, "model": "scripted"}, turn={"preemptive_generation": False})
     page = call().open(server.conversation(agent["id"])["join_link"])
     page.join()
-    for question in QUESTIONS:
-        mark = page.mark()
-        said = page.speak(question, SPEAKER)
-        # A sender that stands still for a moment parts a question in two turns; their words count together.
-        while page.event("utterance_committed", mark)["t"] < said.end:
-            mark = page.event("utterance_committed", mark)["n"] + 1
-        page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])
-        page.quiet(after=said.end)
+    ask(page)
     asked = [message["content"] for message in attentive.requests[-1]["messages"] if message["role"] == "user"]
     check_words(" ".join(QUESTIONS), " ".join(asked))
     # Two turns without an answer between them are one message of two lines.
     assert " ".join(asked).split() == " ".join(page.events("utterance_committed")).split()
+
+
+@pytest.mark.long("network")
+@pytest.mark.parametrize(("burst", "loss"), [(2, 0.0), (3, 0.0), (5, 0.0), (3, 0.1)])
+def test_words_that_come_in_bursts_are_understood_as_those_that_come_evenly(server, call, model, burst, loss):
+    """At most 2 of some 40 words differ. `loss` is that of the way back: the page's requests for what it lost come between the words."""
+    attentive = model(lambda asked: ["I see."])
+    agent = server.agent(llm={"provider": "custom", "url": attentive.base, "model": "scripted"}, turn={"preemptive_generation": False})
+    heard = {}
+    for packets in (1, burst):
+        relay = Relay(loss if packets > 1 else 0.0, burst=packets)
+        page = call()
+        relay.lead(page)
+        relay.start()
+        try:
+            page.open(server.conversation(agent["id"])["join_link"])
+            page.join()
+            ask(page)
+            heard[packets] = " ".join(page.events("utterance_committed"))
+            page.close()
+        finally:
+            relay.close()
+        assert relay.bursts > 500 / packets, "the sound went another way"
+    wrong, count = voice.errors(heard[1], heard[burst])
+    assert count > 30 and wrong <= 2, f"{wrong} of {count} words differ: {heard}"
 
 
 @pytest.mark.long("network")

@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Seed of these random parts, which the report names; else another one each time
     #[arg(long, value_name = "N", requires = "cycle")]
     seed: Option<u32>,
+    /// Packets of the microphone that leave together, as on Wi-Fi and mobile networks
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "engine_only")]
+    burst: u32,
     /// Open a data channel too, as pages do
     #[arg(long)]
     channel: bool,
@@ -94,6 +97,8 @@ pub(crate) struct Target {
     pub(crate) metrics_token: Option<String>,
     pub(crate) agent: Agent,
     pub(crate) channel: bool,
+    /// Packets of the microphone that leave together.
+    pub(crate) burst: u32,
     /// Calls are hung up at random moments within this time, and begun anew.
     pub(crate) cycle: Option<Duration>,
     /// Seed of these moments.
@@ -139,6 +144,8 @@ pub(crate) struct Plan {
 const LEAST_RAMP: f64 = 5.0;
 /// The longest run, in s.
 const LONGEST: f64 = 7.0 * 86_400.0;
+/// Packets that may leave together: a second of sound.
+const MOST_BURST: u32 = 50;
 /// Ports and memory of one machine end before.
 const MOST_CALLS: usize = 20_000;
 
@@ -213,6 +220,9 @@ impl Args {
                 (None, true) => Agent::Scripted,
                 (None, false) => return Err(usage("missing --agent <ID>, or --scripted".into())),
             };
+            if !(1..=MOST_BURST).contains(&self.burst) {
+                return Err(usage(format!("--burst must be between 1 and {MOST_BURST}")));
+            }
             let cycle = self.cycle.map(|cycle| span("--cycle", cycle, 1.0)).transpose()?;
             Kind::Network(Target {
                 url,
@@ -220,6 +230,7 @@ impl Args {
                 metrics_token: self.metrics_token.clone(),
                 agent,
                 channel: self.channel,
+                burst: self.burst,
                 cycle,
                 seed: self.seed.unwrap_or_else(rand::random),
             })

@@ -48,6 +48,8 @@ pub(crate) struct Callers {
     pub(crate) agent: String,
     /// Whether a data channel is opened.
     pub(crate) channel: bool,
+    /// Packets of the microphone that leave together.
+    pub(crate) burst: u32,
     /// Where the callers' sockets are bound.
     pub(crate) bind: &'static str,
 }
@@ -208,10 +210,10 @@ impl Calling {
     }
 }
 
-/// Sends the recording, each packet once its last sample was spoken.
+/// Sends the recording, each packet once the last sample of its burst was spoken.
 async fn speak(callers: Arc<Callers>, track: Arc<Microphone>, begun: Instant, late: Arc<AtomicU64>) {
     for n in 0_u32.. {
-        let due = begun + FRAME * (n + 1);
+        let due = begun + FRAME * (n / callers.burst + 1) * callers.burst;
         sleep_until(due.into()).await;
         late.fetch_add(u64::from(clock::now() > due + LATE), Relaxed);
         let payload = callers.microphone[n as usize % callers.microphone.len()].clone();

@@ -98,6 +98,7 @@ async fn whole(plan: &Plan, target: &Target) -> Result<Report, String> {
         microphone: encode(&plan.workload)?,
         agent: agent.clone(),
         channel: target.channel,
+        burst: target.burst,
         bind: if target.is_loopback() { "127.0.0.1:0" } else { "0.0.0.0:0" },
     });
     let result = calls(plan, target, &callers, hooks.as_deref()).await;

@@ -33,11 +33,14 @@ DETOUR = """
 class Relay(threading.Thread):
     """Loses this share of the RTP packets that go to the browser, every second one of the first key, and of every other key and anchor the
     fifth and what follows that by twos. Lets through no more than so many bits a second to the browser, if told. Keeps time stamps and
-    sizes of all pictures."""
+    sizes of all pictures. Brings the browser's packets of sound in bursts of so many, if told, as Wi-Fi and mobile networks do."""
 
-    def __init__(self, loss: float = 0.0, rate: float | None = None, seed: int = 1):
+    def __init__(self, loss: float = 0.0, rate: float | None = None, seed: int = 1, burst: int = 1):
         super().__init__(daemon=True)
-        self.rate = rate
+        self.rate, self.burst = rate, burst
+        # The browser's packets that wait until their burst is whole, and how many bursts were.
+        self.held: list[bytes] = []
+        self.bursts = 0
         # What waits before the narrow line, with the time when each is through.
         self.waiting = collections.deque()
         self.loss, self.random = loss, random.Random(seed)
@@ -97,11 +100,24 @@ class Relay(threading.Thread):
                     if found.fileobj is self.browser:
                         self.client = sender
                         if self.target:
-                            self.server.sendto(packet, self.target)
+                            self.send_on(packet)
                     elif self.loses(packet):
                         self.counts["lost"] += 1
                     elif self.client:
                         self.enter(packet, time.monotonic())
+
+    def send_on(self, packet: bytes):
+        """Sends a packet to the server; one of sound once its burst is whole. The browser sends no RTP but its sound."""
+        sound = packet[0] >> 6 == 2 and not 64 <= packet[1] & 0x7F <= 95
+        if not sound:
+            self.server.sendto(packet, self.target)
+            return
+        self.held.append(packet)
+        if len(self.held) >= self.burst:
+            self.bursts += 1
+            for one in self.held:
+                self.server.sendto(one, self.target)
+            self.held.clear()
 
     def enter(self, packet: bytes, now: float):
         """Puts a packet behind those that wait, unless they wait too long."""
