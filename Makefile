@@ -3,13 +3,17 @@ CARGO ?= cargo
 export CARGO
 BIN := $(or $(CARGO_TARGET_DIR),target)/release/visavis
 
-.PHONY: run setup build build-load test-fast test compile test-long bench perf-table load soak soak-faces mutants features lint check
+.PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table load soak soak-faces mutants features lint check
 
 run: build
 	$(BIN) serve $(ARGS)
 
 setup:
 	scripts/setup.sh
+
+# Also what tests need: PostgreSQL, Valgrind.
+setup-tests:
+	scripts/setup.sh tests
 
 build: setup
 	$(CARGO) build --release --locked --bin visavis
@@ -19,21 +23,21 @@ check: build
 
 # Three tiers (CONTRIBUTING.md): `make test-fast P=engine` after an edit, `make test` before a push and in CI, `make test-long PART=faces` before
 # a release and after a change of that area. Without P or PART: all of them.
-test-fast: setup
+test-fast: setup-tests
 	scripts/test.py fast $(P)
 
-test: setup
+test: setup-tests
 	scripts/test.py all
 
 # The first step of `make test` alone.
-compile: setup
+compile: setup-tests
 	scripts/test.py all --only compile
 
-test-long: setup
+test-long: setup-tests
 	scripts/test.py long $(PART)
 
 # In CPU time and in instructions, one after the other, held against benches/budgets.toml.
-bench: setup
+bench: setup-tests
 	scripts/budgets.py run $(ARGS)
 
 # The tables of measured runs in docs/performance.md, from docs/results/*.json.

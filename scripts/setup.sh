@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Installs what `make run` and `make test` need and the machine has not: system packages (apt; Valgrind, which counts the benches' instructions,
-# for the tests only), the speech detector's weights, PocketSphinx and its English models, ONNX Runtime and the turn model (both optional). All of it from Debian and PyPI, by name. A second run with
-# everything there takes no time and needs no network. Outside the checkout only apt packages are touched.
+# Installs what is missing: system packages (apt), the speech detector's weights, PocketSphinx and its English models, ONNX Runtime and the
+# turn model (both optional). All of it comes from Debian and PyPI, by name. Where everything is there it takes no time and needs no network.
+# Only apt packages are installed outside the checkout.
 #
-#   scripts/setup.sh              into .cache/models of the checkout
+#   scripts/setup.sh              what `make run` needs, into .cache/models of the checkout
+#   scripts/setup.sh tests        and what `make test` needs besides: PostgreSQL, and Valgrind, which counts the benches' instructions
 #   VISAVIS_MODELS_DIR=… scripts/setup.sh     elsewhere
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 models=${VISAVIS_MODELS_DIR:-$root/.cache/models}
+case ${1:-} in '' | tests) for_tests=${1:-} ;; *) sed -n '2,9s/^# \?//p' "$0" >&2; exit 2 ;; esac
 
 silero_package='silero-vad==6.2.3'
 silero_file=silero_vad_16k_op15.onnx
@@ -48,8 +50,7 @@ missing_packages() {
   fi
   [ -e /usr/include/flite/flite.h ] || packages+=(flite1-dev)
   { command -v pkg-config >/dev/null && pkg-config --exists vpx; } || packages+=(libvpx-dev)
-  # For the tests on PostgreSQL.
-  compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql-15)
+  [ -z "$for_tests" ] || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql)
   printf '%s' "${packages[*]}"
 }
 
@@ -85,8 +86,21 @@ install_packages() {
 
 # Elsewhere than on x86-64 there are no limits for what it counts. In a shell of its own, as a failure ends it.
 valgrind_too() {
-  [ "$(uname -m)" = x86_64 ] || return 0
+  [ -n "$for_tests" ] && [ "$(uname -m)" = x86_64 ] || return 0
   command -v valgrind >/dev/null || (trap cleanup EXIT; install_packages valgrind) || say "warning: Valgrind could not be installed; make test needs it to count the instructions of the benches"
+}
+
+# --- Rust ---------------------------------------------------------------------------------------------------------------------
+
+# The least version is that of Cargo.toml.
+rust() {
+  local least found
+  least=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
+  local remedy="install it with: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y, and open a new shell"
+  command -v "${CARGO:-cargo}" >/dev/null || fail "Rust is missing; $remedy"
+  found=$("${RUSTC:-rustc}" --version 2>/dev/null | cut -d ' ' -f 2) || fail "the Rust compiler does not run; $remedy"
+  [ "$(printf '%s\n' "$least" "${found%%-*}" | sort -V | head -n 1)" = "$least" ] ||
+    fail "Rust $found is too old, $least is needed; run: rustup update stable (a Rust from the system's packages cannot be updated so: $remedy)"
 }
 
 # --- From PyPI -------------------------------------------------------------------------------------------------------------------
@@ -213,6 +227,7 @@ turn() {
   fi
 }
 
+rust
 system_packages
 valgrind_too
 silero
