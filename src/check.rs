@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use engine::show::Avatars;
+use engine::transport::socket::{self, Socket};
 use models::registry::Operator;
 
 use crate::cli::Place;
@@ -57,6 +58,8 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         Err(error) => line("faces", "face", false, true, error.to_string()),
     });
     lines.push(device(&config));
+    lines.push(buffer());
+    lines.extend(events(&config)?);
     if json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
     } else {
@@ -76,6 +79,52 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
 
 fn line(name: &str, kind: &str, ready: bool, needed: bool, detail: String) -> Line {
     Line { name: name.into(), kind: kind.into(), ready, needed, detail }
+}
+
+/// Whether the store refused events; `None` where there is no store yet.
+fn events(config: &crate::config::Config) -> Result<Option<Line>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let found = runtime.block_on(control_api::inspect::failed_events(
+        &config.server.data,
+        config.server.database_url.as_deref(),
+    ));
+    let name = "events";
+    Ok(match found {
+        Ok(None) => None,
+        Ok(Some(0)) => Some(line(name, "store", true, false, "all are in their records".into())),
+        Ok(Some(count)) => Some(line(
+            name,
+            "store",
+            false,
+            false,
+            format!("{count} were refused by the store and are kept as text in the table failed_event"),
+        )),
+        Err(error) => Some(line(name, "store", false, true, error.to_string())),
+    })
+}
+
+/// Whether the kernel holds what a flood of datagrams brings until a media thread's next tick.
+fn buffer() -> Line {
+    let name = "UDP receive buffer";
+    let hosts = vec![std::net::Ipv4Addr::LOCALHOST.into()];
+    let bound = Socket::bind(&socket::Config { hosts, ..socket::Config::default() });
+    match bound.and_then(|socket| socket.receive_buffer()) {
+        Ok(bytes) if bytes >= socket::BUFFER => {
+            line(name, "net", true, false, format!("{} KiB", bytes >> 10))
+        }
+        Ok(bytes) => line(
+            name,
+            "net",
+            false,
+            false,
+            format!(
+                "{} KiB: a burst of packets may be lost; run `sysctl -w net.core.rmem_max={}` or give the server CAP_NET_ADMIN",
+                bytes >> 10,
+                socket::BUFFER
+            ),
+        ),
+        Err(error) => line(name, "net", false, false, error.to_string()),
+    }
 }
 
 /// Whether media can flow: a UDP port of the range can be had.

@@ -57,7 +57,8 @@ fn subscriber(
     ansi: bool,
     to: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> Box<dyn Subscriber + Send + Sync> {
-    let begun = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to);
+    // A line that cannot be written, because the disk is full, is lost: telling so would panic for the same reason.
+    let begun = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).log_internal_errors(false);
     match format {
         Format::Text => Box::new(begun.with_ansi(ansi).event_format(Text(Line::default())).finish()),
         Format::Json => {

@@ -77,6 +77,10 @@ impl Ledger for Tee {
         }
         self.ledger.record(conversation, fact);
     }
+
+    fn broke(&self, conversation: ConversationId) {
+        self.ledger.broke(conversation);
+    }
 }
 
 /// What reads the facts, until [`Exporter::finish`].

@@ -28,6 +28,7 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
         config.server.log_format = format;
     }
     log::begin(config.server.log_format).map_err(Failure::Usage)?;
+    engine::thread::log_panics();
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
     let result = runtime.block_on(serve(config));
     // What still runs on the pool is nobody's any more.
@@ -39,6 +40,8 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // A file-size limit that is reached fails the write, as a full disk does; unheeded, the signal would end the process.
+    let _heeded = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     let wanted = config.server.listen;
     let listener = TcpListener::bind(wanted).await.map_err(|e| match e.kind() {
         std::io::ErrorKind::AddrInUse => {

@@ -145,6 +145,8 @@ struct Nobody;
 
 impl Ledger for Nobody {
     fn record(&self, _: ConversationId, _: Stamped) {}
+
+    fn broke(&self, _: ConversationId) {}
 }
 
 /// Takes what is not silence for speech: in the network's place where instructions are counted, which would take half an hour with it.

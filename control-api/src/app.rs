@@ -19,6 +19,7 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use crate::auth::Given;
 use crate::character::{self, Painter};
 use crate::config::{Config, StockAvatar};
+use crate::conversation::control::Unconfirmed;
 use crate::delivery;
 use crate::delivery::notice::{self, Notice};
 use crate::door::{Connections, Pending};
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     /// Offers that may still connect.
     pub(crate) pending: Pending,
+    /// Conversations whose end was asked for and could not be kept yet.
+    pub(crate) unconfirmed: Unconfirmed,
     /// Connections whose offer was answered.
     pub(crate) connections: Connections,
     /// Told that a custom avatar's job of a picture waits.
@@ -258,6 +261,7 @@ impl App {
             outbox,
             notices,
             pending: Pending::new(offer_time),
+            unconfirmed: Unconfirmed::default(),
             connections: Connections::default(),
             jobs: Notify::new(),
             drawings: Notify::new(),

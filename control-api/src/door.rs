@@ -193,6 +193,10 @@ async fn offer(
         let why = shared.host().turns_away();
         return Err(ApiError::NoCapacity(why.unwrap_or_else(|| "the server is shutting down".into())));
     }
+    // A call that begins now would leave no trace.
+    if let Some(reason) = shared.store.health.failing().filter(|_| row.status == STARTED) {
+        return Err(ApiError::Unwritable(reason));
+    }
     held_here(shared, row)?;
     let call = call::shared(shared, row).await?;
     let id = call.id;
@@ -279,7 +283,7 @@ async fn whip_hang_up(
         return Ok(StatusCode::OK);
     }
     // A call that ended by itself has nothing left to hang up.
-    shared.facts.flush().await;
+    shared.facts.flush(&shared.store).await;
     match opened(&shared, &claims).await {
         Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
         Err(refused) => Err(refused),

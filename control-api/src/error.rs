@@ -17,6 +17,9 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
 }
 
+/// What is told while the store takes no writes.
+pub(crate) const UNWRITABLE: &str = "the store takes no writes";
+
 /// Seconds after which one of those that wait to be drawn may be done.
 const DRAWN: u64 = 60;
 
@@ -36,6 +39,10 @@ pub(crate) enum Missing {
     DeadLetter,
     Path,
 }
+
+/// Goes with an answer whose request found that the store takes no writes, so that the server knows.
+#[derive(Clone, Debug)]
+pub(crate) struct Outage(pub(crate) String);
 
 /// Why a request is refused.
 #[derive(Debug)]
@@ -72,6 +79,8 @@ pub(crate) enum ApiError {
     QueueFull(String),
     /// 503: no worker has room; the reason is told beside.
     NoCapacity(String),
+    /// 503: the store takes no writes; the cause is for the log.
+    Unwritable(String),
     /// 500 with the resource's own text; the cause is for the log.
     Failed(&'static str, String),
 }
@@ -88,6 +97,15 @@ pub(crate) struct Quota {
 }
 
 impl ApiError {
+    /// A failure of the store, in a resource's words.
+    fn of_store(error: &store::Error, text: &'static str) -> Self {
+        if error.is_outage() {
+            Self::Unwritable(error.to_string())
+        } else {
+            Self::Failed(text, error.to_string())
+        }
+    }
+
     /// A single field at fault.
     pub(crate) fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Invalid(vec![Fault { field: field.into(), reason: reason.into() }])
@@ -96,7 +114,7 @@ impl ApiError {
 
 impl From<store::Error> for ApiError {
     fn from(error: store::Error) -> Self {
-        Self::Failed("Internal server error", error.to_string())
+        Self::of_store(&error, "Internal server error")
     }
 }
 
@@ -133,7 +151,7 @@ pub(crate) trait OrFail<T> {
 
 impl<T> OrFail<T> for Result<T, store::Error> {
     fn or_fail(self, text: &'static str) -> Result<T, ApiError> {
-        self.map_err(|e| ApiError::Failed(text, e.to_string()))
+        self.map_err(|error| ApiError::of_store(&error, text))
     }
 }
 
@@ -192,15 +210,26 @@ impl IntoResponse for ApiError {
             Self::NoCapacity(reason) => {
                 (StatusCode::SERVICE_UNAVAILABLE, json!({"error": "No capacity", "reason": reason}))
             }
+            Self::Unwritable(cause) => {
+                tracing::warn!(%cause, "a request that writes is refused");
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    json!({"error": "Service unavailable", "reason": UNWRITABLE}),
+                )
+            }
             Self::Failed(text, cause) => {
                 tracing::error!(%cause, "{text}");
                 (StatusCode::INTERNAL_SERVER_ERROR, error(text))
             }
         };
+        let outage = if let Self::Unwritable(cause) = &self { Some(Outage(cause.clone())) } else { None };
         if matches!(self, Self::MeetingRefused) {
             return (status, "Unable to create agent request.").into_response();
         }
         let mut response = (status, axum::Json(body)).into_response();
+        if let Some(outage) = outage {
+            response.extensions_mut().insert(outage);
+        }
         let headers = response.headers_mut();
         match self {
             Self::TooMany(quota) => {
@@ -215,7 +244,7 @@ impl IntoResponse for ApiError {
             Self::QueueFull(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(DRAWN));
             }
-            Self::NoCapacity(_) => {
+            Self::NoCapacity(_) | Self::Unwritable(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(2));
             }
             _ => {}

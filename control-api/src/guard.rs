@@ -10,7 +10,7 @@ use conversation::call::ConversationId;
 use tracing::Instrument as _;
 
 use crate::app::Shared;
-use crate::error::ApiError;
+use crate::error::{ApiError, Outage};
 
 /// Host without its port, in lower case.
 fn name(host: &str) -> String {
@@ -59,6 +59,9 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, n
         Some(span) => next.run(request).instrument(span).await,
         None => next.run(request).await,
     };
+    if let Some(Outage(reason)) = response.extensions().get() {
+        shared.store.health.note(reason);
+    }
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -11,6 +11,7 @@ use axum::routing::get;
 use serde_json::json;
 
 use crate::app::Shared;
+use crate::error::UNWRITABLE;
 
 /// How long the store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,6 +35,8 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let reason = if let Some(error) = failed {
         tracing::error!(%error, "the store does not answer");
         Some("the store does not answer".to_owned())
+    } else if shared.store.health.failing().is_some() {
+        Some(UNWRITABLE.to_owned())
     } else if shared.draining() {
         Some("draining".to_owned())
     } else {

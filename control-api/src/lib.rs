@@ -36,6 +36,7 @@ mod guard;
 mod guardrail;
 mod headers;
 mod health;
+pub mod inspect;
 mod kb;
 mod kept;
 pub mod keys;

@@ -72,7 +72,7 @@ pub(crate) async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> 
         }
     }
     facts.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
-    tracing::warn!(conversation = %id, "ended: the server was restarted while it ran");
+    tracing::warn!(conversation = %id, "ended: what ran it has failed");
     ledger::append(shared, id, IN_PROGRESS, facts.into_iter().map(|event| (at, event)).collect()).await?;
     Ok(())
 }

@@ -19,6 +19,7 @@ use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferE
 use conversation::input::Command;
 use conversation::measure::Family;
 use conversation::output::Answer;
+use models::contain::restarting;
 use models::{Error, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -559,9 +560,11 @@ fn serve_tcp(
             drop(inbox.tcp.send(Message::Tcp(Box::new(datagram))));
             true
         };
-        if let Err(error) = server.run(clock::now, deliver) {
-            tracing::error!(%error, "ICE-TCP has ended");
-        }
+        restarting(|| {
+            if let Err(error) = server.run(clock::now, deliver) {
+                tracing::error!(%error, "ICE-TCP has ended");
+            }
+        });
     })
     .map(drop)
 }

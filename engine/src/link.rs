@@ -272,6 +272,15 @@ impl Link {
         }
     }
 
+    /// Tells the client that the server has failed and closes at once.
+    pub(crate) fn break_off(&mut self, now: Instant) {
+        self.text(now, rtvi::error("The call has failed", true));
+        match &mut self.wire {
+            Wire::Rtc { connection, .. } => connection.abort(now),
+            Wire::Loop { near, .. } => near.send(Left::Closed),
+        }
+    }
+
     /// Whether it was hung up and has no last words left, or the client closed it after that.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.hung_up.is_some_and(|at| {

@@ -22,7 +22,8 @@ fn voice() -> Vec<Vec<u8>> {
             let frame: [i16; 960] = core::array::from_fn(|i| {
                 let t = (n * 960 + i as u64) as f32 / 48_000.0;
                 phase += (140.0 + 40.0 * (t * 2.3).sin()) / 48_000.0;
-                let buzz: f32 = (1..12).map(|h| (std::f32::consts::TAU * phase * h as f32).sin() / h as f32).sum();
+                let buzz: f32 =
+                    (1..12).map(|h| (std::f32::consts::TAU * phase * h as f32).sin() / h as f32).sum();
                 (buzz * 5_000.0 * (t * 12.0).sin().abs()) as i16
             });
             encoder.encode(&frame).unwrap().to_vec()
@@ -70,8 +71,12 @@ fn heard(arrival: impl Fn(u64) -> u64) -> Heard {
         loop {
             match far.poll_output().unwrap() {
                 Output::Transmit(datagram) => {
-                    let rtp = datagram.contents[0] & 0xc0 == 0x80 && !(200..208).contains(&datagram.contents[1]);
-                    wire.push((if rtp { zero + arrival(sent - 1) } else { ms + 1 }, datagram.contents.to_vec()));
+                    let rtp =
+                        datagram.contents[0] & 0xc0 == 0x80 && !(200..208).contains(&datagram.contents[1]);
+                    wire.push((
+                        if rtp { zero + arrival(sent - 1) } else { ms + 1 },
+                        datagram.contents.to_vec(),
+                    ));
                 }
                 Output::Event(_) => {}
                 Output::Timeout(_) => break,
@@ -86,7 +91,9 @@ fn heard(arrival: impl Fn(u64) -> u64) -> Heard {
             link.receive(now, Protocol::Udp, there, here, &datagram);
         }
         let mut answers = Vec::new();
-        while link.is_due(now) && link.poll(now, &mut |t: Transmit| answers.push(t.contents.to_vec())).is_some() {}
+        while link.is_due(now)
+            && link.poll(now, &mut |t: Transmit| answers.push(t.contents.to_vec())).is_some()
+        {}
         let before = found.pcm.len();
         while link.hear(now, &mut found.pcm).is_some() {}
         found.when.extend((before..found.pcm.len()).step_by(HEARD).map(|_| ms - zero));

@@ -4,7 +4,7 @@
 //! What only the thread needs is plain ([`Meter`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use conversation::measure::Value;
@@ -96,6 +96,8 @@ pub struct Stats {
     pub unsent: AtomicU64,
     /// Calls that are over.
     pub ended: AtomicU64,
+    /// It panicked again and again and serves no call any more.
+    pub dead: AtomicBool,
     /// How much time it has left.
     pub headroom: Headroom,
 }
@@ -128,6 +130,7 @@ impl Stats {
             strays: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            dead: AtomicBool::new(false),
             headroom: Headroom::new(limit),
         }
     }

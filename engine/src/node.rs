@@ -198,6 +198,20 @@ impl Node {
         self.ended.is_some()
     }
 
+    /// Whether the conversation has begun: then its record must end.
+    #[must_use]
+    pub(crate) fn has_begun(&self) -> bool {
+        self.origin.is_some() && self.ended.is_none()
+    }
+
+    /// Tells the client that the call has failed, and closes its connections without waiting.
+    pub(crate) fn break_off(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
+        for link in &mut self.links {
+            link.break_off(now);
+            while link.poll(now, transmit).is_some() {}
+        }
+    }
+
     /// Conversation time.
     fn time(&self, now: Instant) -> Time {
         let micros = self.origin.map_or(0, |origin| now.saturating_duration_since(origin).as_micros());

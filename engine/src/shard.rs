@@ -3,6 +3,7 @@
 //! [`Shard::step`] does all that is due at a given instant and never waits; [`Shard::run`] calls it with the clock, and sleeps in
 //! between until a datagram, a message or a deadline. A test calls `step` with instants of its own.
 
+mod contain;
 mod offers;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,6 +17,7 @@ use conversation::call::ConversationId;
 use crossbeam_channel::Receiver;
 use mio::{Events, Interest, Poll, Token, Waker};
 use models::Sink;
+use models::contain::{Restarts, contained};
 use smallvec::SmallVec;
 
 use crate::clock;
@@ -36,6 +38,8 @@ pub const TICK: Duration = Duration::from_millis(10);
 const MESSAGES: usize = 1_024;
 /// Connections of one call at once: the one that carries it, and offers that try to take over.
 const LINKS: usize = 4;
+/// Datagrams taken in one step: more than a flood brings within a tick, and taken in well under half of one.
+const DATAGRAMS: usize = 4_096;
 /// Windows judged in one go.
 const BATCH: usize = 16;
 
@@ -99,6 +103,8 @@ pub struct Shard {
     /// Datagrams wait for the tick, which judges their sound anyway, instead of waking the thread one by one: every call is past its
     /// handshakes. A wake-up for each would cost an idle call a third more.
     settled: bool,
+    /// The socket was not empty after the last step.
+    unread: bool,
 }
 
 impl Shard {
@@ -156,6 +162,7 @@ impl Shard {
             probabilities: Vec::with_capacity(64),
             running: true,
             settled: false,
+            unread: false,
         };
         (shard, inbox, stats)
     }
@@ -168,6 +175,21 @@ impl Shard {
         }
         let mut events = Events::with_capacity(64);
         let mut told = true;
+        let mut restarts = Restarts::default();
+        while contained(|| self.rounds(&mut events, &mut told)).is_none() {
+            // First, so that none of the calls that end by it comes back to it.
+            let allowed = restarts.allows(clock::now());
+            self.meter.stats().dead.store(!allowed, Relaxed);
+            self.restart();
+            if !allowed {
+                tracing::error!("a media thread panicked too often and takes no calls any more");
+                return;
+            }
+        }
+    }
+
+    /// Works until the thread is to end.
+    fn rounds(&mut self, events: &mut Events, told: &mut bool) {
         while self.running {
             let now = clock::now();
             let more = self.work(now);
@@ -178,10 +200,10 @@ impl Shard {
                 self.wake_at().map(|at| at.saturating_duration_since(clock::now()))
             };
             let (Some(poll), Some(socket)) = (&mut self.poll, &mut self.socket) else { return };
-            if told == self.settled {
-                told = !self.settled;
+            if *told == self.settled {
+                *told = !self.settled;
                 let registry = poll.registry();
-                let done = match told {
+                let done = match *told {
                     true => registry.register(socket, SOCKET, Interest::READABLE),
                     false => registry.deregister(socket),
                 };
@@ -190,7 +212,7 @@ impl Shard {
                     return;
                 }
             }
-            if let Err(error) = poll.poll(&mut events, wait)
+            if let Err(error) = poll.poll(events, wait)
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(%error, "a media thread cannot poll");
@@ -224,8 +246,10 @@ impl Shard {
     fn work(&mut self, now: Instant) -> bool {
         let mut more = self.read_messages(now);
         let tick = !self.nodes.is_empty() && now >= self.next_tick;
-        if tick || !self.settled {
-            more |= self.read_socket(now);
+        // What did not fit into the last step is read at once: it would be lost to what comes until the next tick.
+        if tick || !self.settled || self.unread {
+            self.unread = self.read_socket(now);
+            more |= self.unread;
         }
         if tick {
             self.tick(now);
@@ -278,11 +302,8 @@ impl Shard {
                 match self.by_conversation.get(&conversation) {
                     Some(key) => {
                         let key = *key;
-                        if let Some(node) = self.nodes.get_mut(&key) {
-                            thread::serves(Some(conversation));
-                            node.command(now, command, reply);
-                            self.touch(key);
-                        }
+                        self.within(now, key, |node| node.command(now, command, reply));
+                        self.touch(key);
                     }
                     None => {
                         if let Some(reply) = reply {
@@ -294,20 +315,16 @@ impl Shard {
             }
             Message::HangUp { conversation, connection, reply } => {
                 let key = self.by_conversation.get(&conversation).copied();
-                let node = key.and_then(|key| self.nodes.get_mut(&key));
-                let found = node.is_some_and(|node| node.hang_up(now, &connection));
+                let found = key.and_then(|key| self.within(now, key, |node| node.hang_up(now, &connection)));
                 if let Some(key) = key {
                     self.touch(key);
                 }
                 // As above.
-                let _ = reply.send(found);
+                let _ = reply.send(found.unwrap_or(false));
             }
             Message::News(key, news) => {
-                if let Some(node) = self.nodes.get_mut(&key) {
-                    thread::serves(Some(node.call.id));
-                    node.news(now, news);
-                    self.touch(key);
-                }
+                self.within(now, key, |node| node.news(now, news));
+                self.touch(key);
             }
             Message::Tcp(datagram) => {
                 let tcp::Datagram { source, destination, mut contents } = *datagram;
@@ -317,10 +334,9 @@ impl Shard {
                 let reason = conversation::event::EndReason::EndedByApi;
                 let keys: Vec<_> = self.nodes.keys().copied().collect();
                 for key in keys {
-                    if let Some(node) = self.nodes.get_mut(&key) {
-                        node.command(now, conversation::input::Command::Stop { reason, exit_message }, None);
-                        self.touch(key);
-                    }
+                    let stop = conversation::input::Command::Stop { reason, exit_message };
+                    self.within(now, key, |node| node.command(now, stop, None));
+                    self.touch(key);
                 }
             }
             Message::Quit => self.running = false,
@@ -333,20 +349,35 @@ impl Shard {
         }
     }
 
+    /// Takes what the socket holds, up to [`DATAGRAMS`]; whether there may be more.
     fn read_socket(&mut self, now: Instant) -> bool {
         let Some(mut socket) = self.socket.take() else { return false };
-        let read = socket.receive(|source, destination, datagram| {
-            self.datagram(now, Protocol::Udp, source, destination, datagram)
-        });
-        self.socket = Some(socket);
-        match read {
-            Ok((_, more)) => more,
-            Err(error) => {
-                // A datagram of ours was refused by the far end's host, or the like: the socket goes on.
-                tracing::debug!(%error, "the media socket complains");
-                false
+        let (mut taken, mut more) = (0, true);
+        while more && taken < DATAGRAMS {
+            let read = contained(|| {
+                socket.receive(|source, destination, datagram| {
+                    self.datagram(now, Protocol::Udp, source, destination, datagram);
+                })
+            });
+            // The socket outlives what is done with its datagrams.
+            let Some(read) = read else {
+                self.socket = Some(socket);
+                panic!("a datagram could not be passed on");
+            };
+            match read {
+                Ok((count, unread)) => {
+                    taken += count;
+                    more = unread;
+                }
+                Err(error) => {
+                    // A datagram of ours was refused by the far end's host, or the like: the socket goes on.
+                    tracing::debug!(%error, "the media socket complains");
+                    more = false;
+                }
             }
         }
+        self.socket = Some(socket);
+        more
     }
 
     fn datagram(
@@ -357,10 +388,11 @@ impl Shard {
         destination: SocketAddr,
         datagram: &mut [u8],
     ) {
-        let taken = self.demux.route(now, source, datagram).filter(|slot| {
-            let Some(node) = self.nodes.get_mut(&slot.call) else { return false };
-            thread::serves(Some(node.call.id));
-            node.datagram(now, slot.link, protocol, source, destination, datagram)
+        let slot = self.demux.route(now, source, datagram).filter(|slot| self.nodes.contains_key(&slot.call));
+        let taken = slot.filter(|slot| {
+            let link = slot.link;
+            let receive = |node: &mut Node| node.datagram(now, link, protocol, source, destination, datagram);
+            self.within(now, slot.call, receive).unwrap_or(false)
         });
         thread::serves(None);
         let Some(slot) = taken else {
@@ -377,10 +409,10 @@ impl Shard {
         self.meter.tick(late, self.nodes.len());
         let missed = late.as_micros() / TICK.as_micros();
         self.next_tick += TICK * (u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1);
-        for node in self.nodes.values_mut() {
+        self.each(now, |node, meter| {
             node.hear(now);
-            self.meter.excess(node.take_excess());
-        }
+            meter.excess(node.take_excess());
+        });
         while self.judge(now) {}
     }
 
@@ -406,55 +438,75 @@ impl Shard {
             self.probabilities.resize(from + states.len(), 0.0);
             kit.judge.judge(&mut states, &windows, &mut self.probabilities[from..]);
         }
-        let mut judged = self.probabilities.iter();
-        for node in self.nodes.values_mut().filter(|n| n.waits_for_judgement()) {
-            if let Some(p) = judged.next() {
-                thread::serves(Some(node.call.id));
+        let probabilities = std::mem::take(&mut self.probabilities);
+        let mut judged = probabilities.iter();
+        self.each(now, |node, _| {
+            if node.waits_for_judgement()
+                && let Some(p) = judged.next()
+            {
                 node.judged(now, *p);
             }
-        }
-        thread::serves(None);
-        self.meter.stats().windows.fetch_add(self.probabilities.len() as u64, Relaxed);
-        !self.probabilities.is_empty()
+        });
+        self.meter.stats().windows.fetch_add(probabilities.len() as u64, Relaxed);
+        let any = !probabilities.is_empty();
+        self.probabilities = probabilities;
+        any
     }
 
     /// Lets one call do what is due.
     fn serve(&mut self, now: Instant, key: CallKey, tick: bool) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         thread::serves(Some(node.call.id));
-        if tick {
-            node.look_at_the_clock(now);
-            node.speak(now, &mut self.meter);
-        }
-        let (socket, tcp) = (&mut self.socket, &self.tcp);
-        let mut transmit = |datagram: Transmit| match (datagram.proto, socket.as_mut(), tcp) {
-            (Protocol::Udp, Some(socket), _) => socket.send(datagram),
-            (Protocol::Tcp, _, Some((outlet, _))) => {
-                outlet.send(datagram.destination, datagram.contents.to_vec())
+        let (socket, tcp, meter, next_tick) = (&mut self.socket, &self.tcp, &mut self.meter, self.next_tick);
+        let served = contained(|| {
+            if tick {
+                node.look_at_the_clock(now);
+                node.speak(now, meter);
             }
-            _ => {}
-        };
-        node.set_tick(self.next_tick);
-        node.drive(now, &mut transmit);
-        let fate = node.clocks(now);
-        node.drive(now, &mut transmit);
+            let mut transmit = |datagram| transmit(socket, tcp, datagram);
+            node.set_tick(next_tick);
+            node.drive(now, &mut transmit);
+            let fate = node.clocks(now);
+            node.drive(now, &mut transmit);
+            node.due = node.deadline(now);
+            node.settled = node.is_settled(now);
+            fate
+        });
+        let Some(fate) = served else { return self.broke(now, key) };
         for link in node.dropped_links() {
             self.demux.remove(&Slot { call: key, link });
         }
-        let over = fate == Fate::Over;
-        if over {
-            self.meter.stats().ended.fetch_add(1, Relaxed);
-            for link in node.links() {
-                self.demux.remove(&Slot { call: key, link });
-            }
-            self.by_conversation.remove(&node.call.id);
-            self.nodes.remove(&key);
-            if self.nodes.is_empty() {
-                self.meter.rest();
-            }
-            return;
+        if fate == Fate::Over {
+            self.forget(key);
         }
-        node.due = node.deadline(now);
-        node.settled = node.is_settled(now);
+    }
+
+    /// A call is over: nothing leads to it any more.
+    fn forget(&mut self, key: CallKey) -> Option<Box<Node>> {
+        let node = self.nodes.remove(&key)?;
+        self.meter.stats().ended.fetch_add(1, Relaxed);
+        for link in node.links() {
+            self.demux.remove(&Slot { call: key, link });
+        }
+        self.by_conversation.remove(&node.call.id);
+        if self.nodes.is_empty() {
+            self.meter.rest();
+        }
+        Some(node)
+    }
+}
+
+/// Sends a datagram by the way that its connection has.
+fn transmit(
+    socket: &mut Option<Socket>,
+    tcp: &Option<(tcp::Outlet, Vec<LocalCandidate>)>,
+    datagram: Transmit,
+) {
+    match (datagram.proto, socket, tcp) {
+        (Protocol::Udp, Some(socket), _) => socket.send(datagram),
+        (Protocol::Tcp, _, Some((outlet, _))) => {
+            outlet.send(datagram.destination, datagram.contents.to_vec())
+        }
+        _ => {}
     }
 }

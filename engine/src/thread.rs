@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 
 use conversation::call::ConversationId;
@@ -24,6 +25,28 @@ const NICE: i32 = -10;
 /// model that comes 5 ms later is not heard, sound that does is. Whether it is allowed.
 pub fn goes_first() -> bool {
     rustix::process::setpriority_process(None, NICE).is_ok()
+}
+
+/// Panics of the whole process since [`log_panics`].
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// From now on panics are logged with thread and place, and counted, instead of being written to standard error. Their texts are ours or a
+/// library's; a call's words are in none.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        PANICS.fetch_add(1, Relaxed);
+        let thread = std::thread::current();
+        let text = panic.payload_as_str().unwrap_or("no text");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let conversation = served().map(|id| id.to_string());
+        tracing::error!(thread = thread.name(), place, conversation, "panic: {text}");
+    }));
+}
+
+/// Panics of the process so far.
+#[must_use]
+pub fn panics() -> u64 {
+    PANICS.load(Relaxed)
 }
 
 thread_local! {

@@ -17,7 +17,7 @@ use conversation::input::Command;
 use conversation::output::{Answer, Refusal};
 use conversation::settings::Agent;
 use engine::clock;
-use engine::hear::vad::Judge;
+use engine::hear::vad::{Judge, State, WINDOW};
 use engine::host::Chosen;
 use engine::show::Avatars;
 use engine::{Config, Engine, Models, Timeouts};
@@ -27,6 +27,20 @@ use str0m::media::{Direction, MediaKind};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Input, Output, Rtc};
 use support::{Book, Loudness, call, call_of};
+
+/// A detector that panics when it is given a sound of this loudness.
+struct Jumpy(Loudness);
+
+/// Louder than any voice of these tests.
+const FRIGHT: i16 = 32_000;
+
+impl Judge for Jumpy {
+    fn judge(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+        let loudest = windows.iter().flat_map(|window| window.iter()).fold(0.0_f32, |a, b| a.max(b.abs()));
+        assert!(loudest < 0.95, "the test's own panic");
+        self.0.judge(states, windows, probabilities);
+    }
+}
 
 /// Models that do nothing but be there: so many ears, and a gate that holds the loading.
 struct Doubles {
@@ -93,7 +107,7 @@ impl Models for Doubles {
     }
 
     fn judge(&self) -> Result<Box<dyn Judge>, String> {
-        Ok(Box::new(Loudness))
+        Ok(Box::new(Jumpy(Loudness)))
     }
 
     fn stt(&self, _: &SttChoice) -> Chosen<Result<Arc<dyn stt::Stt>, Error>> {
@@ -545,4 +559,63 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     assert!(matches!(facts[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000));
     let names = book.names(1);
     assert!(names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"), "{names:?}");
+}
+
+/// Begins a call, lets its thread panic, and waits until its record is ended.
+async fn frighten(engine: &Arc<Engine>, book: &Book, id: u128) {
+    let far = engine.attach(Arc::new(call(id)), Vec::new()).unwrap();
+    until("it has begun", || !book.of(id).is_empty()).await;
+    far.say(vec![FRIGHT; 16_000]);
+    until("its record is ended", || book.1.lock().unwrap().contains(&id)).await;
+}
+
+fn dead(engine: &Engine) -> usize {
+    engine.stats().filter(|stats| stats.dead.load(Relaxed)).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_media_thread_that_panics_ends_its_calls_and_takes_new_ones_on_the_same_port() {
+    let (engine, book) = engine(Doubles::ready(9), Timeouts::default());
+    until("ready", || engine.not_ready().is_none()).await;
+    let (mut client, sdp, pending) = Client::offer();
+    let other = engine.attach(Arc::new(call(1)), Vec::new()).unwrap();
+    until("it has begun", || !book.of(1).is_empty()).await;
+    // The thread that has no call.
+    let port = |answer: &str| {
+        let line = answer.lines().find(|line| line.contains(" udp ")).unwrap();
+        line.split(' ').nth(5).unwrap().to_owned()
+    };
+    let before = engine.offer(offer(2, &sdp)).await.unwrap();
+    engine.hang_up(ConversationId(2), before.connection).await;
+    until("it is hung up", || engine.calls() == 1).await;
+    frighten(&engine, &book, 3).await;
+    until("its place is free", || engine.calls() == 1).await;
+    let after = engine.offer(offer(4, &sdp)).await.unwrap();
+    assert_eq!(port(&before.answer), port(&after.answer));
+    client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&after.answer).unwrap()).unwrap();
+    tokio::task::block_in_place(|| {
+        client.until("a connection", |c| c.seen.iter().any(|e| matches!(e, str0m::Event::Connected)))
+    });
+    until("a call by network", || !book.of(4).is_empty()).await;
+    assert_eq!(*book.1.lock().unwrap(), [3], "the call of the other thread goes on");
+    drop(other);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_media_thread_that_panics_again_and_again_takes_no_calls_any_more() {
+    let (engine, book) = engine(Doubles::ready(9), Timeouts::default());
+    until("ready", || engine.not_ready().is_none()).await;
+    let mut ids = 1..200;
+    // Calls go to the first of two threads without a call. A machine that stands still between two panics makes it take more of them.
+    for thread in 1..=2 {
+        while dead(&engine) < thread {
+            assert_eq!(Host::no_room(&*engine), None, "a thread lives");
+            frighten(&engine, &book, ids.next().expect("a thread is given up at last")).await;
+            until("its place is free", || engine.calls() == 0).await;
+        }
+    }
+    let failed = "the media threads have failed: restart the server";
+    assert_eq!(Host::no_room(&*engine).unwrap(), failed);
+    let refused = engine.attach(Arc::new(call(1_000)), Vec::new()).map(drop).unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity(failed.into()));
 }

@@ -5,6 +5,7 @@
 //! Adapters reconnect; the conversation decides about fallback.
 
 pub mod check;
+pub mod contain;
 pub mod embeddings;
 pub mod error;
 pub mod face;

@@ -1,11 +1,16 @@
 """What goes wrong in real life: a killed server, a killed browser, a lost client, a second start."""
 
+import asyncio
 import os
+import resource
 import signal
+import subprocess
+import threading
+import time
 
 import pytest
 
-from kit import calls_with_file, facts, voice
+from kit import calls_with_file, facts, talk, voice
 from kit.call import Call
 
 GARDEN = "Tell me about the garden behind the house."
@@ -154,3 +159,83 @@ def test_a_full_server_says_so(start, call, tmp_path):
     first.page.wait_for_selector("#over-title:has-text('You hung up')")
     second.page.click("#join")
     second.until("frames", {"more": 1})
+
+
+def until_ready(server, status: int, timeout: float = talk.PATIENCE):
+    end = time.monotonic() + timeout
+    while (reply := server.call("GET", "/readyz", key=None)).status != status:
+        assert time.monotonic() < end, f"/readyz never answered {status}: {reply}\n{server.tail()}"
+        threading.Event().wait(0.05)
+    return reply
+
+
+def check_full_disk(server, hooks, fill, free):
+    """Two calls run while nothing can be written for a while: nothing is lost, no success is told, and nothing needs a restart."""
+    knowledge = "The museum has an old clock in the first room. The garden has red roses."
+    agent = talk.agent(server, knowledge=knowledge, hooks=hooks)
+    first, second = server.conversation(agent["id"]), server.conversation(agent["id"])
+
+    async def work():
+        one = await talk.Talk(server, first).begin()
+        other = await talk.Talk(server, second).begin()
+        await one.ask("What is in the first room?", "old clock")
+        fill()
+        # The call goes on, and its facts wait.
+        await one.ask("What is in the garden?", "red roses")
+        reply = await asyncio.to_thread(until_ready, server, 503)
+        assert reply.json() == {"status": "not ready", "reason": "the store takes no writes"}, reply
+        for method, path, body in (("POST", "/v1/ext/conversation", {"agent_id": agent["id"]}), ("DELETE", f"/v1/conversation/{second['id']}", None)):
+            reply = await asyncio.to_thread(server.call, method, path, body)
+            assert reply.status == 503 and reply.headers["retry-after"] == "2", (path, reply)
+        await other.until(lambda: other.says(event="call_ended"), what="the end that was asked for")
+        await one.ask("And what is in the first room?", "old clock")
+        free()
+        await asyncio.to_thread(until_ready, server, 200)
+        await one.leave()
+        await other.peer.close()
+
+    talk.run(work())
+    for conversation in (first, second):
+        hooks.until(conversation["id"], "call_ended")
+        numbers = [event["sequence"] for event in hooks.of(conversation["id"])]
+        assert numbers == list(range(1, len(numbers) + 1)), numbers
+    asked = [entry["content"] for entry in server.until(first["id"], "ENDED")["transcript"] if entry["role"] == "user"]
+    assert asked == ["What is in the first room?", "What is in the garden?", "And what is in the first room?"]
+    reply = server.call("DELETE", f"/v1/conversation/{second['id']}")
+    assert reply.status == 200, reply
+    assert not hooks.faults, hooks.faults
+
+
+def test_a_store_that_cannot_be_written_for_a_while_loses_nothing(start, hooks, tmp_path):
+    """The file-size limit of the running server is lowered to nothing: every write to a file fails, its log's too."""
+    # What the recogniser would need is not used.
+    server = start("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1"}).first_start().ready()
+    _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+
+    def limit(soft):
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+    check_full_disk(server, hooks, lambda: limit(0), lambda: limit(hard))
+    assert server.alive(), server.tail()
+
+
+@pytest.mark.long("store")
+def test_a_full_disk_that_gets_room_again_loses_nothing(start, hooks, tmp_path):
+    """A file system of 48 MiB. Mounting needs rights that not every machine gives."""
+    disk, filler = tmp_path / "disk", tmp_path / "disk" / "filler"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        server = start("full", data=disk / "data").first_start().ready()
+
+        def fill():
+            with filler.open("wb") as file, pytest.raises(OSError):
+                while True:
+                    file.write(bytes(1 << 16))
+                    file.flush()
+
+        check_full_disk(server, hooks, fill, filler.unlink)
+        server.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

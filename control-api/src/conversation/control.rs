@@ -2,7 +2,8 @@
 //!
 //! In STARTED a command is queued and takes effect at the join; in IN_PROGRESS the engine answers; once ENDED it is 409.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,13 +19,39 @@ use serde_json::{Value, json};
 use super::found;
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::error::{ApiError, Missing};
+use crate::error::{ApiError, Missing, UNWRITABLE};
 use crate::fields::{Faults, Fields};
 use crate::lifecycle;
 use crate::request::{Json, Path};
 use crate::store::conversation::{ENDED, Row, STARTED};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
+
+/// Conversations that were ended while the store took no writes: whoever asked was told so, and may ask again.
+#[derive(Default)]
+pub(crate) struct Unconfirmed(Mutex<HashSet<ConversationId>>);
+
+impl Unconfirmed {
+    /// Those of one outage; nobody asks for the end of so many again.
+    const REMEMBERED: usize = 4_096;
+
+    fn set(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, id: ConversationId) {
+        let mut set = self.set();
+        if set.len() >= Self::REMEMBERED {
+            set.clear();
+        }
+        set.insert(id);
+    }
+
+    /// Whether it is one of them; it is no more.
+    fn take(&self, id: ConversationId) -> bool {
+        self.set().remove(&id)
+    }
+}
 
 /// How long DELETE waits until the record says ENDED.
 const END_WAIT: Duration = Duration::from_secs(3);
@@ -62,7 +89,7 @@ async fn give(shared: &Shared, caller: &Caller, row: Row, command: Command) -> R
             Err(CommandError::NotHere) if queued => return Ok(()),
             Err(CommandError::NotHere) => {}
         }
-        shared.facts.flush().await;
+        shared.facts.flush(&shared.store).await;
         row = found(shared, caller, &row.id).await?;
     }
     if row.status == ENDED {
@@ -131,14 +158,31 @@ async fn context(
 
 async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
     let row = found(&shared, &caller, &id).await?;
-    if row.status == ENDED {
-        return Err(refused(Refusal::Ended));
-    }
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
+    let done = || {
+        Ok(axum::Json(json!({
+            "agent_identity": row.agent_name,
+            "conversation_id": row.id,
+            "message": "Conversation ended successfully",
+        })))
+    };
+    if row.status == ENDED {
+        // Who was told that the end could not be kept asks again, and is told that it is.
+        return if shared.unconfirmed.take(id) { done() } else { Err(refused(Refusal::Ended)) };
+    }
+    let unwritable = |reason| {
+        shared.unconfirmed.note(id);
+        ApiError::Unwritable(reason)
+    };
     let mut news = shared.news.subscribe();
     // Of several at once the one that ends it is told so; the others come too late.
-    let unjoined =
-        row.status == STARTED && lifecycle::end_unjoined(&shared, &row.id, EndReason::EndedByApi).await?;
+    let unjoined = row.status == STARTED
+        && match lifecycle::end_unjoined(&shared, &row.id, EndReason::EndedByApi).await {
+            Ok(ended) => ended,
+            // What the engine holds of it ends all the same.
+            Err(error) if error.is_outage() => false,
+            Err(error) => return Err(error.into()),
+        };
     let ended_it = match shared.host().command(id, Command::End).await {
         Ok(Told::Accepted) => true,
         Ok(Told::Already | Told::Refused(Refusal::Ended))
@@ -146,7 +190,10 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
         Ok(Told::Refused(refusal)) | Err(CommandError::Refused(refusal)) => return Err(refused(refusal)),
     };
     if !ended_it {
-        shared.facts.flush().await;
+        if let Some(reason) = shared.store.health.failing() {
+            return Err(ApiError::Unwritable(reason));
+        }
+        shared.facts.flush(&shared.store).await;
         let status = found(&shared, &caller, &row.id).await?.status;
         return Err(if status == ENDED {
             refused(Refusal::Ended)
@@ -164,13 +211,11 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
             let _ = news.recv().await;
         }
     };
-    // The call ends all the same if the engine takes longer than the client should wait.
-    if let Ok(ended) = tokio::time::timeout(END_WAIT, ended).await {
-        ended?;
+    tokio::select! {
+        ended = ended => ended?,
+        () = shared.store.health.fails() => return Err(unwritable(UNWRITABLE.to_owned())),
+        // The call ends all the same if the engine takes longer than the client should wait.
+        () = tokio::time::sleep(END_WAIT) => {}
     }
-    Ok(axum::Json(json!({
-        "agent_identity": row.agent_name,
-        "conversation_id": row.id,
-        "message": "Conversation ended successfully",
-    })))
+    done()
 }

@@ -147,6 +147,19 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// Keeps a fact that the store refuses as text. A conversation whose end is refused ends all the same; its
+    /// record is then made of its events.
+    pub(super) async fn put_aside(&self, shared: &Shared, why: &store::Error) -> store::Result<()> {
+        let mut tx = shared.store.try_write().await?;
+        store::failed_event::insert(&mut tx, &self.conversation, &self.fact, &why.to_string()).await?;
+        if let Change::Ends { reason, at, .. } = &self.change {
+            store::conversation::end(&mut tx, &self.conversation, reason, None, *at, clock::now()).await?;
+        }
+        tx.commit().await?;
+        tracing::error!(conversation = %self.conversation, seq = self.fact.seq, %why, "a fact is refused by the store and kept in failed_event");
+        Ok(())
+    }
+
     /// Tells the log of a beginning and of an end.
     fn log(&self) {
         match (&self.change, &self.fact.event) {
@@ -190,7 +203,7 @@ pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]
                 store::conversation::begin(tx, &prepared.conversation, server, *at, now).await?;
             }
             Change::Ends { reason, record, at } => {
-                store::conversation::end(tx, &prepared.conversation, reason, record, *at, now).await?;
+                store::conversation::end(tx, &prepared.conversation, reason, Some(record), *at, now).await?;
             }
         }
         if let Some(delivery) = &prepared.delivery {

@@ -64,12 +64,24 @@ async fn own(shared: &Shared) -> store::Result<Vec<Family>> {
     let deliveries = shared.store.delivery_counts().await?;
     let conversations = shared.store.conversation_counts().await?;
     let host = shared.host();
-    let ready = !shared.draining() && host.not_ready().is_none() && host.no_room().is_none();
+    let failing = shared.store.health.failing().is_some();
+    let ready = !failing && !shared.draining() && host.not_ready().is_none() && host.no_room().is_none();
     Ok(vec![
         Family::gauge("visavis_build_info", "This program.").with("version", env!("CARGO_PKG_VERSION"), 1u64),
         Family::gauge("visavis_ready", "Whether calls are taken.").of(u64::from(ready)),
         Family::gauge("visavis_calls", "Calls held now, connecting ones included.").of(host.calls()),
         Family::gauge("visavis_facts_queued", "Facts that wait to be written.").of(shared.facts.waiting()),
+        Family::gauge("visavis_store_failing", "Whether the store takes no writes.").of(u64::from(failing)),
+        Family::counter(
+            "visavis_facts_dropped",
+            "Facts that were dropped because too many waited for a store that takes no writes.",
+        )
+        .of(shared.facts.dropped()),
+        Family::gauge(
+            "visavis_facts_refused",
+            "Facts that the store refused alone, kept as text in failed_event.",
+        )
+        .of(u64::try_from(shared.store.failed_events().await?).unwrap_or(0)),
         Family::gauge("visavis_webhooks", "Webhooks in the store, by what became of them.")
             .each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
         Family::gauge("visavis_conversations", "Conversations in the store, by status.")

@@ -149,7 +149,7 @@ pub(crate) async fn end(
     tx: &mut Transaction,
     id: &str,
     reason: &str,
-    record: &str,
+    record: Option<&str>,
     ended: Micros,
     now: Micros,
 ) -> Result<()> {
@@ -198,6 +198,7 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<()> {
     .execute(&mut **tx)
     .await?;
     sqlx::query("DELETE FROM event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
+    sqlx::query("DELETE FROM failed_event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
     sqlx::query("DELETE FROM command WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
     sqlx::query("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE conversation = $1 AND state <> 'pending')")
         .bind(id)

@@ -13,6 +13,7 @@ const STEPS: &[(i64, &str, &str)] = &[
     (6, "erased", include_str!("../../migrations/0006_erased.sql")),
     (7, "drawn", include_str!("../../migrations/0007_drawn.sql")),
     (8, "share", include_str!("../../migrations/0008_share.sql")),
+    (9, "failed_event", include_str!("../../migrations/0009_failed_event.sql")),
 ];
 
 /// All steps.

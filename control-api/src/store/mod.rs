@@ -13,6 +13,8 @@ pub(crate) mod delivery;
 pub(crate) mod document;
 pub(crate) mod erased;
 pub(crate) mod event;
+pub(crate) mod failed_event;
+mod health;
 pub(crate) mod kb;
 pub(crate) mod key;
 mod migrations;
@@ -22,13 +24,14 @@ mod sql;
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::AnyPool;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{ConnectOptions as _, Executor as _};
+use sqlx::{AnyPool, ConnectOptions as _, Connection as _, Executor as _};
 use url::Url;
 
+use health::Health;
 pub(crate) use page::Page;
 use sql::Sql;
 
@@ -38,14 +41,19 @@ use crate::watch::{Moment, Watch};
 pub(crate) type Db = sqlx::Any;
 
 /// A transaction that writes; dropped, it is undone.
-pub(crate) struct Transaction(sqlx::Transaction<'static, Db>, Option<Watch>);
+pub(crate) struct Transaction {
+    inner: sqlx::Transaction<'static, Db>,
+    watch: Option<Watch>,
+    health: Arc<Health>,
+}
 
 impl Transaction {
     /// Keeps what was written.
     pub(crate) async fn commit(self) -> Result<()> {
-        Moment::BeforeWrite.tell(self.1);
-        self.0.commit().await?;
-        Moment::AfterWrite.tell(self.1);
+        Moment::BeforeWrite.tell(self.watch);
+        self.inner.commit().await.map_err(|error| self.health.failed(&error))?;
+        self.health.recovered();
+        Moment::AfterWrite.tell(self.watch);
         Ok(())
     }
 }
@@ -54,13 +62,13 @@ impl Deref for Transaction {
     type Target = <Db as sqlx::Database>::Connection;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.inner
     }
 }
 
 impl DerefMut for Transaction {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
+        &mut self.inner
     }
 }
 
@@ -76,6 +84,25 @@ pub enum Error {
     /// A row does not hold what was written into it.
     #[error("a row of {0} is damaged: {1}")]
     Damaged(&'static str, String),
+    /// No write can begin or end: the disk is full, or the database is away.
+    #[error("the store takes no writes: {0}")]
+    Unwritable(String),
+}
+
+impl Error {
+    /// Whether no other write would have been taken either.
+    pub(crate) fn is_outage(&self) -> bool {
+        match self {
+            Self::Unwritable(_) => true,
+            // Primary result codes of SQLite: read-only, I/O error, full. https://sqlite.org/rescode.html
+            Self::Sql(sqlx::Error::Database(error)) => error
+                .code()
+                .filter(|code| code.len() < 5)
+                .and_then(|code| code.parse::<u32>().ok())
+                .is_some_and(|code| matches!(code % 256, 8 | 10 | 13)),
+            _ => false,
+        }
+    }
 }
 
 /// What a question to the store yields.
@@ -106,6 +133,8 @@ pub(crate) struct Store {
     shared: bool,
     /// Told before and after each commit.
     pub(crate) watch: Option<Watch>,
+    /// Whether writes are taken.
+    pub(crate) health: Arc<Health>,
 }
 
 impl Store {
@@ -120,7 +149,14 @@ impl Store {
             }
         };
         let shared = matches!(place, Place::Url(_));
-        let mut writers = AnyPoolOptions::new().max_connections(1);
+        // After a COMMIT or ROLLBACK that failed the driver believes the transaction open, and refuses the next one for ever.
+        let mut writers = AnyPoolOptions::new().max_connections(1).after_release(|connection, _| {
+            Box::pin(async move {
+                // What waits to be rolled back is.
+                connection.ping().await?;
+                Ok(!connection.is_in_transaction())
+            })
+        });
         let mut options = AnyPoolOptions::new().max_connections(READERS);
         if !shared {
             options =
@@ -139,7 +175,7 @@ impl Store {
         let writer = writers.acquire_timeout(PATIENCE).connect_with(writer).await?;
         migrations::migrator().run(&writer).await?;
         let readers = options.acquire_timeout(PATIENCE).connect_with(readers).await?;
-        Ok(Self { writer, readers, shared, watch: None })
+        Ok(Self { writer, readers, shared, watch: None, health: Arc::default() })
     }
 
     /// Whether other servers may use the database too.
@@ -148,13 +184,40 @@ impl Store {
     }
 
     /// Begins to write. There is one writer at a time; taking the lock at once avoids dead ends.
+    ///
+    /// # Errors
+    /// At once while writes fail: the ledger sees when they are taken again.
     pub(crate) async fn write(&self) -> Result<Transaction> {
+        match self.health.failing() {
+            Some(reason) => Err(Error::Unwritable(reason)),
+            None => self.try_write().await,
+        }
+    }
+
+    /// Begins to write even if the last write failed.
+    pub(crate) async fn try_write(&self) -> Result<Transaction> {
+        let inner = self.begin().await.map_err(|error| self.health.failed(&error))?;
+        Ok(Transaction { inner, watch: self.watch, health: Arc::clone(&self.health) })
+    }
+
+    async fn begin(&self) -> sqlx::Result<sqlx::Transaction<'static, Db>> {
         if !self.shared {
-            return Ok(Transaction(self.writer.begin_with("BEGIN IMMEDIATE").await?, self.watch));
+            return self.writer.begin_with("BEGIN IMMEDIATE").await;
         }
         let mut tx = self.writer.begin().await?;
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITER).execute(&mut *tx).await?;
-        Ok(Transaction(tx, self.watch))
+        Ok(tx)
+    }
+
+    /// Writes a little, to see whether writes are taken again.
+    pub(crate) async fn probe(&self) -> Result<()> {
+        let mut tx = self.try_write().await?;
+        sqlx::query("INSERT INTO setting (name, value) VALUES ('probe', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
+            .bind(fresh_id())
+            .execute(&mut *tx)
+            .await
+            .map_err(|error| self.health.failed(&error))?;
+        tx.commit().await
     }
 
     /// Where to read.
@@ -228,4 +291,49 @@ pub(crate) fn fresh_id() -> String {
 /// The id in its stored form, if `text` is a UUID.
 pub(crate) fn id(text: &str) -> Option<String> {
     text.parse::<::conversation::call::ConversationId>().ok().map(|id| id.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A data folder's database of this test's own.
+    async fn fresh(name: &str) -> (Store, std::path::PathBuf) {
+        let file = std::env::temp_dir().join(format!("visavis-store-{name}-{}.db", std::process::id()));
+        (Store::open(Place::File(&file)).await.unwrap(), file)
+    }
+
+    #[tokio::test]
+    async fn after_a_commit_that_failed_the_next_write_is_taken() {
+        let (store, file) = fresh("commit").await;
+        for round in 0..3 {
+            let mut tx = store.write().await.unwrap();
+            // What SQLite does by itself where a disk is full: the COMMIT behind it fails, and so does the ROLLBACK behind that.
+            tx.execute("ROLLBACK").await.unwrap();
+            assert!(matches!(tx.commit().await, Err(Error::Unwritable(_))));
+            assert!(matches!(store.write().await, Err(Error::Unwritable(_))), "told at once");
+            assert!(store.health.failing().is_some());
+            store.probe().await.unwrap();
+            assert_eq!(store.health.failing(), None);
+            store.remember("round", &round.to_string()).await.unwrap();
+            assert_eq!(store.setting("round").await.unwrap(), Some(round.to_string()));
+        }
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_is_dropped_half_way_leaves_a_good_connection() {
+        let (store, file) = fresh("drop").await;
+        for _ in 0..3 {
+            let mut tx = store.write().await.unwrap();
+            tx.execute("INSERT INTO setting (name, value) VALUES ('half', '1')").await.unwrap();
+            drop(tx);
+            assert_eq!(store.setting("half").await.unwrap(), None);
+        }
+        store.remember("whole", "1").await.unwrap();
+        assert_eq!(store.health.failing(), None);
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
+    }
 }

@@ -174,6 +174,11 @@ impl Stage {
         }
     }
 
+    /// The code of its call panics.
+    pub(crate) fn breaks(&self, id: &str) {
+        self.ledger.lock().unwrap().as_ref().unwrap().broke(id.parse().unwrap());
+    }
+
     pub(crate) fn given(&self) -> Vec<Command> {
         self.commands.lock().unwrap().iter().map(|(_, command)| command.clone()).collect()
     }

@@ -15,6 +15,7 @@ mod lifecycle;
 mod limits;
 mod mcp;
 mod meaning;
+mod outage;
 mod receivers;
 mod routes;
 mod servers;

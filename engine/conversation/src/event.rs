@@ -56,6 +56,29 @@ impl Event {
         self.webhook().map(|(name, _)| name)
     }
 
+    /// Whether it only tells how far something is or how long it took: neither a webhook nor the transcript lacks
+    /// anything without it.
+    #[must_use]
+    pub fn is_progress(&self) -> bool {
+        matches!(
+            self,
+            Self::AgentState { .. }
+                | Self::PlayoutStarted { .. }
+                | Self::PlayoutDucked { .. }
+                | Self::PlayoutUnducked { .. }
+                | Self::PlayoutHeld { .. }
+                | Self::PlayoutResumed { .. }
+                | Self::PlayoutFinished { .. }
+                | Self::LlmStarted
+                | Self::LlmCancelled
+                | Self::LlmText { .. }
+                | Self::UserTranscript { is_final: false, .. }
+                | Self::AgentHeard { .. }
+                | Self::Turn(_)
+                | Self::TurnHeard { .. }
+        )
+    }
+
     /// Name and payload as the interface words them; `None` for what is not among its eleven events.
     fn webhook(&self) -> Option<(&'static str, Value)> {
         let call = |now: f64, limit: f64| json!({ "call_duration": now, "max_call_duration": limit });

@@ -115,6 +115,11 @@ pub enum CommandError {
 pub trait Ledger: Send + Sync + 'static {
     /// Keeps a fact. Never blocks; called in order of `seq` for one conversation, from its media thread.
     fn record(&self, conversation: ConversationId, fact: Stamped);
+
+    /// The call's code panicked, and no fact of it comes any more: its record ends with [`EndReason::Error`] behind its last fact. Never blocks.
+    ///
+    /// [`EndReason::Error`]: crate::event::EndReason::Error
+    fn broke(&self, conversation: ConversationId);
 }
 
 /// A tool that somebody else runs, within a session of its own. Implemented by the control plane.

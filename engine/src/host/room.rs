@@ -15,6 +15,8 @@ pub(super) enum Why {
     Draining,
     /// `limits.calls` are held.
     Full,
+    /// No media thread lives.
+    Dead,
     /// No media thread has time left.
     Load,
     /// Too little memory is left.
@@ -26,7 +28,8 @@ pub(super) enum Why {
 }
 
 /// Names of [`Why`], as `/metrics` has them.
-pub(super) const WHY: [&str; 7] = ["not_ready", "draining", "full", "load", "memory", "models", "call"];
+pub(super) const WHY: [&str; 8] =
+    ["not_ready", "draining", "full", "load", "memory", "models", "call", "dead"];
 
 impl Why {
     fn place(&self) -> usize {
@@ -38,6 +41,7 @@ impl Why {
             Self::Memory => 4,
             Self::Models(_) => 5,
             Self::Call(_) => 6,
+            Self::Dead => 7,
         }
     }
 }
@@ -48,6 +52,7 @@ impl std::fmt::Display for Why {
             Self::NotReady(what) | Self::Models(what) | Self::Call(what) => what,
             Self::Draining => "the server is shutting down",
             Self::Full => "the server is full",
+            Self::Dead => "the media threads have failed: restart the server",
             Self::Load => "the media threads have no time for another call",
             Self::Memory => "too little memory is left for another call",
         })
@@ -78,6 +83,9 @@ impl Engine {
         if full {
             return Some(Why::Full);
         }
+        if self.threads.iter().all(|thread| thread.stats.dead.load(Relaxed)) {
+            return Some(Why::Dead);
+        }
         if self.least_loaded().is_none() {
             return Some(Why::Load);
         }
@@ -90,7 +98,8 @@ impl Engine {
     /// The thread with the fewest calls of those that have time for one more.
     fn least_loaded(&self) -> Option<usize> {
         let taken = self.threads.iter().map(|t| (t, t.taken.load(Relaxed))).enumerate();
-        let free = taken.filter(|(_, (thread, taken))| thread.stats.headroom.admits(*taken));
+        let alive = taken.filter(|(_, (thread, _))| !thread.stats.dead.load(Relaxed));
+        let free = alive.filter(|(_, (thread, taken))| thread.stats.headroom.admits(*taken));
         free.min_by_key(|(_, (_, taken))| *taken).map(|(number, _)| number)
     }
 

@@ -17,6 +17,7 @@ use conversation::output::Output;
 use conversation::time::Time;
 use conversation::trace;
 use crossbeam_channel::{Receiver, select, tick};
+use models::contain::restarting;
 use tokio::sync::oneshot;
 
 use crate::edge::{self, Sender};
@@ -57,7 +58,7 @@ pub fn start(folder: PathBuf) -> io::Result<(Sender<Line>, JoinHandle<()>)> {
 fn start_with(folder: PathBuf, flush: Duration) -> io::Result<(Sender<Line>, JoinHandle<()>)> {
     fs::create_dir_all(&folder)?;
     let (sender, lines) = edge::open(&graph::TRACE, None);
-    let thread = thread::spawn("disk", move || run(&folder, &lines, flush))?;
+    let thread = thread::spawn("disk", move || restarting(|| run(&folder, &lines, flush)))?;
     Ok((sender, thread))
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use conversation::host::{Accepted, OfferError};
+use models::contain::contained;
 
 use super::{LINKS, Shard, Slot};
 use crate::graph::{Loopback, Offer, Opening, Reply};
@@ -14,7 +15,14 @@ use crate::transport::webrtc::{AcceptError, Connection};
 
 impl Shard {
     pub(super) fn offer(&mut self, now: Instant, mut offer: Offer) {
-        let reply = self.take_offer(now, &mut offer);
+        let conversation = offer.conversation;
+        let reply = contained(|| self.take_offer(now, &mut offer)).unwrap_or_else(|| {
+            // A call that was here may be half changed.
+            if let Some(key) = self.by_conversation.get(&conversation).copied() {
+                self.broke(now, key);
+            }
+            Reply::Refused(OfferError::BadSdp("the offer could not be read".into()))
+        });
         // What a refused offer held, a seat and a decoder, is free before the client knows.
         drop(offer.opening.take());
         // The client may have hung up the request; then the connection is dropped with its time-out.

@@ -7,6 +7,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::ptr;
 
+/// Lets the kernel hold so many bytes of received datagrams, whatever `net.core.rmem_max` says; false without `CAP_NET_ADMIN`.
+pub(super) fn force_receive_buffer(socket: RawFd, bytes: usize) -> bool {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let length = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option's value is an int that outlives the call, and its length is given.
+    let done = unsafe {
+        libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, (&raw const bytes).cast(), length)
+    };
+    done == 0
+}
+
 /// Datagrams a call.
 pub(super) const BATCH: usize = 32;
 /// Longest datagram that is read whole.

@@ -17,8 +17,8 @@ use str0m::net::{Protocol, Transmit};
 use super::ffi;
 use super::webrtc::LocalCandidate;
 
-/// System buffers, bytes: a key frame to every call of a thread at once.
-const BUFFER: usize = 4 << 20;
+/// System buffers that are asked for, bytes: a key frame to every call of a thread at once.
+pub const BUFFER: usize = 4 << 20;
 /// Batches read in one go, so that one flooded socket does not starve the thread.
 const MAX_BATCHES: usize = 8;
 
@@ -108,8 +108,10 @@ impl Socket {
     fn open(address: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
         socket.set_nonblocking(true)?;
-        // The kernel grants what it may; less is no error.
-        let _ = socket.set_recv_buffer_size(BUFFER);
+        // The kernel grants what it may; less is no error. Past its limit (net.core.rmem_max) only with CAP_NET_ADMIN.
+        if !ffi::force_receive_buffer(socket.as_raw_fd(), BUFFER) {
+            let _ = socket.set_recv_buffer_size(BUFFER);
+        }
         let _ = socket.set_send_buffer_size(BUFFER);
         socket.bind(&SocketAddr::V4(address).into())?;
         Ok(socket.into())
@@ -119,6 +121,14 @@ impl Socket {
     #[must_use]
     pub fn candidates(&self) -> &[LocalCandidate] {
         &self.candidates
+    }
+
+    /// Bytes of received datagrams that the kernel holds, its own book-keeping included: some 800 for a small datagram.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn receive_buffer(&self) -> io::Result<usize> {
+        socket2::SockRef::from(&self.inner).recv_buffer_size()
     }
 
     /// Datagrams that the system did not take.

@@ -516,6 +516,12 @@ impl Connection {
         self.timeout = now;
     }
 
+    /// Ends the connection as [`Connection::close`] does, without waiting for texts to be acknowledged.
+    pub fn abort(&mut self, now: Instant) {
+        self.closing = Some(now);
+        self.timeout = now;
+    }
+
     /// Whether nothing more will come of this connection.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use conversation::call::{Call, ConversationId};
 use conversation::event::{Event, Stamped};
-use conversation::host::Ledger;
+use conversation::host::{Accepted, Ledger};
 use conversation::input::Command;
 use conversation::settings::Agent;
-use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, Opening};
+use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, Offer, Opening, Reply};
 use engine::hear::vad::{Judge, State, WINDOW};
 use engine::host::{Seat, Shared};
 use engine::latency::Latencies;
@@ -19,6 +19,7 @@ use engine::meter::Stats;
 use engine::shard::{Inbox, Shard};
 use engine::show::pose_cache::PoseCache;
 use engine::transport::loopback::{self, Far, Left};
+use engine::transport::socket::Socket;
 use engine::transport::webrtc::Certificate;
 use models::face::PoseSet;
 use models::turn::{Question, TurnModel};
@@ -80,12 +81,16 @@ impl Judge for Loudness {
     }
 }
 
-/// Understands its script, one text for each stretch of speech, 25 ms after the stretch was closed.
+/// Understands its script, one text for each stretch of speech, 25 ms after the stretch was closed. At [`PANIC`] its code panics, on the
+/// thread that calls it.
 pub struct Listener {
     pub world: World,
     pub script: Vec<&'static str>,
     pub open: Arc<Mutex<usize>>,
 }
+
+/// What no user says.
+pub const PANIC: &str = "!panic";
 
 struct Stream {
     world: World,
@@ -106,6 +111,7 @@ impl stt::Stream for Stream {
     fn begin(&mut self) {}
     fn audio(&mut self, _: &[i16]) {}
     fn end(&mut self) {
+        assert_ne!(self.script.as_slice().first(), Some(&PANIC), "the test's own panic");
         let (text, sink) = (self.script.next().unwrap_or_default().to_owned(), self.sink.clone());
         self.world.after(Duration::from_millis(25), move || sink.send(stt::Event::Final(text)));
     }
@@ -216,13 +222,17 @@ impl TurnModel for Oracle {
     }
 }
 
-/// Keeps facts.
+/// Keeps facts, and which calls broke.
 #[derive(Clone, Default)]
-pub struct Book(pub Arc<Mutex<Vec<(ConversationId, Stamped)>>>);
+pub struct Book(pub Arc<Mutex<Vec<(ConversationId, Stamped)>>>, pub Arc<Mutex<Vec<u128>>>);
 
 impl Ledger for Book {
     fn record(&self, conversation: ConversationId, fact: Stamped) {
         self.0.lock().unwrap().push((conversation, fact));
+    }
+
+    fn broke(&self, conversation: ConversationId) {
+        self.1.lock().unwrap().push(conversation.0);
     }
 }
 
@@ -265,20 +275,29 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        Self::made(Box::new(Loudness), None)
+        Self::made(Box::new(Loudness), None, None)
+    }
+
+    /// One with a socket of its own, which clients reach in virtual time: what is sent over loopback is there at once.
+    pub fn listening(socket: Socket) -> Self {
+        Self::made(Box::new(Loudness), None, Some(socket))
     }
 
     /// One with another detector of speech.
     pub fn judged_by(judge: Box<dyn Judge>) -> Self {
-        Self::made(judge, None)
+        Self::made(judge, None, None)
     }
 
     /// One whose traced calls write to `trace`.
     pub fn traced(trace: engine::edge::Sender<engine::keep::trace::Line>) -> Self {
-        Self::made(Box::new(Loudness), Some(trace))
+        Self::made(Box::new(Loudness), Some(trace), None)
     }
 
-    fn made(judge: Box<dyn Judge>, trace: Option<engine::edge::Sender<engine::keep::trace::Line>>) -> Self {
+    fn made(
+        judge: Box<dyn Judge>,
+        trace: Option<engine::edge::Sender<engine::keep::trace::Line>>,
+        socket: Option<Socket>,
+    ) -> Self {
         let start = engine::clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let book = Book::default();
@@ -293,7 +312,10 @@ impl Bench {
             latencies: Arc::clone(&latencies),
             most_load: 0.0,
         });
-        let (shard, inbox, stats) = Shard::bare(shared, start);
+        let (shard, inbox, stats) = match socket {
+            Some(socket) => Shard::new(socket, None, shared, start).unwrap(),
+            None => Shard::bare(shared, start),
+        };
         let certificate = Arc::new(Certificate::generate().unwrap());
         let ready = Message::Ready(Box::new(Kit { certificate, judge }));
         assert!(inbox.requests.send(ready).is_ok());
@@ -348,6 +370,37 @@ impl Bench {
         tts: Arc<dyn tts::Tts>,
         tts_fallback: Option<Arc<dyn tts::Tts>>,
     ) -> Far {
+        let opening = self.opening(call, script, llm, tts, tts_fallback);
+        let (near, far) = loopback::pair();
+        assert!(self.inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near }))).is_ok());
+        far
+    }
+
+    /// Offers a connection for a call of an agent that says nothing; the answer.
+    pub fn offer(&mut self, call: Call, sdp: String) -> Accepted {
+        let conversation = call.id;
+        let speaker = Arc::new(Speaker { world: self.world.clone() });
+        let llm = Arc::new(Thinker { world: self.world.clone(), answer: String::new() });
+        let opening = Some(self.opening(call, &[], llm, speaker, None));
+        let (reply, mut answer) = tokio::sync::oneshot::channel();
+        let offer = Offer { conversation, sdp, replaces: None, restart: false, opening, reply };
+        assert!(self.inbox.requests.send(Message::Offer(Box::new(offer))).is_ok());
+        self.shard.step(self.now);
+        match answer.try_recv().unwrap() {
+            Reply::Accepted(accepted, _) => accepted,
+            Reply::Refused(why) => panic!("{why:?}"),
+            Reply::NotHere => panic!("the call is not here"),
+        }
+    }
+
+    fn opening(
+        &mut self,
+        call: Call,
+        script: &[&'static str],
+        llm: Arc<dyn llm::Llm>,
+        tts: Arc<dyn tts::Tts>,
+        tts_fallback: Option<Arc<dyn tts::Tts>>,
+    ) -> Opening {
         let key = CallKey(self.next_key);
         self.next_key += 1;
         let ear =
@@ -363,17 +416,14 @@ impl Bench {
             tts_fallback,
             warnings: Vec::new(),
         };
-        let opening = Opening {
+        Opening {
             key,
             call: Arc::new(call),
             models,
             face: self.face.clone().map(|set| Arc::new(PoseCache::new(set))),
             commands: Vec::new(),
             seat: Seat::free(),
-        };
-        let (near, far) = loopback::pair();
-        assert!(self.inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near }))).is_ok());
-        far
+        }
     }
 
     /// A second connection for a call that runs.

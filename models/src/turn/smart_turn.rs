@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use super::features::{FRAMES, MELS, SAMPLES};
 use super::queue::{self, Asked, Network, Questions};
 use super::{Question, SAMPLE_RATE, TurnModel};
+use crate::contain::restarting;
 use crate::{Error, Handle, Kind, Sink, paths};
 
 /// SHA-256 of `smart-turn-v3.2-cpu.onnx` as the `pipecat-ai` 1.14.0 Python package brings it (BSD-2-Clause).
@@ -75,13 +76,13 @@ impl SmartTurn {
                 (self.config.dir.clone(), Arc::clone(&self.failure), waiting.clone());
             let failed = Arc::clone(&failure);
             let started = thread::Builder::new().name(format!("model-turn-{n}")).spawn(move || {
-                match Loaded::load(&dir) {
+                restarting(|| match Loaded::load(&dir) {
                     Ok(network) => {
                         tracing::info!(pace = ?network.pace, "the turn model is loaded");
                         queue::answer(network, &waiting);
                     }
                     Err(reason) => fail(&failure, reason),
-                }
+                });
             });
             if let Err(error) = started {
                 fail(&failed, format!("a thread for the turn model could not be started: {error}"));

@@ -43,6 +43,8 @@ impl Ledger for Commits {
             let _ = self.0.send((conversation, text));
         }
     }
+
+    fn broke(&self, _: ConversationId) {}
 }
 
 /// A moment at which costs are read.

@@ -24,15 +24,18 @@ pub(super) enum Command {
     Close,
 }
 
-/// Serves commands until pool and streams are gone.
+/// Serves commands until pool and streams are gone. `call`: what a decoder that panicked left, and where this one leaves it.
 pub(super) fn run(
     mut decoder: Decoder,
     slot: &Weak<Slot>,
     commands: &Receiver<Command>,
     used: &Sender<Vec<i16>>,
+    call: &mut Option<Call>,
 ) {
     let channel = decoder.channel();
-    let mut call: Option<Call> = None;
+    if let Some(call) = call {
+        call.lost_its_decoder();
+    }
     for command in commands {
         let current =
             |lease: u64| slot.upgrade().is_some_and(|slot| slot.lease.load(Ordering::Acquire) == lease);
@@ -42,7 +45,7 @@ pub(super) fn run(
                     old.abandon(&mut decoder);
                 }
                 decoder.set_channel(&channel);
-                call = Some(Call { lease, sink, speech: None, broken: false });
+                *call = Some(Call { lease, sink, speech: None, broken: false });
             }
             Command::Close => {
                 // A later call's Open may be queued behind; its lease is another.
@@ -70,7 +73,7 @@ pub(super) fn run(
     }
 }
 
-struct Call {
+pub(super) struct Call {
     lease: u64,
     sink: Sink<Event>,
     speech: Option<Speech>,
@@ -141,6 +144,14 @@ impl Call {
         let text = speech.with(&clean(&decoder.words()));
         self.judge(ended);
         self.sink.send(Event::Final(text));
+    }
+
+    /// The decoder panicked: what it has told of the speech is all that is known of it.
+    fn lost_its_decoder(&mut self) {
+        self.judge(Err("the speech recogniser failed".into()));
+        if let Some(speech) = self.speech.take() {
+            self.sink.send(Event::Final(speech.told));
+        }
     }
 
     /// The call is over in the middle of a speech: nobody wants its words.

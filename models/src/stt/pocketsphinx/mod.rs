@@ -16,6 +16,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use self::decode::Command;
 use super::{Event, Stream, Stt};
+use crate::contain::restarting;
 use crate::{Error, Kind, Sink, paths};
 
 /// Commands that may wait for a decoder: 40 s of sound in frames of 20 ms.
@@ -150,18 +151,25 @@ impl Slot {
         // The thread must not keep its own channel open: it ends when pool and streams are gone.
         let shared = Arc::downgrade(&slot);
         let started = thread::Builder::new().name(format!("model-stt-{n}")).spawn(move || {
-            match ffi::Decoder::load(&dir) {
+            let mut call = None;
+            restarting(|| match ffi::Decoder::load(&dir) {
                 Ok(decoder) => {
                     if let Some(slot) = shared.upgrade() {
-                        slot.state.store(FREE, Ordering::Release);
+                        // A call that holds it when it panics goes on with the next one.
+                        let _ =
+                            slot.state.compare_exchange(LOADING, FREE, Ordering::AcqRel, Ordering::Relaxed);
                     }
-                    decode::run(decoder, &shared, &received, &used);
+                    decode::run(decoder, &shared, &received, &used, &mut call);
                 }
                 Err(reason) => {
                     if let Some(slot) = shared.upgrade() {
                         slot.fail(reason);
                     }
                 }
+            });
+            // Pool and streams are there: it was given up.
+            if let Some(slot) = shared.upgrade() {
+                slot.fail("the speech recogniser broke down".into());
             }
         });
         if let Err(e) = started {

@@ -20,6 +20,7 @@ pub(super) use self::pronounce::{Pronounced, pronounce};
 use self::queue::{Queue, Ticket};
 use super::text::{self, Part};
 use super::{Event, Phone, Request, Tts, Voice, Word, resolve};
+use crate::contain::contained;
 use crate::{Error, Handle, Kind, Sink};
 
 /// Longer texts are refused: about twenty minutes of speech.
@@ -99,7 +100,9 @@ fn work(engine: &Engine, jobs: &Receiver<(Job, Arc<Ticket>)>, warm: bool) {
     }
     for (job, ticket) in jobs {
         if ticket.begin() {
-            speak(engine, &job, &|| ticket.is_cancelled());
+            if contained(|| speak(engine, &job, &|| ticket.is_cancelled())).is_none() {
+                job.sink.send(Event::Failed(Error::new(Kind::Broken, "the voice failed")));
+            }
         }
     }
 }

@@ -1,0 +1,217 @@
+//! A store that takes no writes for a while, and one that refuses a single event.
+
+use std::sync::atomic::Ordering;
+
+use conversation::event::{EndReason, Event};
+use serde_json::json;
+use sqlx::Executor as _;
+
+use crate::kit::{Folder, Hooks, Reply, Server, agent, joined, until};
+
+/// What every write of the server touches one of.
+const TABLES: [&str; 6] = ["agent", "conversation", "delivery", "event", "failed_event", "setting"];
+
+/// Makes the tables refuse rows for which `when` holds. SQLite undoes the whole transaction by itself, as where a disk is full.
+async fn refuse(folder: &Folder, tables: &[&str], when: &str) {
+    let mut store = folder.store().await;
+    let postgres = folder.database().await.is_some();
+    if postgres {
+        let function = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space'; END $$";
+        store.execute(function).await.unwrap();
+    }
+    for table in tables {
+        for what in ["INSERT", "UPDATE"] {
+            let name = format!("refuse_{table}_{what}");
+            let sql = if postgres {
+                format!(
+                    "CREATE TRIGGER {name} BEFORE {what} ON {table} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION refuse()"
+                )
+            } else {
+                format!(
+                    "CREATE TRIGGER {name} BEFORE {what} ON {table} WHEN {when} BEGIN SELECT RAISE(ROLLBACK, 'no space'); END"
+                )
+            };
+            store.execute(sqlx::AssertSqlSafe(sql)).await.unwrap();
+        }
+    }
+}
+
+/// Makes them take all rows again.
+async fn take_again(folder: &Folder, tables: &[&str]) {
+    let mut store = folder.store().await;
+    let postgres = folder.database().await.is_some();
+    for table in tables {
+        for what in ["INSERT", "UPDATE"] {
+            let on = if postgres { format!(" ON {table}") } else { String::new() };
+            store
+                .execute(sqlx::AssertSqlSafe(format!("DROP TRIGGER refuse_{table}_{what}{on}")))
+                .await
+                .unwrap();
+        }
+    }
+}
+
+fn said(n: u64) -> (f64, Event) {
+    (n as f64, Event::UtteranceCommitted { text: format!("number {n}") })
+}
+
+async fn offer(server: &Server, id: &str, token: &str) -> Reply {
+    let request = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token);
+    server.send(request.header("content-type", "application/sdp").body("v=0 offer")).await
+}
+
+async fn ready(server: &Server, status: u16) {
+    until("readiness", async || (server.get("/readyz").await.status == status).then_some(())).await;
+}
+
+#[tokio::test]
+async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start(&folder).await;
+    server.stage.obeys.store(true, Ordering::Relaxed);
+    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let made = server.agent(wanted).await;
+    let (id, _) = server.conversation(&made).await;
+    let (ended, _) = server.conversation(&made).await;
+    let (waiting, token) = server.conversation(&made).await;
+    for call in [&id, &ended] {
+        server.stage.tell(call, 0, 0.0, joined());
+    }
+    server.stage.tell_all(&id, 1, [said(1)]);
+    hooks.first(1).await;
+
+    refuse(&folder, &TABLES, "true").await;
+    server.stage.tell_all(&id, 2, (2..=40).map(said));
+    ready(&server, 503).await;
+    server
+        .get("/readyz")
+        .await
+        .is(503, json!({"status": "not ready", "reason": "the store takes no writes"}));
+    // Reading goes on, and a call that runs; everything that would be kept is refused.
+    assert_eq!(server.get("/v1/ext/agent").await.status, 200);
+    let refused = server.call("POST", "/v1/ext/agent", agent(json!({}))).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
+    let refused = server.call("POST", "/v1/ext/conversation", json!({"agent_id": made})).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    let refused = offer(&server, &waiting, &token).await;
+    assert_eq!(refused.status, 503, "a call that begins now would leave no trace: {refused:?}");
+    let end = format!("/v1/conversation/{ended}");
+    for _ in 0..2 {
+        let told = server.delete(&end).await;
+        assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
+    }
+    server.stage.tell_all(&id, 41, (41..=60).map(said));
+    assert_eq!(hooks.came().len(), 1, "nothing is told that is not kept");
+
+    take_again(&folder, &TABLES).await;
+    ready(&server, 200).await;
+    server.stage.tell_all(
+        &id,
+        61,
+        [(61.0, Event::CallEnded), (61.0, Event::Ended { reason: EndReason::UserLeft })],
+    );
+    let came = hooks.first(62).await;
+    let of = |call: &str| {
+        came.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
+    assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
+    until("the end", async || {
+        let record = server.get(&format!("/v1/ext/conversation/{ended}")).await.json();
+        (record["status"] == "ENDED").then_some(())
+    })
+    .await;
+    server.delete(&end).await.expect(200);
+    assert_eq!(server.delete(&end).await.status, 409);
+    server.call("POST", "/v1/ext/agent", agent(json!({}))).await.expect(200);
+    assert_eq!(offer(&server, &waiting, &token).await.status, 201);
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start(&folder).await;
+    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let made = server.agent(wanted).await;
+    let (bad, _) = server.conversation(&made).await;
+    let (good, _) = server.conversation(&made).await;
+    refuse(&folder, &["event"], &format!("NEW.conversation = '{bad}' AND NEW.seq = 2")).await;
+    for call in [&bad, &good] {
+        server.stage.tell(call, 0, 0.0, joined());
+        server.stage.tell_all(call, 1, (1..=4).map(said));
+        server.stage.tell_all(
+            call,
+            5,
+            [(5.0, Event::CallEnded), (5.0, Event::Ended { reason: EndReason::UserLeft })],
+        );
+    }
+    // Of the call with the refused event one webhook less.
+    let came = hooks.first(9).await;
+    let texts = |call: &str| {
+        let of = came.iter().filter(|one| one.body.contains(call));
+        of.map(|one| one.body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap()))
+            .collect::<String>()
+    };
+    assert_eq!([texts(&good), texts(&bad)], ["1234e", "134e"]);
+    for call in [&bad, &good] {
+        until("the end", async || {
+            let record = server.get(&format!("/v1/ext/conversation/{call}")).await.json();
+            (record["status"] == "ENDED").then_some(())
+        })
+        .await;
+    }
+    ready(&server, 200).await;
+    let metrics = server.get("/metrics").await.text;
+    assert!(metrics.contains("visavis_facts_refused 1"), "{metrics}");
+    let kept: (String, i64, String) = sqlx::query_as("SELECT conversation, seq, json FROM failed_event")
+        .fetch_one(&mut folder.store().await)
+        .await
+        .unwrap();
+    assert_eq!((kept.0, kept.1), (bad.clone(), 2));
+    assert!(kept.2.contains("number 2"), "{}", kept.2);
+}
+
+#[tokio::test]
+async fn a_conversation_that_cannot_be_read_holds_up_no_other() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let made = server.agent(json!({})).await;
+    let (bad, _) = server.conversation(&made).await;
+    let (good, _) = server.conversation(&made).await;
+    folder.change(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{bad}'")).await;
+    for call in [&bad, &good] {
+        server.stage.tell(call, 0, 0.0, joined());
+        server.stage.tell_all(call, 1, [said(1)]);
+    }
+    until("the good one's events", async || {
+        let events = server.get(&format!("/v1/ext/conversation/{good}/events")).await;
+        (events.json().as_array().is_some_and(|events| events.len() == 2)).then_some(())
+    })
+    .await;
+    until("the bad one's events", async || {
+        let metrics = server.get("/metrics").await.text;
+        metrics.contains("visavis_facts_refused 2").then_some(())
+    })
+    .await;
+    ready(&server, 200).await;
+}
+
+#[tokio::test]
+async fn the_record_of_a_call_whose_code_panicked_ends_with_an_error() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    let server = Server::start(&folder).await;
+    let made = server
+        .agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}))
+        .await;
+    let (id, _) = server.conversation(&made).await;
+    server.stage.tell(&id, 0, 0.0, joined());
+    server.stage.tell_all(&id, 1, [said(1), said(2)]);
+    server.stage.breaks(&id);
+    let came = hooks.first(3).await;
+    assert_eq!(came[2].name(), "call_ended");
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.json();
+    assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("error")));
+}

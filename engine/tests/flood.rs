@@ -1,0 +1,124 @@
+//! A flood of stray datagrams beside a call, in virtual time: what is sent over loopback waits in the socket at once.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use cpu_time::ThreadTime;
+use engine::transport::socket::{Config, Socket};
+use str0m::change::SdpAnswer;
+use str0m::format::Codec;
+use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
+use str0m::net::{Protocol, Receive};
+use str0m::{Candidate, Input, Output, Rtc};
+use support::{Bench, call};
+
+/// Stray datagrams before a tick: what 150,000 a second are.
+const STRAYS: usize = 1_500;
+/// Bytes that the kernel counts for a small datagram, at most.
+const HELD: usize = 1_280;
+
+/// A client on str0m whose time is the bench's.
+struct Client {
+    rtc: Rtc,
+    socket: UdpSocket,
+    audio: Mid,
+    up: bool,
+}
+
+impl Client {
+    fn join(bench: &mut Bench) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut rtc = Rtc::builder().build(bench.now);
+        rtc.add_local_candidate(Candidate::host(socket.local_addr().unwrap(), "udp").unwrap());
+        let mut api = rtc.sdp_api();
+        let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        let (offer, pending) = api.apply().unwrap();
+        let accepted = bench.offer(call(1), offer.to_sdp_string());
+        rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&accepted.answer).unwrap()).unwrap();
+        let mut client = Self { rtc, socket, audio, up: false };
+        for _ in 0..5_000 {
+            client.exchange(bench.now);
+            bench.now += Duration::from_millis(1);
+            bench.shard.step(bench.now);
+            if client.up && bench.book.names(1).contains(&"joined".to_owned()) {
+                return client;
+            }
+        }
+        panic!("it never connected: {:?}", bench.book.names(1));
+    }
+
+    /// Sends what is to be sent, and takes what has come.
+    fn exchange(&mut self, now: Instant) {
+        self.rtc.handle_input(Input::Timeout(now)).unwrap();
+        let to = self.socket.local_addr().unwrap();
+        let mut buffer = [0; 2_000];
+        loop {
+            match self.rtc.poll_output().unwrap() {
+                Output::Transmit(datagram) => {
+                    drop(self.socket.send_to(&datagram.contents, datagram.destination))
+                }
+                Output::Event(event) => self.up |= matches!(event, str0m::Event::Connected),
+                Output::Timeout(_) => match self.socket.recv_from(&mut buffer) {
+                    Ok((n, from)) => {
+                        let received = Receive::new(Protocol::Udp, from, to, &buffer[..n]).unwrap();
+                        self.rtc.handle_input(Input::Receive(now, received)).unwrap();
+                    }
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+
+    fn speak(&mut self, now: Instant, n: u64) {
+        let writer = self.rtc.writer(self.audio).unwrap();
+        let pt = writer.payload_params().find(|p| p.spec().codec == Codec::Opus).unwrap().pt();
+        writer
+            .write(pt, now, MediaTime::new(n * 960, Frequency::FORTY_EIGHT_KHZ), vec![0xf8, n as u8, 3])
+            .unwrap();
+        self.exchange(now);
+    }
+}
+
+#[test]
+fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
+    let hosts = vec![[127, 0, 0, 1].into()];
+    let socket = Socket::bind(&Config { hosts, ..Config::default() }).unwrap();
+    let port = socket.candidates()[0].address;
+    // A stock kernel holds fewer, and still more than the 256 of one batch of reads.
+    let strays = STRAYS.min(socket.receive_buffer().unwrap() / HELD);
+    assert!(strays > 300, "the kernel holds {strays} datagrams only");
+    let mut bench = Bench::listening(socket);
+    let mut client = Client::join(&mut bench);
+    // Past its handshakes the thread reads its socket at its ticks alone.
+    for _ in 0..150 {
+        client.exchange(bench.now);
+        bench.run(Duration::from_millis(10));
+    }
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut spent = Vec::new();
+    for n in 0..50 {
+        let (strange, windows) = (bench.stats.strays.load(Relaxed), bench.stats.windows.load(Relaxed));
+        for _ in 0..strays {
+            stranger.send_to(&[0x55; 60], port).unwrap();
+        }
+        client.speak(bench.now, 2 * n);
+        client.speak(bench.now, 2 * n + 1);
+        let tick = bench.shard.wake_at().unwrap().max(bench.now);
+        let begun = ThreadTime::now();
+        bench.shard.step(tick);
+        spent.push(begun.elapsed());
+        bench.now = tick;
+        assert_eq!(bench.stats.strays.load(Relaxed) - strange, strays as u64, "after {n} ticks");
+        bench.run(Duration::from_millis(40) - Duration::from_micros(1));
+        // Two packets are 40 ms, and a window is 32 ms.
+        assert!(bench.stats.windows.load(Relaxed) > windows, "the call was not heard after {n} ticks");
+    }
+    // The median: of a tick that another program interrupts the kernel counts some as ours.
+    spent.sort();
+    let half = Duration::from_millis(5);
+    assert!(spent[spent.len() / 2] < half, "a tick with {strays} strays takes {:?} of CPU time", spent[25]);
+}
