@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs a command beside a PostgreSQL server of its own: in a scratch folder, on a free port of loopback, gone afterwards. The command finds
 # it in VISAVIS_TEST_POSTGRES, an URL without a database.
-# Needs Debian's package postgresql-15 (scripts/setup.sh installs it where it may).
+# Needs Debian's package postgresql (scripts/setup.sh tests installs it where it may).
 #
 #   scripts/with-postgres.sh COMMAND [ARGUMENTS]
 set -euo pipefail
 
 bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
-[ -x "${bin:-/nonexistent}/initdb" ] || { echo "with-postgres: PostgreSQL is not installed (apt-get install postgresql-15)" >&2; exit 1; }
+[ -x "${bin:-/nonexistent}/initdb" ] || { echo "with-postgres: PostgreSQL is not installed (apt-get install postgresql)" >&2; exit 1; }
 
 scratch=$(mktemp -d)
 as=()

@@ -90,9 +90,18 @@ def test_sound_that_gets_lost_on_its_way_is_noticed(link, call):
     page = call().open(link())
     page.join()
     page.quiet(lasting=1.0)
-    page.page.evaluate("e2e.peer.getSenders().find((s) => s.track?.kind === 'audio').replaceTrack(null)")
-    page.speak("Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all, and still nothing happens.")
-    page.page.wait_for_selector("#notice:has-text('does not reach the agent')", timeout=60_000)
+    sender = "e2e.peer.getTransceivers().find((t) => t.receiver.track.kind === 'audio').sender"
+    page.page.evaluate(f"(e2e.kept = {sender}.track, {sender}.replaceTrack(null))")
+    unheard, told = "Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all.", "#notice:has-text('does not reach the agent')"
+    page.speak(unheard)
+    page.page.wait_for_selector(told, timeout=60_000)
+    # What is not so any more is not said.
+    page.page.evaluate(f"{sender}.replaceTrack(e2e.kept)")
+    page.speak("Can you hear me now?")
+    page.page.wait_for_selector("#notice", state="hidden", timeout=60_000)
+    page.page.evaluate(f"{sender}.replaceTrack(null)")
+    page.speak(unheard)
+    page.page.wait_for_selector(told, timeout=60_000)
     page.page.click("#notice-action")
     page.page.wait_for_selector("#microphone:focus")
 

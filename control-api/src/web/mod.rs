@@ -35,6 +35,7 @@ const ASSETS: &[Asset] = &[
     ("docs.css", CSS, include_str!("pages/docs.css")),
     ("call.js", JS, include_str!("pages/call.js")),
     ("captions.js", JS, include_str!("pages/captions.js")),
+    ("deafness.js", JS, include_str!("pages/deafness.js")),
     ("captions-view.js", JS, include_str!("pages/captions-view.js")),
     ("link.js", JS, include_str!("pages/link.js")),
     ("sound.js", JS, include_str!("pages/sound.js")),

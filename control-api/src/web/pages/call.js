@@ -2,6 +2,7 @@
 
 import { Captions } from "./captions.js";
 import { CaptionsView } from "./captions-view.js";
+import { Deafness } from "./deafness.js";
 import { Link, Refused, eventName } from "./link.js";
 import { Devices, Level, NoMicrophone, allowed, microphone } from "./sound.js";
 import { OVER, STATE, whyNoCall, whyNoMicrophone } from "./words.js";
@@ -37,7 +38,7 @@ let link = null;
 let track = null;
 let captions = new Captions();
 let timeUp = false;
-let deaf = 0;
+const deafness = new Deafness();
 let joining = false;
 
 const view = new CaptionsView({ list: at("captions"), live: at("said"), empty: at("captions-empty") });
@@ -72,6 +73,7 @@ function state(name) {
 /** A line above the call, with one way on. */
 function notice(words, action, run) {
   at("notice").hidden = !words;
+  at("notice").dataset.about = "";
   at("notice-words").textContent = words ?? "";
   at("notice-action").hidden = !action;
   at("notice-action").textContent = action ?? "";
@@ -275,6 +277,7 @@ function handle(message) {
     if (!line.open) memory.save({ captions: captions.keep() });
   }
   const { type, data } = message;
+  if (type === "user-transcription" && deafness.heard()) hearsAgain();
   if (type === "server-message") {
     if (typeof data?.state === "string") state(data.state);
     if (typeof data?.level === "number") hear(data.level);
@@ -295,18 +298,19 @@ function handle(message) {
 
 function hear(value) {
   theirs(value);
-  if (value > 0.2) deaf = 0;
+  if (deafness.server(value)) hearsAgain();
 }
 
-/** "It does not hear me": clearly loud here, and for three seconds nothing of it there, be it that the server tells of silence or of nothing. */
+/** "It does not hear me": a voice at the microphone of which nothing arrives, be it that the server tells of silence or of nothing. */
 function suspectDeafness(value) {
-  const now = performance.now();
   if (!link?.connected || document.body.classList.contains("muted")) return;
-  if (value < 0.45) return;
-  deaf ||= now;
-  if (now - deaf < 3000) return;
-  deaf = 0;
+  if (!deafness.microphone(value, performance.now())) return;
   notice("Your microphone works, but its sound does not reach the agent.", "Choose a device", () => panel(true));
+  at("notice").dataset.about = "deaf";
+}
+
+function hearsAgain() {
+  if (at("notice").dataset.about === "deaf") notice();
 }
 
 // --- the end ---
@@ -399,6 +403,9 @@ document.addEventListener("pointerdown", (event) => {
   if (!at("device-panel").hidden && !event.target.closest("#device-panel, #devices")) panel(false);
 });
 document.addEventListener("keydown", () => level.wake());
+
+// Before this a click would have no effect.
+at("join").disabled = at("join-typing").disabled = false;
 
 // A reload in mid-call goes on with it, without another click.
 const kept = memory.load();

@@ -1,0 +1,49 @@
+// When the page says that the microphone's sound does not arrive: `node --test`.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Deafness } from "../../control-api/src/web/pages/deafness.js";
+
+/** Gives the microphone a level every 50 ms from `from` to `to` ms; when the user was told. */
+function speak(deafness, from, to, level = 0.7) {
+  const told = [];
+  for (let now = from; now <= to; now += 50) if (deafness.microphone(level, now)) told.push(now);
+  return told;
+}
+
+test("two seconds of voice of which nothing is heard are told, once", () => {
+  const deafness = new Deafness();
+  assert.deepEqual(speak(deafness, 0, 10_000), [2000]);
+});
+
+test("two short sounds with silence between are no voice", () => {
+  const deafness = new Deafness();
+  assert.deepEqual(speak(deafness, 0, 300), []);
+  assert.deepEqual(speak(deafness, 300, 4300, 0.01), []);
+  assert.deepEqual(speak(deafness, 4300, 6000), []);
+});
+
+test("the gaps between words belong to the voice", () => {
+  const deafness = new Deafness();
+  for (let now = 0; now < 1800; now += 600) assert.deepEqual([...speak(deafness, now, now + 200), ...speak(deafness, now + 250, now + 550, 0.1)], []);
+  assert.deepEqual(speak(deafness, 1800, 2400), [2000]);
+});
+
+test("a voice of which something is heard is told of as soon as it is not", () => {
+  const deafness = new Deafness();
+  for (let now = 0; now < 10_000; now += 1000) {
+    assert.deepEqual(speak(deafness, now, now + 950), []);
+    assert.equal(deafness.server(0.06), false);
+  }
+  assert.deepEqual(speak(deafness, 10_000, 12_500), [12_000]);
+});
+
+test("what was told is taken back by a level or by words, and may be told again", () => {
+  const deafness = new Deafness();
+  speak(deafness, 0, 2500);
+  assert.equal(deafness.server(0.02), false, "a level of silence says nothing");
+  assert.equal(deafness.server(0.3), true);
+  assert.equal(deafness.server(0.3), false);
+  assert.deepEqual(speak(deafness, 2500, 5000), [4500]);
+  assert.equal(deafness.heard(), true);
+});
