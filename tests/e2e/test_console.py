@@ -70,8 +70,8 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     with page.expect_popup() as opened:
         page.click("button:has-text('Talk to')")
     call = opened.value
-    # A click before the page's script has run has no effect.
-    call.wait_for_load_state()
+    # The tab is empty at first, and a click before the page's script has run has no effect.
+    call.wait_for_url("**/join/**")
     call.click("#join-typing")
     call.wait_for_selector("#veil.gone", state="attached")
     page.click("text=Watch it here")
