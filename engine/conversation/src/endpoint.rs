@@ -40,7 +40,10 @@ impl Turn {
 }
 
 /// The transcripts that are no turn of their own.
-const BACKCHANNELS: [&str; 8] = ["yeah", "yes", "mmhm", "mhm", "uhhuh", "okay", "ok", "right"];
+const BACKCHANNELS: [&str; 23] = [
+    "yeah", "yes", "yep", "yup", "yah", "ya", "mhm", "mmhm", "mhmm", "mmhmm", "mm", "mmm", "hm", "hmm",
+    "uhhuh", "aha", "okay", "ok", "right", "alright", "sure", "isee", "gotit",
+];
 
 /// The text without case and punctuation; words are one blank apart.
 pub(crate) fn plain(text: &str) -> String {
@@ -50,11 +53,15 @@ pub(crate) fn plain(text: &str) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a transcript is wholly a backchannel.
+/// Whether a transcript is wholly a backchannel, said once or several times.
 pub(crate) fn is_backchannel(text: &str) -> bool {
-    let plain = plain(text).replace(' ', "");
-    // "mm hm" is "mm-hm"; "right okay" is neither of the two.
-    BACKCHANNELS.contains(&plain.as_str())
+    let plain = plain(text);
+    let joined = plain.replace(' ', "");
+    let mut words = plain.split(' ');
+    let first = words.next().unwrap_or_default();
+    // "mm hm" is "mm-hm", and "yeah yeah" is "yeah"; "right okay" is neither of the two.
+    BACKCHANNELS.contains(&joined.as_str())
+        || BACKCHANNELS.contains(&first) && words.all(|word| word == first)
 }
 
 /// Words in a text; a character of a script without blanks is one.
@@ -295,10 +302,30 @@ mod tests {
 
     #[test]
     fn backchannels_are_told_by_their_whole_text() {
-        for text in ["Yeah.", "mm-hm", "Mm-hm!", "OK", "Okay,", "uh-huh", "Right."] {
+        for text in [
+            "Yeah.",
+            "mm-hm",
+            "Mm-hm!",
+            "OK",
+            "Okay,",
+            "uh-huh",
+            "Right.",
+            "Yep.",
+            "yup",
+            "Mmm.",
+            "hm",
+            "I see.",
+            "Got it!",
+            "yeah, yeah",
+            "mm-hm, mm-hm.",
+            "Okay okay okay.",
+            "Alright.",
+        ] {
             assert!(is_backchannel(text), "{text}");
         }
-        for text in ["yeah but", "okay stop", "no", "", "right okay"] {
+        for text in
+            ["yeah but", "okay stop", "no", "", "right okay", "yep no", "I see it", "sure thing", "no no"]
+        {
             assert!(!is_backchannel(text), "{text}");
         }
     }

@@ -202,7 +202,9 @@ impl Conversation {
     pub(crate) fn kill(&mut self, index: usize, told: bool) {
         let now = self.now;
         let Some(mut reply) = self.floor.remove(index) else { return };
-        let told = told && !reply.is_unheard_greeting();
+        // Nobody knew of a reply that waits behind what may not be interrupted.
+        let unknown = index > 0 && !reply.spoke && self.floor.front().is_some_and(|head| !head.interruptible);
+        let told = told && !unknown && !reply.is_unheard_greeting();
         if told && !core::mem::replace(&mut reply.interrupted, true) {
             self.tell(Event::AgentInterrupted);
         }

@@ -11,7 +11,16 @@ use super::case::Us;
 use super::heard;
 use super::record::{Kind, Record};
 
-const BACKCHANNELS: [&str; 8] = ["yeah", "yes", "mmhm", "mhm", "uhhuh", "okay", "ok", "right"];
+const BACKCHANNELS: &str = "yeah yes yep yup yah ya mhm mmhm mhmm mmhmm mm mmm hm hmm uhhuh aha okay ok right alright sure \
+                            isee gotit";
+
+/// Whether a text is one of the small words, said once or several times.
+fn is_backchannel(text: &str) -> bool {
+    let plain = heard::plain(text);
+    let known = |word: &str| BACKCHANNELS.split_whitespace().any(|known| known == word);
+    let said: std::collections::BTreeSet<&str> = plain.split(' ').collect();
+    known(&plain.replace(' ', "")) || said.len() == 1 && known(said.first().copied().unwrap_or_default())
+}
 
 pub(crate) fn seconds(us: Us) -> f64 {
     (us as f64 / 1e6 * 1e3).round() / 1e3
@@ -188,10 +197,7 @@ impl Record<'_> {
         let Some(head) = self.head() else { return };
         let reply = &self.replies[head];
         let listened = reply.held() || reply.sounding().is_some() || reply.spoke() && self.tool_runs(head);
-        if self.case.settings.backchannels
-            && listened
-            && BACKCHANNELS.contains(&heard::plain(text).replace(' ', "").as_str())
-        {
+        if self.case.settings.backchannels && listened && is_backchannel(text) {
             self.back.push(item);
             if self.turn_is_backchannel() {
                 if reply_held(self, head) && self.ear.hearing().is_none() {
@@ -228,7 +234,9 @@ impl Record<'_> {
 
     pub(crate) fn kill(&mut self, r: usize, told: bool) {
         let now = self.now;
-        if told && !self.replies[r].unheard_greeting() {
+        let behind = self.head().is_some_and(|head| head != r && !self.replies[head].interruptible);
+        let unknown = behind && !self.replies[r].spoke();
+        if told && !unknown && !self.replies[r].unheard_greeting() {
             self.interrupted(r);
         }
         let sounded = self.replies[r].sounding().is_some();

@@ -62,7 +62,21 @@ impl Random {
 
 const WORDS: [&str; 12] =
     ["tell", "me", "about", "the", "price", "of", "Stop!", "no,", "please", "story", "wait", "weather?"];
-const SMALL_WORDS: [&str; 9] = ["yeah", "Yes.", "mm-hm", "mhm", "Uh-huh", "okay", "OK.", "right", "yes"];
+const SMALL_WORDS: [&str; 13] = [
+    "yeah",
+    "Yes.",
+    "mm-hm",
+    "mhm",
+    "Uh-huh",
+    "okay",
+    "OK.",
+    "right",
+    "yes",
+    "Yep.",
+    "I see.",
+    "yeah, yeah",
+    "mm-hm okay",
+];
 const PHRASES: [&str; 10] = [
     "Here is a long story for you ... the end.",
     "Yes.",
