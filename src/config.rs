@@ -36,6 +36,7 @@ pub(crate) struct Server {
     pub(crate) data: PathBuf,
     pub(crate) public_url: Option<String>,
     pub(crate) database_url: Option<String>,
+    pub(crate) trusted_proxies: Vec<String>,
     pub(crate) cors_origins: Vec<String>,
     pub(crate) metrics_token: Option<String>,
     pub(crate) retention_days: u32,
@@ -51,6 +52,7 @@ impl Default for Server {
             data: PathBuf::from("data"),
             public_url: None,
             database_url: None,
+            trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),
             metrics_token: None,
             retention_days: 0,
@@ -235,11 +237,22 @@ pub(crate) struct Limits {
     pub(crate) load: f64,
     /// MiB of memory that must be left for a new call; 0 = off.
     pub(crate) memory: u64,
+    /// Questions a second that the user of a call may type; 0 = off.
+    pub(crate) questions: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { per_key: 0, offers: 30, embeds: 10, calls: 0, connections: 0, load: 0.8, memory: 128 }
+        Self {
+            per_key: 0,
+            offers: 30,
+            embeds: 10,
+            calls: 0,
+            connections: 0,
+            load: 0.8,
+            memory: 128,
+            questions: 1.0,
+        }
     }
 }
 
@@ -259,6 +272,7 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("data", Kind::Text),
             ("public_url", Kind::Text),
             ("database_url", Kind::Text),
+            ("trusted_proxies", Kind::Texts),
             ("cors_origins", Kind::Texts),
             ("metrics_token", Kind::Text),
             ("retention_days", Kind::Number),
@@ -308,6 +322,7 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("connections", Kind::Number),
             ("load", Kind::Number),
             ("memory", Kind::Number),
+            ("questions", Kind::Number),
         ],
     ),
     ("otlp", &[("endpoint", Kind::Text)]),
@@ -361,6 +376,10 @@ impl Config {
         if !(0.0..=1.0).contains(&load) {
             return Err(("limits.load", format!("{load} is not a share between 0 and 1")));
         }
+        let questions = self.limits.questions;
+        if !(0.0..=1000.0).contains(&questions) {
+            return Err(("limits.questions", format!("{questions} is not a number between 0 and 1000")));
+        }
         if self.timeouts.lease < 1.0 {
             return Err((
                 "timeouts.lease",
@@ -405,6 +424,7 @@ impl Config {
         {
             return Err(("otlp.endpoint", format!("\"{url}\" is no http or https address")));
         }
+        self.proxies().map_err(|reason| ("server.trusted_proxies", reason))?;
         for origin in &self.server.cors_origins {
             let same = url::Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == *origin);
             if origin != "*" && !(same && origin.starts_with("http")) {
@@ -419,6 +439,14 @@ impl Config {
             return Err(("server.database_url", "must begin with postgres://".into()));
         }
         Ok(())
+    }
+
+    /// `server.trusted_proxies`.
+    ///
+    /// # Errors
+    /// One of them is no address or range.
+    pub(crate) fn proxies(&self) -> Result<Vec<control_api::Network>, String> {
+        self.server.trusted_proxies.iter().map(|text| text.parse()).collect()
     }
 }
 

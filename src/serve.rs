@@ -162,6 +162,8 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         data: config.server.data.clone(),
         database_url: config.server.database_url.clone(),
         public_url: config.server.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned()),
+        // Checked with the configuration.
+        trusted_proxies: config.proxies().unwrap_or_default(),
         cors_origins: config.server.cors_origins.clone(),
         metrics_token: config.server.metrics_token.clone(),
         retention_days: config.server.retention_days,
@@ -228,6 +230,7 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
         },
         most_load: config.limits.load,
         least_memory: config.limits.memory << 20,
+        questions: config.limits.questions,
         traces: Some(config.server.data.join(conversation::trace::FOLDER)),
     })
 }

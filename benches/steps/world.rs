@@ -212,6 +212,7 @@ impl World {
             timeouts: engine::Timeouts::default(),
             latencies: Arc::default(),
             most_load: 0.0,
+            questions: 0.0,
         };
         let (shard, inbox, _) = Shard::bare(Arc::new(shared), now);
         let certificate = Arc::new(Certificate::generate().expect("a certificate"));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ use crate::kb::indexing;
 use crate::knowledge_cache::Cache;
 use crate::ledger::{self, Facts};
 use crate::limits::Limit;
-use crate::request::Peer;
+use crate::peer::Peer;
 use crate::store::{self, Place, Store};
 use crate::token::Signer;
 use crate::vault::{self, Vault};
@@ -139,7 +139,7 @@ impl Shared {
         if peer.0.is_loopback() && self.config.public_url.is_none() {
             return Ok(());
         }
-        limit.take(peer.0, Instant::now()).map_err(ApiError::TooMany)
+        limit.take(peer.subscriber(), Instant::now()).map_err(ApiError::TooMany)
     }
 }
 
@@ -165,6 +165,13 @@ pub(crate) fn prepare(data: &Path) -> Result<(), OpenError> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     let fail = |e| OpenError::Data(data.to_owned(), e);
     builder.create(data).map_err(fail)?;
+    // A folder that was there before keeps its mode; the files in it are private all the same.
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(data).map_err(fail)?.permissions()) & 0o077
+        != 0
+    {
+        tracing::warn!(folder = %data.display(), "others may list the data folder: chmod 700 closes it");
+    }
     // SQLite gives its other files the mode of the first one.
     let mut options = File::options();
     options.create(true).append(true);
@@ -172,6 +179,18 @@ pub(crate) fn prepare(data: &Path) -> Result<(), OpenError> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(database(data)).map_err(fail)?;
     Ok(())
+}
+
+/// A file to append to that only its owner may read; made if absent, and closed to others if it was not.
+fn private(file: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let opened = options.open(file)?;
+    #[cfg(unix)]
+    opened.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(opened)
 }
 
 /// The database's file.
@@ -186,7 +205,7 @@ fn identity(file: &Path) -> io::Result<String> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => {
             let id = store::fresh_id();
-            std::fs::write(file, &id)?;
+            private(file)?.write_all(id.as_bytes())?;
             Ok(id)
         }
     }
@@ -214,7 +233,7 @@ impl App {
         let data = config.data.clone();
         let fail = |e| OpenError::Data(data.clone(), e);
         prepare(&data)?;
-        let lock = File::options().create(true).append(true).open(data.join("lock")).map_err(fail)?;
+        let lock = private(&data.join("lock")).map_err(fail)?;
         lock.try_lock().map_err(|_| OpenError::InUse(data.clone()))?;
         let keys = [
             vault::key_file(&data.join("secrets.key")).map_err(fail)?,

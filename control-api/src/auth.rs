@@ -90,7 +90,7 @@ impl FromRequestParts<Arc<Shared>> for Caller {
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, ApiError> {
         let hash = match parts.headers.get("x-api-key") {
             Some(key) => key.to_str().ok().map(|key| hash(key.trim())),
-            None => session::caller(shared, &parts.headers),
+            None => session::caller(shared, &parts.headers).await?,
         };
         let hash = hash.ok_or(ApiError::Unauthorized)?;
         let workspace =

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::peer::Network;
 use crate::watch::Watch;
 
 /// Everything that concerns this plane. The binary parses files and environment and fills it in.
@@ -22,6 +23,8 @@ pub struct Config {
     pub database_url: Option<String>,
     /// `server.public_url`: `{base_url}`, without a slash at the end; else `http://` and the request's checked Host.
     pub public_url: Option<String>,
+    /// `server.trusted_proxies`: whose `X-Forwarded-For` is believed, beside this machine's.
+    pub trusted_proxies: Vec<Network>,
     /// `server.cors_origins`: origins whose pages may call the REST plane, such as `https://shop.example`; `*` = any. The doors are open to
     /// all pages anyway.
     pub cors_origins: Vec<String>,
@@ -63,6 +66,7 @@ impl Default for Config {
             data: PathBuf::from("data"),
             database_url: None,
             public_url: None,
+            trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),
             metrics_token: None,
             retention_days: 0,

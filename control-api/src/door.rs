@@ -24,7 +24,8 @@ use crate::conversation::record;
 use crate::error::ApiError;
 use crate::fields::{Faults, Fields};
 use crate::guard::span;
-use crate::request::{self, Path, Peer};
+use crate::peer::Peer;
+use crate::request::{self, Path};
 use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 use crate::token::Claims;
 

@@ -15,7 +15,8 @@ use crate::app::Shared;
 use crate::conversation::{self, Wish};
 use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
-use crate::request::{Base, Json, Path, Peer};
+use crate::peer::Peer;
+use crate::request::{Base, Json, Path};
 use crate::store;
 use crate::web::Pages;
 

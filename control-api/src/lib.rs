@@ -49,6 +49,7 @@ mod mcp;
 mod meeting;
 mod metrics;
 pub mod openapi;
+mod peer;
 mod provider;
 mod request;
 mod router;
@@ -64,6 +65,7 @@ pub mod web;
 
 pub use app::{App, OpenError};
 pub use config::{Config, IceServer, Limits, StockAvatar, Timeouts, Viseme, Webhooks};
+pub use peer::Network;
 pub use serve::{Bounds, serve};
 pub use store::Error as StoreError;
 pub use watch::{Moment, Watch};

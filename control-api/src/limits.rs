@@ -8,20 +8,26 @@ use std::time::{Duration, Instant};
 use crate::error::Quota;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Buckets kept before the full ones are forgotten.
+/// Buckets kept before the full ones are forgotten. Behind that it is done whenever their number has doubled, so that it costs each request
+/// little however many are in use.
 const PRUNE_AT: usize = 10_000;
 
 /// One limit.
 pub(crate) struct Limit<K> {
     /// Requests a minute; 0 = off.
     per_minute: u32,
+    buckets: Mutex<Buckets<K>>,
+}
+
+struct Buckets<K> {
     /// For each bucket the instant at which it is full again.
-    full_at: Mutex<HashMap<K, Instant>>,
+    full_at: HashMap<K, Instant>,
+    prune_at: usize,
 }
 
 impl<K: Hash + Eq> Limit<K> {
     pub(crate) fn new(per_minute: u32) -> Self {
-        Self { per_minute, full_at: Mutex::new(HashMap::new()) }
+        Self { per_minute, buckets: Mutex::new(Buckets { full_at: HashMap::new(), prune_at: PRUNE_AT }) }
     }
 
     /// Takes one request out of the bucket of `key`.
@@ -30,18 +36,19 @@ impl<K: Hash + Eq> Limit<K> {
             return Ok(());
         }
         let each = MINUTE / self.per_minute;
-        let mut buckets = self.full_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if buckets.len() >= PRUNE_AT {
-            buckets.retain(|_, full| *full > now);
+        let mut buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if buckets.full_at.len() >= buckets.prune_at {
+            buckets.full_at.retain(|_, full| *full > now);
+            buckets.prune_at = (2 * buckets.full_at.len()).max(PRUNE_AT);
         }
-        let full = buckets.get(&key).copied().unwrap_or(now).max(now) + each;
+        let full = buckets.full_at.get(&key).copied().unwrap_or(now).max(now) + each;
         let ahead = full - now;
         if ahead > MINUTE {
             let seconds = |span: Duration| span.as_secs_f64().ceil() as u64;
             let reset = seconds(ahead - each);
             return Err(Quota { limit: self.per_minute, retry_after: seconds(ahead - MINUTE).max(1), reset });
         }
-        buckets.insert(key, full);
+        buckets.full_at.insert(key, full);
         Ok(())
     }
 }

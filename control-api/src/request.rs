@@ -1,10 +1,9 @@
 //! What every handler reads of a request, in the order in which faults are told: key 401, size 413, media type 415, body 400.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -90,6 +89,8 @@ impl<S: Sync, const ALL: bool> FromRequestParts<S> for Paged<ALL> {
 
 const DEFAULT_PERPAGE: i64 = 10;
 const MAX_PERPAGE: i128 = 100;
+/// Characters of a search. SQLite refuses patterns of 50,000 bytes and more.
+const MAX_SEARCH: usize = 200;
 
 fn page(query: &str, all: bool) -> Result<Page, ApiError> {
     let mut page = Page { perpage: (!all).then_some(DEFAULT_PERPAGE), ..Page::default() };
@@ -106,6 +107,9 @@ fn page(query: &str, all: bool) -> Result<Page, ApiError> {
                 Ok(n) if n >= 1 => page.perpage = Some(n.min(MAX_PERPAGE) as i64),
                 _ => fault("perpage", "must be a whole number of at least 1"),
             },
+            "search" if value.chars().count() > MAX_SEARCH => {
+                fault("search", "must be at most 200 characters");
+            }
             "search" if !value.is_empty() => page.search = Some(value.replace('\0', "").to_lowercase()),
             "fromDate" | "toDate" => match (clock::day(&value), &*name) {
                 (None, field) => fault(field, "must be a date, YYYY-MM-DD"),
@@ -136,29 +140,6 @@ impl IntoResponse for Listed {
     fn into_response(self) -> Response {
         ([(HeaderName::from_static("x-total-count"), HeaderValue::from(self.1))], axum::Json(self.0))
             .into_response()
-    }
-}
-
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer(pub(crate) IpAddr);
-
-impl FromRequestParts<Arc<Shared>> for Peer {
-    type Rejection = std::convert::Infallible;
-
-    /// The connection's address; behind a proxy on this machine (loopback peer, public address set) what the proxy added last.
-    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Self::Rejection> {
-        let direct = parts
-            .extensions
-            .get::<ConnectInfo<SocketAddr>>()
-            .map_or(IpAddr::from([0, 0, 0, 0]), |c| c.0.ip())
-            .to_canonical();
-        if !(direct.is_loopback() && shared.config.public_url.is_some()) {
-            return Ok(Self(direct));
-        }
-        let forwarded = parts.headers.get_all("x-forwarded-for").iter().next_back();
-        let last = forwarded.and_then(|v| v.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
-        Ok(Self(last.unwrap_or(direct)))
     }
 }
 
@@ -209,6 +190,8 @@ mod tests {
         assert_eq!(page("perpage=99999999999999999999", true).unwrap().perpage, Some(100));
         assert_eq!(faults("perpage=0&offset=-1"), ["perpage", "offset"]);
         assert_eq!(faults("perpage=ten"), ["perpage"]);
+        assert_eq!(faults(&format!("search={}", "a".repeat(201))), ["search"]);
+        assert!(page(&format!("search={}", "%C3%A4".repeat(200)), false).is_ok(), "characters, not bytes");
         assert_eq!(faults("fromDate=21.11.2026&toDate=2026-13-01"), ["fromDate", "toDate"]);
     }
 

@@ -1,8 +1,9 @@
 //! The console's session: an API key, given once, becomes a cookie that no script can read (`docs/decisions/0013`).
 //!
 //! The cookie is sealed with the data folder's key file and holds the key's hash, not the key. It opens an operation only together with the
-//! token that [`SHOWN_TOKEN`] carries: a page elsewhere can make a browser send a cookie, but cannot read that token. Nothing is kept on the
-//! server, so a session holds on every server of a shared database, and ends with its key.
+//! token that [`SHOWN_TOKEN`] carries: a page elsewhere can make a browser send a cookie, but cannot read that token. The store holds only which
+//! sessions were logged out, so a session holds on every server of a shared database, and ends with its key, with its time, or by a log-out,
+//! whoever else has its cookie.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::clock::{self, Micros};
 use crate::error::ApiError;
 use crate::fields::{Faults, Fields};
 use crate::request::Json;
-use crate::vault;
+use crate::{store, vault};
 
 const COOKIE: &str = "visavis_console";
 /// The header with the token that must come with the cookie.
@@ -36,6 +37,8 @@ const LASTS: Micros = 24 * 3600 * 1_000_000;
 /// What the cookie holds.
 #[derive(Serialize, Deserialize)]
 struct Session {
+    /// The same in each cookie of one log-in.
+    id: String,
     /// Of the API key.
     hash: Hash,
     prefix: String,
@@ -48,7 +51,15 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
 }
 
 impl Session {
-    fn of(shared: &Shared, headers: &HeaderMap) -> Option<Self> {
+    /// The session of a request's cookie; `None` if there is none, or it is over.
+    async fn of(shared: &Shared, headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+        let Some(session) = Self::sealed(shared, headers) else { return Ok(None) };
+        let ended = shared.store.session_has_ended(&session.id).await?;
+        Ok((!ended).then_some(session))
+    }
+
+    /// What the cookie holds, if it is ours and not too old.
+    fn sealed(shared: &Shared, headers: &HeaderMap) -> Option<Self> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let sealed = cookies
             .flat_map(|value| value.split(';'))
@@ -77,11 +88,12 @@ fn cookie(shared: &Shared, value: &str, more: &str) -> [(header::HeaderName, Hea
 }
 
 /// Hash of the key whose session asks; `None` without a session, or without its token.
-pub(crate) fn caller(shared: &Shared, headers: &HeaderMap) -> Option<Hash> {
-    let token = headers.get(SHOWN_TOKEN)?.as_bytes();
-    let session = Session::of(shared, headers)?;
-    verify_slices_are_equal(token, session.csrf_token.as_bytes()).ok()?;
-    Some(session.hash)
+pub(crate) async fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Option<Hash>, ApiError> {
+    let Some(token) = headers.get(SHOWN_TOKEN) else { return Ok(None) };
+    let session = Session::of(shared, headers).await?;
+    let own =
+        |session: &Session| verify_slices_are_equal(token.as_bytes(), session.csrf_token.as_bytes()).is_ok();
+    Ok(session.filter(own).map(|session| session.hash))
 }
 
 async fn begin(State(shared): State<Arc<Shared>>, Json(body): Json) -> Result<Response, ApiError> {
@@ -96,12 +108,13 @@ async fn begin(State(shared): State<Arc<Shared>>, Json(body): Json) -> Result<Re
     let mut random = [0; 32];
     vault::random(&mut random);
     let csrf_token = URL_SAFE_NO_PAD.encode(random);
-    Ok(Session { hash, prefix: auth::prefix(key).into(), csrf_token, until: 0 }.told(&shared))
+    Ok(Session { id: store::fresh_id(), hash, prefix: auth::prefix(key).into(), csrf_token, until: 0 }
+        .told(&shared))
 }
 
 /// Whose session this is; 204 where there is none (not a refusal: the page asks in order to know).
 async fn read(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, ApiError> {
-    let Some(session) = Session::of(&shared, &headers) else {
+    let Some(session) = Session::of(&shared, &headers).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     match auth::workspace(&shared, &session.hash).await {
@@ -112,6 +125,13 @@ async fn read(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<R
     }
 }
 
-async fn end(State(shared): State<Arc<Shared>>) -> Response {
-    (StatusCode::NO_CONTENT, cookie(&shared, "", "; Max-Age=0")).into_response()
+/// Logs out: every cookie of this log-in opens nothing any more.
+async fn end(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    if let Some(session) = Session::sealed(&shared, &headers) {
+        let mut tx = shared.store.write().await?;
+        // A later cookie of the same log-in lasts longer than this one, at most by as much as a cookie lasts.
+        store::session::end(&mut tx, &session.id, clock::now() + LASTS).await?;
+        tx.commit().await?;
+    }
+    Ok((StatusCode::NO_CONTENT, cookie(&shared, "", "; Max-Age=0")).into_response())
 }

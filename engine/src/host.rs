@@ -70,6 +70,8 @@ pub struct Config {
     pub most_load: f64,
     /// Bytes of memory that must be left for a new call; 0 = whatever is.
     pub least_memory: u64,
+    /// Questions a second that a client may type, and five times as many at once; 0 = no limit.
+    pub questions: f64,
 }
 
 /// Times that decide that nobody is there.
@@ -106,6 +108,7 @@ impl Default for Config {
             traces: None,
             most_load: 0.0,
             least_memory: 0,
+            questions: 0.0,
         }
     }
 }
@@ -126,6 +129,8 @@ pub struct Shared {
     pub latencies: Arc<Latencies>,
     /// Share of a media thread's time above which it takes no new call; 0 = it always does.
     pub most_load: f64,
+    /// Questions a second that a client may type; 0 = no limit.
+    pub questions: f64,
 }
 
 /// A call's place on its thread; dropping it frees the place.
@@ -242,6 +247,7 @@ impl Engine {
             timeouts: config.timeouts,
             latencies: Arc::clone(&latencies),
             most_load: config.most_load,
+            questions: config.questions,
         });
         let server =
             config.tcp_port.map(|port| tcp::Server::bind(port, &config.hosts, &config.public)).transpose()?;

@@ -25,6 +25,7 @@
 //! - What is told as heard has left for the network: [`speak::playout`] counts samples, and nothing else says what was heard.
 //! - News of what was cancelled, or of a call that is over, finds nobody and is dropped where it arrives.
 
+mod bucket;
 pub mod clock;
 pub mod edge;
 pub mod graph;

@@ -22,6 +22,7 @@ use conversation::time::Time;
 use models::{Handle, Sink};
 use tokio::sync::oneshot;
 
+use crate::bucket::Bucket;
 use crate::clock;
 use crate::graph::{CallModels, News, Opening};
 use crate::hear::Hearing;
@@ -43,6 +44,8 @@ pub(crate) use clocks::Fate;
 
 /// Commands kept for a call that has not begun.
 const EARLY: usize = 64;
+/// Questions that a client may type at once, as seconds of [`Shared::questions`].
+const QUESTIONS_AT_ONCE: f64 = 5.0;
 /// A detector that hears speech while no packet comes for this long hears it no more.
 const GAP: Duration = Duration::from_millis(600);
 
@@ -101,6 +104,8 @@ pub(crate) struct Node {
     trace: Option<Trace>,
     early: Vec<Command>,
     warnings: Vec<String>,
+    /// Questions that clients may still type: each costs a request to the LLM.
+    questions: Option<Bucket>,
     waiting: Vec<(CommandId, Waiting)>,
     next_command: u32,
     leaving: bool,
@@ -143,6 +148,8 @@ impl Node {
             held: false,
         });
         let session = talk::session(&call);
+        let rate = shared.questions;
+        let questions = (rate > 0.0).then(|| Bucket::new(rate, rate * QUESTIONS_AT_ONCE, now));
         Ok(Self {
             conversation: Conversation::new(call.spec.clone()),
             hearing: Hearing::new(call.spec.vad, stt, turn),
@@ -174,6 +181,7 @@ impl Node {
             trace: None,
             early: commands,
             warnings,
+            questions,
             waiting: Vec::new(),
             next_command: 0,
             leaving: false,

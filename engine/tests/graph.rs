@@ -420,3 +420,35 @@ fn a_client_without_a_microphone_is_told_once_that_nothing_is_heard() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("-90") && told[0].contains("\"level\":0.0"), "{told:?}");
 }
+
+/// Typed questions cost requests to the LLM: one a second, and five at once. What is spoken, or asked by command, is not counted.
+#[test]
+fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
+    let mut bench = Bench::asked_at_most(1.0);
+    let far = bench.call(call(1), &[], "Nothing at all.");
+    bench.run(SECOND);
+    far.event(Wire::ChannelOpen);
+    let ask = |n: u32| {
+        let data = serde_json::json!({"content": format!("Question {n}?")});
+        let text =
+            serde_json::json!({"label": "rtvi-ai", "type": "send-text", "id": n.to_string(), "data": data});
+        far.event(Wire::Text(text.to_string()));
+    };
+    (0..40).for_each(ask);
+    bench.run(10 * SECOND);
+    let committed =
+        |bench: &Bench| bench.book.names(1).iter().filter(|n| *n == "utterance_committed").count();
+    let asked = |bench: &Bench| bench.book.names(1).iter().filter(|n| *n == "llm.started").count();
+    assert_eq!((committed(&bench), asked(&bench)), (5, 5), "{:?}", bench.book.names(1));
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    let refused = heard
+        .texts
+        .iter()
+        .filter(|text| text.contains("error-response") && text.contains("too many questions"));
+    assert_eq!(refused.count(), 35);
+    ask(40);
+    bench.command(1, Command::Respond { text: "And this?".into() });
+    bench.run(5 * SECOND);
+    assert_eq!(committed(&bench), 7);
+}

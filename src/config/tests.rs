@@ -69,6 +69,12 @@ fn every_key_takes_its_natural_value_from_the_environment() {
             |c| c.server.cors_origins.join(" "),
             "https://a.example http://b.example:8080",
         ),
+        (
+            "server.trusted_proxies",
+            "10.0.0.0/8,192.0.2.7",
+            |c| format!("{:?}", c.server.trusted_proxies),
+            "[\"10.0.0.0/8\", \"192.0.2.7\"]",
+        ),
         ("server.cors_origins", "*", |c| c.server.cors_origins.join(" "), "*"),
         (
             "server.metrics_token",
@@ -166,6 +172,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ),
         ("limits.load", "0.5", |c| c.limits.load.to_string(), "0.5"),
         ("limits.memory", "64", |c| c.limits.memory.to_string(), "64"),
+        ("limits.questions", "0.5", |c| c.limits.questions.to_string(), "0.5"),
     ];
     for (key, text, look, meant) in table {
         let name = format!("VISAVIS_{}", key.replace('.', "_").to_uppercase());

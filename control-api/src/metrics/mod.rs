@@ -6,11 +6,10 @@ mod process;
 mod runtime;
 mod text;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -19,7 +18,7 @@ use conversation::measure::Family;
 use crate::app::Shared;
 use crate::auth::bearer;
 use crate::error::ApiError;
-use crate::store;
+use crate::{peer, store};
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new().route("/metrics", get(metrics))
@@ -33,8 +32,8 @@ fn may_read(shared: &Shared, request: &Request) -> bool {
     {
         return true;
     }
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    shared.config.public_url.is_none() && peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback())
+    let peer = peer::of(request.extensions(), request.headers(), &shared.config.trusted_proxies);
+    shared.config.public_url.is_none() && peer.0.is_loopback()
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, ApiError> {

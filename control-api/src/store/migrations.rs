@@ -14,6 +14,7 @@ const STEPS: &[(i64, &str, &str)] = &[
     (7, "drawn", include_str!("../../migrations/0007_drawn.sql")),
     (8, "share", include_str!("../../migrations/0008_share.sql")),
     (9, "failed_event", include_str!("../../migrations/0009_failed_event.sql")),
+    (10, "ended_session", include_str!("../../migrations/0010_ended_session.sql")),
 ];
 
 /// All steps.

@@ -20,6 +20,7 @@ pub(crate) mod key;
 mod migrations;
 mod page;
 pub(crate) mod server;
+pub(crate) mod session;
 mod sql;
 
 use std::ops::{Deref, DerefMut};

@@ -96,6 +96,31 @@ async fn a_session_tells_its_token_to_its_own_page_and_ends_with_log_out_or_its_
 }
 
 #[tokio::test]
+async fn a_log_out_ends_the_session_for_whoever_has_its_cookie_and_no_other() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let [mine, other] = [login(&server, KEY).await, login(&server, KEY).await];
+    // A copy, and the cookie that a later look at the page set.
+    let renewed = cookie(&whose(&server, &mine.cookie).await);
+    assert_eq!(asked(&server, Some(&renewed), Some(&mine.token)).await, 200);
+    let out = server.request("DELETE", "/console/session").header("cookie", &mine.cookie);
+    assert_eq!(server.send(out).await.status, 204);
+    for copied in [&mine.cookie, &renewed] {
+        assert_eq!(asked(&server, Some(copied), Some(&mine.token)).await, 401);
+        assert_eq!(whose(&server, copied).await.status, 204);
+    }
+    assert_eq!(
+        asked(&server, Some(&other.cookie), Some(&other.token)).await,
+        200,
+        "another log-in with the same key"
+    );
+    server.stop().await;
+    let server = Server::start(&folder).await;
+    assert_eq!(asked(&server, Some(&renewed), Some(&mine.token)).await, 401, "after a restart, too");
+    assert_eq!(asked(&server, Some(&other.cookie), Some(&other.token)).await, 200);
+}
+
+#[tokio::test]
 async fn a_wrong_key_gets_no_cookie_and_an_expired_one_neither() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;

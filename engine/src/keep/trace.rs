@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -56,7 +56,9 @@ pub fn start(folder: PathBuf) -> io::Result<(Sender<Line>, JoinHandle<()>)> {
 }
 
 fn start_with(folder: PathBuf, flush: Duration) -> io::Result<(Sender<Line>, JoinHandle<()>)> {
-    fs::create_dir_all(&folder)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    // One that was there keeps its mode: what was said in calls is its owner's alone.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
     let (sender, lines) = edge::open(&graph::TRACE, None);
     let thread = thread::spawn("disk", move || restarting(|| run(&folder, &lines, flush)))?;
     Ok((sender, thread))

@@ -57,6 +57,12 @@ impl Node {
             }
             // A connection that was taken over, or has not taken over yet, commands nothing.
             _ if self.current != Some(number) => {}
+            ClientMessage::Commands { id, commands, .. }
+                if commands.iter().any(|command| matches!(command, Command::Respond { .. }))
+                    && self.questions.as_mut().is_some_and(|questions| !questions.take(now)) =>
+            {
+                link.text(now, rtvi::refused(&id, "too many questions"));
+            }
             ClientMessage::Commands { id, kind, commands } => {
                 self.next_of(Origin { link: number, id, kind, rest: commands.into() });
                 self.settle(now);

@@ -8,6 +8,7 @@ use conversation::input::{Command, MAX_TEXT as MAX_WORDS};
 use serde_json::{Value, json};
 
 use super::webrtc::MAX_TEXT;
+use crate::bucket::Bucket;
 
 /// Messages a second, and at once, that a client may send.
 const RATE: (f64, f64) = (20.0, 60.0);
@@ -42,8 +43,7 @@ pub enum ClientMessage {
 
 /// A client's side of the channel: limits its rate.
 pub struct Inbox {
-    tokens: f64,
-    since: Instant,
+    bucket: Bucket,
     complained: bool,
 }
 
@@ -51,7 +51,7 @@ impl Inbox {
     /// A new channel.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { tokens: RATE.1, since: now, complained: false }
+        Self { bucket: Bucket::new(RATE.0, RATE.1, now), complained: false }
     }
 
     /// Reads a text frame: a message; nothing (pings, signalling, what is not RTVI); or, as the error, the text to answer with.
@@ -61,16 +61,12 @@ impl Inbox {
     ///
     /// Too long, too many, or not understood.
     pub fn read(&mut self, now: Instant, text: &str) -> Result<Option<ClientMessage>, String> {
-        let passed = now.saturating_duration_since(self.since).as_secs_f64();
-        self.since = self.since.max(now);
-        self.tokens = (self.tokens + passed * RATE.0).min(RATE.1);
-        if self.tokens < 1.0 {
+        if !self.bucket.take(now) {
             // Once, not for each: a flood is not answered by a flood.
             let complain = !std::mem::replace(&mut self.complained, true);
             return if complain { Err(error("Too many messages", false)) } else { Ok(None) };
         }
-        self.tokens -= 1.0;
-        self.complained &= self.tokens < RATE.1 / 2.0;
+        self.complained &= !self.bucket.is_half_full();
         decode(text)
     }
 }

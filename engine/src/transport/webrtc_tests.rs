@@ -547,6 +547,10 @@ fn bad_offers_are_told_apart() {
     let now = crate::clock::now();
     let refuse = |offer: &str| Connection::accept(offer, &local(), &certificate(), now).err();
     assert!(matches!(refuse(""), Some(AcceptError::BadSdp(_))));
+    for garbage in ["hello", "v=0\r\n\0\u{1}", "v=0\r\nm=audio 9 \r\n", "v=0\r\no=- 1 1 IN IP4"] {
+        let said = format!("{:?}", refuse(garbage));
+        assert!(!said.contains("0x") && !said.contains("Pointer"), "{said}");
+    }
     assert!(matches!(refuse("v=0\r\nm=audio\r\n"), Some(AcceptError::BadSdp(_) | AcceptError::NoOpus)));
     let (_, offer, _, _) = client(now, &[Direction::SendRecv]);
     assert_eq!(refuse(&offer.replace("opus", "vorbis")), Some(AcceptError::NoOpus));

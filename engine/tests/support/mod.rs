@@ -275,28 +275,34 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        Self::made(Box::new(Loudness), None, None)
+        Self::made(Box::new(Loudness), None, None, 0.0)
     }
 
     /// One with a socket of its own, which clients reach in virtual time: what is sent over loopback is there at once.
     pub fn listening(socket: Socket) -> Self {
-        Self::made(Box::new(Loudness), None, Some(socket))
+        Self::made(Box::new(Loudness), None, Some(socket), 0.0)
+    }
+
+    /// One whose clients may type so many questions a second.
+    pub fn asked_at_most(questions: f64) -> Self {
+        Self::made(Box::new(Loudness), None, None, questions)
     }
 
     /// One with another detector of speech.
     pub fn judged_by(judge: Box<dyn Judge>) -> Self {
-        Self::made(judge, None, None)
+        Self::made(judge, None, None, 0.0)
     }
 
     /// One whose traced calls write to `trace`.
     pub fn traced(trace: engine::edge::Sender<engine::keep::trace::Line>) -> Self {
-        Self::made(Box::new(Loudness), Some(trace), None)
+        Self::made(Box::new(Loudness), Some(trace), None, 0.0)
     }
 
     fn made(
         judge: Box<dyn Judge>,
         trace: Option<engine::edge::Sender<engine::keep::trace::Line>>,
         socket: Option<Socket>,
+        questions: f64,
     ) -> Self {
         let start = engine::clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -311,6 +317,7 @@ impl Bench {
             timeouts: engine::Timeouts::default(),
             latencies: Arc::clone(&latencies),
             most_load: 0.0,
+            questions,
         });
         let (shard, inbox, stats) = match socket {
             Some(socket) => Shard::new(socket, None, shared, start).unwrap(),

@@ -1,0 +1,138 @@
+//! Where a request comes from, behind proxies too, and what counts as one address.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap};
+use ipnet::IpNet;
+
+use crate::app::Shared;
+
+/// An address, or a range of them as `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network(IpNet);
+
+impl Network {
+    fn contains(&self, address: IpAddr) -> bool {
+        self.0.contains(&address)
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        net.map(Self).map_err(|_| format!("\"{text}\" is no address, nor a range such as \"10.0.0.0/8\""))
+    }
+}
+
+/// The address of the client of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+impl FromRequestParts<Arc<Shared>> for Peer {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Self::Rejection> {
+        Ok(of(&parts.extensions, &parts.headers, &shared.config.trusted_proxies))
+    }
+}
+
+/// The connection's address; where that is a proxy's, the last one of `X-Forwarded-For` that is none. A proxy is who is named in `proxies`,
+/// or whoever on this machine speaks for others.
+pub(crate) fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Peer {
+    let direct = extensions
+        .get::<ConnectInfo<SocketAddr>>()
+        .map_or(IpAddr::from([0, 0, 0, 0]), |c| c.0.ip())
+        .to_canonical();
+    let is_proxy = |address: IpAddr| address.is_loopback() || proxies.iter().any(|p| p.contains(address));
+    if !is_proxy(direct) {
+        return Peer(direct);
+    }
+    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<&str> = forwarded.flat_map(|value| value.split(',')).collect();
+    let mut client = direct;
+    for name in named.iter().rev() {
+        // What stands before something that is no address cannot be believed.
+        let Ok(address) = name.trim().parse::<IpAddr>() else { break };
+        client = address.to_canonical();
+        if !is_proxy(client) {
+            break;
+        }
+    }
+    Peer(client)
+}
+
+impl Peer {
+    /// What limits count as one: an IPv4 address, or a network of IPv6 of 64 bits, which any subscriber has whole.
+    pub(crate) fn subscriber(self) -> IpAddr {
+        match self.0 {
+            IpAddr::V4(_) => self.0,
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(direct: &str, forwarded: &[&str], proxies: &[&str]) -> String {
+        let mut extensions = Extensions::new();
+        extensions.insert(ConnectInfo(SocketAddr::new(direct.parse().unwrap(), 1)));
+        let mut headers = HeaderMap::new();
+        for value in forwarded {
+            headers.append("x-forwarded-for", value.parse().unwrap());
+        }
+        let proxies: Vec<Network> = proxies.iter().map(|text| text.parse().unwrap()).collect();
+        of(&extensions, &headers, &proxies).0.to_string()
+    }
+
+    #[test]
+    fn only_proxies_speak_for_others() {
+        assert_eq!(peer("192.0.2.1", &["203.0.113.9"], &[]), "192.0.2.1");
+        assert_eq!(peer("127.0.0.1", &["203.0.113.9"], &[]), "203.0.113.9");
+        assert_eq!(peer("10.1.2.3", &["203.0.113.9"], &["10.0.0.0/8"]), "203.0.113.9");
+        assert_eq!(peer("10.1.2.3", &["203.0.113.9"], &["10.1.2.4"]), "10.1.2.3");
+        assert_eq!(peer("::ffff:10.1.2.3", &["203.0.113.9"], &["10.1.2.3"]), "203.0.113.9");
+        assert_eq!(peer("fd00::1", &["2001:db8::7"], &["fd00::/8"]), "2001:db8::7");
+        assert_eq!(peer("127.0.0.1", &[], &[]), "127.0.0.1");
+    }
+
+    #[test]
+    fn what_a_client_writes_before_the_proxies_is_not_believed() {
+        // The client claims to be 198.51.100.1; the outer proxy added whom it saw, the inner one added the outer one.
+        assert_eq!(
+            peer("10.0.0.2", &["198.51.100.1, 203.0.113.9, 10.0.0.1"], &["10.0.0.0/8"]),
+            "203.0.113.9"
+        );
+        assert_eq!(peer("10.0.0.2", &["198.51.100.1", "203.0.113.9"], &["10.0.0.0/8"]), "203.0.113.9");
+        assert_eq!(peer("10.0.0.2", &["198.51.100.1, unknown"], &["10.0.0.0/8"]), "10.0.0.2");
+        assert_eq!(
+            peer("10.0.0.2", &["127.0.0.1"], &["10.0.0.0/8"]),
+            "127.0.0.1",
+            "a caller on the proxy's own machine"
+        );
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_subscriber() {
+        let subscriber = |text: &str| Peer(text.parse().unwrap()).subscriber().to_string();
+        assert_eq!(subscriber("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(subscriber("2001:db8:1:2:ffff::1"), "2001:db8:1:2::");
+        assert_ne!(subscriber("2001:db8:1:3::1"), subscriber("2001:db8:1:2::1"));
+        assert_eq!(subscriber("192.0.2.7"), "192.0.2.7");
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        for text in ["", "10.0.0.0/33", "proxy.example", "10.0.0"] {
+            assert!(text.parse::<Network>().is_err(), "{text}");
+        }
+    }
+}

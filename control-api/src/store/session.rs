@@ -1,0 +1,28 @@
+//! Console sessions that were logged out.
+
+use super::{Result, Store, Transaction};
+use crate::clock::{self, Micros};
+
+/// Ends a session whose cookies are good until then. Those whose cookies have ended by themselves are forgotten.
+pub(crate) async fn end(tx: &mut Transaction, id: &str, until: Micros) -> Result<()> {
+    sqlx::query("DELETE FROM ended_session WHERE until < $1").bind(clock::now()).execute(&mut **tx).await?;
+    sqlx::query(
+        "INSERT INTO ended_session (id, until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET until = excluded.until",
+    )
+    .bind(id)
+    .bind(until)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+impl Store {
+    /// Whether it was logged out.
+    pub(crate) async fn session_has_ended(&self, id: &str) -> Result<bool> {
+        let found: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM ended_session WHERE id = $1")
+            .bind(id)
+            .fetch_one(self.read())
+            .await?;
+        Ok(found > 0)
+    }
+}
