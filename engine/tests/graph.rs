@@ -421,6 +421,29 @@ fn a_client_without_a_microphone_is_told_once_that_nothing_is_heard() {
     assert!(told[0].contains("-90") && told[0].contains("\"level\":0.0"), "{told:?}");
 }
 
+/// A sound too short to hold the agent makes it a quarter as loud while it lasts, and changes nothing else.
+#[test]
+fn a_short_sound_makes_the_agent_quieter_and_lets_it_go_on() {
+    let mut bench = Bench::new();
+    let far = bench.call(call(1), &["What is new?"], LONG);
+    far.say(voice(&[(0.5, 1.0), (2.0, 0.3)]));
+    bench.run(10 * SECOND);
+    let mut heard = Heard::new(bench.start);
+    heard.listen(&far);
+    let sound = heard.sound();
+    let words = LONG.split_whitespace().count() as u64;
+    assert_eq!(sound.len() as u64, words * WORD.as_micros() as u64 * 48 / 1_000, "all of it was heard");
+    let gains: Vec<f64> =
+        (0..).zip(&sound).map(|(at, now)| f64::from(*now) / f64::from(sample(at))).collect();
+    let quiet = gains.iter().filter(|gain| **gain < 0.3).count();
+    // Until the detector's end: the sound's own .3 s and the silence after it, less the .06 s before.
+    assert!((9_600..=28_800).contains(&quiet), "{quiet} samples are quiet");
+    let least = gains.iter().copied().fold(1.0, f64::min);
+    assert!((least - 0.25).abs() < 0.01, "{least}");
+    assert!(gains[..48_000].iter().chain(&gains[sound.len() - 48_000..]).all(|gain| *gain > 0.99));
+    assert!(bench.book.when(1, |e| matches!(e, Event::AgentInterrupted)).is_none());
+}
+
 /// Typed questions cost requests to the LLM: one a second, and five at once. What is spoken, or asked by command, is not counted.
 #[test]
 fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {

@@ -206,9 +206,13 @@ class Server:
 
     def until(self, conversation: str, status: str, timeout: float = 60) -> dict:
         """The record as soon as its status is `status`."""
+        return self.until_record(conversation, lambda record: record["status"] == status, timeout)
+
+    def until_record(self, conversation: str, holds, timeout: float = 60) -> dict:
+        """The record as soon as `holds(record)`."""
         end = time.monotonic() + timeout
-        while (record := self.record(conversation))["status"] != status:
-            assert time.monotonic() < end, f"{record['status']} instead of {status} after {timeout} s\n{self.tail()}"
+        while not holds(record := self.record(conversation)):
+            assert time.monotonic() < end, f"after {timeout} s the record still is {record}\n{self.tail()}"
             threading.Event().wait(0.1)
         return record
 
