@@ -426,7 +426,8 @@ fn a_client_without_a_microphone_is_told_once_that_nothing_is_heard() {
 fn a_short_sound_makes_the_agent_quieter_and_lets_it_go_on() {
     let mut bench = Bench::new();
     let far = bench.call(call(1), &["What is new?"], LONG);
-    far.say(voice(&[(0.5, 1.0), (2.0, 0.3)]));
+    // Behind the echo warm-up.
+    far.say(voice(&[(0.5, 1.0), (5.0, 0.3)]));
     bench.run(10 * SECOND);
     let mut heard = Heard::new(bench.start);
     heard.listen(&far);
@@ -440,7 +441,7 @@ fn a_short_sound_makes_the_agent_quieter_and_lets_it_go_on() {
     assert!((9_600..=28_800).contains(&quiet), "{quiet} samples are quiet");
     let least = gains.iter().copied().fold(1.0, f64::min);
     assert!((least - 0.25).abs() < 0.01, "{least}");
-    assert!(gains[..48_000].iter().chain(&gains[sound.len() - 48_000..]).all(|gain| *gain > 0.99));
+    assert!(gains[..144_000].iter().chain(&gains[sound.len() - 9_600..]).all(|gain| *gain > 0.99));
     assert!(bench.book.when(1, |e| matches!(e, Event::AgentInterrupted)).is_none());
 }
 
