@@ -4,11 +4,11 @@
 //! between until a datagram, a message or a deadline. A test calls `step` with instants of its own.
 
 mod contain;
+mod datagrams;
 mod offers;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -38,8 +38,6 @@ pub const TICK: Duration = Duration::from_millis(10);
 const MESSAGES: usize = 1_024;
 /// Connections of one call at once: the one that carries it, and offers that try to take over.
 const LINKS: usize = 4;
-/// Datagrams taken in one step: more than a flood brings within a tick, and taken in well under half of one.
-const DATAGRAMS: usize = 4_096;
 /// Windows judged in one go.
 const BATCH: usize = 16;
 
@@ -347,60 +345,6 @@ impl Shard {
         if self.touched.last() != Some(&key) {
             self.touched.push(key);
         }
-    }
-
-    /// Takes what the socket holds, up to [`DATAGRAMS`]; whether there may be more.
-    fn read_socket(&mut self, now: Instant) -> bool {
-        let Some(mut socket) = self.socket.take() else { return false };
-        let (mut taken, mut more) = (0, true);
-        while more && taken < DATAGRAMS {
-            let read = contained(|| {
-                socket.receive(|source, destination, datagram| {
-                    self.datagram(now, Protocol::Udp, source, destination, datagram);
-                })
-            });
-            // The socket outlives what is done with its datagrams.
-            let Some(read) = read else {
-                self.socket = Some(socket);
-                panic!("a datagram could not be passed on");
-            };
-            match read {
-                Ok((count, unread)) => {
-                    taken += count;
-                    more = unread;
-                }
-                Err(error) => {
-                    // A datagram of ours was refused by the far end's host, or the like: the socket goes on.
-                    tracing::debug!(%error, "the media socket complains");
-                    more = false;
-                }
-            }
-        }
-        self.socket = Some(socket);
-        more
-    }
-
-    fn datagram(
-        &mut self,
-        now: Instant,
-        protocol: Protocol,
-        source: SocketAddr,
-        destination: SocketAddr,
-        datagram: &mut [u8],
-    ) {
-        let slot = self.demux.route(now, source, datagram).filter(|slot| self.nodes.contains_key(&slot.call));
-        let taken = slot.filter(|slot| {
-            let link = slot.link;
-            let receive = |node: &mut Node| node.datagram(now, link, protocol, source, destination, datagram);
-            self.within(now, slot.call, receive).unwrap_or(false)
-        });
-        thread::serves(None);
-        let Some(slot) = taken else {
-            self.meter.stats().strays.fetch_add(1, Relaxed);
-            return;
-        };
-        self.demux.learn(source, slot);
-        self.touch(slot.call);
     }
 
     /// Every 10 ms: sound in, windows judged together, sound out.

@@ -99,10 +99,8 @@ fn work(engine: &Engine, jobs: &Receiver<(Job, Arc<Ticket>)>, warm: bool) {
         speak(engine, &Job { request, sink }, &|| false);
     }
     for (job, ticket) in jobs {
-        if ticket.begin() {
-            if contained(|| speak(engine, &job, &|| ticket.is_cancelled())).is_none() {
-                job.sink.send(Event::Failed(Error::new(Kind::Broken, "the voice failed")));
-            }
+        if ticket.begin() && contained(|| speak(engine, &job, &|| ticket.is_cancelled())).is_none() {
+            job.sink.send(Event::Failed(Error::new(Kind::Broken, "the voice failed")));
         }
     }
 }

@@ -1,0 +1,70 @@
+//! What comes from the network: which call a datagram is for, and how many are taken at once.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use models::contain::contained;
+
+use super::Shard;
+use crate::node::Node;
+use crate::thread;
+use crate::transport::webrtc::Protocol;
+
+/// Datagrams taken in one step: more than a flood brings within a tick, and taken in well under half of one.
+const DATAGRAMS: usize = 4_096;
+impl Shard {
+    /// Takes what the socket holds, up to [`DATAGRAMS`]; whether there may be more.
+    pub(super) fn read_socket(&mut self, now: Instant) -> bool {
+        let Some(mut socket) = self.socket.take() else { return false };
+        let (mut taken, mut more) = (0, true);
+        while more && taken < DATAGRAMS {
+            let read = contained(|| {
+                socket.receive(|source, destination, datagram| {
+                    self.datagram(now, Protocol::Udp, source, destination, datagram);
+                })
+            });
+            // The socket outlives what is done with its datagrams.
+            let Some(read) = read else {
+                self.socket = Some(socket);
+                panic!("a datagram could not be passed on");
+            };
+            match read {
+                Ok((count, unread)) => {
+                    taken += count;
+                    more = unread;
+                }
+                Err(error) => {
+                    // A datagram of ours was refused by the far end's host, or the like: the socket goes on.
+                    tracing::debug!(%error, "the media socket complains");
+                    more = false;
+                }
+            }
+        }
+        self.socket = Some(socket);
+        more
+    }
+
+    pub(super) fn datagram(
+        &mut self,
+        now: Instant,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        datagram: &mut [u8],
+    ) {
+        let slot = self.demux.route(now, source, datagram).filter(|slot| self.nodes.contains_key(&slot.call));
+        let taken = slot.filter(|slot| {
+            let link = slot.link;
+            let receive = |node: &mut Node| node.datagram(now, link, protocol, source, destination, datagram);
+            self.within(now, slot.call, receive).unwrap_or(false)
+        });
+        thread::serves(None);
+        let Some(slot) = taken else {
+            self.meter.stats().strays.fetch_add(1, Relaxed);
+            return;
+        };
+        self.demux.learn(source, slot);
+        self.touch(slot.call);
+    }
+}
