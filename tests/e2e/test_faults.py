@@ -227,6 +227,7 @@ def test_a_full_disk_that_gets_room_again_loses_nothing(start, hooks, tmp_path):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)], capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
     try:
+        (disk / "data").mkdir(mode=0o700)
         server = start("full", data=disk / "data").first_start().ready()
 
         def fill():
