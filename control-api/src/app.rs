@@ -189,7 +189,9 @@ fn private(file: &Path) -> io::Result<File> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let opened = options.open(file)?;
     #[cfg(unix)]
-    opened.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    if let Err(error) = opened.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)) {
+        tracing::warn!(file = %file.display(), %error, "the file cannot be closed to others");
+    }
     Ok(opened)
 }
 

@@ -158,7 +158,7 @@ pub(crate) async fn opened(shared: &Shared, claims: &Claims) -> Result<Row, ApiE
     if row.joined_at.is_none() && !pending && record::expired(shared, &row) {
         return Err(ApiError::Unauthorized);
     }
-    if row.status == ENDED {
+    if row.status == ENDED || shared.facts.is_broken(claims.sub) {
         return Err(ApiError::Conflict("Conversation has ended".into()));
     }
     Ok(row)

@@ -79,8 +79,10 @@ pub(crate) enum ApiError {
     QueueFull(String),
     /// 503: no worker has room; the reason is told beside.
     NoCapacity(String),
-    /// 503: the store takes no writes; the cause is for the log.
+    /// 503: the store takes no writes, as is known; the cause is for the log.
     Unwritable(String),
+    /// The same, as this request found.
+    Outage(String),
     /// 500 with the resource's own text; the cause is for the log.
     Failed(&'static str, String),
 }
@@ -99,10 +101,10 @@ pub(crate) struct Quota {
 impl ApiError {
     /// A failure of the store, in a resource's words.
     fn of_store(error: &store::Error, text: &'static str) -> Self {
-        if error.is_outage() {
-            Self::Unwritable(error.to_string())
-        } else {
-            Self::Failed(text, error.to_string())
+        match error {
+            store::Error::Unwritable(reason) => Self::Unwritable(reason.clone()),
+            _ if error.is_outage() => Self::Outage(error.to_string()),
+            _ => Self::Failed(text, error.to_string()),
         }
     }
 
@@ -210,7 +212,7 @@ impl IntoResponse for ApiError {
             Self::NoCapacity(reason) => {
                 (StatusCode::SERVICE_UNAVAILABLE, json!({"error": "No capacity", "reason": reason}))
             }
-            Self::Unwritable(cause) => {
+            Self::Unwritable(cause) | Self::Outage(cause) => {
                 tracing::warn!(%cause, "a request that writes is refused");
                 (
                     StatusCode::SERVICE_UNAVAILABLE,
@@ -222,7 +224,7 @@ impl IntoResponse for ApiError {
                 (StatusCode::INTERNAL_SERVER_ERROR, error(text))
             }
         };
-        let outage = if let Self::Unwritable(cause) = &self { Some(Outage(cause.clone())) } else { None };
+        let outage = if let Self::Outage(cause) = &self { Some(Outage(cause.clone())) } else { None };
         if matches!(self, Self::MeetingRefused) {
             return (status, "Unable to create agent request.").into_response();
         }
@@ -244,7 +246,7 @@ impl IntoResponse for ApiError {
             Self::QueueFull(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(DRAWN));
             }
-            Self::NoCapacity(_) | Self::Unwritable(_) => {
+            Self::NoCapacity(_) | Self::Unwritable(_) | Self::Outage(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(2));
             }
             _ => {}

@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use crate::app::{self, OpenError};
+use crate::store::{Place, Store};
 
 /// How many events the store refused alone, which are kept as text; `None` if there is no store yet, and none is made.
 ///
 /// # Errors
 /// The database cannot be used.
 pub async fn failed_events(data: &Path, database_url: Option<&str>) -> Result<Option<u64>, OpenError> {
-    if database_url.is_none() && !app::database(data).exists() {
+    let file = app::database(data);
+    if database_url.is_none() && !file.exists() {
         return Ok(None);
     }
-    let store = app::open_store(data, database_url).await?;
-    let count = store.failed_events().await?;
-    store.close().await;
+    let count = Store::count_failed_events(database_url.map_or(Place::File(&file), Place::Url)).await?;
     Ok(Some(u64::try_from(count).unwrap_or(0)))
 }

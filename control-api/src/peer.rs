@@ -65,7 +65,8 @@ pub(crate) fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Networ
             break;
         }
     }
-    Peer(client)
+    // A proxy elsewhere cannot speak for this machine.
+    Peer(if client.is_loopback() && !direct.is_loopback() { direct } else { client })
 }
 
 impl Peer {
@@ -115,8 +116,8 @@ mod tests {
         assert_eq!(peer("10.0.0.2", &["198.51.100.1, unknown"], &["10.0.0.0/8"]), "10.0.0.2");
         assert_eq!(
             peer("10.0.0.2", &["127.0.0.1"], &["10.0.0.0/8"]),
-            "127.0.0.1",
-            "a caller on the proxy's own machine"
+            "10.0.0.2",
+            "a proxy elsewhere does not speak for this machine"
         );
     }
 

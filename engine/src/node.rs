@@ -145,7 +145,7 @@ impl Node {
         });
         let session = talk::session(&call);
         let rate = shared.questions;
-        let questions = (rate > 0.0).then(|| Bucket::new(rate, rate * QUESTIONS_AT_ONCE, now));
+        let questions = (rate > 0.0).then(|| Bucket::new(rate, (rate * QUESTIONS_AT_ONCE).max(1.0), now));
         Ok(Self {
             conversation: Conversation::new(call.spec.clone()),
             hearing: Hearing::new(call.spec.vad, stt, turn),

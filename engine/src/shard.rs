@@ -103,6 +103,8 @@ pub struct Shard {
     settled: bool,
     /// The socket was not empty after the last step.
     unread: bool,
+    /// What calls that broke while the socket was read say at last.
+    last_words: Vec<Transmit>,
 }
 
 impl Shard {
@@ -161,6 +163,7 @@ impl Shard {
             running: true,
             settled: false,
             unread: false,
+            last_words: Vec::new(),
         };
         (shard, inbox, stats)
     }
@@ -183,6 +186,11 @@ impl Shard {
                 tracing::error!("a media thread panicked too often and takes no calls any more");
                 return;
             }
+        }
+        if self.running {
+            // Its socket cannot be waited for.
+            self.meter.stats().dead.store(true, Relaxed);
+            self.restart();
         }
     }
 

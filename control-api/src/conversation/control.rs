@@ -195,6 +195,9 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
         }
         shared.facts.flush(&shared.store).await;
         let status = found(&shared, &caller, &row.id).await?.status;
+        if status == ENDED && shared.unconfirmed.take(id) {
+            return done();
+        }
         return Err(if status == ENDED {
             refused(Refusal::Ended)
         } else {

@@ -184,6 +184,13 @@ pub(super) struct Written {
     pub(super) refused: BTreeSet<String>,
 }
 
+impl Written {
+    /// Nothing of a conversation was taken.
+    pub(super) fn nothing_of(conversation: &str) -> Self {
+        Self { refused: [conversation.to_owned()].into(), ..Self::default() }
+    }
+}
+
 /// Writes facts with what follows from them.
 pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]) -> store::Result<Written> {
     let now = clock::now();

@@ -7,16 +7,15 @@ mod backlog;
 mod fold;
 mod writer;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conversation::call::ConversationId;
 use conversation::event::Stamped;
 use conversation::host::Ledger;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::backlog::Backlog;
 pub(crate) use self::fold::append;
 use self::writer::Writer;
 use crate::app::Shared;
@@ -30,7 +29,7 @@ enum Message {
 }
 
 /// The way in. Its channel has no bound, because neither may a media thread wait nor may a fact be lost; facts are small and few, and while the
-/// store takes no writes they are moved on into a [`Backlog`], which has one.
+/// store takes no writes they are moved on into a [`backlog::Backlog`], which has one.
 #[derive(Clone)]
 pub(crate) struct Facts {
     sender: mpsc::UnboundedSender<Message>,
@@ -42,6 +41,14 @@ pub(crate) struct Facts {
 struct Counts {
     waiting: AtomicUsize,
     dropped: AtomicU64,
+    /// Calls that broke and whose records are not ended yet.
+    broken: Mutex<HashSet<ConversationId>>,
+}
+
+impl Counts {
+    fn broken(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The other end.
@@ -66,6 +73,8 @@ impl Ledger for Facts {
     }
 
     fn broke(&self, conversation: ConversationId) {
+        // Its client may come back before the record says that it is over.
+        self.counts.broken().insert(conversation);
         if self.sender.send(Message::Broke(conversation)).is_err() {
             tracing::error!(%conversation, "a call broke after the ledger was closed");
         }
@@ -76,6 +85,11 @@ impl Facts {
     /// Facts on their way, as far as a sender can tell.
     pub(crate) fn waiting(&self) -> usize {
         self.counts.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether the call broke a moment ago, so that its record is about to end.
+    pub(crate) fn is_broken(&self, conversation: ConversationId) -> bool {
+        self.counts.broken().contains(&conversation)
     }
 
     /// Facts that were dropped because too many waited.
@@ -98,7 +112,5 @@ impl Facts {
 
 /// Writes facts until `stop`, then what is still on its way.
 pub(crate) async fn run(shared: Arc<Shared>, queue: Queue, stop: watch::Receiver<bool>) {
-    Writer { shared, queue, stop, live: HashMap::new(), backlog: Backlog::default(), later: Vec::new() }
-        .run()
-        .await;
+    Writer::new(shared, queue, stop).run().await;
 }

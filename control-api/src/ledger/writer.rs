@@ -1,8 +1,8 @@
 //! The one task that writes facts. While the store takes no writes it tries again, and what comes meanwhile waits in a [`Backlog`]; a fact
 //! that the store refuses alone is put aside as text, so that nothing else waits for it.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,15 +30,17 @@ const TRIES: u32 = 5;
 
 /// The task's state.
 pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) queue: Queue,
-    pub(super) stop: watch::Receiver<bool>,
+    shared: Arc<Shared>,
+    queue: Queue,
+    stop: watch::Receiver<bool>,
     /// Conversations of which facts come.
-    pub(super) live: HashMap<ConversationId, Live>,
+    live: HashMap<ConversationId, Live>,
     /// Facts that came while the store took no writes.
-    pub(super) backlog: Backlog,
+    backlog: Backlog,
     /// What comes behind them.
-    pub(super) later: Vec<Message>,
+    later: Vec<Message>,
+    /// Conversations that could not be read: their facts are put aside without waiting again.
+    unreadable: HashSet<ConversationId>,
 }
 
 /// What is written together, and done behind it.
@@ -60,6 +62,18 @@ impl Batch {
 }
 
 impl Writer {
+    pub(super) fn new(shared: Arc<Shared>, queue: Queue, stop: watch::Receiver<bool>) -> Self {
+        Self {
+            shared,
+            queue,
+            stop,
+            live: HashMap::new(),
+            backlog: Backlog::default(),
+            later: Vec::new(),
+            unreadable: HashSet::new(),
+        }
+    }
+
     pub(super) async fn run(mut self) {
         while let Some(batch) = self.gather().await {
             self.write(batch).await;
@@ -69,14 +83,23 @@ impl Writer {
         while let Ok(message) = self.queue.receiver.try_recv() {
             rest.take(message);
         }
+        // In pieces: what is written before the process must end is kept.
+        while rest.facts.len() > BATCH {
+            let more = rest.facts.split_off(BATCH);
+            let facts = std::mem::replace(&mut rest.facts, more);
+            self.write(Batch { facts, ..Batch::default() }).await;
+        }
         self.write(rest).await;
     }
 
     /// The next facts; `None` when the server stops. While the store fails and nothing waits it is tried, too: others want to write.
     async fn gather(&mut self) -> Option<Batch> {
+        if *self.stop.borrow() {
+            return None;
+        }
         let mut batch = Batch { facts: self.backlog.take(BATCH), ..Batch::default() };
         if !batch.facts.is_empty() {
-            return (!*self.stop.borrow()).then_some(batch);
+            return Some(batch);
         }
         self.later.drain(..).for_each(|message| batch.take(message));
         while batch.facts.is_empty() && batch.broken.is_empty() && batch.flushes.is_empty() {
@@ -132,6 +155,7 @@ impl Writer {
         self.settle(count);
         for id in batch.broken {
             self.end_broken(id).await;
+            self.queue.counts.broken().remove(&id);
         }
         for done in batch.flushes {
             // Who waited may have gone.
@@ -171,7 +195,8 @@ impl Writer {
                 prepared.push(known.into_mut().prepare(&self.shared, fact));
             }
         }
-        let mut tries: u32 = 0;
+        // One more try after the stop, then the facts are lost with the process.
+        let (mut tries, mut last) = (0_u32, false);
         while !prepared.is_empty() {
             match write(&self.shared, &prepared).await {
                 Ok(written) => return self.written(prepared, &written),
@@ -188,8 +213,7 @@ impl Writer {
             if tries.is_multiple_of(TRIES) {
                 prepared = self.one_by_one(prepared).await;
             }
-            // One more try after the stop, then the facts are lost with the process.
-            if !prepared.is_empty() && !self.wait().await && tries > 1 {
+            if !prepared.is_empty() && !self.wait().await && std::mem::replace(&mut last, true) {
                 tracing::error!(facts = prepared.len(), "the server stops, and these facts are lost");
                 return;
             }
@@ -199,7 +223,7 @@ impl Writer {
     /// Reads a conversation of which a fact came. False if that cannot be: then the fact is dropped, or put aside.
     async fn load(&mut self, id: ConversationId, fact: &Stamped) -> bool {
         let name = id.to_string();
-        let mut tries = 0;
+        let (mut tries, mut last) = (0, false);
         loop {
             match Live::load(&self.shared, &name).await {
                 Ok(Some(known)) => {
@@ -216,33 +240,50 @@ impl Writer {
                     if tries == 1 {
                         tracing::error!(conversation = %id, %error, "a conversation cannot be read; trying again");
                     }
-                    let damaged = matches!(error, store::Error::Damaged(..));
-                    if damaged && tries >= TRIES && put_aside(&self.shared, &name, fact, &error).await.is_ok()
-                    {
+                    let damaged = !error.is_outage();
+                    let known = tries >= TRIES || self.unreadable.contains(&id);
+                    if damaged && known && put_aside(&self.shared, &name, fact, &error).await.is_ok() {
+                        self.unreadable.insert(id);
                         return false;
                     }
                 }
             }
-            if !self.wait().await && tries > 1 {
+            if !self.wait().await && std::mem::replace(&mut last, true) {
                 return false;
             }
         }
     }
 
-    /// Writes each fact by itself. One that is refused though another write is taken is put aside; the rest of a store that takes none is
-    /// given back.
+    /// Writes each fact by itself. One that is refused twice, though another write is taken between, is put aside; the rest of a store that
+    /// takes none is given back.
     async fn one_by_one(&mut self, prepared: Vec<Prepared>) -> Vec<Prepared> {
         let mut rest = prepared.into_iter();
         while let Some(one) = rest.next() {
             let one = [one];
-            match write(&self.shared, &one).await {
+            let mut done = write(&self.shared, &one).await;
+            let mut takes = done.is_ok();
+            if done.as_ref().is_err_and(|error| !error.is_outage()) {
+                // Perhaps it was away and is back: then the fact is not at fault.
+                takes = self.shared.store.probe().await.is_ok();
+                if takes {
+                    done = write(&self.shared, &one).await;
+                }
+            }
+            match done {
                 Ok(written) => self.written(one.into(), &written),
                 Err(error) => {
                     let [fact] = &one;
-                    if let Err(error) = fact.put_aside(&self.shared, &error).await {
+                    if !takes || error.is_outage() || fact.put_aside(&self.shared, &error).await.is_err() {
                         self.shared.store.health.note(&error.to_string());
                         return one.into_iter().chain(rest).collect();
                     }
+                    // Nothing of it is told, but that there is something new on the record.
+                    let written = Written::nothing_of(&fact.conversation);
+                    if let (false, Ok(id)) = (matches!(fact.change, Change::None), fact.conversation.parse())
+                    {
+                        self.shared.pending.forget(id);
+                    }
+                    fold::announce(&self.shared, one.into(), &written);
                 }
             }
         }

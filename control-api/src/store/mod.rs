@@ -95,14 +95,21 @@ impl Error {
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             Self::Unwritable(_) => true,
-            // Primary result codes of SQLite: read-only, I/O error, full. https://sqlite.org/rescode.html
-            Self::Sql(sqlx::Error::Database(error)) => error
-                .code()
-                .filter(|code| code.len() < 5)
-                .and_then(|code| code.parse::<u32>().ok())
-                .is_some_and(|code| matches!(code % 256, 8 | 10 | 13)),
+            Self::Sql(sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::PoolClosed) => true,
+            Self::Sql(sqlx::Error::Database(error)) => error.code().is_some_and(|code| is_outage(&code)),
             _ => false,
         }
+    }
+}
+
+/// Whether a database's code says that it takes no writes at all.
+fn is_outage(code: &str) -> bool {
+    match code.parse::<u32>() {
+        // Primary result codes of SQLite: read-only, I/O error, full. https://sqlite.org/rescode.html
+        Ok(number) if code.len() < 5 => matches!(number % 256, 8 | 10 | 13),
+        // Of PostgreSQL: a read-only transaction, and the classes of lost connections, missing resources, operators and the system.
+        // https://www.postgresql.org/docs/current/errcodes-appendix.html
+        _ => code == "25006" || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)),
     }
 }
 
@@ -179,6 +186,26 @@ impl Store {
         Ok(Self { writer, readers, shared, watch: None, health: Arc::default() })
     }
 
+    /// How many events a database holds that it refused alone. Changes nothing in it; one of an older server has no table for them.
+    pub(crate) async fn count_failed_events(place: Place<'_>) -> Result<i64> {
+        sqlx::any::install_default_drivers();
+        let options = match place {
+            Place::File(file) => sqlite(file, "ro")?,
+            Place::Url(url) => {
+                let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
+                AnyConnectOptions::from_url(&url)?
+            }
+        };
+        let mut connection = sqlx::AnyConnection::connect_with(&options).await?;
+        let counted =
+            sqlx::query_scalar("SELECT COUNT(*) FROM failed_event").fetch_one(&mut connection).await;
+        connection.close().await?;
+        match counted {
+            Err(sqlx::Error::Database(_)) => Ok(0),
+            other => Ok(other?),
+        }
+    }
+
     /// Whether other servers may use the database too.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared
@@ -197,7 +224,12 @@ impl Store {
 
     /// Begins to write even if the last write failed.
     pub(crate) async fn try_write(&self) -> Result<Transaction> {
-        let inner = self.begin().await.map_err(|error| self.health.failed(&error))?;
+        let inner = match self.begin().await {
+            Ok(inner) => inner,
+            // Another write of this server takes long.
+            Err(sqlx::Error::PoolTimedOut) if !self.shared => return Err(sqlx::Error::PoolTimedOut.into()),
+            Err(error) => return Err(self.health.failed(&error)),
+        };
         Ok(Transaction { inner, watch: self.watch, health: Arc::clone(&self.health) })
     }
 
@@ -321,6 +353,16 @@ mod tests {
         }
         store.close().await;
         std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn an_outage_is_told_from_a_refusal_by_its_code() {
+        for code in ["13", "10", "778", "8", "53100", "25006", "08006", "57P01", "58030"] {
+            assert!(is_outage(code), "{code}");
+        }
+        for code in ["19", "1811", "5", "23505", "22021", "25001", "57014", "42P01"] {
+            assert!(!is_outage(code), "{code}");
+        }
     }
 
     #[tokio::test]

@@ -131,6 +131,27 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
 }
 
 #[tokio::test]
+async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let made = server.agent(json!({})).await;
+    let (id, _) = server.conversation(&made).await;
+    server.stage.tell(&id, 0, 0.0, joined());
+    server.status(&id, "IN_PROGRESS").await;
+    refuse(&folder, &TABLES, "true").await;
+    server.stage.tell_all(&id, 1, (1..=10).map(said));
+    ready(&server, 503).await;
+    server.stage.tell_all(&id, 11, (11..=30).map(said));
+    take_again(&folder, &TABLES).await;
+    // Whether the store was found to take writes again or not.
+    server.stop().await;
+    let server = Server::start(&folder).await;
+    let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
+    let texts = events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
+    assert_eq!(texts.count(), 30, "{events}");
+}
+
+#[tokio::test]
 async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     let folder = Folder::new();
     let hooks = Hooks::start().await;

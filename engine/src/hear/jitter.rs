@@ -30,6 +30,8 @@ const MAX_SILENCE: i64 = 5_000_000;
 const RESTART: i64 = 1_000_000;
 /// A packet in sequence may be this late and still belong to the old numbering.
 const STALL: i64 = 10_000_000;
+/// Samples of a gap that is filled in at most.
+const LONGEST_GAP: u64 = 2 * 48_000;
 /// Packets held at most.
 const MAX_HELD: usize = 128;
 /// The least transit time is that of this window and the one before it.
@@ -114,6 +116,9 @@ pub struct Buffer {
     at: i64,
     /// Packets by which the jitter was learnt.
     learnt: u64,
+    /// The latest end of a packet that came, and of one that was refused as too much: its place is not filled in.
+    top: Option<u64>,
+    refused: u64,
     allowance: Allowance,
     stats: Stats,
     told_excess: u64,
@@ -255,8 +260,14 @@ impl Buffer {
             }
             _ => {}
         }
-        if !self.allowance.take(now, samples) {
+        // What lies between this packet and those before is filled in, and costs as much as sound does. Over a longer gap it is jumped.
+        let end = timestamp + samples;
+        let more = end.saturating_sub(self.top.unwrap_or(timestamp));
+        let more = if more > samples + LONGEST_GAP { samples } else { more };
+        self.top = Some(self.top.map_or(end, |top| top.max(end)));
+        if !self.allowance.take(now, more) {
             self.stats.excess += 1;
+            self.refused = self.refused.max(end);
             return;
         }
         match (self.next, self.heard) {
@@ -283,6 +294,7 @@ impl Buffer {
         self.next = None;
         self.heard = None;
         self.filled = 0;
+        (self.top, self.refused) = (None, 0);
         self.transit = Transit { jitter: self.transit.jitter, ..Transit::default() };
         self.transit.least = None;
     }
@@ -311,7 +323,7 @@ impl Buffer {
         }
         let gap = first - next;
         let in_sequence = self.heard.is_some_and(|(_, last)| last + 1 == held.sequence);
-        if gap > 2 * 48_000 {
+        if gap > LONGEST_GAP || next < self.refused {
             return Some((i64::MIN, Plan::Skip));
         }
         if in_sequence {

@@ -144,6 +144,26 @@ fn a_sender_that_is_faster_than_real_time_is_bounded() {
     let most = (AHEAD / FRAME as f64 + 2_000.0 / 20.0 * FASTEST) as u64;
     assert!((most - 2..=most).contains(&stats.packets), "{stats:?}");
     assert_eq!(stats.packets + stats.excess, 2_000);
+    // Neither does the decoder fill in what was refused, nor what a sender leaves out between packets: whatever it sends, the sound that comes
+    // out is bounded.
+    for (packets, apart, step) in [(2_000, 1, 1), (2_000, 10, 1), (4_000, 2, 4), (2_000, 5, 90), (500, 20, 2)]
+    {
+        let mut line = Line::new();
+        let mut samples = 0;
+        for n in 0..packets {
+            let now = line.start + ms(n * apart);
+            line.push_as(n * step, n * step * FRAME, n * apart);
+            samples += std::iter::from_fn(|| line.buffer.pull(now))
+                .map(|frame| u64::from(frame.samples))
+                .sum::<u64>();
+        }
+        let most = AHEAD + (packets * apart) as f64 * 48.0 * FASTEST;
+        assert!(
+            samples as f64 <= most + 10_000.0,
+            "{packets} packets, {apart} ms apart, each {step}th: {samples} of {most}"
+        );
+        assert!(samples as f64 > 0.3 * most.min((packets * FRAME) as f64), "{samples}");
+    }
     // One whose clock is fast by a tenth loses nothing, and neither does what a line held back for four seconds.
     let mut line = Line::new();
     for n in 0..6_000 {

@@ -57,8 +57,10 @@ pub fn start(folder: PathBuf) -> io::Result<(Sender<Line>, JoinHandle<()>)> {
 
 fn start_with(folder: PathBuf, flush: Duration) -> io::Result<(Sender<Line>, JoinHandle<()>)> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    // One that was there keeps its mode: what was said in calls is its owner's alone.
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+    // What was said in calls is its owner's alone. A folder of another owner keeps its mode.
+    if let Err(error) = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)) {
+        tracing::warn!(folder = %folder.display(), %error, "the folder of traces cannot be closed to others");
+    }
     let (sender, lines) = edge::open(&graph::TRACE, None);
     let thread = thread::spawn("disk", move || restarting(|| run(&folder, &lines, flush)))?;
     Ok((sender, thread))

@@ -51,10 +51,16 @@ impl Shard {
         if node.has_begun() {
             self.shared.ledger.broke(node.call.id);
         }
-        let (socket, tcp) = (&mut self.socket, &self.tcp);
+        let mut last = Vec::new();
         // If that panics, too, the client learns it from the silence.
-        contained(|| node.break_off(now, &mut |datagram| transmit(socket, tcp, datagram)));
+        contained(|| node.break_off(now, &mut |datagram| last.push(datagram)));
         contained(|| drop(node));
+        if self.socket.is_some() {
+            last.into_iter().for_each(|datagram| transmit(&mut self.socket, &self.tcp, datagram));
+        } else {
+            // It is being read.
+            self.last_words.append(&mut last);
+        }
         thread::serves(None);
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use models::contain::contained;
 
-use super::Shard;
+use super::{Shard, transmit};
 use crate::node::Node;
 use crate::thread;
 use crate::transport::webrtc::Protocol;
@@ -42,6 +42,9 @@ impl Shard {
             }
         }
         self.socket = Some(socket);
+        for datagram in std::mem::take(&mut self.last_words) {
+            transmit(&mut self.socket, &self.tcp, datagram);
+        }
         more
     }
 

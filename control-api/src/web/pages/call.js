@@ -316,6 +316,7 @@ function hearsAgain() {
 // --- the end ---
 
 function dismiss() {
+  deafness.heard();
   link?.leave();
   link = null;
   track?.stop();
@@ -330,6 +331,7 @@ function over(why, words) {
   const again = why === "elsewhere" || why === "stalled";
   const old = link;
   link = null;
+  deafness.heard();
   level.stop();
   track?.stop();
   track = null;
