@@ -395,6 +395,7 @@ impl App {
                 tracing::error!(%error, "a background task failed");
             }
         }
+        lease::give_up(&self.shared).await;
         self.shared.store.close().await;
     }
 }

@@ -24,7 +24,7 @@ pub(crate) async fn renew(shared: &Shared) -> store::Result<bool> {
     Ok(adopted)
 }
 
-/// Renews the lease until `stop`, then gives it up, so that nobody waits for it to run out.
+/// Renews the lease until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     if !shared.store.is_shared() {
         // Nobody else uses the file: the lease of the start is enough.
@@ -38,6 +38,14 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
         if let Err(error) = look(&shared).await {
             tracing::error!(%error, "this server's lease cannot be renewed");
         }
+    }
+}
+
+/// Gives the lease up, so that nobody waits for it to run out. Only once the ends of this server's calls are written: whatever is open then
+/// is taken for what a dead server left.
+pub(crate) async fn give_up(shared: &Shared) {
+    if !shared.store.is_shared() {
+        return;
     }
     let end = async {
         let mut tx = shared.store.write().await?;
