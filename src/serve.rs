@@ -105,7 +105,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     app.drain();
     tokio::select! {
         () = engine.drain(Duration::from_secs_f64(config.timeouts.drain)) => {}
-        () = asked_to_stop(&mut terminate, &mut interrupt) => engine.stop(false),
+        // Their ends are facts too, which must come before the ledger is closed.
+        () = asked_to_stop(&mut terminate, &mut interrupt) => engine.drain(Duration::ZERO).await,
     }
     if let Some(exporter) = exporter {
         exporter.finish().await;
