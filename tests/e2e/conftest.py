@@ -12,14 +12,13 @@ import re
 import pytest
 from playwright.sync_api import sync_playwright
 
-from kit import call as calls
+from kit import CHROMIUM, call as calls
 from kit import stores
 from kit.console import Console
 from kit.receivers import Hooks, Model, Tool
 from kit.report import Report, merge
 from kit.server import OUT, WORKER, Server
 
-CHROMIUM = "/usr/bin/chromium"
 #: The parts of `make test-long`.
 PARTS = ("network", "load", "faces", "store", "editor", "providers", "fuzz")
 #: The seed of what the tests of `make test` draw.

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kit import call as calls
-from conftest import CHROMIUM
+from kit import CHROMIUM, call as calls
 
 
 FIRST_ROOM = "What do visitors see in the first room?"

@@ -1,6 +1,9 @@
 """What the end-to-end tests are made of."""
 
 import contextlib
+import pathlib
+
+CHROMIUM = str(pathlib.Path(__file__).parent / "chromium.sh")
 
 
 @contextlib.contextmanager
@@ -11,7 +14,7 @@ def calls_with_file(playwright, folder, samples):
     file = folder / "microphone.wav"
     file.write_bytes(voice.wav(samples, voice.RATE))
     flags = [*call.FLAGS, call.FAKE_DEVICE, f"--use-file-for-fake-audio-capture={file}%noloop"]
-    chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
+    chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
     try:
         yield chromium
     finally:
