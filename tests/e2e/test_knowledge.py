@@ -103,11 +103,12 @@ def knowing(start, meaning):
     return start("knowing", env=env).first_start().ready()
 
 
-def until_kept(server, documents):
-    """Until the vectors of so many documents are in the store, which is a moment after they were asked for."""
+def until_kept(server, bases):
+    """Until the vectors of the document of each base are in the store, which is a moment after they were asked for."""
     end = time.monotonic() + talk.PATIENCE
     with contextlib.closing(sqlite3.connect(server.data / "visavis.db", timeout=10)) as store:
-        while store.execute("SELECT count(*) FROM kb_document WHERE directions <> ''").fetchone() != (documents,):
+        kept = f"SELECT count(*) FROM kb_document WHERE directions <> '' AND kb IN ({', '.join('?' * len(bases))})"
+        while store.execute(kept, bases).fetchone() != (len(bases),):
             assert time.monotonic() < end, server.tail()
             threading.Event().wait(0.05)
 
@@ -129,7 +130,7 @@ def test_meaning_is_found_where_no_word_is_shared(knowing, meaning, model):
     async def by_meaning(client):
         await client.ask("May my dog come with me?", "I have looked.")
 
-    until_kept(knowing, len(TEXTS))
+    until_kept(knowing, list(bases.values()))
     record = talk.talk(knowing, agent, by_meaning)
     assert record["snippets"]["items"][0]["kb_id"] == bases["pets"] and first() == "pets", record["snippets"]
 
