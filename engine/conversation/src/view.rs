@@ -192,14 +192,18 @@ impl View {
         }
     }
 
-    /// Everything said and heard, oldest first; what sounds now (or sounded as the server died) last, where a word of it was heard.
+    /// Everything said and heard in the order in which it ended; what sounds now (or sounded as the server died) last, where a word of it was heard.
     pub fn messages(&self) -> impl Iterator<Item = &Item> {
         self.items.iter().chain(self.sounding.iter().filter(|item| !item.text.is_empty()))
     }
 
-    /// The spoken part of it: user and assistant.
+    /// The spoken part of it, user and assistant, in the order in which it began: an utterance that was held and resumed ends behind what was
+    /// said meanwhile.
     pub fn transcript(&self) -> impl Iterator<Item = &Item> {
-        self.messages().filter(|item| matches!(item.role, Role::User | Role::Assistant))
+        let spoken = |item: &&Item| matches!(item.role, Role::User | Role::Assistant);
+        let mut items: Vec<&Item> = self.messages().filter(spoken).collect();
+        items.sort_by_key(|item| item.began);
+        items.into_iter()
     }
 
     /// How long the conversation has lasted, in seconds; 0 if the user never came.
@@ -344,6 +348,32 @@ mod tests {
             json!({"messages": [{"role": "assistant", "content": "Hello there.", "timestamp": 1.0, "seconds_from_start": 1.0,
                 "duration": 1.5, "speech_id": "speech_3", "interrupted": false}]})
         );
+    }
+
+    #[test]
+    fn what_was_said_while_an_utterance_was_held_stands_behind_it() {
+        let utterance = UtteranceId(0);
+        let item = |role, text: &str, began, utterance| HistoryItem {
+            role,
+            name: None,
+            arguments: None,
+            text: text.into(),
+            interrupted: false,
+            utterance,
+            began: Some(Time::from_seconds(began)),
+            in_context: true,
+        };
+        let story = "Here is the story.";
+        let mut facts = vec![
+            (8.8, Event::AgentStartedSpeaking { text: story.into(), utterance }),
+            (13.0, Event::AgentHeard { utterance, text: "Here is".into() }),
+            (14.4, Event::History(item(Role::User, "Mm-hm.", 13.8, None))),
+        ];
+        let read = |view: &View| view.transcript().map(|item| item.text.clone()).collect::<Vec<_>>();
+        assert_eq!(read(&view(facts.clone())), ["Here is", "Mm-hm."], "while it sounds");
+        facts.push((16.0, Event::History(item(Role::Assistant, story, 8.8, Some(utterance)))));
+        facts.push((16.0, Event::AgentStoppedSpeaking { text: story.into(), utterance }));
+        assert_eq!(read(&view(facts)), [story, "Mm-hm."]);
     }
 
     #[test]
