@@ -120,6 +120,7 @@ fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> setting
         min_endpointing_delay: stt["min_endpointing_delay"].as_f64(),
         max_endpointing_delay: stt["max_endpointing_delay"].as_f64(),
         turn_model: stt["turn_model"] == true,
+        language: stt["language"].as_str(),
         greeting: greeting.and_then(Value::as_str),
         greeting_wait: avatar["welcome_message"]["wait_time"].as_f64(),
         // Null and 0 are one here: no call-outs.

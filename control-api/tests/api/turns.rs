@@ -68,6 +68,7 @@ async fn each_key_of_the_turn_object_arrives_at_the_call_and_changes_nothing_els
         ("false_interruption_timeout", Value::Null, Value::Null),
         ("allow_interruptions", json!(false), json!(false)),
         ("backchannels", json!(false), json!(false)),
+        ("stop_words", json!(false), json!([])),
         ("preemptive_generation", json!(false), json!(false)),
         ("preemptive_tts", json!(true), json!(true)),
         ("echo_warmup", json!(1.5), seconds(1, 500_000_000)),

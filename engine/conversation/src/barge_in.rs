@@ -281,7 +281,7 @@ impl Conversation {
             return;
         }
         let least = self.spec.min_interruption_words;
-        if self.words_so_far() < least {
+        if self.words_so_far() < least && !self.says_stop() {
             self.because(|| format!("min_interruption_words {least}: too few words to stop the agent"));
             return;
         }
@@ -299,6 +299,36 @@ impl Conversation {
                 self.because(|| "killed: the user's words are final".into());
                 self.kill(0, true);
             }
+        }
+        self.kill_waiting();
+    }
+
+    /// Whether the user's turn begins with a stop word.
+    fn says_stop(&self) -> bool {
+        let words =
+            [&self.kept, &self.turn.text, &self.turn.interim].into_iter().find(|text| !text.is_empty());
+        words.is_some_and(|text| crate::stop::begins_with(&self.spec.stop_words, text))
+    }
+
+    /// Ends the reply on the floor if the user asks for silence, before the words are final.
+    pub(crate) fn consider_stop_word(&mut self) {
+        if self.is_ending() || self.warming_up() || !self.says_stop() {
+            return;
+        }
+        let Some(head) = self.floor.front().filter(|head| head.held || head.sounding().is_some()) else {
+            return;
+        };
+        if !head.interruptible || head.is_unheard_greeting() {
+            return;
+        }
+        if !head.held {
+            self.because(|| "held: the user's words begin with a stop word".into());
+            self.hold();
+        }
+        // With no false_interruption_timeout the hold was the kill.
+        if self.floor.front().is_some_and(|head| head.held) {
+            self.because(|| "killed: the user's words begin with a stop word".into());
+            self.kill(0, true);
         }
         self.kill_waiting();
     }

@@ -195,6 +195,7 @@ impl Conversation {
         if self.spec.min_interruption_words > 0 {
             self.consider_hold();
         }
+        self.consider_stop_word();
     }
 
     /// The turn's words so far, those kept back and interim ones included.

@@ -61,6 +61,7 @@ pub mod settings;
 pub mod simulate;
 pub mod spec;
 mod speech;
+mod stop;
 mod strict;
 mod think;
 pub mod time;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::spec::{Greeting, Phrasing, Spec, ToolSpec, Vad};
+use crate::stop;
 
 /// The longest time that a setting may name, in seconds.
 pub const LONGEST: f64 = 1e7;
@@ -64,6 +65,7 @@ pub struct Settings {
     pub false_interruption_timeout: Option<f64>,
     pub allow_interruptions: bool,
     pub backchannels: bool,
+    pub stop_words: bool,
     pub preemptive_generation: bool,
     pub preemptive_tts: bool,
     pub echo_warmup: f64,
@@ -89,7 +91,7 @@ impl Default for Settings {
 }
 
 /// The keys that `config.turn` of an agent may set.
-pub const TURN_KEYS: [&str; 14] = [
+pub const TURN_KEYS: [&str; 15] = [
     "min_endpointing_delay",
     "max_endpointing_delay",
     "min_interruption_duration",
@@ -97,6 +99,7 @@ pub const TURN_KEYS: [&str; 14] = [
     "false_interruption_timeout",
     "allow_interruptions",
     "backchannels",
+    "stop_words",
     "preemptive_generation",
     "preemptive_tts",
     "echo_warmup",
@@ -118,6 +121,7 @@ impl Settings {
             false_interruption_timeout: Some(2.0),
             allow_interruptions: true,
             backchannels: true,
+            stop_words: true,
             preemptive_generation: true,
             preemptive_tts: false,
             echo_warmup: 3.0,
@@ -144,6 +148,7 @@ impl Settings {
             min_endpointing_delay: 0.5,
             max_endpointing_delay: 6.0,
             backchannels: false,
+            stop_words: false,
             echo_warmup: 0.0,
             idle_timeout: None,
             transcript_timeout: None,
@@ -201,6 +206,7 @@ impl Settings {
             "false_interruption_timeout" => self.false_interruption_timeout = optional_seconds(key, value)?,
             "allow_interruptions" => self.allow_interruptions = flag(key, value)?,
             "backchannels" => self.backchannels = flag(key, value)?,
+            "stop_words" => self.stop_words = flag(key, value)?,
             "preemptive_generation" => self.preemptive_generation = flag(key, value)?,
             "preemptive_tts" => self.preemptive_tts = flag(key, value)?,
             "echo_warmup" => self.echo_warmup = seconds(key, value)?,
@@ -252,6 +258,7 @@ impl Settings {
             )?,
             allow_interruptions: s.allow_interruptions,
             backchannels: s.backchannels,
+            stop_words: if s.stop_words { stop::words("en") } else { Vec::new() },
             preemptive_generation: s.preemptive_generation,
             preemptive_tts: s.preemptive_tts,
             echo_warmup: span("echo_warmup", s.echo_warmup)?,
@@ -304,6 +311,8 @@ pub struct Agent<'a> {
     pub max_endpointing_delay: Option<f64>,
     /// Whether `stt.turn_model` is on.
     pub turn_model: bool,
+    /// `stt.language`: whose stop words count.
+    pub language: Option<&'a str>,
     /// The welcome message of this conversation.
     pub greeting: Option<&'a str>,
     /// `welcome_message.wait_time` in seconds; absent = 1.
@@ -373,13 +382,15 @@ impl Agent<'_> {
         if let Some(message) = &self.error_message {
             s.error_message = message.as_ref().map(Message::new);
         }
+        let spec = s.spec()?;
         Ok(Spec {
+            stop_words: if s.stop_words { stop::words(self.language.unwrap_or("en")) } else { Vec::new() },
             turn_model: self.turn_model,
             user_id: self.user_id.clone(),
             tools: self.tools.clone(),
             fallback_llm: self.fallback_llm,
             fallback_tts: self.fallback_tts,
-            ..s.spec()?
+            ..spec
         })
     }
 }

@@ -29,6 +29,9 @@ pub struct Spec {
     pub allow_interruptions: bool,
     /// Whether "mm-hm" and its like let the agent go on.
     pub backchannels: bool,
+    /// Words that end a reply as soon as they are recognised, where the user's turn begins with one; none = that is left to the other rules.
+    #[serde(default)]
+    pub stop_words: Vec<String>,
     /// Whether the LLM is asked before the turn is committed.
     pub preemptive_generation: bool,
     /// Whether the TTS is too.

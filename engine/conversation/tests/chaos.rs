@@ -167,6 +167,7 @@ fn spec(random: &mut Random) -> Spec {
     settings.exit_message = if maybe(2) { Some(Message::new("Bye.")) } else { None };
     settings.warning_message = if maybe(2) { Some(Message::new("Soon over.")) } else { None };
     settings.error_message = if maybe(2) { Some(Message::new("Sorry.")) } else { None };
+    settings.stop_words = maybe(2);
     settings.min_consecutive_speech_delay = if maybe(4) { 0.3 } else { 0.0 };
     let text = |say: &str| Some(say.to_owned());
     let tool = ToolSpec {

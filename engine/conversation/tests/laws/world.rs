@@ -99,6 +99,7 @@ pub(crate) fn spec(r: &mut Random) -> Spec {
         idle_timeout: r.chance(40).then(|| r.span(1.0, 10.0)),
         idle_end_after: r.chance(60).then(|| r.below(4) as u32),
         max_tool_steps: r.below(4) as u32,
+        stop_words: Vec::new(),
         min_consecutive_speech_delay: if r.chance(30) { r.span(0.0, 1.0) } else { Duration::ZERO },
         max_call_duration: r.chance(30).then(|| r.span(5.0, 60.0)),
         call_warning_before: r.span(0.0, 10.0),

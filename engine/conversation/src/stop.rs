@@ -1,0 +1,121 @@
+//! Words that ask an agent to be silent. Said first over its voice, they end the reply as soon as they are recognised: no length of
+//! speech and no final transcript is waited for.
+
+use crate::endpoint::plain;
+
+/// Stop words by language (ISO 639-1), in lower case and without punctuation.
+const LANGUAGES: [(&str, &[&str]); 11] = [
+    (
+        "en",
+        &[
+            "stop",
+            "wait",
+            "hold on",
+            "hang on",
+            "hold it",
+            "one moment",
+            "one second",
+            "just a moment",
+            "just a second",
+            "be quiet",
+            "quiet",
+            "shut up",
+            "enough",
+            "thats enough",
+            "pause",
+        ],
+    ),
+    (
+        "de",
+        &[
+            "stopp",
+            "stop",
+            "halt",
+            "warte",
+            "warten sie",
+            "moment",
+            "einen moment",
+            "sei still",
+            "ruhe",
+            "genug",
+            "aufhören",
+            "hör auf",
+            "pause",
+        ],
+    ),
+    (
+        "fr",
+        &[
+            "stop",
+            "arrête",
+            "arrêtez",
+            "attends",
+            "attendez",
+            "un instant",
+            "un moment",
+            "tais toi",
+            "silence",
+            "ça suffit",
+            "pause",
+        ],
+    ),
+    (
+        "es",
+        &["para", "pare", "alto", "espera", "espere", "un momento", "detente", "basta", "silencio", "pausa"],
+    ),
+    ("it", &["stop", "fermo", "fermati", "aspetta", "aspetti", "un momento", "basta", "silenzio", "pausa"]),
+    ("pt", &["para", "pare", "espera", "espere", "um momento", "chega", "silêncio", "pausa"]),
+    ("nl", &["stop", "wacht", "wacht even", "een moment", "stil", "genoeg", "pauze"]),
+    ("pl", &["stop", "stój", "czekaj", "poczekaj", "chwileczkę", "dość", "cisza", "pauza"]),
+    ("hi", &["रुको", "रुकिए", "ठहरो", "ठहरिए", "बस", "एक मिनट", "चुप"]),
+    ("ja", &["ストップ", "止めて", "やめて", "待って", "ちょっと待って", "静かに"]),
+    ("zh", &["停", "停下", "等等", "等一下", "别说了", "安静"]),
+];
+
+/// The stop words of a language tag such as `en` or `de-AT`; those of English where the language has none here.
+#[must_use]
+pub(crate) fn words(language: &str) -> Vec<String> {
+    let primary = language.split(['-', '_']).next().unwrap_or_default().to_lowercase();
+    let of =
+        |wanted: &str| LANGUAGES.iter().find(|(language, _)| *language == wanted).map(|(_, words)| *words);
+    of(&primary).or_else(|| of("en")).unwrap_or_default().iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Whether a transcript begins with one of these words, as a whole word. In a script without blanks nothing marks a word's end.
+pub(crate) fn begins_with(stop_words: &[String], text: &str) -> bool {
+    let plain = plain(text);
+    stop_words.iter().any(|word| {
+        plain.strip_prefix(word.as_str()).is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with(' ') || word.chars().all(crate::heard::is_ideograph)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_word_stands_first_and_whole() {
+        let english = words("en-GB");
+        for text in ["Stop!", "stop", "Stop now, please.", "Wait", "Hold on a second", "That's enough."] {
+            assert!(begins_with(&english, text), "{text}");
+        }
+        for text in ["", "Stopping is hard", "Do not stop", "waiter", "hold", "Please wait", "…"] {
+            assert!(!begins_with(&english, text), "{text}");
+        }
+        assert!(begins_with(&words("de"), "Warten Sie, bitte") && !begins_with(&words("de"), "wait"));
+        assert!(begins_with(&words("zh-CN"), "停一下") && begins_with(&words("ja"), "待ってください"));
+        assert_eq!(words("tlh"), english);
+        assert!(!begins_with(&[], "stop"));
+    }
+
+    #[test]
+    fn every_stop_word_is_as_a_transcript_reads_without_its_signs() {
+        for (language, all) in LANGUAGES {
+            for word in all {
+                assert_eq!(plain(word), *word, "{language}");
+            }
+        }
+    }
+}
