@@ -18,15 +18,14 @@ use crate::transport::VideoFrame;
 /// A frame shows the mouth of so many seconds after its start: of its middle, as it stays on the screen for a while, and 20 ms more. A browser
 /// brings sound and picture together to some 30 ms, and sound that comes early is noticed soonest (ITU-R BT.1359).
 const LEAD: f32 = 0.04;
-/// A still picture is sent again after this long, so that the receiver sees that the stream lives.
+/// No two pictures lie further apart, so that no receiver takes a face that stands still for a stream that does: browsers count a freeze where
+/// a picture comes 150 ms later than the mean. What was lost, eyes that open after a blink, is mended by the next picture as well.
+const APART: Duration = Duration::from_millis(100);
+/// A line that has no room for more gets a still picture again after this long.
 const STILL: Duration = Duration::from_millis(360);
 /// A face that speaks sends a picture so often though it shows the same: a gap would look like one of the line. Just below the time of a
 /// frame at 25 a second, so that more frames a second take no more of the line where nothing changes.
 const STEADY: Duration = Duration::from_millis(38);
-/// A picture that moved in silence is sent again so long after it moved, if it has no more bytes than this, and unless the next one comes
-/// first. What is lost then, eyes that open after a blink, would stand as it was for up to [`STILL`]: nothing but the next picture mends it.
-const AGAIN: [(Duration, usize); 3] =
-    [(STEADY, 300), (Duration::from_millis(78), 450), (Duration::from_millis(158), usize::MAX)];
 /// Speech whose phones have come sounds within this time, or it is not sure that it does.
 const SOON: Duration = Duration::from_millis(400);
 /// Keys asked for more often than this are answered by the one on its way.
@@ -57,9 +56,6 @@ pub struct Face {
     anchored: bool,
     was_anchored: bool,
     shown: Option<u16>,
-    /// When something but the chest moved last, and which of [`AGAIN`] comes next.
-    moved: Time,
-    again: usize,
     sent: Time,
     since_base: u32,
     now: Time,
@@ -96,8 +92,6 @@ impl Face {
             anchored: false,
             was_anchored: false,
             shown: None,
-            moved: Time::ZERO,
-            again: AGAIN.len(),
             sent: Time::ZERO,
             since_base: 0,
             now: Time::ZERO,
@@ -208,19 +202,16 @@ impl Face {
 
         let silent_for = now.since(self.sent);
         let changed = self.shown != Some(index);
-        let moved = self.shown.is_none_or(|shown| !self.cache.only_breathes(shown, index));
         let thrift = self.line.thrift(now);
         let wanted = match thrift {
             // Between two sentences too.
             Thrift::Full if speaking || (self.state == AgentState::Speaking && !self.held) => {
                 changed || silent_for >= STEADY
             }
-            Thrift::Full => changed || self.repeats(now, index, silent_for),
+            Thrift::Full => changed || silent_for + self.interval() > APART,
             Thrift::Changes | Thrift::Coarse => changed,
             // One and a half intervals: every second frame, whatever the rounding.
-            Thrift::Half => {
-                changed && silent_for >= Duration::from_micros(1_500_000 / u64::from(self.frame_rate))
-            }
+            Thrift::Half => changed && silent_for >= self.interval() * 3 / 2,
         };
         if !wanted && silent_for < STILL {
             return None;
@@ -236,9 +227,6 @@ impl Face {
             return Some(VideoFrame { payload, key: false, base_layer: true });
         }
         self.shown = Some(index);
-        if moved {
-            (self.moved, self.again) = (now, 0);
-        }
         self.since_base += 1;
         let base_layer = self.since_base >= BASE_INTERVAL;
         if base_layer {
@@ -250,17 +238,9 @@ impl Face {
         Some(VideoFrame { payload, key: false, base_layer })
     }
 
-    /// Whether a still picture is to be sent again, lest it was lost.
-    fn repeats(&mut self, now: Time, index: u16, silent_for: Duration) -> bool {
-        let bytes = self.cache.frame(index, 0).len();
-        let since = now.since(self.moved);
-        let mut due = false;
-        while let Some((_, most)) = AGAIN.get(self.again).filter(|(gap, _)| since >= *gap) {
-            due |= bytes <= *most;
-            self.again += 1;
-        }
-        // A breath may just have been sent, and all else with it.
-        due && silent_for >= STEADY
+    /// Time between two calls of [`Self::frame`].
+    fn interval(&self) -> Duration {
+        Duration::from_micros(1_000_000 / u64::from(self.frame_rate))
     }
 
     /// Follows the sound; without it, shuts in two frames.
@@ -465,36 +445,32 @@ mod tests {
     }
 
     #[test]
-    fn in_silence_only_changes_are_sent_and_what_stands_still() {
-        let mut face = Face::new(set(), 25, 1);
-        let times: Vec<u64> = (0..25 * 60).filter(|n| face.frame(at(*n), None).is_some()).collect();
-        let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
-        assert_eq!(at(gap).since(Time::ZERO), STILL, "a longer gap than of a picture that stands still");
-        assert!(times.len() < 25 * 60 / 4, "{} frames in a minute", times.len());
+    fn in_silence_pictures_lie_at_most_a_tenth_of_a_second_apart() {
+        for (rate, most) in [(15, 1), (25, 2), (30, 3)] {
+            let mut face = Face::new(set(), rate, 1);
+            let at = |n: u64| Time::from_micros(n * 1_000_000 / u64::from(rate));
+            let frames = u64::from(rate) * 60;
+            let times: Vec<u64> = (0..frames).filter(|n| face.frame(at(*n), None).is_some()).collect();
+            let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+            assert_eq!(gap, most, "{rate} a second: {} s", at(gap));
+            assert!(times.len() as u64 <= frames / most + frames / 4, "{} of {frames}", times.len());
+        }
     }
 
     #[test]
-    fn what_moved_in_silence_is_sent_again_and_soon() {
-        let mut moves = 0;
-        // Of the first seconds, before it leans: the other head of this set does not blink.
-        for seed in 0..30 {
-            let mut face = Face::new(set(), 25, seed);
-            let sent: Vec<Option<u8>> =
-                (0..70).map(|n| face.frame(at(n), None).map(|frame| frame.payload[0])).collect();
-            let mut shown = None;
-            for n in 1..sent.len() - 5 {
-                let moved = sent[n].is_some() && sent[n] != shown;
-                shown = sent[n].or(shown);
-                let rests = |later: usize| sent[later].is_none_or(|now| Some(now) == shown);
-                // Nothing else moves soon. Each of these pictures has a thousand bytes: it is sent again once.
-                if moved && (n + 1..n + 5).all(rests) {
-                    moves += 1;
-                    let again = [1, 2, 3, 4].map(|later| sent[n + later].is_some());
-                    assert_eq!(again, [false, false, false, true], "seed {seed}, frame {n}");
-                }
-            }
+    fn a_narrow_line_gets_a_still_picture_less_often() {
+        let need = PoseCache::new(set()).mean_bytes() * 8.0 * 25.0;
+        let mut face = Face::new(set(), 25, 1);
+        face.phones(PIECE, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
+        for n in 0..200 {
+            face.frame(at(n), Some((PIECE, n as f32 * 0.04)));
         }
-        assert!(moves > 20, "{moves}");
+        // A line falls below what is sent, and is remembered for ten seconds.
+        face.set_bandwidth((need * 2.0) as u64);
+        face.set_bandwidth((need * 0.2) as u64);
+        let times: Vec<u64> = (200..400).filter(|n| face.frame(at(*n), None).is_some()).collect();
+        let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+        assert_eq!(at(gap).since(Time::ZERO), STILL);
     }
 
     #[test]

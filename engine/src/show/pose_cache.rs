@@ -118,14 +118,6 @@ impl PoseCache {
         self.talking.len() > 1
     }
 
-    /// Whether two frames differ in nothing but the chest.
-    #[must_use]
-    pub fn only_breathes(&self, one: u16, other: u16) -> bool {
-        let frames = &self.set.manifest().frames;
-        let still = |index: u16| Key { breath: 0, ..frames[usize::from(index)].0 };
-        still(one) == still(other)
-    }
-
     /// A frame by its number, in a rung: 0 is the finest.
     #[must_use]
     pub fn frame(&self, index: u16, rung: usize) -> &Bytes {
