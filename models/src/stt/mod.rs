@@ -27,6 +27,11 @@ pub trait Stt: Send + Sync {
     /// # Errors
     /// [`crate::Kind::Busy`] if no decoder can be had: the call is refused, never deaf.
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn Stream>, Error>;
+
+    /// Why [`Stt::open`] would fail now; `None` if it would not, or if only trying tells.
+    fn full(&self) -> Option<Error> {
+        None
+    }
 }
 
 /// One call's ear. Its methods never block; dropping it gives the decoder back.

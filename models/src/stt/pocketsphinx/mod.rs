@@ -7,10 +7,10 @@
 mod decode;
 mod ffi;
 
+use std::thread;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -98,6 +98,20 @@ impl Pool {
         (self.slots.iter().map(|slot| slot.commands.len()).sum(), self.slots.len() * QUEUE)
     }
 
+    /// Why no decoder can be had while none is free.
+    fn refusal(&self) -> Error {
+        if self.loading() {
+            Error::new(Kind::Busy, "the speech recogniser is still loading, try again in a second")
+        } else if self.ready() > 0 {
+            Error::new(Kind::Busy, format!("all {} speech decoders are taken", self.ready()))
+        } else {
+            Error::new(
+                Kind::Missing,
+                self.failure().unwrap_or_else(|| "the speech decoders broke down".to_owned()),
+            )
+        }
+    }
+
     fn count(&self, state: u8) -> usize {
         self.slots.iter().filter(|slot| slot.state.load(Ordering::Acquire) == state).count()
     }
@@ -124,16 +138,11 @@ impl Stt for Pool {
                 slot.state.store(FAILED, Ordering::Release);
             }
         }
-        Err(if self.loading() {
-            Error::new(Kind::Busy, "the speech recogniser is still loading, try again in a second")
-        } else if self.ready() > 0 {
-            Error::new(Kind::Busy, format!("all {} speech decoders are taken", self.ready()))
-        } else {
-            Error::new(
-                Kind::Missing,
-                self.failure().unwrap_or_else(|| "the speech decoders broke down".to_owned()),
-            )
-        })
+        Err(self.refusal())
+    }
+
+    fn full(&self) -> Option<Error> {
+        (self.free() == 0).then(|| self.refusal())
     }
 }
 
