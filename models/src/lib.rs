@@ -16,6 +16,7 @@ pub mod paths;
 pub mod registry;
 pub mod script;
 pub mod stt;
+mod thread;
 pub mod tts;
 pub mod turn;
 pub mod vad;

@@ -3,10 +3,10 @@
 //! It costs 60 ms of a core, so it has threads of its own. They start with the first call that wants it: a server whose agents do not
 //! ask for it pays nothing.
 
+use crate::thread;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -75,7 +75,7 @@ impl SmartTurn {
             let (dir, failure, waiting) =
                 (self.config.dir.clone(), Arc::clone(&self.failure), waiting.clone());
             let failed = Arc::clone(&failure);
-            let started = thread::Builder::new().name(format!("model-turn-{n}")).spawn(move || {
+            let started = thread::spawn(format!("model-turn-{n}"), move || {
                 restarting(|| match Loaded::load(&dir) {
                     Ok(network) => {
                         tracing::info!(pace = ?network.pace, "the turn model is loaded");

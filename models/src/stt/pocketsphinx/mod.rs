@@ -7,7 +7,7 @@
 mod decode;
 mod ffi;
 
-use std::thread;
+use crate::thread;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -159,7 +159,7 @@ impl Slot {
         });
         // The thread must not keep its own channel open: it ends when pool and streams are gone.
         let shared = Arc::downgrade(&slot);
-        let started = thread::Builder::new().name(format!("model-stt-{n}")).spawn(move || {
+        let started = thread::spawn(format!("model-stt-{n}"), move || {
             let mut call = None;
             restarting(|| match ffi::Decoder::load(&dir) {
                 Ok(decoder) => {

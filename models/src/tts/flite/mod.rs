@@ -10,8 +10,8 @@ mod ffi;
 mod pronounce;
 mod queue;
 
+use crate::thread;
 use std::sync::Arc;
-use std::thread;
 
 use crossbeam_channel::Receiver;
 
@@ -54,9 +54,7 @@ impl Flite {
         let (queue, jobs) = Queue::open();
         for n in 0..threads.max(1) {
             let jobs = jobs.clone();
-            let started = thread::Builder::new()
-                .name(format!("model-tts-{n}"))
-                .spawn(move || work(engine, &jobs, n == 0));
+            let started = thread::spawn(format!("model-tts-{n}"), move || work(engine, &jobs, n == 0));
             started.map_err(|e| {
                 Error::new(Kind::Broken, "a thread for the voice could not be started").with_source(e)
             })?;
