@@ -150,7 +150,10 @@ async fn run((kind, at): (usize, u64)) -> Ran {
         crash: find("crash").map(|c| c.as_str().unwrap().to_owned()),
         moments: find("moments").map(|m| serde_json::from_value(m).unwrap()),
     };
-    assert!(ran.crash.is_some() != ran.moments.is_some(), "moment {at} of kind {kind}: it failed otherwise: {output:?}");
+    assert!(
+        ran.crash.is_some() != ran.moments.is_some(),
+        "moment {at} of kind {kind}: it failed otherwise: {output:?}"
+    );
 
     let server = Server::start_with(&folder.0, hasty).await;
     check(&server, &hooks, &seen).await;
