@@ -13,7 +13,7 @@ use conversation::settings::Settings;
 use engine::clock;
 use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, News, Opening};
 use engine::hear::vad::{Judge, Silero, State, WINDOW};
-use engine::host::{Seat, Shared};
+use engine::host::{Presence, Seat, Shared};
 use engine::shard::{Inbox, Shard, TICK};
 use engine::transport::loopback::{self, Far, Left};
 use engine::transport::webrtc::Certificate;
@@ -268,16 +268,11 @@ impl World {
             tts_fallback: None,
             warnings: Vec::new(),
         };
-        let opening = Opening {
-            key,
-            call: Arc::new(call),
-            models,
-            face: None,
-            commands: Vec::new(),
-            seat: Seat::free(),
-        };
+        let opening = Opening { key, call: Arc::new(call), models, face: None, seat: Seat::free() };
         let (near, far) = loopback::pair();
-        assert!(self.inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near }))).is_ok());
+        let opening = Box::new(opening);
+        let begins = Loopback { opening, commands: Vec::new(), near, presence: Presence::default() };
+        assert!(self.inbox.requests.send(Message::Loopback(Box::new(begins))).is_ok());
         let mut user = User { far, block, tick: self.ticks };
         // The transport never waits for a block.
         user.say(&self.recording);

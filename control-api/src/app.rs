@@ -134,9 +134,14 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Takes one request of an address out of a limit. This machine is exempt, unless a proxy on it may speak for others.
+    /// Whether limits by address do not hold: for this machine, unless a proxy on it may speak for others.
+    pub(crate) fn exempt(&self, peer: Peer) -> bool {
+        peer.0.is_loopback() && self.config.public_url.is_none()
+    }
+
+    /// Takes one request of an address out of a limit, unless it is exempt.
     pub(crate) fn limited(&self, limit: &Limit<IpAddr>, peer: Peer) -> Result<(), ApiError> {
-        if peer.0.is_loopback() && self.config.public_url.is_none() {
+        if self.exempt(peer) {
             return Ok(());
         }
         limit.take(peer.subscriber(), Instant::now()).map_err(ApiError::TooMany)

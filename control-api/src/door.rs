@@ -13,7 +13,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, patch, post};
 use conversation::call::ConversationId;
-use conversation::host::{Accepted, Offer, OfferError};
+use conversation::host::{Accepted, Caller, Offer, OfferError};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
@@ -185,6 +185,7 @@ fn held_here(shared: &Shared, row: &Row) -> Result<(), ApiError> {
 async fn offer(
     shared: &Shared,
     row: &Row,
+    peer: Peer,
     sdp: String,
     replaces: Option<String>,
     restart: bool,
@@ -202,7 +203,9 @@ async fn offer(
     let call = call::shared(shared, row).await?;
     let id = call.id;
     let commands = if row.status == STARTED { shared.store.commands(&row.id).await? } else { Vec::new() };
-    let offer = Offer { call, sdp, replaces, restart, commands };
+    let network = (!shared.exempt(peer)).then(|| peer.subscriber());
+    let caller = Caller { network, agent: row.agent.clone() };
+    let offer = Offer { call, sdp, replaces, restart, commands, caller };
     let accepted = shared.host().offer(offer).await.map_err(refusal)?;
     shared.connections.note(id, &accepted.connection);
     if row.status == STARTED {
@@ -249,7 +252,7 @@ async fn whip_offer(
     let sdp = String::from_utf8(sdp.to_vec())
         .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
     let row = opened(&shared, &claims).await?;
-    let accepted = offer(&shared, &row, sdp, None, false).await?;
+    let accepted = offer(&shared, &row, peer, sdp, None, false).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/sdp".to_owned()),
         (header::LOCATION, format!("/rtc/{}/{}", row.id, accepted.connection)),
@@ -335,7 +338,7 @@ async fn api_offer(
     };
     let row = opened(&shared, &claims).await?;
     // The path does not name the call.
-    let accepted = offer(&shared, &row, sdp, replaces, restart).instrument(span(claims.sub)).await?;
+    let accepted = offer(&shared, &row, peer, sdp, replaces, restart).instrument(span(claims.sub)).await?;
     Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
         .into_response())
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::edge::{Edge, OnFull};
 use crate::hear::vad::Judge;
-use crate::host::Seat;
+use crate::host::{Presence, Seat, Unconnected};
 use crate::speak::tts;
 use crate::transport::loopback;
 use crate::transport::webrtc::Certificate;
@@ -49,6 +49,15 @@ pub enum Message {
     Ready(Box<Kit>),
     /// A client offers a connection.
     Offer(Box<Offer>),
+    /// A call whose client has connected takes its place, or is told in one sentence for the log why there is none.
+    Opened(CallKey, Result<Box<Opening>, String>),
+    /// An offer that has not connected makes room for a newer one.
+    Evict {
+        /// Which call.
+        conversation: ConversationId,
+        /// Its number, see [`Unconnected`].
+        offer: u64,
+    },
     /// A call without a network begins.
     Loopback(Box<Loopback>),
     /// A command for a call.
@@ -100,8 +109,10 @@ pub struct Offer {
     pub replaces: Option<String>,
     /// Whether it asks for a new connection in place of that one.
     pub restart: bool,
-    /// The call's models, where this offer may begin it.
-    pub opening: Option<Opening>,
+    /// The call, where this offer may begin it.
+    pub arrival: Option<Arrival>,
+    /// Its entry among the offers that have not connected; the connection takes it.
+    pub unconnected: Option<Unconnected>,
     /// Where the answer goes.
     pub reply: oneshot::Sender<Reply>,
 }
@@ -116,6 +127,18 @@ pub enum Reply {
     NotHere,
 }
 
+/// A call that waits for its client to connect. It holds neither a place nor models.
+pub struct Arrival {
+    /// Its key.
+    pub key: CallKey,
+    /// Given before it began.
+    pub commands: Vec<Command>,
+    /// That it is here.
+    pub presence: Presence,
+    /// Asks for a place and models, without waiting: the answer is [`Message::Opened`].
+    pub open: Box<dyn Fn() + Send>,
+}
+
 /// A call that begins.
 pub struct Opening {
     /// Its key.
@@ -126,8 +149,6 @@ pub struct Opening {
     pub models: CallModels,
     /// What it shows, if anything.
     pub face: Option<Arc<crate::show::pose_cache::PoseCache>>,
-    /// Given before it began.
-    pub commands: Vec<Command>,
     /// Its place on the thread.
     pub seat: Seat,
 }
@@ -135,9 +156,13 @@ pub struct Opening {
 /// A call without a network.
 pub struct Loopback {
     /// The call.
-    pub opening: Opening,
+    pub opening: Box<Opening>,
+    /// Given before it began.
+    pub commands: Vec<Command>,
     /// Its sound.
     pub near: loopback::Near,
+    /// That it is here.
+    pub presence: Presence,
 }
 
 /// The models of one call, resolved before it begins.

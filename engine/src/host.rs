@@ -4,16 +4,17 @@ mod choice;
 mod config;
 mod measures;
 mod room;
+mod waiting;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use conversation::call::{Call, ConversationId, OwnFace};
-use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferError};
+use conversation::host::{Accepted, BoxFuture, Caller, CommandError, Host, Ledger, OfferError};
 use conversation::input::Command;
 use conversation::measure::Family;
 use conversation::output::Answer;
@@ -23,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use crate::edge::Sender;
-use crate::graph::{self, CallKey, CallModels, Kit, Loopback, Message, News, Opening, Reply};
+use crate::graph::{self, Arrival, CallKey, CallModels, Kit, Loopback, Message, News, Opening, Reply};
 use crate::hear;
 use crate::keep::trace;
 use crate::latency::Latencies;
@@ -37,6 +38,8 @@ use crate::{clock, thread};
 pub use choice::{Chosen, Models};
 pub use config::{Config, Timeouts};
 use room::{Refused, Why};
+pub use waiting::Unconnected;
+use waiting::Waiting;
 
 /// How long an offer waits for certificate and models.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,16 +68,30 @@ pub struct Shared {
     pub questions: f64,
 }
 
+/// That a call, or an offer for one, is on its thread; dropping it ends that.
+pub struct Presence(Arc<AtomicBool>);
+
+impl Default for Presence {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
 /// A call's place on its thread; dropping it frees the place.
 pub struct Seat {
     taken: Arc<AtomicUsize>,
-    alive: Arc<AtomicBool>,
 }
 
 impl Seat {
     fn take(taken: &Arc<AtomicUsize>) -> Self {
         taken.fetch_add(1, Relaxed);
-        Self { taken: Arc::clone(taken), alive: Arc::new(AtomicBool::new(true)) }
+        Self { taken: Arc::clone(taken) }
     }
 
     /// A place for a test's call.
@@ -87,7 +104,6 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.taken.fetch_sub(1, Relaxed);
-        self.alive.store(false, Relaxed);
     }
 }
 
@@ -108,13 +124,37 @@ struct Directory {
     calls: HashMap<ConversationId, Place>,
     /// User names of ICE, for datagrams that come by TCP.
     names: HashMap<String, Place>,
+    waiting: Waiting,
     draining: bool,
+}
+
+/// An offer on its way to its thread.
+struct Entered {
+    thread: usize,
+    /// Of a call that is not here.
+    presence: Option<Presence>,
+    /// Whether the call is on its thread.
+    alive: Arc<AtomicBool>,
+    unconnected: Unconnected,
 }
 
 /// Dead entries are forgotten whenever the directory has grown by this many.
 const FORGET_AT: usize = 256;
 
 impl Directory {
+    /// Where a call is, or an offer for it.
+    fn here(&self, id: ConversationId) -> Option<&Place> {
+        self.calls.get(&id).filter(|place| place.lives())
+    }
+
+    /// A call comes to this thread.
+    fn enter(&mut self, id: ConversationId, thread: usize) -> Presence {
+        let presence = Presence::default();
+        self.calls.insert(id, Place { thread, alive: Arc::clone(&presence.0) });
+        self.forget();
+        presence
+    }
+
     fn forget(&mut self) {
         if self.calls.len().is_multiple_of(FORGET_AT) {
             self.calls.retain(|_, place| place.lives());
@@ -148,6 +188,9 @@ pub struct Engine {
     models: Arc<dyn Models>,
     library: Library,
     next_key: AtomicU64,
+    /// Itself, for calls that ask for their place.
+    me: Weak<Self>,
+    net: Handle,
     most_calls: usize,
     tcp: Option<tcp::Outlet>,
     trace: Option<Sender<trace::Line>>,
@@ -172,7 +215,7 @@ impl Engine {
         let trace = config.traces.map(trace::start).transpose()?.map(|(sender, _)| sender);
         let latencies = Arc::<Latencies>::default();
         let shared = Arc::new(Shared {
-            net,
+            net: net.clone(),
             client,
             ledger,
             trace: trace.clone(),
@@ -199,7 +242,9 @@ impl Engine {
             serve_tcp(server, &directory, threads.iter().map(|t| t.inbox.clone()).collect())?;
         }
         let (ready, _) = watch::channel(Readiness::Loading);
-        let engine = Arc::new(Self {
+        let engine = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            net,
             threads,
             directory,
             ready,
@@ -284,12 +329,19 @@ impl Engine {
         if let Some(missing) = self.not_ready() {
             return Err(self.refused.note(&Why::NotReady(missing)));
         }
-        let (thread, seat) = self.seat(call.id)?;
-        let Some(seat) = seat else { return Err(OfferError::NoCapacity("the call runs already".into())) };
-        let opening = self.open(thread, call, commands, seat)?;
+        let (thread, seat, presence) = {
+            let mut directory = self.locked();
+            if directory.here(call.id).is_some() {
+                return Err(OfferError::NoCapacity("the call runs already".into()));
+            }
+            let (thread, seat) = self.place(&directory).map_err(|why| self.refused.note(&why))?;
+            (thread, seat, directory.enter(call.id, thread))
+        };
+        let key = self.key();
+        let opening = self.open(thread, key, call, seat)?;
         let (near, far) = loopback::pair();
-        let sent =
-            self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near })));
+        let begins = Loopback { opening: Box::new(opening), commands, near, presence };
+        let sent = self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(begins)));
         sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
         Ok(far)
     }
@@ -309,61 +361,94 @@ impl Engine {
         self.not_ready().map_or(Ok(()), |missing| Err(self.refused.note(&Why::NotReady(missing))))
     }
 
-    /// The thread of a call that lives, or a place for it on the least loaded one.
-    fn seat(&self, id: ConversationId) -> Result<(usize, Option<Seat>), OfferError> {
-        let mut directory = self.locked();
-        if let Some(place) = directory.calls.get(&id).filter(|p| p.lives()) {
-            return Ok((place.thread, None));
-        }
-        let (thread, seat) = self.place(&directory).map_err(|why| self.refused.note(&why))?;
-        directory.calls.insert(id, Place { thread, alive: Arc::clone(&seat.alive) });
-        directory.forget();
-        Ok((thread, Some(seat)))
+    fn key(&self) -> CallKey {
+        CallKey(self.next_key.fetch_add(1, Relaxed))
     }
 
     /// Resolves a call's models and its face.
-    fn open(
-        &self,
-        thread: usize,
-        call: Arc<Call>,
-        commands: Vec<Command>,
-        seat: Seat,
-    ) -> Result<Opening, OfferError> {
-        let key = CallKey(self.next_key.fetch_add(1, Relaxed));
+    fn open(&self, thread: usize, key: CallKey, call: Arc<Call>, seat: Seat) -> Result<Opening, OfferError> {
         let news = self.threads[thread].inbox.sink(key);
         let mut models = resolve(&*self.models, &call, news)
             .map_err(|error| self.refused.note(&Why::Call(error.to_string())))?;
         let (face, told) = self.library.face(&call);
         models.warnings.extend(told);
-        Ok(Opening { key, call, models, face, commands, seat })
+        Ok(Opening { key, call, models, face, seat })
+    }
+
+    /// Gives a call whose client has connected its place and models, or says why it cannot have them.
+    fn connected(&self, thread: usize, key: CallKey, call: Arc<Call>) {
+        let seat = self.seat_on(&self.locked(), thread).map_err(|why| self.refused.note(&why));
+        let opening = seat.and_then(|seat| self.open(thread, key, call, seat)).map(Box::new);
+        let opened = Message::Opened(key, opening.map_err(|why| why.to_string()));
+        // A thread that takes nothing for so long has no call left that could be told.
+        drop(self.threads[thread].inbox.news.send(opened));
+    }
+
+    /// Finds the thread of a call, and enters the offer there. An offer for a call that is not here may begin it.
+    fn enter(&self, call: &Arc<Call>, caller: &Caller) -> Result<Entered, OfferError> {
+        let mut directory = self.locked();
+        let (thread, presence, alive) = match directory.here(call.id) {
+            Some(place) => (place.thread, None, Arc::clone(&place.alive)),
+            None => {
+                let thread = self.thread_for(&directory).map_err(|why| self.refused.note(&why))?;
+                self.could_open(call).map_err(|why| self.refused.note(&Why::Call(why.to_string())))?;
+                let presence = directory.enter(call.id, thread);
+                let alive = Arc::clone(&presence.0);
+                (thread, Some(presence), alive)
+            }
+        };
+        let (unconnected, evicted) = directory.waiting.enter(thread, call.id, caller.network, &caller.agent);
+        drop(directory);
+        for waiting::Evicted { thread, conversation, number } in evicted {
+            let evict = Message::Evict { conversation, offer: number };
+            // A thread whose inbox is full drops it by its time.
+            drop(self.threads[thread].inbox.requests.send(evict));
+        }
+        Ok(Entered { thread, presence, alive, unconnected })
+    }
+
+    /// Whether a call could be heard and could speak, if it began now; nothing is taken.
+    fn could_open(&self, call: &Call) -> Result<(), Error> {
+        self.models.tts(&call.tts).0?;
+        self.models.stt(&call.stt).0?.full().map_or(Ok(()), Err)
+    }
+
+    fn arrival(&self, thread: usize, call: &Arc<Call>, commands: &[Command], presence: Presence) -> Arrival {
+        let (key, net, me, call) = (self.key(), self.net.clone(), Weak::clone(&self.me), Arc::clone(call));
+        let open = Box::new(move || {
+            let (me, call) = (Weak::clone(&me), Arc::clone(&call));
+            // Opening a model may wait for a lock.
+            net.spawn(async move {
+                if let Some(engine) = me.upgrade() {
+                    engine.connected(thread, key, call);
+                }
+            });
+        });
+        Arrival { key, commands: commands.to_vec(), presence, open }
     }
 
     async fn take(&self, offer: conversation::host::Offer) -> Result<Accepted, OfferError> {
         self.wait_until_ready().await?;
-        let conversation::host::Offer { call, sdp, replaces, restart, commands } = offer;
+        let conversation::host::Offer { call, sdp, replaces, restart, commands, caller } = offer;
         // A call may end between the look into the directory and the arrival at its thread: then it is begun anew.
         for _ in 0..3 {
-            let (thread, seat) = self.seat(call.id)?;
-            let alive = seat.as_ref().map(|s| Arc::clone(&s.alive));
-            let opening =
-                seat.map(|seat| self.open(thread, Arc::clone(&call), commands.clone(), seat)).transpose()?;
+            let Entered { thread, presence, alive, unconnected } = self.enter(&call, &caller)?;
             let (reply, answer) = oneshot::channel();
             let offer = graph::Offer {
                 conversation: call.id,
                 sdp: sdp.clone(),
                 replaces: replaces.clone(),
                 restart,
-                opening,
+                arrival: presence.map(|presence| self.arrival(thread, &call, &commands, presence)),
+                unconnected: Some(unconnected),
                 reply,
             };
             let sent = self.threads[thread].inbox.requests.send(Message::Offer(Box::new(offer)));
             sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
             match answer.await {
                 Ok(Reply::Accepted(accepted, ufrag)) => {
-                    let mut directory = self.locked();
-                    let alive = alive.or_else(|| directory.calls.get(&call.id).map(|p| Arc::clone(&p.alive)));
-                    if let (Some(alive), true) = (alive, self.tcp.is_some()) {
-                        directory.names.insert(ufrag, Place { thread, alive });
+                    if self.tcp.is_some() {
+                        self.locked().names.insert(ufrag, Place { thread, alive });
                     }
                     return Ok(accepted);
                 }

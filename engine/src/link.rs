@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::hear::decode::Decoder;
 use crate::hear::jitter::Buffer;
+use crate::host::Unconnected;
 use crate::speak::Block;
 use crate::transport::loopback::{Left, Near};
 use crate::transport::rtvi;
@@ -15,6 +16,8 @@ use crate::transport::{Event, Text, VideoFrame};
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long after it came up a connection may still have handshakes to do (the data channel, negotiations), for which each round trip counts.
 const HANDSHAKES: Duration = Duration::from_secs(1);
+/// What a client is told that connects while the server is full, as REST says it.
+const NO_CAPACITY: &str = "No capacity";
 /// Samples of 20 ms at 16 kHz.
 const HEARD: usize = 320;
 
@@ -43,11 +46,19 @@ pub(crate) struct Link {
     pub(crate) inbox: rtvi::Inbox,
     /// When the client opened its channel.
     pub(crate) talks: Option<Instant>,
+    /// Its entry among the offers that have not connected, until it has.
+    unconnected: Option<Unconnected>,
 }
 
 impl Link {
     /// An answered offer.
-    pub(crate) fn rtc(number: u32, connection: Connection, decoder: Decoder, now: Instant) -> Self {
+    pub(crate) fn rtc(
+        number: u32,
+        connection: Connection,
+        decoder: Decoder,
+        unconnected: Option<Unconnected>,
+        now: Instant,
+    ) -> Self {
         let id = connection.id().to_owned();
         let wire = Wire::Rtc {
             connection: Box::new(connection),
@@ -65,6 +76,7 @@ impl Link {
             voice: None,
             inbox: rtvi::Inbox::new(now),
             talks: None,
+            unconnected,
         }
     }
 
@@ -83,6 +95,7 @@ impl Link {
             voice: None,
             inbox: rtvi::Inbox::new(now),
             talks: None,
+            unconnected: None,
         }
     }
 
@@ -97,6 +110,11 @@ impl Link {
             Wire::Rtc { connection, .. } => Some(connection),
             Wire::Loop { .. } => None,
         }
+    }
+
+    /// Whether it is this offer, and has not connected.
+    pub(crate) fn is_offer(&self, number: u64) -> bool {
+        self.unconnected.as_ref().is_some_and(|unconnected| unconnected.number == number)
     }
 
     /// Whether media may flow.
@@ -177,6 +195,7 @@ impl Link {
         match event {
             Event::Connected if self.connected.is_none() => {
                 self.connected = Some(now);
+                self.unconnected = None;
                 if let Wire::Loop { near, next, .. } = &mut self.wire {
                     *next = now;
                     near.send(Left::Began { at: now });
@@ -279,6 +298,11 @@ impl Link {
             Wire::Rtc { connection, .. } => connection.abort(now),
             Wire::Loop { near, .. } => near.send(Left::Closed),
         }
+    }
+
+    /// Tells the client that the server has no room for the call. [`Link::hang_up`] is to follow once its channel is open.
+    pub(crate) fn turn_away(&mut self, now: Instant) {
+        self.text(now, rtvi::error(NO_CAPACITY, true));
     }
 
     /// Whether it was hung up and has no last words left, or the client closed it after that.

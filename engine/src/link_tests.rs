@@ -46,7 +46,7 @@ fn heard(arrival: impl Fn(u64) -> u64) -> Heard {
     let (mut far, offer, pending, audio) = client(start, &[]);
     let (server, answer) = Connection::accept(&offer, &local(), &certificate(), start).unwrap();
     far.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
-    let mut link = Link::rtc(0, server, Decoder::new().unwrap(), start);
+    let mut link = Link::rtc(0, server, Decoder::new().unwrap(), None, start);
     let (here, there) = (SERVER.parse().unwrap(), CLIENT.parse().unwrap());
     let packets = voice();
     // Datagrams to the server with the ms at which they arrive.

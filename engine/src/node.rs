@@ -27,10 +27,11 @@ use crate::bucket::Bucket;
 use crate::clock;
 use crate::graph::{CallModels, News, Opening};
 use crate::hear::Hearing;
-use crate::host::{Seat, Shared};
+use crate::host::{Presence, Seat, Shared};
 use crate::keep::trace::Trace;
 use crate::link::Link;
 use crate::meter::Meter;
+use crate::shard::pending::{EARLY, Waited};
 use crate::show::{Face, Pace};
 use crate::speak::Speaking;
 use crate::think::llm::Asked;
@@ -41,8 +42,6 @@ use talk::Origin;
 
 pub(crate) use clocks::Fate;
 
-/// Commands kept for a call that has not begun.
-const EARLY: usize = 64;
 /// Questions that a client may type at once, as seconds of [`Shared::questions`].
 const QUESTIONS_AT_ONCE: f64 = 5.0;
 /// Who waits for the answer to a command.
@@ -114,20 +113,23 @@ pub(crate) struct Node {
     /// [`Node::is_settled`], as of when it was served last.
     pub(crate) settled: bool,
     _seat: Seat,
+    _presence: Presence,
 }
 
 impl Node {
-    /// A call that waits for its first connection.
+    /// A call that waits for its connection.
     ///
     /// # Errors
     /// No Opus encoder can be had.
     pub(crate) fn new(
         opening: Opening,
+        waited: Waited,
         shared: Arc<Shared>,
         news: Sink<News>,
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
-        let Opening { key, call, models, face: poses, commands, seat } = opening;
+        let Opening { key, call, models, face: poses, seat } = opening;
+        let Waited { links, next_link, presence, commands } = waited;
         let CallModels { stt, turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
         let own = poses.as_ref().map(|poses| poses.set().manifest().voice.clone()).unwrap_or_default();
         // The agent's voice where the engine has it, else its face's, else the engine's default.
@@ -155,9 +157,9 @@ impl Node {
             news,
             origin: None,
             inputs: VecDeque::with_capacity(4),
-            links: Vec::with_capacity(2),
+            links,
             current: None,
-            next_link: 0,
+            next_link,
             session,
             told_silence: false,
             pcm: Vec::with_capacity(2_048),
@@ -187,6 +189,7 @@ impl Node {
             due: None,
             settled: false,
             _seat: seat,
+            _presence: presence,
         })
     }
 
@@ -260,7 +263,8 @@ impl Node {
         }
     }
 
-    fn event(&mut self, now: Instant, number: u32, event: Event) {
+    /// What one of its connections tells.
+    pub(crate) fn event(&mut self, now: Instant, number: u32, event: Event) {
         match event {
             Event::Connected => self.connected(now, number),
             Event::Text(text) => self.client_says(now, number, &text),

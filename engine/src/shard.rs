@@ -5,7 +5,9 @@
 
 mod contain;
 mod datagrams;
+mod early;
 mod offers;
+pub(crate) mod pending;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -20,6 +22,7 @@ use models::Sink;
 use models::contain::{Restarts, contained};
 use smallvec::SmallVec;
 
+use self::pending::Pending;
 use crate::clock;
 use crate::edge::{self, Sender};
 use crate::graph::{self, CallKey, Kit, Message};
@@ -90,6 +93,8 @@ pub struct Shard {
     meter: Meter,
     kit: Option<Kit>,
     nodes: BTreeMap<CallKey, Box<Node>>,
+    /// Calls of which there are only offers yet.
+    pending: BTreeMap<CallKey, Box<Pending>>,
     by_conversation: HashMap<ConversationId, CallKey>,
     next_tick: Instant,
     /// Calls that something happened to.
@@ -155,6 +160,7 @@ impl Shard {
             meter: Meter::new(Arc::clone(&stats)),
             kit: None,
             nodes: BTreeMap::new(),
+            pending: BTreeMap::new(),
             by_conversation: HashMap::new(),
             next_tick: now,
             touched: Vec::with_capacity(64),
@@ -230,16 +236,14 @@ impl Shard {
     /// When [`Shard::step`] is due at the latest; `None` = something must come first.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
-        if self.nodes.is_empty() {
-            return None;
-        }
-        Some(self.due.map_or(self.next_tick, |due| due.min(self.next_tick)))
+        let tick = (!self.nodes.is_empty()).then_some(self.next_tick);
+        [tick, self.due].into_iter().flatten().min()
     }
 
     /// Calls held, connecting and closing ones included.
     #[must_use]
     pub fn calls(&self) -> usize {
-        self.nodes.len()
+        self.nodes.len() + self.pending.len()
     }
 
     /// Does what is due at `now`, in no time. Whether more is waiting to be read.
@@ -264,18 +268,25 @@ impl Shard {
             self.touched.clear();
             self.touched.extend(self.nodes.keys());
         } else if self.due.is_some_and(|due| now >= due) {
-            let due = |node: &Node| node.due.is_some_and(|due| now >= due);
-            self.touched.extend(self.nodes.iter().filter(|(_, node)| due(node)).map(|(key, _)| *key));
+            let due = |at: Option<Instant>| at.is_some_and(|due| now >= due);
+            self.touched.extend(self.nodes.iter().filter(|(_, node)| due(node.due)).map(|(key, _)| *key));
         }
-        if !self.touched.is_empty() {
+        if self.due.is_some_and(|due| now >= due) {
+            let due = |pending: &Pending| pending.due.is_some_and(|due| now >= due);
+            self.touched.extend(self.pending.iter().filter(|(_, one)| due(one)).map(|(key, _)| *key));
+        }
+        // What was due may be gone.
+        if !self.touched.is_empty() || self.due.is_some_and(|due| now >= due) {
             let mut touched = std::mem::take(&mut self.touched);
             for key in touched.drain(..) {
                 self.serve(now, key, tick);
             }
             thread::serves(None);
             self.touched = touched;
-            self.due = self.nodes.values().filter_map(|node| node.due).min();
-            self.settled = !self.nodes.is_empty() && self.nodes.values().all(|node| node.settled);
+            let due = self.nodes.values().filter_map(|node| node.due);
+            self.due = due.chain(self.pending.values().filter_map(|pending| pending.due)).min();
+            let settled = self.pending.is_empty() && self.nodes.values().all(|node| node.settled);
+            self.settled = settled && !self.nodes.is_empty();
         }
         if let Some(socket) = &mut self.socket {
             socket.flush();
@@ -300,33 +311,24 @@ impl Shard {
                 thread::serves(Some(offer.conversation));
                 self.offer(now, *offer);
             }
+            Message::Opened(key, opening) => self.opened(now, key, opening),
+            Message::Evict { conversation, offer } => {
+                if let Some(key) = self.by_conversation.get(&conversation).copied() {
+                    self.evict(now, key, offer);
+                }
+            }
             Message::Loopback(call) => {
                 thread::serves(Some(call.opening.call.id));
                 self.begin_loopback(now, *call);
             }
             Message::Command { conversation, command, reply } => {
-                match self.by_conversation.get(&conversation) {
-                    Some(key) => {
-                        let key = *key;
-                        self.within(now, key, |node| node.command(now, command, reply));
-                        self.touch(key);
-                    }
-                    None => {
-                        if let Some(reply) = reply {
-                            // Whoever asked may have gone meanwhile.
-                            let _ = reply.send(Err(conversation::host::CommandError::NotHere));
-                        }
-                    }
-                }
+                self.command(now, conversation, command, reply);
             }
             Message::HangUp { conversation, connection, reply } => {
                 let key = self.by_conversation.get(&conversation).copied();
-                let found = key.and_then(|key| self.within(now, key, |node| node.hang_up(now, &connection)));
-                if let Some(key) = key {
-                    self.touch(key);
-                }
-                // As above.
-                let _ = reply.send(found.unwrap_or(false));
+                let found = key.is_some_and(|key| self.hang_up(now, key, &connection));
+                // Whoever asked may have gone meanwhile.
+                let _ = reply.send(found);
             }
             Message::News(key, news) => {
                 self.within(now, key, |node| node.news(now, news));
@@ -343,6 +345,9 @@ impl Shard {
                     let stop = conversation::input::Command::Stop { reason, exit_message };
                     self.within(now, key, |node| node.command(now, stop, None));
                     self.touch(key);
+                }
+                for key in self.pending.keys().copied().collect::<Vec<_>>() {
+                    self.give_up(key);
                 }
             }
             Message::Quit => self.running = false,
@@ -407,7 +412,7 @@ impl Shard {
 
     /// Lets one call do what is due.
     fn serve(&mut self, now: Instant, key: CallKey, tick: bool) {
-        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let Some(node) = self.nodes.get_mut(&key) else { return self.serve_pending(now, key) };
         thread::serves(Some(node.call.id));
         let (socket, tcp, meter, next_tick) = (&mut self.socket, &self.tcp, &mut self.meter, self.next_tick);
         let served = contained(|| {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use conversation::call::{ConversationId, LlmChoice, SttChoice, TtsChoice};
 use conversation::event::{EndReason, Event};
-use conversation::host::{CommandError, Host, Offer, OfferError};
+use conversation::host::{Accepted, Caller, CommandError, Host, Offer, OfferError};
 use conversation::input::Command;
 use conversation::output::{Answer, Refusal};
 use conversation::settings::Agent;
@@ -67,6 +67,10 @@ impl stt::Stt for Ears {
         let mut left = self.0.lock().unwrap();
         *left = left.checked_sub(1).ok_or_else(|| Error::new(Kind::Busy, "all decoders are in use"))?;
         Ok(Box::new(Ear(Arc::clone(&self.0))))
+    }
+
+    fn full(&self) -> Option<Error> {
+        (*self.0.lock().unwrap() == 0).then(|| Error::new(Kind::Busy, "all decoders are in use"))
     }
 }
 
@@ -145,7 +149,8 @@ fn engine_with(config: Config, models: Arc<Doubles>) -> (Arc<Engine>, Book) {
 }
 
 fn offer(id: u128, sdp: &str) -> Offer {
-    Offer { call: Arc::new(call(id)), sdp: sdp.into(), replaces: None, restart: false, commands: Vec::new() }
+    let (call, caller) = (Arc::new(call(id)), Caller::default());
+    Offer { call, sdp: sdp.into(), replaces: None, restart: false, commands: Vec::new(), caller }
 }
 
 /// Longest wait for a state.
@@ -248,20 +253,132 @@ async fn what_is_missing_is_told() {
     assert_eq!(refused, OfferError::NoCapacity("the speech detector's weights are not installed".into()));
 }
 
+/// Connects a client whose offer was answered, until what it has seen is enough.
+async fn connect(
+    (mut client, pending): (Client, str0m::change::SdpPendingOffer),
+    accepted: &Accepted,
+    what: &'static str,
+    enough: fn(&Client) -> bool,
+) -> Client {
+    let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
+    client.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+    let connecting = move || {
+        client.until(what, enough);
+        client
+    };
+    tokio::task::spawn_blocking(connecting).await.unwrap()
+}
+
+fn measured(engine: &Engine, family: &str) -> Vec<(String, u64)> {
+    let family = engine.measures().into_iter().find(|f| f.name == family).unwrap();
+    let count = |point: &conversation::measure::Point| match point.value {
+        conversation::measure::Value::Count(count) => count,
+        _ => panic!("{family:?} counts nothing"),
+    };
+    let label = |point: &conversation::measure::Point| point.labels.first().map(|l| l.1.to_string());
+    family.points.iter().map(|p| (label(p).unwrap_or_default(), count(p))).collect()
+}
+
 #[tokio::test]
-async fn a_call_without_a_decoder_is_refused_and_a_freed_decoder_serves_the_next() {
+async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_told_so() {
     let models = Doubles::ready(1);
-    let timeouts = Timeouts { offer: Duration::from_secs(5), ..Timeouts::default() };
-    let (engine, book) = engine(Arc::clone(&models), timeouts);
+    let (engine, book) = engine(Arc::clone(&models), Timeouts::default());
+    let ((one, one_sdp, one_pending), (two, two_sdp, two_pending)) = (Client::offer(), Client::offer());
+    let one_taken = engine.offer(offer(1, &one_sdp)).await.unwrap();
+    let two_taken = engine.offer(offer(2, &two_sdp)).await.unwrap();
+    assert!(one_taken.answer.contains("a=candidate") && !one_taken.connection.is_empty());
+    assert_eq!((engine.calls(), *models.ears.lock().unwrap()), (0, 1), "offers hold nothing");
+
+    let one = connect((one, one_pending), &one_taken, "its voice", |c| c.packets() > 0).await;
+    assert_eq!((engine.calls(), *models.ears.lock().unwrap()), (1, 0));
+    let (_, third, _) = Client::offer();
+    let refused = engine.offer(offer(3, &third)).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("all decoders are in use".into()));
+
+    let told = |c: &Client| c.texts().iter().any(|t| t.contains("peerLeft"));
+    let two = connect((two, two_pending), &two_taken, "it is turned away", told).await;
+    let texts = two.texts();
+    let error = texts.iter().find(|t| t.contains(r#""type":"error""#)).expect("an error");
+    assert!(error.contains("No capacity") && error.contains(r#""fatal":true"#), "{error}");
+    assert_eq!(two.packets(), 0);
+    assert!(book.of(2).is_empty(), "its conversation has not begun");
+    assert_eq!(engine.calls(), 1, "the other call goes on");
+    let refused: Vec<_> = measured(&engine, "visavis_calls_refused");
+    assert!(refused.contains(&("call".into(), 2)), "{refused:?}");
+
+    // The same conversation may be tried again as soon as there is room.
+    assert!(engine.hang_up(ConversationId(1), one_taken.connection).await);
+    drop(one);
+    until("the decoder is free", || *models.ears.lock().unwrap() == 1).await;
+    let (again, sdp, pending) = Client::offer();
+    let taken = engine.offer(offer(2, &sdp)).await.unwrap();
+    connect((again, pending), &taken, "its voice", |c| c.packets() > 0).await;
+    assert_eq!(book.names(2).iter().filter(|n| *n == "joined").count(), 1);
+}
+
+#[tokio::test]
+async fn an_offer_that_never_connects_leaves_no_trace() {
+    let timeouts = Timeouts { offer: Duration::from_millis(200), ..Timeouts::default() };
+    let (engine, book) = engine(Doubles::ready(1), timeouts);
     let (_client, sdp, _) = Client::offer();
     let taken = engine.offer(offer(1, &sdp)).await.unwrap();
-    assert!(taken.answer.contains("a=candidate") && !taken.connection.is_empty());
-    let refused = engine.offer(offer(2, &sdp)).await.unwrap_err();
-    assert_eq!(refused, OfferError::NoCapacity("all decoders are in use".into()));
-    until("the offer that never connected is dropped", || engine.calls() == 0).await;
-    until("its decoder is free", || *models.ears.lock().unwrap() == 1).await;
-    assert!(book.0.lock().unwrap().is_empty(), "it leaves no trace");
-    engine.offer(offer(2, &sdp)).await.unwrap();
+    assert_eq!(measured(&engine, "visavis_offers_waiting"), [(String::new(), 1)]);
+    until("it is dropped", || measured(&engine, "visavis_offers_waiting")[0].1 == 0).await;
+    assert!(!engine.hang_up(ConversationId(1), taken.connection).await);
+    assert!(book.0.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn of_a_network_s_offers_the_oldest_that_has_not_connected_makes_room() {
+    let (engine, _) = engine(Doubles::ready(2), Timeouts::default());
+    let of_network = |id, sdp: &str| {
+        let network = Some([192, 0, 2, 1].into());
+        Offer { caller: Caller { network, agent: format!("agent {id}") }, ..offer(id, sdp) }
+    };
+    let (client, sdp, pending) = Client::offer();
+    let first = engine.offer(of_network(0, &sdp)).await.unwrap();
+    let _connected = connect((client, pending), &first, "its voice", |c| c.packets() > 0).await;
+    let (_client, sdp, _) = Client::offer();
+    let mut taken = Vec::new();
+    for id in 1..=17 {
+        taken.push(engine.offer(of_network(id, &sdp)).await.unwrap().connection);
+    }
+    assert_eq!(measured(&engine, "visavis_offers_evicted"), [(String::new(), 1)]);
+    assert_eq!(engine.calls(), 1, "what has connected makes room for nobody");
+    for (n, connection) in taken.into_iter().enumerate() {
+        let here = engine.hang_up(ConversationId(n as u128 + 1), connection).await;
+        assert_eq!(here, n > 0, "offer {n}");
+    }
+    assert!(engine.hang_up(ConversationId(0), first.connection).await);
+}
+
+#[tokio::test]
+async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has() {
+    let (engine, book) = engine(Doubles::ready(1), Timeouts::default());
+    let (client, sdp, pending) = Client::offer();
+    let speak = |text: &str| Command::Say {
+        text: text.into(),
+        interrupt: false,
+        allow_interruptions: true,
+        add_to_context: true,
+    };
+    let before = Offer { commands: vec![speak("First of all.")], ..offer(1, &sdp) };
+    let taken = engine.offer(before).await.unwrap();
+    let context = Command::Context { text: "Then this.".into(), overwrite: false };
+    assert_eq!(engine.command(ConversationId(1), context).await, Ok(Answer::Accepted));
+    connect((client, pending), &taken, "its voice", |c| c.packets() > 0).await;
+    let said = |f: &conversation::event::Stamped| format!("{:?}", f.event);
+    until("both are done", || {
+        let facts: String = book.of(1).iter().map(said).collect();
+        facts.contains("First of all.") && facts.contains("Then this.")
+    })
+    .await;
+    // A call that is ended before it began is no call.
+    let (_client, sdp, _) = Client::offer();
+    let taken = engine.offer(offer(2, &sdp)).await.unwrap();
+    assert_eq!(engine.command(ConversationId(2), Command::End).await, Err(CommandError::NotHere));
+    assert!(!engine.hang_up(ConversationId(2), taken.connection).await);
+    assert!(book.of(2).is_empty());
 }
 
 #[tokio::test]
@@ -284,9 +401,8 @@ async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_a
 async fn the_limit_of_calls_is_that_of_all_threads_together() {
     let (engine, _) = engine_for(3, Doubles::ready(9), Timeouts::default());
     let (_client, sdp, _) = Client::offer();
-    for id in 1..=3 {
-        engine.offer(offer(id, &sdp)).await.unwrap();
-    }
+    until("ready", || engine.not_ready().is_none()).await;
+    let _far: Vec<_> = (1..=3).map(|id| engine.attach(Arc::new(call(id)), Vec::new()).unwrap()).collect();
     let refused = engine.offer(offer(4, &sdp)).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("the server is full".into()));
     assert_eq!(engine.calls(), 3);

@@ -146,15 +146,31 @@ def test_a_hang_up_ends_the_call_at_once(patient, call, hooks):
 
 
 def test_a_full_server_says_so(start, call, tmp_path):
-    """One decoder, two calls: the second is refused at the join, never deaf."""
+    """One decoder, two calls: the second is told that all lines are busy, be it at its offer or once it has connected; it is never deaf."""
     server = start("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1"}).first_start().ready()
     agent = server.agent()
     first = call().open(server.conversation(agent["id"])["join_link"])
+    waiting = server.conversation(agent["id"])
+    second = call().open(waiting["join_link"])
+    # The second offer is answered while there is room, and the first call takes it before the answer arrives.
+    answers = []
+    second.page.route("**/rtc/*", lambda route: answers.append((route, route.fetch())))
+    with second.page.expect_request("**/rtc/*"):
+        second.page.click("#join")
+    end = time.monotonic() + talk.PATIENCE
+    while not answers:
+        assert time.monotonic() < end, "the offer was never answered"
+        second.page.wait_for_timeout(20)
     first.join()
-    second = call().open(server.conversation(agent["id"])["join_link"])
-    second.page.click("#join")
-    second.page.wait_for_selector("#problem:has-text('no free place')")
+    route, answer = answers.pop()
+    assert answer.status == 201
+    route.fulfill(response=answer)
+    second.page.unroute("**/rtc/*")
+    second.page.wait_for_selector("#over-title:has-text('All lines are busy')")
     second.shot("full")
+    assert server.call("GET", f"/v1/ext/conversation/{waiting['id']}").json()["status"] == "STARTED"
+    second.page.click("#again")
+    second.page.wait_for_selector("#problem:has-text('All lines are busy')")
     first.page.click("#hang-up")
     first.page.wait_for_selector("#over-title:has-text('You hung up')")
     second.page.click("#join")

@@ -15,8 +15,8 @@ test("each refusal has words of its own", () => {
 
 test("a server without room, one that is busy and one that is not ready are told apart", () => {
   // The reasons as the engine and the control plane word them.
-  assert.match(words(503, "all 2 speech decoders are taken"), /no free place/);
-  assert.match(words(503, "the server is full"), /no free place/);
+  assert.match(words(503, "all 2 speech decoders are taken"), /lines are busy/);
+  assert.match(words(503, "the server is full"), /lines are busy/);
   assert.match(words(503, "too many offers at once"), /too busy/);
   assert.match(words(503, "the call ends and begins too fast"), /too busy/);
   assert.match(words(503, "the server is shutting down"), /restart/);

@@ -2,6 +2,7 @@
 //! neither knows the other. Futures come from `core`, so that no runtime is chosen here.
 
 use core::future::Future;
+use core::net::IpAddr;
 use core::pin::Pin;
 use std::sync::Arc;
 
@@ -18,8 +19,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Host: Send + Sync + 'static {
     /// A client's SDP offer: begins the call, or takes it over with a new connection.
     ///
-    /// The call begins (fact `joined`) when the connection is up; an offer that does not connect within `timeouts.offer` leaves no trace but
-    /// a freed decoder. The older connection of a call gets `peerLeft` and is closed when the new one is connected, not before.
+    /// The call takes its place and its models, and begins (fact `joined`), when the connection is up. If there is no room for it then, the
+    /// client is told so by a fatal `error`, and the conversation may be tried again. An offer that does not connect within
+    /// `timeouts.offer`, or that newer ones displace, leaves no trace. The older connection of a call gets `peerLeft` and is closed when the new one is connected, not before.
     fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Accepted, OfferError>>;
 
     /// A command for a running call.
@@ -38,7 +40,7 @@ pub trait Host: Send + Sync + 'static {
     /// a break. Takes a few milliseconds.
     fn renew(&self, avatar_key_id: &str, face: OwnFace);
 
-    /// Calls held now, connecting ones included.
+    /// Calls held now: those that have connected.
     fn calls(&self) -> usize;
 
     /// Why no call can be taken right now (models still load), or `None`.
@@ -60,6 +62,15 @@ pub trait Host: Send + Sync + 'static {
     fn measures(&self) -> Vec<Family>;
 }
 
+/// Who makes an offer, for the limits of offers that have not connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The client's network: an IPv4 address, or the /64 of an IPv6 address; `None` if it is exempt from limits.
+    pub network: Option<IpAddr>,
+    /// The agent that is called.
+    pub agent: String,
+}
+
 /// A client's offer.
 pub struct Offer {
     /// The call, as its agent is configured now. Ignored where the conversation is live already.
@@ -72,6 +83,8 @@ pub struct Offer {
     pub restart: bool,
     /// Given before the call began, in order; they take effect at the join.
     pub commands: Vec<Command>,
+    /// Who makes it.
+    pub caller: Caller,
 }
 
 /// An offer was taken.

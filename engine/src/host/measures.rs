@@ -49,6 +49,10 @@ impl Engine {
         let micros = |of: &AtomicU64| of.load(Relaxed) as f64 / 1e6;
         let edges = self.edges();
         let edge = |of: fn(&EdgeCount) -> u64| edges.iter().map(move |(name, count)| (*name, of(count)));
+        let (waiting, evicted) = {
+            let directory = self.locked();
+            (directory.waiting.count(), directory.waiting.evicted())
+        };
         let mut families = vec![
             Family::counter("visavis_calls_ended", "Calls that are over.").of(sum(|s| &s.ended)),
             Family::counter("visavis_panics", "Panics of the process: each is a fault of the server, and ends one call or restarts one thread.")
@@ -110,6 +114,13 @@ impl Engine {
             .of(stats().map(|s| s.headroom.process()).fold(0.0, f64::max)),
             Family::counter("visavis_calls_refused", "Conversations that were not made and offers of new calls that were not taken, by reason.")
                 .each("reason", self.refused.counts()),
+            Family::gauge("visavis_offers_waiting", "Offers that were answered and have not connected.")
+                .of(waiting as u64),
+            Family::counter(
+                "visavis_offers_evicted",
+                "Offers that had not connected and made room for newer ones: too many of one network, for one agent, or in all.",
+            )
+            .of(evicted),
             Family::gauge("visavis_media_calls", "Calls held by a media thread.")
                 .each("thread", self.threads.iter().map(|t| t.taken.load(Relaxed)).enumerate()),
             Family::gauge("visavis_media_inbox", "Messages that wait for a media thread.")

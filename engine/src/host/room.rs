@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Directory, Engine, Seat};
+use super::{Directory, Engine, Seat, Waiting};
 use crate::clock;
 use conversation::host::OfferError;
 
@@ -86,7 +86,7 @@ impl Engine {
         if self.threads.iter().all(|thread| thread.stats.dead.load(Relaxed)) {
             return Some(Why::Dead);
         }
-        if self.least_loaded().is_none() {
+        if self.least_loaded(None).is_none() {
             return Some(Why::Load);
         }
         if let Some(behind) = self.models.behind() {
@@ -95,23 +95,47 @@ impl Engine {
         self.memory.is_short(clock::now()).then_some(Why::Memory)
     }
 
-    /// The thread with the fewest calls of those that have time for one more.
-    fn least_loaded(&self) -> Option<usize> {
-        let taken = self.threads.iter().map(|t| (t, t.taken.load(Relaxed))).enumerate();
-        let alive = taken.filter(|(_, (thread, _))| !thread.stats.dead.load(Relaxed));
-        let free = alive.filter(|(_, (thread, taken))| thread.stats.headroom.admits(*taken));
-        free.min_by_key(|(_, (_, taken))| *taken).map(|(number, _)| number)
+    /// The thread with the fewest calls, and offers for them, of those that have time for one more call.
+    fn least_loaded(&self, waiting: Option<&Waiting>) -> Option<usize> {
+        let free = (0..self.threads.len()).filter(|thread| self.has_time(*thread));
+        free.min_by_key(|thread| {
+            self.threads[*thread].taken.load(Relaxed) + waiting.map_or(0, |waiting| waiting.on(*thread))
+        })
     }
 
-    /// A place for a call that is not held yet. Places are taken under the directory's lock only, so that no limit is passed.
-    pub(super) fn place(&self, directory: &Directory) -> Result<(usize, Seat), Why> {
+    fn has_time(&self, thread: usize) -> bool {
+        let thread = &self.threads[thread];
+        !thread.stats.dead.load(Relaxed) && thread.stats.headroom.admits(thread.taken.load(Relaxed))
+    }
+
+    /// The thread to which a call that is not here may come.
+    pub(super) fn thread_for(&self, directory: &Directory) -> Result<usize, Why> {
         if directory.draining {
             return Err(Why::Draining);
         }
         if let Some(why) = self.no_room() {
             return Err(why);
         }
-        let thread = self.least_loaded().ok_or(Why::Load)?;
-        Ok((thread, Seat::take(&self.threads[thread].taken)))
+        self.least_loaded(Some(&directory.waiting)).ok_or(Why::Load)
+    }
+
+    /// A place on this thread. Places are taken under the directory's lock only, so that no limit is passed.
+    pub(super) fn seat_on(&self, directory: &Directory, thread: usize) -> Result<Seat, Why> {
+        if directory.draining {
+            return Err(Why::Draining);
+        }
+        if let Some(why) = self.no_room() {
+            return Err(why);
+        }
+        if !self.has_time(thread) {
+            return Err(Why::Load);
+        }
+        Ok(Seat::take(&self.threads[thread].taken))
+    }
+
+    /// A place on the thread that has most time left.
+    pub(super) fn place(&self, directory: &Directory) -> Result<(usize, Seat), Why> {
+        let thread = self.thread_for(directory)?;
+        Ok((thread, self.seat_on(directory, thread)?))
     }
 }

@@ -22,6 +22,13 @@ impl Node {
         self.dropped.push(oldest);
     }
 
+    /// Drops the connection of an offer that makes room for a newer one.
+    pub(crate) fn evict(&mut self, offer: u64) {
+        let Some(number) = self.links.iter().find(|l| l.is_offer(offer)).map(|l| l.number) else { return };
+        self.links.retain(|l| l.number != number);
+        self.dropped.push(number);
+    }
+
     /// The connection of this name.
     pub(crate) fn link_named(&mut self, id: &str) -> Option<&mut Link> {
         self.links.iter_mut().find(|l| l.id() == id)

@@ -74,6 +74,9 @@ impl Shard {
         for key in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.broke(now, key);
         }
+        for key in self.pending.keys().copied().collect::<Vec<_>>() {
+            self.give_up(key);
+        }
         self.touched.clear();
         self.due = None;
         self.settled = false;

@@ -56,11 +56,22 @@ impl Shard {
         destination: SocketAddr,
         datagram: &mut [u8],
     ) {
-        let slot = self.demux.route(now, source, datagram).filter(|slot| self.nodes.contains_key(&slot.call));
+        let slot = self.demux.route(now, source, datagram);
         let taken = slot.filter(|slot| {
             let link = slot.link;
-            let receive = |node: &mut Node| node.datagram(now, link, protocol, source, destination, datagram);
-            self.within(now, slot.call, receive).unwrap_or(false)
+            if self.nodes.contains_key(&slot.call) {
+                let receive =
+                    |node: &mut Node| node.datagram(now, link, protocol, source, destination, datagram);
+                return self.within(now, slot.call, receive).unwrap_or(false);
+            }
+            let Some(pending) = self.pending.get_mut(&slot.call) else { return false };
+            thread::serves(Some(pending.conversation));
+            let receive = || pending.datagram(now, link, protocol, source, destination, datagram);
+            contained(receive).unwrap_or_else(|| {
+                tracing::error!("the code of a call that has not begun panicked: its offers are dropped");
+                self.give_up(slot.call);
+                false
+            })
         });
         thread::serves(None);
         let Some(slot) = taken else {

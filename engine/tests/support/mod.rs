@@ -11,9 +11,9 @@ use conversation::event::{Event, Stamped};
 use conversation::host::{Accepted, Ledger};
 use conversation::input::Command;
 use conversation::settings::Agent;
-use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, Offer, Opening, Reply};
+use engine::graph::{Arrival, CallKey, CallModels, Kit, Loopback, Message, Offer, Opening, Reply};
 use engine::hear::vad::{Judge, State, WINDOW};
-use engine::host::{Seat, Shared};
+use engine::host::{Presence, Seat, Shared};
 use engine::latency::Latencies;
 use engine::meter::Stats;
 use engine::shard::{Inbox, Shard};
@@ -379,7 +379,13 @@ impl Bench {
     ) -> Far {
         let opening = self.opening(call, script, llm, tts, tts_fallback);
         let (near, far) = loopback::pair();
-        assert!(self.inbox.requests.send(Message::Loopback(Box::new(Loopback { opening, near }))).is_ok());
+        let begins = Loopback {
+            opening: Box::new(opening),
+            commands: Vec::new(),
+            near,
+            presence: Presence::default(),
+        };
+        assert!(self.inbox.requests.send(Message::Loopback(Box::new(begins))).is_ok());
         far
     }
 
@@ -388,9 +394,17 @@ impl Bench {
         let conversation = call.id;
         let speaker = Arc::new(Speaker { world: self.world.clone() });
         let llm = Arc::new(Thinker { world: self.world.clone(), answer: String::new() });
-        let opening = Some(self.opening(call, &[], llm, speaker, None));
+        let opening = self.opening(call, &[], llm, speaker, None);
+        let (key, news) = (opening.key, self.inbox.news.clone());
+        let opening = Mutex::new(Some(Box::new(opening)));
+        let open = Box::new(move || {
+            let opening = opening.lock().unwrap().take().ok_or_else(|| "it was opened already".to_owned());
+            assert!(news.send(Message::Opened(key, opening)).is_ok());
+        });
+        let arrival = Some(Arrival { key, commands: Vec::new(), presence: Presence::default(), open });
         let (reply, mut answer) = tokio::sync::oneshot::channel();
-        let offer = Offer { conversation, sdp, replaces: None, restart: false, opening, reply };
+        let unconnected = None;
+        let offer = Offer { conversation, sdp, replaces: None, restart: false, arrival, unconnected, reply };
         assert!(self.inbox.requests.send(Message::Offer(Box::new(offer))).is_ok());
         self.shard.step(self.now);
         match answer.try_recv().unwrap() {
@@ -428,7 +442,6 @@ impl Bench {
             call: Arc::new(call),
             models,
             face: self.face.clone().map(|set| Arc::new(PoseCache::new(set))),
-            commands: Vec::new(),
             seat: Seat::free(),
         }
     }

@@ -214,6 +214,7 @@ function begin({ conversation, token }) {
   link.addEventListener("status", ({ detail }) => status(detail));
   link.addEventListener("refused", ({ detail }) => {
     if (detail.status === 409) return over(timeUp ? "limit" : "ended");
+    if (detail.status === 503) return over("full");
     over("stalled", whyNoCall(detail).words);
   });
   link.addEventListener("left", ({ detail }) => over(detail === "ended" && timeUp ? "limit" : detail));
@@ -328,7 +329,7 @@ function dismiss() {
 /** @param {keyof OVER} why @param {string} [words] */
 function over(why, words) {
   const [title, text] = OVER[why];
-  const again = why === "elsewhere" || why === "stalled";
+  const again = why === "elsewhere" || why === "stalled" || why === "full";
   const old = link;
   link = null;
   deafness.heard();
@@ -344,7 +345,7 @@ function over(why, words) {
   at("over-title").textContent = title;
   at("over-words").textContent = words ?? text;
   at("again").hidden = !again && !embedded;
-  at("again").textContent = why === "elsewhere" ? "Bring it back here" : why === "stalled" ? "Try again" : "Talk again";
+  at("again").textContent = why === "elsewhere" ? "Bring it back here" : again ? "Try again" : "Talk again";
   at("again").onclick = () => location.reload();
   if (again) at("again").onclick = () => { show("welcome"); join(!memory.load().typing); };
   show("over");

@@ -38,6 +38,7 @@ export class Link extends EventTarget {
   #watch = 0;
   #over = false;
   #ended = false;
+  #full = null;
 
   constructor({ conversation, token, iceServers }) {
     super();
@@ -112,6 +113,7 @@ export class Link extends EventTarget {
       part.resource = answer.headers.get("Location");
       await pc.setRemoteDescription({ type: "answer", sdp: await answer.text() });
       await up;
+      if (this.#full) throw this.#full;
       if (this.#over) throw new Blocked("left");
     } catch (error) {
       pc.close();
@@ -174,6 +176,14 @@ export class Link extends EventTarget {
       return;
     }
     if (message?.label !== "rtvi-ai") return;
+    if (message.type === "error" && message.data?.fatal && message.data.error === "No capacity") {
+      // Room for a call is taken when its connection is up, and others were faster.
+      this.#full = new Refused(503, { error: message.data.error, reason: "the server is full" });
+      const joined = part === this.#current;
+      this.#stop();
+      if (joined) this.#tell("refused", this.#full);
+      return;
+    }
     if (message.type === "server-message" && eventName(message) === "call_ended") this.#ended = true;
     this.#tell("message", message);
   }

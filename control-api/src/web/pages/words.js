@@ -13,7 +13,7 @@ function whyNoPlace(error) {
   if (/shutting down|draining/.test(error.reason)) return "The server is about to restart. Try again in a minute.";
   if (/loading/.test(error.reason)) return `The server is still getting ready. ${later(error)}`;
   if (/too many|too busy|too fast/.test(error.reason)) return `The server is too busy to answer right now. ${later(error)}`;
-  if (/full|decoder/.test(error.reason)) return `The server has no free place for a call right now. ${later(error)}`;
+  if (/full|decoder/.test(error.reason)) return `All lines are busy right now. ${later(error)}`;
   return `The server cannot take calls right now. ${later(error)}`;
 }
 
@@ -61,6 +61,7 @@ export const OVER = {
   elsewhere: ["The call goes on elsewhere", "This conversation was opened in another window."],
   useless: ["No conversation here", ""],
   stalled: ["The connection is lost", "The server could not be reached for a while."],
+  full: ["All lines are busy", "Try again in a moment."],
 };
 
 export const STATE = {
