@@ -253,6 +253,76 @@ fn a_server_of_tools_that_stays_silent_delays_no_greeting_and_no_answer() {
     assert_eq!(told[0], told[1]);
 }
 
+/// A server with a tool that can be closed, and with a listing that lasts. Each of the three holds `held`.
+struct Lasting {
+    open: Arc<AtomicBool>,
+    held: Arc<()>,
+}
+
+struct Closable(Lasting);
+
+impl RemoteTool for Closable {
+    fn call(&self, _: Value) -> BoxFuture<'static, Result<Value, String>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.open.load(Relaxed)
+    }
+}
+
+impl ToolServers for Lasting {
+    fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()> {
+        let (open, held) = (Arc::clone(&self.open), Arc::clone(&self.held));
+        Box::pin(async move {
+            let run = ToolRun::Remote(Remote(Arc::new(Closable(Self { open, held: Arc::clone(&held) }))));
+            let parameters = json!({"type": "object"});
+            tell(Ok(vec![Tool { name: "look".into(), description: String::new(), parameters, run }]));
+            std::future::pending::<()>().await;
+            drop((tell, held));
+        })
+    }
+}
+
+/// Notes the tools that each question offers.
+struct Offered {
+    world: World,
+    seen: Mutex<Vec<Vec<String>>>,
+}
+
+impl llm::Llm for Offered {
+    fn ask(&self, request: llm::Request, sink: Sink<llm::Event>) -> Handle {
+        self.seen.lock().unwrap().push(request.tools.iter().map(|tool| tool.name.clone()).collect());
+        for (pause, event) in [text(LONG), end()] {
+            let sink = sink.clone();
+            self.world.after(pause, move || sink.send(event));
+        }
+        Handle::done()
+    }
+}
+
+#[test]
+fn tools_of_a_server_are_offered_while_they_are_open_and_dropped_with_the_end_of_the_call() {
+    let mut bench = Bench::new();
+    let (open, held) = (Arc::new(AtomicBool::new(true)), Arc::new(()));
+    let servers = Lasting { open: Arc::clone(&open), held: Arc::clone(&held) };
+    let llm = Arc::new(Offered { world: bench.world.clone(), seen: Mutex::default() });
+    let call = Call { tool_servers: Some(Arc::new(servers)), ..call(1) };
+    let _far = bench.thinking(call, &[], llm.clone());
+    bench.run(SECOND);
+    types(&mut bench, "What can you do?");
+    bench.run(3 * SECOND);
+    open.store(false, Relaxed);
+    types(&mut bench, "And now?");
+    bench.run(3 * SECOND);
+    assert_eq!(*llm.seen.lock().unwrap(), [vec!["look".to_owned()], vec![]]);
+    assert_eq!(Arc::strong_count(&held), 4, "the test, the server, its listing and its tool");
+    // In the middle of its words: what sounds may leave before the call does, but the tools do not wait for it.
+    bench.command(1, Command::End);
+    bench.run(Duration::ZERO);
+    assert!(Arc::strong_count(&held) <= 2, "the test and the server: {}", Arc::strong_count(&held));
+}
+
 /// A call that is in the middle of a long answer, 3 s old, and says goodbye at its end.
 fn talking(exit_message: Option<&str>) -> (Bench, engine::transport::loopback::Far) {
     let mut bench = Bench::new();

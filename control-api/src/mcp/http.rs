@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
-use bytes::Bytes;
+use futures_util::future;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use models::net::{self, Method, Request, Response};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
@@ -14,25 +15,28 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-/// Bytes of one answer, be it a stream.
-pub(super) const LIMIT: usize = 4 << 20;
+use super::budget::Budget;
+
+/// Time that a server has to hear that its session is over. It forgets the session by itself, too.
+const GOODBYE: Duration = Duration::from_millis(500);
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 pub(super) const STREAM: &str = "text/event-stream";
 
 type Error = StreamableHttpError<net::Error>;
 
-/// Sends what `rmcp` asks for.
+/// Sends what `rmcp` asks for, as long as the session's budget allows.
 #[derive(Clone)]
 pub(super) struct Http {
     client: net::Client,
+    budget: Budget,
     /// A message was refused as one that no server of this transport would refuse.
     foreign: Arc<AtomicBool>,
 }
 
 impl Http {
-    pub(super) fn new(client: net::Client) -> Self {
-        Self { client, foreign: Arc::default() }
+    pub(super) fn new(client: net::Client, budget: Budget) -> Self {
+        Self { client, budget, foreign: Arc::default() }
     }
 
     /// Whether the server seems to speak the older transport: it does not take messages here (400, 404, 405, as the protocol's page on
@@ -49,8 +53,8 @@ impl Http {
         headers: &HashMap<HeaderName, HeaderValue>,
     ) -> Result<Request, Error> {
         let bad = StreamableHttpError::Client;
-        // Streams last as long as their session; whoever waits for an answer has a time-out.
-        let mut request = Request::new(method, uri).map_err(bad)?.timeout(None).limit(LIMIT);
+        // Streams last as long as their session; whoever waits for an answer has a time-out, and the budget counts what comes.
+        let mut request = Request::new(method, uri).map_err(bad)?.timeout(None).limit(usize::MAX);
         for (name, value) in headers {
             let value = value.to_str().unwrap_or_default();
             request = request.header(name.as_str(), value).map_err(bad)?;
@@ -65,17 +69,21 @@ impl Http {
     }
 }
 
-/// The server-sent events of an answer.
-pub(super) fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-    let chunks = stream::unfold(response, |mut response| async move {
-        let chunk: Result<Bytes, net::Error> = response.chunk().await.transpose()?;
-        // The limit is one event's: the older transport says all of a call in one stream.
-        let ends =
-            |chunk: &Bytes| chunk.windows(2).any(|two| two == b"\n\n" || two == b"\r\r" || two == b"\n\r");
-        let response = if chunk.as_ref().is_ok_and(ends) { response.limit(LIMIT) } else { response };
-        Some((chunk, response))
+/// The server-sent events of an answer, until it or the session ends.
+pub(super) fn events(response: Response, budget: Budget) -> BoxStream<'static, Result<Sse, SseError>> {
+    let counted = budget.clone();
+    let chunks = stream::unfold(Some(response), move |response| {
+        let budget = budget.clone();
+        async move {
+            let mut response = response?;
+            let chunk = budget.chunk(&mut response).await.transpose()?;
+            let rest = chunk.is_ok().then_some(response);
+            Some((chunk, rest))
+        }
     });
-    SseStream::from_bytes_stream(chunks.boxed()).boxed()
+    let within =
+        move |event: &Result<Sse, SseError>| future::ready(event.is_err() || counted.message().is_ok());
+    SseStream::from_bytes_stream(chunks.boxed()).take_while(within).boxed()
 }
 
 pub(super) fn is_stream(response: &Response) -> bool {
@@ -99,8 +107,8 @@ impl StreamableHttpClient for Http {
     ) -> Result<StreamableHttpPostResponse, Error> {
         let session = session_id.as_deref();
         let request = Self::request(Method::POST, &uri, session, auth_header.as_deref(), &custom_headers)?;
-        let response = self.client.send(request.json(serde_json::to_vec(&message)?)).await;
-        let response = response.map_err(StreamableHttpError::Client)?;
+        let request = request.json(serde_json::to_vec(&message)?);
+        let response = self.budget.send(&self.client, request).await.map_err(StreamableHttpError::Client)?;
         let status = response.status();
         match status {
             202 | 204 => return Ok(StreamableHttpPostResponse::Accepted),
@@ -110,20 +118,17 @@ impl StreamableHttpClient for Http {
         }
         let given = response.header(SESSION).map(str::to_owned);
         if response.success() && is_stream(&response) {
-            return Ok(StreamableHttpPostResponse::Sse(events(response), given));
+            return Ok(StreamableHttpPostResponse::Sse(events(response, self.budget.clone()), given));
         }
-        let body = response.body().await.map_err(StreamableHttpError::Client)?;
-        if body.cut {
-            return Err(StreamableHttpError::ResponseBodyTooLarge { max_size: LIMIT });
-        }
-        let read = serde_json::from_slice::<ServerJsonRpcMessage>(&body.bytes);
+        let body = self.budget.body(response).await.map_err(StreamableHttpError::Client)?;
+        let read = serde_json::from_slice::<ServerJsonRpcMessage>(&body);
         match (read, status) {
             (Ok(answer), 200..=299) => Ok(StreamableHttpPostResponse::Json(answer, given)),
             // A refusal in the protocol's own words.
             (Ok(refused @ JsonRpcMessage::Error(_)), _) => {
                 Ok(StreamableHttpPostResponse::Json(refused, given))
             }
-            (Err(_), 200..=299) if body.bytes.is_empty() => Ok(StreamableHttpPostResponse::Accepted),
+            (Err(_), 200..=299) if body.is_empty() => Ok(StreamableHttpPostResponse::Accepted),
             (Err(error), 200..=299) => Err(error.into()),
             _ => Err(unexpected(status)),
         }
@@ -137,7 +142,12 @@ impl StreamableHttpClient for Http {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Error> {
         let session = Some(&*session_id);
+        // One that went over a limit is told nothing more.
+        if self.budget.passed().is_some() {
+            return Ok(());
+        }
         let request = Self::request(Method::DELETE, &uri, session, auth_header.as_deref(), &custom_headers)?;
+        let request = request.timeout(Some(GOODBYE));
         let response = self.client.send(request).await.map_err(StreamableHttpError::Client)?;
         match response.status() {
             200..=299 | 404 => Ok(()),
@@ -159,9 +169,9 @@ impl StreamableHttpClient for Http {
         if let Some(last) = last_event_id {
             request = request.header(LAST_EVENT, &last).map_err(StreamableHttpError::Client)?;
         }
-        let response = self.client.send(request).await.map_err(StreamableHttpError::Client)?;
+        let response = self.budget.send(&self.client, request).await.map_err(StreamableHttpError::Client)?;
         match response.status() {
-            200..=299 if is_stream(&response) => Ok(events(response)),
+            200..=299 if is_stream(&response) => Ok(events(response, self.budget.clone())),
             405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
             status => Err(unexpected(status)),
         }

@@ -1,5 +1,6 @@
 //! MCP (tool-server) configurations: `/v1/ext/mcp`. What they are in a call is in [`session`].
 
+mod budget;
 mod http;
 pub(crate) mod session;
 mod sse;

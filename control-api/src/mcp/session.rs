@@ -1,7 +1,8 @@
 //! A call's MCP servers: asked for their tools when the call has begun, beside its greeting, each with a session of its own that lasts as long
-//! as the call. One that cannot be reached costs its tools and no more.
+//! as the call. One that cannot be reached, or goes over the limits of its session, costs its tools and no more.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,14 @@ use conversation::call::{Remote, Tool, ToolRun};
 use conversation::host::{BoxFuture, RemoteTool, ToolServers};
 use futures_util::future::join_all;
 use models::net;
-use rmcp::model::{CallToolRequestParams, CallToolResult};
+use rmcp::model::{CallToolRequestParams, CallToolResult, PaginatedRequestParams};
 use rmcp::service::{RoleClient, RunningService, ServiceExt as _};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
+use tokio_util::sync::DropGuard;
 
+use super::budget::{Budget, Limit, Within};
 use super::http::Http;
 use super::sse::Older;
 use crate::agent::{secrets, show};
@@ -27,11 +30,11 @@ use crate::store::conversation::Row;
 use crate::store::document::{self, Table};
 
 /// Time that a server has to tell its tools. Nobody waits for it.
-const LISTING: Duration = Duration::from_secs(10);
+pub(super) const LISTING: Duration = Duration::from_secs(10);
 /// Time that a tool has.
-const CALL: Duration = Duration::from_secs(20);
+pub(super) const CALL: Duration = Duration::from_secs(20);
 /// Tools of one server at most.
-const TOOLS: usize = 64;
+pub(super) const TOOLS: usize = 64;
 /// Bytes of a result at most.
 const RESULT: usize = 256 << 10;
 
@@ -40,24 +43,36 @@ type Session = RunningService<RoleClient, ()>;
 /// A tool of a server, called within the call's session.
 struct Served {
     session: Arc<Session>,
+    budget: Budget,
+    /// The session is over when the last of its tools is dropped, whatever is still under way in it.
+    _lasts: Arc<DropGuard>,
     name: String,
 }
 
 impl RemoteTool for Served {
     fn call(&self, arguments: Value) -> BoxFuture<'static, Result<Value, String>> {
-        let (session, name) = (Arc::clone(&self.session), self.name.clone());
+        let (session, budget, name) = (Arc::clone(&self.session), self.budget.clone(), self.name.clone());
         Box::pin(async move {
             let Value::Object(arguments) = arguments else {
                 return Err("the arguments are no object".into());
             };
             let mut params = CallToolRequestParams::new(name);
             params.arguments = Some(arguments);
-            match tokio::time::timeout(CALL, session.call_tool(params)).await {
-                Err(_) => Err("the MCP server took too long".into()),
-                Ok(Err(error)) => Err(error.to_string()),
-                Ok(Ok(result)) => told(&result),
+            let asked = tokio::time::timeout(CALL, session.call_tool(params));
+            match budget.within(asked).await {
+                Err(over) => Err(over.to_string()),
+                Ok(Err(_)) => {
+                    budget.pass(Limit::Call);
+                    Err("the MCP server took too long".into())
+                }
+                Ok(Ok(Err(error))) => Err(error.to_string()),
+                Ok(Ok(Ok(result))) => told(&result),
             }
         })
+    }
+
+    fn is_open(&self) -> bool {
+        !self.budget.is_closed()
     }
 }
 
@@ -86,7 +101,11 @@ fn told(result: &CallToolResult) -> Result<Value, String> {
 }
 
 /// A session with a server, over whichever transport its configuration's `type` allows.
-async fn opened(client: net::Client, mcp: &Configuration) -> Result<Session, String> {
+async fn opened(client: &net::Client, budget: &Budget, mcp: &Configuration) -> Result<Session, String> {
+    // Its connections are its own, so that none is kept open behind its end. Certificates are read for it: not on the threads of others.
+    let client = client.clone();
+    let client = tokio::task::spawn_blocking(move || client.apart()).await.map_err(|e| e.to_string())?;
+    let client = client.map_err(|e| e.to_string())?;
     let headers: HashMap<HeaderName, HeaderValue> = mcp
         .headers
         .iter()
@@ -96,10 +115,11 @@ async fn opened(client: net::Client, mcp: &Configuration) -> Result<Session, Str
         .collect();
     let mut why = String::new();
     if mcp.kind != "sse" {
-        let http = Http::new(client.clone());
+        let http = Http::new(client.clone(), budget.clone());
         let config =
             StreamableHttpClientTransportConfig::with_uri(mcp.url.as_str()).custom_headers(headers.clone());
-        match ().serve(StreamableHttpClientTransport::with_client(http.clone(), config)).await {
+        let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
+        match ().serve(Within::new(transport, budget)).await {
             Ok(session) => return Ok(session),
             Err(error) => why = error.to_string(),
         }
@@ -107,8 +127,8 @@ async fn opened(client: net::Client, mcp: &Configuration) -> Result<Session, Str
             return Err(why);
         }
     }
-    let older = match Older::open(client, &mcp.url, headers).await {
-        Ok(older) => ().serve(older).await.map_err(|error| error.to_string()),
+    let older = match Older::open(client, budget.clone(), &mcp.url, headers).await {
+        Ok(older) => ().serve(Within::new(older, budget)).await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     older.map_err(
@@ -116,23 +136,51 @@ async fn opened(client: net::Client, mcp: &Configuration) -> Result<Session, Str
     )
 }
 
-/// What one configuration brings: tools, or why it brings none.
-async fn listed(client: net::Client, mcp: &Configuration) -> Result<Vec<Tool>, String> {
+/// All tools of a server, page by page.
+async fn pages(session: &Session, budget: &Budget) -> Result<Vec<rmcp::model::Tool>, String> {
+    let mut tools = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = session.list_tools(Some(page)).await.map_err(|e| e.to_string())?;
+        tools.extend(page.tools);
+        if tools.len() > TOOLS {
+            budget.pass(Limit::Tools);
+            return Err(Limit::Tools.to_string());
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(tools);
+        }
+    }
+}
+
+/// What one configuration brings: tools, or why it brings none. Then, and where this is dropped, nothing of the session is left.
+async fn listed(client: &net::Client, budget: &Budget, mcp: &Configuration) -> Result<Vec<Tool>, String> {
+    let lasts = Arc::new(budget.guard());
     let work = async {
-        let session = Arc::new(opened(client, mcp).await?);
-        let tools = session.list_all_tools().await.map_err(|e| e.to_string())?;
+        let session = Arc::new(opened(client, budget, mcp).await?);
         let tool = |tool: rmcp::model::Tool| {
             let name = tool.name.into_owned();
+            let served = Served {
+                session: Arc::clone(&session),
+                budget: budget.clone(),
+                _lasts: Arc::clone(&lasts),
+                name: name.clone(),
+            };
             Tool {
                 name: plain(&name),
                 description: tool.description.unwrap_or_default().into_owned(),
                 parameters: Value::Object((*tool.input_schema).clone()),
-                run: ToolRun::Remote(Remote(Arc::new(Served { session: Arc::clone(&session), name }))),
+                run: ToolRun::Remote(Remote(Arc::new(served))),
             }
         };
-        Ok(tools.into_iter().take(TOOLS).map(tool).collect())
+        Ok(pages(&session, budget).await?.into_iter().map(tool).collect())
     };
-    tokio::time::timeout(LISTING, work).await.unwrap_or_else(|_| Err("it took too long".into()))
+    tokio::time::timeout(LISTING, work).await.unwrap_or_else(|_| {
+        budget.pass(Limit::Listing);
+        Err(Limit::Listing.to_string())
+    })
 }
 
 /// A name as language models take it: letters, digits, `_` and `-`, at most 64.
@@ -167,19 +215,33 @@ struct Servers {
 
 impl ToolServers for Servers {
     fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()> {
-        let (client, conversation, servers) =
-            (self.client.clone(), self.conversation.clone(), self.servers.clone());
+        let (client, servers) = (self.client.clone(), self.servers.clone());
+        let call: Arc<str> = self.conversation.as_str().into();
+        let tell: Arc<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync> = tell.into();
         Box::pin(async move {
-            let (client, conversation, tell) = (&client, &conversation, &tell);
+            let (client, call, tell) = (&client, &call, &tell);
             let asked = servers.iter().map(|mcp| async move {
-                tell(listed(client.clone(), mcp).await.map_err(|why| {
-                    tracing::warn!(%conversation, server = %mcp.name, %why, "an MCP server's tools cannot be listed");
-                    format!("The tools of the MCP server {:?} are left out: it could not be asked.", mcp.name)
-                }));
+                let budget = Budget::default();
+                match listed(client, &budget, mcp).await {
+                    Ok(tools) => {
+                        tell(Ok(tools));
+                        let (mcp, call, tell) = (Arc::clone(mcp), Arc::clone(call), Arc::clone(tell));
+                        budget.on_limit(move |limit| tell(Err(left_out(&call, &mcp, Some(limit), &limit))));
+                    }
+                    Err(why) => tell(Err(left_out(call, mcp, budget.passed(), &why))),
+                }
             });
             join_all(asked).await;
         })
     }
+}
+
+/// Logs why a server's tools are not to be had, or no more; the sentence for the call's record.
+fn left_out(conversation: &str, mcp: &Configuration, limit: Option<Limit>, why: &dyn fmt::Display) -> String {
+    tracing::warn!(%conversation, server = %mcp.name, %why, "an MCP server's tools are left out");
+    // What the server itself said of a failure is for the operator's log.
+    let why = limit.map_or_else(|| "it could not be asked".into(), |limit| limit.to_string());
+    format!("The tools of the MCP server {:?} are left out: {why}.", mcp.name)
 }
 
 struct Configuration {
@@ -200,6 +262,9 @@ fn configuration(shared: &Shared, row: &document::Row) -> store::Result<Configur
         headers: secrets::open(&shared.vault, &row.id, &row.secrets)?,
     })
 }
+
+#[cfg(test)]
+mod hostile_tests;
 
 #[cfg(test)]
 mod tests {
@@ -302,7 +367,8 @@ mod tests {
             let keep = Arc::clone(&told);
             let listing = servers.list(Box::new(move |news| keep.lock().unwrap().push(news)));
             given_up(Duration::from_secs(10), &asked, listing).await;
-            let why = "The tools of the MCP server \"T\" are left out: it could not be asked.";
+            let why =
+                "The tools of the MCP server \"T\" are left out: it did not tell its tools within 10 s.";
             assert_eq!(*told.lock().unwrap(), [Err(why.to_owned())], "{kind}, {mute}");
         }
     }
@@ -310,7 +376,7 @@ mod tests {
     #[tokio::test]
     async fn a_tool_that_never_answers_is_given_up_after_twenty_seconds() {
         let (mcp, asked) = serve("shttp", "tools/call").await;
-        let tools = listed(client(), &mcp).await.unwrap();
+        let tools = listed(&client(), &Budget::default(), &mcp).await.unwrap();
         let [Tool { run: ToolRun::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
         let told = given_up(Duration::from_secs(20), &asked, add.0.call(json!({"a": 1}))).await;
         assert_eq!(told, Err("the MCP server took too long".into()));

@@ -14,7 +14,8 @@ use rmcp::transport::Transport;
 use sse_stream::Sse;
 use url::Url;
 
-use super::http::{LIMIT, STREAM, events, is_stream};
+use super::budget::Budget;
+use super::http::{STREAM, events, is_stream};
 
 /// Time that the server has to take a message. Its answer comes with the stream.
 const POST: Duration = Duration::from_secs(20);
@@ -39,6 +40,7 @@ pub(super) enum Error {
 /// An open stream and where its other direction is.
 pub(super) struct Older {
     client: net::Client,
+    budget: Budget,
     headers: HashMap<HeaderName, HeaderValue>,
     /// Where messages are POSTed.
     endpoint: Url,
@@ -56,19 +58,20 @@ impl Older {
     /// Opens the stream and waits for the server's first event. Whoever calls has a time-out.
     pub(super) async fn open(
         client: net::Client,
+        budget: Budget,
         url: &str,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<Self, Error> {
-        let request = with(Request::new(Method::GET, url)?.timeout(None).limit(LIMIT), &headers)?;
+        let request = with(Request::new(Method::GET, url)?.timeout(None).limit(usize::MAX), &headers)?;
         let base = request.url().clone();
-        let response = client.send(request.header("accept", STREAM)?).await?;
+        let response = budget.send(&client, request.header("accept", STREAM)?).await?;
         if !response.success() {
             return Err(Error::Status(response.status()));
         }
         if !is_stream(&response) {
             return Err(Error::Foreign("with something else than server-sent events"));
         }
-        let mut said = events(response);
+        let mut said = events(response, budget.clone());
         let place = loop {
             let event = match said.next().await {
                 Some(Ok(event)) => event,
@@ -84,11 +87,12 @@ impl Older {
             .ok()
             .filter(|endpoint| endpoint.origin() == base.origin())
             .ok_or(Error::Foreign("with an endpoint of another origin"))?;
-        Ok(Self { client, headers, endpoint, said })
+        Ok(Self { client, budget, headers, endpoint, said })
     }
 
     fn post(&self, message: &TxJsonRpcMessage<RoleClient>) -> Result<Request, Error> {
-        let request = Request::new(Method::POST, self.endpoint.as_str())?.timeout(Some(POST)).limit(LIMIT);
+        let request =
+            Request::new(Method::POST, self.endpoint.as_str())?.timeout(Some(POST)).limit(usize::MAX);
         Ok(with(request, &self.headers)?.json(serde_json::to_vec(message)?))
     }
 }
@@ -100,9 +104,9 @@ impl Transport<RoleClient> for Older {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
-        let (client, request) = (self.client.clone(), self.post(&item));
+        let (client, budget, request) = (self.client.clone(), self.budget.clone(), self.post(&item));
         async move {
-            let response = client.send(request?).await?;
+            let response = budget.send(&client, request?).await?;
             if response.success() { Ok(()) } else { Err(Error::Status(response.status())) }
         }
     }

@@ -139,12 +139,18 @@ pub trait Ledger: Send + Sync + 'static {
 pub trait RemoteTool: Send + Sync + 'static {
     /// Runs it with `arguments`, an object. What comes back is an object, or the reason in one sentence. Ends by itself within 20 s.
     fn call(&self, arguments: serde_json::Value) -> BoxFuture<'static, Result<serde_json::Value, String>>;
+
+    /// Whether it can still be run. Never waits.
+    fn is_open(&self) -> bool {
+        true
+    }
 }
 
 /// The servers of tools that an agent names. Implemented by the control plane.
 pub trait ToolServers: Send + Sync + 'static {
-    /// Asks all of them at once, each within a session that lasts as long as its tools are held, and tells of each as soon as it has
-    /// answered: its tools, or a sentence for the record about why it brings none. Ends by itself within 10 s.
+    /// Asks all of them at once, each within a session that lasts as long as one of its tools is held, and tells of each as soon as it has
+    /// answered: its tools, or a sentence for the record about why it brings none. Ends by itself within 10 s; dropped before, it ends the
+    /// sessions that it has begun. A server whose session is closed later is told of by such a sentence, and its tools are open no more.
     fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()>;
 }
 

@@ -93,7 +93,13 @@ impl Node {
             Output::AskTurn(stretch) => self.ask_turn(stretch),
             Output::Explain(_) => {}
             Output::Answer { id, answer } => self.answer(now, id, answer),
-            Output::End(_) => self.ended = Some(now),
+            Output::End(_) => {
+                self.ended = Some(now);
+                // The sessions with servers of tools end with the call, not with its last packet. The net pool takes them down.
+                self.servers = Handle::done();
+                let brought = std::mem::take(&mut self.brought);
+                self.shared.net.spawn(async move { drop(brought) });
+            }
         }
     }
 
@@ -257,7 +263,8 @@ impl Node {
 
     /// What the model may call now.
     fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.call.tools.iter().chain(&self.brought)
+        let open = |tool: &&Tool| !matches!(&tool.run, ToolRun::Remote(remote) if !remote.0.is_open());
+        self.call.tools.iter().chain(&self.brought).filter(open)
     }
 
     /// Asks the agent's servers of tools, beside the greeting: nobody waits for them.

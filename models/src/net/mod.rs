@@ -181,6 +181,7 @@ pub struct Client {
     guarded: reqwest::Client,
     trusted: reqwest::Client,
     allow_private: bool,
+    lookup: Lookup,
 }
 
 impl Client {
@@ -202,13 +203,24 @@ impl Client {
             guarded: build(policy.allow_private)?,
             trusted: build(true)?,
             allow_private: policy.allow_private,
+            lookup,
         })
+    }
+
+    /// A client under the same policy whose connections are its own: the kept ones are closed with its last clone. Takes some
+    /// milliseconds: the system's CA certificates are read again.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn apart(&self) -> Result<Self, Error> {
+        let own = build(Checked { lookup: Arc::clone(&self.lookup), allow_private: self.allow_private })?;
+        Ok(Self { guarded: own, ..self.clone() })
     }
 
     /// The same client for what the operator's own configuration names: private targets are allowed, metadata services are not.
     #[must_use]
     pub fn trusted(&self) -> Self {
-        Self { guarded: self.trusted.clone(), trusted: self.trusted.clone(), allow_private: true }
+        Self { guarded: self.trusted.clone(), allow_private: true, ..self.clone() }
     }
 
     /// Sends a request; returns when the answer's head is there.
