@@ -25,6 +25,7 @@ use crate::error::ApiError;
 use crate::fields::{Faults, Fields};
 use crate::guard::span;
 use crate::peer::Peer;
+use crate::prompt;
 use crate::request::{self, Path};
 use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 use crate::token::Claims;
@@ -202,7 +203,11 @@ async fn offer(
     held_here(shared, row)?;
     let call = call::shared(shared, row).await?;
     let id = call.id;
-    let commands = if row.status == STARTED { shared.store.commands(&row.id).await? } else { Vec::new() };
+    let mut commands = Vec::new();
+    if row.status == STARTED {
+        commands.extend(prompt::visitors(row, call.trust_client_context));
+        commands.extend(shared.store.commands(&row.id).await?);
+    }
     let network = (!shared.exempt(peer)).then(|| peer.subscriber());
     let caller = Caller { network, agent: row.agent.clone() };
     let offer = Offer { call, sdp, replaces, restart, commands, caller };

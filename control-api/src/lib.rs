@@ -50,6 +50,7 @@ mod meeting;
 mod metrics;
 pub mod openapi;
 mod peer;
+mod prompt;
 mod provider;
 mod request;
 mod router;

@@ -141,6 +141,7 @@ fn config(fields: &Fields<'_>) -> Value {
     put("error_message", (!silence).then(|| words.into()));
     put("turn", Some(turn::parse(&fields.object("turn"))));
     put("expose_tools", Some(fields.boolean("expose_tools").unwrap_or(false).into()));
+    put("trust_client_context", Some(fields.boolean("trust_client_context").unwrap_or(false).into()));
     put("record_trace", Some(fields.boolean("record_trace").unwrap_or(false).into()));
     Value::Object(config)
 }

@@ -45,7 +45,7 @@ pub(crate) struct Wish {
     pub(crate) user_id: Option<String>,
     /// JSON.
     pub(crate) context: Option<String>,
-    /// Whether the context is a visitor's word.
+    /// Whether user, name and context are a visitor's word.
     pub(crate) visitor: bool,
     /// JSON.
     pub(crate) meta_data: Option<String>,

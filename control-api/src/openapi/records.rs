@@ -280,6 +280,7 @@ pub(super) fn agent_config() -> Value {
         ("memory", json!({"type": "object"})),
         ("error_message", maybe("string")),
         ("turn", json!({"type": "object"})),
+        ("trust_client_context", maybe("boolean")),
     ])
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Row {
     pub(crate) user_name: Option<String>,
     /// JSON.
     pub(crate) context: Option<String>,
-    /// Whether the context is a visitor's word.
+    /// Whether user, name and context are a visitor's word.
     pub(crate) visitor: i64,
     /// JSON.
     pub(crate) meta_data: Option<String>,
@@ -307,11 +307,12 @@ impl Store {
         .await?)
     }
 
-    /// The records of the last three conversations of a user with an agent, newest first.
+    /// The records of the last three conversations of a user with an agent, newest first. Those that a visitor made under the user's id
+    /// are not the user's.
     pub(crate) async fn earlier(&self, workspace: &str, agent: &str, user: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT record FROM conversation WHERE workspace = $1 AND agent = $2 AND user_id = $3 \
-             AND SUBSTR(user_id, 1, 100) = SUBSTR($3, 1, 100) AND status = 'ENDED' AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
+             AND SUBSTR(user_id, 1, 100) = SUBSTR($3, 1, 100) AND visitor = 0 AND status = 'ENDED' AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
         )
         .bind(workspace)
         .bind(agent)

@@ -16,6 +16,7 @@ mod limits;
 mod mcp;
 mod meaning;
 mod outage;
+mod prompt;
 mod receivers;
 mod routes;
 mod servers;

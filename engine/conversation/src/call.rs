@@ -103,6 +103,8 @@ pub struct Call {
     pub knowledge: Option<Arc<dyn Knowledge>>,
     /// Whether outside clients see the arguments and results of tools.
     pub expose_tools: bool,
+    /// Whether the operator controls the clients: what they tell then counts as the operator's word.
+    pub trust_client_context: bool,
     /// Whether the inputs are written as a trace.
     pub record_trace: bool,
 }
@@ -126,6 +128,7 @@ impl Call {
             guardrails: Vec::new(),
             knowledge: None,
             expose_tools: false,
+            trust_client_context: false,
             record_trace: false,
         }
     }

@@ -447,6 +447,8 @@ pub enum Role {
     Tool,
     /// Context given by a command.
     System,
+    /// Context that a client gave: the visitor's word, no instruction.
+    Visitor,
 }
 
 /// An item of the history: what the LLM, the transcript and the captions agree on to the letter.

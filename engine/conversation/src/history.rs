@@ -36,8 +36,20 @@ impl History {
 
     /// Forgets what earlier context commands added.
     pub(crate) fn forget_context(&mut self) {
-        self.items.retain(|(item, _)| item.role != Role::System);
+        self.items.retain(|(item, _)| !matches!(item.role, Role::System | Role::Visitor));
         self.version += 1;
+    }
+
+    /// Forgets what clients added.
+    pub(crate) fn forget_visitor_context(&mut self) {
+        self.items.retain(|(item, _)| item.role != Role::Visitor);
+        self.version += 1;
+    }
+
+    /// Bytes that clients added and nobody took back.
+    pub(crate) fn visitor_context(&self) -> usize {
+        let told = self.items.iter().filter(|(item, _)| item.role == Role::Visitor);
+        told.map(|(item, _)| item.text.len()).sum()
     }
 
     /// For the LLM; `open` = the text of a turn that is not committed yet.

@@ -205,6 +205,9 @@ pub enum PlayoutEvent {
 /// Most characters of a text that a client or the API gives to be said, or to be answered. Some ten minutes of speech.
 pub const MAX_TEXT: usize = 10_000;
 
+/// Most bytes of what clients have told of one call ([`Command::VisitorContext`]) at a time: every question to the LLM carries it.
+pub const MAX_VISITOR_CONTEXT: usize = 8 << 10;
+
 /// What may be asked from outside, by REST, the data channel or a scenario. Texts from outside have at most [`MAX_TEXT`] characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -231,7 +234,14 @@ pub enum Command {
     Context {
         /// The words.
         text: String,
-        /// Whether they replace earlier context of this kind.
+        /// Whether they replace all earlier context, a visitor's too.
+        overwrite: bool,
+    },
+    /// The same by a client: it is the visitor's word, and the LLM sees it as that. At most [`MAX_VISITOR_CONTEXT`] at a time.
+    VisitorContext {
+        /// The words.
+        text: String,
+        /// Whether they replace what clients have told. What the operator told stays.
         overwrite: bool,
     },
     /// End the call by the API.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::conversation::Conversation;
 use crate::event::{EndReason, Event, HistoryItem, Role, Stage};
 use crate::history::said;
-use crate::input::{Command, CommandId, StepId};
+use crate::input::{Command, CommandId, MAX_VISITOR_CONTEXT, StepId};
 use crate::output::{Answer, Output, Refusal, Source};
 use crate::reply::{Kind, Reply};
 use crate::time::Time;
@@ -230,6 +230,20 @@ impl Conversation {
                 }
                 if !text.trim().is_empty() {
                     self.remember(said(Role::System, text.trim().to_owned()), None);
+                }
+                Answer::Accepted
+            }
+            Command::VisitorContext { text, overwrite } => {
+                let text = text.trim();
+                let told = if overwrite { 0 } else { self.history.visitor_context() };
+                if told + text.len() > MAX_VISITOR_CONTEXT {
+                    return Answer::Refused(Refusal::ContextFull);
+                }
+                if overwrite {
+                    self.history.forget_visitor_context();
+                }
+                if !text.is_empty() {
+                    self.remember(said(Role::Visitor, text.to_owned()), None);
                 }
                 Answer::Accepted
             }

@@ -178,4 +178,7 @@ pub enum Refusal {
     /// It is over.
     #[error("Conversation has ended")]
     Ended,
+    /// Clients have told [`crate::input::MAX_VISITOR_CONTEXT`] bytes.
+    #[error("The context of a client is limited to 8 KiB a call")]
+    ContextFull,
 }

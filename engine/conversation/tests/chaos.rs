@@ -138,7 +138,8 @@ impl Random {
                         add_to_context: self.one_in(2),
                     },
                     13..=18 => Command::Respond { text: self.text() },
-                    19..=21 => Command::Context { text: self.text(), overwrite: self.one_in(2) },
+                    19 | 20 => Command::Context { text: self.text(), overwrite: self.one_in(2) },
+                    21 => Command::VisitorContext { text: self.text(), overwrite: self.one_in(2) },
                     22 if self.one_in(3) => {
                         Command::Stop { reason: EndReason::EndedByApi, exit_message: self.one_in(2) }
                     }

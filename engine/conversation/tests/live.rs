@@ -5,7 +5,8 @@ use std::sync::Arc;
 use conversation::conversation::Conversation;
 use conversation::event::{EndReason, Event, HistoryItem, Role, Stage};
 use conversation::input::{
-    Command, CommandId, Input, LlmEvent, PieceId, PlayoutEvent, StepId, StretchId, TtsEvent,
+    Command, CommandId, Input, LlmEvent, MAX_VISITOR_CONTEXT, PieceId, PlayoutEvent, StepId, StretchId,
+    TtsEvent,
 };
 use conversation::output::{Answer, LlmRequest, Output, Refusal, SpeechRequest};
 use conversation::settings::{Message, Settings};
@@ -443,6 +444,49 @@ fn context_may_replace_earlier_context() {
     }
     call.say(1.0, "Hi").give(1.4, Input::Tick);
     assert_eq!(roles(&call.asked()[0].history), [(Role::System, "c"), (Role::User, "Hi")]);
+}
+
+#[test]
+fn what_a_client_tells_is_the_visitor_s_word_and_replaces_only_what_clients_told() {
+    let mut call = Call::new(|_| {});
+    let operator = |text: &str, overwrite| Command::Context { text: text.into(), overwrite };
+    let client = |text: &str, overwrite| Command::VisitorContext { text: text.into(), overwrite };
+    for command in [operator("Gold.", false), client("Page 1.", false), client("All is free.", true)] {
+        assert_eq!(call.command(0.5, command), Answer::Accepted);
+    }
+    call.say(1.0, "Hi").give(1.4, Input::Tick);
+    let seen = [(Role::System, "Gold."), (Role::Visitor, "All is free."), (Role::User, "Hi")];
+    assert_eq!(roles(&call.asked()[0].history), seen);
+    // The operator's word replaces both.
+    assert_eq!(call.command(1.5, operator("Silver.", true)), Answer::Accepted);
+    call.command(1.6, Command::Respond { text: "And now?".into() });
+    let asked = call.asked();
+    let last = roles(&asked.last().unwrap().history);
+    assert!(last.contains(&(Role::System, "Silver.")), "{last:?}");
+    assert!(last.iter().all(|(role, text)| *role != Role::Visitor && *text != "Gold."), "{last:?}");
+}
+
+#[test]
+fn clients_tell_at_most_eight_kib_at_a_time_and_the_operator_more() {
+    let mut call = Call::new(|_| {});
+    let client = |bytes: usize, overwrite| Command::VisitorContext { text: "x".repeat(bytes), overwrite };
+    let full = Answer::Refused(Refusal::ContextFull);
+    assert_eq!(call.command(0.1, client(MAX_VISITOR_CONTEXT + 1, false)), full);
+    assert_eq!(call.command(0.2, client(MAX_VISITOR_CONTEXT - 1, false)), Answer::Accepted);
+    assert_eq!(call.command(0.3, client(2, false)), full);
+    // What is refused takes nothing back.
+    assert_eq!(call.command(0.4, client(MAX_VISITOR_CONTEXT + 1, true)), full);
+    assert_eq!(call.command(0.5, client(1, false)), Answer::Accepted);
+    assert_eq!(call.command(0.6, client(MAX_VISITOR_CONTEXT, true)), Answer::Accepted);
+    let long = "y".repeat(2 * MAX_VISITOR_CONTEXT);
+    assert_eq!(
+        call.command(0.7, Command::Context { text: long.clone(), overwrite: false }),
+        Answer::Accepted
+    );
+    call.say(1.0, "Hi").give(1.4, Input::Tick);
+    let whole = "x".repeat(MAX_VISITOR_CONTEXT);
+    let seen = [(Role::Visitor, &*whole), (Role::System, &*long), (Role::User, "Hi")];
+    assert_eq!(roles(&call.asked()[0].history), seen);
 }
 
 #[test]

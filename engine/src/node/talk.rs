@@ -81,6 +81,12 @@ impl Node {
     fn next_of(&mut self, mut origin: Origin) {
         if let Some(command) = origin.rest.pop_front() {
             self.leaving |= command == Command::Leave;
+            let command = match command {
+                Command::VisitorContext { text, overwrite } if self.call.trust_client_context => {
+                    Command::Context { text, overwrite }
+                }
+                command => command,
+            };
             self.queue_command(command, Some(Waiting::Client(origin)));
         }
     }

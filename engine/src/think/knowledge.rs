@@ -15,7 +15,8 @@ const ALONE: usize = 5;
 /// `None` if nobody asked anything (the step after a tool, a greeting): there is nothing new to be found.
 #[must_use]
 pub fn query(history: &[Arc<HistoryItem>]) -> Option<String> {
-    let mut turns = history.iter().rev().skip_while(|i| i.role == Role::System).peekable();
+    let talked = |i: &&Arc<HistoryItem>| !matches!(i.role, Role::System | Role::Visitor);
+    let mut turns = history.iter().rev().filter(talked).peekable();
     let last = turns.next_if(|i| i.role == Role::User)?;
     if last.text.split_whitespace().count() >= ALONE {
         return Some(last.text.clone());
@@ -50,6 +51,16 @@ mod tests {
         ];
         assert_eq!(query(&history[..1]).unwrap(), "What does the blue bicycle cost?");
         assert_eq!(query(&history).unwrap(), "What does the blue bicycle cost? And its weight?");
+    }
+
+    #[test]
+    fn context_that_came_behind_a_question_hides_it_from_no_search() {
+        let history = [
+            item(Role::User, "What does the blue bicycle cost?"),
+            item(Role::System, "Today it is raining."),
+            item(Role::Visitor, "The visitor looks at page three."),
+        ];
+        assert_eq!(query(&history).unwrap(), "What does the blue bicycle cost?");
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
                 if at_once {
                     vec![Command::Interrupt, Command::Respond { text }]
                 } else {
-                    vec![Command::Context { text, overwrite: false }]
+                    vec![Command::VisitorContext { text, overwrite: false }]
                 },
             )
         }
@@ -124,7 +124,7 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
                     Some("overwrite") => true,
                     Some(_) => return Err(refused(&id, "d.mode: neither append nor overwrite")),
                 };
-                commands(Some("context"), vec![Command::Context { text, overwrite }])
+                commands(Some("context"), vec![Command::VisitorContext { text, overwrite }])
             }
             Some(other) => Err(refused(&id, &format!("Unsupported client-message {}", short(other)))),
         },
@@ -205,7 +205,7 @@ mod tests {
         );
         assert_eq!(
             read(&message("send-text", json!({"content": "Hi", "options": {"run_immediately": false}}))),
-            commands(None, vec![Command::Context { text: "Hi".into(), overwrite: false }])
+            commands(None, vec![Command::VisitorContext { text: "Hi".into(), overwrite: false }])
         );
         assert_eq!(
             read(&message("client-message", json!({"t": "interrupt"}))),
@@ -220,7 +220,10 @@ mod tests {
                 "client-message",
                 json!({"t": "context", "d": {"text": "Rain.", "mode": "overwrite"}})
             )),
-            commands(Some("context"), vec![Command::Context { text: "Rain.".into(), overwrite: true }])
+            commands(
+                Some("context"),
+                vec![Command::VisitorContext { text: "Rain.".into(), overwrite: true }]
+            )
         );
         assert_eq!(read(&message("disconnect-bot", json!({}))), commands(None, vec![Command::Leave]));
         assert_eq!(

@@ -74,8 +74,9 @@ enum Answer {
 }
 
 fn answer(request: &Request, name: &str) -> Answer {
-    let seen: Vec<&HistoryItem> =
-        request.history.iter().map(AsRef::as_ref).filter(|item| item.in_context).collect();
+    // What the visitor's client told is neither said nor heard.
+    let talked = |item: &&HistoryItem| item.in_context && item.role != Role::Visitor;
+    let seen: Vec<&HistoryItem> = request.history.iter().map(AsRef::as_ref).filter(talked).collect();
     if seen.last().is_some_and(|item| item.role == Role::Tool) {
         let results: Vec<String> = seen
             .iter()

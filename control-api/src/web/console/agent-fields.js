@@ -92,6 +92,7 @@ export function sections({ template = false, avatars, providers, knowledge, tool
       { path: "is_active", label: "Active: takes calls", kind: "check", initial: true },
       { path: "record", label: "Record its calls", kind: "check" },
       { path: "config.expose_tools", label: "Show tool calls' data to the caller's browser", kind: "check" },
+      { path: "config.trust_client_context", label: "Trust what pages tell of the caller: they are all yours", kind: "check", hint: "Otherwise it is the caller's own word." },
       { path: "config.record_trace", label: "Keep a trace of each call for replaying", kind: "check" },
       { path: "type", label: "Type", empty: null, hint: "A word of yours; conversations can be filtered by it." },
       { path: "email", label: "E-mail for meeting invitations", type: "email", empty: null },

@@ -119,20 +119,27 @@ pub(super) fn no_word_lost(h: &History) -> Result<(), String> {
 pub(super) fn llm_sees_the_history(h: &History) -> Result<(), String> {
     let line = |item: &HistoryItem| format!("{:?} {} {}", item.role, item.text, item.interrupted);
     let mut told: Vec<(Role, String)> = Vec::new();
-    let mut taken_back = None;
+    // The command, and the roles whose items it takes back.
+    let mut taken_back: Option<(_, &[Role])> = None;
     for step in &h.steps {
         match step {
             // What is due at that instant is served before the command: it still knows what is taken back.
             Step::In(_, Input::Command { id, command: Command::Context { overwrite: true, .. } }) => {
-                taken_back = Some(*id);
+                taken_back = Some((*id, &[Role::System, Role::Visitor]));
             }
-            Step::Out(_, Output::Answer { id, .. }) if taken_back == Some(*id) => {
-                taken_back = None;
-                told.retain(|(role, _)| *role != Role::System);
+            Step::In(_, Input::Command { id, command: Command::VisitorContext { overwrite: true, .. } }) => {
+                taken_back = Some((*id, &[Role::Visitor]));
+            }
+            Step::Out(_, Output::Answer { id, .. }) => {
+                if let Some((_, roles)) = taken_back.take_if(|(of, _)| of == id) {
+                    told.retain(|(role, _)| !roles.contains(role));
+                }
             }
             Step::Out(_, Output::Tell(Stamped { event: Event::History(item), .. })) if item.in_context => {
-                if item.role == Role::System && taken_back.take().is_some() {
-                    told.retain(|(role, _)| *role != Role::System);
+                if matches!(item.role, Role::System | Role::Visitor)
+                    && let Some((_, roles)) = taken_back.take()
+                {
+                    told.retain(|(role, _)| !roles.contains(role));
                 }
                 told.push((item.role, line(item)));
             }

@@ -238,8 +238,12 @@ impl World {
                     add_to_context: self.random.chance(50),
                 },
                 6..=8 => Command::Respond { text: "what is the time".into() },
-                9 | 10 => Command::Context {
+                9 => Command::Context {
                     text: "The user is in a hurry.".into(),
+                    overwrite: self.random.chance(50),
+                },
+                10 => Command::VisitorContext {
+                    text: "Page three is open.".into(),
                     overwrite: self.random.chance(50),
                 },
                 _ if self.random.chance(50) => Command::End,

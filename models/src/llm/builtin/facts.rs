@@ -85,7 +85,8 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     Some(if origin.users { format!("You said: {answer}") } else { answer })
 }
 
-/// All sentences that may answer: knowledge, then context, then what the prompt says of the agent, then what the user told.
+/// All sentences that may answer: knowledge, then context, then what the prompt says of the agent, then what the user or the user's client
+/// told.
 fn facts(talk: &Talk<'_>) -> Vec<(Origin, String)> {
     let mut facts = Vec::new();
     let mut part = 0;
@@ -106,6 +107,9 @@ fn facts(talk: &Talk<'_>) -> Vec<(Origin, String)> {
         add(&item.text, 0.0, false, &whole);
     }
     add(&talk.request.prompt, -0.05, false, &told);
+    for item in talk.request.history.iter().filter(|item| item.role == Role::Visitor && item.in_context) {
+        add(&item.text, -0.2, true, &whole);
+    }
     for item in talk.before.iter().filter(|item| item.role == Role::User) {
         let question = plain(&item.text).first().is_some_and(|word| QUESTIONS.contains(&word.as_str()))
             || item.text.contains('?');

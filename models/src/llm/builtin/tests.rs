@@ -177,6 +177,9 @@ fn context_and_what_the_user_told_count_too() {
         (Role::User, "how is my dog called"),
     ];
     assert_eq!(said(&turns), "You said: My dog is called rex.");
+    // What the user's client told is the user's word, wherever it came.
+    let turns = [(Role::User, "how is my dog called"), (Role::Visitor, "My dog is called rex.")];
+    assert_eq!(said(&turns), "You said: My dog is called rex.");
 }
 
 #[test]
