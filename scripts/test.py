@@ -54,6 +54,7 @@ STORE = [
     "agents::lists_are_paged_searched_and_counted",
     "conversations::of_many_deletes_at_once_one_ends_the_call",
     "keys::a_key_opens_its_own_workspace_only",
+    "scopes::a_key_s_last_use_is_kept_to_the_minute",
     "receivers::a_thousand_events_at_once_all_come_in_order",
     "receivers::what_memory_does_not_hold_is_read_again_and_comes_in_order",
     "webhooks::a_dead_letter_is_listed_with_its_tries_and_delivered_again",

@@ -126,10 +126,13 @@ pub(crate) enum Keys {
         /// Whose conversations and agents it opens
         #[arg(long, value_name = "NAME")]
         workspace: String,
+        /// What it may do: read (GET), operate (also hold conversations), administer (everything)
+        #[arg(long, value_name = "SCOPE", default_value_t = control_api::Scope::Administer)]
+        scope: control_api::Scope,
         #[command(flatten)]
         place: Place,
     },
-    /// List the keys: id, prefix, workspace, name
+    /// List the keys: id, prefix, workspace, when it was made, scope, when it was last used, name
     List {
         #[command(flatten)]
         place: Place,
@@ -180,6 +183,7 @@ mod tests {
             ("visavis", "visavis needs a command: serve, "),
             ("visavis keys", "visavis keys needs a command: create, list, revoke"),
             ("visavis keys create", "missing --workspace <NAME>"),
+            ("visavis keys create --workspace a --scope root", "invalid value 'root' for '--scope <SCOPE>'"),
             ("visavis keys revoke", "missing <ID>"),
             ("visavis simulate", "missing <FILE>"),
             ("visavis serv", "unrecognized subcommand 'serv'"),

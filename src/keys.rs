@@ -8,19 +8,24 @@ use crate::{Failure, configuration};
 pub(crate) fn run(command: &Keys) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match command {
-        Keys::Create { workspace, place } => {
+        Keys::Create { workspace, scope, place } => {
             if workspace.trim().is_empty() {
                 return Err(Failure::Usage("--workspace: a name is needed".into()));
             }
             let server = configuration(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
-            println!("{}", runtime.block_on(control_api::keys::create(data, url, workspace.trim()))?);
+            let made = control_api::keys::create_scoped(data, url, workspace.trim(), *scope);
+            println!("{}", runtime.block_on(made)?);
         }
         Keys::List { place } => {
             let server = configuration(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
             for key in runtime.block_on(control_api::keys::list(data, url))? {
-                println!("{}  {}  {}  {}  {}", key.id, key.prefix, key.workspace, key.created_at, key.name);
+                let used = key.last_used_at.as_deref().unwrap_or("never");
+                println!(
+                    "{}  {}  {}  {}  {}  {used}  {}",
+                    key.id, key.prefix, key.workspace, key.created_at, key.scope, key.name
+                );
             }
         }
         Keys::Revoke { id, place } => {

@@ -1,4 +1,4 @@
-//! API keys: `/v1/ext/apikey`. A key shares the workspace of the key that made it.
+//! API keys: `/v1/ext/apikey`. A key shares the workspace of the key that made it, and has its scope or less.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::clock;
 use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
 use crate::request::{Json, Listed, Paged, Path};
+use crate::scope::Scope;
 use crate::store::{self, key};
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -25,7 +26,7 @@ async fn create(
     caller: Caller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let (name, expires_at) = {
+    let (name, expires_at, scope) = {
         let faults = Faults::default();
         let fields = Fields::body(body, &faults)?;
         let name = fields.required("name");
@@ -36,12 +37,17 @@ async fn create(
             }
             at
         });
-        faults.unless((name, expires_at))?
+        let scope = fields.choice("scope", &Scope::ALL.map(Scope::name), Scope::Administer.name());
+        faults.unless((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))?
     };
+    if scope > caller.scope {
+        return Err(ApiError::Forbidden(caller.scope.refusal()));
+    }
     let key = auth::fresh_key();
     let (prefix, hash) = (auth::prefix(&key), auth::stored(&key));
     let mut tx = shared.store.write().await?;
-    let draft = key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at };
+    let draft =
+        key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at, scope };
     let id = key::insert(&mut tx, &draft).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "name": name, "key": key, "prefix": prefix}))))
@@ -66,6 +72,8 @@ async fn list(
             "prefix": row.prefix,
             "created_at": clock::iso(row.created_at),
             "expires_at": row.expires_at.map(clock::iso),
+            "scope": row.scope,
+            "last_used_at": row.last_used_at.map(clock::iso),
         })
     };
     Ok(Listed::slice(keys.iter().filter(matches).map(shown).collect(), &page))

@@ -26,10 +26,12 @@ use crate::door::{Connections, Pending};
 use crate::error::ApiError;
 use crate::kb::directions::{self, Meaning};
 use crate::kb::indexing;
+use crate::key_use::{self, Uses};
 use crate::knowledge_cache::Cache;
 use crate::ledger::{self, Facts};
 use crate::limits::Limit;
 use crate::peer::Peer;
+use crate::scope::Scope;
 use crate::store::{self, Place, Store};
 use crate::token::Signer;
 use crate::vault::{self, Vault};
@@ -73,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) vault: Vault,
     pub(crate) tokens: Signer,
     pub(crate) given: Given,
+    /// Uses of keys that are not written yet.
+    pub(crate) uses: Uses,
     pub(crate) limits: Limits,
     pub(crate) avatars: Vec<StockAvatar>,
     /// The first workspace, that of the demo agent.
@@ -273,6 +277,7 @@ impl App {
         let meaning = config.embeddings.clone().map(|to| Arc::new(Meaning::new(Embeddings::new(to, &net))));
         let shared = Shared {
             given: Given::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
+            uses: Uses::default(),
             config,
             store,
             vault,
@@ -336,6 +341,7 @@ impl App {
                     prefix,
                     hash: &hash,
                     expires_at: None,
+                    scope: Scope::Administer,
                 };
                 store::key::insert(&mut tx, &draft).await?;
                 tx.commit().await?;
@@ -390,6 +396,7 @@ impl App {
             tokio::spawn(custom_avatar::bake::run(Arc::clone(&self.shared), stopped.clone())),
             tokio::spawn(character::run(Arc::clone(&self.shared), stopped.clone())),
             tokio::spawn(indexing::run(Arc::clone(&self.shared), stopped.clone())),
+            tokio::spawn(key_use::run(Arc::clone(&self.shared), stopped.clone())),
             tokio::spawn(directions::run(Arc::clone(&self.shared), stopped)),
         ];
         shutdown.await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use aws_lc_rs::digest;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use base64::Engine as _;
@@ -13,7 +13,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::app::Shared;
 use crate::clock;
 use crate::error::{ApiError, OwnText};
-use crate::{session, vault};
+use crate::scope::Scope;
+use crate::{openapi, session, vault};
 
 /// Characters of a key that stay known.
 const PREFIX: usize = 10;
@@ -39,7 +40,7 @@ pub(crate) fn hash(key: &str) -> Hash {
     hash
 }
 
-fn hex(hash: &Hash) -> String {
+pub(crate) fn hex(hash: &Hash) -> String {
     hash.iter().map(|b| format!("{b:02x}")).collect()
 }
 
@@ -55,6 +56,8 @@ pub(crate) struct Caller {
     pub(crate) workspace: Arc<str>,
     /// The key that opened it.
     pub(crate) key: Hash,
+    /// What the key may do: at least what the operation needs.
+    pub(crate) scope: Scope,
 }
 
 /// The key of the environment (`VISAVIS_API_KEY`), which is never stored, and the workspace that it opens.
@@ -72,16 +75,24 @@ impl Given {
     }
 }
 
-/// The workspace that a key opens; 401 unless it is known and has not expired.
-pub(crate) async fn workspace(shared: &Shared, hash: &Hash) -> Result<Arc<str>, ApiError> {
+/// The workspace that a key opens, and its scope; 401 unless it is known and has not expired.
+pub(crate) async fn opened(shared: &Shared, hash: &Hash) -> Result<(Arc<str>, Scope), ApiError> {
     if let Some(workspace) = shared.given.workspace(hash) {
-        return Ok(workspace);
+        return Ok((workspace, Scope::Administer));
     }
     let row = shared.store.key(&hex(hash)).await?.ok_or(ApiError::Unauthorized)?;
     if row.expires_at.is_some_and(|at| at <= clock::now()) {
         return Err(ApiError::Unauthorized);
     }
-    Ok(row.workspace.into())
+    let scope = row.scope()?;
+    shared.uses.note(*hash, row.last_used_at);
+    Ok((row.workspace.into(), scope))
+}
+
+/// The scope that a request needs. A route that the table does not have needs the greatest.
+fn needed(parts: &Parts) -> Scope {
+    let route = parts.extensions.get::<MatchedPath>();
+    route.and_then(|route| openapi::needs(&parts.method, route.as_str())).unwrap_or(Scope::Administer)
 }
 
 impl FromRequestParts<Arc<Shared>> for Caller {
@@ -93,13 +104,16 @@ impl FromRequestParts<Arc<Shared>> for Caller {
             None => session::caller(shared, &parts.headers).await?,
         };
         let hash = hash.ok_or(ApiError::Unauthorized)?;
-        let workspace =
-            workspace(shared, &hash).await.map_err(|error| match parts.extensions.get::<OwnText>() {
+        let (workspace, scope) =
+            opened(shared, &hash).await.map_err(|error| match parts.extensions.get::<OwnText>() {
                 Some(own) => own.tell(&parts.method, error),
                 None => error,
             })?;
         shared.limits.keys.take(hash, Instant::now()).map_err(ApiError::TooMany)?;
-        Ok(Self { workspace, key: hash })
+        if scope < needed(parts) {
+            return Err(ApiError::Forbidden(scope.refusal()));
+        }
+        Ok(Self { workspace, key: hash, scope })
     }
 }
 

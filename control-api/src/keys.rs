@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::app::{OpenError, open_store, prepare};
+use crate::scope::Scope;
 use crate::store::{self, Store};
 use crate::{auth, clock};
 
@@ -21,6 +22,10 @@ pub struct KeyInfo {
     pub created_at: String,
     /// ISO 8601, if it ends by itself.
     pub expires_at: Option<String>,
+    /// What it may do.
+    pub scope: Scope,
+    /// ISO 8601, to the minute; `None` = never.
+    pub last_used_at: Option<String>,
 }
 
 async fn open(data: &Path, database_url: Option<&str>) -> Result<Store, OpenError> {
@@ -28,11 +33,24 @@ async fn open(data: &Path, database_url: Option<&str>) -> Result<Store, OpenErro
     Ok(open_store(data, database_url).await?)
 }
 
-/// Makes a key in the workspace of this name (made if there is none) and tells it: the only time that it is known.
+/// As [`create_scoped`], for a key that may do everything.
 ///
 /// # Errors
 /// The data folder or its database cannot be used.
 pub async fn create(data: &Path, database_url: Option<&str>, workspace: &str) -> Result<String, OpenError> {
+    create_scoped(data, database_url, workspace, Scope::Administer).await
+}
+
+/// Makes a key in the workspace of this name (made if there is none) and tells it: the only time that it is known.
+///
+/// # Errors
+/// The data folder or its database cannot be used.
+pub async fn create_scoped(
+    data: &Path,
+    database_url: Option<&str>,
+    workspace: &str,
+    scope: Scope,
+) -> Result<String, OpenError> {
     let store = open(data, database_url).await?;
     let key = auth::fresh_key();
     let mut tx = store.write().await?;
@@ -44,6 +62,7 @@ pub async fn create(data: &Path, database_url: Option<&str>, workspace: &str) ->
         prefix,
         hash: &hash,
         expires_at: None,
+        scope,
     };
     store::key::insert(&mut tx, &draft).await?;
     tx.commit().await?;
@@ -60,6 +79,8 @@ pub async fn list(data: &Path, database_url: Option<&str>) -> Result<Vec<KeyInfo
     let mut keys = Vec::new();
     for row in store.keys(None).await? {
         keys.push(KeyInfo {
+            scope: row.scope()?,
+            last_used_at: row.last_used_at.map(clock::iso),
             workspace: store.workspace_name(&row.workspace).await?.unwrap_or(row.workspace),
             id: row.id,
             name: row.name,

@@ -1,4 +1,4 @@
-//! What every handler reads of a request, in the order in which faults are told: key 401, size 413, media type 415, body 400.
+//! What every handler reads of a request, in the order in which faults are told: key 401, its scope 403, size 413, media type 415, body 400.
 
 use std::sync::Arc;
 

@@ -24,6 +24,7 @@ use crate::clock::{self, Micros};
 use crate::error::ApiError;
 use crate::fields::{Faults, Fields};
 use crate::request::Json;
+use crate::scope::Scope;
 use crate::{store, vault};
 
 const COOKIE: &str = "visavis_console";
@@ -70,11 +71,12 @@ impl Session {
     }
 
     /// Tells the session to its page, with a cookie that lasts anew.
-    fn told(mut self, shared: &Shared) -> Response {
+    fn told(mut self, shared: &Shared, scope: Scope) -> Response {
         self.until = clock::now() + LASTS;
         let plain = serde_json::to_vec(&self).expect("a session is plain data");
         let sealed = URL_SAFE_NO_PAD.encode(shared.vault.seal(OWNER, &plain));
-        let body = axum::Json(json!({"prefix": self.prefix, "csrf_token": self.csrf_token}));
+        let body =
+            axum::Json(json!({"prefix": self.prefix, "scope": scope.name(), "csrf_token": self.csrf_token}));
         (cookie(shared, &sealed, ""), body).into_response()
     }
 }
@@ -104,12 +106,12 @@ async fn begin(State(shared): State<Arc<Shared>>, Json(body): Json) -> Result<Re
     };
     let key = key.trim();
     let hash = auth::hash(key);
-    auth::workspace(&shared, &hash).await?;
+    let (_, scope) = auth::opened(&shared, &hash).await?;
     let mut random = [0; 32];
     vault::random(&mut random);
     let csrf_token = URL_SAFE_NO_PAD.encode(random);
-    Ok(Session { id: store::fresh_id(), hash, prefix: auth::prefix(key).into(), csrf_token, until: 0 }
-        .told(&shared))
+    let prefix = auth::prefix(key).into();
+    Ok(Session { id: store::fresh_id(), hash, prefix, csrf_token, until: 0 }.told(&shared, scope))
 }
 
 /// Whose session this is; 204 where there is none (not a refusal: the page asks in order to know).
@@ -117,8 +119,8 @@ async fn read(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<R
     let Some(session) = Session::of(&shared, &headers).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    match auth::workspace(&shared, &session.hash).await {
-        Ok(_) => Ok(session.told(&shared)),
+    match auth::opened(&shared, &session.hash).await {
+        Ok((_, scope)) => Ok(session.told(&shared, scope)),
         // The key was revoked, or has expired.
         Err(ApiError::Unauthorized) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(other) => Err(other),

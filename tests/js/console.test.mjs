@@ -4,6 +4,7 @@ import test from "node:test";
 
 import { nameOf, surprise, valueOf } from "../../control-api/src/web/console/character.js";
 import { owner, put, read } from "../../control-api/src/web/console/paths.js";
+import { guard, lesser, may, setScope } from "../../control-api/src/web/console/scope.js";
 import { Transcript, ofRecord, rest } from "../../control-api/src/web/console/transcript.js";
 
 const fold = (...events) => {
@@ -113,4 +114,28 @@ test("settings have names and values that people read", () => {
   assert.equal(nameOf({ name: "eyes.size" }), "Eye size");
   assert.equal(nameOf({ name: "background[1]" }), "Background, rim");
   assert.deepEqual([valueOf(0.35, "share"), valueOf(1.05, "factor"), valueOf(-0.1, "radians"), valueOf(0.5, "steps")], ["35 %", "× 1.05", "-6°", "0.50"]);
+});
+
+/** A control as far as a guard touches it. */
+const control = (localName) => ({
+  localName, href: "/console/agents/new",
+  removeAttribute(name) { delete this[name]; },
+  setAttribute(name, value) { this[name] = value; },
+});
+
+test("what the session's key may not do is left in its place, without effect", () => {
+  for (const [scope, allowed] of [["read", ["read"]], ["operate", ["read", "operate"]], ["administer", ["read", "operate", "administer"]], ["unknown", ["read"]]]) {
+    setScope(scope);
+    assert.deepEqual(lesser(), allowed, scope);
+    for (const needed of ["read", "operate", "administer"]) {
+      const open = allowed.includes(needed);
+      assert.equal(may(needed), open, `${scope} ${needed}`);
+      const [button, link] = [guard(control("button"), needed), guard(control("a"), needed)];
+      assert.equal(button.disabled, open ? undefined : true);
+      assert.deepEqual([link.href, link["aria-disabled"]], open ? ["/console/agents/new", undefined] : [undefined, "true"]);
+      assert.equal(Boolean(button.title), !open, "it says why");
+    }
+    assert.equal(guard(control("button")).disabled, undefined, "most controls need nothing");
+  }
+  setScope("administer");
 });

@@ -25,7 +25,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ],
     )
     .takes("AuthBody")
-    .or_message(),
+    .or_message()
+    .operates(),
     op(
         CONVERSATIONS,
         "post",
@@ -38,7 +39,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ],
     )
     .takes("ConversationBody")
-    .or_message(),
+    .or_message()
+    .operates(),
     op(
         CONVERSATIONS,
         "get",
@@ -62,7 +64,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Erase an ended conversation with all that hangs on it",
         &[(204, "", "Erased"), (409, "Error", "It has not ended")],
     )
-    .or_error(),
+    .or_error()
+    .operates(),
     op(
         CONVERSATIONS,
         "get",
@@ -87,7 +90,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(200, "Message", "Kept")],
     )
     .takes("Feedback")
-    .or_error(),
+    .or_error()
+    .operates(),
     op(
         CONVERSATIONS,
         "post",
@@ -96,11 +100,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(502, "text", "The meeting service does not take the agent")],
     )
     .takes("Meeting")
-    .or_message(),
+    .or_message()
+    .operates(),
     op(CONTROL, "put", "/v1/conversation/{id}/speak", "Let the agent say this", TOLD)
         .takes("Speak")
-        .or_error(),
-    op(CONTROL, "post", "/v1/conversation/{id}/interrupt", "Stop the agent's speech", TOLD).or_error(),
+        .or_error()
+        .operates(),
+    op(CONTROL, "post", "/v1/conversation/{id}/interrupt", "Stop the agent's speech", TOLD)
+        .or_error()
+        .operates(),
     op(
         CONTROL,
         "post",
@@ -109,10 +117,12 @@ pub(super) const OPERATIONS: &[Operation] = &[
         TOLD,
     )
     .takes("Respond")
-    .or_error(),
+    .or_error()
+    .operates(),
     op(CONTROL, "post", "/v1/conversation/{id}/context", "Tell the agent more", TOLD)
         .takes("Context")
-        .or_error(),
+        .or_error()
+        .operates(),
     op(
         CONTROL,
         "delete",
@@ -124,7 +134,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (503, "NoCapacity", "The call is held by another server"),
         ],
     )
-    .or_error(),
+    .or_error()
+    .operates(),
     op(
         WEBHOOKS,
         "get",
@@ -151,7 +162,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     )
     .or_message(),
     op(KEYS, "post", "/v1/ext/apikey", "Make an API key; it is told only here", &[(201, "NewKey", "Made")])
-        .takes("KeyBody"),
+        .takes("KeyBody")
+        .operates(),
     op(KEYS, "get", "/v1/ext/apikey", "List API keys by their prefix", &[(200, "[Key]", "Keys")]).list(),
     op(KEYS, "delete", "/v1/ext/apikey/{id}", "Revoke an API key", DONE).or_message(),
     op(

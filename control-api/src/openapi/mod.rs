@@ -11,10 +11,11 @@ mod operations;
 mod records;
 mod schemas;
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::http::header;
+use axum::http::{Method, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -22,10 +23,28 @@ use serde_json::{Map, Value, json};
 
 use self::operation::{Body, Door, Operation};
 use crate::app::Shared;
+use crate::scope::Scope;
 use crate::web;
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(text()));
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(page()));
+/// By method and path.
+static SCOPES: LazyLock<HashMap<(&str, &str), Scope>> = LazyLock::new(|| {
+    table().map(|operation| ((operation.method, operation.path), operation.scope)).collect()
+});
+
+/// The scope that an API key needs for the operation of this route (`/v1/ext/agent/{id}`); `None` for one that is not in the table.
+pub(crate) fn needs(method: &Method, route: &str) -> Option<Scope> {
+    let method = match method.as_str() {
+        "GET" | "HEAD" => "get",
+        "POST" => "post",
+        "PUT" => "put",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => return None,
+    };
+    SCOPES.get(&(method, route)).copied()
+}
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     let document = async || ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone()).into_response();
@@ -105,6 +124,9 @@ fn described(operation: &Operation) -> Value {
         Door::Open => json!([]),
     };
     told.insert("security".into(), security);
+    if operation.door == Door::Key {
+        told.insert("x-scope".into(), operation.scope.name().into());
+    }
     let parameters = parameters(operation);
     if !parameters.is_empty() {
         told.insert("parameters".into(), parameters.into());
@@ -185,6 +207,9 @@ fn responses(operation: &Operation) -> Value {
         error("401", "Error", "No valid key or token");
         error("500", "Error", "The server failed; its log says why");
     }
+    if operation.door == Door::Key && operation.scope > Scope::Read {
+        error("403", "Error", "The scope of this key does not allow it");
+    }
     if operation.door == Door::Key {
         error("429", "Error", "Too many requests of this key; Retry-After says when to come back");
     }
@@ -220,10 +245,10 @@ fn page() -> String {
             body.push_str(&format!("<h2>{}</h2>\n", web::escape(open)));
         }
         let door = match operation.door {
-            Door::Key => "API key",
-            Door::Token => "session token",
-            Door::Local => "this machine, or the metrics token",
-            Door::Open => "open",
+            Door::Key => format!("API key of scope {}", operation.scope),
+            Door::Token => "session token".into(),
+            Door::Local => "this machine, or the metrics token".into(),
+            Door::Open => "open".into(),
         };
         body.push_str(&format!(
             "<details><summary><code>{} {}</code> {}</summary><p>Needs: {door}.</p>",

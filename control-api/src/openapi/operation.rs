@@ -1,5 +1,7 @@
 //! What is said of an operation, and how a row of the table is put together.
 
+use crate::scope::Scope;
+
 /// What opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
@@ -28,6 +30,9 @@ pub(super) struct Operation {
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
     pub(super) door: Door,
+    /// What an API key must be allowed to do, where one opens it: `get` needs [`Scope::Read`], all else [`Scope::Administer`] unless its row
+    /// says that a lesser one is enough.
+    pub(super) scope: Scope,
     /// Whether it is a list that can be narrowed.
     pub(super) list: bool,
     pub(super) body: Body,
@@ -50,6 +55,7 @@ pub(super) const fn op(
         path,
         summary,
         door: Door::Key,
+        scope: if matches!(method.as_bytes(), b"get") { Scope::Read } else { Scope::Administer },
         list: false,
         body: Body::None,
         answers,
@@ -82,6 +88,12 @@ impl Operation {
     /// 404 with `error`.
     pub(super) const fn or_error(mut self) -> Self {
         self.missing = Some("Error");
+        self
+    }
+
+    /// [`Scope::Operate`] is enough.
+    pub(super) const fn operates(mut self) -> Self {
+        self.scope = Scope::Operate;
         self
     }
 

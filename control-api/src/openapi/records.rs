@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::build::{id, list, maybe, object, one_of, refer, strings, text, time};
+use crate::scope::Scope;
 
 /// Ids of attached records, or the records themselves.
 fn attached() -> Value {
@@ -235,7 +236,14 @@ pub(super) fn key() -> Value {
         ("prefix*", text()),
         ("created_at*", time()),
         ("expires_at*", json!({"type": ["string", "null"], "format": "date-time"})),
+        ("scope*", scope()),
+        ("last_used_at*", json!({"type": ["string", "null"], "format": "date-time"})),
     ])
+}
+
+/// What a key may do; each includes those before it.
+pub(super) fn scope() -> Value {
+    one_of(&Scope::ALL.map(Scope::name))
 }
 
 pub(super) fn knowledge_base() -> Value {

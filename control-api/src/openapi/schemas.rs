@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::build::{and, form, id, list, maybe, object, one_of, refer, strings, text, time};
 use super::records::{
     agent_config, avatar, choice_of_llm, choice_of_stt, context, conversation, custom_avatar, delivery,
-    documents, file, guardrail, key, knowledge_base, mcp_body, pass, provider, shared_body, shared_record,
-    tool_fields, transcript,
+    documents, file, guardrail, key, knowledge_base, mcp_body, pass, provider, scope, shared_body,
+    shared_record, tool_fields, transcript,
 };
 
 /// All schemas, by name.
@@ -248,10 +248,11 @@ pub(super) fn all() -> Map<String, Value> {
             object([
                 ("name*", filled()),
                 ("expires_at", json!({"type": ["string", "null"], "format": "date-time"})),
+                ("scope", scope()),
             ]),
         ),
         ("SessionBody", object([("key*", filled())])),
-        ("Session", object([("prefix*", text()), ("csrf_token*", text())])),
+        ("Session", object([("prefix*", text()), ("scope*", scope()), ("csrf_token*", text())])),
         ("NewKey", object([("id*", id()), ("name*", text()), ("key*", text()), ("prefix*", text())])),
         ("Key", key()),
         ("Provider", provider()),

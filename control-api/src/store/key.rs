@@ -1,7 +1,10 @@
 //! Workspaces and API keys. A key is stored as its SHA-256 only.
 
-use super::{Result, Store, Transaction, fresh_id};
+use sqlx::AssertSqlSafe;
+
+use super::{Error, Result, Store, Transaction, fresh_id};
 use crate::clock::{self, Micros};
+use crate::scope::Scope;
 
 /// One key, without the key.
 #[derive(Clone, Debug)]
@@ -12,9 +15,22 @@ pub(crate) struct Row {
     pub(crate) prefix: String,
     pub(crate) created_at: Micros,
     pub(crate) expires_at: Option<Micros>,
+    /// Name of its [`Scope`].
+    pub(crate) scope: String,
+    /// To the minute.
+    pub(crate) last_used_at: Option<Micros>,
 }
 
-from_row!(Row { id, workspace, name, prefix, created_at, expires_at });
+from_row!(Row { id, workspace, name, prefix, created_at, expires_at, scope, last_used_at });
+
+impl Row {
+    /// What it may do.
+    pub(crate) fn scope(&self) -> Result<Scope> {
+        self.scope.parse().map_err(|_| Error::Damaged("api_key", "its scope is unknown".into()))
+    }
+}
+
+const COLUMNS: &str = "id, workspace, name, prefix, created_at, expires_at, scope, last_used_at";
 
 /// What is written of a key.
 pub(crate) struct Draft<'a> {
@@ -23,12 +39,13 @@ pub(crate) struct Draft<'a> {
     pub(crate) prefix: &'a str,
     pub(crate) hash: &'a str,
     pub(crate) expires_at: Option<Micros>,
+    pub(crate) scope: Scope,
 }
 
 /// Adds a key and tells its id.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<String> {
     let id = fresh_id();
-    sqlx::query("INSERT INTO api_key (id, workspace, name, prefix, hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)")
+    sqlx::query("INSERT INTO api_key (id, workspace, name, prefix, hash, created_at, expires_at, scope) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
         .bind(&id)
         .bind(draft.workspace)
         .bind(draft.name)
@@ -36,9 +53,23 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<St
         .bind(draft.hash)
         .bind(clock::now())
         .bind(draft.expires_at)
+        .bind(draft.scope.name())
         .execute(&mut **tx)
         .await?;
     Ok(id)
+}
+
+/// Keeps when a key was used, unless a use after `stale` is kept already.
+pub(crate) async fn used(tx: &mut Transaction, hash: &str, at: Micros, stale: Micros) -> Result<()> {
+    sqlx::query(
+        "UPDATE api_key SET last_used_at = $1 WHERE hash = $2 AND (last_used_at IS NULL OR last_used_at <= $3)",
+    )
+    .bind(at)
+    .bind(hash)
+    .bind(stale)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }
 
 /// The workspace of this name, made if there is none; with its id, whether it was made.
@@ -73,23 +104,16 @@ pub(crate) async fn delete(tx: &mut Transaction, workspace: Option<&str>, id: &s
 impl Store {
     /// The key with this hash, expired or not.
     pub(crate) async fn key(&self, hash: &str) -> Result<Option<Row>> {
-        Ok(sqlx::query_as(
-            "SELECT id, workspace, name, prefix, created_at, expires_at FROM api_key WHERE hash = $1",
-        )
-        .bind(hash)
-        .fetch_optional(self.read())
-        .await?)
+        let sql = format!("SELECT {COLUMNS} FROM api_key WHERE hash = $1");
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(hash).fetch_optional(self.read()).await?)
     }
 
     /// All keys, of one workspace or of any, newest first.
     pub(crate) async fn keys(&self, workspace: Option<&str>) -> Result<Vec<Row>> {
-        Ok(sqlx::query_as(
-            "SELECT id, workspace, name, prefix, created_at, expires_at FROM api_key WHERE $1 IS NULL OR workspace = $1 \
-             ORDER BY created_at DESC, id DESC",
-        )
-        .bind(workspace)
-        .fetch_all(self.read())
-        .await?)
+        let sql = format!(
+            "SELECT {COLUMNS} FROM api_key WHERE $1 IS NULL OR workspace = $1 ORDER BY created_at DESC, id DESC"
+        );
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(workspace).fetch_all(self.read()).await?)
     }
 
     /// The name of a workspace.

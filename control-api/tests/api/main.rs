@@ -19,6 +19,7 @@ mod outage;
 mod prompt;
 mod receivers;
 mod routes;
+mod scopes;
 mod servers;
 mod session;
 mod slow;

@@ -84,7 +84,10 @@ async fn a_session_tells_its_token_to_its_own_page_and_ends_with_log_out_or_its_
     let told = whose(&server, &browser.cookie).await;
     assert_eq!(told.headers.get("access-control-allow-origin"), None);
     let renewed = cookie(&told);
-    assert_eq!(told.expect(200), json!({"prefix": made["prefix"], "csrf_token": browser.token}));
+    assert_eq!(
+        told.expect(200),
+        json!({"prefix": made["prefix"], "scope": "administer", "csrf_token": browser.token})
+    );
     assert_eq!(asked(&server, Some(&renewed), Some(&browser.token)).await, 200);
     let over = server.send(server.request("DELETE", "/console/session")).await;
     assert!(over.headers["set-cookie"].to_str().unwrap().ends_with("; Max-Age=0"));

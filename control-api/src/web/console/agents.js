@@ -40,7 +40,7 @@ export async function agentsPage({ query, signal, go }) {
     return go(`/console/agents${next.size ? `?${next}` : ""}`);
   };
   const [{ items, total }, avatars] = await Promise.all([api.list("/v1/ext/agent", { offset, perpage: PER, search: wanted }, signal), faces(signal)]);
-  const add = link("New agent", "/console/agents/new", { class: "button primary" }, "plus");
+  const add = link("New agent", "/console/agents/new", { needs: "administer", class: "button primary" }, "plus");
   const tile = (agent) => h("li", { class: "tile" },
     picture(avatars, agent),
     h("div", { class: "what" },
@@ -48,13 +48,13 @@ export async function agentsPage({ query, signal, go }) {
       h("p", { class: "soft clip" }, agent.agent_system_prompt),
       h("p", { class: "tags" }, agent.is_active === false && pill("Inactive", "warn"), agent.embed?.enabled && pill("Embedded"),
         [["knowledge_base", "knowledge base"], ["tool", "tool"], ["guardrail", "guardrail"], ["mcp", "MCP server"]].filter(([list]) => agent[list]?.length).map(([list, one]) => pill(plural(agent[list].length, one))))),
-    button("Talk", { class: "small", "aria-label": `Talk to ${agent.agent_name}`, disabled: agent.is_active === false, onclick: ({ currentTarget }) => busy(currentTarget, () => talk(agent)) }, "talk"));
+    button("Talk", { needs: "operate", class: "small", "aria-label": `Talk to ${agent.agent_name}`, disabled: agent.is_active === false, onclick: ({ currentTarget }) => busy(currentTarget, () => talk(agent)) }, "talk"));
   return [
     head("Agents", "Each one has a face, a voice and a job. Give somebody its link, and they talk.", add),
     (total > PER || wanted) && search("Search agents by name or id", wanted, (text) => to({ search: text, offset: 0 })),
     items.length ? h("ul", { class: "tiles" }, items.map(tile))
       : wanted ? empty("agents", "No agent matches", "Nothing has this in its name or id.", button("Show all", { onclick: () => to({ search: "", offset: 0 }) }))
-        : empty("agents", "Make your first agent", "Choose a face, say what it should do, and talk to it a minute from now.", link("New agent", "/console/agents/new", { class: "button primary" }, "plus")),
+        : empty("agents", "Make your first agent", "Choose a face, say what it should do, and talk to it a minute from now.", link("New agent", "/console/agents/new", { needs: "administer", class: "button primary" }, "plus")),
     pager({ offset, perpage: PER, total }, (next) => to({ offset: next })),
   ].filter(Boolean);
 }
@@ -98,7 +98,7 @@ export async function agentPage({ id, query, signal, go, again, keep }) {
     },
   });
   made.field("callback_events").node.after(h("div", { class: "field wide" }, h("p", { class: "label" }, "Signing secret"), h("p", { class: "hint" }, "Every webhook is signed by the Standard Webhooks specification."),
-    button("Renew the secret", { class: "small", onclick: ({ currentTarget }) => busy(currentTarget, () => secret(agent)) }, "again")));
+    button("Renew the secret", { needs: "administer", class: "small", onclick: ({ currentTarget }) => busy(currentTarget, () => secret(agent)) }, "again")));
   if (agent.embed?.enabled) {
     const snippet = `<iframe src="${location.origin}/embed/${agent.id}" allow="microphone; autoplay" width="420" height="640"></iframe>`;
     made.field("embed.origins").node.after(h("div", { class: "field wide" }, h("p", { class: "label" }, "For your page"), copyable(snippet, "embed code")));
@@ -108,13 +108,13 @@ export async function agentPage({ id, query, signal, go, again, keep }) {
     h("header", { class: "hero card" }, picture(all.avatars, agent, "big"),
       h("div", { class: "what" }, h("h1", { tabindex: "-1" }, agent.agent_name), watch),
       h("div", { class: "actions" },
-        button(`Talk to ${name}`, { class: "primary", disabled: agent.is_active === false, onclick: ({ currentTarget }) => start(currentTarget) }, "talk"),
-        button("Get a link", { disabled: agent.is_active === false, onclick: ({ currentTarget }) => busy(currentTarget, () => share(agent)) }, "copy"),
-        button("Send into a meeting", { disabled: agent.is_active === false, onclick: () => meeting(agent) }, "leave"))),
+        button(`Talk to ${name}`, { needs: "operate", class: "primary", disabled: agent.is_active === false, onclick: ({ currentTarget }) => start(currentTarget) }, "talk"),
+        button("Get a link", { needs: "operate", disabled: agent.is_active === false, onclick: ({ currentTarget }) => busy(currentTarget, () => share(agent)) }, "copy"),
+        button("Send into a meeting", { needs: "operate", disabled: agent.is_active === false, onclick: () => meeting(agent) }, "leave"))),
     agent.avatars.length > 1 && h("p", { class: "note" }, `This agent has ${agent.avatars.length} faces. Calls use the first one, which is the one below; the others stay as they are.`),
     made.node,
     card("Delete", h("p", { class: "soft" }, "Its conversations and their transcripts stay."), h("p", { class: "mono soft" }, agent.id),
-      button("Delete this agent", { class: "small risky", onclick: async ({ currentTarget }) => {
+      button("Delete this agent", { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
         if (!(await sure(`Delete ${agent.agent_name}?`, "Nobody can talk to it any more. This cannot be undone.", "Delete"))) return;
         await busy(currentTarget, async () => {
           await api.remove(`/v1/ext/agent/${id}`);

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { button, h, icon } from "./dom.js";
 import { door } from "./login.js";
+import { may, setScope } from "./scope.js";
 import { dialog, problem, waiting } from "./ui.js";
 import { agentPage, agentsPage } from "./agents.js";
 import { newAgentPage } from "./agent-new.js";
@@ -132,7 +133,7 @@ function build() {
   at("nav").replaceChildren(
     ...MENU.map(([title, entries]) => h("div", {}, title && h("h2", {}, title), h("ul", {}, entries.map(entry)))),
     h("div", { class: "foot" },
-      h("p", { class: "soft" }, "Key ", h("code", {}, `${whose.prefix}…`)),
+      h("p", { class: "soft" }, "Key ", h("code", {}, `${whose.prefix}…`), !may("administer") && ` may ${whose.scope}`),
       h("ul", {}, h("li", {}, h("a", { href: "/docs", target: "_blank", rel: "noopener" }, icon("docs"), "API reference")),
         h("li", {}, h("button", { type: "button", class: "plain", onclick: leave }, icon("leave"), "Log out")))));
 }
@@ -157,6 +158,7 @@ function enter(words) {
 
 function open(session, moved) {
   whose = session;
+  setScope(session.scope);
   at("door").hidden = true;
   at("door").replaceChildren();
   at("skip").hidden = false;

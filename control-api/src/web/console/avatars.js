@@ -12,7 +12,7 @@ const LARGEST = 9 << 20;
 
 const face = (avatar) => h("li", { class: "tile tall" }, h("img", { src: avatar.display_picture, alt: `Picture of ${avatar.avatar_name}`, width: 256, height: 256, loading: "lazy" }),
   h("div", { class: "what" }, h("h3", {}, avatar.avatar_name), h("p", { class: "soft" }, avatar.gender)),
-  link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small", "aria-label": `Make an agent with the face of ${avatar.avatar_name}` }, "plus"));
+  link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { needs: "administer", class: "button small", "aria-label": `Make an agent with the face of ${avatar.avatar_name}` }, "plus"));
 
 const goes = ({ status }) => status === "QUEUED" || status === "PROCESSING";
 const state = ({ status }) => pill(...(STATES[status] ?? [status]));
@@ -60,8 +60,8 @@ export async function avatarsPage({ signal }) {
         h("p", { class: avatar.error ? "fault" : "soft" }, avatar.error ? api.sentence(avatar.error) : `${avatar.gender}${avatar.is_private ? ", private" : ""}`)),
       avatar.character && goes(avatar) && bar(avatar),
       state(avatar),
-      avatar.output && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { class: "button small", id: `agent-${avatar.id}` }, "plus"),
-      button("", { class: "plain", id: `delete-${avatar.id}`, "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
+      avatar.output && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { needs: "administer", class: "button small", id: `agent-${avatar.id}` }, "plus"),
+      button("", { needs: "administer", class: "plain", id: `delete-${avatar.id}`, "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
         await drop(avatar, currentTarget);
         refresh();
       } }, "bin"))));
@@ -70,7 +70,7 @@ export async function avatarsPage({ signal }) {
   draw(own);
   every(2, signal, () => going && refresh());
   return [
-    head("Avatars", "The faces that agents can have.", link("Draw a person", "/console/avatars/new", { class: "button primary" }, "plus"), button("From a picture", { onclick: () => create(refresh) }, "file")),
+    head("Avatars", "The faces that agents can have.", link("Draw a person", "/console/avatars/new", { needs: "administer", class: "button primary" }, "plus"), button("From a picture", { needs: "administer", onclick: () => create(refresh) }, "file")),
     h("h2", { class: "part" }, "On this server"),
     stock.length ? h("ul", { class: "tiles many" }, stock.map(face)) : problem(new api.Refused(503, {})),
     card("Your own", h("p", { class: "soft" }, "Drawn by sliders, or made of one picture of a face."), list, none),
@@ -99,8 +99,8 @@ export async function avatarPage({ id, signal, go }) {
       goes(now) && h("div", { class: "field" }, far, words),
       now.error && h("p", { class: "problem", role: "alert" }, api.sentence(now.error)),
       now.output && h("div", { class: "actions" },
-        button(`Talk to ${name}`, { class: "primary", id: "talk", onclick: ({ currentTarget }) => busy(currentTarget, () => meet(now)) }, "talk"),
-        link("Make an agent", `/console/agents/new?face=${encodeURIComponent(now.avatar_key_id)}`, { class: "button", id: "agent" }, "plus")),
+        button(`Talk to ${name}`, { needs: "administer", class: "primary", id: "talk", onclick: ({ currentTarget }) => busy(currentTarget, () => meet(now)) }, "talk"),
+        link("Make an agent", `/console/agents/new?face=${encodeURIComponent(now.avatar_key_id)}`, { needs: "administer", class: "button", id: "agent" }, "plus")),
       now.output && goes(now) && h("p", { class: "hint" }, "What is drawn so far can talk already. It gains finer lips, nods and smiles as it is drawn, also while you talk."),
       now.output && h("p", { class: "hint" }, "Talking makes an agent with this face, which stays in your list."),
     ].filter(Boolean));
@@ -134,8 +134,8 @@ export async function avatarPage({ id, signal, go }) {
     head(name, avatar.gender === "male" ? "A man of your own." : "A woman of your own."),
     shown,
     card("More", h("div", { class: "actions" },
-      avatar.character && link("Draw another one like this", `/console/avatars/new?from=${encodeURIComponent(id)}`, { class: "button" }, "again"),
-      button("Delete", { class: "risky", onclick: async ({ currentTarget }) => (await drop(avatar, currentTarget)) && go("/console/avatars") }, "bin"))),
+      avatar.character && link("Draw another one like this", `/console/avatars/new?from=${encodeURIComponent(id)}`, { needs: "administer", class: "button" }, "again"),
+      button("Delete", { needs: "administer", class: "risky", onclick: async ({ currentTarget }) => (await drop(avatar, currentTarget)) && go("/console/avatars") }, "bin"))),
   ];
 }
 

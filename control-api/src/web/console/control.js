@@ -14,7 +14,7 @@ const WAYS = [
 export function controls(id, status) {
   const way = h("select", { "aria-label": "What to do", onchange: () => { text.placeholder = WAYS.find(([name]) => name === way.value)[2]; } }, WAYS.map(([value, words]) => h("option", { value }, words)));
   const text = h("input", { type: "text", "aria-label": "Words", placeholder: WAYS[0][2], maxlength: 2000, autocomplete: "off" });
-  const send = h("button", { type: "submit", class: "primary" }, "Send");
+  const send = h("button", { needs: "operate", type: "submit", class: "primary" }, "Send");
   const form = h("form", { class: "steer", onsubmit: async (event) => {
     event.preventDefault();
     const words = text.value.trim();
@@ -26,8 +26,8 @@ export function controls(id, status) {
   } }, way, text, send);
   return h("section", { class: "card live-bar", "aria-label": "Control of the call" }, form,
     h("div", { class: "actions" },
-      button("Interrupt", { class: "small", onclick: ({ currentTarget }) => busy(currentTarget, () => api.post(`/v1/conversation/${id}/interrupt`)) }),
-      button("End the call", { class: "small risky", onclick: async ({ currentTarget }) => {
+      button("Interrupt", { needs: "operate", class: "small", onclick: ({ currentTarget }) => busy(currentTarget, () => api.post(`/v1/conversation/${id}/interrupt`)) }),
+      button("End the call", { needs: "operate", class: "small risky", onclick: async ({ currentTarget }) => {
         if (!(await sure("End this call?", "The caller is hung up on. The record stays.", "End the call"))) return;
         await busy(currentTarget, () => api.remove(`/v1/conversation/${id}`));
       } })));

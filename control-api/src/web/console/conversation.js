@@ -46,7 +46,7 @@ export async function conversationPage({ id, query, signal, go }) {
   const status = h("p", { class: "tags", role: "status" });
   const mood = h("span", { class: "mood", hidden: true });
   const bar = live ? controls(id, () => record.status) : null;
-  const erase = button("Erase", { class: "small risky", hidden: true, onclick: async ({ currentTarget }) => {
+  const erase = button("Erase", { needs: "operate", class: "small risky", hidden: true, onclick: async ({ currentTarget }) => {
     if (!(await sure("Erase this conversation?", "Its transcript, events, webhooks and recording are gone for good.", "Erase"))) return;
     await busy(currentTarget, async () => {
       await api.remove(path);

@@ -27,7 +27,7 @@ function tries(delivery) {
 export function deliveryList(deliveries, { again = () => {}, apart = false, names } = {}) {
   return h("ul", { class: "list deliveries" }, deliveries.map((delivery) => {
     const [words, tone] = STATES[delivery.state] ?? [delivery.state, ""];
-    const send = delivery.state === "dead" && button("Send again", { class: "small", "aria-label": `Send ${delivery.event} again`, onclick: ({ currentTarget }) => busy(currentTarget, async () => {
+    const send = delivery.state === "dead" && button("Send again", { needs: "administer", class: "small", "aria-label": `Send ${delivery.event} again`, onclick: ({ currentTarget }) => busy(currentTarget, async () => {
       await api.post(`/v1/ext/deadletter/${encodeURIComponent(delivery.id)}/redeliver`);
       toast(`${delivery.event} is sent again.`);
       await again();

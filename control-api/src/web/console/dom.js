@@ -1,13 +1,15 @@
 // Building elements, and the little words and pictures that every view shares. Text only ever becomes text.
 
+import { guard } from "./scope.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const AS_PROPERTY = new Set(["value", "checked", "disabled", "selected", "open", "hidden", "indeterminate"]);
 
-/** An element: `h("a", { href, class, onclick }, "text", child, [more])`. Children that are null or false are left out. */
+/** An element: `h("a", { href, class, onclick }, "text", child, [more])`. Children that are null or false are left out. `needs`: the scope without which it is disabled. */
 export function h(tag, about, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(about ?? {})) {
-    if (value === undefined || value === null) continue;
+    if (value === undefined || value === null || name === "needs") continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "class") node.className = value;
     else if (name === "data") Object.assign(node.dataset, value);
@@ -15,7 +17,7 @@ export function h(tag, about, ...children) {
     else if (value !== false) node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-  return node;
+  return guard(node, about?.needs);
 }
 
 const PATHS = {

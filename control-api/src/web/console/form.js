@@ -3,6 +3,7 @@
 import { Refused, sentence } from "./api.js";
 import { h } from "./dom.js";
 import { owner, put, read } from "./paths.js";
+import { may, whyNot } from "./scope.js";
 import { widget } from "./widgets.js";
 
 /** A field with its label, hint and a place for what is wrong with it. */
@@ -33,14 +34,15 @@ function faults(refused, paths) {
  * - `sections`: `[{id, title, about, words, fields, more, open}]`; `more`: further nodes; `open` false: closed until wanted, `about` says what is in it.
  * - `value`: the record as it is; what is no field of the form stays as it is.
  * - `save(body)`: sends it; `done(answer)`: what comes then.
+ * - `needs`: the scope without which it cannot be sent.
  * - `keep(dirty)`: told how to ask whether something would be lost.
  */
-export function form({ sections, value = {}, label = "Save", save, done, keep = () => {}, extra = [], sticky = false }) {
+export function form({ sections, value = {}, label = "Save", needs = "administer", save, done, keep = () => {}, extra = [], sticky = false }) {
   const fields = new Map();
   let dirty = false;
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const send = h("button", { type: "submit", class: "primary", id: sticky && "save" }, label);
-  const state = h("span", { class: "soft", role: "status" });
+  const send = h("button", { needs, type: "submit", class: "primary", id: sticky && "save" }, label);
+  const state = h("span", { class: "soft", role: "status" }, !may(needs) && whyNot());
 
   const grid = (list) => h("div", { class: "fields" }, list.map((field) => {
     const made = widget(field, read(value, field.path));

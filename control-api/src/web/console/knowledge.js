@@ -15,13 +15,13 @@ export async function knowledgePage({ query, signal, go }) {
   const { items, total } = await api.list("/v1/ext/kbs", { offset, perpage: PER, search: wanted }, signal);
   const to = (next) => go(`/console/knowledge?${new URLSearchParams(next)}`);
   return [
-    head("Knowledge", "Documents that agents answer from. Attach a base to as many agents as you like.", link("New knowledge base", "/console/knowledge/new", { class: "button primary" }, "plus")),
+    head("Knowledge", "Documents that agents answer from. Attach a base to as many agents as you like.", link("New knowledge base", "/console/knowledge/new", { needs: "administer", class: "button primary" }, "plus")),
     (total > PER || wanted) && search("Search knowledge bases", wanted, (text) => to({ search: text })),
     items.length
       ? h("ul", { class: "list" }, items.map((base) => h("li", {},
         h("div", { class: "what" }, h("h2", {}, h("a", { href: `/console/knowledge/${base.id}` }, base.name)), h("p", { class: "soft clip" }, base.description)),
         h("p", { class: "tags" }, pill(plural(base.no_of_rec, "document")), when(base.updated_at)))))
-      : empty("knowledge", wanted ? "Nothing matches" : "No knowledge yet", "Upload PDF, Word, text, Markdown, HTML, CSV or JSON files, or paste text.", link("New knowledge base", "/console/knowledge/new", { class: "button" }, "plus")),
+      : empty("knowledge", wanted ? "Nothing matches" : "No knowledge yet", "Upload PDF, Word, text, Markdown, HTML, CSV or JSON files, or paste text.", link("New knowledge base", "/console/knowledge/new", { needs: "administer", class: "button" }, "plus")),
     pager({ offset, perpage: PER, total }, (next) => to({ offset: next, ...(wanted && { search: wanted }) })),
   ].filter(Boolean);
 }
@@ -63,7 +63,7 @@ export async function knowledgeBasePage(context) {
       return h("li", { data: { status: document.status } }, icon("file"),
         h("div", { class: "what" }, h("p", { class: "name" }, document.name || "Text"), document.error_message && h("p", { class: "fault" }, api.sentence(document.error_message))),
         pill(words, tone),
-        button("", { class: "plain", "aria-label": `Delete ${document.name}`, onclick: async ({ currentTarget }) => {
+        button("", { needs: "administer", class: "plain", "aria-label": `Delete ${document.name}`, onclick: async ({ currentTarget }) => {
           if (!(await sure(`Delete ${document.name}?`, "Agents no longer answer from it.", "Delete"))) return;
           await busy(currentTarget, () => api.remove(`/v1/ext/kb/doc/${document.id}`));
           refresh();
@@ -95,7 +95,7 @@ export async function knowledgeBasePage(context) {
     head(base.name, base.description),
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Documents"), count), list, none, adder(`${path}/doc`, signal, refresh)),
     rename.node,
-    card("Delete", h("p", { class: "soft" }, "With all of its documents. Agents to which it is attached go on without it."), button("Delete this knowledge base", { class: "small risky", onclick: async ({ currentTarget }) => {
+    card("Delete", h("p", { class: "soft" }, "With all of its documents. Agents to which it is attached go on without it."), button("Delete this knowledge base", { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
       if (!(await sure(`Delete ${base.name}?`, "Its documents go with it. This cannot be undone.", "Delete"))) return;
       await busy(currentTarget, async () => {
         await api.remove(path);
@@ -134,7 +134,7 @@ function adder(path, signal, refresh) {
   };
   // One after the other: a slow line is not shared by ten files that all stay half done.
   const sendAll = async (files) => { for (const file of files) await send(file); };
-  const input = h("input", { type: "file", id: "files", multiple: true, accept: KINDS, class: "unseen", "aria-describedby": "files-hint", onchange: () => {
+  const input = h("input", { needs: "administer", type: "file", id: "files", multiple: true, accept: KINDS, class: "unseen", "aria-describedby": "files-hint", onchange: () => {
     const files = [...input.files];
     input.value = "";
     sendAll(files);
@@ -148,7 +148,7 @@ function adder(path, signal, refresh) {
   drop.addEventListener("dragleave", over(false));
   drop.addEventListener("drop", (event) => {
     over(false)(event);
-    sendAll([...event.dataTransfer.files]);
+    if (!input.disabled) sendAll([...event.dataTransfer.files]);
   });
   const text = form({
     value: { text: "" }, label: "Add text", sections: [{ open: false, title: "Or paste text", fields: [{ path: "text", label: "Text", kind: "area", rows: 6, class: "wide", required: true }] }],

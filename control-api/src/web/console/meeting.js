@@ -10,7 +10,7 @@ const MODES = [["participant", "Takes part: speaks when addressed or in turn"], 
 export const meeting = (agent) => dialog(`Send ${agent.agent_name} into a meeting`, (close) => {
   const made = form({
     value: { agent_id: agent.id, user_name: agent.avatars?.[0]?.persona_name || agent.agent_name, user_id: `console-${Date.now()}`, mode: "participant" },
-    label: "Send",
+    label: "Send", needs: "operate",
     sections: [{ fields: [
       { path: "meeting_url", label: "Address of the meeting", name: "The address", required: true, type: "url", class: "wide", placeholder: "https://meet.google.com/abc-defg-hij", hint: "Google Meet, Zoom or Microsoft Teams." },
       { path: "user_name", label: "Its name there", name: "The name", required: true },

@@ -8,7 +8,7 @@ import { back, busy, card, empty, head, sure, toast } from "./ui.js";
 /** The list of a kind. `row(record)` returns `{title, words, tags}`. */
 export async function recordsPage({ signal }, kind) {
   const records = await api.all(kind.path, signal);
-  const add = link(`New ${kind.one}`, `/console/${kind.name}/new`, { class: "button primary" }, "plus");
+  const add = link(`New ${kind.one}`, `/console/${kind.name}/new`, { needs: "administer", class: "button primary" }, "plus");
   return [
     head(kind.title, kind.words, add),
     records.length
@@ -16,7 +16,7 @@ export async function recordsPage({ signal }, kind) {
         const { title, words, tags } = kind.row(record);
         return h("li", {}, h("div", { class: "what" }, h("h2", {}, h("a", { href: `/console/${kind.name}/${record.id}` }, title)), h("p", { class: "soft clip" }, words)), h("p", { class: "tags" }, tags));
       }))
-      : empty(kind.name, `No ${kind.many} yet`, kind.why, link(`New ${kind.one}`, `/console/${kind.name}/new`, { class: "button" }, "plus")),
+      : empty(kind.name, `No ${kind.many} yet`, kind.why, link(`New ${kind.one}`, `/console/${kind.name}/new`, { needs: "administer", class: "button" }, "plus")),
   ];
 }
 
@@ -39,7 +39,7 @@ export async function recordPage({ id, signal, go, keep }, kind) {
     back(kind.title, `/console/${kind.name}`),
     head(title, fresh ? kind.why : undefined),
     made.node,
-    !fresh && card("Delete", h("p", { class: "soft" }, "Agents to which it is attached go on without it."), button(`Delete this ${kind.one}`, { class: "small risky", onclick: async ({ currentTarget }) => {
+    !fresh && card("Delete", h("p", { class: "soft" }, "Agents to which it is attached go on without it."), button(`Delete this ${kind.one}`, { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
       if (!(await sure(`Delete ${title}?`, "This cannot be undone.", "Delete"))) return;
       await busy(currentTarget, async () => {
         await api.remove(`${kind.path}/${id}`);

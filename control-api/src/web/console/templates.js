@@ -22,13 +22,13 @@ const FRESH = {
 export async function templatesPage({ query, signal, go }) {
   const offset = Number(query.get("offset")) || 0;
   const [{ items, total }, avatars] = await Promise.all([api.list("/v1/ext/templates", { offset, perpage: PER }, signal), faces(signal)]);
-  const add = () => link("New template", "/console/templates/new", { class: "button primary" }, "plus");
+  const add = () => link("New template", "/console/templates/new", { needs: "administer", class: "button primary" }, "plus");
   return [
     head("Templates", "A setup to make many agents of: instructions, models and what is attached.", add()),
     items.length
       ? h("ul", { class: "list" }, items.map((template) => h("li", {}, picture(avatars, template, "small"),
         h("div", { class: "what" }, h("h2", {}, h("a", { href: `/console/templates/${template.id}` }, template.template_name)), h("p", { class: "soft clip" }, template.template_system_prompt)),
-        button("Make an agent", { class: "small", "aria-label": `Make an agent of ${template.template_name}`, onclick: () => use(template, avatars, go) }, "plus"))))
+        button("Make an agent", { needs: "administer", class: "small", "aria-label": `Make an agent of ${template.template_name}`, onclick: () => use(template, avatars, go) }, "plus"))))
       : empty("templates", "No templates yet", "Set everything up once, then make an agent of it for each face, customer or language.", add()),
     pager({ offset, perpage: PER, total }, (next) => go(`/console/templates?offset=${next}`)),
   ].filter(Boolean);
@@ -72,9 +72,9 @@ export async function templatePage({ id, signal, go, keep }) {
   return [
     back("Templates", "/console/templates"),
     head(fresh ? "New template" : template.template_name, "Agents made of it get all of this; later changes here do not reach them.",
-      !fresh && button("Make an agent", { onclick: () => use(template, all.avatars, go) }, "plus")),
+      !fresh && button("Make an agent", { needs: "administer", onclick: () => use(template, all.avatars, go) }, "plus")),
     made.node,
-    !fresh && card("Delete", h("p", { class: "soft" }, "Agents that were made of it stay."), button("Delete this template", { class: "small risky", onclick: async ({ currentTarget }) => {
+    !fresh && card("Delete", h("p", { class: "soft" }, "Agents that were made of it stay."), button("Delete this template", { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
       if (!(await sure(`Delete ${template.template_name}?`, "This cannot be undone.", "Delete"))) return;
       await busy(currentTarget, async () => {
         await api.remove(`/v1/ext/template/${id}`);

@@ -13,7 +13,7 @@ export async function webhooksPage({ query, signal, go, again }) {
     api.list("/v1/ext/deadletters", { offset, perpage: PER }, signal),
     api.list("/v1/ext/conversation", { perpage: 20 }, signal),
     api.all("/v1/ext/agent", signal)]);
-  const everyOne = button("Send all of these again", { class: "small", onclick: async ({ currentTarget }) => {
+  const everyOne = button("Send all of these again", { needs: "administer", class: "small", onclick: async ({ currentTarget }) => {
     if (!(await sure(`Send ${items.length} again?`, "Each goes to its receiver under the id that it had.", "Send again"))) return;
     await busy(currentTarget, async () => {
       let sent = 0;

@@ -1,0 +1,221 @@
+//! What a key may do: every operation of the API's own document with a key of each scope.
+
+use std::collections::BTreeMap;
+
+use control_api::{Scope, keys};
+use serde_json::{Value, json};
+
+use crate::kit::{Folder, KEY, Server, agent, until};
+use crate::table::UNKNOWN;
+
+/// What a key of scope `operate` may do beside reading.
+const OPERATED: [(&str, &str); 11] = [
+    ("POST", "/v1/auth/conversation"),
+    ("POST", "/v1/ext/conversation"),
+    ("DELETE", "/v1/ext/conversation/{id}"),
+    ("POST", "/v1/ext/conversation/{id}/feedback"),
+    ("POST", "/v1/ext/externalmeeting"),
+    ("DELETE", "/v1/conversation/{id}"),
+    ("PUT", "/v1/conversation/{id}/speak"),
+    ("POST", "/v1/conversation/{id}/interrupt"),
+    ("POST", "/v1/conversation/{id}/respond"),
+    ("POST", "/v1/conversation/{id}/context"),
+    ("POST", "/v1/ext/apikey"),
+];
+
+/// A key of a scope in the workspace of the server's own key.
+async fn key(server: &Server, scope: Scope) -> String {
+    let made = server.post("/v1/ext/apikey", json!({"name": scope.name(), "scope": scope.name()})).await;
+    made.expect(201)["key"].as_str().unwrap().to_owned()
+}
+
+/// Method, path and scope in the document of every operation that an API key opens.
+fn keyed() -> Vec<(String, String, String)> {
+    let document: Value = serde_json::from_str(&control_api::openapi::text()).unwrap();
+    let mut all = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            if operation["security"] == json!([{"key": []}]) {
+                let scope = operation["x-scope"].as_str().unwrap_or("none").to_owned();
+                all.push((method.to_uppercase(), path.clone(), scope));
+            } else {
+                assert_eq!(operation["x-scope"], Value::Null, "{method} {path}");
+            }
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn every_operation_opens_to_its_scope_and_to_no_lesser_one() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let mut keys = Vec::new();
+    for scope in Scope::ALL {
+        keys.push((scope, key(&server, scope).await));
+    }
+    let mut counted = BTreeMap::new();
+    for (method, path, told) in keyed() {
+        let needed = match method.as_str() {
+            "GET" => Scope::Read,
+            method if OPERATED.contains(&(method, path.as_str())) => Scope::Operate,
+            _ => Scope::Administer,
+        };
+        assert_eq!(told, needed.name(), "the document: {method} {path}");
+        *counted.entry(needed.name()).or_insert(0) += 1;
+        let url = path.replace("{id}", UNKNOWN);
+        assert!(!url.contains('{'), "{path}");
+        for (scope, key) in &keys {
+            let request = server.request(&method, &url).header("x-api-key", key);
+            let reply = server.send(request.header("content-type", "application/json").body("{}")).await;
+            if *scope >= needed {
+                assert!(![401, 403].contains(&reply.status), "{scope}: {method} {path}: {reply:?}");
+            } else {
+                let wanted = json!({"error": format!("Forbidden: this API key has scope {scope}")});
+                assert_eq!((reply.status, reply.json()), (403, wanted), "{scope}: {method} {path}");
+            }
+        }
+    }
+    assert_eq!(counted["operate"], OPERATED.len(), "each of them is an operation");
+    assert!(counted["read"] > 20 && counted["administer"] > 20, "{counted:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_comes_behind_that_of_the_key_and_before_that_of_the_body() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let read = key(&server, Scope::Read).await;
+    let refused = json!({"error": "Forbidden: this API key has scope read"});
+    let huge = "x".repeat(10_000_000);
+    let with = |key: &str| server.request("POST", "/v1/ext/agent").header("x-api-key", key.to_owned());
+    server.send(with(&read).body(huge.clone())).await.is(403, refused.clone());
+    server.send(with(&read).header("content-type", "text/plain").body("{")).await.is(403, refused.clone());
+    assert_eq!(server.send(with("vv_wrong").body(huge.clone())).await.status, 401);
+    assert_eq!(server.send(with(KEY).body(huge)).await.status, 413);
+    let put = server.request("PUT", "/v1/ext/agent").header("x-api-key", read.clone());
+    assert_eq!(server.send(put).await.status, 405, "a method that no route has is none of the scope's");
+    let head = server.request("HEAD", "/v1/ext/agent").header("x-api-key", read.clone());
+    assert_eq!(server.send(head).await.status, 200, "HEAD reads");
+    // Of a record that is there nothing is told either.
+    let id = server.agent(json!({})).await;
+    let path = format!("/v1/ext/agent/{id}");
+    let gone = server.request("DELETE", &path).header("x-api-key", read.clone());
+    server.send(gone).await.is(403, refused);
+    server.get(&path).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_key_makes_keys_of_its_own_scope_or_less() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder).await;
+    let asked = |scope: Option<&str>| match scope {
+        Some(scope) => json!({"name": "n", "scope": scope}),
+        None => json!({"name": "n"}),
+    };
+    let operate = key(&server, Scope::Operate).await;
+    let at_fault = server.post("/v1/ext/apikey", asked(Some("root"))).await.expect(400);
+    let reason = "must be one of read, operate, administer";
+    assert_eq!(at_fault["details"], json!([{"field": "scope", "reason": reason}]));
+    server.key = operate;
+    let refused = json!({"error": "Forbidden: this API key has scope operate"});
+    for (scope, status) in
+        [(Some("read"), 201), (Some("operate"), 201), (Some("administer"), 403), (None, 403)]
+    {
+        let reply = server.post("/v1/ext/apikey", asked(scope)).await;
+        if status == 403 {
+            reply.is(403, refused.clone());
+        } else {
+            reply.expect(status);
+        }
+    }
+    server.key = KEY.into();
+    server.post("/v1/ext/apikey", json!({"name": "whole"})).await.expect(201);
+    let list = server.get("/v1/ext/apikey").await.expect(200);
+    let list: Vec<(&str, &str)> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| (key["name"].as_str().unwrap(), key["scope"].as_str().unwrap()))
+        .collect();
+    assert_eq!(list, [("whole", "administer"), ("n", "operate"), ("n", "read"), ("operate", "operate")]);
+}
+
+#[tokio::test]
+async fn a_session_of_the_console_has_the_scope_of_its_key() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let read = key(&server, Scope::Read).await;
+    let login = server.request("POST", "/console/session").body(json!({"key": read}).to_string());
+    let reply = server.send(login).await;
+    let cookie = reply.header("set-cookie").split(';').next().unwrap().to_owned();
+    let session = reply.expect(200);
+    assert_eq!(session["scope"], "read");
+    let ask = |method: &str| {
+        let request = server.request(method, "/v1/ext/agent").header("cookie", cookie.clone());
+        server.send(
+            request.header("x-csrf-token", session["csrf_token"].as_str().unwrap().to_owned()).body("{}"),
+        )
+    };
+    assert_eq!(ask("GET").await.status, 200);
+    ask("POST").await.is(403, json!({"error": "Forbidden: this API key has scope read"}));
+}
+
+/// When the key of this name was last used, as the list tells it.
+async fn last_use(server: &Server, name: &str) -> Value {
+    let list = server.get("/v1/ext/apikey").await.expect(200);
+    let key = list.as_array().unwrap().iter().find(|key| key["name"] == name);
+    key.unwrap()["last_used_at"].clone()
+}
+
+#[tokio::test]
+async fn a_key_s_last_use_is_kept_to_the_minute() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let [busy, other] = [key(&server, Scope::Read).await, key(&server, Scope::Operate).await];
+    assert_eq!(last_use(&server, "read").await, Value::Null, "never");
+    let get = async |key: &str| {
+        let request = server.request("GET", "/v1/ext/avatars").header("x-api-key", key.to_owned());
+        assert_eq!(server.send(request).await.status, 200);
+    };
+    get(&busy).await;
+    let first =
+        until("the first use", async || Some(last_use(&server, "read").await).filter(|at| !at.is_null()));
+    let first = first.await;
+    // As if that had been half a minute ago: it is fresh enough. What was noted before the other key's use is written before it.
+    let micros = "(SELECT last_used_at FROM api_key WHERE name = 'read')";
+    folder.change(format!("UPDATE api_key SET last_used_at = {micros} - 30000000 WHERE name = 'read'")).await;
+    let half = last_use(&server, "read").await;
+    assert!(half.as_str() < first.as_str(), "{half} {first}");
+    for _ in 0..20 {
+        get(&busy).await;
+    }
+    get(&other).await;
+    until("the other's use", async || Some(last_use(&server, "operate").await).filter(|at| !at.is_null()))
+        .await;
+    assert_eq!(last_use(&server, "read").await, half, "not written again within a minute");
+    // As if it had been two minutes ago.
+    folder.change(format!("UPDATE api_key SET last_used_at = {micros} - 90000000 WHERE name = 'read'")).await;
+    get(&busy).await;
+    until("a later use", async || {
+        let at = last_use(&server, "read").await;
+        (at.as_str() > first.as_str()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_command_line_makes_and_lists_keys_of_a_scope() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder).await;
+    let data = folder.0.join("data");
+    let url = folder.database().await;
+    server.key = keys::create_scoped(&data, url.as_deref(), "shop", Scope::Operate).await.unwrap();
+    server.post("/v1/ext/agent", agent(json!({}))).await.expect(403);
+    assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": UNKNOWN})).await.status, 404);
+    let known = until("the use", async || {
+        let known = keys::list(&data, url.as_deref()).await.unwrap();
+        known[0].last_used_at.is_some().then_some(known)
+    })
+    .await;
+    assert_eq!((known.len(), known[0].scope), (1, Scope::Operate));
+}
