@@ -52,6 +52,7 @@ STORE = [
     "drawn::a_dead_server_s_drawing_is_taken_over",
     "erasing::a_trace_goes_that_lies_on_another_server_awake_or_asleep",
     "agents::lists_are_paged_searched_and_counted",
+    "fairness::",
     "conversations::of_many_deletes_at_once_one_ends_the_call",
     "keys::a_key_opens_its_own_workspace_only",
     "scopes::a_key_s_last_use_is_kept_to_the_minute",

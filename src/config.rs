@@ -223,7 +223,7 @@ impl Knowledge {
     }
 }
 
-/// `[limits]`: requests a minute; 0 = off.
+/// `[limits]`; 0 = off.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Limits {
@@ -239,6 +239,14 @@ pub(crate) struct Limits {
     pub(crate) memory: u64,
     /// Questions a second that the user of a call may type; 0 = off.
     pub(crate) questions: f64,
+    /// Calls that one workspace holds at once.
+    pub(crate) workspace_calls: u32,
+    /// Conversations that one workspace makes a day (UTC).
+    pub(crate) workspace_conversations: u32,
+    /// Agents of one workspace.
+    pub(crate) workspace_agents: u32,
+    /// Bytes that one workspace stores beside its conversations.
+    pub(crate) workspace_bytes: u64,
 }
 
 impl Default for Limits {
@@ -252,6 +260,10 @@ impl Default for Limits {
             load: 0.8,
             memory: 128,
             questions: 1.0,
+            workspace_calls: 0,
+            workspace_conversations: 0,
+            workspace_agents: 0,
+            workspace_bytes: 0,
         }
     }
 }
@@ -323,6 +335,10 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("load", Kind::Number),
             ("memory", Kind::Number),
             ("questions", Kind::Number),
+            ("workspace_calls", Kind::Number),
+            ("workspace_conversations", Kind::Number),
+            ("workspace_agents", Kind::Number),
+            ("workspace_bytes", Kind::Number),
         ],
     ),
     ("otlp", &[("endpoint", Kind::Text)]),

@@ -185,6 +185,10 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             per_key: config.limits.per_key,
             offers: config.limits.offers,
             embeds: config.limits.embeds,
+            workspace_calls: config.limits.workspace_calls,
+            workspace_conversations: config.limits.workspace_conversations,
+            workspace_agents: config.limits.workspace_agents,
+            workspace_bytes: config.limits.workspace_bytes,
         },
         ice_servers: config
             .media

@@ -31,6 +31,7 @@ use crate::knowledge_cache::Cache;
 use crate::ledger::{self, Facts};
 use crate::limits::Limit;
 use crate::peer::Peer;
+use crate::quota::Beginning;
 use crate::scope::Scope;
 use crate::store::{self, Place, Store};
 use crate::token::Signer;
@@ -95,6 +96,8 @@ pub(crate) struct Shared {
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     /// Offers that may still connect.
     pub(crate) pending: Pending,
+    /// Calls that may still connect, by workspace.
+    pub(crate) beginning: Beginning,
     /// Conversations whose end was asked for and could not be kept yet.
     pub(crate) unconfirmed: Unconfirmed,
     /// Connections whose offer was answered.
@@ -292,6 +295,7 @@ impl App {
             outbox,
             notices,
             pending: Pending::new(offer_time),
+            beginning: Beginning::default(),
             unconfirmed: Unconfirmed::default(),
             connections: Connections::default(),
             jobs: Notify::new(),

@@ -159,20 +159,36 @@ impl Default for Webhooks {
     }
 }
 
-/// `limits.*`, a minute; 0 = off.
+/// `limits.*`; 0 = off.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Requests of one API key.
+    /// Requests of one API key a minute.
     pub per_key: u32,
-    /// Offers of one address.
+    /// Offers of one address a minute.
     pub offers: u32,
-    /// Conversations that one address starts at embedded agents.
+    /// Conversations that one address starts at embedded agents, a minute.
     pub embeds: u32,
+    /// Calls that one workspace holds at once.
+    pub workspace_calls: u32,
+    /// Conversations that one workspace makes a day (UTC).
+    pub workspace_conversations: u32,
+    /// Agents of one workspace.
+    pub workspace_agents: u32,
+    /// Bytes that one workspace stores, as they are stored: records and their documents, own avatars; not conversations.
+    pub workspace_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { per_key: 0, offers: 30, embeds: 10 }
+        Self {
+            per_key: 0,
+            offers: 30,
+            embeds: 10,
+            workspace_calls: 0,
+            workspace_conversations: 0,
+            workspace_agents: 0,
+            workspace_bytes: 0,
+        }
     }
 }
 

@@ -51,11 +51,12 @@ pub(crate) async fn create(shared: &Shared) -> store::Result<()> {
         "knowledge_base": [kb],
         "embed": {"enabled": true, "origins": []},
     });
-    let (id, _) = agent::insert(shared, workspace, body).await.map_err(|error| match error {
-        ApiError::Failed(_, cause) => store::Error::Damaged("agent", cause),
-        // The demo agent is ours: a refusal is a fault of this file, which its test finds.
-        refused => store::Error::Damaged("agent", format!("{refused:?}")),
-    })?;
+    let (id, _) =
+        agent::insert_within(shared, workspace, body, false).await.map_err(|error| match error {
+            ApiError::Failed(_, cause) => store::Error::Damaged("agent", cause),
+            // The demo agent is ours: a refusal is a fault of this file, which its test finds.
+            refused => store::Error::Damaged("agent", format!("{refused:?}")),
+        })?;
     shared.store.remember(SETTING, &id).await
 }
 

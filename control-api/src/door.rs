@@ -26,6 +26,7 @@ use crate::fields::{Faults, Fields};
 use crate::guard::span;
 use crate::peer::Peer;
 use crate::prompt;
+use crate::quota;
 use crate::request::{self, Path};
 use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 use crate::token::Claims;
@@ -203,6 +204,7 @@ async fn offer(
     held_here(shared, row)?;
     let call = call::shared(shared, row).await?;
     let id = call.id;
+    let counted = quota::call(shared, row).await?;
     let mut commands = Vec::new();
     if row.status == STARTED {
         commands.extend(prompt::visitors(row, call.trust_client_context));
@@ -211,7 +213,12 @@ async fn offer(
     let network = (!shared.exempt(peer)).then(|| peer.subscriber());
     let caller = Caller { network, agent: row.agent.clone() };
     let offer = Offer { call, sdp, replaces, restart, commands, caller };
-    let accepted = shared.host().offer(offer).await.map_err(refusal)?;
+    let accepted = shared.host().offer(offer).await.map_err(|error| {
+        if counted {
+            shared.beginning.forget(&row.id);
+        }
+        refusal(error)
+    })?;
     shared.connections.note(id, &accepted.connection);
     if row.status == STARTED {
         shared.pending.note(id);

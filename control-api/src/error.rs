@@ -77,6 +77,13 @@ pub(crate) enum ApiError {
     TooMany(Quota),
     /// 429: too much of one workspace waits already; the reason is told beside.
     QueueFull(String),
+    /// 429: the workspace has as much as it may (`limits.FIELD`).
+    WorkspaceLimit {
+        field: &'static str,
+        reason: String,
+        /// Seconds until there is room again, where time makes room.
+        retry_after: Option<u64>,
+    },
     /// 503: no worker has room; the reason is told beside.
     NoCapacity(String),
     /// 503: the store takes no writes, as is known; the cause is for the log.
@@ -209,6 +216,10 @@ impl IntoResponse for ApiError {
             Self::QueueFull(reason) => {
                 (StatusCode::TOO_MANY_REQUESTS, json!({"error": "Too many requests", "reason": reason}))
             }
+            Self::WorkspaceLimit { field, reason, .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                json!({"error": "Workspace limit reached", "details": [{"field": field, "reason": reason}]}),
+            ),
             Self::NoCapacity(reason) => {
                 (StatusCode::SERVICE_UNAVAILABLE, json!({"error": "No capacity", "reason": reason}))
             }
@@ -242,6 +253,9 @@ impl IntoResponse for ApiError {
             }
             Self::Late => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Self::WorkspaceLimit { retry_after: Some(seconds), .. } => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             }
             Self::QueueFull(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(DRAWN));

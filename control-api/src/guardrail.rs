@@ -14,6 +14,7 @@ use crate::clock;
 use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields, is_http};
 use crate::kept::{self, Kept};
+use crate::quota;
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::document::{self, Draft, Table};
 use crate::store::fresh_id;
@@ -80,6 +81,8 @@ async fn create(
     let name = fields["name"].as_str().unwrap_or_default();
     let id = fresh_id();
     let mut tx = shared.store.write().await?;
+    let size = with_key("", &fields).to_string().len();
+    quota::bytes(&shared, &mut tx, &caller.workspace, size).await?;
     let draft = draft(&caller.workspace, &id, name, "");
     document::insert_guardrail(&mut tx, &draft, &slug(name), |key| with_key(key, &fields).to_string())
         .await?;

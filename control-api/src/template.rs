@@ -17,7 +17,7 @@ use crate::error::{ApiError, Missing};
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::document::{self, Draft, Row, Table};
 use crate::store::{self, fresh_id};
-use crate::{avatar, clock};
+use crate::{avatar, clock, quota};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
@@ -53,6 +53,7 @@ async fn create(
     let id = fresh_id();
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
     let text = document.to_string();
+    quota::bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
     document::insert(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;

@@ -16,6 +16,7 @@ use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
 use crate::headers::{self, Headers};
 use crate::kept::Kept;
+use crate::quota;
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::document::{self, Draft, Table};
 use crate::store::fresh_id;
@@ -129,13 +130,10 @@ async fn create(
     let (document, headers) = parse(body, None)?;
     let id = fresh_id();
     let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let text = document.to_string();
     let mut tx = shared.store.write().await?;
-    document::insert(
-        &mut tx,
-        Table::Tool,
-        &draft(&caller.workspace, &id, &document, &document.to_string(), &sealed),
-    )
-    .await?;
+    quota::bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
+    document::insert(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Tool details created successfully"}))))
 }

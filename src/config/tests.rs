@@ -173,6 +173,10 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ("limits.load", "0.5", |c| c.limits.load.to_string(), "0.5"),
         ("limits.memory", "64", |c| c.limits.memory.to_string(), "64"),
         ("limits.questions", "0.5", |c| c.limits.questions.to_string(), "0.5"),
+        ("limits.workspace_calls", "6", |c| c.limits.workspace_calls.to_string(), "6"),
+        ("limits.workspace_conversations", "7", |c| c.limits.workspace_conversations.to_string(), "7"),
+        ("limits.workspace_agents", "8", |c| c.limits.workspace_agents.to_string(), "8"),
+        ("limits.workspace_bytes", "5000000000", |c| c.limits.workspace_bytes.to_string(), "5000000000"),
     ];
     for (key, text, look, meant) in table {
         let name = format!("VISAVIS_{}", key.replace('.', "_").to_uppercase());

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { Refused } from "../../control-api/src/web/console/api.js";
 import { nameOf, surprise, valueOf } from "../../control-api/src/web/console/character.js";
 import { owner, put, read } from "../../control-api/src/web/console/paths.js";
 import { guard, lesser, may, setScope } from "../../control-api/src/web/console/scope.js";
@@ -138,4 +139,10 @@ test("what the session's key may not do is left in its place, without effect", (
     assert.equal(guard(control("button")).disabled, undefined, "most controls need nothing");
   }
   setScope("administer");
+});
+
+test("a limit of the workspace is told with its reason, and a limit of the key with its time", () => {
+  const limit = new Refused(429, { error: "Workspace limit reached", details: [{ field: "workspace_agents", reason: "a workspace may have 2 agents" }] });
+  assert.equal(limit.sentence, "Workspace limit reached. A workspace may have 2 agents.");
+  assert.equal(new Refused(429, { error: "Too many requests" }, 7).sentence, "Too many requests. Try again in 7 seconds.");
 });

@@ -24,6 +24,13 @@ test("a server without room, one that is busy and one that is not ready are told
   assert.match(words(503, "flite: libflite.so.1 is not there"), /cannot take calls/);
 });
 
+test("a limit of the workspace is not laid at the visitor's door", () => {
+  const limit = new Refused(429, { error: "Workspace limit reached", details: [] }, 7200);
+  assert.equal(whyNoCall(limit).words, "This agent takes no more calls for now. Try again in 120 minutes.");
+  assert.match(words(429), /your network/);
+  assert.match(words(503, "the workspace is full: it holds as many calls as it may", 2), /no free place/);
+});
+
 test("what the server says of the time to wait is told", () => {
   assert.match(words(429, "", 42), /Try again in 42 seconds/);
   assert.match(words(429, "", 300), /Try again in 5 minutes/);

@@ -8,7 +8,7 @@ use axum::routing::post;
 use serde_json::{Map, Value, json};
 
 use super::secrets::{self, Secrets};
-use super::{forget_deleted, insert, parse, show, write};
+use super::{forget_deleted, insert, parse, room, show, write};
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::avatar;
@@ -106,6 +106,7 @@ async fn by_template(State(shared): State<Arc<Shared>>, caller: Caller, Json(bod
     let parsed = parse::parse(body, &faces, Some(&hidden)).map_err(|refused| {
         ApiError::Failed(FETCH, format!("the stored template is no agent: {refused:?}"))
     })?;
+    room(&shared, &mut tx, &caller.workspace, &parsed.document).await?;
     let made = write(&shared, &mut tx, &caller.workspace, parsed).await.or_fail(FETCH)?;
     tx.commit().await.or_fail(FETCH)?;
     Ok(created(made))

@@ -24,7 +24,7 @@ use crate::fields::Faults;
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::document::{self, Draft, Row, Table};
 use crate::store::{self, Transaction, fresh_id};
-use crate::{avatar, clock};
+use crate::{avatar, clock, quota};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
@@ -45,18 +45,42 @@ async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): J
     Ok(axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook})))
 }
 
-/// Makes an agent; its id and its webhook secret.
+/// Makes an agent within the limits of its workspace; its id and its webhook secret.
 pub(crate) async fn insert(
     shared: &Shared,
     workspace: &str,
     body: Value,
 ) -> Result<(String, String), ApiError> {
+    insert_within(shared, workspace, body, true).await
+}
+
+/// The same, without a look at the workspace's limits where it is not `limited`: the server's own agent.
+pub(crate) async fn insert_within(
+    shared: &Shared,
+    workspace: &str,
+    body: Value,
+    limited: bool,
+) -> Result<(String, String), ApiError> {
     let parsed = parse::parse(body, &avatar::known(shared, workspace).await?, None)?;
     let mut tx = shared.store.write().await?;
     known(&mut tx, workspace, &parsed.document).await?;
+    if limited {
+        room(shared, &mut tx, workspace, &parsed.document).await?;
+    }
     let made = write(shared, &mut tx, workspace, parsed).await?;
     tx.commit().await?;
     Ok(made)
+}
+
+/// 429 if the workspace may not have this agent too.
+async fn room(
+    shared: &Shared,
+    tx: &mut Transaction,
+    workspace: &str,
+    document: &Value,
+) -> Result<(), ApiError> {
+    quota::agent(shared, tx, workspace).await?;
+    quota::bytes(shared, tx, workspace, document.to_string().len()).await
 }
 
 /// Adds a valid agent; its id and its webhook secret.

@@ -21,7 +21,7 @@ use crate::request::{Base, Json, Listed, Paged, Path};
 use crate::store::conversation::{Draft, ENDED, Row};
 use crate::store::document::{self, Table};
 use crate::store::{self};
-use crate::{avatar, clock, erasing};
+use crate::{avatar, clock, erasing, quota};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
@@ -100,6 +100,7 @@ pub(crate) async fn begin(shared: &Shared, workspace: &str, wish: &Wish) -> Resu
     if agent["is_active"] == false {
         return Err(ApiError::Conflict("Agent is not active".into()));
     }
+    quota::conversation(shared, &mut tx, workspace).await?;
     let number = document::next_call(&mut tx, &row.id).await?;
     let draft = Draft {
         id: &id,

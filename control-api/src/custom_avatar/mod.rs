@@ -18,6 +18,7 @@ use crate::character;
 use crate::clock;
 use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
+use crate::quota;
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::custom_avatar::{self as table, Draft, Row};
 use crate::store::{self, fresh_id};
@@ -153,6 +154,8 @@ async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): J
             "{WAITING} people of this workspace are waiting to be drawn"
         )));
     }
+    let size = [draft.source, draft.person].into_iter().flatten().map(str::len).sum();
+    quota::bytes(&shared, &mut tx, &caller.workspace, size).await?;
     let row = table::insert(&mut tx, &draft).await?;
     tx.commit().await?;
     let waits = if wish.person.is_some() { &shared.drawings } else { &shared.jobs };

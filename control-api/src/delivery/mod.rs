@@ -1,7 +1,7 @@
 //! Delivery of webhooks: from the outbox in the store to the receiver, in order per conversation, again and again until it is settled.
 //!
 //! One task knows what waits; each try is a task of its own, and another task keeps what became of them, many at a time. A slow receiver
-//! delays nobody but itself.
+//! delays nobody but itself: workspaces take turns at the places for tries, and so do the agents of one.
 
 mod keeper;
 mod lane;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use models::net::{self, Method, Request};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -25,6 +25,7 @@ use crate::app::Shared;
 use crate::clock::{self, Micros};
 pub(crate) use crate::store::delivery::Row;
 use crate::store::{self, delivery::Try};
+use crate::turns::Turns;
 use crate::watch::Moment;
 
 /// Tries under way at once.
@@ -66,9 +67,28 @@ struct Delivery {
     wake_of: HashMap<String, Micros>,
     tries: JoinSet<(Row, Option<Outcome>)>,
     made: mpsc::UnboundedSender<Made>,
-    room: Arc<Semaphore>,
-    /// By agent.
-    rooms: HashMap<String, Arc<Semaphore>>,
+    /// Tries that wait for a place, by workspace and agent.
+    turns: Turns<Row>,
+    /// Told when a try leaves its place.
+    left: mpsc::UnboundedSender<Source>,
+}
+
+/// Workspace and agent of a try.
+type Source = (String, String);
+
+/// The place of a try that is under way, free again when this is dropped, whatever became of the try.
+struct Taken {
+    source: Option<Source>,
+    left: mpsc::UnboundedSender<Source>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(source) = self.source.take() {
+            // Where nobody listens any more, nobody waits for a place.
+            let _ = self.left.send(source);
+        }
+    }
 }
 
 /// Delivers until `stop`. A try that the stop cuts short is made again after the next start.
@@ -84,6 +104,7 @@ pub(crate) async fn run(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (made, keeping) = mpsc::unbounded_channel();
     let keeper = tokio::spawn(keeper::run(Arc::clone(&shared), keeping));
+    let (left, mut leaving) = mpsc::unbounded_channel();
     let mut delivery = Delivery {
         shared,
         spans,
@@ -93,8 +114,8 @@ pub(crate) async fn run(
         wake_of: HashMap::new(),
         tries: JoinSet::new(),
         made,
-        room: Arc::new(Semaphore::new(TRIES)),
-        rooms: HashMap::new(),
+        turns: Turns::new(TRIES, TRIES_OF_ONE),
+        left,
     };
     delivery.begin().await;
     loop {
@@ -118,6 +139,7 @@ pub(crate) async fn run(
                 None => break,
             },
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
+            Some((workspace, agent)) = leaving.recv() => delivery.turns.done(&workspace, &agent),
             Some(done) = delivery.tries.join_next() => match done {
                 Ok((row, outcome)) => delivery.tried(row, outcome),
                 Err(error) => tracing::error!(%error, "a webhook's try failed"),
@@ -165,7 +187,7 @@ impl Delivery {
         self.add_all(soon);
     }
 
-    /// Begins the tries that are due.
+    /// Begins the tries that are due and whose turn it is.
     async fn serve(&mut self) {
         for conversation in std::mem::take(&mut self.touched) {
             if let Some(at) = self.wake_of.remove(&conversation) {
@@ -184,22 +206,8 @@ impl Delivery {
             }
             let (due, wake) = lane.due(clock::now(), self.spans);
             for row in due {
-                let own = self.rooms.entry(row.agent.clone());
-                let own = Arc::clone(own.or_insert_with(|| Arc::new(Semaphore::new(TRIES_OF_ONE))));
-                let (shared, room) = (Arc::clone(&self.shared), Arc::clone(&self.room));
-                let made = self.made.clone();
-                self.tries.spawn(async move {
-                    let (tried, fatal) = {
-                        // Whoever waits for its own room takes none of the others'.
-                        let _own = own.acquire_owned().await;
-                        let _permit = room.acquire_owned().await;
-                        attempt(&shared, &row).await
-                    };
-                    let (reply, outcome) = oneshot::channel();
-                    // The keeper lives as long as anybody can make a try.
-                    let _ = made.send(Made { row: row.clone(), tried, fatal, reply });
-                    (row, outcome.await.ok())
-                });
+                let (workspace, agent) = (row.workspace.clone(), row.agent.clone());
+                self.turns.push(&workspace, &agent, row);
             }
             if lane.is_empty() {
                 self.lanes.remove(&conversation);
@@ -208,6 +216,25 @@ impl Delivery {
                 self.wake_of.insert(conversation, at);
             }
         }
+        while let Some(row) = self.turns.next() {
+            self.try_one(row);
+        }
+    }
+
+    /// Makes a try in a task of its own.
+    fn try_one(&mut self, row: Row) {
+        let source = Some((row.workspace.clone(), row.agent.clone()));
+        let place = Taken { source, left: self.left.clone() };
+        let (shared, made) = (Arc::clone(&self.shared), self.made.clone());
+        self.tries.spawn(async move {
+            let (tried, fatal) = attempt(&shared, &row).await;
+            // What became of it is kept beside the next tries.
+            drop(place);
+            let (reply, outcome) = oneshot::channel();
+            // The keeper lives as long as anybody can make a try.
+            let _ = made.send(Made { row: row.clone(), tried, fatal, reply });
+            (row, outcome.await.ok())
+        });
     }
 
     /// Goes on after a try.
@@ -222,12 +249,9 @@ impl Delivery {
         }
         if matches!(outcome, Outcome::Gone) {
             self.lanes.values_mut().for_each(|lane| lane.forget(&row.agent));
+            self.turns.forget(&row.workspace, &row.agent);
         }
         self.touched.insert(row.conversation);
-        // Nobody has a try under way or waits for one.
-        if self.rooms.get(&row.agent).is_some_and(|own| Arc::strong_count(own) == 1) {
-            self.rooms.remove(&row.agent);
-        }
     }
 }
 

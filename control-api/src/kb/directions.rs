@@ -16,6 +16,7 @@ use crate::app::Shared;
 use crate::clock;
 use crate::store;
 use crate::store::kb::{self, Body, Meant};
+use crate::store::turn;
 
 /// Texts in one request.
 const BATCH: usize = 64;
@@ -110,7 +111,7 @@ async fn all(shared: &Shared, server: &Embeddings) -> Result<(), ()> {
         let meant = shared.store.without_directions(server.model()).await;
         let meant =
             meant.map_err(|error| tracing::error!(%error, "documents without embeddings cannot be found"))?;
-        let Some(Meant { id, kb, body }) = meant else { return Ok(()) };
+        let Some(Meant { id, workspace, kb, body }) = meant else { return Ok(()) };
         let bytes = match asked(server, &body).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind().retryable() => {
@@ -123,7 +124,7 @@ async fn all(shared: &Shared, server: &Embeddings) -> Result<(), ()> {
                 Vec::new()
             }
         };
-        let kept = kept(shared, &kb, &id, server.model(), &bytes).await;
+        let kept = kept(shared, &workspace, &kb, &id, server.model(), &bytes).await;
         kept.map_err(|error| tracing::error!(%error, "a document's embeddings cannot be kept"))?;
     }
 }
@@ -141,8 +142,16 @@ async fn asked(server: &Embeddings, body: &str) -> Result<Vec<u8>, models::Error
     Ok(joined(&vectors))
 }
 
-async fn kept(shared: &Shared, base: &str, id: &str, model: &str, bytes: &[u8]) -> store::Result<()> {
+async fn kept(
+    shared: &Shared,
+    workspace: &str,
+    base: &str,
+    id: &str,
+    model: &str,
+    bytes: &[u8],
+) -> store::Result<()> {
     let mut tx = shared.store.write().await?;
+    turn::had(&mut tx, turn::MEANING, workspace).await?;
     kb::keep_directions(&mut tx, base, id, model, &STANDARD.encode(bytes), clock::now()).await?;
     tx.commit().await
 }

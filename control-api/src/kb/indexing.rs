@@ -1,4 +1,4 @@
-//! Documents that still have to be read: one after the other, in the background, those of before the start too.
+//! Documents that still have to be read: one after the other, in the background, those of before the start too. Workspaces take turns.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ async fn next(shared: &Shared) -> store::Result<bool> {
     let mut tx = shared.store.write().await?;
     let waiting = kb::take_waiting(&mut tx).await?;
     tx.commit().await?;
-    let Some(Waiting { id, kb: base, kind, source }) = waiting else { return Ok(false) };
+    let Some(Waiting { id, kb: base, kind, source, .. }) = waiting else { return Ok(false) };
     let read = match STANDARD.decode(source.unwrap_or_default()) {
         Ok(bytes) => child::run(&shared.extractor, &kind, bytes).await,
         Err(_) => Err("the stored file is damaged".into()),

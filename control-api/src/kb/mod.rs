@@ -17,9 +17,10 @@ use crate::auth::Caller;
 use crate::clock;
 use crate::error::{ApiError, Fault, Missing, OrFail as _, OwnText};
 use crate::fields::{Faults, Fields};
+use crate::quota;
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::kb::Content;
-use crate::store::{self, kb};
+use crate::store::{self, Transaction, kb};
 
 const READ: &str = "Failed to retrieve knowledge base";
 const MISSING: ApiError = ApiError::Missing(Missing::Knowledge);
@@ -73,9 +74,13 @@ async fn create(State(shared): State<Arc<Shared>>, caller: Caller, request: Requ
         return Err(ApiError::Invalid(faults));
     }
     let (name, description) = (form.name.unwrap_or_default(), form.description.unwrap_or_default());
+    let size = size(&form.documents);
     let documents: Vec<(&str, &str, &Content)> =
         form.documents.iter().map(|d| (d.name.as_str(), d.kind, &d.content)).collect();
-    let id = insert(&shared, &caller.workspace, &name, &description, &documents).await?;
+    let mut tx = shared.store.write().await?;
+    quota::bytes(&shared, &mut tx, &caller.workspace, size).await?;
+    let id = write(&mut tx, &caller.workspace, &name, &description, &documents).await?;
+    tx.commit().await?;
     shared.uploads.notify_one();
     shared.read.notify_one();
     Ok(axum::Json(json!({"id": id, "message": "Knowledge Base created successfully"})))
@@ -102,6 +107,7 @@ async fn add(
     if !kb::exists(&mut tx, &caller.workspace, &id).await.or_fail(READ)? {
         return Err(MISSING);
     }
+    quota::bytes(&shared, &mut tx, &caller.workspace, size(&form.documents)).await?;
     let mut last = String::new();
     for document in &form.documents {
         let kb::Added { id } = kb::insert_document(
@@ -174,14 +180,33 @@ pub(crate) async fn insert(
     description: &str,
     documents: &[(&str, &str, &Content)],
 ) -> store::Result<String> {
-    let at = clock::now();
     let mut tx = shared.store.write().await?;
-    let id = kb::insert(&mut tx, workspace, name, description, at).await?;
-    for (name, kind, content) in documents {
-        kb::insert_document(&mut tx, workspace, &id, name, kind, content, at).await?;
-    }
+    let id = write(&mut tx, workspace, name, description, documents).await?;
     tx.commit().await?;
     Ok(id)
+}
+
+async fn write(
+    tx: &mut Transaction,
+    workspace: &str,
+    name: &str,
+    description: &str,
+    documents: &[(&str, &str, &Content)],
+) -> store::Result<String> {
+    let at = clock::now();
+    let id = kb::insert(tx, workspace, name, description, at).await?;
+    for (name, kind, content) in documents {
+        kb::insert_document(tx, workspace, &id, name, kind, content, at).await?;
+    }
+    Ok(id)
+}
+
+/// Bytes of documents as they are stored.
+fn size(documents: &[form::Document]) -> usize {
+    let length = |document: &form::Document| match &document.content {
+        Content::Text(content) | Content::File(content) => content.len(),
+    };
+    documents.iter().map(length).sum()
 }
 
 async fn list(

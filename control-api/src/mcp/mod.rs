@@ -21,6 +21,7 @@ use crate::error::{ApiError, Missing, OwnText};
 use crate::fields::{Faults, Fields, is_http};
 use crate::headers::{self, Headers};
 use crate::kept::{self, Kept};
+use crate::quota;
 use crate::request::{Json, Listed, Paged, Path};
 use crate::store::document::{self, Draft, Table};
 use crate::store::fresh_id;
@@ -80,6 +81,7 @@ async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): J
     let draft = draft(&caller.workspace, &id, &document, &text, &sealed);
     let created_at = clock::iso(draft.at);
     let mut tx = shared.store.write().await?;
+    quota::bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
     document::insert(&mut tx, Table::Mcp, &draft).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({

@@ -26,7 +26,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     )
     .takes("AuthBody")
     .or_message()
-    .operates(),
+    .operates()
+    .counted(),
     op(
         CONVERSATIONS,
         "post",
@@ -40,7 +41,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     )
     .takes("ConversationBody")
     .or_message()
-    .operates(),
+    .operates()
+    .counted(),
     op(
         CONVERSATIONS,
         "get",
@@ -247,7 +249,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (200, "Pass", "Made"),
             (403, "Error", "The asking page is not one of the agent's"),
             (409, "Error", "The agent is not active"),
-            (429, "Error", "Too many requests of this address"),
+            (
+                429,
+                "Invalid",
+                "Too many requests of this address, or a limit of the agent's workspace is reached",
+            ),
             (503, "NoCapacity", "The server takes no new calls"),
         ],
     )

@@ -210,6 +210,13 @@ fn responses(operation: &Operation) -> Value {
     if operation.door == Door::Key && operation.scope > Scope::Read {
         error("403", "Error", "The scope of this key does not allow it");
     }
+    if operation.counted {
+        error(
+            "429",
+            "Invalid",
+            "Too many requests of this key, or a limit of its workspace is reached; Retry-After says when to come back, where time helps",
+        );
+    }
     if operation.door == Door::Key {
         error("429", "Error", "Too many requests of this key; Retry-After says when to come back");
     }

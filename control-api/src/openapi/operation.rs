@@ -35,6 +35,8 @@ pub(super) struct Operation {
     pub(super) scope: Scope,
     /// Whether it is a list that can be narrowed.
     pub(super) list: bool,
+    /// Whether it adds what a limit of the workspace may count.
+    pub(super) counted: bool,
     pub(super) body: Body,
     /// Status, schema (`""` = no body; `text`, `html`, `sdp` and `webp` = that), what it means. Refusals that all have are added.
     pub(super) answers: &'static [(u16, &'static str, &'static str)],
@@ -57,6 +59,7 @@ pub(super) const fn op(
         door: Door::Key,
         scope: if matches!(method.as_bytes(), b"get") { Scope::Read } else { Scope::Administer },
         list: false,
+        counted: false,
         body: Body::None,
         answers,
         missing: None,
@@ -88,6 +91,12 @@ impl Operation {
     /// 404 with `error`.
     pub(super) const fn or_error(mut self) -> Self {
         self.missing = Some("Error");
+        self
+    }
+
+    /// A limit of the workspace may refuse it.
+    pub(super) const fn counted(mut self) -> Self {
+        self.counted = true;
         self
     }
 

@@ -15,7 +15,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Make an agent",
         &[(200, "Created", "Made; the webhook secret is told only here")],
     )
-    .takes("AgentBody"),
+    .takes("AgentBody")
+    .counted(),
     op(AGENTS, "get", "/v1/ext/agent", "List agents, newest first", &[(200, "[Agent]", "Agents")]).list(),
     op(AGENTS, "get", "/v1/ext/agent/{id}", "Read an agent", &[(200, "Agent", "The agent")]).or_message(),
     op(AGENTS, "put", "/v1/ext/agent/{id}", "Replace an agent", DONE).takes("AgentBody").or_message(),
@@ -32,7 +33,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     )
     .or_message(),
     op(AGENTS, "post", "/v1/agent/api", "Make an agent, short form", &[(200, "Created", "Made")])
-        .takes("ShortAgent"),
+        .takes("ShortAgent")
+        .counted(),
     op(
         AGENTS,
         "post",
@@ -40,8 +42,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Make an agent of a template",
         &[(200, "Created", "Made"), (500, "Error", "The template or an avatar cannot be fetched")],
     )
-    .takes("AgentByTemplate"),
-    op(TEMPLATES, "post", "/v1/ext/template", "Make a template", MADE).takes("TemplateBody"),
+    .takes("AgentByTemplate")
+    .counted(),
+    op(TEMPLATES, "post", "/v1/ext/template", "Make a template", MADE).takes("TemplateBody").counted(),
     op(
         TEMPLATES,
         "get",
@@ -64,7 +67,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Make a custom avatar: of a character, which is drawn, or of a picture",
         &[(200, "CustomAvatar", "The job is queued")],
     )
-    .takes("CustomAvatarBody"),
+    .takes("CustomAvatarBody")
+    .counted(),
     op(
         AVATARS,
         "get",
@@ -101,7 +105,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ],
     )
     .takes("Preview"),
-    op(GUARDRAILS, "post", "/v1/ext/guardrail", "Make a guardrail", MADE).takes("GuardrailBody"),
+    op(GUARDRAILS, "post", "/v1/ext/guardrail", "Make a guardrail", MADE).takes("GuardrailBody").counted(),
     op(GUARDRAILS, "get", "/v1/ext/guardrail", "List guardrails", &[(200, "[Guardrail]", "Guardrails")])
         .list(),
     op(GUARDRAILS, "get", "/v1/ext/guardrail/{id}", "Read a guardrail", &[(200, "Guardrail", "It")])
@@ -117,12 +121,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         DONE,
     )
     .or_message(),
-    op(TOOLS, "post", "/v1/ext/tool", "Make a tool", MADE).takes("ToolBody"),
+    op(TOOLS, "post", "/v1/ext/tool", "Make a tool", MADE).takes("ToolBody").counted(),
     op(TOOLS, "get", "/v1/ext/tool", "List tools", &[(200, "[Tool]", "Tools")]).list(),
     op(TOOLS, "get", "/v1/ext/tool/{id}", "Read a tool", &[(200, "Tool", "The tool")]).or_message(),
     op(TOOLS, "put", "/v1/ext/tool/{id}", "Replace a tool", DONE).takes("ToolBody").or_message(),
     op(TOOLS, "delete", "/v1/ext/tool/{id}", "Delete a tool", DONE).or_message(),
-    op(MCP, "post", "/v1/ext/mcp", "Make an MCP configuration", &[(200, "McpMade", "Made")]).takes("McpBody"),
+    op(MCP, "post", "/v1/ext/mcp", "Make an MCP configuration", &[(200, "McpMade", "Made")])
+        .takes("McpBody")
+        .counted(),
     op(MCP, "get", "/v1/ext/mcp", "List MCP configurations", &[(200, "[Mcp]", "MCP configurations")]).list(),
     op(MCP, "get", "/v1/ext/mcp/{id}", "Read an MCP configuration", &[(200, "Mcp", "The MCP configuration")])
         .or_error(),
@@ -131,7 +137,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         .or_error(),
     op(MCP, "delete", "/v1/ext/mcp/{id}", "Delete an MCP configuration", &[(204, "", "Deleted")]).or_error(),
     op(KNOWLEDGE, "post", "/v1/ext/kb", "Make a knowledge base of documents", DONE)
-        .body(Body::Form("KnowledgeForm")),
+        .body(Body::Form("KnowledgeForm"))
+        .counted(),
     op(
         KNOWLEDGE,
         "get",
@@ -161,6 +168,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(200, "Added", "Added; it is read in the background")],
     )
     .body(Body::Form("DocumentForm"))
-    .or_message(),
+    .or_message()
+    .counted(),
     op(KNOWLEDGE, "delete", "/v1/ext/kb/doc/{id}", "Delete a document", DONE).or_message(),
 ];

@@ -1,7 +1,7 @@
 //! Conversations: what is known beside their events. The record of an ended one is kept folded (`record`), as a cache for lists.
 
 use super::server::alive;
-use super::{Page, Result, Sql, Store, Transaction, page::searchable};
+use super::{Page, Result, Sql, Store, Transaction, page::searchable, quota};
 use crate::clock::Micros;
 
 /// Status as stored and as told.
@@ -105,10 +105,13 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     .bind(draft.at)
     .execute(&mut **tx)
     .await?;
-    sqlx::query("UPDATE workspace SET conversations = conversations + 1 WHERE id = $1")
-        .bind(draft.workspace)
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "UPDATE workspace SET conversations = conversations + 1, made = CASE WHEN made_on = $2 THEN made + 1 ELSE 1 END, made_on = $2 WHERE id = $1",
+    )
+    .bind(draft.workspace)
+    .bind(quota::day(draft.at))
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 

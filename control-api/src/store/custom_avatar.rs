@@ -3,7 +3,7 @@
 use sqlx::AssertSqlSafe;
 
 use super::server::alive;
-use super::{Error, Page, Result, Sql, Store, Transaction, page::searchable};
+use super::{Error, Page, Result, Sql, Store, Transaction, page::searchable, turn};
 use crate::clock::Micros;
 
 /// One custom avatar, without its picture and its poses.
@@ -99,11 +99,12 @@ pub(crate) async fn fail_pictures(tx: &mut Transaction, error: &str, at: Micros)
 pub(crate) struct Job {
     pub(crate) id: String,
     pub(crate) name: String,
+    pub(crate) workspace: String,
     pub(crate) gender: String,
     pub(crate) person: String,
 }
 
-from_row!(Job { id, name, gender, person });
+from_row!(Job { id, name, workspace, gender, person });
 
 /// Of the SQL: a drawing that nobody does, for the server `$1` at `$2`.
 macro_rules! free {
@@ -127,20 +128,23 @@ pub(crate) async fn waiting(tx: &mut Transaction, workspace: &str) -> Result<i64
 }
 
 /// Takes a drawing that nobody does: one that was cut short here or on a server that is no longer alive, else the oldest of the workspace whose
-/// last turn is longest ago. So whoever orders many waits for each of them as long as all others for one.
+/// turn it is.
 pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Job>> {
-    Ok(sqlx::query_as(concat!(
+    let taken: Option<Job> = sqlx::query_as(concat!(
         "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar AS waits WHERE ",
         free!(),
-        " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, \
-         (SELECT COALESCE(MAX(had.updated_at), 0) FROM custom_avatar AS had \
-         WHERE had.workspace = waits.workspace AND had.person IS NOT NULL AND had.status <> 'QUEUED'), \
-         created_at, id LIMIT 1) RETURNING id, name, gender, person",
+        " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, ",
+        turn::last_turn!("avatar", "waits.workspace"),
+        ", created_at, id LIMIT 1) RETURNING id, name, workspace, gender, person",
     ))
     .bind(server)
     .bind(now)
     .fetch_optional(&mut **tx)
-    .await?)
+    .await?;
+    if let Some(job) = &taken {
+        turn::had(tx, turn::AVATAR, &job.workspace).await?;
+    }
+    Ok(taken)
 }
 
 /// Notes how far a drawing is; false if it is not this server's any more, or gone.

@@ -1,6 +1,6 @@
 //! Knowledge bases and their documents.
 
-use super::{Page, Result, Sql, Store, Transaction, fresh_id, page::searchable};
+use super::{Page, Result, Sql, Store, Transaction, fresh_id, page::searchable, turn};
 use crate::clock::Micros;
 
 /// One knowledge base.
@@ -45,11 +45,12 @@ from_row!(Body { kb, id, body, directions });
 #[derive(Clone, Debug)]
 pub(crate) struct Meant {
     pub(crate) id: String,
+    pub(crate) workspace: String,
     pub(crate) kb: String,
     pub(crate) body: String,
 }
 
-from_row!(Meant { id, kb, body });
+from_row!(Meant { id, workspace, kb, body });
 
 const COLUMNS: &str = "id, name, description, (SELECT COUNT(*) FROM kb_document d WHERE d.kb = kb.id) AS no_of_rec, created_at, updated_at";
 
@@ -124,22 +125,28 @@ pub(crate) async fn insert_document(
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: String,
+    pub(crate) workspace: String,
     pub(crate) kb: String,
     pub(crate) kind: String,
     /// The file in base64.
     pub(crate) source: Option<String>,
 }
 
-from_row!(Waiting { id, kb, kind = "type", source });
+from_row!(Waiting { id, workspace, kb, kind = "type", source });
 
-/// Takes the oldest document that must still be read: it is `processing` from now on.
+/// Takes a document that must still be read, the oldest of the workspace whose turn it is: it is `processing` from now on.
 pub(crate) async fn take_waiting(tx: &mut Transaction) -> Result<Option<Waiting>> {
-    Ok(sqlx::query_as(
-        "UPDATE kb_document SET status = 'processing' WHERE id = \
-         (SELECT id FROM kb_document WHERE status = 'started' ORDER BY created_at, id LIMIT 1) RETURNING id, kb, type, source",
-    )
+    let taken: Option<Waiting> = sqlx::query_as(concat!(
+        "UPDATE kb_document SET status = 'processing' WHERE id = (SELECT id FROM kb_document AS waits WHERE status = 'started' ORDER BY ",
+        turn::last_turn!("document", "waits.workspace"),
+        ", created_at, id LIMIT 1) RETURNING id, workspace, kb, type, source",
+    ))
     .fetch_optional(&mut **tx)
-    .await?)
+    .await?;
+    if let Some(document) = &taken {
+        turn::had(tx, turn::DOCUMENT, &document.workspace).await?;
+    }
+    Ok(taken)
 }
 
 /// Documents that were being read when the server stopped wait again.
@@ -255,12 +262,13 @@ pub(crate) async fn keep_directions(
 }
 
 impl Store {
-    /// The oldest document of which `model` has not said what it means.
+    /// A document of which `model` has not said what it means, the oldest of the workspace whose turn it is.
     pub(crate) async fn without_directions(&self, model: &str) -> Result<Option<Meant>> {
-        Ok(sqlx::query_as(
-            "SELECT id, kb, body FROM kb_document WHERE status = 'ready' AND (directions_of IS NULL OR directions_of <> $1) \
-             ORDER BY created_at, id LIMIT 1",
-        )
+        Ok(sqlx::query_as(concat!(
+            "SELECT id, workspace, kb, body FROM kb_document AS waits WHERE status = 'ready' AND (directions_of IS NULL OR directions_of <> $1) ORDER BY ",
+            turn::last_turn!("meaning", "waits.workspace"),
+            ", created_at, id LIMIT 1",
+        ))
         .bind(model)
         .fetch_optional(self.read())
         .await?)

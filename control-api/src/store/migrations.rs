@@ -16,6 +16,7 @@ const STEPS: &[(i64, &str, &str)] = &[
     (9, "failed_event", include_str!("../../migrations/0009_failed_event.sql")),
     (10, "ended_session", include_str!("../../migrations/0010_ended_session.sql")),
     (12, "key_scope", include_str!("../../migrations/0012_key_scope.sql")),
+    (13, "fairness", include_str!("../../migrations/0013_fairness.sql")),
 ];
 
 /// All steps.

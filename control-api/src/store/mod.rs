@@ -19,9 +19,11 @@ pub(crate) mod kb;
 pub(crate) mod key;
 mod migrations;
 mod page;
+pub(crate) mod quota;
 pub(crate) mod server;
 pub(crate) mod session;
 mod sql;
+pub(crate) mod turn;
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;

@@ -7,6 +7,7 @@ mod crash;
 mod doors;
 mod drawn;
 mod erasing;
+mod fairness;
 mod keys;
 mod kit;
 mod knowledge;

@@ -15,6 +15,7 @@ export class Refused extends Error {
     if (this.status === 0) return "The server cannot be reached. Check your connection and try again.";
     if (this.status === 401) return "Your session is over. Log in again.";
     if (this.status === 413) return "That is too large for the server.";
+    if (this.status === 429 && this.details.length) return [this.message, ...this.details.map(({ reason }) => reason)].map(sentence).join(" ");
     if (this.status === 429) return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
     if (this.status === 503) return `The server cannot do that right now${this.reason ? `: ${this.reason}` : ""}. Try again in a moment.`;
     return sentence(this.message);

@@ -24,7 +24,7 @@ const words = (field, reason) => sentence(/^(must|is|holds|names|may|cannot|need
 
 /** What a refusal says of single fields, be it in `details` or in its one sentence. */
 function faults(refused, paths) {
-  if (refused.details.length) return refused.details;
+  if (refused.details.length) return refused.status === 400 ? refused.details : [];
   const [first] = refused.message.split(" ");
   return refused.status === 400 && paths.includes(first) ? [{ field: first, reason: refused.message.slice(first.length + 1) }] : [];
 }

@@ -28,7 +28,7 @@ export function whyNoCall(error) {
       case 409: return { words: "This conversation is over. A link works for one conversation only.", final: true };
       case 408: return { words: "Your connection was too slow to ask for the call. Try again." };
       case 421: return { words: "The server does not know itself by this address. Ask for another link.", final: true };
-      case 429: return { words: `Too many tries from your network. ${later(error)}` };
+      case 429: return { words: `${/^Workspace limit/.test(error.message) ? "This agent takes no more calls for now." : "Too many tries from your network."} ${later(error)}` };
       case 503: return { words: whyNoPlace(error) };
       case 406: return { words: "Your browser does not offer the Opus sound that this call needs. Use a current browser.", final: true };
       default: return { words: "The server could not take the call. Try again in a moment." };

@@ -1,0 +1,135 @@
+//! What one workspace may have at most: `limits.workspace_*`, each off where it is 0. Whatever is counted is counted in the transaction that adds
+//! to it, so no limit is passed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::app::Shared;
+use crate::clock;
+use crate::error::ApiError;
+use crate::store::Transaction;
+use crate::store::conversation::{Row, STARTED};
+use crate::store::quota::{self as table, begin, day};
+
+/// 429 if a workspace may have no further agent.
+pub(crate) async fn agent(shared: &Shared, tx: &mut Transaction, workspace: &str) -> Result<(), ApiError> {
+    let most = shared.config.limits.workspace_agents;
+    if most == 0 || table::agents(tx, workspace).await? < i64::from(most) {
+        return Ok(());
+    }
+    Err(ApiError::WorkspaceLimit {
+        field: "workspace_agents",
+        reason: format!("a workspace may have {most} agents"),
+        retry_after: None,
+    })
+}
+
+/// 429 if a workspace may make no further conversation today (UTC).
+pub(crate) async fn conversation(
+    shared: &Shared,
+    tx: &mut Transaction,
+    workspace: &str,
+) -> Result<(), ApiError> {
+    let most = shared.config.limits.workspace_conversations;
+    let now = clock::now();
+    if most == 0 || table::conversations(tx, workspace, day(now)).await? < i64::from(most) {
+        return Ok(());
+    }
+    let wait = (begin(day(now) + 1) - now).max(0) as u64;
+    Err(ApiError::WorkspaceLimit {
+        field: "workspace_conversations",
+        reason: format!("a workspace may make {most} conversations a day"),
+        retry_after: Some(wait.div_ceil(1_000_000).max(1)),
+    })
+}
+
+/// 429 if a workspace may not store so many more bytes.
+pub(crate) async fn bytes(
+    shared: &Shared,
+    tx: &mut Transaction,
+    workspace: &str,
+    more: usize,
+) -> Result<(), ApiError> {
+    let most = shared.config.limits.workspace_bytes;
+    if most == 0 {
+        return Ok(());
+    }
+    let stored = u64::try_from(table::bytes(tx, workspace).await?).unwrap_or(0);
+    if stored.saturating_add(more as u64) <= most {
+        return Ok(());
+    }
+    Err(ApiError::WorkspaceLimit {
+        field: "workspace_bytes",
+        reason: format!("a workspace may store {most} bytes, and stores {stored}"),
+        retry_after: None,
+    })
+}
+
+/// Calls whose offer was taken and that the store does not know as running yet, by conversation: their workspace, and until when they may still
+/// connect.
+#[derive(Default)]
+pub(crate) struct Beginning(Mutex<HashMap<String, (String, Instant)>>);
+
+impl Beginning {
+    fn map(&self) -> MutexGuard<'_, HashMap<String, (String, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Conversations of a workspace whose calls may still connect.
+    fn of(&self, workspace: &str) -> HashSet<String> {
+        let now = Instant::now();
+        let mut map = self.map();
+        map.retain(|_, (_, until)| *until > now);
+        map.iter().filter(|(_, (whose, _))| whose == workspace).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Adds a conversation if, with all in `held` and those that came since `known` was asked for, its workspace holds fewer than `most` others.
+    /// Nothing if it does not; else whether it is new here.
+    fn add(
+        &self,
+        row: &Row,
+        until: Instant,
+        most: usize,
+        known: &HashSet<String>,
+        held: &HashSet<String>,
+    ) -> Option<bool> {
+        let mut map = self.map();
+        let since = map.iter().filter(|(id, (whose, _))| *whose == row.workspace && !known.contains(*id));
+        let others = since.map(|(id, _)| id).chain(held).filter(|id| **id != row.id).collect::<HashSet<_>>();
+        if others.len() >= most {
+            return None;
+        }
+        Some(map.insert(row.id.clone(), (row.workspace.clone(), until)).is_none())
+    }
+
+    /// Its offer was refused.
+    pub(crate) fn forget(&self, id: &str) {
+        self.map().remove(id);
+    }
+}
+
+/// 503 if a workspace may hold no further call. Whether a place was taken, which is to be given back if the engine refuses the call.
+///
+/// A call counts from its offer on: otherwise many offers at once would pass. On several servers that share a database, running calls
+/// count on all of them, and offers that have not connected on this one alone.
+pub(crate) async fn call(shared: &Shared, row: &Row) -> Result<bool, ApiError> {
+    let most = shared.config.limits.workspace_calls as usize;
+    if most == 0 || row.status != STARTED {
+        return Ok(false);
+    }
+    let known = shared.beginning.of(&row.workspace);
+    // One that begins between the two questions is in the second answer.
+    let mut held = HashSet::new();
+    for id in &known {
+        if shared.store.is_started(id).await? {
+            held.insert(id.clone());
+        }
+    }
+    held.extend(shared.store.running_of(&row.workspace).await?);
+    let until = Instant::now() + shared.config.timeouts.offer;
+    shared
+        .beginning
+        .add(row, until, most, &known, &held)
+        .ok_or_else(|| ApiError::NoCapacity("the workspace is full: it holds as many calls as it may".into()))
+}

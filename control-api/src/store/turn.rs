@@ -1,0 +1,95 @@
+//! Turns of workspaces at work that waits in the store. Work of one kind is a queue for each workspace, and the one whose last turn is longest
+//! ago is next: whoever orders much waits for each piece as long as all others for one.
+
+use super::{Result, Transaction};
+
+/// Documents that are read.
+pub(crate) const DOCUMENT: &str = "document";
+/// Documents whose meaning is asked for.
+pub(crate) const MEANING: &str = "meaning";
+/// People that are drawn.
+pub(crate) const AVATAR: &str = "avatar";
+
+/// Of the SQL: the number of the last turn of the workspace in column `$workspace` at work of `$kind` (an SQL literal); 0 if it had none.
+macro_rules! last_turn {
+    ($kind:literal, $workspace:literal) => {
+        concat!(
+            "(SELECT COALESCE(MAX(number), 0) FROM had_turn WHERE had_turn.kind = '",
+            $kind,
+            "' AND had_turn.workspace = ",
+            $workspace,
+            ")"
+        )
+    };
+}
+
+pub(super) use last_turn;
+
+/// Notes that a workspace had its turn just now.
+pub(crate) async fn had(tx: &mut Transaction, kind: &str, workspace: &str) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO had_turn (kind, workspace, number) \
+         VALUES ($1, $2, (SELECT COALESCE(MAX(number), 0) + 1 FROM had_turn WHERE kind = $1)) \
+         ON CONFLICT (kind, workspace) DO UPDATE SET number = excluded.number",
+    )
+    .bind(kind)
+    .bind(workspace)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::kb::{self, Content};
+    use crate::store::{Place, Store};
+
+    /// A store of this test's own with a document for each of these workspaces, in this order.
+    async fn with(name: &str, workspaces: &[&str], content: &Content) -> (Store, std::path::PathBuf) {
+        let file = std::env::temp_dir().join(format!("visavis-turn-{name}-{}.db", std::process::id()));
+        let store = Store::open(Place::File(&file)).await.unwrap();
+        let mut tx = store.write().await.unwrap();
+        for (at, workspace) in (1..).zip(workspaces) {
+            let base = kb::insert(&mut tx, workspace, "n", "d", at).await.unwrap();
+            kb::insert_document(&mut tx, workspace, &base, "n", "json", content, at).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        (store, file)
+    }
+
+    #[tokio::test]
+    async fn documents_are_read_in_turn() {
+        let file = Content::File("AA==".into());
+        let (store, path) = with("read", &["a", "a", "a", "b", "c", "b"], &file).await;
+        let mut order = String::new();
+        let mut tx = store.write().await.unwrap();
+        while let Some(document) = kb::take_waiting(&mut tx).await.unwrap() {
+            order.push_str(&document.workspace);
+        }
+        assert_eq!(order, "abcaba");
+        // One that comes back waits for those whose turn is longer ago.
+        kb::requeue(&mut tx).await.unwrap();
+        assert_eq!(kb::take_waiting(&mut tx).await.unwrap().unwrap().workspace, "c");
+        tx.commit().await.unwrap();
+        store.close().await;
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn meanings_are_asked_for_in_turn() {
+        let text = Content::Text("words".into());
+        let (store, path) = with("meant", &["a", "a", "a", "b", "c"], &text).await;
+        let mut order = String::new();
+        while let Some(document) = store.without_directions("model").await.unwrap() {
+            let mut tx = store.write().await.unwrap();
+            had(&mut tx, MEANING, &document.workspace).await.unwrap();
+            kb::keep_directions(&mut tx, &document.kb, &document.id, "model", "", 9).await.unwrap();
+            tx.commit().await.unwrap();
+            order.push_str(&document.workspace);
+        }
+        assert_eq!(order, "abcaa");
+        store.close().await;
+        std::fs::remove_file(path).unwrap();
+    }
+}

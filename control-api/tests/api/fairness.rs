@@ -1,0 +1,284 @@
+//! Many workspaces on one server: each has its turn, and none has more than it may.
+
+use std::ffi::OsString;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use control_api::{Limits, keys};
+use conversation::event::{EndReason, Event};
+use conversation::host::OfferError;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::kit::{Folder, Hooks, KEY, Reply, Server, agent, joined, until};
+use crate::knowledge::upload_to;
+
+/// A key of another workspace.
+async fn other(folder: &Folder) -> String {
+    let url = folder.database().await;
+    keys::create(&folder.0.join("data"), url.as_deref(), "other").await.unwrap()
+}
+
+fn limited(change: impl FnOnce(&mut Limits)) -> impl FnOnce(&mut control_api::Config) {
+    move |config| change(&mut config.limits)
+}
+
+/// What is told at a limit of the workspace.
+fn at_limit(field: &str, reason: &str) -> Value {
+    json!({"error": "Workspace limit reached", "details": [{"field": field, "reason": reason}]})
+}
+
+#[tokio::test]
+async fn a_workspace_whose_receivers_all_hang_leaves_room_for_the_others() {
+    let folder = Folder::new();
+    let hooks = Hooks::start().await;
+    // A try that hangs hangs for longer than this test.
+    let mut server =
+        Server::start_with(&folder.0, |config| config.webhooks.timeout = Duration::from_secs(3600)).await;
+    // Takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = format!("http://{}/", silent.local_addr().unwrap());
+    // More tries than may be under way at once, though no agent has more than one may have.
+    for _ in 0..5 {
+        let agent = server.agent(json!({"callback_url": silent, "callback_events": ["call_ended"]})).await;
+        for _ in 0..60 {
+            let (id, _) = server.conversation(&agent).await;
+            server.stage.tell_all(&id, 0, [(0.0, joined()), (1.0, Event::CallEnded)]);
+        }
+    }
+    until("all to wait", async || (server.webhooks("pending").await == 300).then_some(())).await;
+    server.key = other(&folder).await;
+    let id =
+        server.running(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]})).await;
+    let said = (1..=20).map(|n| (f64::from(n), Event::UtteranceCommitted { text: n.to_string() }));
+    server.stage.tell_all(&id, 1, said);
+    hooks.first(20).await;
+    until("all to be taken", async || (server.webhooks("done").await == 20).then_some(())).await;
+    assert_eq!(server.webhooks("pending").await, 300, "the other was served while these hung");
+}
+
+async fn documents(server: &Server, file: &str, count: usize) -> String {
+    let content: &[u8] =
+        if file.ends_with("json") { b"{\"a\": \"word\"}" } else { b"<p>A word,\nand more</p>" };
+    let head: [(&str, Option<&str>, &[u8]); 2] = [("name", None, b"K"), ("description", None, b"d")];
+    let mut parts = head.to_vec();
+    parts.extend((0..count).map(|_| ("input", Some(file), content)));
+    let made = upload_to(server, "/v1/ext/kb", &parts).await.expect(200);
+    format!("/v1/ext/kb/{}", made["id"].as_str().unwrap())
+}
+
+async fn statuses(server: &Server, path: &str) -> Vec<String> {
+    let base = server.get(path).await.expect(200);
+    let states = base["documents"].as_array().unwrap().iter();
+    states.map(|document| document["status"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn workspaces_take_turns_at_the_reading_of_their_documents() {
+    let folder = Folder::new();
+    // The first document is read for ever.
+    let hangs: Vec<OsString> = ["/bin/sh", "-c", "exec tail -f /dev/null"].map(Into::into).to_vec();
+    let mut server = Server::start_with(&folder.0, |config| config.extractor = Some(hangs)).await;
+    let many = documents(&server, "many.json", 3).await;
+    until("the first one", async || {
+        (statuses(&server, &many).await == ["processing", "started", "started"]).then_some(())
+    })
+    .await;
+    server.key = other(&folder).await;
+    let few = documents(&server, "few.html", 2).await;
+    server.stop().await;
+
+    // Notes the type of each document before it reads it.
+    let (log, real) = (folder.0.join("order"), env!("CARGO_BIN_EXE_visavis-extract-under-test"));
+    let script = format!("echo \"$0\" >> '{}'; exec '{real}' \"$0\"", log.display());
+    let notes: Vec<OsString> = ["/bin/sh".into(), "-c".into(), script.into()].to_vec();
+    let mut server = Server::start_with(&folder.0, |config| config.extractor = Some(notes)).await;
+    until("all to be read", async || {
+        (statuses(&server, &many).await.iter().all(|status| status == "ready")).then_some(())
+    })
+    .await;
+    let order = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(order.split_whitespace().collect::<Vec<_>>(), ["html", "json", "html", "json", "json"]);
+    server.key = other(&folder).await;
+    assert_eq!(statuses(&server, &few).await, ["ready", "ready"]);
+}
+
+#[tokio::test]
+async fn a_workspace_has_no_more_agents_than_it_may() {
+    let folder = Folder::new();
+    let mut server = Server::start_with(&folder.0, limited(|limits| limits.workspace_agents = 2)).await;
+    let template =
+        json!({"template_name": "t", "template_system_prompt": "p", "avatars": [{"avatar_key_id": "ada"}]});
+    let template = server.post("/v1/ext/template", template).await.expect(201)["id"].clone();
+    let short = json!({"name": "n", "system_prompt": "p", "avatar_ids": ["ada"]});
+    let by_template = json!({"template_id": template, "avatar_key_id": "ada"});
+    let ways = [
+        ("/v1/ext/agent", agent(json!({}))),
+        ("/v1/agent/api", short),
+        ("/v1/ext/agentbytemplate", by_template),
+    ];
+    let first = server.post(ways[0].0, ways[0].1.clone()).await.expect(200);
+    server.post(ways[1].0, ways[1].1.clone()).await.expect(200);
+    for (path, body) in &ways {
+        let refused = server.post(path, body.clone()).await;
+        assert_eq!(refused.headers.get("retry-after"), None, "time alone makes no room");
+        refused.is(429, at_limit("workspace_agents", "a workspace may have 2 agents"));
+    }
+    let path = format!("/v1/ext/agent/{}", first["id"].as_str().unwrap());
+    server.call("PATCH", &path, json!({"agent_name": "x"})).await.expect(200);
+    // A body at fault is told all the same.
+    assert_eq!(server.post("/v1/ext/agent", json!({})).await.status, 400);
+    server.delete(&path).await.expect(200);
+    server.post(ways[2].0, ways[2].1.clone()).await.expect(200);
+    server.key = other(&folder).await;
+    server.post(ways[0].0, ways[0].1.clone()).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
+    let folder = Folder::new();
+    let change = limited(|limits| limits.workspace_conversations = 2);
+    let mut server = Server::start_with(&folder.0, change).await;
+    // The day must not end between two requests.
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % 86_400;
+    until("midnight to be over", async || (second() < 86_370).then_some(())).await;
+    let agent = server.agent(json!({"embed": {"enabled": true}})).await;
+    let (first, _) = server.conversation(&agent).await;
+    server.conversation(&agent).await;
+    // One that is erased was made all the same.
+    server.delete(&format!("/v1/conversation/{first}")).await.expect(200);
+    server.delete(&format!("/v1/ext/conversation/{first}")).await.expect(204);
+    let wanted = at_limit("workspace_conversations", "a workspace may make 2 conversations a day");
+    for (path, body) in [
+        ("/v1/ext/conversation", json!({"agent_id": agent})),
+        ("/v1/auth/conversation", json!({"agentId": agent})),
+        (&format!("/embed/{agent}") as &str, json!({})),
+    ] {
+        let refused = server.post(path, body).await;
+        let wait: u64 = refused.header("retry-after").parse().unwrap();
+        assert!((1..=86_400).contains(&wait), "{wait}");
+        refused.is(429, wanted.clone());
+    }
+    // As if they had been made the day before.
+    folder.change("UPDATE workspace SET made_on = made_on - 1 WHERE made = 2".into()).await;
+    server.conversation(&agent).await;
+    server.key = other(&folder).await;
+    let theirs = server.agent(json!({})).await;
+    server.conversation(&theirs).await;
+}
+
+#[tokio::test]
+async fn a_workspace_stores_no_more_bytes_than_it_may() {
+    let folder = Folder::new();
+    let mut server = Server::start_with(&folder.0, limited(|limits| limits.workspace_bytes = 20_000)).await;
+    let long = "x".repeat(20_001);
+    let wanted = at_limit("workspace_bytes", "a workspace may store 20000 bytes, and stores 0");
+    let request = json!({"url": "http://127.0.0.1:1/"});
+    let image = format!("data:image/png;base64,iVBORw0KGgoAAAAN{}", "A".repeat(32_000));
+    for (path, body) in [
+        ("/v1/ext/agent", agent(json!({"agent_system_prompt": long}))),
+        ("/v1/ext/template", json!({"template_name": "t", "template_system_prompt": long})),
+        ("/v1/ext/tool", json!({"schema": {"name": "t", "description": long}, "request_config": request})),
+        ("/v1/ext/guardrail", json!({"name": "n", "prompt": long})),
+        ("/v1/ext/mcp", json!({"name": "n", "description": long, "request_config": request})),
+        ("/v2/custom-avatar", json!({"avatar_name": "Z", "gender": "female", "input_image": image})),
+    ] {
+        let refused = server.post(path, body).await;
+        assert_eq!((refused.status, refused.json()), (429, wanted.clone()), "{path}");
+    }
+    let head: [(&str, Option<&str>, &[u8]); 2] = [("name", None, b"K"), ("description", None, b"d")];
+    let form = |text: &'static [u8]| [head.to_vec(), vec![("text", None, text)]].concat();
+    const TEXT: &[u8] = &[b'x'; 20_001];
+    upload_to(&server, "/v1/ext/kb", &form(TEXT)).await.is(429, wanted);
+    // Half of it, and the other half; then the smallest document is too large.
+    let base = upload_to(&server, "/v1/ext/kb", &form(&TEXT[..10_000])).await.expect(200);
+    let path = format!("/v1/ext/kb/{}", base["id"].as_str().unwrap());
+    let add = format!("{path}/doc");
+    upload_to(&server, &add, &form(&TEXT[..10_000])).await.expect(200);
+    let wanted = at_limit("workspace_bytes", "a workspace may store 20000 bytes, and stores 20000");
+    upload_to(&server, &add, &form(&TEXT[..1])).await.is(429, wanted);
+    let whole = server.get(&path).await.expect(200);
+    assert_eq!(whole["documents"].as_array().unwrap().len(), 2, "nothing of what is refused is kept");
+    let document = format!("/v1/ext/kb/doc/{}", whole["documents"][0]["id"].as_str().unwrap());
+    server.delete(&document).await.expect(200);
+    server.agent(json!({})).await;
+    server.key = other(&folder).await;
+    upload_to(&server, "/v1/ext/kb", &form(&TEXT[..20_000])).await.expect(200);
+}
+
+/// Offers a connection for a conversation.
+async fn offer(server: &Server, (id, token): &(String, String)) -> Reply {
+    server.send(server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0")).await
+}
+
+fn full(reply: &Reply) {
+    let reason = "the workspace is full: it holds as many calls as it may";
+    assert_eq!((reply.status, reply.json()), (503, json!({"error": "No capacity", "reason": reason})));
+    assert_eq!(reply.header("retry-after"), "2");
+}
+
+#[tokio::test]
+async fn a_workspace_holds_no_more_calls_than_it_may() {
+    let folder = Folder::new();
+    let mut server = Server::start_with(&folder.0, limited(|limits| limits.workspace_calls = 1)).await;
+    let agent = server.agent(json!({})).await;
+    // Conversations may be made ahead.
+    let [first, second, third] = [
+        server.conversation(&agent).await,
+        server.conversation(&agent).await,
+        server.conversation(&agent).await,
+    ];
+    // What the engine refuses holds no place.
+    server.stage.refusals.lock().unwrap().push_back(OfferError::BadSdp("x".into()));
+    assert_eq!(offer(&server, &first).await.status, 400);
+    assert_eq!(offer(&server, &second).await.status, 201);
+    full(&offer(&server, &third).await);
+    assert_eq!(offer(&server, &second).await.status, 201, "the same call once more");
+    server.stage.tell(&second.0, 0, 0.0, joined());
+    server.status(&second.0, "IN_PROGRESS").await;
+    full(&offer(&server, &third).await);
+    assert_eq!(offer(&server, &second).await.status, 201, "a running call may be taken over");
+    // Of another workspace the limit is another one.
+    server.key = other(&folder).await;
+    let theirs = server.agent(json!({})).await;
+    let theirs = server.conversation(&theirs).await;
+    assert_eq!(offer(&server, &theirs).await.status, 201);
+    server.key = KEY.into();
+    server.stage.tell_all(
+        &second.0,
+        1,
+        [(1.0, Event::CallEnded), (1.0, Event::Ended { reason: EndReason::UserLeft })],
+    );
+    server.status(&second.0, "ENDED").await;
+    assert_eq!(offer(&server, &third).await.status, 201);
+}
+
+#[tokio::test]
+async fn of_many_offers_at_once_no_more_pass_than_a_workspace_may_hold() {
+    let folder = Folder::new();
+    let server = Server::start_with(&folder.0, limited(|limits| limits.workspace_calls = 3)).await;
+    let agent = server.agent(json!({})).await;
+    let mut made = Vec::new();
+    for _ in 0..20 {
+        made.push(server.conversation(&agent).await);
+    }
+    let answers = join_all(made.iter().map(|conversation| offer(&server, conversation))).await;
+    let taken = answers.iter().filter(|reply| reply.status == 201).count();
+    assert_eq!(taken, 3);
+    answers.iter().filter(|reply| reply.status != 201).for_each(full);
+}
+
+#[tokio::test]
+async fn an_offer_that_did_not_connect_in_time_holds_no_place() {
+    let folder = Folder::new();
+    let server = Server::start_with(&folder.0, |config| {
+        config.limits.workspace_calls = 1;
+        config.timeouts.offer = Duration::ZERO;
+    })
+    .await;
+    let agent = server.agent(json!({})).await;
+    for _ in 0..3 {
+        let conversation = server.conversation(&agent).await;
+        assert_eq!(offer(&server, &conversation).await.status, 201);
+    }
+}
