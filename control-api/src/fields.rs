@@ -8,15 +8,26 @@ use crate::error::{ApiError, Fault};
 
 /// Unknown fields that are told of one object.
 const UNKNOWN: usize = 32;
+/// Faults that are told of one body: more help nobody, and a body of 2 MB may have a million.
+const MOST: usize = 100;
+/// Characters of a path that are told: a stranger names the fields.
+const PATH: usize = 200;
 
 /// Faults found so far.
 #[derive(Default)]
 pub(crate) struct Faults(RefCell<Vec<Fault>>);
 
 impl Faults {
-    /// Notes a fault.
+    /// Notes a fault, unless many are known.
     pub(crate) fn add(&self, field: impl Into<String>, reason: impl Into<String>) {
-        self.0.borrow_mut().push(Fault { field: field.into(), reason: reason.into() });
+        if !self.many() {
+            self.0.borrow_mut().push(Fault { field: field.into(), reason: reason.into() });
+        }
+    }
+
+    /// Whether so many are known that no more are told.
+    fn many(&self) -> bool {
+        self.0.borrow().len() >= MOST
     }
 
     /// `value` if no fault was found, else 400.
@@ -39,8 +50,11 @@ impl<'a> Fields<'a> {
     /// is a fault wherever it stands, in what nobody else looks at too (messages, schemas, metadata).
     pub(crate) fn body(value: Value, faults: &'a Faults) -> Result<Self, ApiError> {
         let Value::Object(map) = value else { return Err(ApiError::Invalid(Vec::new())) };
+        let mut path = Vec::new();
         for (name, value) in &map {
-            note_nul(name, name, value, faults);
+            path.push(Step::Field(name));
+            note_nul(&mut path, value, faults);
+            path.pop();
         }
         Ok(Self { map, path: String::new(), faults })
     }
@@ -225,21 +239,54 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Notes each text in `value`, and each name of a field, that holds a NUL character.
-fn note_nul(path: &str, name: &str, value: &Value, faults: &Faults) {
-    if name.contains('\0') {
-        faults.add(path.replace('\0', "\u{2400}"), "must not hold a NUL character in its name");
+/// A step of a path.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+/// The path as it is told, its NUL characters made visible.
+fn written(path: &[Step<'_>]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Field(name) => {
+                let dot = if text.is_empty() { "" } else { "." };
+                text.push_str(dot);
+                text.extend(name.chars().take(PATH).map(|c| if c == '\0' { '\u{2400}' } else { c }));
+            }
+            Step::Item(i) => text.push_str(&format!("[{i}]")),
+        }
+    }
+    text.chars().take(PATH).collect()
+}
+
+/// Notes each text in `value`, and each name of a field, that holds a NUL character. The path is written for a fault only: its names may
+/// be long, and the items many.
+fn note_nul<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, faults: &Faults) {
+    if faults.many() {
+        return;
+    }
+    if matches!(path.last(), Some(Step::Field(name)) if name.contains('\0')) {
+        faults.add(written(path), "must not hold a NUL character in its name");
     }
     match value {
-        Value::String(text) if text.contains('\0') => faults.add(path, "must not hold a NUL character"),
+        Value::String(text) if text.contains('\0') => {
+            faults.add(written(path), "must not hold a NUL character");
+        }
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate() {
-                note_nul(&format!("{path}[{i}]"), "", item, faults);
+                path.push(Step::Item(i));
+                note_nul(path, item, faults);
+                path.pop();
             }
         }
         Value::Object(map) => {
             for (name, value) in map {
-                note_nul(&format!("{path}.{name}"), name, value, faults);
+                path.push(Step::Field(name));
+                note_nul(path, value, faults);
+                path.pop();
             }
         }
         _ => {}
@@ -264,4 +311,41 @@ pub(crate) fn is_origin(text: &str) -> bool {
 pub(crate) fn is_source(origin: &str) -> bool {
     !origin.is_empty()
         && origin.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'\'' | b'"'))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn faults(body: Value) -> Vec<Fault> {
+        let faults = Faults::default();
+        let fields = Fields::body(body, &faults).unwrap();
+        fields.objects("list");
+        match faults.unless(()) {
+            Err(ApiError::Invalid(faults)) => faults,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_nul_character_is_told_with_its_place() {
+        let body = json!({"a": {"b": ["x", "y\0"], "c\0": 1}, "d": "good"});
+        let found: Vec<_> = faults(body).into_iter().map(|fault| (fault.field, fault.reason)).collect();
+        let wanted = [
+            ("a.b[1]", "must not hold a NUL character"),
+            ("a.c\u{2400}", "must not hold a NUL character in its name"),
+        ];
+        assert_eq!(found, wanted.map(|(field, reason)| (field.to_owned(), reason.to_owned())));
+    }
+
+    #[test]
+    fn of_many_faults_and_of_a_long_path_only_the_first_part_is_told() {
+        let long = "x".repeat(10_000);
+        let told = faults(json!({long: vec!["\0"; 2_000], "list": vec![1; 2_000]}));
+        assert_eq!(told.len(), MOST);
+        assert!(told.iter().all(|fault| fault.field.chars().count() <= PATH));
+        assert_eq!(faults(json!({"list": vec![1; 2_000]})).len(), MOST);
+    }
 }
