@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO
 BIN := $(or $(CARGO_TARGET_DIR),target)/release/visavis
 
-.PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table load soak soak-faces mutants features lint check
+.PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table load soak soak-faces mutants fuzz features lint check
 
 run: build
 	$(BIN) serve $(ARGS)
@@ -62,6 +62,11 @@ soak-faces: build
 # Whether the tests of turn-taking notice when its rules are broken one by one. Needs `cargo install cargo-mutants`.
 mutants:
 	scripts/mutants.py
+
+# Every parser that reads from the network, and the pure conversation, under libFuzzer: `make fuzz MINUTES=10 TARGET=sdp`, without TARGET each in turn.
+# Needs the nightly toolchain and cargo-fuzz; ARGS=--stable needs neither, and learns nothing from what it reached (tests/fuzz/README.md).
+fuzz:
+	scripts/fuzz.py --minutes $(or $(MINUTES),10) $(TARGET) $(ARGS)
 
 # Writes the union of features anew, after a change of dependencies (docs/decisions/0002).
 features:

@@ -71,6 +71,7 @@ CRATES = {
     "documents": ["visavis-documents"],
     "control-api": ["visavis-control-api", "visavis-control-api-tests"],
     "load": ["visavis-load"],
+    "fuzz": ["visavis-fuzz"],
     "visavis": ["visavis"],
 }
 

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("control-api/documents", &[]),
     ("control-api", &["documents", "models", "knowledge", "conversation"]),
     ("benches/load", &["engine", "models", "conversation"]),
+    ("tests/fuzz", &["control-api", "engine", "conversation"]),
 ];
 const OURS: &[&str] =
     &["conversation", "knowledge", "character", "models", "engine", "documents", "control-api", "load"];
@@ -56,6 +57,7 @@ const CHANCES: &[(&str, &str, &str)] = &[
     ("engine/tests/peers.py", "asyncio.sleep(", "the pace at which a microphone gives sound"),
     ("engine/tests/peers.py", "wait_for_timeout(", "a comparison with other engines, which is run by hand"),
     ("control-api/tests/api/painter.rs", "thread::sleep(", "the pace at which a file is looked for"),
+    ("tests/fuzz/tests/seeds.rs", "rand::random", "the seed of the long tier, which is printed"),
 ];
 /// Lines of code a file may have, tests apart.
 const CEILING: usize = 400;

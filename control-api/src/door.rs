@@ -308,12 +308,28 @@ async fn whip_hang_up(
 }
 
 /// Candidates have a shape, and are not needed: the client is learned from its own checks.
-fn candidates(body: Value) -> Result<(), ApiError> {
+fn candidates(body: &[u8]) -> Result<(), ApiError> {
+    let body: Value = serde_json::from_slice(body).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let faults = Faults::default();
     let fields = Fields::body(body, &faults)?;
     fields.text("pc_id");
     fields.objects("candidates");
     faults.unless(())
+}
+
+/// Reads the body of a trickle request at `/api/offer`: JSON with `pc_id` and `candidates`, both optional. For the fuzz targets.
+///
+/// # Errors
+/// The status and the body of the answer that refuses it.
+pub fn trickle(body: &[u8]) -> Result<(), (u16, Vec<u8>)> {
+    use futures_util::FutureExt as _;
+    candidates(body).map_err(|refused| {
+        let answer = refused.into_response();
+        let status = answer.status().as_u16();
+        // It is whole, so it is there at once.
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).now_or_never();
+        (status, body.and_then(Result::ok).unwrap_or_default().to_vec())
+    })
 }
 
 async fn api_offer(
@@ -333,13 +349,13 @@ async fn api_offer(
         shared.limited(&shared.limits.offers, peer)?;
     }
     let bytes = body(request, "application/json").await?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
     if trickles {
-        candidates(value)?;
+        candidates(&bytes)?;
         // The client waits for this reply before it says "connected".
         opened(&shared, &claims).await?;
         return Ok(axum::Json(json!({"status": "success"})).into_response());
     }
+    let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let (sdp, replaces, restart) = {
         let faults = Faults::default();
         let fields = Fields::body(value, &faults)?;

@@ -70,6 +70,8 @@ pub mod web;
 
 pub use app::{App, OpenError};
 pub use config::{Config, IceServer, Limits, StockAvatar, Timeouts, Viseme, Webhooks};
+#[doc(hidden)]
+pub use door::trickle;
 pub use peer::Network;
 pub use scope::{NoScope, Scope};
 pub use serve::{Bounds, serve};

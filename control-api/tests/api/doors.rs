@@ -55,6 +55,32 @@ async fn the_whip_door_answers_as_the_rfc_says() {
 }
 
 #[tokio::test]
+async fn any_trickled_bytes_are_taken_or_refused_at_both_doors() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let (id, token) = server.conversation(&server.agent(json!({})).await).await;
+    let resource = whip(&server, &id, &token).await.header("location").to_owned();
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/seeds/trickle");
+    let mut taken = 0;
+    for entry in std::fs::read_dir(seeds).unwrap() {
+        let file = entry.unwrap().path();
+        let bytes = std::fs::read(&file).unwrap();
+        let fragment = server.request("PATCH", &resource).bearer_auth(&token);
+        let fragment = fragment.header("content-type", "application/trickle-ice-sdpfrag").body(bytes.clone());
+        assert_eq!(server.send(fragment).await.status, 204, "{}", file.display());
+        let candidates = server.request("PATCH", &format!("/api/offer?token={token}"));
+        let reply = server.send(candidates.header("content-type", "application/json").body(bytes)).await;
+        match reply.status {
+            200 => taken += 1,
+            400 => assert_eq!(reply.json()["error"], "Invalid request body", "{}", file.display()),
+            _ => panic!("{}: {reply:?}", file.display()),
+        }
+    }
+    assert!(taken >= 4, "{taken} of the seeds are what clients send");
+    assert_eq!(server.stage.offers.lock().unwrap().len(), 1, "nothing else reached the engine");
+}
+
+#[tokio::test]
 async fn the_rtvi_door_answers_as_its_clients_need() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;

@@ -79,11 +79,51 @@ impl Outlet {
     }
 }
 
+/// The frames of one stream, cut as its bytes come.
+#[derive(Default)]
+pub struct Frames {
+    ufrag: Option<String>,
+    /// A frame that is not whole yet.
+    incoming: Vec<u8>,
+}
+
+impl Frames {
+    /// The user name of the first check; `None` before it is whole.
+    #[must_use]
+    pub fn ufrag(&self) -> Option<&str> {
+        self.ufrag.as_deref()
+    }
+
+    /// Takes the stream's next bytes and gives each frame that is now whole to `deliver`, with the user name of the first check. False
+    /// if the stream is over: a frame is longer than 2,000 bytes, the first one is no STUN check, or `deliver` returned false.
+    pub fn take(&mut self, bytes: &[u8], mut deliver: impl FnMut(&str, &[u8]) -> bool) -> bool {
+        self.incoming.extend(bytes);
+        let mut rest = &self.incoming[..];
+        while let [high, low, tail @ ..] = rest {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            if length > MAX_FRAME {
+                return false;
+            }
+            let Some(contents) = tail.get(..length) else { break };
+            rest = &tail[length..];
+            if self.ufrag.is_none() {
+                self.ufrag = stun_ufrag(contents).map(str::to_owned);
+            }
+            let Some(ufrag) = &self.ufrag else { return false };
+            if !deliver(ufrag, contents) {
+                return false;
+            }
+        }
+        let read = self.incoming.len() - rest.len();
+        self.incoming.drain(..read);
+        true
+    }
+}
+
 struct Connection {
     stream: TcpStream,
     source: SocketAddr,
-    ufrag: Option<String>,
-    incoming: Vec<u8>,
+    frames: Frames,
     outgoing: Vec<u8>,
     since: Instant,
     heard: Instant,
@@ -185,7 +225,8 @@ impl Server {
                 let limits = self.limits;
                 let over = |c: &Connection| {
                     at.saturating_duration_since(c.heard) > MUTE
-                        || (c.ufrag.is_none() && at.saturating_duration_since(c.since) > limits.first_check)
+                        || (c.frames.ufrag().is_none()
+                            && at.saturating_duration_since(c.since) > limits.first_check)
                 };
                 let over: Vec<Token> =
                     self.connections.iter().filter(|(_, c)| over(c)).map(|(token, _)| *token).collect();
@@ -196,7 +237,7 @@ impl Server {
 
     /// Makes room for one more connection that has not sent a check yet.
     fn make_room(&mut self, source: IpAddr) {
-        let strangers = || self.connections.iter().filter(|(_, c)| c.ufrag.is_none());
+        let strangers = || self.connections.iter().filter(|(_, c)| c.frames.ufrag().is_none());
         let same = || strangers().filter(move |(_, c)| c.source.ip() == source);
         // Tokens rise with every connection.
         let oldest = if same().count() >= self.limits.per_address {
@@ -232,8 +273,7 @@ impl Server {
                 let connection = Connection {
                     stream,
                     source,
-                    ufrag: None,
-                    incoming: Vec::new(),
+                    frames: Frames::default(),
                     outgoing: Vec::new(),
                     since: now,
                     heard: now,
@@ -286,33 +326,21 @@ impl Connection {
     ) -> bool {
         let mut buffer = [0; 16 * 1024];
         loop {
-            match self.stream.read(&mut buffer) {
+            let length = match self.stream.read(&mut buffer) {
                 Ok(0) => return false,
-                Ok(length) => self.incoming.extend(&buffer[..length]),
+                Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return false,
-            }
+            };
             self.heard = now;
-            let mut rest = &self.incoming[..];
-            while let [high, low, tail @ ..] = rest {
-                let length = usize::from(u16::from_be_bytes([*high, *low]));
-                if length > MAX_FRAME {
-                    return false;
-                }
-                let Some(contents) = tail.get(..length) else { break };
-                rest = &tail[length..];
-                if self.ufrag.is_none() {
-                    self.ufrag = stun_ufrag(contents).map(str::to_owned);
-                }
-                let Some(ufrag) = &self.ufrag else { return false };
-                let datagram = Datagram { source: self.source, destination, contents: contents.to_vec() };
-                if !deliver(ufrag, datagram) {
-                    return false;
-                }
+            let source = self.source;
+            let go_on = self.frames.take(&buffer[..length], |ufrag, contents| {
+                deliver(ufrag, Datagram { source, destination, contents: contents.to_vec() })
+            });
+            if !go_on {
+                return false;
             }
-            let read = self.incoming.len() - rest.len();
-            self.incoming.drain(..read);
         }
     }
 

@@ -1,0 +1,235 @@
+//! A connection as the server has it, behind the server's own `Demux`, and a client on str0m, both without sockets and in virtual time.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use engine::transport::Event;
+use engine::transport::socket::{Demux, stun_ufrag};
+use engine::transport::webrtc::{Certificate, Connection, LocalCandidate, Protocol, Transmit};
+use str0m::change::SdpAnswer;
+use str0m::channel::ChannelId;
+use str0m::config::DtlsCert;
+use str0m::media::{Direction, MediaKind, Mid, Pt};
+use str0m::net::Receive;
+use str0m::rtp::{ExtensionValues, RtpWrite};
+use str0m::{Candidate, Input, Output, Rtc};
+
+/// The name of the connection in the demultiplexer.
+const CALL: u8 = 1;
+/// A user name that seeds can hold: the connection's own is drawn anew each time.
+pub(crate) const NAME: &str = "seed";
+/// Most rounds in which the client is served at once.
+const ROUNDS: usize = 64;
+/// Longest payload, bytes: a client's packets fit into what the network takes.
+const PAYLOAD: usize = 1_200;
+/// Milliseconds in which a connection is up.
+const PATIENCE: usize = 5_000;
+
+/// The client's address, and a stranger's.
+pub(crate) fn addresses() -> [SocketAddr; 2] {
+    [SocketAddr::from(([192, 0, 2, 1], 5_000)), SocketAddr::from(([198, 51, 100, 7], 40_000))]
+}
+
+/// The server's address.
+pub(crate) fn server() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 2], 6_000))
+}
+
+/// What the server tells of itself.
+pub(crate) fn local() -> [LocalCandidate; 2] {
+    [Protocol::Udp, Protocol::Tcp].map(|protocol| LocalCandidate { address: server(), protocol })
+}
+
+/// The server's certificate.
+pub(crate) fn certificate() -> &'static Certificate {
+    static ONE: OnceLock<Certificate> = OnceLock::new();
+    ONE.get_or_init(|| Certificate::generate().expect("a certificate"))
+}
+
+fn clients_certificate() -> DtlsCert {
+    static ONE: OnceLock<DtlsCert> = OnceLock::new();
+    let made = || str0m::crypto::from_feature_flags().dtls_provider.generate_certificate();
+    ONE.get_or_init(|| made().expect("a certificate")).clone()
+}
+
+/// Both ends.
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) connection: Connection,
+    demux: Demux<u8>,
+    known: Vec<SocketAddr>,
+    client: Rtc,
+    audio: Mid,
+    channel: Option<ChannelId>,
+    /// Datagrams of the client that have not been sent.
+    outbox: VecDeque<Vec<u8>>,
+    /// Whether the server has taken any datagram.
+    taken: bool,
+    /// What the connection told.
+    pub(crate) events: Vec<Event>,
+}
+
+impl World {
+    /// An offer that was answered, and nothing else.
+    pub(crate) fn new() -> Self {
+        let now = engine::clock::now();
+        let mut client = Rtc::builder().set_rtp_mode(true).set_dtls_cert(clients_certificate()).build(now);
+        client.add_local_candidate(Candidate::host(addresses()[0], "udp").expect("a candidate"));
+        let mut api = client.sdp_api();
+        let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        api.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
+        api.add_channel("chat".into());
+        let (offer, pending) = api.apply().expect("an offer");
+        let (connection, answer) =
+            Connection::accept(&offer.to_sdp_string(), &local(), certificate(), now).expect("an answer");
+        let answer = SdpAnswer::from_sdp_string(&answer).expect("the answer is read");
+        client.sdp_api().accept_answer(pending, answer).expect("the answer fits");
+        let mut demux = Demux::new();
+        demux.insert(connection.ufrag(), CALL);
+        demux.insert(NAME, CALL);
+        Self {
+            now,
+            connection,
+            demux,
+            known: Vec::new(),
+            client,
+            audio,
+            channel: None,
+            outbox: VecDeque::new(),
+            taken: false,
+            events: Vec::new(),
+        }
+    }
+
+    /// The same with all handshakes done, and the channel open.
+    pub(crate) fn connected() -> Self {
+        let mut world = Self::new();
+        for _ in 0..PATIENCE {
+            world.pass(Duration::from_millis(1));
+            while let Some(datagram) = world.next() {
+                world.deliver(Protocol::Udp, addresses()[0], &datagram);
+            }
+            let open = |event: &Event| matches!(event, Event::ChannelOpen);
+            if world.channel.is_some() && world.client.is_connected() && world.events.iter().any(open) {
+                world.events.clear();
+                return world;
+            }
+        }
+        panic!("the client did not connect");
+    }
+
+    /// The client's next datagram.
+    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
+        self.serve_client();
+        self.outbox.pop_front()
+    }
+
+    /// A datagram comes to the server; whether it was the connection's. As `Shard::datagram` does it.
+    pub(crate) fn deliver(&mut self, protocol: Protocol, source: SocketAddr, datagram: &[u8]) -> bool {
+        let slot = self.demux.route(self.now, source, datagram);
+        let learnt = self.known.contains(&source);
+        assert!(slot.is_none_or(|slot| slot == CALL), "there is no such call");
+        assert!(
+            slot.is_none() || learnt || stun_ufrag(datagram).is_some(),
+            "a stranger's datagram was routed"
+        );
+        let taken = slot.is_some() && self.connection.receive(self.now, protocol, source, server(), datagram);
+        if taken {
+            self.demux.learn(source, CALL);
+            self.taken = true;
+            if !learnt {
+                self.known.push(source);
+            }
+        }
+        self.serve_server();
+        taken
+    }
+
+    /// Time passes for both.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.now += time;
+        if self.connection.timeout() <= self.now {
+            self.connection.tick(self.now);
+        }
+        self.serve_server();
+        // It can fail where the server was made to send nonsense.
+        drop(self.client.handle_input(Input::Timeout(self.now)));
+        self.serve_client();
+    }
+
+    fn serve_server(&mut self) {
+        let mut sent = Vec::new();
+        while let Some(event) = self.connection.poll(self.now, &mut |one: Transmit| sent.push(one)) {
+            self.events.push(event);
+        }
+        assert!(self.connection.timeout() > self.now, "the connection would be served without end");
+        assert!(self.taken || sent.is_empty(), "who proved nothing was sent {} datagrams", sent.len());
+        for one in sent {
+            assert!(self.known.contains(&one.destination), "{} was never heard of", one.destination);
+            let Ok(receive) = Receive::new(Protocol::Udp, server(), addresses()[0], &one.contents) else {
+                continue;
+            };
+            if one.destination == addresses()[0] {
+                drop(self.client.handle_input(Input::Receive(self.now, receive)));
+                self.serve_client();
+            }
+        }
+    }
+
+    fn serve_client(&mut self) {
+        for _ in 0..ROUNDS {
+            match self.client.poll_output() {
+                Ok(Output::Transmit(one)) => self.outbox.push_back(one.contents.to_vec()),
+                Ok(Output::Event(str0m::Event::ChannelOpen(id, _))) => self.channel = Some(id),
+                Ok(Output::Event(_)) => {}
+                Ok(Output::Timeout(at)) if at <= self.now && self.client.is_alive() => {
+                    drop(self.client.handle_input(Input::Timeout(self.now)));
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The client sends an RTP packet under its valid key.
+    pub(crate) fn send_rtp(
+        &mut self,
+        sequence: u64,
+        timestamp: u32,
+        marker: bool,
+        level: Option<i8>,
+        payload: &[u8],
+    ) {
+        let (Some(pt), payload) = (self.opus(), &payload[..payload.len().min(PAYLOAD)]) else { return };
+        let extensions = ExtensionValues {
+            audio_level: level,
+            voice_activity: level.map(|level| level > -50),
+            abs_send_time: level.map(|_| self.now),
+            ..ExtensionValues::default()
+        };
+        let mut api = self.client.direct_api();
+        let Some(stream) = api.stream_tx_by_mid(self.audio, None) else { return };
+        stream.write_rtp(
+            RtpWrite::new(pt, sequence.into(), timestamp, self.now, payload)
+                .marker(marker)
+                .ext_vals(extensions),
+        );
+        drop(self.client.handle_input(Input::Timeout(self.now)));
+        self.serve_client();
+    }
+
+    fn opus(&self) -> Option<Pt> {
+        let offered = self.client.media(self.audio)?.remote_pts().to_vec();
+        offered.first().copied()
+    }
+
+    /// The client says a text on its channel.
+    pub(crate) fn send_text(&mut self, text: &[u8], binary: bool) {
+        if let Some(mut channel) = self.channel.and_then(|id| self.client.channel(id)) {
+            // What does not fit is not sent.
+            drop(channel.write(binary, text));
+        }
+        self.serve_client();
+    }
+}

@@ -1,0 +1,43 @@
+//! Datagrams of somebody who wants in: whose they are, STUN and DTLS.
+
+use std::time::Duration;
+
+use engine::transport::webrtc::Protocol;
+
+use crate::LONGEST;
+use crate::client::{World, addresses};
+use crate::steps::{damage, steps};
+
+/// Steps of one input.
+const STEPS: usize = 200;
+
+/// Steps while the handshakes are under way. Kinds: 0 these bytes from the client's address, 1 from a stranger's, 2 the client's next
+/// datagram, 3 the same, damaged by [`damage`], 4 the same from the stranger's address, 5 so many milliseconds pass.
+///
+/// # Panics
+/// A stranger's datagram reaches the call, or who proved nothing is answered.
+pub fn demux(bytes: &[u8]) {
+    if bytes.len() > LONGEST {
+        return;
+    }
+    let mut world = World::new();
+    let [client, stranger] = addresses();
+    for step in steps(bytes, STEPS) {
+        match step.kind % 6 {
+            0 => {
+                world.deliver(Protocol::Udp, client, step.bytes);
+            }
+            1 => {
+                world.deliver(Protocol::Udp, stranger, step.bytes);
+            }
+            kind @ 2..=4 => {
+                let Some(mut datagram) = world.next() else { continue };
+                if kind == 3 {
+                    damage(&mut datagram, step.bytes);
+                }
+                world.deliver(Protocol::Udp, if kind == 4 { stranger } else { client }, &datagram);
+            }
+            _ => world.pass(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1)))),
+        }
+    }
+}

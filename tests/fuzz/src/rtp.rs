@@ -1,0 +1,126 @@
+//! Datagrams of a client that is connected: RTP, RTCP, SRTP, SCTP, and what they carry.
+
+use std::time::Duration;
+
+use engine::hear::decode::Decoder;
+use engine::hear::jitter::Buffer;
+use engine::transport::Event;
+use engine::transport::rtvi::Inbox;
+use engine::transport::webrtc::Protocol;
+
+use crate::LONGEST;
+use crate::client::{World, addresses};
+use crate::steps::{damage, steps};
+
+/// Steps of one input.
+const STEPS: usize = 400;
+/// Frames that one moment can bring: what the buffer holds, and the gaps between.
+const FRAMES: usize = 10_000;
+
+/// What is heard, as a call hears it.
+struct Ear {
+    buffer: Buffer,
+    decoder: Decoder,
+    inbox: Inbox,
+    pcm: Vec<i16>,
+    packets: usize,
+}
+
+impl Ear {
+    fn take(&mut self, world: &mut World) {
+        for event in world.events.drain(..) {
+            match event {
+                Event::Audio { sequence, timestamp, payload } => {
+                    assert!(!payload.is_empty(), "an empty packet is no sound");
+                    self.packets += 1;
+                    self.buffer.push(world.now, sequence, timestamp, payload);
+                }
+                Event::Text(text) => drop(self.inbox.read(world.now, &text)),
+                _ => {}
+            }
+        }
+        for frames in 0.. {
+            assert!(frames < FRAMES, "the buffer gives frames without end");
+            let Some(frame) = self.buffer.pull(world.now) else { break };
+            self.pcm.clear();
+            self.decoder.decode(&frame, &mut self.pcm);
+            assert_eq!(self.pcm.len(), (frame.samples as usize / 3).min(1_920), "{frame:?}");
+        }
+    }
+}
+
+/// Steps of a client that is connected. Kinds: 0 these bytes from the client's address, 1 RTP under a valid key, 2 the client's next
+/// datagram, damaged by [`damage`], 3 a text on its channel, 4 so many milliseconds pass, 5 the same bytes on the channel as binary.
+///
+/// Of RTP the first eight bytes are: a jump of the sequence number (two, signed), one of the time stamp (four, signed), flags (1 = marker,
+/// 2 = header extensions), the audio level; the rest is the payload.
+///
+/// # Panics
+/// The call is no longer heard though nothing but forged RTP and RTCP came; or an ear breaks.
+pub fn rtp(bytes: &[u8]) {
+    if bytes.len() > LONGEST {
+        return;
+    }
+    let mut world = World::connected();
+    let mut ear = Ear {
+        buffer: Buffer::default(),
+        decoder: Decoder::new().expect("a decoder"),
+        inbox: Inbox::new(world.now),
+        pcm: Vec::new(),
+        packets: 0,
+    };
+    let client = addresses()[0];
+    let (mut sequence, mut timestamp, mut forged) = (1_000_u64, 48_000_u32, true);
+    for step in steps(bytes, STEPS) {
+        match step.kind % 6 {
+            0 => {
+                forged &= is_rtp(step.bytes);
+                world.deliver(Protocol::Udp, client, step.bytes);
+            }
+            1 => {
+                forged = false;
+                let [a, b, c, d, e, f, flags, level, payload @ ..] = step.bytes else { continue };
+                sequence = sequence.saturating_add_signed(i64::from(i16::from_be_bytes([*a, *b])) + 1);
+                timestamp =
+                    timestamp.wrapping_add_signed(i32::from_be_bytes([*c, *d, *e, *f]).wrapping_add(960));
+                let level = (flags & 2 != 0).then_some(-i8::try_from(level & 0x7f).unwrap_or(0));
+                world.send_rtp(sequence, timestamp, flags & 1 != 0, level, payload);
+                send_all(&mut world);
+            }
+            2 => {
+                let Some(mut datagram) = world.next() else { continue };
+                damage(&mut datagram, step.bytes);
+                forged &= is_rtp(&datagram);
+                world.deliver(Protocol::Udp, client, &datagram);
+            }
+            4 => {
+                world.pass(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1))));
+                send_all(&mut world);
+            }
+            kind => {
+                forged = false;
+                world.send_text(step.bytes, kind == 5);
+                send_all(&mut world);
+            }
+        }
+        ear.take(&mut world);
+    }
+    if forged {
+        let before = ear.packets;
+        world.send_rtp(sequence + 1, timestamp.wrapping_add(960), false, None, &[0xf8, 0xff, 0xfe]);
+        send_all(&mut world);
+        ear.take(&mut world);
+        assert!(ear.packets > before, "a call is deaf after packets that anybody can forge");
+    }
+}
+
+/// Whether it would be told from STUN, DTLS and TURN as RTP or RTCP (RFC 7983).
+fn is_rtp(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| (128..=191).contains(first))
+}
+
+fn send_all(world: &mut World) {
+    while let Some(datagram) = world.next() {
+        world.deliver(Protocol::Udp, addresses()[0], &datagram);
+    }
+}

@@ -1,0 +1,46 @@
+//! A text of the data channel.
+
+use conversation::input::{Command, MAX_TEXT};
+use engine::transport::rtvi::{ClientMessage, Inbox, decode};
+use serde_json::Value;
+
+use crate::LONGEST;
+
+/// Longest answer to what is not understood, bytes: an id and a name, each escaped.
+const ANSWER: usize = 2_048;
+
+/// A text.
+///
+/// # Panics
+/// A refusal is no message, or longer than one needs; or a command holds more than one may.
+pub fn rtvi(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if bytes.len() > LONGEST {
+        return;
+    }
+    let now = engine::clock::now();
+    let read = decode(text);
+    assert_eq!(Inbox::new(now).read(now, text), read, "the limit is not reached");
+    match read {
+        Err(answer) => {
+            assert!(answer.len() <= ANSWER, "{answer}");
+            let answer: Value = serde_json::from_str(&answer).expect("the answer is JSON");
+            assert_eq!(answer["label"], "rtvi-ai");
+            assert!(matches!(answer["type"].as_str(), Some("error" | "error-response")), "{answer}");
+            assert_ne!(answer["data"]["fatal"], true, "{answer}");
+        }
+        Ok(Some(ClientMessage::Commands { commands, .. })) => {
+            assert!(!commands.is_empty());
+            for command in commands {
+                if let Command::Respond { text } | Command::Context { text, .. } = command {
+                    assert!(
+                        (1..=MAX_TEXT).contains(&text.chars().count()),
+                        "{} characters",
+                        text.chars().count()
+                    );
+                }
+            }
+        }
+        Ok(_) => {}
+    }
+}

@@ -1,0 +1,55 @@
+//! A stream of ICE-TCP.
+
+use std::time::Duration;
+
+use engine::transport::socket::stun_ufrag;
+use engine::transport::tcp::Frames;
+use engine::transport::webrtc::Protocol;
+
+use crate::LONGEST;
+use crate::client::{World, addresses};
+
+/// The first byte says how the stream is cut, the rest is the stream.
+///
+/// # Panics
+/// The frames depend on where the stream is cut, or a stranger's frame reaches the call.
+pub fn tcp(bytes: &[u8]) {
+    let Some((cut, stream)) = bytes.split_first() else { return };
+    if bytes.len() > LONGEST {
+        return;
+    }
+    let whole = frames(stream, stream.len());
+    assert_eq!(frames(stream, usize::from(*cut) + 1), whole, "cut each {} bytes", usize::from(*cut) + 1);
+    let (found, _) = whole;
+    let mut world = World::new();
+    for (ufrag, frame) in &found {
+        assert_eq!(Some(ufrag), found.first().map(|(first, _)| first), "a stream is of one call");
+        assert!(frame.len() <= 2_000, "{} bytes", frame.len());
+        world.deliver(Protocol::Tcp, addresses()[0], frame);
+    }
+    // What a client really sends is read in the same way: its first check, then all else.
+    world.pass(Duration::from_millis(100));
+    let mut sent: Vec<Vec<u8>> = std::iter::from_fn(|| world.next()).collect();
+    let check = sent.iter().position(|datagram| stun_ufrag(datagram).is_some()).expect("a check");
+    sent.swap(0, check);
+    let length = |datagram: &[u8]| u16::try_from(datagram.len()).expect("a datagram").to_be_bytes();
+    let stream: Vec<u8> = sent.iter().flat_map(|one| [&length(one)[..], one].concat()).collect();
+    let (found, goes_on) = frames(&stream, usize::from(*cut) + 1);
+    assert!(goes_on, "the stream of a client is read");
+    assert_eq!(found.into_iter().map(|(_, frame)| frame).collect::<Vec<_>>(), sent);
+    for frame in sent {
+        world.deliver(Protocol::Tcp, addresses()[0], &frame);
+    }
+}
+
+/// The frames of a stream that comes in parts of so many bytes, each with its user name, and whether the stream goes on.
+fn frames(stream: &[u8], part: usize) -> (Vec<(String, Vec<u8>)>, bool) {
+    let (mut frames, mut found) = (Frames::default(), Vec::new());
+    let goes_on = stream.chunks(part.max(1)).all(|bytes| {
+        frames.take(bytes, |ufrag, contents| {
+            found.push((ufrag.to_owned(), contents.to_vec()));
+            true
+        })
+    });
+    (found, goes_on)
+}

@@ -1,0 +1,24 @@
+//! The body of a trickle request.
+
+use serde_json::Value;
+
+use crate::LONGEST;
+
+/// Longest refusal, bytes: a hundred faults, each with a path and a sentence.
+const ANSWER: usize = 128 * 1024;
+
+/// A body of `PATCH /api/offer`.
+///
+/// # Panics
+/// It is refused by anything but 400, or by more than one answer can be.
+pub fn trickle(bytes: &[u8]) {
+    if bytes.len() > LONGEST {
+        return;
+    }
+    if let Err((status, body)) = control_api::trickle(bytes) {
+        assert_eq!(status, 400);
+        assert!(body.len() <= ANSWER, "{} bytes", body.len());
+        let body: Value = serde_json::from_slice(&body).expect("the answer is JSON");
+        assert_eq!(body["error"], "Invalid request body");
+    }
+}
