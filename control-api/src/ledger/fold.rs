@@ -13,6 +13,7 @@ use crate::conversation::record;
 use crate::delivery::notice::{Fired, Notice};
 use crate::delivery::{News, webhook};
 use crate::store::conversation::{ENDED, Row};
+use crate::store::event::Added;
 use crate::store::{self, Transaction};
 
 /// What the writer knows of a conversation while facts of it come.
@@ -191,7 +192,7 @@ impl Written {
     }
 }
 
-/// Writes facts with what follows from them.
+/// Writes facts with what follows from them. Facts that an earlier COMMIT stored though its answer was lost count as written.
 pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]) -> store::Result<Written> {
     let now = clock::now();
     let mut written = Written::default();
@@ -200,9 +201,21 @@ pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]
         if written.refused.contains(&prepared.conversation) {
             continue;
         }
-        if !store::event::insert(tx, &prepared.conversation, &prepared.workspace, &prepared.fact).await? {
-            written.refused.insert(prepared.conversation.clone());
-            continue;
+        match store::event::insert(tx, &prepared.conversation, &prepared.workspace, &prepared.fact).await? {
+            Added::New => {}
+            // What was written with it is there, too, and only has to be told.
+            Added::Before => {
+                if let Some(delivery) = &prepared.delivery
+                    && store::delivery::is_untried(tx, &delivery.id, server).await?
+                {
+                    written.deliveries.insert(i);
+                }
+                continue;
+            }
+            Added::Refused => {
+                written.refused.insert(prepared.conversation.clone());
+                continue;
+            }
         }
         match &prepared.change {
             Change::None => {}
@@ -284,5 +297,100 @@ pub(super) fn announce(shared: &Shared, facts: Vec<Prepared>, written: &Written)
     for id in told {
         // Nobody listens where no stream is open.
         let _ = shared.news.send(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Place, Store};
+
+    const CALL: &str = "0193a5b0-0000-7000-8000-000000000001";
+
+    fn prepared(seq: u64, event: Event) -> Prepared {
+        let change = match &event {
+            Event::Ended { .. } => Change::Ends { reason: "user_left", record: "{}".into(), at: 9 },
+            _ => Change::None,
+        };
+        let delivery = store::delivery::Row {
+            id: format!("msg_{seq}"),
+            workspace: "w".into(),
+            conversation: CALL.into(),
+            agent: "a".into(),
+            sequence: seq as i64 + 1,
+            event: "utterance_committed".into(),
+            url: "http://127.0.0.1:1/".into(),
+            body: "{}".into(),
+            attempts: 0,
+            tries_before: 0,
+            first_try: None,
+            next_try: 5,
+        };
+        Prepared {
+            conversation: CALL.into(),
+            workspace: "w".into(),
+            fact: Stamped { seq, at: Time::from_seconds(seq as f64), event },
+            delivery: Some(delivery),
+            notices: Vec::new(),
+            change,
+        }
+    }
+
+    fn batch() -> Vec<Prepared> {
+        let said = |text: &str| Event::UtteranceCommitted { text: text.into() };
+        let reason = conversation::event::EndReason::UserLeft;
+        vec![prepared(0, said("one")), prepared(1, said("two")), prepared(2, Event::Ended { reason })]
+    }
+
+    /// Writes and commits, as if the answer of the COMMIT came.
+    async fn wrote(store: &Store, facts: &[Prepared]) -> Written {
+        let mut tx = store.write().await.unwrap();
+        let written = write(&mut tx, "here", facts).await.unwrap();
+        tx.commit().await.unwrap();
+        written
+    }
+
+    async fn count(store: &Store, table: &'static str) -> i64 {
+        sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT COUNT(*) FROM {table}")))
+            .fetch_one(store.read())
+            .await
+            .unwrap()
+    }
+
+    async fn a_batch_is_stored_once(store: &Store) {
+        for _ in 0..2 {
+            let written = wrote(store, &batch()).await;
+            assert_eq!((written.refused.len(), written.deliveries.len()), (0, 3));
+            assert_eq!((count(store, "event").await, count(store, "delivery").await), (3, 3));
+        }
+        // Of those that wait no more, because another server took them over or they were delivered, nothing is sent again.
+        let mut tx = store.write().await.unwrap();
+        for sql in [
+            "UPDATE delivery SET server = 'there' WHERE id = 'msg_0'",
+            "UPDATE delivery SET state = 'done', first_try = 1 WHERE id = 'msg_1'",
+            "DELETE FROM delivery WHERE id = 'msg_2'",
+        ] {
+            sqlx::query(sql).execute(&mut *tx).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        let written = wrote(store, &batch()).await;
+        assert_eq!((written.refused.len(), written.deliveries.len()), (0, 0));
+        assert_eq!((count(store, "event").await, count(store, "delivery").await), (3, 2));
+        // Another fact with a number that is taken is refused, and so is what comes behind it.
+        let mut other = batch();
+        other[1].fact.event = Event::UtteranceCommitted { text: "another".into() };
+        other.push(prepared(3, Event::CallEnded));
+        let written = wrote(store, &other).await;
+        assert_eq!(written.refused.iter().collect::<Vec<_>>(), [CALL]);
+        assert_eq!(count(store, "event").await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_stored_twice_is_doubled_nowhere_and_refused_nowhere() {
+        let file = std::env::temp_dir().join(format!("visavis-fold-twice-{}.db", std::process::id()));
+        let store = Store::open(Place::File(&file)).await.unwrap();
+        a_batch_is_stored_once(&store).await;
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
     }
 }

@@ -83,11 +83,11 @@ pub(crate) struct Try {
     pub(crate) error: Option<String>,
 }
 
-/// Adds a webhook that `server` delivers, in the transaction of its event.
+/// Adds a webhook that `server` delivers, in the transaction of its event. One that is there stays as it is.
 pub(crate) async fn insert(tx: &mut Transaction, row: &Row, server: &str) -> Result<()> {
     sqlx::query(
         "INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, url, body, state, next_try, created_at, server) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'pending', $9, $9, $10)",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'pending', $9, $9, $10) ON CONFLICT (id) DO NOTHING",
     )
     .bind(&row.id)
     .bind(&row.workspace)
@@ -102,6 +102,19 @@ pub(crate) async fn insert(tx: &mut Transaction, row: &Row, server: &str) -> Res
     .execute(&mut **tx)
     .await?;
     Ok(())
+}
+
+/// Whether a webhook waits for its first try by `server`. One that was written by a COMMIT whose answer was lost may have been taken over
+/// by another server meanwhile, and sent.
+pub(crate) async fn is_untried(tx: &mut Transaction, id: &str, server: &str) -> Result<bool> {
+    let found: Option<i64> = sqlx::query_scalar(
+        "SELECT sequence FROM delivery WHERE id = $1 AND server = $2 AND state = 'pending' AND first_try IS NULL",
+    )
+    .bind(id)
+    .bind(server)
+    .fetch_optional(&mut **tx)
+    .await?;
+    Ok(found.is_some())
 }
 
 /// Takes over what servers that are no longer alive had still to deliver; whether there was any.

@@ -5,13 +5,24 @@ use conversation::time::Time;
 
 use super::{Error, Result, Store, Transaction};
 
-/// Adds a fact; false if its number is taken, that is, if the conversation was ended meanwhile by this plane.
+/// What became of a fact that was to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It is added.
+    New,
+    /// It was there, with all that was written in its transaction: an earlier COMMIT whose answer was lost.
+    Before,
+    /// Another one has its number: the conversation was ended meanwhile by this plane.
+    Refused,
+}
+
+/// Adds a fact, unless its number is taken.
 pub(crate) async fn insert(
     tx: &mut Transaction,
     conversation: &str,
     workspace: &str,
     fact: &Stamped,
-) -> Result<bool> {
+) -> Result<Added> {
     let json = serde_json::to_string(&fact.event).map_err(|e| Error::Damaged("event", e.to_string()))?;
     let done = sqlx::query(
         "INSERT INTO event (conversation, seq, workspace, at_us, json) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (conversation, seq) DO NOTHING",
@@ -20,10 +31,20 @@ pub(crate) async fn insert(
     .bind(fact.seq as i64)
     .bind(workspace)
     .bind(fact.at.as_micros() as i64)
-    .bind(json)
+    .bind(&json)
     .execute(&mut **tx)
     .await?;
-    Ok(done.rows_affected() > 0)
+    if done.rows_affected() > 0 {
+        return Ok(Added::New);
+    }
+    let known: Option<(String, i64, String)> =
+        sqlx::query_as("SELECT workspace, at_us, json FROM event WHERE conversation = $1 AND seq = $2")
+            .bind(conversation)
+            .bind(fact.seq as i64)
+            .fetch_optional(&mut **tx)
+            .await?;
+    let same = known == Some((workspace.to_owned(), fact.at.as_micros() as i64, json));
+    Ok(if same { Added::Before } else { Added::Refused })
 }
 
 type Raw = (i64, i64, String);

@@ -14,6 +14,7 @@ mod knowledge;
 mod large;
 mod lifecycle;
 mod limits;
+mod lost_commit;
 mod mcp;
 mod meaning;
 mod outage;

@@ -1,0 +1,140 @@
+//! A COMMIT that PostgreSQL carries out and whose answer never comes: the connection is lost in between.
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use conversation::event::{EndReason, Event};
+use conversation::input::Command;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::kit::{Folder, Hooks, Server, joined, until};
+
+/// Between the server and PostgreSQL.
+#[derive(Default)]
+struct Relay {
+    /// The COMMIT of the transaction that holds this text is the one whose answer is lost; then none is any more.
+    mark: Mutex<Option<String>>,
+    lost: AtomicUsize,
+}
+
+impl Relay {
+    /// A relay to the database, and the URL of the database behind it.
+    async fn start(database: &str) -> (Arc<Self>, String) {
+        let mut url = url::Url::parse(database).unwrap();
+        let target = (url.host_str().unwrap().to_owned(), url.port().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        url.set_port(Some(listener.local_addr().unwrap().port())).unwrap();
+        let relay = Arc::new(Self::default());
+        let own = Arc::clone(&relay);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect((target.0.as_str(), target.1)).await.unwrap();
+                let relay = Arc::clone(&own);
+                tokio::spawn(async move { relay.pass(client, server).await });
+            }
+        });
+        (relay, url.into())
+    }
+
+    fn lose(&self, mark: &str) {
+        *self.mark.lock().unwrap() = Some(mark.to_owned());
+    }
+
+    /// Whether these bytes of a connection end the transaction whose answer is lost.
+    fn loses(&self, transaction: &[u8]) -> bool {
+        let holds = |text: &[u8]| transaction.windows(text.len()).any(|part| part == text);
+        let mut mark = self.mark.lock().unwrap();
+        let loses = mark.as_ref().is_some_and(|mark| holds(mark.as_bytes()) && holds(b"COMMIT\0"));
+        if loses {
+            *mark = None;
+        }
+        loses
+    }
+
+    /// Passes on what both ends say, until one of them ends, or until the answer comes that is lost.
+    async fn pass(&self, mut client: TcpStream, mut server: TcpStream) {
+        let (mut up, mut down) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+        let (mut transaction, mut loses) = (Vec::new(), false);
+        loop {
+            let passed = tokio::select! {
+                read = client.read(&mut up) => match read {
+                    Ok(length @ 1..) => {
+                        transaction.extend_from_slice(&up[..length]);
+                        loses |= self.loses(&transaction);
+                        if transaction.ends_with(b"COMMIT\0") {
+                            transaction.clear();
+                        }
+                        server.write_all(&up[..length]).await
+                    }
+                    _ => return,
+                },
+                read = server.read(&mut down) => match read {
+                    // The answer is there, so the COMMIT is carried out.
+                    Ok(1..) if loses => {
+                        self.lost.fetch_add(1, Ordering::Relaxed);
+                        return;
+                    }
+                    Ok(length @ 1..) => client.write_all(&down[..length]).await,
+                    _ => return,
+                },
+            };
+            if passed.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// So many webhooks came, and what became of them is kept: a store that takes no writes for a moment makes none of them come again.
+async fn told(server: &Server, hooks: &Hooks, count: usize) {
+    hooks.first(count).await;
+    until("the outcomes", async || (server.webhooks("done").await == count as u64).then_some(())).await;
+}
+
+fn said(n: u64) -> (f64, Event) {
+    (n as f64, Event::UtteranceCommitted { text: format!("number {n}") })
+}
+
+#[tokio::test]
+async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
+    let folder = Folder::new();
+    let Some(database) = folder.database().await else {
+        // Past the capture of the test harness, which shows nothing of a test that passes.
+        std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
+        return;
+    };
+    let (relay, url) = Relay::start(&database).await;
+    let hooks = Hooks::start().await;
+    let server = Server::start_with(&folder.0, |config| config.database_url = Some(url)).await;
+    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let made = server.agent(wanted).await;
+    let (id, _) = server.conversation(&made).await;
+    server.stage.tell(&id, 0, 0.0, joined());
+    server.stage.tell_all(&id, 1, [said(1)]);
+    told(&server, &hooks, 1).await;
+
+    relay.lose("number 2");
+    server.stage.tell_all(&id, 2, [said(2), said(3)]);
+    told(&server, &hooks, 3).await;
+    assert_eq!(relay.lost.load(Ordering::Relaxed), 1);
+    relay.lose("number 5");
+    let end = [said(5), (6.0, Event::CallEnded), (6.0, Event::Ended { reason: EndReason::UserLeft })];
+    server.stage.tell_all(&id, 4, [said(4)].into_iter().chain(end));
+    told(&server, &hooks, 6).await;
+    assert_eq!(relay.lost.load(Ordering::Relaxed), 2);
+    let record = server.status(&id, "ENDED").await;
+    assert_eq!(record["end_reason"], "user_left");
+
+    let came = hooks.came();
+    let sequences: Vec<u64> = came.iter().map(|one| one.sequence()).collect();
+    assert_eq!(sequences, (1..=6).collect::<Vec<_>>(), "each once, in order");
+    let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
+    let texts = events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
+    assert_eq!(texts.count(), 5, "{events}");
+    assert!(!server.stage.given().contains(&Command::End), "no fact was refused");
+    let metrics = server.get("/metrics").await.text;
+    assert!(metrics.contains("visavis_facts_refused 0"), "{metrics}");
+}
