@@ -1,14 +1,20 @@
 """Too much of something, from one client, one customer or one provider: it is bounded, and no other call notices."""
 
+import asyncio
 import concurrent.futures
 import itertools
+import json
 import re
 import socket
+import subprocess
 import time
 
 import pytest
 
+from kit import peer
 from kit.call import Call
+from kit.loading import generator
+from kit.server import binary
 
 QUESTION = "What do visitors see in the first room?"
 GARDEN = "Tell me about the garden behind the house."
@@ -159,3 +165,69 @@ def test_silent_connections_over_tcp_are_closed_and_keep_nobody_out(server, inno
             pass
         one.close()
     answered(server, innocent)
+
+
+#: Stray datagrams a second, and for how long.
+STRAYS, FLOOD = 150_000, 6
+
+
+async def reported(client, times: int) -> dict:
+    """Packets that a caller sent and packets of them that the server reports as lost, after so many further reports of the server."""
+    sender = client.peer.getSenders()[0]
+
+    async def wait():
+        before, left = None, times
+        while True:
+            # A caller hears fifty times a second.
+            async with client.changed:
+                await client.changed.wait()
+            found = {stat.type: stat for stat in (await sender.getStats()).values()}
+            if told := found.get("remote-inbound-rtp"):
+                left -= before is not None and told.timestamp != before
+                before = told.timestamp
+                if left <= 0:
+                    return {"sent": found["outbound-rtp"].packetsSent, "lost": told.packetsLost}
+
+    return await asyncio.wait_for(wait(), 60)
+
+
+async def beside_a_flood(server, conversation) -> dict:
+    """A caller, and a flood of its media port; what the sender did, and what became of the caller's packets meanwhile."""
+    client = await peer.Client(server, conversation, video=False).join()
+    await client.until(lambda: client.heard, what="the agent's sound")
+    port = int(re.search(r"^a=candidate:\S+ 1 udp \d+ \S+ (\d+) typ host", client.peer.remoteDescription.sdp, re.M | re.I).group(1))
+    before = await reported(client, 1)
+    flood = await asyncio.create_subprocess_exec(
+        *generator(), "flood", "--to", f"127.0.0.1:{port}", "--rate", str(STRAYS), "--seconds", str(FLOOD),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    said, why = await asyncio.wait_for(flood.communicate(), 60)
+    during = await reported(client, 0)
+    # A report comes each second: the second one from now tells of all that was sent until now.
+    after = await reported(client, 2)
+    await client.leave()
+    return {
+        "flood": json.loads(said) if said else None,
+        "unreached": why.decode().strip() if flood.returncode else None,
+        "packets": during["sent"] - before["sent"],
+        "lost": after["lost"] - before["lost"],
+    }
+
+
+@pytest.mark.long("load")
+def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(start, tmp_path, report):
+    """150,000 datagrams a second that are nobody's: the caller's own, which the same thread reads from the same socket, are counted by the
+    server's receiver reports."""
+    checked = subprocess.run([binary(), "check", "--data", str(tmp_path / "check")], capture_output=True, text=True)
+    buffer = next((line for line in checked.stdout.splitlines() if "UDP receive buffer" in line), checked.stdout + checked.stderr)
+    assert re.search(r"\d+ KiB\s*$", buffer), f"this needs a receive buffer of 4 MiB: {buffer.strip()}"
+    server = start("flood", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"}).first_start().ready()
+    strays = lambda: float(re.search(r"^visavis_datagrams_stray(?:_total)? (\S+)", server.call("GET", "/metrics", key=None).body.decode(), re.M).group(1))
+    before = strays()
+    found = peer.run(beside_a_flood(server, server.conversation(server.agent()["id"])))
+    found["read"] = strays() - before
+    report.add("a call beside a flood of stray datagrams", found)
+    assert not found["unreached"], found["unreached"]
+    assert found["packets"] >= 0.9 * 50 * FLOOD, found
+    lost = found["lost"] / found["packets"]
+    report.promise(f"share of a call's packets lost beside {STRAYS} strays a second", lost, 0.01, noise=1, server=server)

@@ -22,6 +22,7 @@ mod api;
 mod args;
 mod caller;
 mod engine_only;
+mod flood;
 mod hooks;
 mod late;
 mod machine;
@@ -43,8 +44,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use args::{Args, Kind};
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Why a run did not come to its end.
@@ -60,10 +61,19 @@ enum Error {
 
 /// Hold many calls at once, of a server or in an engine of this process, and measure
 #[derive(Parser)]
-#[command(name = "visavis-load", version)]
+#[command(name = "visavis-load", version, args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    other: Option<Other>,
     #[command(flatten)]
     args: Args,
+}
+
+/// What else it does.
+#[derive(Subcommand)]
+enum Other {
+    /// Send stray datagrams to a media port of this machine, and say how many were sent
+    Flood(flood::Args),
 }
 
 /// Exits with 0 if the run comes to its end and every requirement holds, with 1 if not, and with 2 if it is asked wrongly.
@@ -81,7 +91,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run(cli.args) {
+    let done = match cli.other {
+        Some(Other::Flood(args)) => flood::run(&args).map(|()| true),
+        None => run(cli.args),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -1,0 +1,166 @@
+//! Stray datagrams at a steady rate to a media port of this machine: what a server bears beside its calls.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args as ClapArgs;
+use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
+use serde::Serialize;
+
+use crate::Error;
+use crate::machine::Cpus;
+
+/// Bytes of a datagram, as of a small RTP packet.
+const LENGTH: usize = 60;
+/// What its bytes are: neither STUN nor DTLS, RTP or TURN.
+const FILL: u8 = 0x55;
+/// Datagrams that are handed to the system at once, at most.
+const SEGMENTS: usize = 64;
+/// Pause between two looks at the clock.
+const PAUSE: Duration = Duration::from_micros(500);
+/// What was missed for longer is left out: sent all at once it would be another load than the one that is asked.
+const BEHIND: Duration = Duration::from_millis(5);
+/// Share of the rate that counts as reached.
+const REACHED: f64 = 0.97;
+/// Most datagrams a second, and seconds.
+const MOST: (u32, f64) = (2_000_000, 3_600.0);
+
+/// The command line of `visavis-load flood`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct Args {
+    /// A media port of a server on this machine, as 127.0.0.1:40000
+    #[arg(long, value_name = "ADDRESS")]
+    to: SocketAddr,
+    /// Datagrams a second
+    #[arg(long, value_name = "N", default_value = "150000")]
+    rate: u32,
+    /// Seconds
+    #[arg(long, value_name = "S", default_value = "6")]
+    seconds: f64,
+    /// Processors of the sender, as 0,2-3
+    #[arg(long, value_name = "LIST")]
+    cpu: Option<String>,
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Sent {
+    /// Datagrams.
+    datagrams: u64,
+    /// Datagrams that were left out, because the sender had no processor in time or the system did not take them.
+    left_out: u64,
+    /// Seconds that it took.
+    seconds: f64,
+    /// Datagrams a second.
+    rate: f64,
+}
+
+/// Sends, and prints what was sent as JSON.
+///
+/// # Errors
+/// Bad arguments, or a rate that was not reached.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let usage = |why: String| Err(Error::Usage(why));
+    if !args.to.ip().is_loopback() || !args.to.is_ipv4() || args.to.port() == 0 {
+        return usage(format!("--to {} is no port of this machine, as 127.0.0.1:40000", args.to));
+    }
+    if !(1..=MOST.0).contains(&args.rate) {
+        return usage(format!("--rate must be between 1 and {}", MOST.0));
+    }
+    if !(0.1..=MOST.1).contains(&args.seconds) {
+        return usage(format!("--seconds must be between 0.1 and {}", MOST.1));
+    }
+    if let Some(cpus) = &args.cpu {
+        cpus.parse::<Cpus>().and_then(|cpus| cpus.pin()).map_err(Error::Usage)?;
+    }
+    let sent = send(args.to, args.rate, Duration::from_secs_f64(args.seconds))
+        .map_err(|error| Error::Failed(format!("cannot send to {}: {error}", args.to)))?;
+    println!("{}", serde_json::to_string(&sent).unwrap_or_default());
+    if sent.rate < REACHED * f64::from(args.rate) {
+        return Err(Error::Failed(format!(
+            "the sender reached {:.0} of {} datagrams a second: this machine has no processor for it",
+            sent.rate, args.rate
+        )));
+    }
+    Ok(())
+}
+
+/// Sends for so long.
+fn send(to: SocketAddr, rate: u32, length: Duration) -> io::Result<Sent> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+    let contents = [FILL; LENGTH * SEGMENTS];
+    let (mut datagrams, mut left_out) = (0_u64, 0_u64);
+    let behind = (f64::from(rate) * BEHIND.as_secs_f64()).ceil() as u64;
+    let begun = Instant::now();
+    loop {
+        let passed = begun.elapsed().min(length);
+        let due = (passed.as_secs_f64() * f64::from(rate)) as u64;
+        let mut owed = due - datagrams - left_out;
+        left_out += owed.saturating_sub(behind);
+        owed = owed.min(behind);
+        while owed > 0 {
+            // The system may turn out to take one at a time only.
+            let most = state.max_gso_segments().clamp(1, SEGMENTS);
+            let count = most.min(usize::try_from(owed).unwrap_or(most));
+            let transmit = Transmit {
+                destination: to,
+                ecn: None,
+                contents: &contents[..count * LENGTH],
+                segment_size: Some(LENGTH),
+                src_ip: None,
+            };
+            match state.try_send(UdpSockRef::from(&socket), &transmit) {
+                Ok(()) => datagrams += count as u64,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    left_out += count as u64;
+                }
+                Err(error) if most > 1 && state.max_gso_segments() == 1 => {
+                    // It does not send many at once, and is asked for one from now on.
+                    drop(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            owed -= count as u64;
+        }
+        if passed == length {
+            let seconds = begun.elapsed().as_secs_f64();
+            return Ok(Sent { datagrams, left_out, seconds, rate: datagrams as f64 / seconds });
+        }
+        thread::sleep(PAUSE.min(length - passed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_with(to: &str, rate: u32, seconds: f64) -> Result<(), String> {
+        let to = to.parse().unwrap();
+        run(&Args { to, rate, seconds, cpu: None }).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_it_says_that_it_sent_is_what_comes() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sent = send(receiver.local_addr().unwrap(), 1_000, Duration::from_millis(200)).unwrap();
+        assert_eq!(sent.datagrams + sent.left_out, 200);
+        assert!(sent.datagrams > 0);
+        receiver.set_nonblocking(true).unwrap();
+        let mut buffer = [0; 2 * LENGTH];
+        let came: Vec<usize> = std::iter::from_fn(|| receiver.recv(&mut buffer).ok()).collect();
+        assert_eq!(came, vec![LENGTH; sent.datagrams as usize]);
+    }
+
+    #[test]
+    fn it_sends_to_this_machine_only_and_as_much_as_makes_sense() {
+        for to in ["192.0.2.1:40000", "[::1]:40000", "127.0.0.1:0"] {
+            assert!(run_with(to, 10, 1.0).unwrap_err().contains("is no port of this machine"), "{to}");
+        }
+        assert!(run_with("127.0.0.1:1", 0, 1.0).unwrap_err().contains("--rate must be"));
+        assert!(run_with("127.0.0.1:1", 10, 0.0).unwrap_err().contains("--seconds must be"));
+    }
+}
