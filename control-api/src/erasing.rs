@@ -10,12 +10,15 @@ use ::conversation::trace;
 use crate::app::Shared;
 use crate::store::{self, conversation, erased};
 
-/// Erases an ended conversation with its events and its trace.
-pub(crate) async fn erase(shared: &Shared, id: &str) -> store::Result<()> {
+/// Erases an ended conversation with its events and its trace; false if somebody else did so before.
+pub(crate) async fn erase(shared: &Shared, id: &str) -> store::Result<bool> {
     let mut tx = shared.store.write().await?;
-    conversation::erase(&mut tx, id).await?;
+    let erased = conversation::erase(&mut tx, id).await?;
     tx.commit().await?;
-    sweep(shared).await
+    if erased {
+        sweep(shared).await?;
+    }
+    Ok(erased)
 }
 
 /// Removes what erased conversations left in this server's data folder. What cannot be removed is tried again with the next look.

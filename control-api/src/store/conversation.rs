@@ -192,8 +192,8 @@ pub(crate) async fn rate(
 }
 
 /// Erases an ended conversation with all that hangs on it. What must still be delivered is kept until it is; the server that held the call
-/// is told to remove its files.
-pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<()> {
+/// is told to remove its files. False if there is no such conversation (any more).
+pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
     sqlx::query(
         "INSERT INTO erased (server, conversation) SELECT server, id FROM conversation WHERE id = $1 AND joined_at IS NOT NULL",
     )
@@ -218,8 +218,8 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<()> {
     .bind(id)
     .execute(&mut **tx)
     .await?;
-    sqlx::query("DELETE FROM conversation WHERE id = $1").bind(id).execute(&mut **tx).await?;
-    Ok(())
+    let done = sqlx::query("DELETE FROM conversation WHERE id = $1").bind(id).execute(&mut **tx).await?;
+    Ok(done.rows_affected() > 0)
 }
 
 /// ` WHERE …` of a page. `search` looks in the status too, which has three values.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conversation::event::{EndReason, Event};
+use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::kit::{Folder, Hooks, Server, until};
@@ -40,6 +41,23 @@ async fn a_trace_goes_with_its_record() {
     erase(&server, &id).await;
     assert!(!file.exists(), "it is gone with the answer");
     assert!(kept.exists() && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200);
+}
+
+#[tokio::test]
+async fn of_many_erasures_at_once_one_erases() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let (id, file) = traced(&server, &folder).await;
+    let path = format!("/v1/ext/conversation/{id}");
+    let replies = join_all((0..40).map(|_| server.delete(&path))).await;
+    let mut statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
+    statuses.sort_unstable();
+    assert_eq!((statuses[0], &statuses[1..]), (204, [404; 39].as_slice()));
+    for reply in replies.iter().filter(|reply| reply.status == 404) {
+        assert_eq!(reply.json(), json!({"error": "Conversation not found"}));
+    }
+    assert!(!file.exists());
+    assert_eq!(server.get("/v1/ext/conversation").await.header("x-total-count"), "0");
 }
 
 #[tokio::test]
