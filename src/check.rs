@@ -59,6 +59,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     });
     lines.push(device(&config));
     lines.push(buffer());
+    lines.push(sandbox(documents::Sandbox::available()));
     lines.extend(events(&config)?);
     if json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
@@ -127,6 +128,16 @@ fn buffer() -> Line {
     }
 }
 
+/// What keeps the process that reads uploaded documents away from everything else.
+fn sandbox(available: documents::Sandbox) -> Line {
+    let ready = available.refuses_files();
+    let mut detail = available.to_string();
+    if !ready {
+        detail += ": a document that takes its reader over can read what the server can; use a kernel with either of them";
+    }
+    line("documents", "files", ready, false, detail)
+}
+
 /// Whether media can flow: a UDP port of the range can be had.
 fn device(config: &crate::config::Config) -> Line {
     let ports = match config.media.ports() {
@@ -142,4 +153,23 @@ fn device(config: &crate::config::Config) -> Line {
         format!("{free} UDP ports free, {needed} media threads")
     };
     line("media ports", "net", any || free >= needed, true, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use documents::Sandbox;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_a_sandbox_is_told_and_fails_no_check() {
+        for (landlock, seccomp) in [(true, true), (true, false), (false, true)] {
+            let told = sandbox(Sandbox { landlock, seccomp });
+            assert!(told.ready && !told.needed, "{}", told.detail);
+            assert_eq!(told.detail.contains("Landlock"), landlock, "{}", told.detail);
+            assert_eq!(told.detail.contains("seccomp"), seccomp, "{}", told.detail);
+        }
+        let told = sandbox(Sandbox::default());
+        assert!(!told.ready && !told.needed && told.detail.contains("neither"), "{}", told.detail);
+    }
 }

@@ -62,6 +62,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         display_picture: a.display_picture,
     });
     let control = control_config(&config, listen);
+    if !documents::Sandbox::available().refuses_files() {
+        tracing::warn!(
+            "the kernel has neither Landlock nor seccomp: a document that takes its reader over can read what the server can"
+        );
+    }
     let client = models::net::Client::new(models::net::Policy { allow_private: control.private_targets() })?;
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
     let (ledger, exporter) = match collector(&config) {

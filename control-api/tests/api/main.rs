@@ -21,6 +21,7 @@ mod outage;
 mod prompt;
 mod receivers;
 mod routes;
+mod sandbox;
 mod scopes;
 mod servers;
 mod session;

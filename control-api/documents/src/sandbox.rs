@@ -1,0 +1,162 @@
+//! What keeps the process that reads documents away from files, sockets and other processes: a document may take it over.
+//!
+//! The process holds its standard input and output beforehand and needs nothing else, so everything is refused: by Landlock all files,
+//! by seccomp all system calls but a few, sockets included, of which Landlock knows some, and more with newer kernels.
+
+use std::fmt;
+
+/// What confines a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sandbox {
+    /// Landlock refuses files.
+    pub landlock: bool,
+    /// seccomp refuses all system calls but a few: files, sockets, processes.
+    pub seccomp: bool,
+}
+
+impl Sandbox {
+    /// Confines this thread, and those that it starts, for good, as far as the kernel can.
+    pub(crate) fn enter() -> Self {
+        Self::enter_by(system::landlock, system::seccomp)
+    }
+
+    /// Landlock comes first: its system calls are among those that seccomp refuses.
+    fn enter_by(landlock: impl FnOnce() -> bool, seccomp: impl FnOnce() -> bool) -> Self {
+        let landlock = landlock();
+        Self { landlock, seccomp: seccomp() }
+    }
+
+    /// What the kernel can do. It is tried in a thread that then ends, because files that tell so are missing in many containers.
+    #[must_use]
+    pub fn available() -> Self {
+        let tried = std::thread::Builder::new().name("sandbox".into()).spawn(Self::enter);
+        tried.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+
+    /// Whether files are refused by either of them.
+    #[must_use]
+    pub fn refuses_files(self) -> bool {
+        self.landlock || self.seccomp
+    }
+}
+
+impl fmt::Display for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.landlock, self.seccomp) {
+            (true, true) => "Landlock and seccomp",
+            (true, false) => "Landlock alone, which does not refuse all sockets",
+            (false, true) => "seccomp",
+            (false, false) => "neither Landlock nor seccomp",
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use landlock::{
+        ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetError, RulesetStatus, Scope,
+    };
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+    /// What is handled, as far as the kernel knows it: files, TCP, UDP, named and abstract sockets, signals.
+    const HANDLED: ABI = ABI::V10;
+
+    /// What computing, reading what is open, writing to it and ending take. Others fail with EPERM.
+    const ALLOWED: &[libc::c_long] = &[
+        libc::SYS_read,
+        libc::SYS_readv,
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_close,
+        libc::SYS_fstat,
+        libc::SYS_lseek,
+        libc::SYS_brk,
+        libc::SYS_mmap,
+        libc::SYS_mprotect,
+        libc::SYS_mremap,
+        libc::SYS_munmap,
+        libc::SYS_madvise,
+        libc::SYS_futex,
+        libc::SYS_sched_yield,
+        libc::SYS_sched_getaffinity,
+        libc::SYS_nanosleep,
+        libc::SYS_clock_nanosleep,
+        libc::SYS_clock_gettime,
+        libc::SYS_getrandom,
+        libc::SYS_getpid,
+        libc::SYS_gettid,
+        libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_sigaltstack,
+        libc::SYS_restart_syscall,
+        libc::SYS_exit,
+        libc::SYS_exit_group,
+    ];
+
+    pub(super) fn landlock() -> bool {
+        let restrict = || -> Result<_, RulesetError> {
+            Ruleset::default()
+                .handle_access(AccessFs::from_all(HANDLED))?
+                .handle_access(AccessNet::from_all(HANDLED))?
+                .scope(Scope::from_all(HANDLED))?
+                .create()?
+                .restrict_self()
+        };
+        restrict().is_ok_and(|status| status.ruleset != RulesetStatus::NotEnforced)
+    }
+
+    pub(super) fn seccomp() -> bool {
+        filter().is_some_and(|filter| seccompiler::apply_filter(&filter).is_ok())
+    }
+
+    /// `None` for a processor of which the library knows nothing.
+    fn filter() -> Option<BpfProgram> {
+        let rules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+        let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+        let processor = std::env::consts::ARCH.try_into().ok()?;
+        SeccompFilter::new(rules, refused, SeccompAction::Allow, processor).ok()?.try_into().ok()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) fn landlock() -> bool {
+        false
+    }
+
+    pub(super) fn seccomp() -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn whatever_the_kernel_has_is_entered_landlock_first() {
+        for (landlock, seccomp, files) in
+            [(true, true, true), (true, false, true), (false, true, true), (false, false, false)]
+        {
+            let order = RefCell::new(Vec::new());
+            let entered = |name, works| {
+                order.borrow_mut().push(name);
+                works
+            };
+            let sandbox = Sandbox::enter_by(|| entered("landlock", landlock), || entered("seccomp", seccomp));
+            assert_eq!(sandbox, Sandbox { landlock, seccomp });
+            assert_eq!(sandbox.refuses_files(), files);
+            assert_eq!(*order.borrow(), ["landlock", "seccomp"]);
+        }
+    }
+
+    #[test]
+    fn what_is_tried_confines_nobody_else() {
+        let _ = Sandbox::available();
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        std::fs::read_dir(".").unwrap();
+    }
+}

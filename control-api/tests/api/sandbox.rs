@@ -1,0 +1,56 @@
+//! The process that reads documents gets at nothing but the document.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+
+use documents::Sandbox;
+
+use crate::kit::{Folder, until};
+
+const READER: &str = env!("CARGO_BIN_EXE_visavis-extract-under-test");
+
+/// What this kernel has; without either of them there is nothing to prove.
+fn available() -> Sandbox {
+    let available = Sandbox::available();
+    assert!(available.refuses_files(), "these tests need a kernel with Landlock or seccomp");
+    available
+}
+
+#[test]
+fn a_reader_that_is_taken_over_gets_at_no_file_socket_or_program() {
+    let folder = Folder::new();
+    let file = folder.0.join("token.key");
+    std::fs::write(&file, "secret").unwrap();
+    let output = Command::new(READER).arg(format!("escape:{}", file.display())).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let mut refused =
+        vec!["read: refused", "list: refused", "make: refused", "remove: refused", "run: refused"];
+    if available().seccomp {
+        refused.extend(["tcp: refused", "udp: refused", "unix: refused"]);
+    }
+    let told: Vec<&str> = said.lines().take(refused.len()).collect();
+    assert_eq!(told, refused, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "secret");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_reader_is_confined_before_its_document_comes() {
+    let mut reader =
+        Command::new(READER).arg("txt").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut wanted = vec!["NoNewPrivs:\t1"];
+    if available().seccomp {
+        wanted.push("Seccomp:\t2");
+    }
+    until("the reader to be confined", async || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", reader.id())).unwrap();
+        wanted.iter().all(|line| status.lines().any(|l| l == *line)).then_some(())
+    })
+    .await;
+    reader.stdin.take().unwrap().write_all(b"Open daily.").unwrap();
+    let mut said = Vec::new();
+    reader.stdout.take().unwrap().read_to_end(&mut said).unwrap();
+    assert!(reader.wait().unwrap().success());
+    assert_eq!(documents::answer(&said), Some(Ok("Open daily.".into())));
+}
