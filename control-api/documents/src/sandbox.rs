@@ -153,6 +153,22 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn each_of_them_refuses_files_alone() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert!(std::fs::read(file).is_ok());
+        let mut tried = 0;
+        for enter in [system::landlock, system::seccomp] {
+            // A kernel has at least one of them.
+            let read = std::thread::spawn(move || enter().then(|| std::fs::read(file))).join().unwrap();
+            let Some(read) = read else { continue };
+            assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+            tried += 1;
+        }
+        assert!(tried > 0, "this test needs a kernel with Landlock or seccomp");
+    }
+
     #[test]
     fn what_is_tried_confines_nobody_else() {
         let _ = Sandbox::available();
