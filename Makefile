@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO
 BIN := $(or $(CARGO_TARGET_DIR),target)/release/visavis
 
-.PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table load soak soak-faces mutants fuzz features lint check
+.PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table load soak soak-faces mutants fuzz features lint audit check
 
 run: build
 	$(BIN) serve $(ARGS)
@@ -71,6 +71,10 @@ fuzz:
 # Writes the union of features anew, after a change of dependencies (docs/decisions/0002).
 features:
 	scripts/workspace-hack/generate.py
+
+# Dependencies against deny.toml, before a release: installs cargo-deny, and needs the advisory database for one part, so it is no part of lint.
+audit:
+	scripts/audit.sh
 
 lint:
 	$(CARGO) fmt --all --check
