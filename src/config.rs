@@ -231,7 +231,7 @@ pub(crate) struct Limits {
     pub(crate) offers: u32,
     pub(crate) embeds: u32,
     pub(crate) calls: u32,
-    /// HTTP connections at once; 0 = as many as half of the files that the process may open.
+    /// HTTP connections at once; 0 = as many as half of the files that the process may open, at most 4096.
     pub(crate) connections: usize,
     /// Share of the media threads' time above which no new call is taken; 0 = off.
     pub(crate) load: f64,

@@ -29,6 +29,7 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
     }
     log::begin(config.server.log_format).map_err(Failure::Usage)?;
     engine::thread::log_panics();
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
     let result = runtime.block_on(serve(config));
     // What still runs on the pool is nobody's any more.
@@ -61,12 +62,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         gender: a.gender,
         display_picture: a.display_picture,
     });
-    let control = control_config(&config, listen);
     if !documents::Sandbox::available().refuses_files() {
         tracing::warn!(
             "the kernel has neither Landlock nor seccomp: a document that takes its reader over can read what the server can"
         );
     }
+    let control = control_config(&config, listen);
     let client = models::net::Client::new(models::net::Policy { allow_private: control.private_targets() })?;
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
     let (ledger, exporter) = match collector(&config) {
@@ -144,21 +145,35 @@ async fn asked_to_stop(terminate: &mut Signal, interrupt: &mut Signal) {
     }
 }
 
+/// HTTP connections that are held at most where the configuration gives no number, as each costs memory.
+const MOST_CONNECTIONS: u64 = 4096;
+
 /// What HTTP clients may take. Calls, their ICE-TCP connections, the store and requests to others need files too: half of them.
 fn bounds(config: &Config) -> control_api::Bounds {
     let connections = match config.limits.connections {
-        0 => (open_files() / 2).max(16),
+        0 => usize::try_from((open_files() / 2).clamp(16, MOST_CONNECTIONS)).unwrap_or(usize::MAX),
         given => given,
     };
-    control_api::Bounds { request: Duration::from_secs_f64(config.timeouts.request), connections }
+    control_api::Bounds {
+        request: Duration::from_secs_f64(config.timeouts.request),
+        connections,
+        // Checked with the configuration.
+        proxies: config.proxies().unwrap_or_default(),
+    }
+}
+
+/// Lets this process open as many files as the system allows it. Systems start programs with a low limit for the sake of `select`, which
+/// this one does not use.
+fn raise_open_files() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, files = open_files(), "the limit of open files cannot be raised");
+    }
 }
 
 /// How many files this process may have open.
-fn open_files() -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    // 1024 is what systems without this file allow as well.
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(1024)
+fn open_files() -> u64 {
+    // 1024 is what most systems allow.
+    rlimit::Resource::NOFILE.get_soft().unwrap_or(1024)
 }
 
 fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
@@ -256,7 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_open_files_is_known() {
-        assert!(open_files() >= 64, "{}", open_files());
+    fn as_many_files_may_be_open_as_the_system_allows() {
+        let hard = rlimit::Resource::NOFILE.get_hard().unwrap();
+        rlimit::Resource::NOFILE.set(hard.min(256), hard).unwrap();
+        let config = Config::default();
+        let few = bounds(&config).connections;
+        raise_open_files();
+        assert_eq!(rlimit::Resource::NOFILE.get().unwrap(), (hard, hard));
+        assert_eq!(few as u64, hard.min(256) / 2);
+        assert_eq!(bounds(&config).connections as u64, (hard / 2).clamp(16, MOST_CONNECTIONS));
     }
 }

@@ -1,4 +1,5 @@
-//! What stands before every route: the Host check of loopback listeners, and headers that no answer goes without.
+//! What stands before every route: the Host check of loopback listeners, what reserved connections may ask, and headers that no answer
+//! goes without.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use tracing::Instrument as _;
 
 use crate::app::Shared;
 use crate::error::{ApiError, Outage};
+use crate::serve::{Reserved, essential};
 
 /// Host without its port, in lower case.
 fn name(host: &str) -> String {
@@ -53,9 +55,11 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, n
     let host = request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let refused =
         shared.config.listen.ip().is_loopback() && !known(host, shared.config.public_url.as_deref());
+    let spare = request.extensions().get::<Reserved>().is_some() && !essential(request.uri().path());
     let call = conversation(request.uri().path()).map(span);
     let mut response = match call {
         _ if refused => ApiError::UnknownHost.into_response(),
+        _ if spare => ApiError::NoCapacity("all connections are in use".into()).into_response(),
         Some(span) => next.run(request).instrument(span).await,
         None => next.run(request).await,
     };
@@ -96,6 +100,16 @@ mod tests {
             "/v1/ext/agent/00000000-0000-4000-8000-000000000001",
         ] {
             assert_eq!(conversation(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn reserved_places_serve_health_checks_and_calls() {
+        for path in ["/healthz", "/readyz", "/rtc", "/rtc/x", "/rtc/x/y", "/api/offer"] {
+            assert!(essential(path), "{path}");
+        }
+        for path in ["/", "/healthz/", "/rtcx", "/api/offers", "/v1/ext/agent", "/metrics", "/join/x"] {
+            assert!(!essential(path), "{path}");
         }
     }
 

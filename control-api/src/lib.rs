@@ -51,6 +51,7 @@ mod meeting;
 mod metrics;
 pub mod openapi;
 mod peer;
+mod places;
 mod prompt;
 mod provider;
 mod quota;

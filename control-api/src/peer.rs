@@ -69,6 +69,13 @@ pub(crate) fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Networ
     Peer(if client.is_loopback() && !direct.is_loopback() { direct } else { client })
 }
 
+/// What the connections of `address` are counted for; `None` for this machine and for proxies, whose connections are those of many.
+pub(crate) fn counted(address: IpAddr, proxies: &[Network]) -> Option<IpAddr> {
+    let address = address.to_canonical();
+    let many = address.is_loopback() || proxies.iter().any(|p| p.contains(address));
+    (!many).then(|| Peer(address).subscriber())
+}
+
 impl Peer {
     /// What limits count as one: an IPv4 address, or a network of IPv6 of 64 bits, which any subscriber has whole.
     pub(crate) fn subscriber(self) -> IpAddr {
@@ -128,6 +135,19 @@ mod tests {
         assert_eq!(subscriber("2001:db8:1:2:ffff::1"), "2001:db8:1:2::");
         assert_ne!(subscriber("2001:db8:1:3::1"), subscriber("2001:db8:1:2::1"));
         assert_eq!(subscriber("192.0.2.7"), "192.0.2.7");
+    }
+
+    #[test]
+    fn connections_of_this_machine_and_of_proxies_are_not_counted() {
+        let proxies: Vec<Network> =
+            ["10.0.0.0/8", "fd00::/8"].iter().map(|text| text.parse().unwrap()).collect();
+        let counted =
+            |text: &str| counted(text.parse().unwrap(), &proxies).map(|address| address.to_string());
+        for many in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "::ffff:10.1.2.3", "fd00::1"] {
+            assert_eq!(counted(many), None, "{many}");
+        }
+        assert_eq!(counted("::ffff:192.0.2.1").as_deref(), Some("192.0.2.1"));
+        assert_eq!(counted("2001:db8:1:2:3::4").as_deref(), Some("2001:db8:1:2::"));
     }
 
     #[test]

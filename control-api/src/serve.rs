@@ -4,34 +4,42 @@
 //! - a body that does not come in time is answered 408;
 //! - what a refusal leaves of a body is taken all the same, within bounds, so that the client reads the answer instead of a broken pipe;
 //! - an answer that nobody reads ends with its connection;
-//! - there are never more than so many connections; further ones wait until one of them ends.
+//! - there are never more than so many connections, and an address holds only a part of them; who leaves for whom is in [`places`](crate::places).
+
+mod unsent;
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, BodyDataStream, HttpBody as _};
+use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
+use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::ServiceExt as _;
 
 use crate::error::ApiError;
+use crate::peer::{self, Network};
+use crate::places::{InUse, Kind, Leave, Places, Taken};
+use crate::serve::unsent::Stream;
 
 /// Time that requests under way have to end: a stream of events would never.
 const GRACE: Duration = Duration::from_secs(3);
@@ -42,23 +50,37 @@ const LEFT_OVER: usize = 64 << 20;
 const LEFT_TIME: Duration = Duration::from_secs(10);
 /// After so long without a packet the peer is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// The log says at most once in so long that connections have to wait.
+/// The log says at most once in so long that there are too many connections.
 const TELL: Duration = Duration::from_secs(60);
+/// Time that the request of a connection at a reserved place has to come, header and body; time that a left-over of it is taken.
+const RESERVED_TIME: Duration = Duration::from_secs(1);
 
-/// What one client may take of the server.
-#[derive(Clone, Copy, Debug)]
+/// What clients may take of the server.
+#[derive(Clone, Debug)]
 pub struct Bounds {
     /// Time that a request's header has to come, from the connection's beginning or the answer before on; time that its body has from
     /// then on, longer for a long one; time that an answer may lie unread.
     pub request: Duration,
-    /// Connections at once; at least one.
+    /// Connections at once; at least one. One address (of IPv6: a /64) may hold a quarter of them. There are 32 more, for health checks
+    /// and calls.
     pub connections: usize,
+    /// Proxies, whose connections are those of many clients: they may hold all of them, as this machine may.
+    pub proxies: Vec<Network>,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { request: Duration::from_secs(30), connections: 512 }
+        Self { request: Duration::from_secs(30), connections: 512, proxies: Vec::new() }
     }
+}
+
+/// In the extensions of a request whose connection has a reserved place: only what is [`essential`] is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserved;
+
+/// Whether a path is served at reserved places too: health checks, and the doors of calls.
+pub(crate) fn essential(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/api/offer" | "/rtc") || path.starts_with("/rtc/")
 }
 
 /// Serves `router` on `listener` until `shutdown`, then gives the requests that are under way a moment to end.
@@ -66,38 +88,59 @@ impl Default for Bounds {
 /// # Errors
 /// None yet: a listener that fails for a while (no file descriptors) is tried again.
 pub async fn serve(
-    mut listener: TcpListener,
+    listener: TcpListener,
     router: Router,
     bounds: Bounds,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let most = u32::try_from(bounds.connections).unwrap_or(u32::MAX).max(1);
-    let most = most.min(u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX));
-    let places = Arc::new(Semaphore::new(most as usize));
+    let unread = bounds.request;
+    run(listener, |stream| prepare(stream, unread), router, bounds, shutdown).await;
+    Ok(())
+}
+
+/// Serves on any listener; `prepare` is called with each stream.
+async fn run<L>(
+    mut listener: L,
+    prepare: impl Fn(&L::Io),
+    router: Router,
+    bounds: Bounds,
+    shutdown: impl Future<Output = ()>,
+) where
+    L: Listener<Addr = SocketAddr>,
+{
+    let places = Places::new(bounds.connections);
     let (stop, stopped) = watch::channel(());
     let mut shutdown = pin!(shutdown);
     let mut told: Option<Instant> = None;
-    loop {
-        if places.available_permits() == 0 && told.is_none_or(|at| at.elapsed() > TELL) {
-            tracing::warn!(most, "all connections are in use (limits.connections): new ones wait");
+    let mut tell = |what: &str| {
+        if told.is_none_or(|at| at.elapsed() > TELL) {
+            tracing::warn!(most = bounds.connections, "{what} (limits.connections)");
             told = Some(Instant::now());
         }
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place.expect("the semaphore is never closed"), Listener::accept(&mut listener).await)
-        };
-        let (place, (stream, peer)) = tokio::select! {
-            next = next => next,
+    };
+    loop {
+        let (stream, peer) = tokio::select! {
+            next = listener.accept() => next,
             () = &mut shutdown => break,
         };
-        prepare(&stream, bounds.request);
-        tokio::spawn(connection(stream, peer, router.clone(), bounds, stopped.clone(), place));
+        if places.full() {
+            tell("all connections are in use: idle ones are closed");
+        }
+        let place = tokio::select! {
+            place = places.take(peer::counted(peer.ip(), &bounds.proxies)) => place,
+            () = &mut shutdown => break,
+        };
+        // Who uses its whole share is not waited for.
+        let Some(place) = place else {
+            tell("an address uses its share of the connections: a further one is closed");
+            continue;
+        };
+        prepare(&stream);
+        tokio::spawn(connection(stream, peer, router.clone(), bounds.request, stopped.clone(), place));
     }
     drop(listener);
     drop(stop);
-    // All places are free once every connection has ended.
-    let _ = timeout(GRACE, places.acquire_many(most)).await;
-    Ok(())
+    let _ = timeout(GRACE, places.empty()).await;
 }
 
 /// Sets what the kernel watches over. It may refuse: the connection works without.
@@ -113,23 +156,35 @@ fn prepare(stream: &TcpStream, unread: Duration) {
 }
 
 async fn connection(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     peer: SocketAddr,
     router: Router,
-    bounds: Bounds,
+    within: Duration,
     mut stopped: watch::Receiver<()>,
-    place: OwnedSemaphorePermit,
+    (place, mut leave): (Taken, Leave),
 ) {
-    let service = service_fn(move |request| answer(router.clone(), request, peer, bounds.request));
+    let within = if place.kind == Kind::Reserved { within.min(RESERVED_TIME) } else { within };
+    let place = &place;
+    let service = service_fn(move |request| {
+        let router = router.clone();
+        async move {
+            match place.begin() {
+                Some(in_use) => answer(router, request, peer, within, place.kind, in_use).await,
+                // The connection ends, and this with it.
+                None => std::future::pending().await,
+            }
+        }
+    });
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(bounds.request)
-            .serve_connection(TokioIo::new(stream), service)
-            .with_upgrades()
+            .header_read_timeout(within)
+            .serve_connection(TokioIo::new(Stream::new(stream, place)), service)
     );
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        // It is idle, so nobody loses an answer.
+        () = leave.told() => return,
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -139,7 +194,6 @@ async fn connection(
         // Clients come and go as they like: that is no fault of ours.
         tracing::debug!(%error, "a connection broke");
     }
-    drop(place);
 }
 
 async fn answer(
@@ -147,12 +201,19 @@ async fn answer(
     request: Request<Incoming>,
     peer: SocketAddr,
     within: Duration,
+    kind: Kind,
+    in_use: InUse,
 ) -> Result<Response, Infallible> {
     let late = Arc::new(AtomicBool::new(false));
+    let reserved = kind == Kind::Reserved;
     // Who asks before sending is not sent to for nothing.
     let asks = request.headers().contains_key(header::EXPECT);
-    let mut request = request.map(|body| timely(body, within, Arc::clone(&late), !asks));
+    let drains = (!asks).then_some(if reserved { RESERVED_TIME } else { LEFT_TIME });
+    let mut request = request.map(|body| timely(body, within, Arc::clone(&late), drains));
     request.extensions_mut().insert(ConnectInfo(peer));
+    if reserved {
+        request.extensions_mut().insert(Reserved);
+    }
     let mut response = router.oneshot(request).await?;
     // To the handler a body that ends too early is a bad body; the door's headers stay as they are.
     if late.load(Ordering::Relaxed) && response.status() == StatusCode::BAD_REQUEST {
@@ -162,11 +223,40 @@ async fn answer(
         response.headers_mut().remove(header::CONTENT_LENGTH);
         response.headers_mut().extend(parts.headers);
     }
-    Ok(response)
+    if reserved {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
+}
+
+/// An answer's body; its connection is in use until it is sent.
+struct Answer {
+    body: Body,
+    _in_use: InUse,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// The body, which fails, and says so in `late`, once it is behind its time.
-fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>, drains: bool) -> Body {
+fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>, drains: Option<Duration>) -> Body {
     if body.is_end_stream() {
         return Body::empty();
     }
@@ -182,7 +272,7 @@ fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>, drains: bool)
                 let came = came + bytes.len() as u64;
                 return Some((Ok(bytes), Some((body, came))));
             }
-            body.drains = false;
+            body.drains = None;
             match next {
                 Ok(Some(broken)) => Some((broken, None)),
                 Ok(None) => None,
@@ -195,15 +285,15 @@ fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>, drains: bool)
     }))
 }
 
-/// What has not been read of a body. Left alone, it is taken until its end.
+/// What has not been read of a body. Left alone, it is taken until its end, for so long at most.
 struct Rest {
     body: Option<BodyDataStream>,
-    drains: bool,
+    drains: Option<Duration>,
 }
 
 impl Drop for Rest {
     fn drop(&mut self) {
-        let Some(mut body) = self.body.take().filter(|_| self.drains) else { return };
+        let (Some(mut body), Some(time)) = (self.body.take(), self.drains) else { return };
         let drain = async move {
             let mut taken = 0;
             while let Some(Ok(bytes)) = body.next().await {
@@ -215,7 +305,10 @@ impl Drop for Rest {
         };
         // Without a runtime the server is gone, and its connections with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(timeout(LEFT_TIME, drain));
+            runtime.spawn(timeout(time, drain));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -189,11 +189,15 @@ def test_clients_that_only_hold_connections(start, tmp_path):
         connection = socket.create_connection(place, timeout=talk.PATIENCE)
         connection.sendall(sent)
         held.append((connection, answer))
-    # More than there are places for: this one waits until the first are gone.
+    # More than there are places for: those that have been idle longest make room.
     assert server.call("GET", "/healthz", key=None, timeout=talk.PATIENCE).status == 200
     for connection, answer in held:
         said = b""
-        while part := connection.recv(4096):
-            said += part
+        try:
+            while part := connection.recv(4096):
+                said += part
+        except ConnectionResetError:
+            # It had to leave before what it sent was read.
+            pass
         connection.close()
         assert said.startswith(answer) and bool(said) == bool(answer), said

@@ -1,4 +1,4 @@
-//! Clients that are slow, or do nothing at all, hold no connection. The clock stands while they do nothing, and passes when the test says so.
+//! Clients that are slow, or do nothing at all, hold no connection, and keep nobody out. The clock stands while they do nothing, and passes when the test says so.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::kit::{Folder, KEY, PATIENCE, Server, Stopped, agent};
+use crate::kit::{Folder, KEY, PATIENCE, Server, Stopped, agent, until};
 
 /// Time that the server gives a client, and a moment less. The kernel, which watches over what is not read, knows no other clock than its own.
 const WITHIN: Duration = Duration::from_millis(400);
@@ -17,7 +17,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 async fn start(folder: &Folder, connections: usize) -> Server {
-    Server::start_bounded(&folder.0, Bounds { request: WITHIN, connections }, |_| {}).await
+    Server::start_bounded(&folder.0, Bounds { request: WITHIN, connections, ..Bounds::default() }, |_| {})
+        .await
 }
 
 async fn connect(server: &Server) -> TcpStream {
@@ -30,6 +31,13 @@ async fn ask(server: &Server) -> TcpStream {
     stream.write_all(HEALTH.as_bytes()).await.unwrap();
     assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
     stream
+}
+
+/// All that the server says to a request on a connection of its own, which it closes.
+async fn asked(server: &Server, request: &str) -> String {
+    let mut stream = connect(server).await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    until_closed(&mut stream).await
 }
 
 /// What the server says until it closes the connection.
@@ -161,44 +169,96 @@ async fn answers_that_nobody_reads_end_with_their_connection() {
     let folder = Folder::new();
     let server = start(&folder, 1).await;
     let mut stream = connect(&server).await;
+    let (mut read, mut write) = stream.split();
     let (ask, unread) = ("GET /assets/call.js HTTP/1.1\r\nhost: localhost\r\n\r\n", 64 << 20);
     let asks = ask.repeat(unread / 10_000);
     let asking = async {
-        // Reads nothing: at some point the server can write no more and takes no more either.
-        let _ = stream.write_all(asks.as_bytes()).await;
+        // At some point the server can write no more and takes no more either.
+        let _ = write.write_all(asks.as_bytes()).await;
         std::future::pending::<()>().await;
+    };
+    let watching = async {
+        // With the first byte the connection is in use; nothing more is read.
+        read.read_exact(&mut [0]).await.unwrap();
+        let path = "/v1/ext/avatars";
+        assert_eq!(server.get(path).await.status, 503, "the only place is in use");
+        until("the only place to be free again", async || {
+            (server.get(path).await.status == 200).then_some(())
+        })
+        .await;
     };
     tokio::select! {
         () = asking => unreachable!(),
-        reply = server.get("/healthz") => assert_eq!(reply.status, 200, "the only place is free again"),
+        () = watching => {}
     }
 }
 
 #[tokio::test]
-async fn more_connections_than_there_are_places_wait() {
+async fn a_connection_more_than_there_are_places_replaces_the_one_that_is_idle_longest() {
     let folder = Folder::new();
     let server = start(&folder, 2).await;
     let clock = Stopped::now();
-    let mut idle = [ask(&server).await, ask(&server).await];
-    let mut third = connect(&server).await;
-    third.write_all(HEALTH.as_bytes()).await.unwrap();
-    clock.pass(NEARLY).await;
-    for _ in 0..100 {
-        // Each turn of the runtime looks at the sockets.
-        tokio::task::yield_now().await;
-    }
+    let [mut first, mut second] = [ask(&server).await, ask(&server).await];
+    // The first one asks again, so the second one is idle longer.
+    first.write_all(HEALTH.as_bytes()).await.unwrap();
+    answer(&mut first).await;
+    let third = ask(&server).await;
+    assert_eq!(until_closed(&mut second).await, "");
+    assert_open(&first);
     assert_open(&third);
-    clock.pass(SECOND).await;
-    assert!(answer(&mut third).await.starts_with("HTTP/1.1 200"));
-    // Both had been closed before it was served.
-    let closed = idle.each_mut().map(|stream| stream.try_read(&mut [0; 100]).ok());
-    assert!(closed.contains(&Some(0)), "a third connection was served beside two: {closed:?}");
+    assert_eq!(clock.passed(), Duration::ZERO, "nobody waited");
+}
+
+#[tokio::test]
+async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
+    let folder = Folder::new();
+    let bounds = Bounds { request: PATIENCE, connections: 1, ..Bounds::default() };
+    let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
+    let agent_id = server.agent(json!({})).await;
+    let (id, token) = server.conversation(&agent_id).await;
+    let body = agent(json!({})).to_string();
+    let clock = Stopped::now();
+    let mut busy = connect(&server).await;
+    let head = post(body.len()).replacen("host", "expect: 100-continue\r\nhost", 1);
+    busy.write_all(head.as_bytes()).await.unwrap();
+    // A client is told to go on when its body is waited for: then the connection is in use.
+    let mut told = [0; 25];
+    busy.read_exact(&mut told).await.unwrap();
+    assert_eq!(told.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
+    let said = asked(&server, "GET /v1/ext/avatars HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert!(said.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{said}");
+    assert!(
+        said.ends_with("\r\n\r\n{\"error\":\"No capacity\",\"reason\":\"all connections are in use\"}"),
+        "{said}"
+    );
+    for header in ["connection: close\r\n", "retry-after: 2\r\n", "x-content-type-options: nosniff\r\n"] {
+        assert!(said.contains(header), "{header}: {said}");
+    }
+    for path in ["/healthz", "/readyz"] {
+        let said = asked(&server, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
+        assert!(said.starts_with("HTTP/1.1 200") && said.contains("connection: close\r\n"), "{path}: {said}");
+    }
+    let door = |path: &str, kind: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
+             content-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let said = asked(&server, &door(&format!("/rtc/{id}"), "application/sdp", "v=0")).await;
+    assert!(said.starts_with("HTTP/1.1 201"), "{said}");
+    let offer = json!({"sdp": "v=0", "type": "offer"}).to_string();
+    let said = asked(&server, &door("/api/offer", "application/json", &offer)).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    busy.write_all(body.as_bytes()).await.unwrap();
+    assert!(answer(&mut busy).await.starts_with("HTTP/1.1 200"), "its place was not taken");
+    assert_eq!(clock.passed(), Duration::ZERO, "nobody waited");
 }
 
 #[tokio::test]
 async fn a_stop_closes_what_is_idle_and_lets_a_request_end() {
     let folder = Folder::new();
-    let bounds = Bounds { request: PATIENCE, connections: 8 };
+    let bounds = Bounds { request: PATIENCE, connections: 8, ..Bounds::default() };
     let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
     let body = agent(json!({})).to_string();
     let (mut idle, mut busy) = (connect(&server).await, connect(&server).await);
