@@ -1,9 +1,11 @@
 //! The engine: media threads, and the door that the control plane knocks at.
 
+mod arrive;
 mod choice;
 mod config;
 mod measures;
 mod room;
+mod seat;
 mod waiting;
 
 use std::collections::HashMap;
@@ -14,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use conversation::call::{Call, ConversationId, OwnFace};
-use conversation::host::{Accepted, BoxFuture, Caller, CommandError, Host, Ledger, OfferError};
+use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferError};
 use conversation::input::Command;
 use conversation::measure::Family;
 use conversation::output::Answer;
@@ -24,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use crate::edge::Sender;
-use crate::graph::{self, Arrival, CallKey, CallModels, Kit, Loopback, Message, News, Opening, Reply};
+use crate::graph::{CallKey, CallModels, Kit, Loopback, Message, News};
 use crate::hear;
 use crate::keep::trace;
 use crate::latency::Latencies;
@@ -38,6 +40,7 @@ use crate::{clock, thread};
 pub use choice::{Chosen, Models};
 pub use config::{Config, Timeouts};
 use room::{Refused, Why};
+pub use seat::{Presence, Seat};
 pub use waiting::Unconnected;
 use waiting::Waiting;
 
@@ -68,45 +71,6 @@ pub struct Shared {
     pub questions: f64,
 }
 
-/// That a call, or an offer for one, is on its thread; dropping it ends that.
-pub struct Presence(Arc<AtomicBool>);
-
-impl Default for Presence {
-    fn default() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
-    }
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.0.store(false, Relaxed);
-    }
-}
-
-/// A call's place on its thread; dropping it frees the place.
-pub struct Seat {
-    taken: Arc<AtomicUsize>,
-}
-
-impl Seat {
-    fn take(taken: &Arc<AtomicUsize>) -> Self {
-        taken.fetch_add(1, Relaxed);
-        Self { taken: Arc::clone(taken) }
-    }
-
-    /// A place for a test's call.
-    #[must_use]
-    pub fn free() -> Self {
-        Self::take(&Arc::default())
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(1, Relaxed);
-    }
-}
-
 /// Where a call is.
 struct Place {
     thread: usize,
@@ -126,16 +90,6 @@ struct Directory {
     names: HashMap<String, Place>,
     waiting: Waiting,
     draining: bool,
-}
-
-/// An offer on its way to its thread.
-struct Entered {
-    thread: usize,
-    /// Of a call that is not here.
-    presence: Option<Presence>,
-    /// Whether the call is on its thread.
-    alive: Arc<AtomicBool>,
-    unconnected: Unconnected,
 }
 
 /// Dead entries are forgotten whenever the directory has grown by this many.
@@ -363,101 +317,6 @@ impl Engine {
 
     fn key(&self) -> CallKey {
         CallKey(self.next_key.fetch_add(1, Relaxed))
-    }
-
-    /// Resolves a call's models and its face.
-    fn open(&self, thread: usize, key: CallKey, call: Arc<Call>, seat: Seat) -> Result<Opening, OfferError> {
-        let news = self.threads[thread].inbox.sink(key);
-        let mut models = resolve(&*self.models, &call, news)
-            .map_err(|error| self.refused.note(&Why::Call(error.to_string())))?;
-        let (face, told) = self.library.face(&call);
-        models.warnings.extend(told);
-        Ok(Opening { key, call, models, face, seat })
-    }
-
-    /// Gives a call whose client has connected its place and models, or says why it cannot have them.
-    fn connected(&self, thread: usize, key: CallKey, call: Arc<Call>) {
-        let seat = self.seat_on(&self.locked(), thread).map_err(|why| self.refused.note(&why));
-        let opening = seat.and_then(|seat| self.open(thread, key, call, seat)).map(Box::new);
-        let opened = Message::Opened(key, opening.map_err(|why| why.to_string()));
-        // A thread that takes nothing for so long has no call left that could be told.
-        drop(self.threads[thread].inbox.news.send(opened));
-    }
-
-    /// Finds the thread of a call, and enters the offer there. An offer for a call that is not here may begin it.
-    fn enter(&self, call: &Arc<Call>, caller: &Caller) -> Result<Entered, OfferError> {
-        let mut directory = self.locked();
-        let (thread, presence, alive) = match directory.here(call.id) {
-            Some(place) => (place.thread, None, Arc::clone(&place.alive)),
-            None => {
-                let thread = self.thread_for(&directory).map_err(|why| self.refused.note(&why))?;
-                self.could_open(call).map_err(|why| self.refused.note(&Why::Call(why.to_string())))?;
-                let presence = directory.enter(call.id, thread);
-                let alive = Arc::clone(&presence.0);
-                (thread, Some(presence), alive)
-            }
-        };
-        let (unconnected, evicted) = directory.waiting.enter(thread, call.id, caller.network, &caller.agent);
-        drop(directory);
-        for waiting::Evicted { thread, conversation, number } in evicted {
-            let evict = Message::Evict { conversation, offer: number };
-            // A thread whose inbox is full drops it by its time.
-            drop(self.threads[thread].inbox.requests.send(evict));
-        }
-        Ok(Entered { thread, presence, alive, unconnected })
-    }
-
-    /// Whether a call could be heard and could speak, if it began now; nothing is taken.
-    fn could_open(&self, call: &Call) -> Result<(), Error> {
-        self.models.tts(&call.tts).0?;
-        self.models.stt(&call.stt).0?.full().map_or(Ok(()), Err)
-    }
-
-    fn arrival(&self, thread: usize, call: &Arc<Call>, commands: &[Command], presence: Presence) -> Arrival {
-        let (key, net, me, call) = (self.key(), self.net.clone(), Weak::clone(&self.me), Arc::clone(call));
-        let open = Box::new(move || {
-            let (me, call) = (Weak::clone(&me), Arc::clone(&call));
-            // Opening a model may wait for a lock.
-            net.spawn(async move {
-                if let Some(engine) = me.upgrade() {
-                    engine.connected(thread, key, call);
-                }
-            });
-        });
-        Arrival { key, commands: commands.to_vec(), presence, open }
-    }
-
-    async fn take(&self, offer: conversation::host::Offer) -> Result<Accepted, OfferError> {
-        self.wait_until_ready().await?;
-        let conversation::host::Offer { call, sdp, replaces, restart, commands, caller } = offer;
-        // A call may end between the look into the directory and the arrival at its thread: then it is begun anew.
-        for _ in 0..3 {
-            let Entered { thread, presence, alive, unconnected } = self.enter(&call, &caller)?;
-            let (reply, answer) = oneshot::channel();
-            let offer = graph::Offer {
-                conversation: call.id,
-                sdp: sdp.clone(),
-                replaces: replaces.clone(),
-                restart,
-                arrival: presence.map(|presence| self.arrival(thread, &call, &commands, presence)),
-                unconnected: Some(unconnected),
-                reply,
-            };
-            let sent = self.threads[thread].inbox.requests.send(Message::Offer(Box::new(offer)));
-            sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
-            match answer.await {
-                Ok(Reply::Accepted(accepted, ufrag)) => {
-                    if self.tcp.is_some() {
-                        self.locked().names.insert(ufrag, Place { thread, alive });
-                    }
-                    return Ok(accepted);
-                }
-                Ok(Reply::Refused(why)) => return Err(why),
-                Ok(Reply::NotHere) => {}
-                Err(_) => return Err(OfferError::NoCapacity("a media thread is gone".into())),
-            }
-        }
-        Err(OfferError::NoCapacity("the call ends and begins too fast".into()))
     }
 
     fn thread_of(&self, id: ConversationId) -> Option<&Thread> {

@@ -354,7 +354,7 @@ async fn of_a_network_s_offers_the_oldest_that_has_not_connected_makes_room() {
 
 #[tokio::test]
 async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has() {
-    let (engine, book) = engine(Doubles::ready(1), Timeouts::default());
+    let (engine, book) = engine(Doubles::ready(2), Timeouts::default());
     let (client, sdp, pending) = Client::offer();
     let speak = |text: &str| Command::Say {
         text: text.into(),

@@ -152,21 +152,19 @@ def test_a_full_server_says_so(start, call, tmp_path):
     first = call().open(server.conversation(agent["id"])["join_link"])
     waiting = server.conversation(agent["id"])
     second = call().open(waiting["join_link"])
-    # The second offer is answered while there is room, and the first call takes it before the answer arrives.
-    answers = []
-    second.page.route("**/rtc/*", lambda route: answers.append((route, route.fetch())))
-    with second.page.expect_request("**/rtc/*"):
-        second.page.click("#join")
-    end = time.monotonic() + talk.PATIENCE
-    while not answers:
-        assert time.monotonic() < end, "the offer was never answered"
-        second.page.wait_for_timeout(20)
-    first.join()
-    route, answer = answers.pop()
-    assert answer.status == 201
-    route.fulfill(response=answer)
-    second.page.unroute("**/rtc/*")
+    statuses = []
+
+    def meanwhile(route):
+        """The second offer is answered while there is room, and the first call takes it before the answer arrives."""
+        answer = route.fetch()
+        statuses.append(answer.status)
+        first.join()
+        route.fulfill(response=answer)
+
+    second.page.route("**/rtc/*", meanwhile, times=1)
+    second.page.click("#join")
     second.page.wait_for_selector("#over-title:has-text('All lines are busy')")
+    assert statuses == [201]
     second.shot("full")
     assert server.call("GET", f"/v1/ext/conversation/{waiting['id']}").json()["status"] == "STARTED"
     second.page.click("#again")

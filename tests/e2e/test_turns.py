@@ -96,7 +96,10 @@ def test_stop_stops_the_agent(talk):
     assert TEXT.startswith(stop.text().rstrip(" .")) and 1 <= len(stop.text().split()) < len(TEXT.split()), stop.text()
 
 
+@pytest.mark.long("network")
 def test_a_longer_sound_without_words_holds_the_agent_and_it_goes_on_where_it_was(talk):
+    """As above, a sound in one burst is a short one. engine/tests/graph.rs holds it in virtual time
+    (`a_false_interruption_resumes_at_the_sample_it_was_held_at`)."""
     long = talk(hum(*LONG), {"sound_s": 1.5})
     assert long.text() == TEXT, long.events
     # One gap, in which it was silent; what sounds after it is what would have followed.

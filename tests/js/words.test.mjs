@@ -28,7 +28,7 @@ test("a limit of the workspace is not laid at the visitor's door", () => {
   const limit = new Refused(429, { error: "Workspace limit reached", details: [] }, 7200);
   assert.equal(whyNoCall(limit).words, "This agent takes no more calls for now. Try again in 120 minutes.");
   assert.match(words(429), /your network/);
-  assert.match(words(503, "the workspace is full: it holds as many calls as it may", 2), /no free place/);
+  assert.match(words(503, "the workspace is full: it holds as many calls as it may", 2), /lines are busy/);
 });
 
 test("what the server says of the time to wait is told", () => {

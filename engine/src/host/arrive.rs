@@ -1,0 +1,128 @@
+//! How an offer comes to its media thread, and how a call whose client has connected gets its place and models.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+
+use conversation::call::Call;
+use conversation::host::{Accepted, Caller, OfferError};
+use conversation::input::Command;
+use models::Error;
+use tokio::sync::oneshot;
+
+use super::room::Why;
+use super::waiting::{Evicted, Unconnected};
+use super::{Engine, Place, Presence, Seat, resolve};
+use crate::graph::{self, Arrival, CallKey, Message, Opening, Reply};
+
+/// An offer on its way to its thread.
+struct Entered {
+    thread: usize,
+    /// Of a call that is not here.
+    presence: Option<Presence>,
+    /// Whether the call is on its thread.
+    alive: Arc<AtomicBool>,
+    unconnected: Unconnected,
+}
+
+impl Engine {
+    /// Resolves a call's models and its face.
+    pub(super) fn open(
+        &self,
+        thread: usize,
+        key: CallKey,
+        call: Arc<Call>,
+        seat: Seat,
+    ) -> Result<Opening, OfferError> {
+        let news = self.threads[thread].inbox.sink(key);
+        let mut models = resolve(&*self.models, &call, news)
+            .map_err(|error| self.refused.note(&Why::Call(error.to_string())))?;
+        let (face, told) = self.library.face(&call);
+        models.warnings.extend(told);
+        Ok(Opening { key, call, models, face, seat })
+    }
+
+    /// Gives a call whose client has connected its place and models, or says why it cannot have them.
+    fn connected(&self, thread: usize, key: CallKey, call: Arc<Call>) {
+        let seat = self.seat_on(&self.locked(), thread).map_err(|why| self.refused.note(&why));
+        let opening = seat.and_then(|seat| self.open(thread, key, call, seat)).map(Box::new);
+        let opened = Message::Opened(key, opening.map_err(|why| why.to_string()));
+        // A thread that takes nothing for so long has no call left that could be told.
+        drop(self.threads[thread].inbox.news.send(opened));
+    }
+
+    /// Finds the thread of a call, and enters the offer there. An offer for a call that is not here may begin it.
+    fn enter(&self, call: &Arc<Call>, caller: &Caller) -> Result<Entered, OfferError> {
+        let mut directory = self.locked();
+        let (thread, presence, alive) = match directory.here(call.id) {
+            Some(place) => (place.thread, None, Arc::clone(&place.alive)),
+            None => {
+                let thread = self.thread_for(&directory).map_err(|why| self.refused.note(&why))?;
+                self.could_open(call).map_err(|why| self.refused.note(&Why::Call(why.to_string())))?;
+                let presence = directory.enter(call.id, thread);
+                let alive = Arc::clone(&presence.0);
+                (thread, Some(presence), alive)
+            }
+        };
+        let (unconnected, evicted) = directory.waiting.enter(thread, call.id, caller.network, &caller.agent);
+        drop(directory);
+        for Evicted { thread, conversation, number } in evicted {
+            let evict = Message::Evict { conversation, offer: number };
+            // A thread whose inbox is full drops it by its time.
+            drop(self.threads[thread].inbox.requests.send(evict));
+        }
+        Ok(Entered { thread, presence, alive, unconnected })
+    }
+
+    /// Whether a call could be heard and could speak, if it began now; nothing is taken.
+    fn could_open(&self, call: &Call) -> Result<(), Error> {
+        self.models.tts(&call.tts).0?;
+        self.models.stt(&call.stt).0?.full().map_or(Ok(()), Err)
+    }
+
+    fn arrival(&self, thread: usize, call: &Arc<Call>, commands: &[Command], presence: Presence) -> Arrival {
+        let (key, net, me, call) = (self.key(), self.net.clone(), Weak::clone(&self.me), Arc::clone(call));
+        let open = Box::new(move || {
+            let (me, call) = (Weak::clone(&me), Arc::clone(&call));
+            // Opening a model may wait for a lock.
+            net.spawn(async move {
+                if let Some(engine) = me.upgrade() {
+                    engine.connected(thread, key, call);
+                }
+            });
+        });
+        Arrival { key, commands: commands.to_vec(), presence, open }
+    }
+
+    pub(super) async fn take(&self, offer: conversation::host::Offer) -> Result<Accepted, OfferError> {
+        self.wait_until_ready().await?;
+        let conversation::host::Offer { call, sdp, replaces, restart, commands, caller } = offer;
+        // A call may end between the look into the directory and the arrival at its thread: then it is begun anew.
+        for _ in 0..3 {
+            let Entered { thread, presence, alive, unconnected } = self.enter(&call, &caller)?;
+            let (reply, answer) = oneshot::channel();
+            let offer = graph::Offer {
+                conversation: call.id,
+                sdp: sdp.clone(),
+                replaces: replaces.clone(),
+                restart,
+                arrival: presence.map(|presence| self.arrival(thread, &call, &commands, presence)),
+                unconnected: Some(unconnected),
+                reply,
+            };
+            let sent = self.threads[thread].inbox.requests.send(Message::Offer(Box::new(offer)));
+            sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
+            match answer.await {
+                Ok(Reply::Accepted(accepted, ufrag)) => {
+                    if self.tcp.is_some() {
+                        self.locked().names.insert(ufrag, Place { thread, alive });
+                    }
+                    return Ok(accepted);
+                }
+                Ok(Reply::Refused(why)) => return Err(why),
+                Ok(Reply::NotHere) => {}
+                Err(_) => return Err(OfferError::NoCapacity("a media thread is gone".into())),
+            }
+        }
+        Err(OfferError::NoCapacity("the call ends and begins too fast".into()))
+    }
+}
