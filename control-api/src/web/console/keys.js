@@ -33,7 +33,7 @@ export async function keysPage({ query, signal, go, again, whose }) {
   };
   return [
     head("API keys", "For your programs and for this console. All keys of a workspace see the same things.", button("New key", { needs: "operate", class: "primary", onclick: () => create(again) }, "plus")),
-    h("div", { class: "card flush" }, h("table", {}, h("caption", { class: "unseen" }, "API keys"),
+    h("div", { class: "card flush" }, h("table", { class: "keys" }, h("caption", { class: "unseen" }, "API keys"),
       h("thead", {}, h("tr", {}, ["Name", "Key", "Scope", "Made", "Last used", "Expires"].map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Actions")))),
       h("tbody", {}, items.length ? items.map(row) : h("tr", {}, h("td", { colspan: 7, class: "soft" }, "The key that you use comes from the server's configuration. No others were made."))))),
     pager({ offset, perpage: PER, total }, (next) => go(`/console/keys?offset=${next}`)),
