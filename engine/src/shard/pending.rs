@@ -19,7 +19,7 @@ pub(crate) const EARLY: usize = 64;
 /// What connections may tell before the call has its models, which takes milliseconds.
 const EVENTS: usize = 256;
 /// How long a client that finds no room may take to open its data channel, by which it is told.
-const TELLING: Duration = Duration::from_secs(2);
+const TELLING: Duration = Duration::from_secs(10);
 
 /// How a call stands that has not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
