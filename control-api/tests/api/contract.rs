@@ -7,7 +7,7 @@ use conversation::event::{EndReason, Event, Triggered, UtteranceId};
 use serde_json::json;
 
 use crate::conversations::talk;
-use crate::kit::{BEGAN, Folder, Hooks, Server, joined, until};
+use crate::kit::{BEGAN, Folder, Hooks, Server, joined, leap, until};
 
 #[tokio::test]
 async fn every_event_is_told_by_its_name_and_fields() {
@@ -141,7 +141,7 @@ async fn what_ended_longer_ago_than_the_retention_erases_itself() {
     // Conversations of these tests began in 2023.
     let server = Server::start_with(&folder.0, |config| {
         config.retention_days = 1;
-        config.timeouts.join = std::time::Duration::from_millis(300);
+        config.timeouts.join = std::time::Duration::from_secs(3600);
     })
     .await;
     let traces = folder.0.join("data/traces");
@@ -152,6 +152,16 @@ async fn what_ended_longer_ago_than_the_retention_erases_itself() {
     let trace = traces.join(format!("{old}.jsonl"));
     std::fs::write(&trace, "{}").unwrap();
     server.stage.tell_all(&old, 0, talk());
+    until("the old one to be over", async || {
+        let reply = server.get(&format!("/v1/ext/conversation/{old}")).await;
+        (reply.status == 404 || reply.json()["status"] == "ENDED").then_some(())
+    })
+    .await;
+    // From here on the young one is older than the join time-out. The server looks every half a minute.
+    folder
+        .change(format!("UPDATE conversation SET created_at = created_at - 7200000000 WHERE id = '{young}'"))
+        .await;
+    leap(std::time::Duration::from_secs(31)).await;
     until("the old one to be gone", async || {
         let reply = server.get(&format!("/v1/ext/conversation/{old}")).await;
         (reply.status == 404 && !trace.exists()).then_some(())

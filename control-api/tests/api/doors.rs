@@ -232,10 +232,9 @@ async fn while_it_drains_the_server_takes_no_new_calls() {
     let id = server.running(json!({})).await;
     let agent_id = server.agent(json!({})).await;
     let (waiting, token) = server.conversation(&agent_id).await;
-    assert_eq!(server.send(server.request("GET", "/readyz")).await.status, 200);
+    server.readiness(200, json!({"status": "ready"})).await;
     server.app.drain();
-    let refused = server.send(server.request("GET", "/readyz")).await;
-    refused.is(503, json!({"status": "not ready", "reason": "draining"}));
+    server.readiness(503, json!({"status": "not ready", "reason": "draining"})).await;
     assert_eq!(whip(&server, &waiting, &token).await.status, 503);
     assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": agent_id})).await.status, 503);
     let link = server.get("/v1/ext/conversation?perpage=100").await.json();

@@ -433,6 +433,15 @@ impl Server {
         metrics.lines().find_map(|line| line.strip_prefix(&mark)).map_or(0, |n| n.parse().unwrap())
     }
 
+    /// Waits until `/readyz` says so. A server whose store is late for a moment says that it is not ready, and for another reason.
+    pub(crate) async fn readiness(&self, status: u16, body: Value) {
+        until("/readyz", async || {
+            let reply = self.send(self.request("GET", "/readyz")).await;
+            (reply.status == status && reply.json() == body).then_some(())
+        })
+        .await;
+    }
+
     /// The record as soon as its status is `status`.
     pub(crate) async fn status(&self, id: &str, status: &str) -> Value {
         until(status, async || {

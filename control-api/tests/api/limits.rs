@@ -77,10 +77,9 @@ async fn health_and_readiness_are_open_and_tell_what_is_missing() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
     server.send(server.request("GET", "/healthz")).await.is(200, json!({"status": "ok"}));
-    server.send(server.request("GET", "/readyz")).await.is(200, json!({"status": "ready"}));
+    server.readiness(200, json!({"status": "ready"})).await;
     server.stage.loading.store(true, Ordering::Relaxed);
-    let waiting = server.send(server.request("GET", "/readyz")).await;
-    waiting.is(503, json!({"status": "not ready", "reason": "models load"}));
+    server.readiness(503, json!({"status": "not ready", "reason": "models load"})).await;
 }
 
 #[tokio::test]
@@ -101,19 +100,15 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
         assert_eq!((reply.status, reply.text.as_str()), (503, refused.as_str()), "{path}");
         assert_eq!(reply.header("retry-after"), "2", "{path}");
     }
-    let waiting = server.send(server.request("GET", "/readyz")).await;
-    assert_eq!(
-        (waiting.status, &*waiting.text),
-        (503, &*format!("{{\"status\":\"not ready\",\"reason\":\"{why}\"}}"))
-    );
+    server.readiness(503, json!({"status": "not ready", "reason": why})).await;
     let spoken =
         server.call("PUT", &format!("/v1/conversation/{running}/speak"), json!({"text": "Hello."})).await;
     assert_eq!(spoken.status, 200, "what runs goes on");
     *server.stage.full.lock().unwrap() = None;
     assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": agent})).await.status, 201);
     server.stage.deaf.store(true, Ordering::Relaxed);
-    let deaf = server.send(server.request("GET", "/readyz")).await;
-    deaf.is(503, json!({"status": "not ready", "reason": "all 2 speech decoders are taken"}));
+    let reason = "all 2 speech decoders are taken";
+    server.readiness(503, json!({"status": "not ready", "reason": reason})).await;
     let made = server.post("/v1/ext/conversation", json!({"agent_id": agent})).await;
     assert_eq!(made.status, 201, "a decoder may be free when the user comes");
 }

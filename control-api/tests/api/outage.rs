@@ -85,11 +85,7 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
 
     refuse(&folder, &TABLES, "true").await;
     server.stage.tell_all(&id, 2, (2..=40).map(said));
-    ready(&server, 503).await;
-    server
-        .get("/readyz")
-        .await
-        .is(503, json!({"status": "not ready", "reason": "the store takes no writes"}));
+    server.readiness(503, json!({"status": "not ready", "reason": "the store takes no writes"})).await;
     // Reading goes on, and a call that runs; everything that would be kept is refused.
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
     let refused = server.call("POST", "/v1/ext/agent", agent(json!({}))).await;

@@ -79,7 +79,10 @@ async fn a_slow_receiver_delays_nobody_but_itself() {
 async fn a_dead_receiver_s_events_are_dead_letters_that_say_why() {
     let folder = Folder::new();
     let server = Server::start_with(&folder.0, hasty).await;
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Bound, so that nobody else gets it, and never listening.
+    let refusing = tokio::net::TcpSocket::new_v4().unwrap();
+    refusing.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = refusing.local_addr().unwrap();
     let id = told(&server, &format!("http://{closed}/secret-path"), 1).await;
     let dead = log(&server, &id, 1, "dead").await;
     let reason = dead[0]["reason"].as_str().unwrap();

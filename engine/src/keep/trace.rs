@@ -94,10 +94,14 @@ fn run(folder: &Path, lines: &Receiver<Line>, flush: Duration) {
 
 /// Waits until all that was sent is in the files, but not long: a disk may be broken.
 pub async fn written(disk: &Sender<Line>) {
+    written_within(disk, FLUSH).await;
+}
+
+async fn written_within(disk: &Sender<Line>, patience: Duration) {
     let (told, written) = oneshot::channel();
     if disk.send(Line::Flush(told)).is_ok() {
         // The time-out is the end of the waiting, too.
-        let _ = tokio::time::timeout(FLUSH, written).await;
+        let _ = tokio::time::timeout(patience, written).await;
     }
 }
 
@@ -321,7 +325,7 @@ mod tests {
         let call = Arc::new(crate::tests_support::call(7));
         let mut trace = Trace::begin(disk.clone(), &call, 5);
         play(&mut trace, &call, 3);
-        written(&disk).await;
+        written_within(&disk, Duration::from_secs(60)).await;
         let text = fs::read_to_string(folder.join(trace::file_name(call.id))).unwrap();
         assert!(matches!(verdict(&text), Verdict::BreaksOff { line: 4, .. }), "{text}");
         drop((trace, disk));

@@ -455,10 +455,15 @@ mod tests {
 
     #[test]
     fn ports_come_from_the_range_until_it_is_used_up() {
-        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let config =
-            Config { hosts: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], public: vec![], ports: Some(free..=free) };
-        let first = Socket::bind(&config).unwrap();
+        let of = |ports| Config { hosts: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], public: vec![], ports };
+        // A port that was free may be another program's by the time it is asked for.
+        let (config, first, free) = (0..100)
+            .find_map(|_| {
+                let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+                let config = of(Some(free..=free));
+                Socket::bind(&config).ok().map(|first| (config, first, free))
+            })
+            .unwrap();
         assert_eq!(first.candidates()[0].address.port(), free);
         assert!(Socket::bind(&config).is_err());
     }

@@ -199,7 +199,10 @@ async fn an_answer_that_breaks_off_is_broken() {
 
 #[tokio::test]
 async fn errors_name_the_host_and_no_more() {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    // Bound, so that nobody else gets it, and never listening.
+    let refusing = tokio::net::TcpSocket::new_v4().unwrap();
+    refusing.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let free = refusing.local_addr().unwrap().port();
     let url = format!("http://me:hush@127.0.0.1:{free}/hook/hush?key=hush");
     let Error::Broken(words) = open().send(get(&url)).await.unwrap_err() else { panic!("not broken") };
     assert!(words.starts_with("cannot connect to 127.0.0.1"), "{words}");

@@ -183,8 +183,10 @@ async fn serve(answers: Vec<Response>) -> (Arc<Server>, String) {
 }
 
 fn client(url: String, token: Option<&str>) -> OpenAi {
-    let config =
-        Config { url, token: token.map(str::to_owned), model: "tiny".into(), times: Times::default() };
+    // Nothing here is about time: a machine that stands still is no silent server.
+    let patient = Duration::from_secs(60);
+    let times = Times { first_token: patient, gap: patient, ..Times::default() };
+    let config = Config { url, token: token.map(str::to_owned), model: "tiny".into(), times };
     OpenAi::new(
         config,
         net::Client::new(net::Policy { allow_private: true }).unwrap(),
