@@ -3,6 +3,7 @@
 With pytest-xdist each worker is a process of its own: it has one browser and one shared server, and its files in target/e2e carry its name.
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -105,6 +106,21 @@ def keep_durations(terminalreporter, path: str):
             if outcome in ("failed", "error", "skipped") and kept["outcome"] not in ("failed", "error"):
                 kept["outcome"] = outcome
     pathlib.Path(path).write_text(json.dumps(found))
+
+
+@pytest.fixture(autouse=True)
+def turn(request):
+    """A test that is marked `alone` begins once every other test is over, and none begins before it is over. All others run side by side."""
+    if WORKER is None:
+        yield
+        return
+    alone = request.node.get_closest_marker("alone")
+    with (OUT / "door.lock").open("w") as door, (OUT / "room.lock").open("w") as room:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        if not alone:
+            fcntl.flock(door, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Recognition from end to end, in a browser: the only two tests of `make test` that hear words. All others compare sound; the recogniser itself is tested on
-files (models/tests)."""
+files (models/tests).
+
+A browser without processor loses sound before it sends it, so no other test runs meanwhile."""
 
 import pytest
 
@@ -44,6 +46,7 @@ def test_the_voice_is_fit_for_these_tests():
     check_words(ANSWER, voice.recognise(voice.script([0.3, (ANSWER, SPEAKER), 0.3])), most=0.1)
 
 
+@pytest.mark.alone
 def test_the_server_understands_a_user(server, call, model):
     """Forty words, from the page's microphone to the text that the language model is asked."""
     attentive = model(lambda asked: ["I see."])
@@ -104,15 +107,17 @@ def test_nearly_all_of_the_sound_arrives_both_ways(server, call, model):
         sound.expect(sound.heard_by_page([reply], "rms", theirs)[0], reply, sound.NEARLY_ALL)
 
 
+@pytest.mark.alone
 def test_a_user_understands_the_agent(server, call):
-    """What the agent says, recorded in the page."""
+    """What the agent says, as the page is sent it."""
     agent = server.agent(hears=[])
     conversation = server.conversation(agent["id"])
-    page = call().open(conversation["join_link"])
+    page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
     begun = page.now()
     reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": ANSWER})
     assert reply.status == 200, reply
     page.event("agent.stopped_speaking")
-    _, recording = page.recording(begun, page.quiet(after=begun))
+    page.quiet(after=begun)
+    _, recording = page.packets(begun, page.now())
     check_words(ANSWER, voice.recognise(recording))
