@@ -135,7 +135,7 @@ class Play:
     def ask(self, row):
         end = time.monotonic() + PATIENCE
         if row.ask.startswith("POST /v1/ext/apikey") and "$soon" in json.dumps(row.body):
-            soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=1)
+            soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
             self.values["soon"] = soon.isoformat()
         if row.sql:
             self.stage.store.run(self.server, row.sql)
@@ -373,7 +373,7 @@ def credentials(stage):
     ids["conversation"] = conversation["id"]
     revoked = made("/v1/ext/apikey", {"name": "revoked"})
     assert call("DELETE", f"/v1/ext/apikey/{revoked['id']}").status == 200
-    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=1)
+    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
     expired = made("/v1/ext/apikey", {"name": "expired", "expires_at": soon.isoformat()})["key"]
     end = time.monotonic() + PATIENCE
     while call("GET", "/v1/ext/agent", key=expired).status != 401:

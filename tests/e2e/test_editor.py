@@ -190,7 +190,7 @@ def test_a_face_is_set_in_the_editor_and_then_it_talks(server, console, call, lu
     zoe, _ = set_a_face(one)
     assert {order["size"] for order in painter.orders} == {128, 256}
     avatar = one.page.url.split("/")[-1]
-    record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+    record = until(lambda: (found := server.call("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found, "it is taken")
     assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
     assert record["character"] == painter.orders[-1]["character"], "what is drawn is what was shown"
     assert one.page.evaluate(UNNAMED) == []
@@ -229,7 +229,7 @@ def test_a_face_is_made_by_sliders_and_then_it_talks(server, console, call, luma
     begun = time.monotonic()
     one.until("document.querySelector('progress')?.value > 0", timeout=60)
     assert page.evaluate(UNNAMED) == []
-    record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+    record = until(lambda: (found := server.call("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found, "it is taken")
     assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
     page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=2 * BAKE * 1000)
     report.add("editor: a person can talk after, s", time.monotonic() - begun)

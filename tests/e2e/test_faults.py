@@ -147,11 +147,15 @@ def test_a_hang_up_ends_the_call_at_once(patient, call, hooks):
 
 def test_a_full_server_says_so(start, call, tmp_path):
     """One decoder, two calls: the second is told that all lines are busy, be it at its offer or once it has connected; it is never deaf."""
-    server = start("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1"}).first_start().ready()
+    server = start("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1", "VISAVIS_TIMEOUTS_OFFER": "120"}).first_start().ready()
     agent = server.agent()
     first = call().open(server.conversation(agent["id"])["join_link"])
     waiting = server.conversation(agent["id"])
-    second = call().open(waiting["join_link"])
+    second = call()
+    # It waits for its answer as long as the first takes to join.
+    second.page.add_init_script("""AbortSignal.timeout = () => new AbortController().signal;
+        const set = window.setTimeout; window.setTimeout = (what, ms, ...more) => set(what, ms >= 10_000 ? 120_000 : ms, ...more);""")
+    second.open(waiting["join_link"])
     statuses = []
 
     def meanwhile(route):
@@ -171,13 +175,15 @@ def test_a_full_server_says_so(start, call, tmp_path):
     second.page.wait_for_selector("#problem:has-text('All lines are busy')")
     first.page.click("#hang-up")
     first.page.wait_for_selector("#over-title:has-text('You hung up')")
+    # The page says so before the server has let the decoder go.
+    until_ready(server, 200)
     second.page.click("#join")
     second.until("frames", {"more": 1})
 
 
-def until_ready(server, status: int, timeout: float = talk.PATIENCE):
+def until_ready(server, status: int, reason: str | None = None, timeout: float = talk.PATIENCE):
     end = time.monotonic() + timeout
-    while (reply := server.call("GET", "/readyz", key=None)).status != status:
+    while (reply := server.call("GET", "/readyz", key=None)).status != status or reason not in (None, reply.json().get("reason")):
         assert time.monotonic() < end, f"/readyz never answered {status}: {reply}\n{server.tail()}"
         threading.Event().wait(0.05)
     return reply
@@ -196,8 +202,9 @@ def check_full_disk(server, hooks, fill, free):
         fill()
         # The call goes on, and its facts wait.
         await one.ask("What is in the garden?", "red roses")
-        reply = await asyncio.to_thread(until_ready, server, 503)
-        assert reply.json() == {"status": "not ready", "reason": "the store takes no writes"}, reply
+        # A server that is short of processors for a moment is not ready either.
+        reply = await asyncio.to_thread(until_ready, server, 503, "the store takes no writes")
+        assert reply.json()["status"] == "not ready", reply
         for method, path, body in (("POST", "/v1/ext/conversation", {"agent_id": agent["id"]}), ("DELETE", f"/v1/conversation/{second['id']}", None)):
             reply = await asyncio.to_thread(server.call, method, path, body)
             assert reply.status == 503 and reply.headers["retry-after"] == "2", (path, reply)

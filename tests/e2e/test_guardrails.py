@@ -120,7 +120,7 @@ def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(
     ((notice, _),) = told.notices
     assert (notice["guardrail"]["name"], notice["response_message"], notice["verdict"]) == (key, None, judge.verdict)
     assert notice["content"] == "May I sue my neighbour?" and judge.moderated == ["May I sue my neighbour?"]
-    result = next(m for m in judge.requests[-1]["messages"] if m["role"] == "tool")
+    result = next(m for asked in judge.requests for m in asked["messages"] if m["role"] == "tool")
     assert json.loads(result["content"]) == judge.verdict
 
 

@@ -1,5 +1,6 @@
 """Any OpenAI-compatible server: a slow one, broken ones, and one that calls a tool. The call always lives on."""
 
+import re
 import threading
 
 import pytest
@@ -27,7 +28,15 @@ def test_sound_starts_while_the_words_still_stream(server, call, model):
     """The first sentence is heard before the model writes the rest."""
     first, rest = "The first room is full of clocks. Then there ", "is a second room with many old pictures."
     heard_first = threading.Event()
-    slow = model(lambda asked: [first, heard_first, rest])
+
+    def words(asked):
+        """One that stays silent for five seconds is given up: a word now and then, until the first sentence is heard."""
+        yield first
+        for word in re.split(r"(?<= )", rest):
+            heard_first.wait(3)
+            yield word
+
+    slow = model(words)
     agent = agent_with(server, slow, hears=[FIRST_ROOM])
     page = call(options={"packets": True}).open(server.conversation(agent["id"])["join_link"])
     page.join()

@@ -16,7 +16,7 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
     """No answer comes within 100 ms of its question: endpointing, model and voice take their time."""
     out = tmp_path / "found.json"
     broken = ["p50(voice_to_voice) < 100ms", "max(ttff) < 9s"]
-    arguments = "--engine-only --calls 3 --ramp 4/s --duration 6".split()
+    arguments = "--engine-only --calls 3 --ramp 4/s --duration 9".split()
     run = load(*arguments, "--out", str(out), *required(STATES + broken))
     assert run.returncode == 1, run.stdout + run.stderr
     assert run.stdout.count("held    ") == len(STATES)

@@ -19,7 +19,7 @@ STATES = ["failed == 0", "errors == 0", "turns.wrong == 0", "turns.missing == 0"
 
 
 def call_with_three(server, out, limits):
-    arguments = "--scripted --calls 3 --ramp 4/s --duration 10".split()
+    arguments = "--scripted --calls 3 --ramp 4/s --duration 12".split()
     run = load("--server", server.url, "--key", server.key, *arguments, "--out", str(out), *required(STATES + limits))
     assert run.returncode == 0, run.stdout + run.stderr
     return found_in(out)

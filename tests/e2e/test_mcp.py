@@ -143,13 +143,13 @@ def test_servers_that_are_dead_or_deaf_cost_their_tools_only(server, model, box)
         assert server.call("DELETE", f"/v1/ext/mcp/{deleted}").status == 204
 
         async def warnings(client, count):
-            return await client.recorded(lambda record: len(record["warnings"]) == count and record["warnings"], f"{count} warnings")
+            return await client.recorded(lambda record: len(record["warnings"]) >= count and record["warnings"], f"{count} warnings")
 
         async def work(client):
             # The greeting is over and another server's tools are there, while the deaf one has been asked and is still waited for.
             asked, _ = await asyncio.to_thread(deaf.accept)
             await client.ask("Ask opening_hours please.", HOURS)
-            (warning,) = await warnings(client, 1)
+            warning = (await warnings(client, 1))[0]
             # It hangs up: now its tools are left out too, and nobody waits for its time to run out.
             asked.close()
             assert (await warnings(client, 2))[0] == warning

@@ -19,10 +19,10 @@ def test_each_conversation_is_welcomed_with_the_next_of_the_messages(server):
 
 
 def test_a_silent_user_is_called_twice_and_then_left(server):
-    agent = talk.agent(server, avatar={"idle_timeout": {"timeout": 1, "end_after": 2, "filler_phrases": ["Are you there?", "Hello?"]}})
+    agent = talk.agent(server, avatar={"idle_timeout": {"timeout": 2, "end_after": 2, "filler_phrases": ["Are you there?", "Hello?"]}})
 
     async def work(client):
-        await client.until(lambda: client.says(event="call_ended"), what="the end")
+        await client.recorded(lambda record: record["status"] == "ENDED", "the end")
 
     record = talk.talk(server, agent, work)
     assert record["end_reason"] == "idle" and said(record) == ["Are you there?", "Hello?"], record
@@ -30,18 +30,19 @@ def test_a_silent_user_is_called_twice_and_then_left(server):
 
 def test_the_limit_is_announced_and_the_farewell_said(server):
     avatar = {
-        "exit_heads_up_message": {"callout_before": 2, "messages": ["We have little time left."]},
+        "exit_heads_up_message": {"callout_before": 3, "messages": ["We have little time left."]},
         "exit_message": {"messages": ["Goodbye, and thank you."]},
         "idle_timeout": {"timeout": 0},
     }
-    agent = talk.agent(server, config={"maxCallDuration": 3}, avatar=avatar)
+    agent = talk.agent(server, config={"maxCallDuration": 6}, avatar=avatar)
 
     async def work(client):
-        await client.until(lambda: client.says(event="call_ended"), what="the end")
+        await client.until(lambda: client.events("max_call_duration_timeout"), what="the limit")
+        await client.recorded(lambda record: record["status"] == "ENDED", "the end")
         (warned,), (over,) = client.events("max_call_duration_warning"), client.events("max_call_duration_timeout")
-        assert warned["max_call_duration"] == over["max_call_duration"] == 3
+        assert warned["max_call_duration"] == over["max_call_duration"] == 6
         # Never early. How late is a matter of the machine here; virtual time holds it exactly.
-        assert 0.9 <= warned["call_duration"] < over["call_duration"] >= 2.9, (warned, over)
+        assert 2.9 <= warned["call_duration"] < over["call_duration"] >= 5.9, (warned, over)
 
     record = talk.talk(server, agent, work)
     assert record["end_reason"] == "max_call_duration" and said(record) == ["We have little time left.", "Goodbye, and thank you."], record

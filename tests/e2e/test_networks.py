@@ -51,7 +51,8 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     page.event("utterance_committed", mark)
     assert page.sound(said.end)["from"] > said.end
     answer = page.event("agent.stopped_speaking", mark)
-    mine, theirs = page.packets(before, page.quiet(after=said.end))
+    page.quiet(after=said.end)
+    mine, theirs = page.packets(before, page.now())
     came = sound.heard_by_server(mine, server.heard(agent))
     sound.expect(came, "the question")
     came = sound.heard_by_page([answer["payload"]["text"]], "rms", theirs)[0]
@@ -92,16 +93,25 @@ def test_sound_that_gets_lost_on_its_way_is_noticed(link, call):
     page.quiet(lasting=1.0)
     sender = "e2e.peer.getTransceivers().find((t) => t.receiver.track.kind === 'audio').sender"
     page.page.evaluate(f"(e2e.kept = {sender}.track, {sender}.replaceTrack(null))")
-    unheard, told = "Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all.", "#notice:has-text('does not reach the agent')"
-    page.speak(unheard)
-    page.page.wait_for_selector(told, timeout=60_000)
+    told = "#notice:has-text('does not reach the agent')"
+
+    def talk_until_told():
+        """A user who is not heard goes on talking. A page without processor looks at its microphone too rarely, and what was said before is
+        still answered: one sentence need not do (tests/js/deafness.test.mjs counts the seconds)."""
+        for _ in range(12):
+            said = page.speak("Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all.")
+            page.pass_to(said.end)
+            if page.page.is_visible(told):
+                return
+        raise AssertionError("the page never said that the sound does not arrive")
+
+    talk_until_told()
     # What is not so any more is not said.
     page.page.evaluate(f"{sender}.replaceTrack(e2e.kept)")
     page.speak("Can you hear me now?")
     page.page.wait_for_selector("#notice", state="hidden", timeout=60_000)
     page.page.evaluate(f"{sender}.replaceTrack(null)")
-    page.speak(unheard)
-    page.page.wait_for_selector(told, timeout=60_000)
+    talk_until_told()
     page.page.click("#notice-action")
     page.page.wait_for_selector("#microphone:focus")
 
@@ -118,6 +128,6 @@ def test_another_microphone_is_chosen_in_mid_call(link, call):
     page.page.select_option("#microphone", other)
     sent = "e2e.peer.getSenders().find((s) => s.track?.kind === 'audio')?.track.getSettings().deviceId"
     page.page.evaluate(WAIT.format(f"{sent} === {other!r}"))
-    assert page.page.input_value("#microphone") == other
+    page.page.evaluate(WAIT.format(f"document.getElementById('microphone').value === {other!r}"))
     mark = page.mark()
     page.page.evaluate(WAIT.format(f"e2e.messages.slice({mark}).some((m) => m.data?.level > 0.2)"))

@@ -30,6 +30,7 @@ def test_without_a_microphone_one_can_still_type(link, deaf, call):
     page.until("sound", {"after": 0})
     assert page.page.inner_text("#mute") == "Use mic"
     page.shot("no-microphone-phone")
+    page.message("bot-ready")
     mark = page.mark()
     page.page.fill("#text", "Hello there")
     page.page.press("#text", "Enter")
@@ -108,7 +109,7 @@ def test_a_network_that_comes_back_finds_the_same_call(server, link, call):
     page.until("message", {"type": "bot-ready", "after": mark})  # a last picture of the old connection may still come
     page.page.evaluate("e2e.presented = 0")
     page.until("frames", {"more": 1})
-    assert page.page.evaluate("e2e.offers.length") == offers + 1
+    assert page.page.evaluate("e2e.offers.length") > offers
     mark = page.mark()
     page.speak(FIRST_ROOM)
     page.event("utterance_committed", mark)
@@ -257,7 +258,7 @@ def test_what_people_say_is_never_html(server, call):
     agent = server.agent()
     page = call().open(server.conversation(agent["id"])["join_link"])
     page.page.click("#join-typing")
-    page.until("frames", {"more": 1})
+    page.message("bot-ready")
     text = "<img src=x onerror=alert(1)> <b>bold</b>"
     page.page.fill("#text", text)
     page.page.press("#text", "Enter")

@@ -39,14 +39,14 @@ def test_a_call_replays_from_its_trace(server):
         client = await Talk(server, conversation).begin()
         await client.until(client.spoken, what="the greeting")
         client.mouth.queue = voice.script([(QUESTION, "slt")])
-        await client.until(lambda: len(client.events("agent.started_speaking")) == 2, what="the answer")
+        await client.until(lambda: len(client.events("agent.started_speaking")) >= 2, what="the answer")
         # Scripted hearing takes what follows an utterance at once for its rest.
         heard = len(client.heard)
         await client.until(lambda: len(client.heard) > heard + 50, what="a second of the answer")
         client.mouth.queue = voice.script([(CUT_IN, "slt")])
         await client.until(lambda: client.events("agent.interrupted"), what="the interruption")
-        await client.until(lambda: len(client.events("utterance_committed")) == 2, what="the turn that cut in")
-        await client.until(lambda: len(client.spoken()) == 3, what="the answer to it")
+        await client.until(lambda: len(client.events("utterance_committed")) >= 2, what="the turn that cut in")
+        await client.until(lambda: len(client.spoken()) >= 3, what="the answer to it")
         await client.leave()
 
     run(whole())

@@ -66,7 +66,7 @@ ROWS = [
     ("a call whose time ran out has the record of it", "whole", lambda call: call.record["end_reason"] == "max_call_duration"),
     ("participant_left holds who left", "left", lambda call: only(call, "participant_left", {"id": TEXT}) and payloads(call, "participant_left")[0]["id"] == "ada-1"),
     ("and precedes the end", "left", lambda call: order(call, "participant_left", "call_ended")),
-    ("only listed events are sent", "brief", lambda call: [one["event"]["name"] for one in call.events] == ["user.stopped_speaking", "call_ended"]),
+    ("only listed events are sent", "brief", lambda call: {one["event"]["name"] for one in call.events} == {"user.stopped_speaking", "call_ended"} and call.events[-1]["event"]["name"] == "call_ended"),
     ("an agent without callback_url sends none", "silent", lambda call: call.events == []),
     ("a guardrail that fires POSTs guardrail_triggered to its own address", "guarded", lambda call: [notice["event"] for notice in call.notices] == ["guardrail_triggered"]),
     ("once: a receiver that fails is not told again", "guarded", lambda call: len(call.notices) == 1),

@@ -52,6 +52,8 @@ class Relay(threading.Thread):
         self.counts = {"passed": 0, "lost": 0, "of the key": 0, "anchors": 0}
         # By time stamp: packets and bytes of a picture so far.
         self.pictures = {}
+        # The time stamps of those whose last packet came: before it, a key has as many packets as an anchor.
+        self.whole = set()
         self.over = threading.Event()
 
     def loses(self, packet: bytes) -> bool:
@@ -63,6 +65,8 @@ class Relay(threading.Thread):
             self.first = stamp if self.first is None else self.first
             count, size = self.pictures.get(self.since(stamp), (0, 0))
             self.pictures[self.since(stamp)] = (count + 1, size + len(packet))
+            if packet[1] & 0x80:
+                self.whole.add(self.since(stamp))
             if stamp == self.first:
                 self.counts["of the key"] += 1
             elif count + 1 == ANCHOR:
@@ -76,12 +80,12 @@ class Relay(threading.Thread):
         return (stamp - self.first) & 0xFFFFFFFF
 
     def keys(self) -> int:
-        """How many keys were sent, the first among them."""
-        return sum(count >= KEY for count, _ in list(self.pictures.values()))
+        """How many keys were sent whole, the first among them."""
+        return sum(self.pictures[stamp][0] >= KEY for stamp in list(self.whole))
 
     def anchors(self) -> int:
-        """How many pictures of the size of an anchor were sent that are no key."""
-        return sum(ANCHOR <= count < KEY for count, _ in list(self.pictures.values()))
+        """How many pictures of the size of an anchor were sent whole that are no key."""
+        return sum(ANCHOR <= self.pictures[stamp][0] < KEY for stamp in list(self.whole))
 
     def moving(self) -> list[int]:
         """The time stamps of those pictures that are more than a breath beside the one before, in order."""

@@ -54,6 +54,8 @@
     };
   } else if (real && !options.untouched) {
     navigator.mediaDevices.getUserMedia = async (wish) => {
+      // A device that begins to play a file once the call can hear it.
+      if (options.late) await e2e.until("connected", {}, 60_000);
       const stream = await real(wish);
       context.createMediaStreamSource(stream).connect(voice);
       e2e.marks.microphone = context.currentTime;
@@ -277,6 +279,7 @@
       return last.to - spans[first].from >= into ? { from: spans[first].from } : null;
     },
     clock: ({ at }) => (e2e.heardUntil >= at ? { at: e2e.heardUntil } : null),
+    connected: () => (e2e.peer?.connectionState === "connected" ? {} : null),
     frames: ({ more }) => ((e2e.presented ?? 0) >= more ? { presented: e2e.presented } : null),
     closed: () => (e2e.peer && e2e.peer.connectionState !== "connected" ? { state: e2e.peer.connectionState } : null),
   };
