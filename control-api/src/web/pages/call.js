@@ -166,6 +166,7 @@ async function join(withMicrophone, again = false) {
     if (!again || !(error instanceof Refused)) console.warn("no call:", error);
     const { words, final } = whyNoCall(error);
     dismiss();
+    if (error.late) return over("full");
     if (final) return over(error.status === 409 ? "ended" : "useless", words);
     at("problem").textContent = words;
     at("problem").hidden = false;
@@ -183,7 +184,7 @@ async function enter() {
   try {
     await link.join();
   } catch (error) {
-    if (!(error instanceof Refused) || error.status !== 503 || !(await started())) throw error;
+    if (!(error instanceof Refused) || error.status !== 503 || error.late || !(await started())) throw error;
     await link.join();
   }
 }

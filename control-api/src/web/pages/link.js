@@ -16,6 +16,8 @@ export class Refused extends Error {
     this.status = status;
     this.reason = typeof reason === "string" ? reason : "";
     this.retryAfter = retryAfter;
+    /** Said after the offer was answered: there was no place for the call once its connection was up. */
+    this.late = false;
   }
 
   /** @param {Response} answer that is not ok; its body must not have been read. */
@@ -144,6 +146,7 @@ export class Link extends EventTarget {
     channel.addEventListener("message", ({ data }) => this.#hear(part, data));
     channel.addEventListener("close", () => part === this.#current && !this.#pending && this.#again());
     return new Promise((resolve, reject) => {
+      part.refuse = reject;
       const clock = setTimeout(() => reject(new Blocked("no connection")), CONNECT_WITHIN);
       pc.addEventListener("connectionstatechange", () => {
         const state = pc.connectionState;
@@ -179,7 +182,10 @@ export class Link extends EventTarget {
     if (message.type === "error" && message.data?.fatal && message.data.error === "No capacity") {
       // Room for a call is taken when its connection is up, and others were faster.
       this.#full = new Refused(503, { error: message.data.error, reason: "the server is full" });
+      this.#full.late = true;
       const joined = part === this.#current;
+      // The message may come before the event that the connection is up, and a connection that is closed here tells no event any more.
+      part.refuse(this.#full);
       this.#stop();
       if (joined) this.#tell("refused", this.#full);
       return;
