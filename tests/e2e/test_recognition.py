@@ -1,11 +1,15 @@
 """Recognition from end to end, in a browser: the only two tests of `make test` that hear words. All others compare sound; the recogniser itself is tested on
 files (models/tests).
 
-A browser without processor loses sound before it sends it, so no other test runs meanwhile."""
+A browser without processor loses sound before it sends it, so no other test runs meanwhile, and this browser runs before other programs
+where that is allowed: it stands for the caller's own machine."""
+
+import os
 
 import pytest
 
-from kit import sound, voice
+from kit import CHROMIUM, sound, voice
+from kit import call as calls
 from kit.relay import Relay
 
 #: As files, none of the forty words of the questions and one of those of the answer is misunderstood.
@@ -20,6 +24,14 @@ ANSWER = (
     "Visitors see a large collection of old clocks. The last train leaves at ten. People park the car behind the church on the river. "
     "Please take the first street on the left and walk along the river to the station."
 )
+
+
+@pytest.fixture(scope="module")
+def browser(playwright):
+    args = [*calls.FLAGS, calls.FAKE_DEVICE]
+    chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=args, env={**os.environ, "CHROMIUM_NICE": "-10"})
+    yield chromium
+    chromium.close()
 
 
 def check_words(said: str, heard: str, most: float = 0.25):
