@@ -233,7 +233,21 @@ impl Conversation {
     }
 
     /// Nobody said a word since the hold.
+    /// No words came of the speech that held the reply: a resume that waited for them waits no longer than it would have without.
+    pub(crate) fn rewait_resume(&mut self) {
+        if self.timers.at(Reason::Resume).is_some() {
+            self.await_resume();
+        }
+    }
+
     pub(crate) fn resume_due(&mut self) {
+        // A resume that the words of the same speech cut off again would be worse than a longer silence.
+        let awaited = self.speech.stopped.and_then(|stopped| self.awaited_final(stopped));
+        if let Some(latest) = awaited.filter(|_| !self.speech.hearing) {
+            self.because(|| format!("the recogniser still works on the words: no resume until {latest}"));
+            self.timers.set(Reason::Resume, latest);
+            return;
+        }
         let words = crate::endpoint::count_words(&self.kept) + crate::endpoint::count_words(&self.turn.text);
         let awaited =
             !self.turn.text.is_empty() && !self.turn.backchannel && words >= self.spec.min_interruption_words;

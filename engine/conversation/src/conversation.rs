@@ -53,6 +53,8 @@ pub struct Conversation {
     pub(crate) failing: [Option<Time>; 4],
     /// A stage has failed for too long.
     pub(crate) broken: bool,
+    /// Final transcripts that the STT still owes for stretches that have ended.
+    pub(crate) finals_due: u32,
     /// Of the turn committed last.
     pub(crate) last_times: Option<TurnTimes>,
     pub(crate) last_end: Option<Time>,
@@ -97,6 +99,7 @@ impl Conversation {
             broken: false,
             last_times: None,
             last_end: None,
+            finals_due: 0,
             next_epoch: 0,
             next_piece: 0,
             next_call: 0,
@@ -161,6 +164,7 @@ impl Conversation {
             Input::SpeechStarted { onset } => self.speech_started(onset),
             Input::SpeechHeard { until } => self.speech_heard(until),
             Input::SpeechStopped { end } => self.speech_stopped(end),
+            Input::FinalDue => self.finals_due = self.finals_due.saturating_add(1),
             Input::Transcript { text, is_final: false, .. } => self.interim(&text),
             Input::Transcript { text, is_final: true, outstanding } => {
                 self.final_transcript(&text, &outstanding);

@@ -1,11 +1,17 @@
 //! When the user's turn is over.
 
+use core::time::Duration;
+
 use crate::conversation::Conversation;
 use crate::event::Event;
 use crate::heard::is_ideograph;
 use crate::output::OpenTurn;
 use crate::time::Time;
 use crate::timers::Reason;
+
+/// How long a final transcript that is due is waited for, since the detector's report of the end. A recogniser on this machine that has too
+/// little of a processor is late by seconds; without an answer for longer than this it is taken for one that never answers.
+const LATEST: Duration = Duration::from_secs(8);
 
 /// The user's open turn.
 #[derive(Default)]
@@ -18,6 +24,8 @@ pub(crate) struct Turn {
     pub(crate) first_onset: Option<Time>,
     /// True end of its last speech.
     pub(crate) end: Option<Time>,
+    /// True end of speech whose words had not come in time: those that come later are its words, and are timed from here.
+    pub(crate) late: Option<Time>,
     /// P(turn is over) of its last speech.
     pub(crate) p: Option<f32>,
     /// What started the current wait.
@@ -167,9 +175,11 @@ impl Conversation {
     /// `outstanding`: what was heard behind it and may still change.
     pub(crate) fn final_transcript(&mut self, text: &str, outstanding: &str) {
         let text = self.understood(text, true);
+        self.finals_due = self.finals_due.saturating_sub(1);
         outstanding.trim().clone_into(&mut self.turn.interim);
         if text.is_empty() {
             self.rewait();
+            self.rewait_resume();
             return;
         }
         append(&mut self.turn.text, text);
@@ -234,11 +244,24 @@ impl Conversation {
         self.turn.trigger.max(stopped + delay)
     }
 
+    /// Until when a wait that began `since` goes on for a final transcript that is due; nothing if none is, or none will come.
+    pub(crate) fn awaited_final(&self, since: Time) -> Option<Time> {
+        let latest = since + LATEST;
+        (self.finals_due > 0 && self.now < latest).then_some(latest)
+    }
+
     pub(crate) fn transcript_missing(&mut self) {
+        if let Some(latest) = self.awaited_final(self.turn.trigger) {
+            self.because(|| {
+                format!("the recogniser still works on the words: they are waited for until {latest}")
+            });
+            self.timers.set(Reason::Transcript, latest);
+            return;
+        }
         let timeout = self.spec.transcript_timeout.unwrap_or_default();
         if self.turn.text.is_empty() {
             self.because(|| format!("transcript_timeout {timeout:?}: no words came, the turn is over"));
-            self.turn = Turn::default();
+            self.turn = Turn { late: self.turn.end.or(self.turn.late), ..Turn::default() };
         } else {
             self.because(|| format!("transcript_timeout {timeout:?}: the rest of the words did not come"));
             self.turn.interim.clear();
@@ -287,13 +310,14 @@ impl Conversation {
                 turn.end.map_or("no speech was detected".to_owned(), |end| format!("speech ended at {end}"));
             format!("committed: {from}, waited since {}, {why}", turn.trigger)
         });
-        let since_end = |at: Option<Time>| Some(at?.since(turn.end?).as_secs_f64());
+        let end = turn.end.or(turn.late);
+        let since_end = |at: Option<Time>| Some(at?.since(end?).as_secs_f64());
         let times = crate::event::TurnTimes {
             endpointing: since_end(Some(now)),
             stt: since_end(turn.last_final),
             ..Default::default()
         };
-        self.commit(turn.text, times, turn.end, !turn.backchannel, false);
+        self.commit(turn.text, times, end, !turn.backchannel, false);
     }
 }
 

@@ -58,6 +58,9 @@ pub trait Host: Send + Sync + 'static {
     /// Why a new call that needs one of this server's own speech decoders would be refused right now, or `None`.
     fn deaf(&self) -> Option<String>;
 
+    /// What has failed although calls are taken still, in one sentence; `None` while all is well.
+    fn failing(&self) -> Option<String>;
+
     /// What it measures of itself. Never waits for a media thread.
     fn measures(&self) -> Vec<Family>;
 }

@@ -65,6 +65,9 @@ pub enum Input {
         /// True end: end of the last window at or over the threshold.
         end: Time,
     },
+    /// The STT was given the stretch that has ended, and will tell one final transcript of it, with or without words. Told after
+    /// [`Input::SpeechStopped`] by drivers that know it.
+    FinalDue,
     /// The STT understood something.
     Transcript {
         /// Words since the last final.

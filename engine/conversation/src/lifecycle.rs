@@ -285,6 +285,9 @@ impl Conversation {
         if stage == Stage::Tool {
             return;
         }
+        if stage == Stage::Stt {
+            self.finals_due = 0;
+        }
         let since = *self.failing[stage as usize].get_or_insert(self.now);
         if self.now.since(since) >= BROKEN {
             self.broken = true;

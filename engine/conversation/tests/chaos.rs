@@ -64,6 +64,7 @@ impl Random {
         let step = StepId { epoch: Epoch(self.id()), step: self.below(3) as u32 };
         let piece = PieceId(self.id());
         match self.below(16) {
+            0 if self.one_in(2) => Input::FinalDue,
             0 => Input::Tick,
             1 => Input::SpeechStarted { onset: self.time(now) },
             2 => Input::SpeechHeard { until: self.time(now) },

@@ -770,3 +770,67 @@ fn a_model_that_stops_in_the_middle_is_explained() {
     let why = call.why();
     assert!(why.contains(&"the LLM has failed: no further token for 5s (fixed) since 1.600 s"), "{why:#?}");
 }
+
+#[test]
+fn a_final_that_is_due_is_waited_for_but_not_for_ever() {
+    for (due, over) in [(false, 4.25), (true, 10.25)] {
+        let mut call = Call::new(|_| {});
+        call.conversation.explain(true);
+        call.give(1.05, Input::SpeechStarted { onset: Time::from_seconds(1.0) });
+        call.give(2.25, Input::SpeechStopped { end: Time::from_seconds(2.0) });
+        if due {
+            call.give(2.25, Input::FinalDue);
+        }
+        let is_over = |call: &Call| call.why().iter().any(|why| why.contains("no words came"));
+        call.give(over - 0.01, Input::Tick);
+        assert!(!is_over(&call), "due: {due}");
+        call.give(over, Input::Tick);
+        assert!(is_over(&call), "due: {due}");
+    }
+}
+
+#[test]
+fn words_that_come_late_are_timed_from_the_speech_that_they_are_of() {
+    let near = |found: Option<f64>, expected: f64| found.is_some_and(|found| (found - expected).abs() < 1e-6);
+    for due in [false, true] {
+        let mut call = Call::new(|_| {});
+        call.give(0.55, Input::SpeechStarted { onset: Time::from_seconds(0.5) });
+        call.give(1.75, Input::SpeechStopped { end: Time::from_seconds(1.5) });
+        if due {
+            call.give(1.75, Input::FinalDue);
+        }
+        // Without the promise the turn was over after 2 s, and the words open another one.
+        call.say(6.0, "Hello").give(6.5, Input::Tick);
+        let times = call.conversation.open_turns().next().unwrap();
+        let waited = if due { 4.5 } else { 4.9 };
+        assert!(near(times.stt, 4.5) && near(times.endpointing, waited), "due: {due}: {times:?}");
+    }
+}
+
+#[test]
+fn a_held_reply_goes_on_once_it_is_known_that_there_were_no_words() {
+    let held = || {
+        let mut call = Call::new(|_| {});
+        call.conversation.explain(true);
+        call.say(1.0, "Hello").give(1.4, Input::Tick).text(1.5, "One two three four five.").llm_end(1.6);
+        call.voice(1.7, 0, 20.0).play(1.7, 0, PlayoutEvent::Started);
+        call.give(3.05, Input::SpeechStarted { onset: Time::from_seconds(3.0) });
+        call.give(4.0, Input::SpeechHeard { until: Time::from_seconds(4.0) });
+        assert!(call.has(&Output::Hold));
+        call.give(4.25, Input::SpeechStopped { end: Time::from_seconds(4.0) });
+        call.give(4.25, Input::FinalDue).give(9.0, Input::Tick);
+        assert!(!call.has(&Output::Resume), "its words may still come");
+        call
+    };
+    let mut call = held();
+    call.say(9.5, "");
+    assert!(call.has(&Output::Resume), "there were none");
+    let mut call = held();
+    call.say(9.5, "Stop it").give(20.0, Input::Tick);
+    assert!(!call.why().iter().any(|why| why.contains("nothing was transcribed")), "{:#?}", call.why());
+    let mut call = held();
+    call.give(12.24, Input::Tick);
+    assert!(!call.has(&Output::Resume));
+    call.give(12.25, Input::Tick);
+    assert!(call.has(&Output::Resume), "it never answers");
+}

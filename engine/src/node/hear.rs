@@ -75,7 +75,11 @@ impl Node {
                 self.feed(now, Input::SpeechHeard { until });
             }
             Some(Change::Heard { until }) => self.feed(now, Input::SpeechHeard { until }),
-            Some(Change::Stopped { end }) => self.feed(now, Input::SpeechStopped { end }),
+            Some(Change::Stopped { end }) => {
+                self.feed(now, Input::SpeechStopped { end });
+                // What an STT promises (`models::stt::Stream::end`).
+                self.feed(now, Input::FinalDue);
+            }
             None => {}
         }
     }

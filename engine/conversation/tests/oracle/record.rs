@@ -120,6 +120,8 @@ pub(crate) struct Record<'a> {
     pub(crate) kept: Vec<String>,
     /// Indices of the finals that were backchannels.
     pub(crate) back: Vec<usize>,
+    /// Where speech ended whose words had not come in time.
+    pub(crate) late: Option<Us>,
     /// How many preparations the open turn has had.
     pub(crate) preparations: usize,
     /// Stretches whose duck and whose hold were judged, and which stretch ducked which utterance of which reply.
@@ -163,6 +165,7 @@ impl<'a> Record<'a> {
             turn_from: 0,
             kept: Vec::new(),
             back: Vec::new(),
+            late: None,
             preparations: 0,
             duck_judged: Vec::new(),
             hold_judged: Vec::new(),

@@ -1,7 +1,7 @@
 //! The end of the user's turn, and the replies that are prepared before it.
 //!
 //! Readings: a final drops the preparation there was, whether or not another follows; three preparations count from the turn's
-//! beginning; a turn without text that is over takes its onset and its speech with it.
+//! beginning; a turn without text that is over takes its onset and its speech with it, but words that come later are timed from that speech.
 
 use serde_json::{Value, json};
 
@@ -25,9 +25,11 @@ impl Record<'_> {
     pub(crate) fn turn_over(&mut self) {
         let turn = self.turn();
         if turn.finals.is_empty() {
+            self.late = turn.last.map(|last| last.to).or(self.late);
             self.close_turn();
             return;
         }
+        let late = self.late.take();
         let backchannel = self.turn_is_backchannel();
         let over_reply = self.head().is_some_and(|r| self.replies[r].interruptible);
         let least = self.case.settings.min_words;
@@ -39,7 +41,7 @@ impl Record<'_> {
             return;
         }
         let text = self.text();
-        let spoken_until = turn.last.map(|last| last.to);
+        let spoken_until = turn.last.map(|last| last.to).or(late);
         self.kept.clear();
         self.close_turn();
         self.commit(&text, spoken_until, Turn::Spoken { backchannel });
