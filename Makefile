@@ -55,7 +55,7 @@ load: build-load
 soak: build-load
 	scripts/load.sh soak $(or $(CALLS),500) --require "failed == 0" --require "soak.calls >= $(or $(CALLS),500)" --require "soak.rss_growth <= 5%" --require "soak.threads_grown <= 8" --require "soak.files_grown <= 64" --require "soak.decoders_left == 0" --require "soak.calls_left == 0" $(ARGS)
 
-# Ten minutes of a face on a line that loses nothing, 5 and 10 % of its packets, in a browser; what was found is kept.
+# Ten minutes of a face on a line that loses nothing, 5 and 10 % of its packets, and 10 % while sound comes late and in bursts, in a browser; what was found is kept.
 soak-faces: build
 	FACES_SECONDS=600 FACES_OUT=docs/faces/loss.json scripts/test-e2e.sh --part faces -k test_the_picture_goes_on
 

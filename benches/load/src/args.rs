@@ -9,6 +9,7 @@ use clap::Args as ClapArgs;
 use url::Url;
 
 use crate::Error;
+use crate::caller::Pace;
 use crate::machine::Cpus;
 use crate::report::Asked;
 use crate::require::Requirement;
@@ -48,12 +49,15 @@ pub(crate) struct Args {
     /// Hang up after a random part of S and call again, all the while
     #[arg(long, value_name = "S")]
     cycle: Option<f64>,
-    /// Seed of these random parts, which the report names; else another one each time
-    #[arg(long, value_name = "N", requires = "cycle")]
+    /// Seed of what --cycle and --jitter draw, which the report names; else another one each time
+    #[arg(long, value_name = "N")]
     seed: Option<u32>,
     /// Packets of the microphone that leave together, as on Wi-Fi and mobile networks
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "engine_only")]
     burst: u32,
+    /// Each packet of the microphone is late by a random part of MS before it joins its burst; over 20, some overtake others
+    #[arg(long, value_name = "MS", default_value = "0", conflicts_with = "engine_only")]
+    jitter: u32,
     /// Open a data channel too, as pages do
     #[arg(long)]
     channel: bool,
@@ -97,15 +101,20 @@ pub(crate) struct Target {
     pub(crate) metrics_token: Option<String>,
     pub(crate) agent: Agent,
     pub(crate) channel: bool,
-    /// Packets of the microphone that leave together.
-    pub(crate) burst: u32,
+    /// How the packets of the microphone leave.
+    pub(crate) pace: Pace,
     /// Calls are hung up at random moments within this time, and begun anew.
     pub(crate) cycle: Option<Duration>,
-    /// Seed of these moments.
+    /// Seed of these moments, and of how late packets are.
     pub(crate) seed: u32,
 }
 
 impl Target {
+    /// Whether anything depends on the seed.
+    fn draws(&self) -> bool {
+        self.cycle.is_some() || !self.pace.jitter.is_zero()
+    }
+
     /// Whether it is this machine by its loopback address.
     pub(crate) fn is_loopback(&self) -> bool {
         match self.url.host() {
@@ -146,21 +155,25 @@ const LEAST_RAMP: f64 = 5.0;
 const LONGEST: f64 = 7.0 * 86_400.0;
 /// Packets that may leave together: a second of sound.
 const MOST_BURST: u32 = 50;
+/// Most that a packet may be late, in ms.
+const MOST_JITTER: u32 = 1_000;
 /// Ports and memory of one machine end before.
 const MOST_CALLS: usize = 20_000;
 
 impl Plan {
     pub(crate) fn asked(&self) -> Asked {
-        let (cycle, seed) = match &self.kind {
-            Kind::Network(target) => (target.cycle, target.cycle.map(|_| target.seed)),
-            Kind::Engine { .. } => (None, None),
+        let target = match &self.kind {
+            Kind::Network(target) => Some(target),
+            Kind::Engine { .. } => None,
         };
         Asked {
             calls: self.calls,
             ramp: round(self.ramp, 3),
             duration: self.duration.as_secs_f64(),
-            cycle: cycle.map(|cycle| cycle.as_secs_f64()),
-            seed,
+            cycle: target.and_then(|target| target.cycle).map(|cycle| cycle.as_secs_f64()),
+            burst: target.map(|target| target.pace.burst),
+            jitter: target.map(|target| target.pace.jitter.as_millis() as u32),
+            seed: target.filter(|target| target.draws()).map(|target| target.seed),
         }
     }
 }
@@ -223,14 +236,20 @@ impl Args {
             if !(1..=MOST_BURST).contains(&self.burst) {
                 return Err(usage(format!("--burst must be between 1 and {MOST_BURST}")));
             }
+            if self.jitter > MOST_JITTER {
+                return Err(usage(format!("--jitter must be at most {MOST_JITTER} ms")));
+            }
             let cycle = self.cycle.map(|cycle| span("--cycle", cycle, 1.0)).transpose()?;
+            if self.seed.is_some() && cycle.is_none() && self.jitter == 0 {
+                return Err(usage("--seed belongs to --cycle or --jitter: nothing else is drawn".into()));
+            }
             Kind::Network(Target {
                 url,
                 key,
                 metrics_token: self.metrics_token.clone(),
                 agent,
                 channel: self.channel,
-                burst: self.burst,
+                pace: Pace { burst: self.burst, jitter: Duration::from_millis(self.jitter.into()) },
                 cycle,
                 seed: self.seed.unwrap_or_else(rand::random),
             })
@@ -298,6 +317,12 @@ mod tests {
         let soak = "--server http://h --key k --scripted --cycle 6";
         assert_eq!(plan(&format!("{soak} --seed 7")).unwrap().asked().seed, Some(7));
         assert!(plan(soak).unwrap().asked().seed.is_some(), "a drawn seed is in the report");
+        let uneven = plan("--server http://h --key k --scripted --burst 3 --jitter 60 --seed 7").unwrap();
+        let uneven = uneven.asked();
+        assert_eq!((uneven.burst, uneven.jitter, uneven.seed), (Some(3), Some(60), Some(7)));
+        assert_eq!((asked.burst, asked.jitter, asked.seed), (Some(1), Some(0), None));
+        let alone = plan("--engine-only").unwrap().asked();
+        assert_eq!((alone.burst, alone.jitter, alone.seed), (None, None, None));
         assert!(matches!(plan("--engine-only --calls 5").unwrap().kind, Kind::Engine { threads: 1, .. }));
         let server = "--server http://h --key k --scripted";
         for (line, why) in [
@@ -310,7 +335,9 @@ mod tests {
             (&format!("{server} --ramp 0"), "--ramp must be calls a second"),
             (&format!("{server} --duration 0"), "--duration must be between 1 and"),
             (&format!("{server} --cycle 0.5"), "--cycle must be between 1 and"),
-            (&format!("{server} --seed 1"), "--cycle <S>"),
+            (&format!("{server} --seed 1"), "--seed belongs to --cycle or --jitter"),
+            (&format!("{server} --burst 0"), "--burst must be between 1 and"),
+            (&format!("{server} --jitter 1001"), "--jitter must be at most 1000 ms"),
             (&format!("{server} --cpu x"), "is no list of processors"),
             (&format!("{server} --require nonsense"), "--require \"nonsense\": has none of"),
             (&format!("{server} --speech a.wav"), "--workload and --speech belong together"),
@@ -318,6 +345,7 @@ mod tests {
             (&format!("{server} --agent a"), "cannot be used with"),
             ("--engine-only --threads 0", "--threads must be between 1 and 64"),
             ("--engine-only --scripted", "cannot be used with"),
+            ("--engine-only --jitter 60", "cannot be used with"),
         ] {
             let error = plan(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");

@@ -1,6 +1,7 @@
 //! One caller: asks for a conversation, offers a connection, speaks on its own clock, listens and looks, hangs up.
 
 mod offset;
+mod pacing;
 mod peer;
 mod picture;
 mod reports;
@@ -24,6 +25,7 @@ use crate::late::Late;
 use crate::score::Scores;
 use crate::turns::LAST;
 use crate::workload::Workload;
+pub(crate) use pacing::{Departures, Pace};
 use peer::{Microphone, Peer, State};
 use picture::Eye;
 pub(crate) use picture::Seen;
@@ -36,8 +38,6 @@ const GONE: f64 = 2.0;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A packet that leaves later than this counts: the caller did not keep up.
 const LATE: Duration = Duration::from_millis(5);
-/// Length of a packet.
-const FRAME: Duration = Duration::from_millis(20);
 
 /// What all callers share.
 pub(crate) struct Callers {
@@ -48,8 +48,8 @@ pub(crate) struct Callers {
     pub(crate) agent: String,
     /// Whether a data channel is opened.
     pub(crate) channel: bool,
-    /// Packets of the microphone that leave together.
-    pub(crate) burst: u32,
+    /// How the packets of the microphone leave.
+    pub(crate) pace: Pace,
     /// Where the callers' sockets are bound.
     pub(crate) bind: &'static str,
 }
@@ -150,7 +150,7 @@ impl Calling {
         &self.session.id
     }
 
-    /// Speaks and listens until `ends`, or until told to stop, then leaves. `decodes`: the pictures too.
+    /// Speaks and listens until `ends`, or until told to stop, then leaves. `decodes`: the pictures too. `departures`: those of the microphone.
     pub(crate) async fn talk(
         self,
         callers: Arc<Callers>,
@@ -158,6 +158,7 @@ impl Calling {
         mut stop: watch::Receiver<bool>,
         decodes: bool,
         leaving: Leaving,
+        departures: Departures,
     ) -> Call {
         let Self { asked, session, joined, mut peer } = self;
         let begun = clock::now();
@@ -166,7 +167,8 @@ impl Calling {
         let senses = Arc::new(Mutex::new(Senses { ear, eye: Eye::new(begun, decodes) }));
         let late_sends = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
-        tasks.spawn(speak(Arc::clone(&callers), peer.microphone(), begun, Arc::clone(&late_sends)));
+        let microphone = peer.microphone();
+        tasks.spawn(speak(Arc::clone(&callers), microphone, departures, begun, Arc::clone(&late_sends)));
         let mut state = peer.state.clone();
         let over = async {
             tokio::select! {
@@ -210,10 +212,16 @@ impl Calling {
     }
 }
 
-/// Sends the recording, each packet once the last sample of its burst was spoken.
-async fn speak(callers: Arc<Callers>, track: Arc<Microphone>, begun: Instant, late: Arc<AtomicU64>) {
-    for n in 0_u32.. {
-        let due = begun + FRAME * (n / callers.burst + 1) * callers.burst;
+/// Sends the recording, each packet when it leaves.
+async fn speak(
+    callers: Arc<Callers>,
+    track: Arc<Microphone>,
+    departures: Departures,
+    begun: Instant,
+    late: Arc<AtomicU64>,
+) {
+    for (at, n) in departures {
+        let due = begun + at;
         sleep_until(due.into()).await;
         late.fetch_add(u64::from(clock::now() > due + LATE), Relaxed);
         let payload = callers.microphone[n as usize % callers.microphone.len()].clone();

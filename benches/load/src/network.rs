@@ -15,7 +15,7 @@ use tokio::time::sleep_until;
 
 use crate::api::Api;
 use crate::args::{Agent, Plan, Target};
-use crate::caller::{Call, Callers, Calling, Leaving, encode};
+use crate::caller::{Call, Callers, Calling, Departures, Leaving, encode};
 use crate::hooks::Hooks;
 use crate::machine::{Cpus, Threads};
 use crate::metrics::Reading;
@@ -98,7 +98,7 @@ async fn whole(plan: &Plan, target: &Target) -> Result<Report, String> {
         microphone: encode(&plan.workload)?,
         agent: agent.clone(),
         channel: target.channel,
-        burst: target.burst,
+        pace: target.pace,
         bind: if target.is_loopback() { "127.0.0.1:0" } else { "0.0.0.0:0" },
     });
     let result = calls(plan, target, &callers, hooks.as_deref()).await;
@@ -138,7 +138,7 @@ struct Caller {
     ends: Instant,
     decodes: bool,
     cycle: Option<Duration>,
-    /// Draws when and how its calls end.
+    /// Draws when and how its calls end, and how late their packets are.
     chance: StdRng,
 }
 
@@ -176,8 +176,9 @@ impl Caller {
                 }
             };
             self.count.running.fetch_add(1, Relaxed);
-            let callers = Arc::clone(&self.callers);
-            let call = calling.talk(callers, until, self.stop.clone(), self.decodes, leaving).await;
+            let departures = Departures::new(self.callers.pace, self.chance.random());
+            let (callers, stop) = (Arc::clone(&self.callers), self.stop.clone());
+            let call = calling.talk(callers, until, stop, self.decodes, leaving, departures).await;
             self.count.running.fetch_sub(1, Relaxed);
             if !call.held {
                 self.count

@@ -67,7 +67,13 @@ pub(crate) struct Asked {
     pub(crate) duration: f64,
     /// `--cycle`, in s.
     pub(crate) cycle: Option<f64>,
-    /// `--seed`, or the one that was drawn; only with a cycle.
+    /// `--burst`; not of an engine alone, which is given no packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) burst: Option<u32>,
+    /// `--jitter`, in ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jitter: Option<u32>,
+    /// `--seed`, or the one that was drawn; only with a cycle or jitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u32>,
 }
@@ -309,6 +315,10 @@ impl Report {
                     count(soak.files[1])
                 ),
             );
+        }
+        let (burst, jitter) = (self.asked.burst.unwrap_or(1), self.asked.jitter.unwrap_or(0));
+        if burst > 1 || jitter > 0 {
+            line("the callers' packets", format!("{burst} at once, up to {jitter} ms late"));
         }
         let callers = &self.callers;
         line(

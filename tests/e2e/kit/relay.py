@@ -1,6 +1,7 @@
-"""A way between browser and server that loses packets or is narrow: a UDP relay on loopback, and the script that makes a page take it."""
+"""A way between browser and server that loses, delays and swaps packets or is narrow: a UDP relay on loopback, and the script that makes a page take it."""
 
 import collections
+import heapq
 import random
 import selectors
 import socket
@@ -19,6 +20,10 @@ BREATH = 260
 HEADERS = 28
 #: Seconds that the last packet waits at most before a narrow line; what comes then is lost.
 DEEPEST = 0.3
+#: Seconds that a packet of sound is late on a line with jitter, at least and at most. One in eight is overtaken: the next one is 20 ms behind.
+JITTER = (0.02, 0.06)
+#: Seconds after which the relay looks whether it is over, where no packet is due before.
+LOOK = 0.2
 
 # To be run before the page's own scripts: the answer's UDP candidates become the relay, those of TCP go.
 DETOUR = """
@@ -33,14 +38,25 @@ DETOUR = """
 class Relay(threading.Thread):
     """Loses this share of the RTP packets that go to the browser, every second one of the first key, and of every other key and anchor the
     fifth and what follows that by twos. Lets through no more than so many bits a second to the browser, if told. Keeps time stamps and
-    sizes of all pictures. Brings the browser's packets of sound in bursts of so many, if told, as Wi-Fi and mobile networks do."""
+    sizes of all pictures.
 
-    def __init__(self, loss: float = 0.0, rate: float | None = None, seed: int = 1, burst: int = 1):
+    Of the browser's packets of sound it loses the share `up_loss`. The others are late by a random time between those of `jitter` in seconds,
+    which changes their order, and then wait until a burst of so many is whole, as on Wi-Fi and mobile networks."""
+
+    def __init__(
+        self, loss: float = 0.0, rate: float | None = None, seed: int = 1, burst: int = 1, jitter: tuple[float, float] = (0.0, 0.0), up_loss: float = 0.0
+    ):
         super().__init__(daemon=True)
-        self.rate, self.burst = rate, burst
-        # The browser's packets that wait until their burst is whole, and how many bursts were.
+        self.rate, self.burst, self.jitter, self.up_loss = rate, burst, jitter, up_loss
+        # Draws of its own: how many packets go to the browser by then does not change what is lost on the way to the server.
+        self.up_random = random.Random(seed + 1)
+        # The browser's packets of sound that are late: when each is through, its number, itself. A heap.
+        self.late: list[tuple[float, int, bytes]] = []
+        # Those that wait until their burst is whole.
         self.held: list[bytes] = []
-        self.bursts = 0
+        self.sound = {"packets": 0, "lost": 0, "overtaken": 0, "bursts": 0}
+        # The highest number that is through.
+        self.newest = -1
         # What waits before the narrow line, with the time when each is through.
         self.waiting = collections.deque()
         self.loss, self.random = loss, random.Random(seed)
@@ -98,30 +114,47 @@ class Relay(threading.Thread):
             for end in (self.browser, self.server):
                 ready.register(end, selectors.EVENT_READ)
             while not self.over.is_set():
-                self.pass_on(time.monotonic())
-                for found, _ in ready.select(max(0.0, min(0.2, self.waiting[0][0] - time.monotonic())) if self.waiting else 0.2):
+                now = time.monotonic()
+                self.pass_on(now)
+                self.pass_up(now)
+                due = [queue[0][0] - time.monotonic() for queue in (self.waiting, self.late) if queue]
+                for found, _ in ready.select(max(0.0, min([LOOK, *due]))):
                     packet, sender = found.fileobj.recvfrom(2048)
                     if found.fileobj is self.browser:
                         self.client = sender
                         if self.target:
-                            self.send_on(packet)
+                            self.enter_up(packet, time.monotonic())
                     elif self.loses(packet):
                         self.counts["lost"] += 1
                     elif self.client:
                         self.enter(packet, time.monotonic())
 
-    def send_on(self, packet: bytes):
-        """Sends a packet to the server; one of sound once its burst is whole. The browser sends no RTP but its sound."""
+    def enter_up(self, packet: bytes, now: float):
+        """Sends a packet to the server at once, but for those of sound. The browser sends no RTP but its sound."""
         sound = packet[0] >> 6 == 2 and not 64 <= packet[1] & 0x7F <= 95
         if not sound:
             self.server.sendto(packet, self.target)
             return
-        self.held.append(packet)
-        if len(self.held) >= self.burst:
-            self.bursts += 1
-            for one in self.held:
-                self.server.sendto(one, self.target)
-            self.held.clear()
+        number = self.sound["packets"]
+        self.sound["packets"] += 1
+        if self.up_random.random() < self.up_loss:
+            self.sound["lost"] += 1
+            return
+        heapq.heappush(self.late, (now + self.up_random.uniform(*self.jitter), number, packet))
+        self.pass_up(now)
+
+    def pass_up(self, now: float):
+        """Adds the sound that is through by now to its burst, and sends each burst that is whole."""
+        while self.late and self.late[0][0] <= now:
+            _, number, packet = heapq.heappop(self.late)
+            self.sound["overtaken"] += number < self.newest
+            self.newest = max(self.newest, number)
+            self.held.append(packet)
+            if len(self.held) >= self.burst:
+                self.sound["bursts"] += 1
+                for one in self.held:
+                    self.server.sendto(one, self.target)
+                self.held.clear()
 
     def enter(self, packet: bytes, now: float):
         """Puts a packet behind those that wait, unless they wait too long."""
