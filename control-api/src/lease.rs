@@ -67,6 +67,7 @@ async fn look(shared: &Shared) -> store::Result<()> {
     }
     // A dead server's drawings are anybody's, and a busy one's wait for whoever is free.
     shared.drawings.notify_one();
+    shared.uploads.notify_one();
     // Another server may have erased what was held here.
     erasing::sweep(shared).await?;
     Ok(())

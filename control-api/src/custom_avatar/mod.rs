@@ -5,6 +5,7 @@ pub(crate) mod bake;
 mod picture;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -35,6 +36,8 @@ const OF_DRAWN: [&str; 8] =
     ["avatar_name", "gender", "is_private", "character", "rest", "voice", "input_image", "landmarks"];
 /// People of one workspace that may wait to be drawn, those in work with them: one takes a minute.
 const WAITING: i64 = 8;
+/// Wait after a failure of the store.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Why a picture's job fails: this server has no renderer of uploaded pictures.
 const NO_RENDERER: &str = "no renderer is installed";
 
@@ -192,11 +195,15 @@ async fn remove(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Pat
 /// Takes the jobs of pictures that wait, those from before the start too, until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     loop {
-        if let Err(error) = fail_pictures(&shared).await {
-            tracing::error!(%error, "the jobs of custom avatars cannot be taken");
-        }
+        let work = async {
+            if let Err(error) = fail_pictures(&shared).await {
+                tracing::error!(%error, "the jobs of custom avatars cannot be taken");
+                return tokio::time::sleep(AGAIN).await;
+            }
+            shared.jobs.notified().await;
+        };
         tokio::select! {
-            () = shared.jobs.notified() => {}
+            () = work => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }

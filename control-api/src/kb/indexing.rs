@@ -1,6 +1,7 @@
 //! Documents that still have to be read: one after the other, in the background, those of before the start too. Workspaces take turns.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,43 +13,40 @@ use crate::clock;
 use crate::store;
 use crate::store::kb::{self, Waiting};
 
+/// Wait after a failure of the store.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// Reads what waits, until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
-    if let Err(error) = again(&shared).await {
-        tracing::error!(%error, "documents that were half read cannot be taken up again");
-    }
     loop {
         let work = async {
             loop {
                 match next(&shared).await {
                     Ok(true) => {}
-                    Ok(false) => return,
+                    Ok(false) => return shared.uploads.notified().await,
                     Err(error) => {
                         tracing::error!(%error, "documents cannot be read");
-                        return;
+                        return tokio::time::sleep(AGAIN).await;
                     }
                 }
             }
         };
         tokio::select! {
             // A document that the stop cuts short is read after the next start.
-            () = async { work.await; shared.uploads.notified().await } => {}
+            () = work => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// What a stop cut short waits again.
-async fn again(shared: &Shared) -> store::Result<()> {
-    let mut tx = shared.store.write().await?;
-    kb::requeue(&mut tx).await?;
-    tx.commit().await
-}
-
 /// Reads the next document; false if none waits.
 async fn next(shared: &Shared) -> store::Result<bool> {
+    // Most looks find nothing, and need not hold up whoever writes.
+    if !shared.store.document_waits(&shared.server, clock::now()).await? {
+        return Ok(false);
+    }
     let mut tx = shared.store.write().await?;
-    let waiting = kb::take_waiting(&mut tx).await?;
+    let waiting = kb::take_waiting(&mut tx, &shared.server, clock::now()).await?;
     tx.commit().await?;
     let Some(Waiting { id, kb: base, kind, source, .. }) = waiting else { return Ok(false) };
     let read = match STANDARD.decode(source.unwrap_or_default()) {

@@ -1,5 +1,6 @@
 //! Knowledge bases and their documents.
 
+use super::server::alive;
 use super::{Page, Result, Sql, Store, Transaction, fresh_id, page::searchable, turn};
 use crate::clock::Micros;
 
@@ -134,27 +135,35 @@ pub(crate) struct Waiting {
 
 from_row!(Waiting { id, workspace, kb, kind = "type", source });
 
-/// Takes a document that must still be read, the oldest of the workspace whose turn it is: it is `processing` from now on.
-pub(crate) async fn take_waiting(tx: &mut Transaction) -> Result<Option<Waiting>> {
+/// Of the SQL: a document that must be read and that no server reads, for the server `$1` at `$2`.
+macro_rules! unread {
+    () => {
+        concat!(
+            "(status = 'started' OR (status = 'processing' AND (server = $1 OR server NOT IN ",
+            alive!("$2"),
+            ")))"
+        )
+    };
+}
+
+/// Takes a document that must still be read and that no server reads: one whose reading was cut short here or on a server that is no longer
+/// alive, or a new one; the oldest of the workspace whose turn it is. It is `processing` from now on.
+pub(crate) async fn take_waiting(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Waiting>> {
     let taken: Option<Waiting> = sqlx::query_as(concat!(
-        "UPDATE kb_document SET status = 'processing' WHERE id = (SELECT id FROM kb_document AS waits WHERE status = 'started' ORDER BY ",
+        "UPDATE kb_document SET status = 'processing', server = $1 WHERE id = (SELECT id FROM kb_document AS waits WHERE ",
+        unread!(),
+        " ORDER BY ",
         turn::last_turn!("document", "waits.workspace"),
         ", created_at, id LIMIT 1) RETURNING id, workspace, kb, type, source",
     ))
+    .bind(server)
+    .bind(now)
     .fetch_optional(&mut **tx)
     .await?;
     if let Some(document) = &taken {
         turn::had(tx, turn::DOCUMENT, &document.workspace).await?;
     }
     Ok(taken)
-}
-
-/// Documents that were being read when the server stopped wait again.
-pub(crate) async fn requeue(tx: &mut Transaction) -> Result<()> {
-    sqlx::query("UPDATE kb_document SET status = 'started' WHERE status = 'processing'")
-        .execute(&mut **tx)
-        .await?;
-    Ok(())
 }
 
 /// Keeps what was read of a document, or why it could not be.
@@ -262,6 +271,14 @@ pub(crate) async fn keep_directions(
 }
 
 impl Store {
+    /// Whether there is a document that this server might read.
+    pub(crate) async fn document_waits(&self, server: &str, now: Micros) -> Result<bool> {
+        let sql = concat!("SELECT id FROM kb_document WHERE ", unread!(), " LIMIT 1");
+        let found: Option<String> =
+            sqlx::query_scalar(sql).bind(server).bind(now).fetch_optional(self.read()).await?;
+        Ok(found.is_some())
+    }
+
     /// A document of which `model` has not said what it means, the oldest of the workspace whose turn it is.
     pub(crate) async fn without_directions(&self, model: &str) -> Result<Option<Meant>> {
         Ok(sqlx::query_as(concat!(

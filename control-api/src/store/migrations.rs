@@ -17,6 +17,7 @@ const STEPS: &[(i64, &str, &str)] = &[
     (10, "ended_session", include_str!("../../migrations/0010_ended_session.sql")),
     (12, "key_scope", include_str!("../../migrations/0012_key_scope.sql")),
     (13, "fairness", include_str!("../../migrations/0013_fairness.sql")),
+    (14, "document_server", include_str!("../../migrations/0014_document_server.sql")),
 ];
 
 /// All steps.

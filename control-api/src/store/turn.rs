@@ -43,7 +43,7 @@ pub(crate) async fn had(tx: &mut Transaction, kind: &str, workspace: &str) -> Re
 mod tests {
     use super::*;
     use crate::store::kb::{self, Content};
-    use crate::store::{Place, Store};
+    use crate::store::{Place, Store, server};
 
     /// A store of this test's own with a document for each of these workspaces, in this order.
     async fn with(name: &str, workspaces: &[&str], content: &Content) -> (Store, std::path::PathBuf) {
@@ -64,13 +64,24 @@ mod tests {
         let (store, path) = with("read", &["a", "a", "a", "b", "c", "b"], &file).await;
         let mut order = String::new();
         let mut tx = store.write().await.unwrap();
-        while let Some(document) = kb::take_waiting(&mut tx).await.unwrap() {
+        server::lease(&mut tx, "one", 10).await.unwrap();
+        let mut last = None;
+        while let Some(document) = kb::take_waiting(&mut tx, "one", 5).await.unwrap() {
             order.push_str(&document.workspace);
+            kb::read_document(&mut tx, &document.kb, &document.id, Ok("words"), 5).await.unwrap();
+            last = Some(document);
         }
         assert_eq!(order, "abcaba");
-        // One that comes back waits for those whose turn is longer ago.
-        kb::requeue(&mut tx).await.unwrap();
-        assert_eq!(kb::take_waiting(&mut tx).await.unwrap().unwrap().workspace, "c");
+        // One whose reading was cut short is read again: here, or elsewhere once this server is dead.
+        let cut = last.unwrap().id;
+        sqlx::query("UPDATE kb_document SET status = 'processing' WHERE id = $1")
+            .bind(&cut)
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        assert!(kb::take_waiting(&mut tx, "other", 5).await.unwrap().is_none(), "one reads it");
+        assert_eq!(kb::take_waiting(&mut tx, "one", 5).await.unwrap().unwrap().id, cut);
+        assert_eq!(kb::take_waiting(&mut tx, "other", 10).await.unwrap().unwrap().id, cut);
         tx.commit().await.unwrap();
         store.close().await;
         std::fs::remove_file(path).unwrap();
