@@ -49,7 +49,8 @@ pub(crate) async fn create(shared: &Shared) -> store::Result<()> {
         }],
         "config": {"maxCallDuration": 600},
         "knowledge_base": [kb],
-        "embed": {"enabled": true, "origins": []},
+        // A server that is told its public address is no laptop: nobody's page gets an agent that everybody may call until its operator says so.
+        "embed": {"enabled": shared.config.public_url.is_none(), "origins": []},
     });
     let (id, _) =
         agent::insert_within(shared, workspace, body, false).await.map_err(|error| match error {
