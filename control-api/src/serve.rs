@@ -209,7 +209,9 @@ async fn answer(
     // Who asks before sending is not sent to for nothing.
     let asks = request.headers().contains_key(header::EXPECT);
     let drains = (!asks).then_some(if reserved { RESERVED_TIME } else { LEFT_TIME });
-    let mut request = request.map(|body| timely(body, within, Arc::clone(&late), drains));
+    // A reserved place is given back within its second, however much of a body came.
+    let slowest = if reserved { u64::MAX } else { SLOWEST };
+    let mut request = request.map(|body| timely(body, within, slowest, Arc::clone(&late), drains));
     request.extensions_mut().insert(ConnectInfo(peer));
     if reserved {
         request.extensions_mut().insert(Reserved);
@@ -255,8 +257,14 @@ impl HttpBody for Answer {
     }
 }
 
-/// The body, which fails, and says so in `late`, once it is behind its time.
-fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>, drains: Option<Duration>) -> Body {
+/// The body, which fails, and says so in `late`, once it is behind its time: `within`, and a second more for each `slowest` bytes that came.
+fn timely(
+    body: Incoming,
+    within: Duration,
+    slowest: u64,
+    late: Arc<AtomicBool>,
+    drains: Option<Duration>,
+) -> Body {
     if body.is_end_stream() {
         return Body::empty();
     }
@@ -266,7 +274,7 @@ fn timely(body: Incoming, within: Duration, late: Arc<AtomicBool>, drains: Optio
         let late = Arc::clone(&late);
         async move {
             let (mut body, came) = state?;
-            let deadline = began + within + Duration::from_millis(came.saturating_mul(1000) / SLOWEST);
+            let deadline = began + within + Duration::from_millis(came.saturating_mul(1000) / slowest);
             let next = timeout_at(deadline, body.body.as_mut()?.next()).await;
             if let Ok(Some(Ok(bytes))) = next {
                 let came = came + bytes.len() as u64;

@@ -177,5 +177,13 @@ async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
     half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf").await.unwrap();
     let said = until_closed(&mut half).await;
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+    // Nor does one that sends on and on have more.
+    let began = Instant::now();
+    let mut drips = server.connect("192.0.2.3");
+    drips.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 65536\r\n\r\n").await.unwrap();
+    drips.write_all(&[b'x'; 60_000]).await.unwrap();
+    let said = until_closed(&mut drips).await;
+    assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+    assert!((1000..=1010).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     assert!(held.iter_mut().all(open), "what is in use stays");
 }
