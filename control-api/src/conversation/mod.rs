@@ -186,7 +186,7 @@ async fn list(
     let mut listed = Vec::with_capacity(rows.len());
     for row in rows {
         let fold = record::of(&shared, &row).await.or_fail(READ)?;
-        listed.push(record::listed(&shared, &row, fold, &base));
+        listed.push(record::listed(&shared, &row, fold, &base, caller.scope));
     }
     Ok(Listed(listed, total))
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::Shared;
 use crate::clock::{self, Micros, iso};
+use crate::scope::Scope;
 use crate::store;
 use crate::store::conversation::{ENDED, Row, STARTED};
 use crate::token::Claims;
@@ -79,6 +80,11 @@ pub(crate) fn join_link(shared: &Shared, row: &Row, base: &str) -> String {
     format!("{base}/join/{}#token={token}", row.id)
 }
 
+/// The same page for a key that may not hold conversations: without the token, which would let it.
+fn bare_link(row: &Row, base: &str) -> String {
+    format!("{base}/join/{}", row.id)
+}
+
 fn json_of(text: Option<&str>) -> Value {
     text.and_then(|t| serde_json::from_str(t).ok()).unwrap_or(Value::Null)
 }
@@ -112,10 +118,11 @@ fn common(row: &Row) -> Map<String, Value> {
     }
 }
 
-/// An element of the list.
-pub(super) fn listed(shared: &Shared, row: &Row, mut fold: Value, base: &str) -> Value {
+/// An element of the list, as a key of this scope sees it.
+pub(super) fn listed(shared: &Shared, row: &Row, mut fold: Value, base: &str, scope: Scope) -> Value {
     let mut record = common(row);
-    record.insert("join_link".into(), join_link(shared, row, base).into());
+    let link = if scope < Scope::Operate { bare_link(row, base) } else { join_link(shared, row, base) };
+    record.insert("join_link".into(), link.into());
     record.insert("job_id".into(), Value::Null);
     for name in ["usage_json", "snippets", "chat_history"] {
         record.insert(name.into(), fold[name].take());

@@ -105,6 +105,26 @@ async fn a_refusal_comes_behind_that_of_the_key_and_before_that_of_the_body() {
 }
 
 #[tokio::test]
+async fn a_key_that_reads_gets_no_token_with_the_links_of_conversations() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder).await;
+    let agent = server.agent(json!({})).await;
+    let (id, token) = server.conversation(&agent).await;
+    for (scope, end) in [
+        (Scope::Read, format!("/join/{id}")),
+        (Scope::Operate, format!("/join/{id}#token={token}")),
+        (Scope::Administer, format!("/join/{id}#token={token}")),
+    ] {
+        KEY.clone_into(&mut server.key);
+        server.key = key(&server, scope).await;
+        let reply = server.get("/v1/ext/conversation").await;
+        let link = reply.json()[0]["join_link"].as_str().unwrap().to_owned();
+        assert!(link.ends_with(&end), "{scope}: {link}");
+        assert_eq!(reply.text.contains(&token), scope > Scope::Read, "{scope}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_makes_keys_of_its_own_scope_or_less() {
     let folder = Folder::new();
     let mut server = Server::start(&folder).await;
