@@ -112,9 +112,10 @@ async fn replace(
     let id = GUARDRAIL.id(&id)?;
     let mut tx = shared.store.write().await?;
     let row = document::find_in(&mut tx, Table::Guardrail, &caller.workspace, &id).await?;
-    let key =
-        kept::shown(&row.ok_or_else(|| GUARDRAIL.none())?)?["key"].as_str().unwrap_or_default().to_owned();
+    let row = row.ok_or_else(|| GUARDRAIL.none())?;
+    let key = kept::shown(&row)?["key"].as_str().unwrap_or_default().to_owned();
     let text = with_key(&key, &fields).to_string();
+    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len()).await?;
     let name = format!("{}\n{key}", fields["name"].as_str().unwrap_or_default());
     document::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text)).await?;
     tx.commit().await?;

@@ -8,9 +8,9 @@ use std::time::Instant;
 use crate::app::Shared;
 use crate::clock;
 use crate::error::ApiError;
-use crate::store::Transaction;
 use crate::store::conversation::{Row, STARTED};
 use crate::store::quota::{self as table, begin, day};
+use crate::store::{Transaction, document};
 
 /// 429 if a workspace may have no further agent.
 pub(crate) async fn agent(shared: &Shared, tx: &mut Transaction, workspace: &str) -> Result<(), ApiError> {
@@ -64,6 +64,18 @@ pub(crate) async fn bytes(
         reason: format!("a workspace may store {most} bytes, and stores {stored}"),
         retry_after: None,
     })
+}
+
+/// 429 if what replaces a stored document is larger, and the workspace may not store so many more bytes. One that shrinks is always taken.
+pub(crate) async fn growth(
+    shared: &Shared,
+    tx: &mut Transaction,
+    workspace: &str,
+    old: &document::Row,
+    new: usize,
+) -> Result<(), ApiError> {
+    let more = new.saturating_sub(old.document.len() + old.secrets.len());
+    if more == 0 { Ok(()) } else { bytes(shared, tx, workspace, more).await }
 }
 
 /// Calls whose offer was taken and that the store does not know as running yet, by conversation: their workspace, and until when they may still

@@ -98,6 +98,7 @@ async fn replace(
     known(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
     let text = document.to_string();
+    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     document::update(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;

@@ -165,12 +165,9 @@ async fn replace(
     let old: Headers = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&shared.vault, &id, &headers);
-    document::update(
-        &mut tx,
-        Table::Tool,
-        &draft(&caller.workspace, &id, &document, &document.to_string(), &sealed),
-    )
-    .await?;
+    let text = document.to_string();
+    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    document::update(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Tool details updated successfully"})))
 }

@@ -203,6 +203,7 @@ async fn update(shared: &Shared, caller: &Caller, id: &str, body: impl FnOnce(Va
     known(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
     let text = document.to_string();
+    quota::growth(shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     document::update(&mut tx, Table::Agent, &draft(&caller.workspace, &row.id, &document, &text, &sealed))
         .await?;
     // Whatever was wrong with the receiver may have been mended by this.

@@ -121,6 +121,7 @@ async fn replace(
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&shared.vault, &id, &headers);
     let text = document.to_string();
+    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     document::update(&mut tx, Table::Mcp, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
     let row = document::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| MCP.none())?;

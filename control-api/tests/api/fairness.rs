@@ -201,7 +201,15 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
     assert_eq!(whole["documents"].as_array().unwrap().len(), 2, "nothing of what is refused is kept");
     let document = format!("/v1/ext/kb/doc/{}", whole["documents"][0]["id"].as_str().unwrap());
     server.delete(&document).await.expect(200);
-    server.agent(json!({})).await;
+    let id = server.agent(json!({})).await;
+    // What is there may not grow beyond it either, and may shrink.
+    let path = format!("/v1/ext/agent/{id}");
+    let patch = |length: usize| json!({"agent_system_prompt": "x".repeat(length)});
+    let refused = server.call("PATCH", &path, patch(12_000)).await;
+    assert_eq!((refused.status, &refused.json()["details"][0]["field"]), (429, &json!("workspace_bytes")));
+    assert_eq!(server.get(&path).await.expect(200)["agent_system_prompt"], "Be kind.");
+    server.call("PATCH", &path, patch(2000)).await.expect(200);
+    server.call("PATCH", &path, patch(10)).await.expect(200);
     server.key = other(&folder).await;
     upload_to(&server, "/v1/ext/kb", &form(&TEXT[..20_000])).await.expect(200);
 }
