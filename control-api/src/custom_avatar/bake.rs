@@ -153,7 +153,12 @@ async fn draw(
     };
     let file = folder.join(format!("{}.toml", person.id));
     let poses = folder.join("face.poses");
-    tokio::fs::create_dir_all(folder).await.map_err(at(folder))?;
+    // A person's description is its workspace's own: the folder is closed to other users of this machine.
+    let mut private = tokio::fs::DirBuilder::new();
+    private.recursive(true);
+    #[cfg(unix)]
+    private.mode(0o700);
+    private.create(folder).await.map_err(at(folder))?;
     tokio::fs::write(&file, people::to_file(person)).await.map_err(at(&file))?;
     let mut killed = false;
     loop {
