@@ -45,10 +45,10 @@ TAIL = 200
 #: The times of single tests are an unstable output of the test harness; this makes a stable one print them.
 TIMED = {"RUSTC_BOOTSTRAP": "1"}
 REPORT_TIME = ["-Zunstable-options", "--report-time"]
-#: Tests of the control plane that prove the store: several servers on one database, leases, the one writer, crashes, the outbox of webhooks,
-#: lists, workspaces. Everything else asks nothing more of the store, and is tested on SQLite.
+#: Tests of the control plane that prove the store: several servers on one database, leases, the one writer, crashes, outages, the outbox of
+#: webhooks, lists, workspaces. Everything else asks nothing more of the store, and is tested on SQLite.
 STORE = [
-    *("servers::", "lifecycle::", "crash::", "large::", "lost_commit::"),
+    *("servers::", "lifecycle::", "crash::", "large::", "lost_commit::", "outage::"),
     "drawn::a_dead_server_s_drawing_is_taken_over",
     "erasing::a_trace_goes_that_lies_on_another_server_awake_or_asleep",
     "agents::lists_are_paged_searched_and_counted",

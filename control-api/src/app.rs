@@ -34,6 +34,7 @@ use crate::peer::Peer;
 use crate::quota::Beginning;
 use crate::scope::Scope;
 use crate::store::{self, Place, Store};
+use crate::supervise::{LEDGER, Tasks, spawn};
 use crate::token::Signer;
 use crate::vault::{self, Vault};
 use crate::{auth, custom_avatar, demo, erasing, lease, lifecycle, router};
@@ -124,6 +125,8 @@ pub(crate) struct Shared {
     pub(crate) knowledge: Cache,
     /// Sends webhooks, under the operator's policy.
     pub(crate) net: net::Client,
+    /// State of the background tasks.
+    pub(crate) tasks: Arc<Tasks>,
     draining: AtomicBool,
 }
 
@@ -139,6 +142,12 @@ impl Shared {
     /// Whether new calls are refused because the server is about to stop.
     pub(crate) fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Why a call that begins now would leave no trace, or `None`.
+    pub(crate) fn keeps_nothing(&self) -> Option<String> {
+        let down = || self.tasks.is_down(LEDGER).then(|| "the task that writes facts has failed".to_owned());
+        self.store.health.failing().or_else(down)
     }
 
     /// Whether limits by address do not hold: for this machine, unless a proxy on it may speak for others.
@@ -309,6 +318,7 @@ impl App {
             extractor,
             knowledge: Cache::default(),
             net,
+            tasks: Arc::default(),
             draining: AtomicBool::new(false),
         };
         // What is taken over is in the store, where the deliveries find it.
@@ -373,6 +383,12 @@ impl App {
         router::router(&self.shared)
     }
 
+    /// What the parts share, for tests of one of them.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Where the engine puts its facts. They are kept once [`App::run_background`] runs.
     pub fn ledger(&self) -> Arc<dyn Ledger> {
         Arc::new(self.shared.facts.clone())
@@ -390,18 +406,33 @@ impl App {
         let taken = self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(background) = taken else { return };
         let (stop, stopped) = tokio::sync::watch::channel(false);
-        let writer = tokio::spawn(ledger::run(Arc::clone(&self.shared), background.facts, stopped.clone()));
+        let (shared, stopped) = (&self.shared, &stopped);
+        // Queues are outside of the tasks that read them: a task is restarted when it panics.
+        let writer = ledger::Writer::new(Arc::clone(shared), background.facts, stopped.clone());
+        let writer = Arc::new(tokio::sync::Mutex::new(writer));
+        let outbox = Arc::new(tokio::sync::Mutex::new(background.outbox));
+        let notices = Arc::new(tokio::sync::Mutex::new(background.notices));
+        let writer = spawn(shared, stopped, LEDGER, move |_, _| {
+            let writer = Arc::clone(&writer);
+            async move { writer.lock().await.run().await }
+        });
         let others = [
-            tokio::spawn(delivery::run(Arc::clone(&self.shared), background.outbox, stopped.clone())),
-            tokio::spawn(notice::run(Arc::clone(&self.shared), background.notices, stopped.clone())),
-            tokio::spawn(lease::run(Arc::clone(&self.shared), stopped.clone())),
-            tokio::spawn(lifecycle::run(Arc::clone(&self.shared), stopped.clone())),
-            tokio::spawn(custom_avatar::run(Arc::clone(&self.shared), stopped.clone())),
-            tokio::spawn(custom_avatar::bake::run(Arc::clone(&self.shared), stopped.clone())),
-            tokio::spawn(character::run(Arc::clone(&self.shared), stopped.clone())),
-            tokio::spawn(indexing::run(Arc::clone(&self.shared), stopped.clone())),
-            tokio::spawn(key_use::run(Arc::clone(&self.shared), stopped.clone())),
-            tokio::spawn(directions::run(Arc::clone(&self.shared), stopped)),
+            spawn(shared, stopped, "webhooks", move |shared, stop| {
+                let outbox = Arc::clone(&outbox);
+                async move { delivery::run(shared, &mut *outbox.lock().await, stop).await }
+            }),
+            spawn(shared, stopped, "notices", move |shared, stop| {
+                let notices = Arc::clone(&notices);
+                async move { notice::run(shared, &mut *notices.lock().await, stop).await }
+            }),
+            spawn(shared, stopped, "lease", lease::run),
+            spawn(shared, stopped, "conversations", lifecycle::run),
+            spawn(shared, stopped, "pictures", custom_avatar::run),
+            spawn(shared, stopped, "drawings", custom_avatar::bake::run),
+            spawn(shared, stopped, "previews", character::run),
+            spawn(shared, stopped, "documents", indexing::run),
+            spawn(shared, stopped, "key_uses", key_use::run),
+            spawn(shared, stopped, "meaning", directions::run),
         ];
         shutdown.await;
         // The receivers live in the tasks; if all of them are gone there is nobody left to stop.

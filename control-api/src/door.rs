@@ -32,7 +32,7 @@ use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 use crate::token::Claims;
 
 /// Largest session description; the largest that was seen is 10 kB.
-const SDP_LIMIT: usize = 256 << 10;
+const SDP_LIMIT: usize = 64 << 10;
 
 /// Conversations with an offer that was answered and is not yet connected.
 pub(crate) struct Pending {
@@ -198,7 +198,7 @@ async fn offer(
         return Err(ApiError::NoCapacity(why.unwrap_or_else(|| "the server is shutting down".into())));
     }
     // A call that begins now would leave no trace.
-    if let Some(reason) = shared.store.health.failing().filter(|_| row.status == STARTED) {
+    if let Some(reason) = shared.keeps_nothing().filter(|_| row.status == STARTED) {
         return Err(ApiError::Unwritable(reason));
     }
     held_here(shared, row)?;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::app::Shared;
 use crate::error::UNWRITABLE;
+use crate::supervise::LEDGER;
 
 /// How long the store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -37,6 +38,8 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
         Some("the store does not answer".to_owned())
     } else if shared.store.health.failing().is_some() {
         Some(UNWRITABLE.to_owned())
+    } else if shared.tasks.is_down(LEDGER) {
+        Some("events are not being stored".to_owned())
     } else if shared.draining() {
         Some("draining".to_owned())
     } else {
@@ -44,10 +47,40 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
         shared.host().not_ready().or_else(|| shared.host().no_room()).or_else(|| shared.host().deaf())
     };
     match reason {
-        None => axum::Json(json!({"status": "ready"})).into_response(),
+        // Less than all of the server takes calls: it is told, and no load balancer takes the server out for it.
+        None => match shared.host().failing() {
+            None => axum::Json(json!({"status": "ready"})).into_response(),
+            Some(reason) => axum::Json(json!({"status": "ready", "reason": reason})).into_response(),
+        },
         Some(reason) => {
             (StatusCode::SERVICE_UNAVAILABLE, axum::Json(json!({"status": "not ready", "reason": reason})))
                 .into_response()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use models::net;
+
+    use super::*;
+    use crate::app::App;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn a_server_whose_ledger_is_down_is_not_ready() {
+        let data = std::env::temp_dir().join(format!("visavis-health-{}", std::process::id()));
+        let net = net::Client::new(net::Policy { allow_private: true }).unwrap();
+        let config = Config { data: data.clone(), ..Config::default() };
+        let app = App::open(config, Vec::new(), net).await.unwrap();
+        app.shared().tasks.panicked(LEDGER);
+        let answer = ready(State(Arc::clone(app.shared()))).await;
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body, json!({"status": "not ready", "reason": "events are not being stored"}));
+        app.shared().store.close().await;
+        std::fs::remove_dir_all(data).unwrap();
     }
 }

@@ -61,6 +61,7 @@ mod scope;
 mod serve;
 mod session;
 mod store;
+mod supervise;
 mod template;
 mod token;
 mod tool;

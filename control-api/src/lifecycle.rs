@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::app::Shared;
 use crate::clock::{self, Micros};
 use crate::store::conversation::{IN_PROGRESS, STARTED};
+use crate::supervise::contained;
 use crate::{erasing, ledger, store};
 
 /// Longest wait between two looks. Conversations are made at any time, none ends sooner than the join time-out.
@@ -34,7 +35,8 @@ pub(crate) async fn recover(shared: &Shared) {
         }
     };
     for id in running {
-        if let Err(error) = recover_one(shared, &id).await {
+        // One whose code panics must not keep the server from its start.
+        if let Err(error) = contained(recover_one(shared, &id)).await {
             tracing::error!(conversation = %id, %error, "a conversation that a crash left open cannot be ended");
         }
     }
@@ -87,6 +89,10 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
                 LOOK
             }
         };
+        // What could not be removed with its record.
+        if let Err(error) = erasing::sweep(&shared).await {
+            tracing::error!(%error, "the traces of erased conversations cannot be looked for");
+        }
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             _ = stop.wait_for(|stop| *stop) => return,

@@ -1,8 +1,10 @@
-//! The moments at which a crash would show whether anything is lost or doubled, told to whoever puts the server to that test.
+//! The moments at which a crash or a panic would show whether anything is lost or doubled, told to whoever puts the server to that test.
 
-/// Between two of these the data on disk, or what a receiver knows, changes.
+/// Between two of these, but for the first, the data on disk, or what a receiver knows, changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
+    /// A fact that came from the engine is about to be taken in.
+    BeforeFact,
     /// A transaction is about to be committed.
     BeforeWrite,
     /// A transaction was committed; nobody was told yet.

@@ -20,7 +20,7 @@ use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferE
 use conversation::input::Command;
 use conversation::measure::Family;
 use conversation::output::Answer;
-use models::contain::restarting;
+use models::contain::{contained, lasting};
 use models::{Error, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -214,7 +214,8 @@ impl Engine {
         });
         let behind = Arc::clone(&engine);
         thread::spawn("warm-up", move || {
-            let became = match behind.warm_up() {
+            let panicked = || Err("a panic while the models were loaded: see the log".to_owned());
+            let became = match contained(|| behind.warm_up()).unwrap_or_else(panicked) {
                 Ok(()) => Readiness::Ready,
                 Err(missing) => {
                     tracing::error!(%missing, "no call can be taken");
@@ -388,6 +389,10 @@ impl Host for Engine {
         self.models.deaf()
     }
 
+    fn failing(&self) -> Option<String> {
+        Self::failing(self)
+    }
+
     fn not_ready(&self) -> Option<String> {
         match &*self.ready.borrow() {
             Readiness::Ready => None,
@@ -442,7 +447,7 @@ fn serve_tcp(
             drop(inbox.tcp.send(Message::Tcp(Box::new(datagram))));
             true
         };
-        restarting(|| {
+        lasting(|| {
             if let Err(error) = server.run(clock::now, deliver) {
                 tracing::error!(%error, "ICE-TCP has ended");
             }

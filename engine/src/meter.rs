@@ -96,8 +96,10 @@ pub struct Stats {
     pub unsent: AtomicU64,
     /// Calls that are over.
     pub ended: AtomicU64,
-    /// It panicked again and again and serves no call any more.
+    /// It failed and takes no calls until it has begun anew, or it is gone.
     pub dead: AtomicBool,
+    /// How often it failed too often and paused before it began anew.
+    pub pauses: AtomicU64,
     /// How much time it has left.
     pub headroom: Headroom,
 }
@@ -131,6 +133,7 @@ impl Stats {
             unsent: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             dead: AtomicBool::new(false),
+            pauses: AtomicU64::new(0),
             headroom: Headroom::new(limit),
         }
     }
@@ -159,7 +162,7 @@ impl Meter {
 
     /// What it adds to.
     #[must_use]
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 

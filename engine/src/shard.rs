@@ -6,6 +6,7 @@
 mod contain;
 mod datagrams;
 mod early;
+mod life;
 mod offers;
 pub(crate) mod pending;
 
@@ -17,13 +18,12 @@ use std::time::{Duration, Instant};
 
 use conversation::call::ConversationId;
 use crossbeam_channel::Receiver;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Interest, Poll, Token, Waker};
 use models::Sink;
-use models::contain::{Restarts, contained};
+use models::contain::contained;
 use smallvec::SmallVec;
 
 use self::pending::Pending;
-use crate::clock;
 use crate::edge::{self, Sender};
 use crate::graph::{self, CallKey, Kit, Message};
 use crate::hear::vad::{State, WINDOW};
@@ -110,6 +110,8 @@ pub struct Shard {
     unread: bool,
     /// What calls that broke while the socket was read say at last.
     last_words: Vec<Transmit>,
+    /// Calls that broke and of which the ledger does not know it yet.
+    untold: Vec<ConversationId>,
 }
 
 impl Shard {
@@ -170,67 +172,9 @@ impl Shard {
             settled: false,
             unread: false,
             last_words: Vec::new(),
+            untold: Vec::new(),
         };
         (shard, inbox, stats)
-    }
-
-    /// The thread's life.
-    pub fn run(mut self) {
-        thread::never_waits();
-        if !thread::goes_first() {
-            tracing::debug!("media threads have the priority of all others: a raised one is not allowed");
-        }
-        let mut events = Events::with_capacity(64);
-        let mut told = true;
-        let mut restarts = Restarts::default();
-        while contained(|| self.rounds(&mut events, &mut told)).is_none() {
-            // First, so that none of the calls that end by it comes back to it.
-            let allowed = restarts.allows(clock::now());
-            self.meter.stats().dead.store(!allowed, Relaxed);
-            self.restart();
-            if !allowed {
-                tracing::error!("a media thread panicked too often and takes no calls any more");
-                return;
-            }
-        }
-        if self.running {
-            // Its socket cannot be waited for.
-            self.meter.stats().dead.store(true, Relaxed);
-            self.restart();
-        }
-    }
-
-    /// Works until the thread is to end.
-    fn rounds(&mut self, events: &mut Events, told: &mut bool) {
-        while self.running {
-            let now = clock::now();
-            let more = self.work(now);
-            self.meter.close(clock::now().saturating_duration_since(now));
-            let wait = if more {
-                Some(Duration::ZERO)
-            } else {
-                self.wake_at().map(|at| at.saturating_duration_since(clock::now()))
-            };
-            let (Some(poll), Some(socket)) = (&mut self.poll, &mut self.socket) else { return };
-            if *told == self.settled {
-                *told = !self.settled;
-                let registry = poll.registry();
-                let done = match *told {
-                    true => registry.register(socket, SOCKET, Interest::READABLE),
-                    false => registry.deregister(socket),
-                };
-                if let Err(error) = done {
-                    tracing::error!(%error, "a media thread cannot choose when it is woken");
-                    return;
-                }
-            }
-            if let Err(error) = poll.poll(events, wait)
-                && error.kind() != io::ErrorKind::Interrupted
-            {
-                tracing::error!(%error, "a media thread cannot poll");
-                return;
-            }
-        }
     }
 
     /// When [`Shard::step`] is due at the latest; `None` = something must come first.

@@ -5,14 +5,14 @@
 mod support;
 
 use std::net::UdpSocket;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conversation::call::{ConversationId, LlmChoice, SttChoice, TtsChoice};
-use conversation::event::{EndReason, Event};
-use conversation::host::{Accepted, Caller, CommandError, Host, Offer, OfferError};
+use conversation::event::{EndReason, Event, Stamped};
+use conversation::host::{Accepted, Caller, CommandError, Host, Ledger, Offer, OfferError};
 use conversation::input::Command;
 use conversation::output::{Answer, Refusal};
 use conversation::settings::Agent;
@@ -20,6 +20,7 @@ use engine::clock;
 use engine::hear::vad::{Judge, State, WINDOW};
 use engine::host::Chosen;
 use engine::show::Avatars;
+use engine::transport::loopback::Far;
 use engine::{Config, Engine, Models, Timeouts};
 use models::{Error, Handle, Kind, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
@@ -136,16 +137,20 @@ fn engine_for(calls: usize, models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<En
     engine_with(Config { calls, timeouts, ..Config::default() }, models)
 }
 
-/// An engine of two threads on loopback.
+/// An engine of two threads.
 fn engine_with(config: Config, models: Arc<Doubles>) -> (Arc<Engine>, Book) {
     let book = Book::default();
+    let engine = engine_told(2, config, models, Arc::new(book.clone()));
+    (engine, book)
+}
+
+/// An engine of `n` threads on loopback that tells its facts to `ledger`.
+fn engine_told(n: usize, config: Config, models: Arc<Doubles>, ledger: Arc<dyn Ledger>) -> Arc<Engine> {
     let hosts = vec![[127, 0, 0, 1].into()];
-    let config = Config { threads: 2, hosts, ..config };
+    let config = Config { threads: n, hosts, ..config };
     let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
     let net = tokio::runtime::Handle::current();
-    let engine =
-        Engine::start(config, models, Avatars::default(), client, Arc::new(book.clone()), net).unwrap();
-    (engine, book)
+    Engine::start(config, models, Avatars::default(), client, ledger, net).unwrap()
 }
 
 fn offer(id: u128, sdp: &str) -> Offer {
@@ -251,6 +256,19 @@ async fn what_is_missing_is_told() {
     gate.send(Err("the speech detector's weights are not installed".into())).unwrap();
     let refused = engine.offer(offer(1, "no SDP")).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("the speech detector's weights are not installed".into()));
+}
+
+#[tokio::test]
+async fn a_panic_while_the_models_are_loaded_is_told_as_what_is_missing() {
+    let (models, gate) = Doubles::gated();
+    let (engine, _) = engine(models, Timeouts::default());
+    assert!(engine.not_ready().unwrap().contains("loading"));
+    // Whoever waits at a gate that nobody can open any more panics.
+    drop(gate);
+    let failed = "a panic while the models were loaded: see the log";
+    let refused = engine.offer(offer(1, "no SDP")).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity(failed.into()));
+    assert_eq!(engine.not_ready().unwrap(), failed);
 }
 
 /// Connects a client whose offer was answered, until what it has seen is enough.
@@ -681,61 +699,149 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     assert!(names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"), "{names:?}");
 }
 
-/// Begins a call, lets its thread panic, and waits until its record is ended.
-async fn frighten(engine: &Arc<Engine>, book: &Book, id: u128) {
+/// Begins a call and gives it the sound at which its thread panics.
+async fn give_a_fright(engine: &Engine, book: &Book, id: u128) -> Far {
     let far = engine.attach(Arc::new(call(id)), Vec::new()).unwrap();
     until("it has begun", || !book.of(id).is_empty()).await;
     far.say(vec![FRIGHT; 16_000]);
+    far
+}
+
+/// Begins a call, lets its thread panic, and waits until its record is ended.
+async fn frighten(engine: &Engine, book: &Book, id: u128) {
+    let _far = give_a_fright(engine, book, id).await;
     until("its record is ended", || book.1.lock().unwrap().contains(&id)).await;
 }
 
+/// Threads that take no calls.
 fn dead(engine: &Engine) -> usize {
     engine.stats().filter(|stats| stats.dead.load(Relaxed)).count()
+}
+
+/// The port of the thread that answered.
+fn port(answer: &str) -> String {
+    let line = answer.lines().find(|line| line.contains(" udp ")).unwrap();
+    line.split(' ').nth(5).unwrap().to_owned()
+}
+
+/// The port of the thread that a new call comes to.
+async fn port_of_next(engine: &Engine, id: u128) -> String {
+    let (_, sdp, _) = Client::offer();
+    let taken = engine.offer(offer(id, &sdp)).await.unwrap();
+    assert!(engine.hang_up(ConversationId(id), taken.connection).await);
+    port(&taken.answer)
+}
+
+/// Begins a call over the network; the port of its thread.
+async fn call_over_udp(engine: &Engine, book: &Book, id: u128) -> String {
+    let (mut client, sdp, pending) = Client::offer();
+    let taken = engine.offer(offer(id, &sdp)).await.unwrap();
+    client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&taken.answer).unwrap()).unwrap();
+    tokio::task::block_in_place(|| {
+        client.until("a connection", |c| c.seen.iter().any(|e| matches!(e, str0m::Event::Connected)))
+    });
+    until("a call by network", || !book.of(id).is_empty()).await;
+    port(&taken.answer)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_that_panics_ends_its_calls_and_takes_new_ones_on_the_same_port() {
     let (engine, book) = engine(Doubles::ready(9), Timeouts::default());
     until("ready", || engine.not_ready().is_none()).await;
-    let (mut client, sdp, pending) = Client::offer();
     let other = engine.attach(Arc::new(call(1)), Vec::new()).unwrap();
     until("it has begun", || !book.of(1).is_empty()).await;
     // The thread that has no call.
-    let port = |answer: &str| {
-        let line = answer.lines().find(|line| line.contains(" udp ")).unwrap();
-        line.split(' ').nth(5).unwrap().to_owned()
-    };
-    let before = engine.offer(offer(2, &sdp)).await.unwrap();
-    engine.hang_up(ConversationId(2), before.connection).await;
-    until("it is hung up", || engine.calls() == 1).await;
+    let before = port_of_next(&engine, 2).await;
     frighten(&engine, &book, 3).await;
-    until("its place is free", || engine.calls() == 1).await;
-    let after = engine.offer(offer(4, &sdp)).await.unwrap();
-    assert_eq!(port(&before.answer), port(&after.answer));
-    client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&after.answer).unwrap()).unwrap();
-    tokio::task::block_in_place(|| {
-        client.until("a connection", |c| c.seen.iter().any(|e| matches!(e, str0m::Event::Connected)))
-    });
-    until("a call by network", || !book.of(4).is_empty()).await;
+    until("it takes calls again", || dead(&engine) == 0).await;
+    until("the place of its call is free", || engine.calls() == 1).await;
+    assert_eq!(call_over_udp(&engine, &book, 4).await, before);
     assert_eq!(*book.1.lock().unwrap(), [3], "the call of the other thread goes on");
     drop(other);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_media_thread_that_panics_again_and_again_takes_no_calls_any_more() {
-    let (engine, book) = engine(Doubles::ready(9), Timeouts::default());
+async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_the_same_port() {
+    let book = Book::default();
+    let engine = engine_told(1, Config::default(), Doubles::ready(9), Arc::new(book.clone()));
     until("ready", || engine.not_ready().is_none()).await;
-    let mut ids = 1..200;
-    // Calls go to the first of two threads without a call. A machine that stands still between two panics makes it take more of them.
-    for thread in 1..=2 {
-        while dead(&engine) < thread {
-            assert_eq!(Host::no_room(&*engine), None, "a thread lives");
-            frighten(&engine, &book, ids.next().expect("a thread is given up at last")).await;
-            until("its place is free", || engine.calls() == 0).await;
-        }
+    let before = port_of_next(&engine, 1).await;
+    let pauses = || engine.stats().map(|s| s.pauses.load(Relaxed)).sum::<u64>();
+    // Six panics within ten seconds. A machine that stands still between two of them makes it take more.
+    let mut ids = 2..200;
+    while pauses() == 0 {
+        until("it takes calls", || dead(&engine) == 0).await;
+        frighten(&engine, &book, ids.next().expect("it pauses at last")).await;
     }
-    let failed = "the media threads have failed: restart the server";
+    until("it takes calls again", || dead(&engine) == 0).await;
+    assert_eq!(Host::no_room(&*engine), None);
+    assert_eq!(call_over_udp(&engine, &book, 1_000).await, before);
+    assert_eq!(*book.1.lock().unwrap(), (2..ids.start).collect::<Vec<_>>(), "each record is ended once");
+}
+
+/// A ledger that panics when it is told that a call broke, while it is shut.
+struct Shut {
+    book: Book,
+    shut: AtomicBool,
+}
+
+impl Ledger for Shut {
+    fn record(&self, conversation: ConversationId, fact: Stamped) {
+        self.book.record(conversation, fact);
+    }
+
+    fn broke(&self, conversation: ConversationId) {
+        assert!(!self.shut.load(Relaxed), "the test's own panic");
+        self.book.broke(conversation);
+    }
+}
+
+impl Shut {
+    fn new(book: &Book) -> Arc<Self> {
+        Arc::new(Self { book: book.clone(), shut: AtomicBool::new(true) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds() {
+    let book = Book::default();
+    let ledger = Shut::new(&book);
+    let engine = engine_told(2, Config::default(), Doubles::ready(9), Arc::clone(&ledger) as _);
+    until("ready", || engine.not_ready().is_none()).await;
+    let first = port_of_next(&engine, 1).await;
+    let _one = give_a_fright(&engine, &book, 2).await;
+    until("its thread takes no calls", || dead(&engine) == 1).await;
+    // The other one does.
+    assert_eq!(Host::no_room(&*engine), None);
+    let failing = |dead| format!("media threads that have failed and are tried again: {dead} of 2");
+    assert_eq!(Host::failing(&*engine), Some(failing(1)));
+    assert_ne!(port_of_next(&engine, 3).await, first);
+    let _two = give_a_fright(&engine, &book, 4).await;
+    until("no thread takes calls", || dead(&engine) == 2).await;
+    let failed = "the media threads have failed and are tried again";
     assert_eq!(Host::no_room(&*engine).unwrap(), failed);
-    let refused = engine.attach(Arc::new(call(1_000)), Vec::new()).map(drop).unwrap_err();
+    assert_eq!(Host::failing(&*engine), Some(failing(2)));
+    let refused = engine.attach(Arc::new(call(5)), Vec::new()).map(drop).unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity(failed.into()));
+    assert!(book.1.lock().unwrap().is_empty());
+    ledger.shut.store(false, Relaxed);
+    until("both take calls again", || dead(&engine) == 0).await;
+    let mut ended = book.1.lock().unwrap().clone();
+    ended.sort_unstable();
+    assert_eq!(ended, [2, 4], "their records are ended after all");
+    assert_eq!((Host::failing(&*engine), Host::no_room(&*engine)), (None, None));
+    until("their places are free", || engine.calls() == 0).await;
+    assert_eq!(call_over_udp(&engine, &book, 6).await, first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_media_thread_that_cannot_restart_ends_with_the_engine() {
+    let book = Book::default();
+    let ledger = Shut::new(&book);
+    let engine = engine_told(1, Config::default(), Doubles::ready(9), Arc::clone(&ledger) as _);
+    until("ready", || engine.not_ready().is_none()).await;
+    let far = give_a_fright(&engine, &book, 1).await;
+    until("it takes no calls", || dead(&engine) == 1).await;
+    drop((engine, far));
+    until("its thread is gone", || Arc::strong_count(&ledger) == 1).await;
 }

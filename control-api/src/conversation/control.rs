@@ -15,19 +15,21 @@ use conversation::host::CommandError;
 use conversation::input::{Command, MAX_TEXT};
 use conversation::output::{Answer as Told, Refusal};
 use serde_json::{Value, json};
+use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use super::found;
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::error::{ApiError, Missing, UNWRITABLE};
+use crate::error::{ApiError, Missing};
 use crate::fields::{Faults, Fields};
-use crate::lifecycle;
 use crate::request::{Json, Path};
 use crate::store::conversation::{ENDED, Row, STARTED};
+use crate::{lifecycle, store};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
-/// Conversations that were ended while the store took no writes: whoever asked was told so, and may ask again.
+/// Conversations that were ended while the store took no writes or was late: whoever asked was told so, and may ask again.
 #[derive(Default)]
 pub(crate) struct Unconfirmed(Mutex<HashSet<ConversationId>>);
 
@@ -47,14 +49,21 @@ impl Unconfirmed {
         set.insert(id);
     }
 
+    /// Whether it is one of them.
+    fn contains(&self, id: ConversationId) -> bool {
+        self.set().contains(&id)
+    }
+
     /// Whether it is one of them; it is no more.
     fn take(&self, id: ConversationId) -> bool {
         self.set().remove(&id)
     }
 }
 
-/// How long DELETE waits until the record says ENDED.
+/// How long DELETE waits for each of the two that end a conversation, the store and the engine, until the record says ENDED.
 const END_WAIT: Duration = Duration::from_secs(3);
+/// Why DELETE says that it is not kept yet.
+const LATE: &str = "the end of the conversation is not stored yet";
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new()
@@ -156,10 +165,21 @@ async fn context(
     Ok(axum::Json(json!({"message": "Context updated successfully"})))
 }
 
+/// Ends a conversation that nobody joined; `None` if that takes longer than a client should wait. In a task of its own, because a client that
+/// hangs up cancels its request: an end that is stored must be announced.
+async fn end_unjoined(shared: &Arc<Shared>, id: &str) -> Option<store::Result<bool>> {
+    let (shared, id) = (Arc::clone(shared), id.to_owned());
+    let ending = async move { lifecycle::end_unjoined(&shared, &id, EndReason::EndedByApi).await };
+    let ended = timeout(END_WAIT, tokio::spawn(ending.in_current_span())).await.ok()?;
+    Some(ended.unwrap_or(Err(store::Error::Panicked)))
+}
+
 async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<String>) -> Answer {
     let row = found(&shared, &caller, &id).await?;
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
     let done = || {
+        // Who asks once more comes too late.
+        shared.unconfirmed.take(id);
         Ok(axum::Json(json!({
             "agent_identity": row.agent_name,
             "conversation_id": row.id,
@@ -170,36 +190,40 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
         // Who was told that the end could not be kept asks again, and is told that it is.
         return if shared.unconfirmed.take(id) { done() } else { Err(refused(Refusal::Ended)) };
     }
-    let unwritable = |reason| {
+    let unwritable = || {
         shared.unconfirmed.note(id);
-        ApiError::Unwritable(reason)
+        ApiError::Unwritable(shared.store.health.failing().unwrap_or_else(|| LATE.to_owned()))
     };
     let mut news = shared.news.subscribe();
-    // Of several at once the one that ends it is told so; the others come too late.
-    let unjoined = row.status == STARTED
-        && match lifecycle::end_unjoined(&shared, &row.id, EndReason::EndedByApi).await {
-            Ok(ended) => ended,
-            // What the engine holds of it ends all the same.
-            Err(error) if error.is_outage() => false,
-            Err(error) => return Err(error.into()),
+    // Of several at once the one that ends it is told so; the others come too late. `None`: the store may end it all the same.
+    let mut unjoined = Some(false);
+    if row.status == STARTED {
+        unjoined = match end_unjoined(&shared, &row.id).await {
+            Some(Ok(ended)) => Some(ended),
+            // What the engine holds of it ends in any case.
+            Some(Err(error)) if !error.is_outage() => return Err(error.into()),
+            Some(Err(_)) | None => None,
         };
+    }
     let ended_it = match shared.host().command(id, Command::End).await {
         Ok(Told::Accepted) => true,
         Ok(Told::Already | Told::Refused(Refusal::Ended))
-        | Err(CommandError::Refused(Refusal::Ended) | CommandError::NotHere) => unjoined,
+        | Err(CommandError::Refused(Refusal::Ended) | CommandError::NotHere) => {
+            unjoined.ok_or_else(unwritable)?
+        }
         Ok(Told::Refused(refusal)) | Err(CommandError::Refused(refusal)) => return Err(refused(refusal)),
     };
     if !ended_it {
         if let Some(reason) = shared.store.health.failing() {
             return Err(ApiError::Unwritable(reason));
         }
-        shared.facts.flush(&shared.store).await;
-        let status = found(&shared, &caller, &row.id).await?.status;
-        if status == ENDED && shared.unconfirmed.take(id) {
-            return done();
+        // Who waits in vain reads what is there.
+        let _ = timeout(END_WAIT, shared.facts.flush(&shared.store)).await;
+        if found(&shared, &caller, &row.id).await?.status == ENDED {
+            return if shared.unconfirmed.take(id) { done() } else { Err(refused(Refusal::Ended)) };
         }
-        return Err(if status == ENDED {
-            refused(Refusal::Ended)
+        return Err(if shared.unconfirmed.contains(id) {
+            unwritable()
         } else {
             ApiError::NoCapacity("the call is not held by this server".into())
         });
@@ -216,9 +240,9 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
     };
     tokio::select! {
         ended = ended => ended?,
-        () = shared.store.health.fails() => return Err(unwritable(UNWRITABLE.to_owned())),
-        // The call ends all the same if the engine takes longer than the client should wait.
-        () = tokio::time::sleep(END_WAIT) => {}
+        () = shared.store.health.fails() => return Err(unwritable()),
+        // The call ends all the same, and whoever asks again is told when it has.
+        () = tokio::time::sleep(END_WAIT) => return Err(unwritable()),
     }
     done()
 }

@@ -12,6 +12,7 @@ use crate::app::Shared;
 use crate::clock;
 use crate::store::delivery::{self, State, Try};
 use crate::store::{self, document};
+use crate::supervise::contained;
 
 /// Tries kept in one transaction at most.
 const BATCH: usize = 256;
@@ -32,7 +33,7 @@ pub(super) struct Made {
 pub(super) async fn run(shared: Arc<Shared>, mut made: mpsc::UnboundedReceiver<Made>) {
     let mut batch = Vec::with_capacity(BATCH);
     while made.recv_many(&mut batch, BATCH).await > 0 {
-        let outcomes = match keep(&shared, &batch).await {
+        let outcomes = match contained(keep(&shared, &batch)).await {
             Ok(outcomes) => outcomes,
             Err(_) => one_by_one(&shared, &batch).await,
         };
@@ -47,7 +48,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut made: mpsc::UnboundedReceiver<M
 async fn one_by_one(shared: &Shared, batch: &[Made]) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(batch.len());
     for made in batch {
-        let kept = keep(shared, std::slice::from_ref(made)).await.map(|mut kept| kept.remove(0));
+        let kept = contained(keep(shared, std::slice::from_ref(made))).await.map(|mut kept| kept.remove(0));
         outcomes.push(kept.unwrap_or_else(|error| {
             tracing::error!(conversation = %made.row.conversation, %error, "what became of a webhook cannot be kept");
             Outcome::Again(clock::now() + clock::micros(UNKEPT))

@@ -10,9 +10,11 @@ pub(crate) mod notice;
 pub(crate) mod webhook;
 
 use std::collections::{BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use models::net::{self, Method, Request};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -94,7 +96,7 @@ impl Drop for Taken {
 /// Delivers until `stop`. A try that the stop cuts short is made again after the next start.
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    mut news: mpsc::UnboundedReceiver<News>,
+    news: &mut mpsc::UnboundedReceiver<News>,
     mut stop: watch::Receiver<bool>,
 ) {
     let webhooks = &shared.config.webhooks;
@@ -105,6 +107,7 @@ pub(crate) async fn run(
     let (made, keeping) = mpsc::unbounded_channel();
     let keeper = tokio::spawn(keeper::run(Arc::clone(&shared), keeping));
     let (left, mut leaving) = mpsc::unbounded_channel();
+    let mut health = shared.store.health.changes();
     let mut delivery = Delivery {
         shared,
         spans,
@@ -139,6 +142,12 @@ pub(crate) async fn run(
                 None => break,
             },
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
+            Ok(()) = health.changed() => {
+                // A COMMIT whose answer was lost may have stored webhooks of which nobody told.
+                if health.borrow_and_update().is_none() {
+                    delivery.begin().await;
+                }
+            }
             Some((workspace, agent)) = leaving.recv() => delivery.turns.done(&workspace, &agent),
             Some(done) = delivery.tries.join_next() => match done {
                 Ok((row, outcome)) => delivery.tried(row, outcome),
@@ -227,7 +236,12 @@ impl Delivery {
         let place = Taken { source, left: self.left.clone() };
         let (shared, made) = (Arc::clone(&self.shared), self.made.clone());
         self.tries.spawn(async move {
-            let (tried, fatal) = attempt(&shared, &row).await;
+            // A panic ends this try alone, as any other failure does.
+            let made_try = AssertUnwindSafe(attempt(&shared, &row)).catch_unwind().await;
+            let (tried, fatal) = made_try.unwrap_or_else(|_| {
+                let error = Some(store::Error::Panicked.to_string());
+                (Try { at: clock::now(), took: 0, status: None, error }, false)
+            });
             // What became of it is kept beside the next tries.
             drop(place);
             let (reply, outcome) = oneshot::channel();

@@ -60,7 +60,7 @@ pub(crate) struct Notice {
 /// Tells what comes, until `stop`. What is on its way then is not waited for: these notices are promised to nobody.
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    mut queue: mpsc::UnboundedReceiver<Notice>,
+    queue: &mut mpsc::UnboundedReceiver<Notice>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut tries = JoinSet::new();

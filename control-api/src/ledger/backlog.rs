@@ -1,4 +1,4 @@
-//! Facts that wait while the store takes no writes: in memory, within bounds.
+//! Facts that wait while the store takes no writes, or is late: in memory, within bounds.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -68,6 +68,11 @@ impl Backlog {
         self.facts.retain(|(_, fact, _)| !fact.event.is_progress());
         self.bytes = self.facts.iter().map(|(_, _, weight)| weight).sum();
         (before - self.facts.len()) as u64
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.facts.is_empty()
     }
 
     /// Takes the oldest facts, at most so many.

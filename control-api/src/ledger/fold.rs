@@ -56,12 +56,12 @@ impl Live {
         self.view.ended.is_some()
     }
 
-    /// Takes in the next fact and says what must be written with it.
-    pub(super) fn prepare(&mut self, shared: &Shared, fact: Stamped) -> Prepared {
+    /// Takes in the next fact and says what follows from it.
+    pub(super) fn follow(&mut self, shared: &Shared, fact: &Stamped) -> Follows {
         if let Event::Joined { unix_micros } = &fact.event {
             self.base = Micros::try_from(*unix_micros).unwrap_or_else(|_| clock::now());
         }
-        self.view.apply(&fact);
+        self.view.apply(fact);
         let at = self.base.saturating_add(Micros::try_from(fact.at.as_micros()).unwrap_or(Micros::MAX));
         let change = match (&fact.event, self.view.ended) {
             // What comes after the end (a tool's result) belongs to the record too.
@@ -73,8 +73,14 @@ impl Live {
             (Event::Joined { .. }, None) => Change::Begins(at),
             _ => Change::None,
         };
-        let delivery = self.delivery(shared, &fact);
-        let notices = self.notices(&fact, at);
+        let delivery = self.delivery(shared, fact);
+        let notices = self.notices(fact, at);
+        Follows { delivery, notices, change }
+    }
+
+    /// A fact with all that is written with it.
+    pub(super) fn prepared(&self, fact: Stamped, follows: Follows) -> Prepared {
+        let Follows { delivery, notices, change } = follows;
         Prepared {
             conversation: self.row.id.clone(),
             workspace: self.row.workspace.clone(),
@@ -135,6 +141,13 @@ pub(super) enum Change {
     None,
     Begins(Micros),
     Ends { reason: &'static str, record: String, at: Micros },
+}
+
+/// What follows from a fact.
+pub(super) struct Follows {
+    delivery: Option<store::delivery::Row>,
+    notices: Vec<Notice>,
+    change: Change,
 }
 
 /// A fact with all that is written with it.
@@ -264,7 +277,9 @@ pub(crate) async fn append(
         .zip(events)
         .map(|(seq, (at, event))| {
             let at = Time::from_micros(u64::try_from(at - live.base).unwrap_or(0));
-            live.prepare(shared, Stamped { seq, at, event })
+            let fact = Stamped { seq, at, event };
+            let follows = live.follow(shared, &fact);
+            live.prepared(fact, follows)
         })
         .collect();
     let written = write(&mut tx, &shared.server, &facts).await?;

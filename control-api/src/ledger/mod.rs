@@ -5,6 +5,7 @@
 
 mod backlog;
 mod fold;
+mod inbox;
 mod writer;
 
 use std::collections::HashSet;
@@ -14,11 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conversation::call::ConversationId;
 use conversation::event::Stamped;
 use conversation::host::Ledger;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::fold::append;
-use self::writer::Writer;
-use crate::app::Shared;
+pub(crate) use self::writer::Writer;
 use crate::store::Store;
 
 #[allow(clippy::large_enum_variant)] // nearly all are facts
@@ -29,7 +29,7 @@ enum Message {
 }
 
 /// The way in. Its channel has no bound, because neither may a media thread wait nor may a fact be lost; facts are small and few, and while the
-/// store takes no writes they are moved on into a [`backlog::Backlog`], which has one.
+/// store takes no writes or is late they are moved on into a [`backlog::Backlog`], which has one.
 #[derive(Clone)]
 pub(crate) struct Facts {
     sender: mpsc::UnboundedSender<Message>,
@@ -102,15 +102,10 @@ impl Facts {
         let (done, wait) = oneshot::channel();
         if self.sender.send(Message::Flush(done)).is_ok() {
             tokio::select! {
-                // The writer is gone only when the server stops.
+                // What the writer holds is gone only when the server stops.
                 _ = wait => {}
                 () = store.health.fails() => {}
             }
         }
     }
-}
-
-/// Writes facts until `stop`, then what is still on its way.
-pub(crate) async fn run(shared: Arc<Shared>, queue: Queue, stop: watch::Receiver<bool>) {
-    Writer::new(shared, queue, stop).run().await;
 }

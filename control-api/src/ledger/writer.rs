@@ -1,163 +1,106 @@
-//! The one task that writes facts. While the store takes no writes it tries again, and what comes meanwhile waits in a [`Backlog`]; a fact
-//! that the store refuses alone is put aside as text, so that nothing else waits for it.
+//! The one task that writes facts. While the store takes no writes it tries again, and what comes meanwhile waits in the [`Inbox`]; a fact
+//! that the store refuses alone, or whose code panics, is put aside as text, so that nothing else waits for it.
+//!
+//! All facts that are not stored yet lie in [`Writer`], so that the task can be restarted after a panic without loss.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use conversation::call::ConversationId;
-use conversation::event::Stamped;
+use conversation::event::{Event, Stamped};
 use conversation::input::Command;
-use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, timeout_at};
+use models::contain::contained;
+use tokio::sync::watch;
 
-use super::backlog::Backlog;
+use super::Queue;
 use super::fold::{self, Change, Live, Prepared, Written};
-use super::{Message, Queue};
+use super::inbox::{Batch, Inbox};
 use crate::app::Shared;
-use crate::{lifecycle, store};
+use crate::conversation::record;
+use crate::delivery::News;
+use crate::watch::Moment;
+use crate::{clock, lifecycle, store};
 
-/// How long facts are gathered before they are written together.
-const GATHER: Duration = Duration::from_millis(20);
-/// Facts of one transaction at most.
-const BATCH: usize = 2000;
-/// Wait between two tries to write while the store fails.
-const RETRY: Duration = Duration::from_millis(500);
 /// Tries after which facts are written one by one, to find the one that the store refuses.
 const TRIES: u32 = 5;
 
 /// The task's state.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     shared: Arc<Shared>,
-    queue: Queue,
-    stop: watch::Receiver<bool>,
+    inbox: Inbox,
     /// Conversations of which facts come.
     live: HashMap<ConversationId, Live>,
-    /// Facts that came while the store took no writes.
-    backlog: Backlog,
-    /// What comes behind them.
-    later: Vec<Message>,
+    /// What is being worked on: taken from the inbox, and not prepared yet.
+    hand: Batch,
+    /// Prepared, and not in the store yet.
+    prepared: VecDeque<Prepared>,
     /// Conversations that could not be read: their facts are put aside without waiting again.
     unreadable: HashSet<ConversationId>,
-}
-
-/// What is written together, and done behind it.
-#[derive(Default)]
-struct Batch {
-    facts: Vec<(ConversationId, Stamped)>,
-    broken: Vec<ConversationId>,
-    flushes: Vec<oneshot::Sender<()>>,
-}
-
-impl Batch {
-    fn take(&mut self, message: Message) {
-        match message {
-            Message::Fact(id, fact) => self.facts.push((id, fact)),
-            Message::Broke(id) => self.broken.push(id),
-            Message::Flush(done) => self.flushes.push(done),
-        }
-    }
+    /// Whether the task ran before: then it is restarted.
+    begun: bool,
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, queue: Queue, stop: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, queue: Queue, stop: watch::Receiver<bool>) -> Self {
+        let inbox = Inbox::new(shared.store.clone(), queue, stop);
         Self {
             shared,
-            queue,
-            stop,
+            inbox,
             live: HashMap::new(),
-            backlog: Backlog::default(),
-            later: Vec::new(),
+            hand: Batch::default(),
+            prepared: VecDeque::new(),
             unreadable: HashSet::new(),
+            begun: false,
         }
     }
 
-    pub(super) async fn run(mut self) {
-        while let Some(batch) = self.gather().await {
-            self.write(batch).await;
+    /// Writes facts until the server stops, then what is still on its way.
+    pub(crate) async fn run(&mut self) {
+        if std::mem::replace(&mut self.begun, true) {
+            self.resume().await;
         }
-        let mut rest = Batch { facts: self.backlog.take(usize::MAX), ..Batch::default() };
-        self.later.drain(..).for_each(|message| rest.take(message));
-        while let Ok(message) = self.queue.receiver.try_recv() {
-            rest.take(message);
+        while self.inbox.gather(&mut self.hand).await {
+            self.write().await;
         }
-        // In pieces: what is written before the process must end is kept.
-        while rest.facts.len() > BATCH {
-            let more = rest.facts.split_off(BATCH);
-            let facts = std::mem::replace(&mut rest.facts, more);
-            self.write(Batch { facts, ..Batch::default() }).await;
-        }
-        self.write(rest).await;
-    }
-
-    /// The next facts; `None` when the server stops. While the store fails and nothing waits it is tried, too: others want to write.
-    async fn gather(&mut self) -> Option<Batch> {
-        if *self.stop.borrow() {
-            return None;
-        }
-        let mut batch = Batch { facts: self.backlog.take(BATCH), ..Batch::default() };
-        if !batch.facts.is_empty() {
-            return Some(batch);
-        }
-        self.later.drain(..).for_each(|message| batch.take(message));
-        while batch.facts.is_empty() && batch.broken.is_empty() && batch.flushes.is_empty() {
-            let failing = self.shared.store.health.failing().is_some();
-            tokio::select! {
-                message = self.queue.receiver.recv() => batch.take(message?),
-                () = stopped(&mut self.stop) => return None,
-                () = tokio::time::sleep(RETRY), if failing => {
-                    // It tells the store's health itself.
-                    let _ = self.shared.store.probe().await;
-                }
-                () = self.shared.store.health.fails(), if !failing => {}
-            }
-        }
-        let until = Instant::now() + GATHER;
-        while batch.flushes.is_empty() && batch.facts.len() < BATCH {
-            match timeout_at(until, self.queue.receiver.recv()).await {
-                Ok(Some(message)) => batch.take(message),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        Some(batch)
-    }
-
-    /// Waits before the next try; what comes meanwhile goes behind what waits. False if the server stops.
-    async fn wait(&mut self) -> bool {
-        let until = Instant::now() + RETRY;
         loop {
-            let message = tokio::select! {
-                () = stopped(&mut self.stop) => return false,
-                message = timeout_at(until, self.queue.receiver.recv()) => message,
-            };
-            match message {
-                Ok(Some(Message::Fact(id, fact))) => {
-                    let dropped = self.backlog.push(id, fact);
-                    self.queue.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
-                    self.settle(dropped as usize);
-                }
-                Ok(Some(other)) => self.later.push(other),
-                Ok(None) | Err(_) => return true,
+            self.inbox.rest(&mut self.hand);
+            if self.hand.is_empty() {
+                return;
+            }
+            self.write().await;
+        }
+    }
+
+    /// Goes on after a panic. What was prepared is complete. The state of the conversations may be half changed, and is read anew.
+    async fn resume(&mut self) {
+        self.store().await;
+        self.live.clear();
+        // Webhooks may be stored that were not announced.
+        self.look();
+        self.write().await;
+    }
+
+    /// Makes the delivery read the outbox. Its receiver lives as long as this task.
+    fn look(&self) {
+        let _ = self.shared.outbox.send(News::Look);
+    }
+
+    /// Does what is in hand.
+    async fn write(&mut self) {
+        while let Some((id, fact)) = self.hand.facts.pop_front() {
+            if self.live.contains_key(&id) || self.load(id, &fact).await {
+                self.prepare(id, fact).await;
+            } else {
+                self.inbox.settle(1);
             }
         }
-    }
-
-    /// So many facts wait no more.
-    fn settle(&self, facts: usize) {
-        self.queue.counts.waiting.fetch_sub(facts, Ordering::Relaxed);
-    }
-
-    async fn write(&mut self, batch: Batch) {
-        let count = batch.facts.len();
-        self.commit(batch.facts).await;
-        self.settle(count);
-        for id in batch.broken {
+        self.store().await;
+        while let Some(id) = self.hand.broken.front().copied() {
             self.end_broken(id).await;
-            self.queue.counts.broken().remove(&id);
+            self.inbox.ended(id);
+            self.hand.broken.pop_front();
         }
-        for done in batch.flushes {
+        for done in self.hand.flushes.drain(..) {
             // Who waited may have gone.
             let _ = done.send(());
         }
@@ -169,41 +112,70 @@ impl Writer {
         let name = id.to_string();
         let mut tries = 0;
         loop {
-            let Err(error) = lifecycle::recover_one(&self.shared, &name).await else { return };
+            let ended = self.inbox.within(lifecycle::recover_one(&self.shared, &name)).await;
+            let Err(error) = ended else { return };
             tries += 1;
             if tries == 1 {
                 tracing::error!(conversation = %id, %error, "a broken call cannot be ended; trying again");
             }
             // What is refused though others are written is ended by the next start of the server, if at all.
             let refused = tries >= TRIES && !error.is_outage();
-            if refused || !self.wait().await {
+            if refused || !self.inbox.wait().await {
                 return;
             }
             // It tells the store's health itself.
-            let _ = self.shared.store.probe().await;
+            let _ = self.inbox.within(self.shared.store.probe()).await;
         }
     }
 
-    /// Writes facts with what follows from them, trying again until they are in the store.
-    async fn commit(&mut self, facts: Vec<(ConversationId, Stamped)>) {
-        let mut prepared = Vec::with_capacity(facts.len());
-        for (id, fact) in facts {
-            if !self.live.contains_key(&id) && !self.load(id, &fact).await {
-                continue;
-            }
-            if let Entry::Occupied(known) = self.live.entry(id) {
-                prepared.push(known.into_mut().prepare(&self.shared, fact));
+    /// Takes in a fact of a conversation that is known. One whose code panics is put aside.
+    async fn prepare(&mut self, id: ConversationId, fact: Stamped) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        let follows = contained(|| {
+            Moment::BeforeFact.tell(self.shared.config.watch);
+            live.follow(&self.shared, &fact)
+        });
+        match follows {
+            Some(follows) => self.prepared.push_back(live.prepared(fact, follows)),
+            None => self.panicked(id, &fact).await,
+        }
+    }
+
+    /// Puts aside a fact whose code panicked. The state of its conversation may be half changed, and is read anew: hence what was prepared
+    /// before is stored first.
+    async fn panicked(&mut self, id: ConversationId, fact: &Stamped) {
+        self.store().await;
+        self.live.remove(&id);
+        let (name, why) = (id.to_string(), store::Error::Panicked);
+        let mut last = false;
+        loop {
+            let kept = put_aside(&self.shared, &name, fact, &why);
+            let Err(error) = self.inbox.within(kept).await else { break };
+            self.shared.store.health.note(&error.to_string());
+            if !self.inbox.wait().await && std::mem::replace(&mut last, true) {
+                tracing::error!(conversation = %id, seq = fact.seq, "the server stops, and a fact whose code panicked is lost");
+                break;
             }
         }
+        self.inbox.settle(1);
+    }
+
+    /// Writes what is prepared with what follows from it, trying again until it is in the store.
+    async fn store(&mut self) {
         // One more try after the stop, then the facts are lost with the process.
         let (mut tries, mut last) = (0_u32, false);
-        while !prepared.is_empty() {
-            match write(&self.shared, &prepared).await {
-                Ok(written) => return self.written(prepared, &written),
+        while !self.prepared.is_empty() {
+            let facts = &*self.prepared.make_contiguous();
+            match self.inbox.within(write(&self.shared, facts)).await {
+                Ok(written) => {
+                    let prepared = std::mem::take(&mut self.prepared).into();
+                    return self.written(prepared, &written);
+                }
                 Err(error) => {
                     tries += 1;
                     if tries == 1 {
-                        tracing::error!(%error, facts = prepared.len(), "facts cannot be written; trying again");
+                        let facts = self.prepared.len();
+                        tracing::error!(%error, facts, "facts cannot be written; trying again");
                     }
                     if error.is_outage() {
                         self.shared.store.health.note(&error.to_string());
@@ -211,11 +183,13 @@ impl Writer {
                 }
             }
             if tries.is_multiple_of(TRIES) {
-                prepared = self.one_by_one(prepared).await;
+                self.one_by_one().await;
             }
-            if !prepared.is_empty() && !self.wait().await && std::mem::replace(&mut last, true) {
-                tracing::error!(facts = prepared.len(), "the server stops, and these facts are lost");
-                return;
+            if !self.prepared.is_empty() && !self.inbox.wait().await && std::mem::replace(&mut last, true) {
+                let facts = self.prepared.len();
+                tracing::error!(facts, "the server stops, and these facts are lost");
+                self.prepared.clear();
+                self.inbox.settle(facts);
             }
         }
     }
@@ -225,7 +199,7 @@ impl Writer {
         let name = id.to_string();
         let (mut tries, mut last) = (0, false);
         loop {
-            match Live::load(&self.shared, &name).await {
+            match self.inbox.within(Live::load(&self.shared, &name)).await {
                 Ok(Some(known)) => {
                     self.live.insert(id, known);
                     return true;
@@ -242,75 +216,81 @@ impl Writer {
                     }
                     let damaged = !error.is_outage();
                     let known = tries >= TRIES || self.unreadable.contains(&id);
-                    if damaged && known && put_aside(&self.shared, &name, fact, &error).await.is_ok() {
+                    let kept = put_aside(&self.shared, &name, fact, &error);
+                    if damaged && known && self.inbox.within(kept).await.is_ok() {
                         self.unreadable.insert(id);
                         return false;
                     }
                 }
             }
-            if !self.wait().await && std::mem::replace(&mut last, true) {
+            if !self.inbox.wait().await && std::mem::replace(&mut last, true) {
                 return false;
             }
         }
     }
 
-    /// Writes each fact by itself. One that is refused twice, though another write is taken between, is put aside; the rest of a store that
-    /// takes none is given back.
-    async fn one_by_one(&mut self, prepared: Vec<Prepared>) -> Vec<Prepared> {
-        let mut rest = prepared.into_iter();
-        while let Some(one) = rest.next() {
-            let one = [one];
-            let mut done = write(&self.shared, &one).await;
+    /// Writes each fact by itself. One that is refused twice, though another write is taken between, is put aside; what a store that takes
+    /// none has not taken stays.
+    async fn one_by_one(&mut self) {
+        while let Some(fact) = self.prepared.front() {
+            let one = std::slice::from_ref(fact);
+            let mut done = self.inbox.within(write(&self.shared, one)).await;
             let mut takes = done.is_ok();
             if done.as_ref().is_err_and(|error| !error.is_outage()) {
                 // Perhaps it was away and is back: then the fact is not at fault.
-                takes = self.shared.store.probe().await.is_ok();
+                takes = self.inbox.within(self.shared.store.probe()).await.is_ok();
                 if takes {
-                    done = write(&self.shared, &one).await;
+                    done = self.inbox.within(write(&self.shared, one)).await;
                 }
             }
-            match done {
-                Ok(written) => self.written(one.into(), &written),
+            let written = match done {
+                Ok(written) => Some(written),
                 Err(error) => {
-                    let [fact] = &one;
-                    if !takes || error.is_outage() || fact.put_aside(&self.shared, &error).await.is_err() {
-                        self.shared.store.health.note(&error.to_string());
-                        return one.into_iter().chain(rest).collect();
+                    if !takes
+                        || error.is_outage()
+                        || self.inbox.within(fact.put_aside(&self.shared, &error)).await.is_err()
+                    {
+                        return self.shared.store.health.note(&error.to_string());
                     }
+                    None
+                }
+            };
+            let Some(fact) = self.prepared.pop_front() else { return };
+            match written {
+                Some(written) => self.written(vec![fact], &written),
+                None => {
                     // Nothing of it is told, but that there is something new on the record.
                     let written = Written::nothing_of(&fact.conversation);
-                    if let (false, Ok(id)) = (matches!(fact.change, Change::None), fact.conversation.parse())
-                    {
-                        self.shared.pending.forget(id);
-                    }
-                    fold::announce(&self.shared, one.into(), &written);
+                    self.inbox.settle(1);
+                    self.tell(vec![fact], &written);
                 }
             }
         }
-        Vec::new()
     }
 
     /// Facts are in the store: whoever waits for that is told.
     fn written(&mut self, prepared: Vec<Prepared>, written: &Written) {
+        self.inbox.settle(prepared.len());
         for id in written.refused.iter().filter_map(|id| id.parse().ok()) {
             // It was ended while its connection came up.
             self.live.remove(&id);
             end_in_engine(&self.shared, id);
         }
+        self.live.retain(|_, known| !known.ended());
+        self.tell(prepared, written);
+    }
+
+    /// Tells whoever waits for what became of facts.
+    fn tell(&self, prepared: Vec<Prepared>, written: &Written) {
         for fact in prepared.iter().filter(|fact| !matches!(fact.change, Change::None)) {
             if let Ok(id) = fact.conversation.parse() {
                 self.shared.pending.forget(id);
             }
         }
-        self.live.retain(|_, known| !known.ended());
-        fold::announce(&self.shared, prepared, written);
+        if contained(|| fold::announce(&self.shared, prepared, written)).is_none() {
+            self.look();
+        }
     }
-}
-
-/// The server stops.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A sender that is gone has stopped, too.
-    drop(stop.wait_for(|stop| *stop).await);
 }
 
 async fn write(shared: &Shared, facts: &[Prepared]) -> store::Result<Written> {
@@ -320,12 +300,17 @@ async fn write(shared: &Shared, facts: &[Prepared]) -> store::Result<Written> {
     Ok(written)
 }
 
-/// Keeps a fact that the store refuses as text.
+/// Keeps a fact as text whose conversation cannot be read, or whose code panicked. The end of a conversation takes effect all the same; its
+/// record is then made of its events.
 async fn put_aside(shared: &Shared, id: &str, fact: &Stamped, why: &store::Error) -> store::Result<()> {
     let mut tx = shared.store.try_write().await?;
     store::failed_event::insert(&mut tx, id, fact, &why.to_string()).await?;
+    if let Event::Ended { reason } = &fact.event {
+        let now = clock::now();
+        store::conversation::end(&mut tx, id, record::reason(*reason), None, now, now).await?;
+    }
     tx.commit().await?;
-    tracing::error!(conversation = id, seq = fact.seq, %why, "a fact is refused by the store and kept in failed_event");
+    tracing::error!(conversation = id, seq = fact.seq, %why, "a fact cannot be taken in and is kept in failed_event");
     Ok(())
 }
 

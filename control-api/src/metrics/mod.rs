@@ -64,7 +64,8 @@ async fn own(shared: &Shared) -> store::Result<Vec<Family>> {
     let conversations = shared.store.conversation_counts().await?;
     let host = shared.host();
     let failing = shared.store.health.failing().is_some();
-    let ready = !failing && !shared.draining() && host.not_ready().is_none() && host.no_room().is_none();
+    let keeps = shared.keeps_nothing().is_none();
+    let ready = keeps && !shared.draining() && host.not_ready().is_none() && host.no_room().is_none();
     Ok(vec![
         Family::gauge("visavis_build_info", "This program.").with("version", env!("CARGO_PKG_VERSION"), 1u64),
         Family::gauge("visavis_ready", "Whether calls are taken.").of(u64::from(ready)),
@@ -81,6 +82,8 @@ async fn own(shared: &Shared) -> store::Result<Vec<Family>> {
             "Facts that the store refused alone, kept as text in failed_event.",
         )
         .of(u64::try_from(shared.store.failed_events().await?).unwrap_or(0)),
+        Family::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")
+            .each("task", shared.tasks.panics()),
         Family::gauge("visavis_webhooks", "Webhooks in the store, by what became of them.")
             .each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
         Family::gauge("visavis_conversations", "Conversations in the store, by status.")

@@ -133,7 +133,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[
             (200, "Ended", "Ended"),
             (409, "Error", "It has ended"),
-            (503, "NoCapacity", "The call is held by another server"),
+            (503, "NoCapacity", "The call is held by another server, or its end is not stored yet"),
         ],
     )
     .or_error()
@@ -271,7 +271,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "get",
         "/readyz",
         "Whether it takes calls",
-        &[(200, "Health", "It does"), (503, "Health", "It does not, and why")],
+        &[
+            (200, "Health", "It does, and what has failed all the same"),
+            (503, "Health", "It does not, and why"),
+        ],
     )
     .behind(Door::Open),
     op(SERVER, "get", "/metrics", "Numbers for Prometheus", &[(200, "metrics", "Metrics")])

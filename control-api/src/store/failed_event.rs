@@ -5,7 +5,7 @@ use conversation::event::Stamped;
 use super::{Error, Result, Store, Transaction};
 use crate::clock;
 
-/// Keeps an event as text, with the reason of its refusal.
+/// Keeps an event as text, with the reason of its refusal; once, though an earlier COMMIT stored it whose answer was lost.
 pub(crate) async fn insert(
     tx: &mut Transaction,
     conversation: &str,
@@ -16,7 +16,8 @@ pub(crate) async fn insert(
     let plain = |text: &str| text.replace('\0', "\u{fffd}");
     let json = serde_json::to_string(&event.event).map_err(|e| Error::Damaged("event", e.to_string()))?;
     sqlx::query(
-        "INSERT INTO failed_event (id, conversation, seq, failed_at, json, reason) VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO failed_event (id, conversation, seq, failed_at, json, reason) SELECT $1, $2, $3, $4, $5, $6 \
+         WHERE NOT EXISTS (SELECT 1 FROM failed_event WHERE conversation = $2 AND seq = $3)",
     )
     .bind(super::fresh_id())
     .bind(conversation)
@@ -33,5 +34,29 @@ impl Store {
     /// How many there are.
     pub(crate) async fn failed_events(&self) -> Result<i64> {
         Ok(sqlx::query_scalar("SELECT COUNT(*) FROM failed_event").fetch_one(self.read()).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conversation::event::Event;
+    use conversation::time::Time;
+
+    use super::*;
+    use crate::store::Place;
+
+    #[tokio::test]
+    async fn an_event_that_is_kept_twice_is_there_once() {
+        let file = std::env::temp_dir().join(format!("visavis-failed-event-{}.db", std::process::id()));
+        let store = Store::open(Place::File(&file)).await.unwrap();
+        for seq in [7, 7, 8] {
+            let event = Stamped { seq, at: Time::ZERO, event: Event::CallEnded };
+            let mut tx = store.write().await.unwrap();
+            insert(&mut tx, "call", &event, "refused").await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        assert_eq!(store.failed_events().await.unwrap(), 2);
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
     }
 }

@@ -25,7 +25,12 @@ impl Health {
         let _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// A write failed, and no other would have been taken either.
+    /// Told whenever writes begin to fail, and when they are taken again.
+    pub(crate) fn changes(&self) -> watch::Receiver<Option<String>> {
+        self.0.subscribe()
+    }
+
+    /// A write failed or is late, and no other would have been taken either.
     pub(crate) fn note(&self, reason: &str) {
         self.0.send_if_modified(|known| {
             let first = known.is_none();

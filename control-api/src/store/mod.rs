@@ -27,7 +27,7 @@ pub(crate) mod turn;
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
@@ -87,9 +87,12 @@ pub enum Error {
     /// A row does not hold what was written into it.
     #[error("a row of {0} is damaged: {1}")]
     Damaged(&'static str, String),
-    /// No write can begin or end: the disk is full, or the database is away.
+    /// No write can begin or end: the disk is full, or the database is away or does not answer.
     #[error("the store takes no writes: {0}")]
     Unwritable(String),
+    /// The code of an operation panicked, perhaps behind its COMMIT.
+    #[error("the code of this server panicked")]
+    Panicked,
 }
 
 impl Error {
@@ -97,7 +100,13 @@ impl Error {
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             Self::Unwritable(_) => true,
-            Self::Sql(sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::PoolClosed) => true,
+            // No connection became free in time: the statements on all of them hang.
+            Self::Sql(
+                sqlx::Error::Io(_)
+                | sqlx::Error::WorkerCrashed
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::PoolTimedOut,
+            ) => true,
             Self::Sql(sqlx::Error::Database(error)) => error.code().is_some_and(|code| is_outage(&code)),
             _ => false,
         }
@@ -107,11 +116,15 @@ impl Error {
 /// Whether a database's code says that it takes no writes at all.
 fn is_outage(code: &str) -> bool {
     match code.parse::<u32>() {
-        // Primary result codes of SQLite: read-only, I/O error, full. https://sqlite.org/rescode.html
-        Ok(number) if code.len() < 5 => matches!(number % 256, 8 | 10 | 13),
-        // Of PostgreSQL: a read-only transaction, and the classes of lost connections, missing resources, operators and the system.
+        // Primary result codes of SQLite: busy, read-only, I/O error, full. https://sqlite.org/rescode.html
+        Ok(number) if code.len() < 5 => matches!(number % 256, 5 | 8 | 10 | 13),
+        // Of PostgreSQL: a read-only transaction; time-outs of a transaction, a lock and a statement, because what is late is not refused;
+        // and the classes of lost connections, missing resources, operators and the system.
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
-        _ => code == "25006" || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)),
+        _ => {
+            matches!(code, "25006" | "25P03" | "55P03" | "57014")
+                || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class))
+        }
     }
 }
 
@@ -131,13 +144,19 @@ pub(crate) enum Place<'a> {
 const WRITER: i64 = 0x7669_7361_7669_7300;
 /// Longest wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Begins a transaction that writes in PostgreSQL, with limits for the wait for a lock, for a statement, and for a client that no longer
+/// answers. They are set for the transaction alone, because a pooler may share the connection.
+const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
+/// Time that a connection to PostgreSQL has to answer before it may be used again.
+const ANSWER: Duration = Duration::from_secs(5);
 /// Connections that read.
 const READERS: u32 = 8;
 
 /// The database. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Store {
-    writer: AnyPool,
+    /// Where to write. In PostgreSQL it is replaced when its connection does not become free: a statement on it may never be answered.
+    writer: Arc<RwLock<AnyPool>>,
     readers: AnyPool,
     /// Whether other servers may use it too.
     shared: bool,
@@ -159,16 +178,13 @@ impl Store {
             }
         };
         let shared = matches!(place, Place::Url(_));
-        // After a COMMIT or ROLLBACK that failed the driver believes the transaction open, and refuses the next one for ever.
-        let mut writers = AnyPoolOptions::new().max_connections(1).after_release(|connection, _| {
-            Box::pin(async move {
-                // What waits to be rolled back is.
-                connection.ping().await?;
-                Ok(!connection.is_in_transaction())
-            })
-        });
+        let mut writers = AnyPoolOptions::new().max_connections(1);
         let mut options = AnyPoolOptions::new().max_connections(READERS);
-        if !shared {
+        if shared {
+            writers = writers.after_release(|connection, _| Box::pin(answers(connection)));
+            options = options.after_release(|connection, _| Box::pin(answers(connection)));
+        } else {
+            writers = writers.after_release(|connection, _| Box::pin(is_whole(connection)));
             options =
                 options.min_connections(1).idle_timeout(None).max_lifetime(None).test_before_acquire(false);
             writers = writers.idle_timeout(None).max_lifetime(None).test_before_acquire(false).after_connect(
@@ -185,6 +201,7 @@ impl Store {
         let writer = writers.acquire_timeout(PATIENCE).connect_with(writer).await?;
         migrations::migrator().run(&writer).await?;
         let readers = options.acquire_timeout(PATIENCE).connect_with(readers).await?;
+        let writer = Arc::new(RwLock::new(writer));
         Ok(Self { writer, readers, shared, watch: None, health: Arc::default() })
     }
 
@@ -226,22 +243,37 @@ impl Store {
 
     /// Begins to write even if the last write failed.
     pub(crate) async fn try_write(&self) -> Result<Transaction> {
-        let inner = match self.begin().await {
-            Ok(inner) => inner,
-            // Another write of this server takes long.
-            Err(sqlx::Error::PoolTimedOut) if !self.shared => return Err(sqlx::Error::PoolTimedOut.into()),
-            Err(error) => return Err(self.health.failed(&error)),
-        };
+        let inner = self.begin().await.map_err(|error| self.health.failed(&error))?;
         Ok(Transaction { inner, watch: self.watch, health: Arc::clone(&self.health) })
     }
 
     async fn begin(&self) -> sqlx::Result<sqlx::Transaction<'static, Db>> {
+        let writer = self.writer();
         if !self.shared {
-            return self.writer.begin_with("BEGIN IMMEDIATE").await;
+            return writer.begin_with("BEGIN IMMEDIATE").await;
         }
-        let mut tx = self.writer.begin().await?;
+        let begun = writer.begin_with(BEGIN).await;
+        if matches!(begun, Err(sqlx::Error::PoolTimedOut)) {
+            self.replace(&writer);
+        }
+        let mut tx = begun?;
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITER).execute(&mut *tx).await?;
         Ok(tx)
+    }
+
+    fn writer(&self) -> AnyPool {
+        self.writer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens another pool in place of one whose connection does not become free. That connection is closed once it does.
+    fn replace(&self, stuck: &AnyPool) {
+        let mut writer = self.writer.write().unwrap_or_else(PoisonError::into_inner);
+        // Of several that waited for it one replaces it.
+        if !stuck.is_closed() {
+            // It is closed from here on. What is still under way on it goes on.
+            drop(stuck.close());
+            *writer = stuck.options().clone().connect_lazy_with((*stuck.connect_options()).clone());
+        }
     }
 
     /// Writes a little, to see whether writes are taken again.
@@ -269,7 +301,7 @@ impl Store {
     /// Closes every connection, so that the last one folds the log into the file.
     pub(crate) async fn close(&self) {
         self.readers.close().await;
-        self.writer.close().await;
+        self.writer().close().await;
     }
 
     /// What the server remembered under `name`.
@@ -305,6 +337,23 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         tx.commit().await
+    }
+}
+
+/// Whether a connection may be used again. After a COMMIT or ROLLBACK that failed the driver believes the transaction open, and refuses the
+/// next one for ever.
+async fn is_whole(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
+    // What waits to be rolled back is.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
+}
+
+/// The same for a connection over a network. A statement that was given up may still hang, and a lost peer never answers: such a connection is
+/// closed, so that another one can be opened.
+async fn answers(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
+    match tokio::time::timeout(ANSWER, is_whole(connection)).await {
+        Ok(whole) => whole,
+        Err(late) => Err(sqlx::Error::Io(late.into())),
     }
 }
 
@@ -359,10 +408,11 @@ mod tests {
 
     #[test]
     fn an_outage_is_told_from_a_refusal_by_its_code() {
-        for code in ["13", "10", "778", "8", "53100", "25006", "08006", "57P01", "58030"] {
+        for code in ["13", "778", "8", "517", "53100", "25006", "08006", "55P03", "57014", "57P01", "58030"] {
             assert!(is_outage(code), "{code}");
         }
-        for code in ["19", "1811", "5", "23505", "22021", "25001", "57014", "42P01"] {
+        assert!(Error::from(sqlx::Error::PoolTimedOut).is_outage());
+        for code in ["19", "1811", "23505", "22021", "22P05", "25001", "40P01", "42P01"] {
             assert!(!is_outage(code), "{code}");
         }
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use conversation::event::{EndReason, Event};
 use futures_util::future::join_all;
 use serde_json::json;
+use sqlx::Executor as _;
 
-use crate::kit::{Folder, Hooks, Server, until};
+use crate::kit::{Folder, Hooks, Server, leap, until};
 use crate::servers::{renewed, two};
 
 fn ended() -> [(f64, Event); 2] {
@@ -41,6 +42,39 @@ async fn a_trace_goes_with_its_record() {
     erase(&server, &id).await;
     assert!(!file.exists(), "it is gone with the answer");
     assert!(kept.exists() && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200);
+}
+
+#[tokio::test]
+async fn a_record_is_gone_though_the_list_of_its_files_cannot_be_settled_yet() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let (id, file) = traced(&server, &folder).await;
+    let mut store = folder.store().await;
+    let listed = async || {
+        let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM erased")
+            .fetch_one(&mut folder.store().await)
+            .await
+            .unwrap();
+        count
+    };
+    let take_again = if folder.database().await.is_some() {
+        let function = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not now'; END $$";
+        store.execute(function).await.unwrap();
+        let trigger = "CREATE TRIGGER refuse BEFORE DELETE ON erased FOR EACH ROW EXECUTE FUNCTION refuse()";
+        store.execute(trigger).await.unwrap();
+        "DROP TRIGGER refuse ON erased"
+    } else {
+        let trigger =
+            "CREATE TRIGGER refuse BEFORE DELETE ON erased BEGIN SELECT RAISE(ABORT, 'not now'); END";
+        store.execute(trigger).await.unwrap();
+        "DROP TRIGGER refuse"
+    };
+    erase(&server, &id).await;
+    assert_eq!((listed().await, file.exists()), (1, false));
+    store.execute(take_again).await.unwrap();
+    // The server looks every half a minute.
+    leap(Duration::from_secs(31)).await;
+    until("the list to be settled", async || (listed().await == 0).then_some(())).await;
 }
 
 #[tokio::test]

@@ -156,6 +156,8 @@ pub(crate) struct Stage {
     /// Why there is no room for a new call.
     pub(crate) full: Mutex<Option<String>>,
     pub(crate) deaf: AtomicBool,
+    /// What has failed while calls are taken still.
+    pub(crate) failing: Mutex<Option<String>>,
     /// Ends its call when told to, as the engine does: the facts are told before the answer, and a second time there is no call.
     pub(crate) obeys: AtomicBool,
 }
@@ -238,6 +240,10 @@ impl Host for Stage {
 
     fn deaf(&self) -> Option<String> {
         self.deaf.load(Ordering::Relaxed).then(|| "all 2 speech decoders are taken".into())
+    }
+
+    fn failing(&self) -> Option<String> {
+        self.failing.lock().unwrap().clone()
     }
 
     fn measures(&self) -> Vec<Family> {

@@ -78,6 +78,9 @@ async fn health_and_readiness_are_open_and_tell_what_is_missing() {
     let server = Server::start(&folder).await;
     server.send(server.request("GET", "/healthz")).await.is(200, json!({"status": "ok"}));
     server.readiness(200, json!({"status": "ready"})).await;
+    let why = "media threads that have failed and are tried again: 1 of 2";
+    *server.stage.failing.lock().unwrap() = Some(why.into());
+    server.readiness(200, json!({"status": "ready", "reason": why})).await;
     server.stage.loading.store(true, Ordering::Relaxed);
     server.readiness(503, json!({"status": "not ready", "reason": "models load"})).await;
 }

@@ -18,6 +18,7 @@ mod lost_commit;
 mod mcp;
 mod meaning;
 mod outage;
+mod panics;
 mod prompt;
 mod receivers;
 mod routes;

@@ -1,15 +1,23 @@
-//! A store that takes no writes for a while, and one that refuses a single event.
+//! A store that takes no writes for a while, one that does not answer, and one that refuses a single event.
 
+use std::io::Write as _;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use conversation::event::{EndReason, Event};
+use conversation::host::CommandError;
+use conversation::input::Command;
 use serde_json::json;
 use sqlx::Executor as _;
 
-use crate::kit::{Folder, Hooks, Reply, Server, agent, joined, until};
+use crate::kit::{Folder, Hooks, Reply, Server, agent, joined, leap, until};
 
 /// What every write of the server touches one of.
 const TABLES: [&str; 6] = ["agent", "conversation", "delivery", "event", "failed_event", "setting"];
+/// The lock of the one writer in PostgreSQL.
+const WRITER: i64 = 0x7669_7361_7669_7300;
+/// Time that DELETE waits until an end is stored.
+const END_WAIT: Duration = Duration::from_secs(3);
 
 /// Makes the tables refuse rows for which `when` holds. SQLite undoes the whole transaction by itself, as where a disk is full.
 async fn refuse(folder: &Folder, tables: &[&str], when: &str) {
@@ -126,6 +134,114 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     assert_eq!(offer(&server, &waiting, &token).await.status, 201);
 }
 
+/// Whatever the server writes waits while another connection holds something by these statements.
+async fn while_writes_hang(folder: &Folder, held_by: &[&str]) {
+    let hooks = Hooks::start().await;
+    let server = Server::start(folder).await;
+    server.stage.obeys.store(true, Ordering::Relaxed);
+    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let made = server.agent(wanted).await;
+    let (id, _) = server.conversation(&made).await;
+    let (ended, _) = server.conversation(&made).await;
+    let (unjoined, _) = server.conversation(&made).await;
+    for call in [&id, &ended] {
+        server.stage.tell(call, 0, 0.0, joined());
+        server.status(call, "IN_PROGRESS").await;
+    }
+    server.stage.tell_all(&id, 1, [said(1)]);
+    hooks.first(1).await;
+    until("the outcome", async || (server.webhooks("done").await == 1).then_some(())).await;
+
+    let mut holder = folder.store().await;
+    for sql in held_by {
+        holder.execute(sqlx::AssertSqlSafe((*sql).to_owned())).await.unwrap();
+    }
+    server.stage.tell_all(&id, 2, (2..=40).map(said));
+    let end = format!("/v1/conversation/{ended}");
+    let wait = async {
+        let told = async || server.stage.given().contains(&Command::End).then_some(());
+        until("the engine to be told", told).await;
+        leap(END_WAIT).await;
+    };
+    let (told, ()) = tokio::join!(server.delete(&end), wait);
+    assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
+    // Each time a second passes at once.
+    let reason = json!({"status": "not ready", "reason": "the store takes no writes"});
+    until("/readyz", async || {
+        leap(Duration::from_secs(1)).await;
+        let reply = server.get("/readyz").await;
+        (reply.status == 503 && reply.json() == reason).then_some(())
+    })
+    .await;
+    // Reading goes on; everything that would be kept is refused.
+    assert_eq!(server.get("/v1/ext/agent").await.status, 200);
+    let refused = server.call("POST", "/v1/ext/agent", agent(json!({}))).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
+    server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotHere));
+    server.stage.obeys.store(false, Ordering::Relaxed);
+    let unjoined = format!("/v1/conversation/{unjoined}");
+    for path in [&end, &unjoined] {
+        let told = server.delete(path).await;
+        assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
+        server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotHere));
+    }
+    // What comes meanwhile waits within the same bounds as behind a write that failed.
+    server.stage.tell_all(&id, 41, (41..=60).map(said));
+    server.stage.tell(&id, 61, 700.0, Event::LlmText { text: "ten minutes later".into() });
+    until("the bound", async || {
+        let metrics = server.get("/metrics").await.text;
+        metrics.contains("visavis_facts_dropped_total 1").then_some(())
+    })
+    .await;
+    assert_eq!(hooks.came().len(), 1, "nothing is told that is not kept");
+
+    holder.execute("ROLLBACK").await.unwrap();
+    ready(&server, 200).await;
+    server.stage.tell_all(
+        &id,
+        62,
+        [(701.0, Event::CallEnded), (701.0, Event::Ended { reason: EndReason::UserLeft })],
+    );
+    let came = hooks.first(62).await;
+    let of = |call: &str| {
+        came.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
+    assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
+    for call in [&id, &ended] {
+        server.status(call, "ENDED").await;
+    }
+    let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
+    assert_eq!(events.as_array().unwrap().len(), 63, "{events}");
+    for path in [&end, &unjoined] {
+        server.delete(path).await.expect(200);
+        assert_eq!(server.delete(path).await.status, 409);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_loses_nothing_and_no_success_is_told() {
+    let folder = Folder::new();
+    let lock = format!("SELECT pg_advisory_xact_lock({WRITER})");
+    let held_by = match folder.database().await {
+        Some(_) => vec!["BEGIN", lock.as_str()],
+        None => vec!["BEGIN IMMEDIATE"],
+    };
+    while_writes_hang(&folder, &held_by).await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_hangs_half_way_loses_nothing_and_no_success_is_told() {
+    let folder = Folder::new();
+    if folder.database().await.is_none() {
+        // Past the capture of the test harness, which shows nothing of a test that passes.
+        std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
+        return;
+    }
+    while_writes_hang(&folder, &["BEGIN", "LOCK TABLE event IN EXCLUSIVE MODE"]).await;
+}
+
 #[tokio::test]
 async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
     let folder = Folder::new();
@@ -190,6 +306,50 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
         .unwrap();
     assert_eq!((kept.0, kept.1), (bad.clone(), 2));
     assert!(kept.2.contains("number 2"), "{}", kept.2);
+}
+
+#[tokio::test]
+async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored() {
+    let folder = Folder::new();
+    if folder.database().await.is_none() {
+        // Past the capture of the test harness, which shows nothing of a test that passes.
+        std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
+        return;
+    }
+    let server = Server::start(&folder).await;
+    let made = server.agent(json!({})).await;
+    let (bad, _) = server.conversation(&made).await;
+    let (good, _) = server.conversation(&made).await;
+    // In JSON a NUL is an escape, which a column of text takes. Whatever reads it as `jsonb`, such as an operator's index, refuses it.
+    let reads = "ALTER TABLE event ADD CONSTRAINT reads CHECK (json::jsonb IS NOT NULL)";
+    folder.store().await.execute(reads).await.unwrap();
+    for call in [&bad, &good] {
+        server.stage.tell(call, 0, 0.0, joined());
+        let text = if call == &bad { "number 2\0" } else { "number 2" };
+        let second = (2.0, Event::UtteranceCommitted { text: text.into() });
+        server.stage.tell_all(call, 1, [said(1), second, said(3)]);
+        server.stage.tell_all(
+            call,
+            4,
+            [(4.0, Event::CallEnded), (4.0, Event::Ended { reason: EndReason::UserLeft })],
+        );
+    }
+    for (call, stored) in [(&bad, vec![0, 1, 3, 4, 5]), (&good, vec![0, 1, 2, 3, 4, 5])] {
+        server.status(call, "ENDED").await;
+        let events = server.get(&format!("/v1/ext/conversation/{call}/events")).await.json();
+        let numbers: Vec<u64> =
+            events.as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, stored);
+    }
+    let kept: Vec<(String, i64, String, String)> =
+        sqlx::query_as("SELECT conversation, seq, json, reason FROM failed_event")
+            .fetch_all(&mut folder.store().await)
+            .await
+            .unwrap();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!((&kept[0].0, kept[0].1), (&bad, 2));
+    assert!(kept[0].2.contains("number 2") && kept[0].3.contains("Unicode"), "{kept:?}");
+    ready(&server, 200).await;
 }
 
 #[tokio::test]

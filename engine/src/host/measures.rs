@@ -57,8 +57,10 @@ impl Engine {
             Family::counter("visavis_calls_ended", "Calls that are over.").of(sum(|s| &s.ended)),
             Family::counter("visavis_panics", "Panics of the process: each is a fault of the server, and ends one call or restarts one thread.")
                 .of(crate::thread::panics()),
-            Family::gauge("visavis_media_threads_dead", "Media threads that panicked too often and take no calls any more.")
-                .of(stats().filter(|s| s.dead.load(Relaxed)).count() as u64),
+            Family::gauge("visavis_media_threads_dead", "Media threads that failed and take no calls until they have begun anew.")
+                .of(self.dead() as u64),
+            Family::counter("visavis_media_thread_pauses", "How often a media thread failed too often and paused before it began anew.")
+                .of(sum(|s| &s.pauses)),
             Family::counter("visavis_audio_frames", "Frames of agents' voices handed out, of 10 or 20 ms, silence included.")
                 .of(sum(|s| &s.frames)),
             Family::counter(

@@ -15,7 +15,7 @@ pub(super) enum Why {
     Draining,
     /// `limits.calls` are held.
     Full,
-    /// No media thread lives.
+    /// Every media thread failed and has not begun anew yet.
     Dead,
     /// No media thread has time left.
     Load,
@@ -52,7 +52,7 @@ impl std::fmt::Display for Why {
             Self::NotReady(what) | Self::Models(what) | Self::Call(what) => what,
             Self::Draining => "the server is shutting down",
             Self::Full => "the server is full",
-            Self::Dead => "the media threads have failed: restart the server",
+            Self::Dead => "the media threads have failed and are tried again",
             Self::Load => "the media threads have no time for another call",
             Self::Memory => "too little memory is left for another call",
         })
@@ -83,7 +83,7 @@ impl Engine {
         if full {
             return Some(Why::Full);
         }
-        if self.threads.iter().all(|thread| thread.stats.dead.load(Relaxed)) {
+        if self.dead() == self.threads.len() {
             return Some(Why::Dead);
         }
         if self.least_loaded(None).is_none() {
@@ -93,6 +93,17 @@ impl Engine {
             return Some(Why::Models(behind));
         }
         self.memory.is_short(clock::now()).then_some(Why::Memory)
+    }
+
+    /// Media threads that take no calls because they failed.
+    pub(super) fn dead(&self) -> usize {
+        self.threads.iter().filter(|thread| thread.stats.dead.load(Relaxed)).count()
+    }
+
+    /// What has failed while calls are taken still.
+    pub(super) fn failing(&self) -> Option<String> {
+        let (dead, all) = (self.dead(), self.threads.len());
+        (dead > 0).then(|| format!("media threads that have failed and are tried again: {dead} of {all}"))
     }
 
     /// The thread with the fewest calls, and offers for them, of those that have time for one more call.

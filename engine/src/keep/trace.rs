@@ -17,7 +17,7 @@ use conversation::output::Output;
 use conversation::time::Time;
 use conversation::trace;
 use crossbeam_channel::{Receiver, select, tick};
-use models::contain::restarting;
+use models::contain::lasting;
 use tokio::sync::oneshot;
 
 use crate::edge::{self, Sender};
@@ -62,7 +62,7 @@ fn start_with(folder: PathBuf, flush: Duration) -> io::Result<(Sender<Line>, Joi
         tracing::warn!(folder = %folder.display(), %error, "the folder of traces cannot be closed to others");
     }
     let (sender, lines) = edge::open(&graph::TRACE, None);
-    let thread = thread::spawn("disk", move || restarting(|| run(&folder, &lines, flush)))?;
+    let thread = thread::spawn("disk", move || lasting(|| run(&folder, &lines, flush)))?;
     Ok((sender, thread))
 }
 

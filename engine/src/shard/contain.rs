@@ -11,6 +11,7 @@ use crate::graph::CallKey;
 use crate::meter::Meter;
 use crate::node::Node;
 use crate::thread;
+use crate::transport::socket::Demux;
 
 impl Shard {
     /// Lets a call do something; `None` if it is not here, or broke by that.
@@ -46,11 +47,22 @@ impl Shard {
 
     /// A call's code panicked: what it may have left half done is not used again but to tell its client.
     pub(super) fn broke(&mut self, now: Instant, key: CallKey) {
-        let Some(mut node) = self.forget(key) else { return };
-        tracing::error!(conversation = %node.call.id, "the call's code panicked: the call ends");
+        self.end(now, key);
+        // The thread begins anew then, and tells it again.
+        assert!(self.untold.is_empty(), "the ledger did not take that a call broke");
+    }
+
+    /// Ends a call that cannot go on. Nothing that panics on the way keeps it.
+    fn end(&mut self, now: Instant, key: CallKey) {
+        let Some(node) = self.nodes.get(&key) else { return };
+        let id = node.call.id;
+        tracing::error!(conversation = %id, "a fault of the server ends the call");
         if node.has_begun() {
-            self.shared.ledger.broke(node.call.id);
+            self.untold.push(id);
         }
+        let Some(mut node) = self.forget(key) else { return };
+        // While it still counts as present: a client that comes back must find that its call is over.
+        self.tell_broken();
         let mut last = Vec::new();
         // If that panics, too, the client learns it from the silence.
         contained(|| node.break_off(now, &mut |datagram| last.push(datagram)));
@@ -64,25 +76,33 @@ impl Shard {
         thread::serves(None);
     }
 
-    /// The thread's own code panicked. Its calls cannot be trusted to be whole, so they end; socket, inbox and models go on.
+    /// Tells the ledger which calls broke, each apart. Whether it took all of them.
+    fn tell_broken(&mut self) -> bool {
+        let ledger = &self.shared.ledger;
+        self.untold.retain(|id| contained(|| ledger.broke(*id)).is_none());
+        self.untold.is_empty()
+    }
+
+    /// The thread's own code failed. Its calls cannot be trusted to be whole, so they end; socket, inbox and models go on.
+    ///
+    /// # Panics
+    /// Something is left to do, for the next restart.
     pub(super) fn restart(&mut self) {
         let now = clock::now();
-        tracing::error!(
-            calls = self.nodes.len(),
-            "a media thread panicked: its calls end, and it begins anew"
-        );
+        thread::serves(None);
         for key in self.nodes.keys().copied().collect::<Vec<_>>() {
-            self.broke(now, key);
+            contained(|| self.end(now, key));
         }
         for key in self.pending.keys().copied().collect::<Vec<_>>() {
-            self.give_up(key);
+            contained(|| self.give_up(key));
         }
+        // Nothing that the failure may have left half done is looked at again.
+        self.demux = Demux::new();
+        self.by_conversation.clear();
         self.touched.clear();
         self.due = None;
         self.settled = false;
         self.unread = true;
-        if let Some(socket) = &mut self.socket {
-            socket.flush();
-        }
+        assert!(self.tell_broken(), "the ledger did not take that calls broke");
     }
 }

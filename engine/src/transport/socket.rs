@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use str0m::net::{Protocol, Transmit};
@@ -60,7 +61,12 @@ pub struct Socket {
     batch: ffi::Batch,
     queue: Vec<Transmit>,
     dropped: u64,
+    /// See [`Socket::feed`].
+    fed: Option<Receiver<Fed>>,
 }
+
+/// A datagram past the kernel: its source and its bytes.
+pub type Fed = (SocketAddr, Vec<u8>);
 
 impl Socket {
     /// Binds to the first free port of the range, on all interfaces, or on loopback alone if no other address is given.
@@ -97,7 +103,7 @@ impl Socket {
                         .collect();
                     let inner = mio::net::UdpSocket::from_std(socket);
                     let (batch, queue) = (ffi::Batch::new(), Vec::with_capacity(64));
-                    return Ok(Self { inner, port, hosts, candidates, batch, queue, dropped: 0 });
+                    return Ok(Self { inner, port, hosts, candidates, batch, queue, dropped: 0, fed: None });
                 }
                 Err(error) => last = error,
             }
@@ -131,6 +137,15 @@ impl Socket {
         socket2::SockRef::from(&self.inner).recv_buffer_size()
     }
 
+    /// From now on what is sent here is received too, ahead of what the kernel holds. For a test's flood, of which a stock kernel holds a
+    /// part; nobody is woken by it.
+    #[must_use]
+    pub fn feed(&mut self) -> Sender<Fed> {
+        let (feed, fed) = unbounded();
+        self.fed = Some(fed);
+        feed
+    }
+
     /// Datagrams that the system did not take.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -149,6 +164,13 @@ impl Socket {
     ) -> io::Result<(usize, bool)> {
         let mut total = 0;
         for _ in 0..MAX_BATCHES {
+            if let Some(fed) = self.fed.as_ref().filter(|fed| !fed.is_empty()) {
+                for (source, mut datagram) in fed.try_iter().take(ffi::BATCH) {
+                    take(source, self.candidates[0].address, &mut datagram);
+                    total += 1;
+                }
+                continue;
+            }
             let socket = self.inner.as_raw_fd();
             let batch = &mut self.batch;
             let count = match self.inner.try_io(|| batch.receive(socket)) {
@@ -267,14 +289,18 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Whose it is. Checks from addresses without an authenticated call are limited per IP address, loopback exempt.
+    /// Whose it is.
+    ///
+    /// Of an address without an authenticated call only one thing costs more than to find out that it is nobody's: a check with the user
+    /// name of a call, because its MESSAGE-INTEGRITY is computed. These are limited by IP address, loopback exempt. All else is dropped
+    /// after one look-up, or two, and leaves nothing behind: a limit by source would cost a look-up more for each, and memory for each
+    /// forged address.
     pub fn route(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) -> Option<K> {
         let known = self.addresses.get(&source).copied();
         let Some(ufrag) = stun_ufrag(datagram) else { return known };
-        if known.is_none() && !source.ip().is_loopback() && !self.limits.admit(now, source.ip()) {
-            return None;
-        }
-        self.names.get(ufrag).copied()
+        let call = self.names.get(ufrag).copied()?;
+        let free = known.is_some() || source.ip().is_loopback();
+        (free || self.limits.admit(now, source.ip())).then_some(call)
     }
 }
 
@@ -379,6 +405,19 @@ mod tests {
         demux.learn(client(5), 1);
         assert_eq!(demux.route(now, client(5), &check("abc:r")), Some(1));
         assert_eq!(demux.route(now + Duration::from_secs(1), client(6), &check("abc:r")), Some(1));
+    }
+
+    #[test]
+    fn what_strangers_send_leaves_nothing_behind_without_the_name_of_a_call() {
+        let (mut demux, now) = (Demux::new(), crate::clock::now());
+        demux.insert("abc", 1);
+        for n in 0..1000 {
+            let source = SocketAddr::from(([198, 51, (n / 250) as u8, (n % 250) as u8], n));
+            for datagram in [&check("nobody:r")[..], &[0x80, 111, 0, 0], &[22, 254, 253], &[]] {
+                assert_eq!(demux.route(now, source, datagram), None);
+            }
+        }
+        assert!(demux.limits.buckets.is_empty() && demux.addresses.is_empty());
     }
 
     #[test]

@@ -76,13 +76,20 @@ impl SmartTurn {
                 (self.config.dir.clone(), Arc::clone(&self.failure), waiting.clone());
             let failed = Arc::clone(&failure);
             let started = thread::spawn(format!("model-turn-{n}"), move || {
-                restarting(|| match Loaded::load(&dir) {
-                    Ok(network) => {
-                        tracing::info!(pace = ?network.pace, "the turn model is loaded");
-                        queue::answer(network, &waiting);
+                let mut given_up = true;
+                restarting(|| {
+                    match Loaded::load(&dir) {
+                        Ok(network) => {
+                            tracing::info!(pace = ?network.pace, "the turn model is loaded");
+                            queue::answer(network, &waiting);
+                        }
+                        Err(reason) => fail(&failure, reason),
                     }
-                    Err(reason) => fail(&failure, reason),
+                    given_up = false;
                 });
+                if given_up {
+                    fail(&failure, "it panics again and again".into());
+                }
             });
             if let Err(error) = started {
                 fail(&failed, format!("a thread for the turn model could not be started: {error}"));

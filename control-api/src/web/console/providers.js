@@ -9,7 +9,9 @@ const KINDS = [["stt", "Hearing"], ["llm", "Language models"], ["tts", "Voices"]
 async function readiness(signal) {
   const answer = await fetch("/readyz", { cache: "no-store", signal });
   const { reason } = await answer.json().catch(() => ({}));
-  return answer.ok ? pill("Takes calls", "good") : pill(reason ? `Takes no calls: ${reason}` : "Takes no calls", "bad");
+  const says = answer.ok ? "Takes calls" : "Takes no calls";
+  const look = answer.ok ? (reason ? "warn" : "good") : "bad";
+  return pill(reason ? `${says}: ${reason}` : says, look);
 }
 
 /** An agent that names a provider without a key on the server must bring its own. */

@@ -43,7 +43,7 @@ struct Job {
 }
 
 impl Flite {
-    /// Opens the library and starts `threads` threads (at least one). The first one warms up the default voice.
+    /// Opens the library and starts `threads` threads (at least one). Before all else they warm up the default voice.
     ///
     /// # Errors
     /// [`Kind::Missing`] if flite or its default voice is not installed.
@@ -52,9 +52,18 @@ impl Flite {
         let engine = Engine::shared().map_err(missing)?;
         engine.has(Voice::Slt).map_err(missing)?;
         let (queue, jobs) = Queue::open();
+        // The first utterance pages the voice in. It is a text like any other, so a panic in it ends no thread.
+        queue.push(Job {
+            request: Request { text: "Hello.".into(), voice: String::new(), pronunciation: Vec::new() },
+            sink: Sink::new(|event| {
+                if let Event::Failed(error) = event {
+                    tracing::error!(%error, "the built-in voice fails at its warm-up");
+                }
+            }),
+        });
         for n in 0..threads.max(1) {
             let jobs = jobs.clone();
-            let started = thread::spawn(format!("model-tts-{n}"), move || work(engine, &jobs, n == 0));
+            let started = thread::spawn(format!("model-tts-{n}"), move || work(engine, &jobs));
             started.map_err(|e| {
                 Error::new(Kind::Broken, "a thread for the voice could not be started").with_source(e)
             })?;
@@ -89,13 +98,7 @@ pub fn installed(voice: Voice) -> Result<(), String> {
     Engine::shared()?.has(voice)
 }
 
-fn work(engine: &Engine, jobs: &Receiver<(Job, Arc<Ticket>)>, warm: bool) {
-    if warm {
-        // The first utterance pages the voice in.
-        let sink = Sink::new(|_| ());
-        let request = Request { text: "Hello.".into(), voice: String::new(), pronunciation: Vec::new() };
-        speak(engine, &Job { request, sink }, &|| false);
-    }
+fn work(engine: &Engine, jobs: &Receiver<(Job, Arc<Ticket>)>) {
     for (job, ticket) in jobs {
         if ticket.begin() && contained(|| speak(engine, &job, &|| ticket.is_cancelled())).is_none() {
             job.sink.send(Event::Failed(Error::new(Kind::Broken, "the voice failed")));
