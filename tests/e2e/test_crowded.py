@@ -37,6 +37,8 @@ BUSY = 6
 FIRST = -15
 #: Seconds between two looks at the threads.
 STEP = 0.01
+#: Threads by whose work a user waits, by the beginnings of their names.
+THREADS = ("media-", "model-", "net")
 #: Barge-in to silence, p95, s: with the right to raise the priority of media threads, and without.
 BARGE_IN = {True: 0.40, False: 0.60}
 #: The program's own share, what its threads waited for a processor taken off; p95, s.
@@ -68,7 +70,9 @@ class Waits(threading.Thread):
     def __init__(self, server):
         super().__init__(daemon=True)
         tasks = pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()
-        self.tasks = [(task, (task / "comm").read_text().strip()) for task in tasks]
+        named = [(task, (task / "comm").read_text().strip()) for task in tasks]
+        # These live as long as the server.
+        self.tasks = [(task, name) for task, name in named if name.startswith(THREADS)]
         self.times: list[float] = []
         self.waited: list[list[int]] = []
         self.over = threading.Event()
@@ -128,8 +132,6 @@ def measured(server, folder, report, name, raised):
     (conversation,) = server.call("GET", "/v1/ext/conversation").json()
     turns = server.turns(conversation["id"])
     begun = datetime.datetime.fromisoformat(conversation["joined_at"]).timestamp()
-    threads = ("media-", "model-", "net")
-
     def pairs(first, last, took, names):
         """Of each turn that has both times: how long it took, and how long of it threads of these names waited."""
         known = [turn for turn in turns if turn[took] is not None and turn["timeline"][last] is not None]
@@ -137,7 +139,7 @@ def measured(server, folder, report, name, raised):
         return [(turn[took], waits.between(begun + begin, begun + turn["timeline"][last], *names)) for turn, begin in zip(known, begins, strict=True)]
 
     barge_ins = pairs(None, "heard_end", "barge_in", ("media-",))
-    answers = pairs("speech_end", "first_sample", "voice_to_voice", threads)
+    answers = pairs("speech_end", "first_sample", "voice_to_voice", THREADS)
     own = lambda pairs: spread([max(0.0, took - waited) for took, waited in pairs])  # noqa: E731
     found = {"barge-in to silence": spread([took for took, _ in barge_ins]), "its own share": own(barge_ins),
              "end of speech to first sound": spread([took for took, _ in answers]), "the answer's own share": own(answers),

@@ -55,6 +55,7 @@ class Server:
         self.data = data
         self.key = None
         self.demo = None
+        self.public = bool((env or {}).get("VISAVIS_SERVER_PUBLIC_URL"))
         OUT.mkdir(parents=True, exist_ok=True)
         self.log = own_file(name, ".log")
         self.begun = time.monotonic()
@@ -88,10 +89,12 @@ class Server:
         return line
 
     def first_start(self):
-        """Reads what a first start prints: the key, and the demo's link."""
+        """Reads what a first start prints: the key, and the demo's link where the server has no public address."""
         line = self._line(60)
         assert line.startswith("API key: "), line
         self.key = line.removeprefix("API key: ")
+        if self.public:
+            return self
         line = self._line(60)
         assert line.startswith(f"Demo: {self.url}/embed/"), line
         self.demo = line.removeprefix("Demo: ")
