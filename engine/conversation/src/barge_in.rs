@@ -232,7 +232,6 @@ impl Conversation {
         }
     }
 
-    /// Nobody said a word since the hold.
     /// No words came of the speech that held the reply: a resume that waited for them waits no longer than it would have without.
     pub(crate) fn rewait_resume(&mut self) {
         if self.timers.at(Reason::Resume).is_some() {
@@ -240,6 +239,7 @@ impl Conversation {
         }
     }
 
+    /// Nobody said a word since the hold.
     pub(crate) fn resume_due(&mut self) {
         // A resume that the words of the same speech cut off again would be worse than a longer silence.
         let awaited = self.speech.stopped.and_then(|stopped| self.awaited_final(stopped));

@@ -245,9 +245,13 @@ impl Conversation {
     }
 
     /// Until when a wait that began `since` goes on for a final transcript that is due; nothing if none is, or none will come.
-    pub(crate) fn awaited_final(&self, since: Time) -> Option<Time> {
+    pub(crate) fn awaited_final(&mut self, since: Time) -> Option<Time> {
         let latest = since + LATEST;
-        (self.finals_due > 0 && self.now < latest).then_some(latest)
+        if self.now >= latest {
+            // One that was lost must not make every later wait as long.
+            self.finals_due = 0;
+        }
+        (self.finals_due > 0).then_some(latest)
     }
 
     pub(crate) fn transcript_missing(&mut self) {
