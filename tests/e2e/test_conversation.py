@@ -273,12 +273,13 @@ def test_a_call_warns_before_its_limit_and_ends_at_it(server, call, hooks):
     page = call().open(conversation["join_link"])
     # The notice stands for as long as the call: a machine that joins late sees it pass.
     page.page.evaluate("""() => { const notice = document.getElementById('notice');
-        window.warned = new Promise((done) => new MutationObserver(() => /The call ends in/.test(notice.textContent) && done(true))
-          .observe(notice, { subtree: true, childList: true, characterData: true })); }""")
+        window.warned = new Promise((done) => { setTimeout(done, 60_000, false);
+          new MutationObserver(() => /The call ends in/.test(notice.textContent) && done(true))
+            .observe(notice, { subtree: true, childList: true, characterData: true }); }); }""")
     page.page.click("#join")
+    assert page.page.evaluate("warned")
     warning = hooks.until(conversation["id"], "max_call_duration_warning")
     assert warning["event"]["payload"]["max_call_duration"] == 5 and 2 <= warning["event"]["payload"]["call_duration"] < 5
-    assert page.page.evaluate("warned")
     hooks.until(conversation["id"], "call_ended")
     timeout = hooks.until(conversation["id"], "max_call_duration_timeout")
     assert set(timeout["event"]["payload"]) == {"call_duration", "max_call_duration"}

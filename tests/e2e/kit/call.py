@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import json
 import pathlib
+import re
 
 import numpy as np
 from playwright.sync_api import Error
@@ -37,7 +38,8 @@ class Call:
         recorder = (PAGE / "recorder.js").read_text()
         self.context.add_init_script(f"window.e2eRecorder = {json.dumps(recorder)};")
         self.context.add_init_script(path=str(PAGE / "instrument.js"))
-        self.context.route(lambda url: "/join/" in url or "/embed/" in url, self._let_the_recorder_in)
+        # A pattern, which the driver matches: for a function every request of the page would wait until this thread talks to the browser.
+        self.context.route(re.compile("/(join|embed)/"), self._let_the_recorder_in)
         self.page = self.context.new_page()
         self.page.set_default_timeout(60_000)
         self.complaints: list[str] = []
