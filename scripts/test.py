@@ -169,9 +169,10 @@ def run_program(program: Program, arguments: list[str], step: Step, before: list
     """Runs one test program and reads its results. Whether it passed."""
     OUT.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
+    # What tests write to the standard error must not stand amid a line of results.
     ran = subprocess.run([*before, program.path, *arguments, *REPORT_TIME], cwd=program.folder, env={**os.environ, **TIMED, "CARGO_MANIFEST_DIR": str(program.folder)},
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")  # fmt: skip
-    (OUT / f"{(log or program.name).replace('/', '-')}.log").write_text(ran.stdout)
+                         capture_output=True, text=True, errors="replace")  # fmt: skip
+    (OUT / f"{(log or program.name).replace('/', '-')}.log").write_text(ran.stdout + ran.stderr)
     count = 0
     for name, outcome, seconds in re.findall(r"^test (\S+)(?: - should panic)? \.\.\. (?:.*?)(ok|FAILED)(?: <([\d.]+)s>)?$", ran.stdout, re.M):
         step.tests.append(Test(f"{program.name}::{name}", float(seconds or 0), outcome))
@@ -184,7 +185,7 @@ def run_program(program: Program, arguments: list[str], step: Step, before: list
         step.failed.append(f"{program.name}: the results of {count} tests were read, and the program counts {told}")
     print(f"{'ok    ' if ran.returncode == 0 else 'FAILED'} {log or program.name}: {count} tests, {time.monotonic() - began:.1f} s", flush=True)
     if ran.returncode:
-        print(*ran.stdout.splitlines()[-TAIL:], sep="\n", flush=True)
+        print(*ran.stdout.splitlines()[-TAIL:], *ran.stderr.splitlines()[-TAIL:], sep="\n", flush=True)
         if not any(name.startswith(program.name) for name in step.failed):
             step.failed.append(f"{program.name}: exit code {ran.returncode}")
     return ran.returncode == 0
