@@ -64,8 +64,10 @@ def test_a_whole_conversation(server, call, hooks, report, chance):
             page.event("agent.started_speaking", mark)
             page.sound(speech.end)
             page.shot("speaking-desktop-light")
-        answer = page.event("agent.stopped_speaking", mark)["payload"]["text"]
-        mine, theirs = page.packets(before, page.quiet(after=speech.end))
+        stopped = page.event("agent.stopped_speaking", mark)
+        answer = stopped["payload"]["text"]
+        page.quiet(after=stopped["t"])
+        mine, theirs = page.packets(before, page.now())
         turns.append({"asked": question, "answer": answer, "arrived": sound.heard_by_page([answer], "rms", theirs)[0],
                       "heard": sound.heard_by_server(mine, server.heard(agent))})  # fmt: skip
 
@@ -252,7 +254,8 @@ def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, hooks):
     started = page.event("agent.started_speaking")
     assert started["payload"]["text"] == "The museum closes in ten minutes."
     stopped = page.event("agent.stopped_speaking", started["n"])
-    _, heard = page.packets(begun, page.quiet(after=started["t"]))
+    page.quiet(after=stopped["t"])
+    _, heard = page.packets(begun, page.now())
     came = sound.heard_by_page(["The museum closes in ten minutes."], "rms", heard)[0]
     sound.expect(came, "what the API said")
     assert stopped["payload"]["text"] == "The museum closes in ten minutes."

@@ -91,8 +91,9 @@ def test_foreign_origins_may_knock_at_the_rtvi_door(server):
 
 
 def test_an_independent_stack_talks_at_the_whip_door(server, hooks):
-    asked = ("Who is the night guard?", "rms")
-    agent = server.agent(knowledge="The night guard is called Robert and he is seventeen years old.", hooks=hooks, hears=[asked], tap=True)
+    # Many pieces to compare: a sender in Python that gets no processor loses some of them.
+    asked = ("Who is the night guard that walks through the rooms of the museum when all the visitors have gone home?", "rms")
+    agent = server.agent(knowledge="The night guard that walks through the rooms of the museum when all the visitors have gone home is called Robert.", hooks=hooks, hears=[asked], tap=True)
     conversation = server.conversation(agent["id"])
 
     async def talk():

@@ -51,7 +51,7 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     page.event("utterance_committed", mark)
     assert page.sound(said.end)["from"] > said.end
     answer = page.event("agent.stopped_speaking", mark)
-    page.quiet(after=said.end)
+    page.quiet(after=answer["t"])
     mine, theirs = page.packets(before, page.now())
     came = sound.heard_by_server(mine, server.heard(agent))
     sound.expect(came, "the question")

@@ -48,8 +48,8 @@ def ask(page):
         # A sender that stands still for a moment parts a question in two turns; their words count together.
         while page.event("utterance_committed", mark)["t"] < said.end:
             mark = page.event("utterance_committed", mark)["n"] + 1
-        page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])
-        page.quiet(after=said.end)
+        stopped = page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])
+        page.quiet(after=stopped["t"])
 
 
 @pytest.mark.long("providers")
@@ -160,9 +160,10 @@ def test_nearly_all_of_the_sound_arrives_both_ways(server, call, model):
     for question in QUESTIONS:
         mark, before = page.mark(), page.now()
         said = page.speak(question, SPEAKER)
-        answer = page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])["payload"]["text"]
-        assert answer == reply
-        mine, theirs = page.recording(before, page.quiet(after=said.end))
+        stopped = page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])
+        assert stopped["payload"]["text"] == reply
+        page.quiet(after=stopped["t"])
+        mine, theirs = page.recording(before, page.now())
         sound.expect(sound.heard_by_server(mine, server.heard(agent)), question, sound.NEARLY_ALL)
         sound.expect(sound.heard_by_page([reply], "rms", theirs)[0], reply, sound.NEARLY_ALL)
 
@@ -177,7 +178,6 @@ def test_a_user_understands_the_agent(server, call):
     begun = page.now()
     reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": ANSWER})
     assert reply.status == 200, reply
-    page.event("agent.stopped_speaking")
-    page.quiet(after=begun)
+    page.quiet(after=page.event("agent.stopped_speaking")["t"])
     _, recording = page.packets(begun, page.now())
     check_words(ANSWER, voice.recognise(recording))

@@ -50,8 +50,7 @@ def talk(server, call):
         if wav:
             page.page.evaluate("(wav) => e2e.speakOver(wav, 1.0, 60_000)", wav)
             page.message("user-stopped-speaking", mark)
-        page.event("agent.stopped_speaking", mark)
-        page.quiet(lasting=0.8, after=begun)
+        page.quiet(lasting=0.8, after=page.event("agent.stopped_speaking", mark)["t"])
         _, agent_sound = page.packets(begun, page.now())
         messages = page.page.evaluate(f"e2e.messages.slice({mark}).filter((m) => m.data?.event)")
         return heard(agent_sound, [m["data"]["event"].get("event") or m["data"]["event"] for m in messages])
