@@ -104,18 +104,31 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
 async fn look(shared: &Shared) -> store::Result<Duration> {
     let now = clock::now();
     let join = clock::micros(shared.config.timeouts.join);
+    let mut damaged = false;
     for id in shared.store.unjoined(now - join, &shared.server, now).await? {
         // An offer that came in time may still connect.
         if id.parse().is_ok_and(|id| shared.pending.contains(id)) {
             continue;
         }
-        end_unjoined(shared, &id, EndReason::NoJoin).await?;
+        match end_unjoined(shared, &id, EndReason::NoJoin).await {
+            Ok(_) => {}
+            Err(error) if error.is_outage() => return Err(error),
+            // The others end all the same.
+            Err(error) => {
+                tracing::error!(conversation = %id, %error, "a conversation that nobody joined cannot be ended");
+                damaged = true;
+            }
+        }
     }
     if shared.config.retention_days > 0 {
         let before = now - clock::micros(DAY * shared.config.retention_days);
         for id in shared.store.ended_before(before).await? {
             erasing::erase(shared, &id).await?;
         }
+    }
+    if damaged {
+        // It stays the oldest one, so its age says nothing of when the next one is due.
+        return Ok(LOOK);
     }
     let next =
         shared.store.oldest_unjoined(&shared.server, now).await?.map_or(join, |at| at + join - clock::now());

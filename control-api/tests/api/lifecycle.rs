@@ -22,6 +22,22 @@ async fn a_conversation_that_nobody_joins_ends_and_is_told() {
 }
 
 #[tokio::test]
+async fn a_damaged_conversation_does_not_keep_the_others_from_ending() {
+    let folder = Folder::new();
+    let server =
+        Server::start_with(&folder.0, |config| config.timeouts.join = Duration::from_secs(3600)).await;
+    let agent = server.agent(json!({})).await;
+    let (damaged, _) = server.conversation(&agent).await;
+    let (whole, _) = server.conversation(&agent).await;
+    folder.change(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{damaged}'")).await;
+    // Both are older than the join time-out from here on, the damaged one more so. The server looks every half a minute.
+    folder.change("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
+    leap(Duration::from_secs(31)).await;
+    let record = server.status(&whole, "ENDED").await;
+    assert_eq!(record["end_reason"], "no_join");
+}
+
+#[tokio::test]
 async fn an_offer_that_came_in_time_may_still_connect() {
     let folder = Folder::new();
     let server = Server::start_with(&folder.0, |config| {
