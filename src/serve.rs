@@ -78,7 +78,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         None => (app.ledger(), None),
     };
     let voices = local::models(&config, client.clone(), &tokio::runtime::Handle::current());
-    let engine = engine::Engine::start(
+    let engine = engine::CallEngine::start(
         engine_config(&config, listen.ip())?,
         voices,
         avatars,

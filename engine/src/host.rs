@@ -135,7 +135,7 @@ enum Readiness {
 }
 
 /// The engine.
-pub struct Engine {
+pub struct CallEngine {
     threads: Vec<Thread>,
     directory: Arc<Mutex<Directory>>,
     ready: watch::Sender<Readiness>,
@@ -153,7 +153,7 @@ pub struct Engine {
     refused: Refused,
 }
 
-impl Engine {
+impl CallEngine {
     /// Starts the media threads and, behind, the loading of certificate and models: returns at once.
     ///
     /// # Errors
@@ -327,7 +327,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for CallEngine {
     fn drop(&mut self) {
         for thread in &self.threads {
             drop(thread.inbox.requests.send(Message::Quit));
@@ -338,7 +338,7 @@ impl Drop for Engine {
     }
 }
 
-impl Host for Engine {
+impl Host for CallEngine {
     fn offer(&self, offer: conversation::host::Offer) -> BoxFuture<'_, Result<Accepted, OfferError>> {
         Box::pin(self.take(offer))
     }
@@ -457,7 +457,7 @@ fn serve_tcp(
 }
 
 /// Sizes of things, for logs.
-impl std::fmt::Debug for Engine {
+impl std::fmt::Debug for CallEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = String::new();
         write!(text, "{} media threads, {} calls", self.threads.len(), self.calls())?;

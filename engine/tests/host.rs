@@ -21,7 +21,7 @@ use engine::hear::vad::{Judge, State, WINDOW};
 use engine::host::Chosen;
 use engine::show::Avatars;
 use engine::transport::loopback::Far;
-use engine::{Config, Engine, Models, Timeouts};
+use engine::{Config, CallEngine, Models, Timeouts};
 use models::{Error, Handle, Kind, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
 use str0m::media::{Direction, MediaKind};
@@ -128,29 +128,29 @@ impl Models for Doubles {
     }
 }
 
-fn engine(models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<Engine>, Book) {
+fn engine(models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<CallEngine>, Book) {
     engine_for(0, models, timeouts)
 }
 
 /// An engine that holds at most so many calls.
-fn engine_for(calls: usize, models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<Engine>, Book) {
+fn engine_for(calls: usize, models: Arc<Doubles>, timeouts: Timeouts) -> (Arc<CallEngine>, Book) {
     engine_with(Config { calls, timeouts, ..Config::default() }, models)
 }
 
 /// An engine of two threads.
-fn engine_with(config: Config, models: Arc<Doubles>) -> (Arc<Engine>, Book) {
+fn engine_with(config: Config, models: Arc<Doubles>) -> (Arc<CallEngine>, Book) {
     let book = Book::default();
     let engine = engine_told(2, config, models, Arc::new(book.clone()));
     (engine, book)
 }
 
 /// An engine of `n` threads on loopback that tells its facts to `ledger`.
-fn engine_told(n: usize, config: Config, models: Arc<Doubles>, ledger: Arc<dyn Ledger>) -> Arc<Engine> {
+fn engine_told(n: usize, config: Config, models: Arc<Doubles>, ledger: Arc<dyn Ledger>) -> Arc<CallEngine> {
     let hosts = vec![[127, 0, 0, 1].into()];
     let config = Config { threads: n, hosts, ..config };
     let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
     let net = tokio::runtime::Handle::current();
-    Engine::start(config, models, Avatars::default(), client, ledger, net).unwrap()
+    CallEngine::start(config, models, Avatars::default(), client, ledger, net).unwrap()
 }
 
 fn offer(id: u128, sdp: &str) -> Offer {
@@ -287,7 +287,7 @@ async fn connect(
     tokio::task::spawn_blocking(connecting).await.unwrap()
 }
 
-fn measured(engine: &Engine, family: &str) -> Vec<(String, u64)> {
+fn measured(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
     let family = engine.measures().into_iter().find(|f| f.name == family).unwrap();
     let count = |point: &conversation::measure::Point| match point.value {
         conversation::measure::Value::Count(count) => count,
@@ -700,7 +700,7 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
 }
 
 /// Begins a call and gives it the sound at which its thread panics.
-async fn give_a_fright(engine: &Engine, book: &Book, id: u128) -> Far {
+async fn give_a_fright(engine: &CallEngine, book: &Book, id: u128) -> Far {
     let far = engine.attach(Arc::new(call(id)), Vec::new()).unwrap();
     until("it has begun", || !book.of(id).is_empty()).await;
     far.say(vec![FRIGHT; 16_000]);
@@ -708,13 +708,13 @@ async fn give_a_fright(engine: &Engine, book: &Book, id: u128) -> Far {
 }
 
 /// Begins a call, lets its thread panic, and waits until its record is ended.
-async fn frighten(engine: &Engine, book: &Book, id: u128) {
+async fn frighten(engine: &CallEngine, book: &Book, id: u128) {
     let _far = give_a_fright(engine, book, id).await;
     until("its record is ended", || book.1.lock().unwrap().contains(&id)).await;
 }
 
 /// Threads that take no calls.
-fn dead(engine: &Engine) -> usize {
+fn dead(engine: &CallEngine) -> usize {
     engine.stats().filter(|stats| stats.dead.load(Relaxed)).count()
 }
 
@@ -725,7 +725,7 @@ fn port(answer: &str) -> String {
 }
 
 /// The port of the thread that a new call comes to.
-async fn port_of_next(engine: &Engine, id: u128) -> String {
+async fn port_of_next(engine: &CallEngine, id: u128) -> String {
     let (_, sdp, _) = Client::offer();
     let taken = engine.offer(offer(id, &sdp)).await.unwrap();
     assert!(engine.hang_up(ConversationId(id), taken.connection).await);
@@ -733,7 +733,7 @@ async fn port_of_next(engine: &Engine, id: u128) -> String {
 }
 
 /// Begins a call over the network; the port of its thread.
-async fn call_over_udp(engine: &Engine, book: &Book, id: u128) -> String {
+async fn call_over_udp(engine: &CallEngine, book: &Book, id: u128) -> String {
     let (mut client, sdp, pending) = Client::offer();
     let taken = engine.offer(offer(id, &sdp)).await.unwrap();
     client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&taken.answer).unwrap()).unwrap();

@@ -17,7 +17,7 @@ use conversation::call::{Call, ConversationId};
 use conversation::host::{Host as _, Ledger};
 use conversation::settings::Settings;
 use engine::show::Avatars;
-use engine::{Engine, clock, thread};
+use engine::{CallEngine, clock, thread};
 
 use crate::Error;
 use crate::args::Plan;
@@ -65,7 +65,7 @@ pub(crate) fn run(
         .map_err(|e| Error::Failed(e.to_string()))?;
     let ledger: Arc<dyn Ledger> = Arc::new(ledger);
     let engine =
-        Engine::start(config, Arc::new(models), Avatars::default(), client, ledger, net.handle().clone())
+        CallEngine::start(config, Arc::new(models), Avatars::default(), client, ledger, net.handle().clone())
             .map_err(|e| Error::Failed(e.to_string()))?;
     while let Some(why) = engine.not_ready() {
         if !why.contains("loading") {
@@ -113,7 +113,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn read(engine: &Engine) -> Self {
+    fn read(engine: &CallEngine) -> Self {
         engine.stats().fold(Self::default(), |sum, stats| Self {
             late_ticks: sum.late_ticks + stats.late_ticks.load(Relaxed),
             worst_tick: sum.worst_tick.max(stats.worst_tick.load(Relaxed)),
@@ -192,7 +192,7 @@ fn report(media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
 }
 
 impl Mark {
-    fn now(engine: &Engine) -> Self {
+    fn now(engine: &CallEngine) -> Self {
         Self {
             at: clock::now(),
             threads: Threads::read(),

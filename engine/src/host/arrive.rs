@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::room::Why;
 use super::waiting::{Evicted, Unconnected};
-use super::{Engine, Place, Presence, Seat, resolve};
+use super::{CallEngine, Place, Presence, Seat, resolve};
 use crate::graph::{self, Arrival, CallKey, Message, Opening, Reply};
 
 /// An offer on its way to its thread.
@@ -24,7 +24,7 @@ struct Entered {
     unconnected: Unconnected,
 }
 
-impl Engine {
+impl CallEngine {
     /// Resolves a call's models and its face.
     pub(super) fn open(
         &self,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use conversation::measure::Family;
 
-use super::Engine;
+use super::CallEngine;
 use crate::graph;
 use crate::meter::Stats;
 use crate::shard::Inbox;
@@ -20,7 +20,7 @@ pub struct EdgeCount {
     pub waiting: usize,
 }
 
-impl Engine {
+impl CallEngine {
     /// Edges by name with what they count.
     #[must_use]
     pub fn edges(&self) -> Vec<(&'static str, EdgeCount)> {

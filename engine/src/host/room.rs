@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Directory, Engine, Seat, Waiting};
+use super::{Directory, CallEngine, Seat, Waiting};
 use crate::clock;
 use conversation::host::OfferError;
 
@@ -75,7 +75,7 @@ impl Refused {
     }
 }
 
-impl Engine {
+impl CallEngine {
     /// Why a call that is not held yet would be refused now; `None` if it would not.
     pub(super) fn no_room(&self) -> Option<Why> {
         // The cheapest first; the last one may read files.

@@ -9,7 +9,7 @@ use conversation::event::{Event, Stamped};
 use conversation::host::Ledger;
 use crossbeam_channel::{Receiver, Sender};
 use engine::transport::loopback::{Far, Left};
-use engine::{Engine, clock};
+use engine::{CallEngine, clock};
 
 use super::Counts;
 use crate::args::Plan;
@@ -91,7 +91,7 @@ struct Caller {
 
 pub(super) struct Feeder {
     plan: Plan,
-    engine: Arc<Engine>,
+    engine: Arc<CallEngine>,
     call: Call,
     committed: Receiver<(ConversationId, String)>,
     callers: Vec<Caller>,
@@ -101,7 +101,7 @@ pub(super) struct Feeder {
 impl Feeder {
     pub(super) fn new(
         plan: Plan,
-        engine: Arc<Engine>,
+        engine: Arc<CallEngine>,
         call: Call,
         committed: Receiver<(ConversationId, String)>,
     ) -> Self {

@@ -6,8 +6,8 @@ mod bodies;
 mod laws;
 mod scenario;
 mod trace;
-#[path = "../laws/world.rs"]
-mod world;
+#[path = "../laws/harness.rs"]
+mod harness;
 
 use std::path::{Path, PathBuf};
 
