@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use conversation::call::{LlmChoice, SttChoice, TtsChoice};
-use conversation::measure::Family;
+use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
+use conversation::metrics::MetricFamily;
 use engine::hear::vad::{Judge, Silero};
 use engine::{Chosen, Models};
 use models::registry::{self, Registry};
@@ -133,7 +133,7 @@ impl Models for Local {
         (pool.free() == 0).then(|| format!("all {} speech decoders are taken", pool.ready()))
     }
 
-    fn measures(&self) -> Vec<Family> {
+    fn measures(&self) -> Vec<MetricFamily> {
         let (ears, voices, turn) = (self.ears.get(), self.voices.get(), self.turn.get());
         let states = ears.map(|pool| [("free", pool.free()), ("taken", pool.ready() - pool.free())]);
         let queues = [
@@ -143,15 +143,18 @@ impl Models for Local {
         ];
         let queues = queues.into_iter().filter_map(|(model, queue)| Some((model, queue?)));
         vec![
-            Family::gauge(
+            MetricFamily::gauge(
                 "visavis_decoders",
                 "Speech decoders; each call that is heard by one has taken it.",
             )
-            .each("state", states.into_iter().flatten()),
-            Family::gauge("visavis_model_queue", "Work that waits for a built-in model's threads.")
-                .each("model", queues.clone().map(|(model, (waiting, _))| (model, waiting))),
-            Family::gauge("visavis_model_queue_limit", "Work that may wait for a built-in model's threads.")
-                .each("model", queues.map(|(model, (_, limit))| (model, limit))),
+            .with_each("state", states.into_iter().flatten()),
+            MetricFamily::gauge("visavis_model_queue", "Work that waits for a built-in model's threads.")
+                .with_each("model", queues.clone().map(|(model, (waiting, _))| (model, waiting))),
+            MetricFamily::gauge(
+                "visavis_model_queue_limit",
+                "Work that may wait for a built-in model's threads.",
+            )
+            .with_each("model", queues.map(|(model, (_, limit))| (model, limit))),
         ]
     }
 }

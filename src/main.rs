@@ -107,7 +107,7 @@ fn simulate(file: &std::path::Path, explain: bool) -> Result<ExitCode, Failure> 
     let mut json = Vec::new();
     let source = std::fs::File::open(file).map_err(|e| bad(e.to_string()))?;
     // One byte over the limit is enough for the parser to say so.
-    let limit = conversation::simulate::LARGEST as u64 + 1;
+    let limit = conversation::simulate::MAX_SCENARIO_BYTES as u64 + 1;
     source.take(limit).read_to_end(&mut json).map_err(|e| bad(e.to_string()))?;
     let lines = conversation::simulate::simulate(&json, explain).map_err(|e| bad(e.to_string()))?;
     match std::io::Write::write_all(&mut std::io::stdout(), lines.as_bytes()) {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use conversation::call::ConversationId;
-use conversation::event::{Event, Stamped};
-use conversation::host::Ledger;
+use conversation::call_config::ConversationId;
+use conversation::engine::EventSink;
+use conversation::event::{Event, EventEnvelope};
 use models::net::{self, Method};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -65,21 +65,21 @@ impl Collector {
 
 /// A ledger that tells the spans' task too.
 struct Tee {
-    ledger: Arc<dyn Ledger>,
-    facts: mpsc::Sender<(ConversationId, Stamped)>,
+    ledger: Arc<dyn EventSink>,
+    facts: mpsc::Sender<(ConversationId, EventEnvelope)>,
     lost: Arc<AtomicU64>,
 }
 
-impl Ledger for Tee {
-    fn record(&self, conversation: ConversationId, fact: Stamped) {
+impl EventSink for Tee {
+    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
         if matters(&fact.event) && self.facts.try_send((conversation, fact.clone())).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
         self.ledger.record(conversation, fact);
     }
 
-    fn broke(&self, conversation: ConversationId) {
-        self.ledger.broke(conversation);
+    fn call_panicked(&self, conversation: ConversationId) {
+        self.ledger.call_panicked(conversation);
     }
 }
 
@@ -91,10 +91,10 @@ pub(crate) struct Exporter {
 
 /// Puts a reader before `ledger`. Call it on the net pool.
 pub(crate) fn begin(
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn EventSink>,
     to: Collector,
     client: &net::Client,
-) -> (Arc<dyn Ledger>, Exporter) {
+) -> (Arc<dyn EventSink>, Exporter) {
     let (facts, queue) = mpsc::channel(QUEUE);
     let (stop, stopped) = mpsc::channel(1);
     let lost = Arc::<AtomicU64>::default();
@@ -115,7 +115,7 @@ impl Exporter {
 
 async fn run(
     mut sender: Sender,
-    mut queue: mpsc::Receiver<(ConversationId, Stamped)>,
+    mut queue: mpsc::Receiver<(ConversationId, EventEnvelope)>,
     mut stopped: mpsc::Receiver<()>,
 ) {
     let mut traces: HashMap<ConversationId, (Trace, Instant)> = HashMap::new();

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use conversation::replay::{Replay, Verdict};
-use conversation::trace::LONGEST_LINE;
+use conversation::trace::MAX_LINE_BYTES;
 
 use crate::Failure;
 
@@ -21,14 +21,14 @@ pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, Failure> {
     while !replay.is_decided() {
         line.clear();
         // One byte over the limit is enough for the replay to say so.
-        let most = LONGEST_LINE as u64 + 2;
+        let most = MAX_LINE_BYTES as u64 + 2;
         if file.by_ref().take(most).read_until(b'\n', &mut line).map_err(|e| bad(e.to_string()))? == 0 {
             break;
         }
         let printed = match line.strip_suffix(b"\n") {
-            Some(line) => replay.read(line),
-            None if line.len() > LONGEST_LINE => replay.read(&line),
-            None => replay.read_rest(&line),
+            Some(line) => replay.read_line(line),
+            None if line.len() > MAX_LINE_BYTES => replay.read_line(&line),
+            None => replay.read_partial_line(&line),
         };
         print(&mut out, &printed.map_err(|e| bad(e.to_string()))?)?;
     }

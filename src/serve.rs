@@ -256,7 +256,7 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
         most_load: config.limits.load,
         least_memory: config.limits.memory << 20,
         questions: config.limits.questions,
-        traces: Some(config.server.data.join(conversation::trace::FOLDER)),
+        traces: Some(config.server.data.join(conversation::trace::TRACES_FOLDER)),
     })
 }
 

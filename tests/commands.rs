@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use conversation::simulate::traced;
+use conversation::simulate::simulate_traced;
 
 /// Address space that no command may exceed, in KiB. The program's own code and stacks are most of it.
 const MEMORY: u64 = 700 << 10;
@@ -65,7 +65,7 @@ const TALK: &str = r#"{
 fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
     let folder = Folder::new("same");
     let scenario = folder.file("talk.json", TALK);
-    let (_, text) = traced(TALK.as_bytes()).unwrap();
+    let (_, text) = simulate_traced(TALK.as_bytes()).unwrap();
     let trace = folder.file("talk.jsonl", &text);
     for explain in [false, true] {
         let (simulated, replayed) = (run("simulate", &scenario, explain), run("replay", &trace, explain));
@@ -112,7 +112,7 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
 fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
     let folder = Folder::new("bad");
     let missing = folder.0.join("missing");
-    let header = traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    let header = simulate_traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
     for command in ["simulate", "replay"] {
         assert_eq!(refused(command, &missing), "No such file or directory (os error 2)");
         assert_eq!(refused(command, &folder.0), "Is a directory (os error 21)");
@@ -212,7 +212,7 @@ fn a_bad_value_is_named_with_its_reason() {
         assert_eq!(refused("simulate", &folder.file("scenario", text)), sentence, "{text}");
     }
 
-    let header = traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    let header = simulate_traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
     let settings = [
         (
             r#""max_endpointing_delay":{"secs":6,"nanos":0}"#,
@@ -253,7 +253,7 @@ fn a_bad_value_is_named_with_its_reason() {
 #[test]
 fn huge_files_are_refused_in_little_memory() {
     let folder = Folder::new("huge");
-    let header = traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    let header = simulate_traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
     // 100 MB of nothing, and 100 MB that begin well.
     let nothing = folder.0.join("nothing");
     File::create(&nothing).unwrap().set_len(100_000_000).unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use conversation::conversation::Conversation;
-use conversation::input::{Epoch, Input, LlmEvent, PieceId, PlayoutEvent, TtsEvent};
+use conversation::input::{Epoch, Input, LlmEvent, PlayoutEvent, SegmentId, TtsEvent};
 use conversation::output::Output;
 use conversation::settings::Settings;
 use conversation::spec::Spec;
@@ -27,8 +27,8 @@ const ANSWER: &str = "Of course, I can tell you that. The museum opens at nine a
 /// Never: the defaults are valid.
 #[must_use]
 pub fn spec() -> Spec {
-    Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product() }
-        .spec()
+    Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product_defaults() }
+        .to_spec()
         .expect("the defaults are valid")
 }
 
@@ -56,10 +56,10 @@ struct Talk {
     due: BTreeMap<(u64, u64), Input>,
     count: u64,
     /// Pieces by number: whose they are, and their length in µs.
-    pieces: BTreeMap<PieceId, (Epoch, u64)>,
-    queue: VecDeque<PieceId>,
+    pieces: BTreeMap<SegmentId, (Epoch, u64)>,
+    queue: VecDeque<SegmentId>,
     /// The piece that sounds, when it last began to, and how much of it had sounded by then.
-    sounding: Option<(PieceId, u64, u64)>,
+    sounding: Option<(SegmentId, u64, u64)>,
     held: bool,
 }
 
@@ -75,25 +75,29 @@ impl Talk {
         self.at(from + 2 * WINDOW, Input::SpeechStarted { onset });
         for window in 2..=lasts / WINDOW {
             let until = from + window * WINDOW;
-            self.at(until, Input::SpeechHeard { until: Time::from_micros(until) });
+            self.at(until, Input::SpeechContinued { until: Time::from_micros(until) });
         }
         self.at(end + 250_000, Input::SpeechStopped { end: Time::from_micros(end) });
         let Some(text) = text else { return };
         for interim in 1..=lasts / 400_000 {
             self.at(
                 from + interim * 400_000,
-                Input::Transcript { text: text[..4].to_owned(), is_final: false, outstanding: String::new() },
+                Input::Transcript {
+                    text: text[..4].to_owned(),
+                    is_final: false,
+                    trailing_interim: String::new(),
+                },
             );
         }
         self.at(
             end + 300_000,
-            Input::Transcript { text: text.to_owned(), is_final: true, outstanding: String::new() },
+            Input::Transcript { text: text.to_owned(), is_final: true, trailing_interim: String::new() },
         );
     }
 
     fn play(&mut self, until: u64) {
         let mut conversation = Conversation::new(spec());
-        self.give(&mut conversation, 0, Input::Begin);
+        self.give(&mut conversation, 0, Input::Start);
         loop {
             let deadline = conversation.poll_timeout().map_or(u64::MAX, |(at, _)| at.as_micros());
             let next = self.due.first_key_value().map_or(u64::MAX, |((at, _), _)| *at);
@@ -106,7 +110,7 @@ impl Talk {
             } else if let Some((_, input)) = self.due.pop_first() {
                 match input {
                     // Whether it still sounds is known when its time has come.
-                    Input::Playout { piece, .. } => self.report(&mut conversation, now, piece),
+                    Input::Playout { segment: piece, .. } => self.report(&mut conversation, now, piece),
                     input => self.give(&mut conversation, now, input),
                 }
             }
@@ -126,22 +130,24 @@ impl Talk {
 
     fn act(&mut self, now: u64, output: Output, at_once: &mut VecDeque<Input>) {
         match output {
-            Output::AskLlm(request) => {
-                let llm = |event| Input::Llm { step: request.step, event };
+            Output::RequestLlm(request) => {
+                let llm = |event| Input::Llm { generation: request.generation, event };
                 for (n, word) in (0..).zip(ANSWER.split_inclusive(' ')) {
                     self.at(now + 250_000 + n * 15_000, llm(LlmEvent::Text(word.to_owned())));
                 }
                 self.at(now + 600_000, llm(LlmEvent::End { prompt_tokens: 200, completion_tokens: 20 }));
             }
             Output::CancelLlm(asked) => {
-                self.due.retain(|_, input| !matches!(input, Input::Llm { step, .. } if *step == asked));
+                self.due.retain(
+                    |_, input| !matches!(input, Input::Llm { generation: step, .. } if *step == asked),
+                );
             }
             Output::Synthesize(request) => {
                 let length = request.text.split_whitespace().count() as u64 * WORD;
-                let (piece, duration) = (request.piece, position(length));
+                let (piece, duration) = (request.segment, position(length));
                 self.pieces.insert(piece, (request.epoch, length));
-                self.at(now + 60_000, Input::Tts { piece, event: TtsEvent::Ready });
-                self.at(now + 120_000, Input::Tts { piece, event: TtsEvent::End { duration } });
+                self.at(now + 60_000, Input::Tts { segment: piece, event: TtsEvent::FirstAudio });
+                self.at(now + 120_000, Input::Tts { segment: piece, event: TtsEvent::End { duration } });
             }
             Output::Play(piece) => {
                 self.queue.push_back(piece);
@@ -154,7 +160,7 @@ impl Talk {
                     *before += now - *since;
                     *since = now;
                     let event = PlayoutEvent::Progress(position(*before));
-                    at_once.push_back(Input::Playout { piece: *piece, event });
+                    at_once.push_back(Input::Playout { segment: *piece, event });
                 }
             }
             Output::Resume => {
@@ -168,7 +174,7 @@ impl Talk {
             }
             Output::Cancel(epoch) => {
                 let pieces = &self.pieces;
-                let stale = |piece: &PieceId| pieces.get(piece).is_some_and(|(of, _)| *of == epoch);
+                let stale = |piece: &SegmentId| pieces.get(piece).is_some_and(|(of, _)| *of == epoch);
                 self.queue.retain(|piece| !stale(piece));
                 self.sounding = self.sounding.filter(|(piece, ..)| !stale(piece));
                 self.held = false;
@@ -183,19 +189,19 @@ impl Talk {
         }
         let Some(piece) = self.queue.pop_front() else { return };
         self.sounding = Some((piece, now, 0));
-        at_once.push_back(Input::Playout { piece, event: PlayoutEvent::Started });
+        at_once.push_back(Input::Playout { segment: piece, event: PlayoutEvent::Started });
         self.look(now, piece);
     }
 
     /// The next look at what sounds: at its end, or after the time between two reports.
-    fn look(&mut self, now: u64, piece: PieceId) {
+    fn look(&mut self, now: u64, piece: SegmentId) {
         let Some((_, since, before)) = self.sounding else { return };
         let length = self.pieces.get(&piece).map_or(0, |(_, length)| *length);
         let end = since + length.saturating_sub(before);
-        self.at(end.min(now + REPORT), Input::Playout { piece, event: PlayoutEvent::Started });
+        self.at(end.min(now + REPORT), Input::Playout { segment: piece, event: PlayoutEvent::Started });
     }
 
-    fn report(&mut self, conversation: &mut Conversation, now: u64, piece: PieceId) {
+    fn report(&mut self, conversation: &mut Conversation, now: u64, piece: SegmentId) {
         let Some((sounding, since, before)) = self.sounding else { return };
         if sounding != piece || self.held {
             return;
@@ -207,7 +213,7 @@ impl Talk {
             self.give(
                 conversation,
                 now,
-                Input::Playout { piece, event: PlayoutEvent::Progress(position(gone)) },
+                Input::Playout { segment: piece, event: PlayoutEvent::Progress(position(gone)) },
             );
             return;
         }
@@ -215,7 +221,7 @@ impl Talk {
         self.give(
             conversation,
             now,
-            Input::Playout { piece, event: PlayoutEvent::Finished(position(length)) },
+            Input::Playout { segment: piece, event: PlayoutEvent::Finished(position(length)) },
         );
         let mut at_once = VecDeque::new();
         self.start(now, &mut at_once);

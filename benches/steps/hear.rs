@@ -126,7 +126,10 @@ fn windows(c: &mut Criterion<CpuTime>) {
     let speech = sound::utterances().concat();
     let mut blocks = speech.chunks_exact(320).cycle();
     let mut hearing = Hearing::new(
-        spec::Vad { start: Duration::from_millis(50), silence: Duration::from_millis(250) },
+        spec::VadTiming {
+            min_speech_duration: Duration::from_millis(50),
+            min_silence_duration: Duration::from_millis(250),
+        },
         Box::new(Deaf),
         None,
     );

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use benches::cpu::{CpuTime, bench_each};
-use conversation::input::StepId;
+use conversation::input::GenerationId;
 use criterion::Criterion;
 use engine::edge;
 use engine::graph::{CallKey, Message, NEWS, News};
@@ -13,7 +13,7 @@ use mio::{Events, Poll, Token, Waker};
 
 /// A token of the language model's, as most messages are.
 fn message(text: &str) -> Message {
-    Message::News(CallKey(1), News::Llm(StepId::default(), models::llm::Event::Text(text.to_owned())))
+    Message::News(CallKey(1), News::Llm(GenerationId::default(), models::llm::Event::Text(text.to_owned())))
 }
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {

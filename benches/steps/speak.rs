@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use benches::cpu::{self, CpuTime, bench, bench_each};
 use benches::sound;
-use conversation::input::{Epoch, PieceId};
+use conversation::input::{Epoch, SegmentId};
 use criterion::Criterion;
 use engine::speak::encode::{Encoder, FRAME};
 use engine::speak::playout::{BLOCK, Playout};
@@ -45,7 +45,7 @@ fn play(speech: &[i16], ducked: bool, count: u64) -> Duration {
         let mut chunks: Vec<Vec<i16>> =
             speech.chunks(CHUNK * BLOCK).take(PIECE / CHUNK).map(Vec::from).collect();
         chunks.reverse();
-        let piece = PieceId(number as u32);
+        let piece = SegmentId(number as u32);
         total += cpu::taken(|| {
             playout.open(piece, Epoch(number as u32));
             playout.play(piece);

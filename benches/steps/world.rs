@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use benches::instructions::counting;
 use benches::{cpu, sound};
-use conversation::call::{Call, ConversationId};
-use conversation::event::Stamped;
-use conversation::host::Ledger;
+use conversation::call_config::{CallConfig, ConversationId};
+use conversation::engine::EventSink;
+use conversation::event::EventEnvelope;
 use conversation::settings::Settings;
 use engine::clock;
 use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, News, Opening};
@@ -143,10 +143,10 @@ impl tts::Tts for Scripted {
 /// Forgets all facts.
 struct Nobody;
 
-impl Ledger for Nobody {
-    fn record(&self, _: ConversationId, _: Stamped) {}
+impl EventSink for Nobody {
+    fn record(&self, _: ConversationId, _: EventEnvelope) {}
 
-    fn broke(&self, _: ConversationId) {}
+    fn call_panicked(&self, _: ConversationId) {}
 }
 
 /// Takes what is not silence for speech: in the network's place where instructions are counted, which would take half an hour with it.
@@ -253,10 +253,14 @@ impl World {
     /// A call begins, its user at this block of a turn.
     fn call(&mut self, number: usize, block: usize) {
         let key = CallKey(number as u64);
-        let settings =
-            Settings { echo_warmup: 0.0, idle_timeout: None, max_call_duration: None, ..Settings::product() };
-        let spec = settings.spec().expect("the defaults are valid");
-        let call = Call::bare(ConversationId(number as u128), spec);
+        let settings = Settings {
+            echo_warmup: 0.0,
+            idle_timeout: None,
+            max_call_duration: None,
+            ..Settings::product_defaults()
+        };
+        let spec = settings.to_spec().expect("the defaults are valid");
+        let call = CallConfig::minimal(ConversationId(number as u128), spec);
         let news = self.inbox.sink(key);
         let ear = Ear(self.agenda.clone(), Sink::new(move |event| news.send(News::Stt(event))));
         let models = CallModels {

@@ -9,7 +9,7 @@ use benches::allocation::{Counting, count};
 use benches::{cpu, talk};
 use conversation::conversation::Conversation;
 use conversation::event::{Event, HistoryItem};
-use conversation::input::{Input, LlmEvent, PieceId, PlayoutEvent, StepId, TtsEvent};
+use conversation::input::{GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId, TtsEvent};
 use conversation::output::Output;
 use conversation::settings::Settings;
 use conversation::simulate::simulate;
@@ -25,9 +25,9 @@ fn drain(conversation: &mut Conversation) -> Vec<Output> {
 }
 
 /// A call in which the agent tells a long story; its piece.
-fn speaking(at: &mut Time) -> (Conversation, PieceId) {
-    let settings = Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product() };
-    let mut conversation = Conversation::new(settings.spec().unwrap());
+fn speaking(at: &mut Time) -> (Conversation, SegmentId) {
+    let settings = Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product_defaults() };
+    let mut conversation = Conversation::new(settings.to_spec().unwrap());
     let mut now = 0.0;
     let mut give = |conversation: &mut Conversation, input, after| {
         now += after;
@@ -35,31 +35,35 @@ fn speaking(at: &mut Time) -> (Conversation, PieceId) {
         conversation.handle(input, *at);
         drain(conversation)
     };
-    give(&mut conversation, Input::Begin, 0.0);
+    give(&mut conversation, Input::Start, 0.0);
     let outputs = give(
         &mut conversation,
-        Input::Transcript { text: "Tell me a story.".into(), is_final: true, outstanding: String::new() },
+        Input::Transcript {
+            text: "Tell me a story.".into(),
+            is_final: true,
+            trailing_interim: String::new(),
+        },
         1.0,
     );
     let step = outputs
         .iter()
-        .find_map(|o| if let Output::AskLlm(request) = o { Some(request.step) } else { None })
+        .find_map(|o| if let Output::RequestLlm(request) = o { Some(request.generation) } else { None })
         .unwrap();
-    let llm = |event| Input::Llm { step, event };
+    let llm = |event| Input::Llm { generation: step, event };
     let story = "Once upon a time there was a dog who lived in a house by the sea with a very old man.";
     give(&mut conversation, llm(LlmEvent::Text(story.into())), 0.1);
     give(&mut conversation, llm(LlmEvent::End { prompt_tokens: 1, completion_tokens: 1 }), 0.1);
     let outputs = give(&mut conversation, Input::Tick, 0.5);
     let asked = outputs
         .iter()
-        .find_map(|o| if let Output::Synthesize(request) = o { Some(request.piece) } else { None });
+        .find_map(|o| if let Output::Synthesize(request) = o { Some(request.segment) } else { None });
     let piece = asked.expect("the commit asks for the prepared words");
     give(
         &mut conversation,
-        Input::Tts { piece, event: TtsEvent::End { duration: Position::from_seconds(60.0) } },
+        Input::Tts { segment: piece, event: TtsEvent::End { duration: Position::from_seconds(60.0) } },
         0.1,
     );
-    give(&mut conversation, Input::Playout { piece, event: PlayoutEvent::Started }, 0.01);
+    give(&mut conversation, Input::Playout { segment: piece, event: PlayoutEvent::Started }, 0.01);
     (conversation, piece)
 }
 
@@ -79,7 +83,7 @@ fn a_tick_while_the_agent_speaks_allocates_nothing() {
         }
         let before = count().calls;
         conversation.handle(Input::Tick, now);
-        conversation.handle(Input::Playout { piece, event: PlayoutEvent::Progress(position) }, now);
+        conversation.handle(Input::Playout { segment: piece, event: PlayoutEvent::Progress(position) }, now);
         assert!(conversation.poll_timeout().is_some());
         assert!(conversation.poll().is_none(), "at {now}");
         allocations += count().calls - before;
@@ -91,12 +95,12 @@ fn a_tick_while_the_agent_speaks_allocates_nothing() {
 fn a_window_of_the_users_speech_allocates_nothing() {
     let mut conversation = Conversation::new(talk::spec());
     let at = |ms: u64| Time::from_micros(1_000 * ms);
-    conversation.handle(Input::Begin, at(0));
+    conversation.handle(Input::Start, at(0));
     conversation.handle(Input::SpeechStarted { onset: at(50) }, at(100));
     drain(&mut conversation);
     let before = count().calls;
     for window in 4..2_000 {
-        conversation.handle(Input::SpeechHeard { until: at(32 * window) }, at(32 * window));
+        conversation.handle(Input::SpeechContinued { until: at(32 * window) }, at(32 * window));
         assert!(conversation.poll().is_none());
     }
     assert_eq!(count().calls, before);
@@ -110,7 +114,7 @@ fn the_heard_text_of_a_running_story_is_told_every_second() {
     for second in 1..=30 {
         conversation.handle(Input::Tick, now + Duration::from_secs(second));
         let heard = drain(&mut conversation).into_iter().filter(
-            |output| matches!(output, Output::Tell(fact) if matches!(fact.event, Event::AgentHeard { .. })),
+            |output| matches!(output, Output::Emit(fact) if matches!(fact.event, Event::AgentSpeechHeard { .. })),
         );
         told += heard.count();
     }
@@ -130,7 +134,7 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
         // What an input brings with it becomes the conversation's.
         conversation.handle(input.clone(), *at);
         while let Some(output) = conversation.poll() {
-            if let Output::Tell(fact) = output
+            if let Output::Emit(fact) = output
                 && let Event::History(item) = fact.event
             {
                 items += 1;
@@ -140,7 +144,7 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
         }
         // An item in its `Arc`, and the list of them, which grows by doubling.
         let item = size_of::<HistoryItem>() + 2 * size_of::<usize>();
-        let slot = size_of::<(Arc<HistoryItem>, Option<StepId>)>();
+        let slot = size_of::<(Arc<HistoryItem>, Option<GenerationId>)>();
         let history =
             items * item + words + if items == 0 { 0 } else { items.next_power_of_two().max(4) * slot };
         let heap = count().bytes - before - (words + history) as i64;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
-use conversation::call::ConversationId;
-use conversation::host::{Host, Ledger};
+use conversation::call_config::ConversationId;
+use conversation::engine::{Engine, EventSink};
 use models::embeddings::Embeddings;
 use models::net;
 use tokio::sync::{Notify, broadcast, mpsc};
@@ -86,7 +86,7 @@ pub(crate) struct Shared {
     /// Whose conversations a restart ends.
     pub(crate) server: String,
     /// The engine, from [`App::router`] on.
-    pub(crate) host: OnceLock<Arc<dyn Host>>,
+    pub(crate) host: OnceLock<Arc<dyn Engine>>,
     /// Where facts go.
     pub(crate) facts: Facts,
     /// Told after each commit of facts.
@@ -135,7 +135,7 @@ type Shown = HashMap<String, (u8, Weak<[u8]>)>;
 
 impl Shared {
     /// The engine.
-    pub(crate) fn host(&self) -> &Arc<dyn Host> {
+    pub(crate) fn host(&self) -> &Arc<dyn Engine> {
         self.host.get().expect("handlers run only under a router, and the router has set the host")
     }
 
@@ -378,7 +378,7 @@ impl App {
     ///
     /// # Panics
     /// If called twice.
-    pub fn router(&self, host: Arc<dyn Host>) -> axum::Router {
+    pub fn router(&self, host: Arc<dyn Engine>) -> axum::Router {
         assert!(self.shared.host.set(host).is_ok(), "there is one engine and one router");
         router::router(&self.shared)
     }
@@ -390,7 +390,7 @@ impl App {
     }
 
     /// Where the engine puts its facts. They are kept once [`App::run_background`] runs.
-    pub fn ledger(&self) -> Arc<dyn Ledger> {
+    pub fn ledger(&self) -> Arc<dyn EventSink> {
         Arc::new(self.shared.facts.clone())
     }
 

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conversation::call::OwnFace;
+use conversation::call_config::PoseSetFile;
 use serde_json::{Value, json};
 
 use crate::app::Shared;
@@ -67,7 +67,7 @@ pub(crate) async fn find(shared: &Shared, workspace: &str, id: &str) -> store::R
 
 /// The poses of a workspace's own avatar: the engine has the others. Nothing where it was deleted. Calls that show it at the same time share
 /// them.
-pub(crate) async fn poses(shared: &Shared, workspace: &str, id: &str) -> store::Result<Option<OwnFace>> {
+pub(crate) async fn poses(shared: &Shared, workspace: &str, id: &str) -> store::Result<Option<PoseSetFile>> {
     let stock = shared.avatars.iter().any(|a| a.avatar_key_id == id);
     let Some(id) = store::id(id).filter(|_| !stock) else { return Ok(None) };
     let Some(share) = shared.store.custom_avatar_share(workspace, &id).await? else { return Ok(None) };
@@ -75,28 +75,28 @@ pub(crate) async fn poses(shared: &Shared, workspace: &str, id: &str) -> store::
     if let Some((share, poses)) = known.filter(|(known, _)| i64::from(*known) >= share)
         && let Some(poses) = poses.upgrade()
     {
-        return Ok(Some(OwnFace { poses, share }));
+        return Ok(Some(PoseSetFile { data: poses, completeness: share }));
     }
     let Some((share, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
         return Ok(None);
     };
     let poses = STANDARD.decode(poses).map_err(|e| store::Error::Damaged("custom_avatar", e.to_string()))?;
-    let face = OwnFace { poses: poses.into(), share: share.clamp(0, 100) as u8 };
+    let face = PoseSetFile { data: poses.into(), completeness: share.clamp(0, 100) as u8 };
     keep(shared, id, &face);
     Ok(Some(face))
 }
 
 /// Keeps poses for the calls that will show them, for as long as one does.
-fn keep(shared: &Shared, id: String, face: &OwnFace) {
+fn keep(shared: &Shared, id: String, face: &PoseSetFile) {
     let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
     shown.retain(|_, (_, poses)| poses.strong_count() > 0);
-    shown.insert(id, (face.share, Arc::downgrade(&face.poses)));
+    shown.insert(id, (face.completeness, Arc::downgrade(&face.data)));
 }
 
 /// There are better poses of somebody: the running calls of this server get them.
-pub(crate) fn renew(shared: &Shared, id: &str, face: OwnFace) {
+pub(crate) fn renew(shared: &Shared, id: &str, face: PoseSetFile) {
     keep(shared, id.to_owned(), &face);
     if let Some(host) = shared.host.get() {
-        host.renew(id, face);
+        host.swap_pose_set(id, face);
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversation::call::{
-    Call, FaceChoice, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolRun, TtsChoice,
+use conversation::call_config::{
+    AvatarChoice, CallConfig, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolBackend, TtsChoice,
 };
 use conversation::settings;
 use conversation::spec::ToolSpec;
@@ -41,7 +41,7 @@ fn max_call_duration(agent: &Value, avatar: &Value) -> Option<f64> {
 }
 
 /// Builds the call of a conversation.
-pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Call> {
+pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<CallConfig> {
     let damaged = |what: &str| store::Error::Damaged("conversation", what.to_owned());
     let agent = show::parsed(&row.agent_document)?;
     let secrets: Secrets = secrets::open(&shared.vault, &row.agent, &row.agent_secrets)?;
@@ -57,13 +57,13 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Call> {
     }
     let (llm, stt, tts) = (&avatar["config"]["llm"], &avatar["config"]["stt"], &avatar["config"]["tts"]);
     let spec = settings_of(row, &agent, tools.iter().map(|(_, spec)| spec.clone()).collect())
-        .spec()
+        .to_spec()
         .map_err(|e| damaged(&e.to_string()))?;
-    Ok(Call {
+    Ok(CallConfig {
         id: row.id.parse().map_err(|_| damaged("its id is no UUID"))?,
         spec,
         agent_name: row.agent_name.clone(),
-        prompt: prompt::of(shared, row, &agent).await?,
+        system_prompt: prompt::of(shared, row, &agent).await?,
         stt: SttChoice {
             provider: text(&stt["provider"]),
             model: text(&stt["model"]),
@@ -89,11 +89,11 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Call> {
                 .map(|p| Pronunciation { word: text(&p["word"]), pronunciation: text(&p["pronunciation"]) })
                 .collect(),
         },
-        face: FaceChoice {
+        avatar: AvatarChoice {
             avatar_key_id: row.avatar_id.clone(),
             frame_rate: avatar["frame_rate"].as_f64().unwrap_or(25.0) as u32,
         },
-        own_face: avatar::poses(shared, &row.workspace, &row.avatar_id).await?,
+        pose_set: avatar::poses(shared, &row.workspace, &row.avatar_id).await?,
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
         guardrails,
         tool_servers: mcp::session::servers(shared, row, &agent).await?,
@@ -105,7 +105,7 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Call> {
 }
 
 /// What the agent says about turn-taking, for the conversation's number `row.number`.
-fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> settings::Agent<'a> {
+fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> settings::AgentTurnConfig<'a> {
     let avatar = &agent["avatars"][0];
     let stt = &avatar["config"]["stt"];
     let idle = &avatar["idle_timeout"];
@@ -114,7 +114,7 @@ fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> setting
     // Round robin over the agent's conversations.
     let greeting =
         usize::try_from(row.number).ok().and_then(|n| greetings.get(n.checked_rem(greetings.len())?));
-    settings::Agent {
+    settings::AgentTurnConfig {
         turn_handling: avatar["turn_handling"].as_str(),
         interruptability: avatar["interruptability"].as_str(),
         turn: Some(&agent["config"]["turn"]),
@@ -123,7 +123,7 @@ fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> setting
         turn_model: stt["turn_model"] == true,
         language: stt["language"].as_str(),
         greeting: greeting.and_then(Value::as_str),
-        greeting_wait: avatar["welcome_message"]["wait_time"].as_f64(),
+        greeting_delay: avatar["welcome_message"]["wait_time"].as_f64(),
         // Null and 0 are one here: no call-outs.
         idle_timeout: Some(idle["timeout"].as_f64().unwrap_or(0.0)),
         idle_messages: texts(&idle["filler_phrases"]),
@@ -180,7 +180,7 @@ fn moderation_tool(guardrail: &Guardrail) -> (Tool, ToolSpec) {
         name: guardrail.key.clone(),
         description: format!("Call this before you answer if this rule applies: {}", guardrail.prompt),
         parameters: json!({"type": "object", "properties": {}, "required": []}),
-        run: ToolRun::Moderation,
+        backend: ToolBackend::Moderation,
     };
     (tool, ToolSpec { name: guardrail.key.clone(), ..ToolSpec::default() })
 }
@@ -201,8 +201,8 @@ fn tool_of(document: &Value, headers: Headers) -> (Tool, ToolSpec) {
         on_error: message("on_error"),
     };
     let run = match document["type"].as_str() {
-        Some("tool.client") => ToolRun::Client,
-        _ => ToolRun::Api {
+        Some("tool.client") => ToolBackend::Client,
+        _ => ToolBackend::Http {
             method: text(&request["method"]),
             url: text(&request["url"]),
             headers: headers.into_iter().collect(),
@@ -213,14 +213,14 @@ fn tool_of(document: &Value, headers: Headers) -> (Tool, ToolSpec) {
             name,
             description: text(&schema["description"]),
             parameters: schema["parameters"].clone(),
-            run,
+            backend: run,
         },
         spec,
     )
 }
 
 /// Shares a call with the engine.
-pub(crate) async fn shared(shared: &Shared, row: &Row) -> store::Result<Arc<Call>> {
+pub(crate) async fn shared(shared: &Shared, row: &Row) -> store::Result<Arc<CallConfig>> {
     of(shared, row).await.map(Arc::new)
 }
 

@@ -12,8 +12,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, patch, post};
-use conversation::call::ConversationId;
-use conversation::host::{Accepted, Caller, Offer, OfferError};
+use conversation::call_config::ConversationId;
+use conversation::engine::{AcceptedOffer, Caller, Offer, OfferError};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
@@ -191,10 +191,10 @@ async fn offer(
     sdp: String,
     replaces: Option<String>,
     restart: bool,
-) -> Result<Accepted, ApiError> {
+) -> Result<AcceptedOffer, ApiError> {
     if shared.draining() && row.status != IN_PROGRESS {
         // The engine counts whom it turns away.
-        let why = shared.host().turns_away();
+        let why = shared.host().reject_new_call();
         return Err(ApiError::NoCapacity(why.unwrap_or_else(|| "the server is shutting down".into())));
     }
     // A call that begins now would leave no trace.
@@ -212,8 +212,8 @@ async fn offer(
     }
     let network = (!shared.exempt(peer)).then(|| peer.subscriber());
     let caller = Caller { network, agent: row.agent.clone() };
-    let offer = Offer { call, sdp, replaces, restart, commands, caller };
-    let accepted = shared.host().offer(offer).await.map_err(|error| {
+    let offer = Offer { config: call, sdp, replaces, restart, commands, caller };
+    let accepted = shared.host().accept_offer(offer).await.map_err(|error| {
         if counted {
             shared.beginning.forget(&row.id);
         }

@@ -28,7 +28,7 @@ pub(crate) async fn sweep(shared: &Shared) -> store::Result<()> {
     for id in shared.store.erased(&shared.server).await? {
         // Without a name there is no file.
         if let Ok(named) = id.parse() {
-            let file = shared.config.data.join(trace::FOLDER).join(trace::file_name(named));
+            let file = shared.config.data.join(trace::TRACES_FOLDER).join(trace::file_name(named));
             if let Err(error) = tokio::fs::remove_file(&file).await
                 && error.kind() != io::ErrorKind::NotFound
             {

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use conversation::call::ConversationId;
+use conversation::call_config::ConversationId;
 use tracing::Instrument as _;
 
 use crate::app::Shared;

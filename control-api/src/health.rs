@@ -44,11 +44,15 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
         Some("draining".to_owned())
     } else {
         // What a new call would be told at the door. The calls that run do not suffer from it.
-        shared.host().not_ready().or_else(|| shared.host().no_room()).or_else(|| shared.host().deaf())
+        shared
+            .host()
+            .not_ready_reason()
+            .or_else(|| shared.host().capacity_error())
+            .or_else(|| shared.host().stt_unavailable())
     };
     match reason {
         // Less than all of the server takes calls: it is told, and no load balancer takes the server out for it.
-        None => match shared.host().failing() {
+        None => match shared.host().degraded_reason() {
             None => axum::Json(json!({"status": "ready"})).into_response(),
             Some(reason) => axum::Json(json!({"status": "ready", "reason": reason})).into_response(),
         },

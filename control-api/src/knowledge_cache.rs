@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use conversation::engine::{BoxFuture, Knowledge};
 use conversation::event::Snippet;
-use conversation::host::{BoxFuture, Knowledge};
 use knowledge::{Hit, Index};
 
 use crate::app::Shared;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conversation::event::{EndReason, Event, HistoryItem, Role};
-use conversation::view::View;
+use conversation::view::ConversationView;
 use tokio::sync::watch;
 
 use crate::app::Shared;
@@ -47,7 +47,7 @@ pub(crate) async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> 
     else {
         return Ok(());
     };
-    let mut view = View::default();
+    let mut view = ConversationView::default();
     for fact in shared.store.events(id, 0).await? {
         view.apply(&fact);
     }
@@ -55,9 +55,9 @@ pub(crate) async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> 
     let at = row
         .joined_at
         .unwrap_or(row.created_at)
-        .saturating_add(Micros::try_from(view.last.as_micros()).unwrap_or(0));
+        .saturating_add(Micros::try_from(view.last_event_at.as_micros()).unwrap_or(0));
     let mut facts = Vec::new();
-    if let Some(item) = view.sounding.as_ref() {
+    if let Some(item) = view.speaking_item.as_ref() {
         let utterance = item.utterance.unwrap_or_default();
         facts.push(Event::AgentStoppedSpeaking { text: item.text.clone(), utterance });
         if !item.text.is_empty() {
@@ -68,7 +68,7 @@ pub(crate) async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> 
                 text: item.text.clone(),
                 interrupted: true,
                 utterance: Some(utterance),
-                began: Some(item.began),
+                started_at: Some(item.started_at),
                 in_context: true,
             }));
         }

@@ -6,7 +6,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use conversation::call::ConversationId;
+use conversation::call_config::ConversationId;
 use serde::{Deserialize, Serialize};
 
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;

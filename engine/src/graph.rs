@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId, Tool};
+use conversation::call_config::{CallConfig, ConversationId, Tool};
+use conversation::engine::{AcceptedOffer, CommandError, OfferError};
 use conversation::event::Snippet;
-use conversation::host::{Accepted, CommandError, OfferError};
-use conversation::input::{Command, PieceId, StepId, ToolCallId};
-use conversation::output::Answer;
+use conversation::input::{Command, GenerationId, SegmentId, ToolCallId};
+use conversation::output::CommandOutcome;
 use models::stt::Stream;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -67,7 +67,7 @@ pub enum Message {
         /// What is asked.
         command: Command,
         /// Where the answer goes; `None` = nobody waits.
-        reply: Option<oneshot::Sender<Result<Answer, CommandError>>>,
+        reply: Option<oneshot::Sender<Result<CommandOutcome, CommandError>>>,
     },
     /// A client closes one connection.
     HangUp {
@@ -120,7 +120,7 @@ pub struct Offer {
 /// What became of an offer on its media thread.
 pub enum Reply {
     /// Taken, under this user name of ICE.
-    Accepted(Accepted, String),
+    Accepted(AcceptedOffer, String),
     /// Refused.
     Refused(OfferError),
     /// The call is not here, and nothing was given to begin it with.
@@ -144,7 +144,7 @@ pub struct Opening {
     /// Its key.
     pub key: CallKey,
     /// The agent's settings.
-    pub call: Arc<Call>,
+    pub call: Arc<CallConfig>,
     /// What the call works with.
     pub models: CallModels,
     /// What it shows, if anything.
@@ -202,11 +202,11 @@ pub enum News {
     /// P(the user's turn is over), to the question of this number.
     Turn(u64, f32),
     /// Of a question to the LLM.
-    Llm(StepId, models::llm::Event),
+    Llm(GenerationId, models::llm::Event),
     /// What the knowledge search found before the question was asked.
     Snippets(Vec<Snippet>),
     /// Of a piece of speech.
-    Tts(PieceId, tts::News),
+    Tts(SegmentId, tts::News),
     /// A server's tools, or what the record should say of it.
     Tools(Result<Vec<Tool>, String>),
     /// A tool's result.

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId, OwnFace};
-use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, OfferError};
+use conversation::call_config::{CallConfig, ConversationId, PoseSetFile};
+use conversation::engine::{AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, OfferError};
 use conversation::input::Command;
-use conversation::measure::Family;
-use conversation::output::Answer;
+use conversation::metrics::MetricFamily;
+use conversation::output::CommandOutcome;
 use models::contain::{contained, lasting};
 use models::{Error, Sink};
 use tokio::runtime::Handle;
@@ -58,7 +58,7 @@ pub struct Shared {
     /// For tools.
     pub client: models::net::Client,
     /// Where facts go.
-    pub ledger: Arc<dyn Ledger>,
+    pub ledger: Arc<dyn EventSink>,
     /// Where traced inputs go.
     pub trace: Option<Sender<trace::Line>>,
     /// When a user is gone.
@@ -163,7 +163,7 @@ impl CallEngine {
         models: Arc<dyn Models>,
         avatars: Avatars,
         client: models::net::Client,
-        ledger: Arc<dyn Ledger>,
+        ledger: Arc<dyn EventSink>,
         net: Handle,
     ) -> io::Result<Arc<Self>> {
         let trace = config.traces.map(trace::start).transpose()?.map(|(sender, _)| sender);
@@ -248,7 +248,7 @@ impl CallEngine {
     pub async fn drain(&self, limit: Duration) {
         self.locked().draining = true;
         let all_over = async {
-            while self.calls() > 0 {
+            while self.active_calls() > 0 {
                 tokio::time::sleep(LOOK).await;
             }
         };
@@ -280,8 +280,8 @@ impl CallEngine {
     ///
     /// # Errors
     /// As [`Host::offer`].
-    pub fn attach(&self, call: Arc<Call>, commands: Vec<Command>) -> Result<loopback::Far, OfferError> {
-        if let Some(missing) = self.not_ready() {
+    pub fn attach(&self, call: Arc<CallConfig>, commands: Vec<Command>) -> Result<loopback::Far, OfferError> {
+        if let Some(missing) = self.not_ready_reason() {
             return Err(self.refused.note(&Why::NotReady(missing)));
         }
         let (thread, seat, presence) = {
@@ -313,7 +313,7 @@ impl CallEngine {
         let mut ready = self.ready.subscribe();
         // Whether it became ready or ran out of time is told below.
         let _ = tokio::time::timeout(PATIENCE, ready.wait_for(|r| *r != Readiness::Loading)).await;
-        self.not_ready().map_or(Ok(()), |missing| Err(self.refused.note(&Why::NotReady(missing))))
+        self.not_ready_reason().map_or(Ok(()), |missing| Err(self.refused.note(&Why::NotReady(missing))))
     }
 
     fn key(&self) -> CallKey {
@@ -338,22 +338,25 @@ impl Drop for CallEngine {
     }
 }
 
-impl Host for CallEngine {
-    fn offer(&self, offer: conversation::host::Offer) -> BoxFuture<'_, Result<Accepted, OfferError>> {
+impl Engine for CallEngine {
+    fn accept_offer(
+        &self,
+        offer: conversation::engine::Offer,
+    ) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
         Box::pin(self.take(offer))
     }
 
-    fn command(
+    fn send_command(
         &self,
         conversation: ConversationId,
         command: Command,
-    ) -> BoxFuture<'_, Result<Answer, CommandError>> {
+    ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            let thread = self.thread_of(conversation).ok_or(CommandError::NotHere)?;
+            let thread = self.thread_of(conversation).ok_or(CommandError::NotRunning)?;
             let message = Message::Command { conversation, command, reply: Some(reply) };
-            thread.inbox.requests.send(message).map_err(|_| CommandError::NotHere)?;
-            answer.await.unwrap_or(Err(CommandError::NotHere))
+            thread.inbox.requests.send(message).map_err(|_| CommandError::NotRunning)?;
+            answer.await.unwrap_or(Err(CommandError::NotRunning))
         })
     }
 
@@ -366,34 +369,34 @@ impl Host for CallEngine {
         })
     }
 
-    fn renew(&self, avatar_key_id: &str, face: OwnFace) {
+    fn swap_pose_set(&self, avatar_key_id: &str, face: PoseSetFile) {
         self.library.renew(avatar_key_id, &face);
     }
 
-    fn calls(&self) -> usize {
+    fn active_calls(&self) -> usize {
         self.held()
     }
 
-    fn no_room(&self) -> Option<String> {
+    fn capacity_error(&self) -> Option<String> {
         self.no_room().map(|why| why.to_string())
     }
 
-    fn turns_away(&self) -> Option<String> {
+    fn reject_new_call(&self) -> Option<String> {
         let draining = self.locked().draining.then_some(Why::Draining);
         let why = draining.or_else(|| Self::no_room(self))?;
         self.refused.note(&why);
         Some(why.to_string())
     }
 
-    fn deaf(&self) -> Option<String> {
+    fn stt_unavailable(&self) -> Option<String> {
         self.models.deaf()
     }
 
-    fn failing(&self) -> Option<String> {
+    fn degraded_reason(&self) -> Option<String> {
         Self::failing(self)
     }
 
-    fn not_ready(&self) -> Option<String> {
+    fn not_ready_reason(&self) -> Option<String> {
         match &*self.ready.borrow() {
             Readiness::Ready => None,
             Readiness::Loading => Some("certificate and models are still loading".into()),
@@ -401,7 +404,7 @@ impl Host for CallEngine {
         }
     }
 
-    fn measures(&self) -> Vec<Family> {
+    fn metrics(&self) -> Vec<MetricFamily> {
         self.measured()
     }
 }
@@ -410,7 +413,7 @@ impl Host for CallEngine {
 ///
 /// # Errors
 /// It would be deaf or mute: no decoder is free, or the voice is not there.
-pub fn resolve(models: &dyn Models, call: &Call, news: Sink<News>) -> Result<CallModels, Error> {
+pub fn resolve(models: &dyn Models, call: &CallConfig, news: Sink<News>) -> Result<CallModels, Error> {
     let mut warnings = Vec::new();
     let (stt, warning) = models.stt(&call.stt);
     warnings.extend(warning);
@@ -460,7 +463,7 @@ fn serve_tcp(
 impl std::fmt::Debug for CallEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = String::new();
-        write!(text, "{} media threads, {} calls", self.threads.len(), self.calls())?;
+        write!(text, "{} media threads, {} calls", self.threads.len(), self.active_calls())?;
         f.write_str(&text)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use conversation::event::{Event as Fact, Stage};
-use conversation::measure::Family;
+use conversation::metrics::MetricFamily;
 
 use crate::meter::Histogram;
 
@@ -58,7 +58,7 @@ impl Latencies {
                 add(&self.tts_first_byte, times.tts_ttfb);
                 add(&self.first_sample, times.playout);
             }
-            Fact::TurnHeard { barge_in, .. } => add(&self.barge_in, *barge_in),
+            Fact::TurnReplyHeard { barge_in, .. } => add(&self.barge_in, *barge_in),
             Fact::Error { stage, .. } => {
                 self.failures[*stage as usize].fetch_add(1, Relaxed);
             }
@@ -68,8 +68,9 @@ impl Latencies {
 
     /// All of them.
     #[must_use]
-    pub fn measures(&self) -> Vec<Family> {
-        let histogram = |name, help, of: &Histogram| Family::histogram(name, help).of(of.read());
+    pub fn measures(&self) -> Vec<MetricFamily> {
+        let histogram =
+            |name, help, of: &Histogram| MetricFamily::histogram(name, help).with_value(of.read());
         vec![
             histogram(
                 "visavis_turn_voice_to_voice_seconds",
@@ -101,13 +102,13 @@ impl Latencies {
                 "True onset of the user's voice over the answer to the agent's silence, where that voice cut it.",
                 &self.barge_in,
             ),
-            Family::counter(
+            MetricFamily::counter(
                 "visavis_failures",
                 "Failures and time-outs of models and tools in calls, by stage.",
             )
-            .each(
+            .with_each(
                 "stage",
-                Stage::ALL.map(|stage| (stage.word(), self.failures[stage as usize].load(Relaxed))),
+                Stage::ALL.map(|stage| (stage.as_str(), self.failures[stage as usize].load(Relaxed))),
             ),
         ]
     }

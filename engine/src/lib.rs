@@ -48,4 +48,4 @@ pub mod transport;
 #[cfg(test)]
 mod tests_support;
 
-pub use host::{Chosen, Config, CallEngine, Models, Timeouts};
+pub use host::{CallEngine, Chosen, Config, Models, Timeouts};

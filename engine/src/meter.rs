@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use conversation::measure::Value;
+use conversation::metrics::MetricValue;
 
 use crate::headroom::{Headroom, Window};
 
@@ -51,11 +51,11 @@ impl Histogram {
 
     /// All of it, in seconds.
     #[must_use]
-    pub fn read(&self) -> Value {
+    pub fn read(&self) -> MetricValue {
         let seconds = |micros: u64| micros as f64 / 1e6;
         let bounds = self.bounds.iter().map(|bound| seconds(*bound)).chain([f64::INFINITY]);
         let buckets = bounds.zip(self.counts.iter().map(|count| count.load(Relaxed))).collect();
-        Value::Spread { buckets, sum: seconds(self.sum.load(Relaxed)) }
+        MetricValue::Histogram { buckets, sum: seconds(self.sum.load(Relaxed)) }
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
 
     fn read(histogram: &Histogram) -> (Vec<(f64, u64)>, f64) {
         match histogram.read() {
-            Value::Spread { buckets, sum } => (buckets, sum),
+            MetricValue::Histogram { buckets, sum } => (buckets, sum),
             other => panic!("{other:?}"),
         }
     }

@@ -13,12 +13,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conversation::call::{Call, Tool};
+use conversation::call_config::{CallConfig, Tool};
 use conversation::conversation::Conversation;
+use conversation::engine::CommandError;
 use conversation::event::{AgentState, Event as Fact};
-use conversation::host::CommandError;
 use conversation::input::{Command, CommandId, Input};
-use conversation::output::Answer;
+use conversation::output::CommandOutcome;
 use conversation::time::Time;
 use models::{Handle, Sink};
 use tokio::sync::oneshot;
@@ -46,7 +46,7 @@ pub(crate) use clocks::Fate;
 const QUESTIONS_AT_ONCE: f64 = 5.0;
 /// Who waits for the answer to a command.
 enum Waiting {
-    Host(oneshot::Sender<Result<Answer, CommandError>>),
+    Host(oneshot::Sender<Result<CommandOutcome, CommandError>>),
     Client(Origin),
 }
 
@@ -61,7 +61,7 @@ struct Showing {
 /// One call.
 pub(crate) struct Node {
     /// The agent's settings.
-    pub(crate) call: Arc<Call>,
+    pub(crate) call: Arc<CallConfig>,
     shared: Arc<Shared>,
     news: Sink<News>,
     conversation: Conversation,
@@ -140,8 +140,8 @@ impl Node {
         let voice = voice_of(&*tts);
         let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
         let showing = poses.map(|poses| Showing {
-            face: Face::of(poses, call.face.frame_rate, key.0),
-            pace: Pace::new(call.face.frame_rate, Time::ZERO),
+            face: Face::of(poses, call.avatar.frame_rate, key.0),
+            pace: Pace::new(call.avatar.frame_rate, Time::ZERO),
             state: AgentState::Listening,
             held: false,
         });
@@ -313,10 +313,10 @@ impl Node {
         }
         // On the thread's tick, so that the blocks of all calls are due together.
         self.speaking.begin(now, first_block);
-        self.feed(now, Input::Begin);
-        self.feed(now, Input::Fact(Fact::Joined { unix_micros }));
+        self.feed(now, Input::Start);
+        self.feed(now, Input::ExternalEvent(Fact::Joined { unix_micros }));
         for text in std::mem::take(&mut self.warnings) {
-            self.feed(now, Input::Fact(Fact::Warning { text }));
+            self.feed(now, Input::ExternalEvent(Fact::Warning { text }));
         }
         self.ask_servers();
         for command in std::mem::take(&mut self.early) {
@@ -329,7 +329,7 @@ impl Node {
         &mut self,
         now: Instant,
         command: Command,
-        reply: Option<oneshot::Sender<Result<Answer, CommandError>>>,
+        reply: Option<oneshot::Sender<Result<CommandOutcome, CommandError>>>,
     ) {
         let answer = |reply: Option<oneshot::Sender<_>>, answer| {
             if let Some(reply) = reply {
@@ -338,17 +338,17 @@ impl Node {
             }
         };
         if self.ended.is_some() {
-            return answer(reply, Err(CommandError::NotHere));
+            return answer(reply, Err(CommandError::NotRunning));
         }
         if self.origin.is_none() {
             if matches!(command, Command::End | Command::Leave | Command::Stop { .. }) {
                 self.ended = Some(now); // it never began: it leaves no trace, and the record is not ours to close
-                return answer(reply, Err(CommandError::NotHere));
+                return answer(reply, Err(CommandError::NotRunning));
             }
             if self.early.len() < EARLY {
                 self.early.push(command);
             }
-            return answer(reply, Ok(Answer::Accepted));
+            return answer(reply, Ok(CommandOutcome::Accepted));
         }
         self.give_command(now, command, reply.map(Waiting::Host));
     }
@@ -412,7 +412,7 @@ impl Node {
             if matches!(event, conversation::input::PlayoutEvent::Finished(_)) {
                 self.keep_phones();
             }
-            self.feed(now, Input::Playout { piece, event });
+            self.feed(now, Input::Playout { segment: piece, event });
         }
         self.show(now, meter);
     }

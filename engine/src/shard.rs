@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use conversation::call::ConversationId;
+use conversation::call_config::ConversationId;
 use crossbeam_channel::Receiver;
 use mio::{Interest, Poll, Token, Waker};
 use models::Sink;

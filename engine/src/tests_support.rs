@@ -1,9 +1,12 @@
 //! What unit tests share.
 
-use conversation::call::{Call, ConversationId};
-use conversation::settings::Agent;
+use conversation::call_config::{CallConfig, ConversationId};
+use conversation::settings::AgentTurnConfig;
 
 /// A call of the default agent, with the built-in models.
-pub(crate) fn call(id: u128) -> Call {
-    Call { record_trace: true, ..Call::bare(ConversationId(id), Agent::default().spec().unwrap()) }
+pub(crate) fn call(id: u128) -> CallConfig {
+    CallConfig {
+        record_trace: true,
+        ..CallConfig::minimal(ConversationId(id), AgentTurnConfig::default().to_spec().unwrap())
+    }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 
-use conversation::call::ConversationId;
+use conversation::call_config::ConversationId;
 
 /// Starts a thread under a name of at most 15 bytes (what Linux shows of it).
 ///

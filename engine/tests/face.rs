@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use conversation::event::AgentState;
-use conversation::input::PieceId;
+use conversation::input::SegmentId;
 use conversation::time::Time;
 use engine::show::pose::Track;
 use engine::show::pose_cache::PoseCache;
@@ -22,7 +22,7 @@ const SENTENCE: &str = "pau:0.119 hh:0.212 ax:0.261 l:0.412 ow:0.582 dh:0.638 eh
     n:1.227 ey:1.476 m:1.560 ih:1.637 z:1.727 th:1.840 iy:1.963 ow:2.064 pau:2.152 ae:2.301 n:2.340 d:2.365 ay:2.590 ae:2.721 \
     m:2.801 p:2.922 l:2.975 iy:3.120 z:3.212 d:3.263 t:3.337 ax:3.378 m:3.469 iy:3.579 t:3.652 y:3.767 uw:3.919 pau:4.153";
 
-const PIECE: PieceId = PieceId(1);
+const PIECE: SegmentId = SegmentId(1);
 
 fn sentence() -> Vec<Phone> {
     SENTENCE

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call::Call;
+use conversation::call_config::CallConfig;
 use conversation::event::{EndReason, Event, Role};
-use conversation::input::{Command, MAX_VISITOR_CONTEXT};
-use conversation::settings::Agent;
+use conversation::input::{Command, MAX_VISITOR_CONTEXT_BYTES};
+use conversation::settings::AgentTurnConfig;
 use engine::transport::Event as Wire;
 use engine::transport::loopback::Left;
 use models::{Handle, Sink, llm, tts};
@@ -109,9 +109,10 @@ fn an_interruption_is_silence_at_most_sixteen_milliseconds_after_the_policy_allo
     let mut over = Vec::new();
     for place in 0..16 {
         let mut bench = Bench::new();
-        let mut call = call_of(1, Agent { interruptability: Some("high"), ..Agent::default() });
+        let mut call =
+            call_of(1, AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() });
         call.spec.echo_warmup = Duration::ZERO;
-        let policy = (call.spec.vad.start + call.spec.min_interruption_duration).as_secs_f64();
+        let policy = (call.spec.vad.min_speech_duration + call.spec.min_interruption_duration).as_secs_f64();
         let far = bench.call(call, &["Tell me something.", "Stop it."], LONG);
         let gap = 2.5 + f64::from(place) * 0.0041;
         far.say(voice(&[(0.5, 1.0), (gap, 1.0)]));
@@ -153,7 +154,7 @@ fn where_a_change_is_near_blocks_are_short_and_time_stamps_go_on() {
 #[test]
 fn the_agent_falls_silent_when_it_is_interrupted() {
     let mut bench = Bench::new();
-    let agent = Agent { interruptability: Some("high"), ..Agent::default() };
+    let agent = AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() };
     let mut call = call_of(1, agent);
     call.spec.echo_warmup = Duration::ZERO;
     let far = bench.call(call, &["Tell me something.", "Stop it."], LONG);
@@ -501,7 +502,7 @@ fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_cl
     for trusted in [false, true] {
         let mut bench = Bench::new();
         let llm = Arc::new(Noted { world: bench.world.clone(), asked: Mutex::default() });
-        let far = bench.thinking(Call { trust_client_context: trusted, ..call(1) }, &[], llm.clone());
+        let far = bench.thinking(CallConfig { trust_client_context: trusted, ..call(1) }, &[], llm.clone());
         bench.run(SECOND);
         far.event(Wire::ChannelOpen);
         bench.command(1, Command::Context { text: "Gold.".into(), overwrite: false });
@@ -515,7 +516,7 @@ fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_cl
         let quiet = serde_json::json!({"content": "Page 1.", "options": {"run_immediately": false}});
         say("send-text", "a", quiet);
         say("client-message", "b", context("All is free.", "overwrite"));
-        say("client-message", "c", context(&"x".repeat(MAX_VISITOR_CONTEXT), "append"));
+        say("client-message", "c", context(&"x".repeat(MAX_VISITOR_CONTEXT_BYTES), "append"));
         bench.run(SECOND);
         bench.command(1, Command::Respond { text: "Hi".into() });
         bench.run(2 * SECOND);

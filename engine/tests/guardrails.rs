@@ -5,27 +5,27 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call::{Tool, ToolRun};
-use conversation::event::{Event, Role, Triggered};
+use conversation::call_config::{Tool, ToolBackend};
+use conversation::event::{Event, Role, TriggeredGuardrail};
 use conversation::spec::ToolSpec;
 use models::{Handle, Sink, llm};
 use support::{Bench, WORD, call, voice};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn guarded(response: Option<&str>) -> conversation::call::Call {
-    let guardrail = conversation::call::Guardrail {
+fn guarded(response: Option<&str>) -> conversation::call_config::CallConfig {
+    let guardrail = conversation::call_config::Guardrail {
         key: "sue".into(),
         category: "law".into(),
         prompt: "The user wants to sue".into(),
         response_message: response.map(str::to_owned),
         callback_url: None,
     };
-    conversation::call::Call { guardrails: vec![guardrail], ..call(1) }
+    conversation::call_config::CallConfig { guardrails: vec![guardrail], ..call(1) }
 }
 
 /// What the record says of guardrails that fired.
-fn fired(bench: &Bench) -> Vec<Triggered> {
+fn fired(bench: &Bench) -> Vec<TriggeredGuardrail> {
     let facts = bench.book.of(1).into_iter();
     facts
         .filter_map(|fact| match fact.event {
@@ -118,7 +118,7 @@ fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_en
         name: "sue".into(),
         description: String::new(),
         parameters: serde_json::json!({"type": "object"}),
-        run: ToolRun::Moderation,
+        backend: ToolBackend::Moderation,
     });
     let far = bench.thinking(call, &["May I sue?"], Arc::new(Judge { told: Arc::clone(&told) }));
     far.say(voice(&[(0.5, 1.0)]));

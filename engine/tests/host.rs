@@ -10,18 +10,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call::{ConversationId, LlmChoice, SttChoice, TtsChoice};
-use conversation::event::{EndReason, Event, Stamped};
-use conversation::host::{Accepted, Caller, CommandError, Host, Ledger, Offer, OfferError};
+use conversation::call_config::{ConversationId, LlmChoice, SttChoice, TtsChoice};
+use conversation::engine::{AcceptedOffer, Caller, CommandError, Engine, EventSink, Offer, OfferError};
+use conversation::event::{EndReason, Event, EventEnvelope};
 use conversation::input::Command;
-use conversation::output::{Answer, Refusal};
-use conversation::settings::Agent;
+use conversation::output::{CommandOutcome, Rejection};
+use conversation::settings::AgentTurnConfig;
 use engine::clock;
 use engine::hear::vad::{Judge, State, WINDOW};
 use engine::host::Chosen;
 use engine::show::Avatars;
 use engine::transport::loopback::Far;
-use engine::{Config, CallEngine, Models, Timeouts};
+use engine::{CallEngine, Config, Models, Timeouts};
 use models::{Error, Handle, Kind, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
 use str0m::media::{Direction, MediaKind};
@@ -145,7 +145,12 @@ fn engine_with(config: Config, models: Arc<Doubles>) -> (Arc<CallEngine>, Book) 
 }
 
 /// An engine of `n` threads on loopback that tells its facts to `ledger`.
-fn engine_told(n: usize, config: Config, models: Arc<Doubles>, ledger: Arc<dyn Ledger>) -> Arc<CallEngine> {
+fn engine_told(
+    n: usize,
+    config: Config,
+    models: Arc<Doubles>,
+    ledger: Arc<dyn EventSink>,
+) -> Arc<CallEngine> {
     let hosts = vec![[127, 0, 0, 1].into()];
     let config = Config { threads: n, hosts, ..config };
     let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
@@ -155,7 +160,7 @@ fn engine_told(n: usize, config: Config, models: Arc<Doubles>, ledger: Arc<dyn L
 
 fn offer(id: u128, sdp: &str) -> Offer {
     let (call, caller) = (Arc::new(call(id)), Caller::default());
-    Offer { call, sdp: sdp.into(), replaces: None, restart: false, commands: Vec::new(), caller }
+    Offer { config: call, sdp: sdp.into(), replaces: None, restart: false, commands: Vec::new(), caller }
 }
 
 /// Longest wait for a state.
@@ -236,17 +241,17 @@ impl Client {
 async fn an_offer_that_comes_too_soon_waits_until_the_models_are_loaded() {
     let (models, gate) = Doubles::gated();
     let (engine, _) = engine(models, Timeouts::default());
-    assert!(engine.not_ready().unwrap().contains("loading"));
+    assert!(engine.not_ready_reason().unwrap().contains("loading"));
     let waiting = tokio::spawn({
         let engine = Arc::clone(&engine);
-        async move { engine.offer(offer(1, "no SDP")).await }
+        async move { engine.accept_offer(offer(1, "no SDP")).await }
     });
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
     gate.send(Ok(())).unwrap();
     assert!(matches!(waiting.await.unwrap(), Err(OfferError::BadSdp(_))));
-    assert_eq!(engine.not_ready(), None);
-    until("a bad offer leaves no call", || engine.calls() == 0).await;
+    assert_eq!(engine.not_ready_reason(), None);
+    until("a bad offer leaves no call", || engine.active_calls() == 0).await;
 }
 
 #[tokio::test]
@@ -254,7 +259,7 @@ async fn what_is_missing_is_told() {
     let (models, gate) = Doubles::gated();
     let (engine, _) = engine(models, Timeouts::default());
     gate.send(Err("the speech detector's weights are not installed".into())).unwrap();
-    let refused = engine.offer(offer(1, "no SDP")).await.unwrap_err();
+    let refused = engine.accept_offer(offer(1, "no SDP")).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("the speech detector's weights are not installed".into()));
 }
 
@@ -262,19 +267,19 @@ async fn what_is_missing_is_told() {
 async fn a_panic_while_the_models_are_loaded_is_told_as_what_is_missing() {
     let (models, gate) = Doubles::gated();
     let (engine, _) = engine(models, Timeouts::default());
-    assert!(engine.not_ready().unwrap().contains("loading"));
+    assert!(engine.not_ready_reason().unwrap().contains("loading"));
     // Whoever waits at a gate that nobody can open any more panics.
     drop(gate);
     let failed = "a panic while the models were loaded: see the log";
-    let refused = engine.offer(offer(1, "no SDP")).await.unwrap_err();
+    let refused = engine.accept_offer(offer(1, "no SDP")).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity(failed.into()));
-    assert_eq!(engine.not_ready().unwrap(), failed);
+    assert_eq!(engine.not_ready_reason().unwrap(), failed);
 }
 
 /// Connects a client whose offer was answered, until what it has seen is enough.
 async fn connect(
     (mut client, pending): (Client, str0m::change::SdpPendingOffer),
-    accepted: &Accepted,
+    accepted: &AcceptedOffer,
     what: &'static str,
     enough: fn(&Client) -> bool,
 ) -> Client {
@@ -288,12 +293,12 @@ async fn connect(
 }
 
 fn measured(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
-    let family = engine.measures().into_iter().find(|f| f.name == family).unwrap();
-    let count = |point: &conversation::measure::Point| match point.value {
-        conversation::measure::Value::Count(count) => count,
+    let family = engine.metrics().into_iter().find(|f| f.name == family).unwrap();
+    let count = |point: &conversation::metrics::MetricPoint| match point.value {
+        conversation::metrics::MetricValue::Count(count) => count,
         _ => panic!("{family:?} counts nothing"),
     };
-    let label = |point: &conversation::measure::Point| point.labels.first().map(|l| l.1.to_string());
+    let label = |point: &conversation::metrics::MetricPoint| point.labels.first().map(|l| l.1.to_string());
     family.points.iter().map(|p| (label(p).unwrap_or_default(), count(p))).collect()
 }
 
@@ -302,16 +307,16 @@ async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_
     let models = Doubles::ready(1);
     let (engine, book) = engine(Arc::clone(&models), Timeouts::default());
     let ((one, one_sdp, one_pending), (two, two_sdp, two_pending)) = (Client::offer(), Client::offer());
-    let one_taken = engine.offer(offer(1, &one_sdp)).await.unwrap();
-    let two_taken = engine.offer(offer(2, &two_sdp)).await.unwrap();
+    let one_taken = engine.accept_offer(offer(1, &one_sdp)).await.unwrap();
+    let two_taken = engine.accept_offer(offer(2, &two_sdp)).await.unwrap();
     assert!(one_taken.answer.contains("a=candidate") && !one_taken.connection.is_empty());
-    assert_eq!((engine.calls(), *models.ears.lock().unwrap()), (0, 1), "offers hold nothing");
+    assert_eq!((engine.active_calls(), *models.ears.lock().unwrap()), (0, 1), "offers hold nothing");
     assert_eq!(measured(&engine, "visavis_offers_waiting"), [(String::new(), 2)]);
 
     let one = connect((one, one_pending), &one_taken, "its voice", |c| c.packets() > 0).await;
-    assert_eq!((engine.calls(), *models.ears.lock().unwrap()), (1, 0));
+    assert_eq!((engine.active_calls(), *models.ears.lock().unwrap()), (1, 0));
     let (_, third, _) = Client::offer();
-    let refused = engine.offer(offer(3, &third)).await.unwrap_err();
+    let refused = engine.accept_offer(offer(3, &third)).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("all decoders are in use".into()));
 
     let told = |c: &Client| c.texts().iter().any(|t| t.contains("peerLeft"));
@@ -321,7 +326,7 @@ async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_
     assert!(error.contains("No capacity") && error.contains(r#""fatal":true"#), "{error}");
     assert_eq!(two.packets(), 0);
     assert!(book.of(2).is_empty(), "its conversation has not begun");
-    assert_eq!(engine.calls(), 1, "the other call goes on");
+    assert_eq!(engine.active_calls(), 1, "the other call goes on");
     let refused: Vec<_> = measured(&engine, "visavis_calls_refused");
     assert!(refused.contains(&("call".into(), 2)), "{refused:?}");
 
@@ -330,7 +335,7 @@ async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_
     drop(one);
     until("the decoder is free", || *models.ears.lock().unwrap() == 1).await;
     let (again, sdp, pending) = Client::offer();
-    let taken = engine.offer(offer(2, &sdp)).await.unwrap();
+    let taken = engine.accept_offer(offer(2, &sdp)).await.unwrap();
     connect((again, pending), &taken, "its voice", |c| c.packets() > 0).await;
     assert_eq!(book.names(2).iter().filter(|n| *n == "joined").count(), 1);
 }
@@ -340,7 +345,7 @@ async fn an_offer_that_never_connects_leaves_no_trace() {
     let timeouts = Timeouts { offer: Duration::from_millis(200), ..Timeouts::default() };
     let (engine, book) = engine(Doubles::ready(1), timeouts);
     let (_client, sdp, _) = Client::offer();
-    let taken = engine.offer(offer(1, &sdp)).await.unwrap();
+    let taken = engine.accept_offer(offer(1, &sdp)).await.unwrap();
     until("it is dropped", || measured(&engine, "visavis_offers_waiting")[0].1 == 0).await;
     assert!(!engine.hang_up(ConversationId(1), taken.connection).await);
     assert!(book.0.lock().unwrap().is_empty());
@@ -354,15 +359,15 @@ async fn of_a_network_s_offers_the_oldest_that_has_not_connected_makes_room() {
         Offer { caller: Caller { network, agent: format!("agent {id}") }, ..offer(id, sdp) }
     };
     let (client, sdp, pending) = Client::offer();
-    let first = engine.offer(of_network(0, &sdp)).await.unwrap();
+    let first = engine.accept_offer(of_network(0, &sdp)).await.unwrap();
     let _connected = connect((client, pending), &first, "its voice", |c| c.packets() > 0).await;
     let (_client, sdp, _) = Client::offer();
     let mut taken = Vec::new();
     for id in 1..=17 {
-        taken.push(engine.offer(of_network(id, &sdp)).await.unwrap().connection);
+        taken.push(engine.accept_offer(of_network(id, &sdp)).await.unwrap().connection);
     }
     assert_eq!(measured(&engine, "visavis_offers_evicted"), [(String::new(), 1)]);
-    assert_eq!(engine.calls(), 1, "what has connected makes room for nobody");
+    assert_eq!(engine.active_calls(), 1, "what has connected makes room for nobody");
     for (n, connection) in taken.into_iter().enumerate() {
         let here = engine.hang_up(ConversationId(n as u128 + 1), connection).await;
         assert_eq!(here, n > 0, "offer {n}");
@@ -381,11 +386,11 @@ async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has
         add_to_context: true,
     };
     let before = Offer { commands: vec![speak("First of all.")], ..offer(1, &sdp) };
-    let taken = engine.offer(before).await.unwrap();
+    let taken = engine.accept_offer(before).await.unwrap();
     let context = Command::Context { text: "Then this.".into(), overwrite: false };
-    assert_eq!(engine.command(ConversationId(1), context).await, Ok(Answer::Accepted));
+    assert_eq!(engine.send_command(ConversationId(1), context).await, Ok(CommandOutcome::Accepted));
     connect((client, pending), &taken, "its voice", |c| c.packets() > 0).await;
-    let said = |f: &conversation::event::Stamped| format!("{:?}", f.event);
+    let said = |f: &conversation::event::EventEnvelope| format!("{:?}", f.event);
     until("both are done", || {
         let facts: String = book.of(1).iter().map(said).collect();
         facts.contains("First of all.") && facts.contains("Then this.")
@@ -393,15 +398,15 @@ async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has
     .await;
     // A call that is ended before it began is no call.
     let (_client, sdp, _) = Client::offer();
-    let taken = engine.offer(offer(2, &sdp)).await.unwrap();
-    assert_eq!(engine.command(ConversationId(2), Command::End).await, Err(CommandError::NotHere));
+    let taken = engine.accept_offer(offer(2, &sdp)).await.unwrap();
+    assert_eq!(engine.send_command(ConversationId(2), Command::End).await, Err(CommandError::NotRunning));
     assert!(!engine.hang_up(ConversationId(2), taken.connection).await);
     assert!(book.of(2).is_empty());
 }
 
 #[tokio::test]
 async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_and_told_so() {
-    let wanting = call_of(1, Agent { turn_model: true, ..Agent::default() });
+    let wanting = call_of(1, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() });
     for (call, warnings) in [
         (
             wanting,
@@ -419,12 +424,15 @@ async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_a
 async fn the_limit_of_calls_is_that_of_all_threads_together() {
     let (engine, _) = engine_for(3, Doubles::ready(9), Timeouts::default());
     let (_client, sdp, _) = Client::offer();
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let _far: Vec<_> = (1..=3).map(|id| engine.attach(Arc::new(call(id)), Vec::new()).unwrap()).collect();
-    let refused = engine.offer(offer(4, &sdp)).await.unwrap_err();
+    let refused = engine.accept_offer(offer(4, &sdp)).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("the server is full".into()));
-    assert_eq!(engine.calls(), 3);
-    engine.offer(offer(2, &sdp)).await.expect("another connection of a call that is held takes no place");
+    assert_eq!(engine.active_calls(), 3);
+    engine
+        .accept_offer(offer(2, &sdp))
+        .await
+        .expect("another connection of a call that is held takes no place");
 }
 
 /// What share of its time a thread may use is proved beside the measuring of it, in virtual time; here, that the engine asks.
@@ -433,7 +441,7 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
     let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
     let config = Config { most_load: 0.05, timeouts, ..Config::default() };
     let (engine, _) = engine_with(config, Doubles::ready(usize::MAX));
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let mut far = Vec::new();
     // However little a call costs, this many are more than a twentieth of two threads' time.
     let refused = loop {
@@ -446,11 +454,11 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
     let full = "the media threads have no time for another call";
     assert_eq!(refused, OfferError::NoCapacity(full.into()));
     assert!(!far.is_empty(), "the first one always fits");
-    let counts = engine.measures().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
+    let counts = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
     let by_load = counts.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
-    assert!(matches!(by_load.value, conversation::measure::Value::Count(1)), "{counts:?}");
+    assert!(matches!(by_load.value, conversation::metrics::MetricValue::Count(1)), "{counts:?}");
     far.iter().for_each(|end| end.event(engine::transport::Event::Closed));
-    until("room again", || Host::no_room(&*engine).is_none()).await;
+    until("room again", || Engine::capacity_error(&*engine).is_none()).await;
     engine.attach(Arc::new(call(1_000_000)), Vec::new()).map(drop).expect("there is room again");
 }
 
@@ -462,7 +470,7 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
     let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
     let config = Config { most_load: 0.1, timeouts, ..Config::default() };
     let (engine, _) = engine_with(config, Doubles::ready(usize::MAX));
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let full = OfferError::NoCapacity("the media threads have no time for another call".into());
     let mut far = Vec::new();
     let mut waits = 0;
@@ -476,7 +484,7 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
             Err(refused) => {
                 assert_eq!(refused, full);
                 assert_eq!(
-                    Host::no_room(&*engine),
+                    Engine::capacity_error(&*engine),
                     Some("the media threads have no time for another call".into())
                 );
                 let looks = || engine.stats().map(|s| s.ticks.load(Relaxed)).sum::<u64>();
@@ -493,12 +501,12 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
     eprintln!("{} calls use {used:.3?} of two threads; {late} of {frames} frames late", far.len());
     assert!(far.len() > 50, "fifty fit at the least, by what a call is reckoned with: {}", far.len());
     assert!(late * 100 <= frames, "running calls keep their quality: {late} of {frames}");
-    let refused = engine.measures().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
+    let refused = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
     let by_load = refused.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
-    assert!(matches!(by_load.value, conversation::measure::Value::Count(n) if n >= 8), "{refused:?}");
+    assert!(matches!(by_load.value, conversation::metrics::MetricValue::Count(n) if n >= 8), "{refused:?}");
     let ends = far.split_off(far.len() / 4);
     ends.iter().for_each(|end| end.event(engine::transport::Event::Closed));
-    until("room again", || Host::no_room(&*engine).is_none()).await;
+    until("room again", || Engine::capacity_error(&*engine).is_none()).await;
     engine.attach(Arc::new(call(1_000_000)), Vec::new()).map(drop).expect("there is room again");
 }
 
@@ -511,17 +519,17 @@ async fn what_a_bad_offer_held_is_free_when_it_is_refused() {
         ["no SDP".to_owned(), sdp.replace("opus", "none"), sdp.replace("m=audio 9 ", "m=audio 99999999999 ")]
     {
         assert_ne!(bad, sdp);
-        engine.offer(offer(1, &bad)).await.unwrap_err();
-        assert_eq!((engine.calls(), *models.ears.lock().unwrap()), (0, 1), "at once");
+        engine.accept_offer(offer(1, &bad)).await.unwrap_err();
+        assert_eq!((engine.active_calls(), *models.ears.lock().unwrap()), (0, 1), "at once");
     }
-    engine.offer(offer(2, &sdp)).await.unwrap();
+    engine.accept_offer(offer(2, &sdp)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_call() {
     let (engine, book) = engine(Doubles::ready(1), Timeouts::default());
     let (mut client, sdp, pending) = Client::offer();
-    let accepted = engine.offer(offer(1, &sdp)).await.unwrap();
+    let accepted = engine.accept_offer(offer(1, &sdp)).await.unwrap();
     let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
     client.rtc.sdp_api().accept_answer(pending, answer).unwrap();
     let mut client = tokio::task::spawn_blocking(move || {
@@ -533,7 +541,7 @@ async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_ca
     let mut last = None;
     for n in 0..20 {
         let (client, sdp, pending) = Client::offer();
-        let taken = engine.offer(offer(1, &sdp)).await.unwrap_or_else(|e| panic!("offer {n}: {e}"));
+        let taken = engine.accept_offer(offer(1, &sdp)).await.unwrap_or_else(|e| panic!("offer {n}: {e}"));
         last = Some((client, taken, pending));
     }
     let before = client.packets();
@@ -551,7 +559,7 @@ async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_ca
     tokio::task::spawn_blocking(move || newest.until("the newest takes over", |c| c.packets() > 0))
         .await
         .unwrap();
-    assert_eq!(engine.calls(), 1);
+    assert_eq!(engine.active_calls(), 1);
     assert_eq!(book.names(1).iter().filter(|n| *n == "joined").count(), 1);
     drop(client);
 }
@@ -560,7 +568,7 @@ async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_ca
 async fn a_draining_engine_takes_no_new_calls() {
     let (engine, _) = engine(Doubles::ready(4), Timeouts::default());
     engine.drain(Duration::from_secs(30)).await; // nothing runs: at once
-    let refused = engine.offer(offer(1, "v=0")).await.unwrap_err();
+    let refused = engine.accept_offer(offer(1, "v=0")).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("the server is shutting down".into()));
 }
 
@@ -569,7 +577,7 @@ async fn a_draining_engine_takes_no_new_calls() {
 #[tokio::test]
 async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_ends_it() {
     let (engine, book) = engine(Doubles::ready(1), Timeouts::default());
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let mut talker = call(1);
     talker.spec.exit_message = Some("Goodbye.".into());
     let _far = engine.attach(Arc::new(talker), Vec::new()).unwrap();
@@ -577,8 +585,9 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
     // While a blocking task runs tokio's clock does not jump.
     let asked = async |command: Command| {
         let engine = Arc::clone(&engine);
-        let asking =
-            move || tokio::runtime::Handle::current().block_on(engine.command(ConversationId(1), command));
+        let asking = move || {
+            tokio::runtime::Handle::current().block_on(engine.send_command(ConversationId(1), command))
+        };
         tokio::task::spawn_blocking(asking).await.unwrap()
     };
     // Of tokio's clock, which has steps of a millisecond for each of the drain's waits.
@@ -591,19 +600,19 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
         async move { engine.drain(30 * second).await }
     });
     tokio::time::sleep_until(begun + 20 * second - moment).await;
-    assert_eq!(asked(Command::Interrupt).await, Ok(Answer::Already), "it goes on");
+    assert_eq!(asked(Command::Interrupt).await, Ok(CommandOutcome::NothingToDo), "it goes on");
     tokio::time::sleep_until(begun + 20 * second + moment).await;
-    let goodbye = Err(CommandError::Refused(Refusal::Ending));
+    let goodbye = Err(CommandError::Rejected(Rejection::Ending));
     assert_eq!(asked(Command::Interrupt).await, goodbye, "it says goodbye");
     tokio::time::sleep_until(begun + 30 * second - moment).await;
     assert_eq!(asked(Command::Interrupt).await, goodbye, "for ten seconds");
     tokio::time::sleep_until(begun + 30 * second + moment).await;
-    assert_eq!(asked(Command::Interrupt).await, Err(CommandError::NotHere), "it is over");
+    assert_eq!(asked(Command::Interrupt).await, Err(CommandError::NotRunning), "it is over");
     draining.await.unwrap();
     let took = begun.elapsed();
     assert!(took <= 33 * second + moment, "hanging up is waited for three seconds at most: {took:?}");
     tokio::time::resume();
-    until("the call has left its thread", || engine.calls() == 0).await;
+    until("the call has left its thread", || engine.active_calls() == 0).await;
     let facts = book.of(1);
     let count = |wanted: fn(&Event) -> bool| facts.iter().filter(|f| wanted(&f.event)).count();
     assert_eq!(count(|e| matches!(e, Event::TtsStarted { .. })), 1, "the exit message is said once");
@@ -613,7 +622,7 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
 #[tokio::test]
 async fn a_drain_is_over_when_its_last_call_is() {
     let (engine, book) = engine(Doubles::ready(1), Timeouts::default());
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let _far = engine.attach(Arc::new(call(1)), Vec::new()).unwrap();
     until("the call has begun", || !book.of(1).is_empty()).await;
     tokio::time::pause();
@@ -628,14 +637,14 @@ async fn a_drain_is_over_when_its_last_call_is() {
     // The thread takes its own time; tokio's clock waits for it.
     let leaving = Arc::clone(&engine);
     let left = tokio::task::spawn_blocking(move || {
-        let leaves = leaving.command(ConversationId(1), Command::Leave);
+        let leaves = leaving.send_command(ConversationId(1), Command::Leave);
         let left = tokio::runtime::Handle::current().block_on(leaves);
-        while leaving.calls() > 0 {
+        while leaving.active_calls() > 0 {
             std::thread::yield_now();
         }
         left
     });
-    assert_eq!(left.await.unwrap(), Ok(Answer::Accepted));
+    assert_eq!(left.await.unwrap(), Ok(CommandOutcome::Accepted));
     draining.await.unwrap();
     let took = begun.elapsed();
     assert!(took <= 30 * second + second / 10, "{took:?}");
@@ -644,8 +653,8 @@ async fn a_drain_is_over_when_its_last_call_is() {
 #[tokio::test]
 async fn commands_for_a_call_that_is_not_here_say_so() {
     let (engine, _) = engine(Doubles::ready(1), Timeouts::default());
-    let answer = engine.command(ConversationId(9), Command::Interrupt).await;
-    assert_eq!(answer, Err(conversation::host::CommandError::NotHere));
+    let answer = engine.send_command(ConversationId(9), Command::Interrupt).await;
+    assert_eq!(answer, Err(conversation::engine::CommandError::NotRunning));
     assert!(!engine.hang_up(ConversationId(9), "x".into()).await);
 }
 
@@ -653,7 +662,7 @@ async fn commands_for_a_call_that_is_not_here_say_so() {
 async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up() {
     let (engine, book) = engine(Doubles::ready(1), Timeouts::default());
     let (mut client, sdp, pending) = Client::offer();
-    let accepted = engine.offer(offer(1, &sdp)).await.unwrap();
+    let accepted = engine.accept_offer(offer(1, &sdp)).await.unwrap();
     client
         .rtc
         .sdp_api()
@@ -680,7 +689,7 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     assert!(steps.iter().all(|step| *step > 0 && step % 960 == 0), "{stamps:?}");
     let left_out: u64 = steps.iter().map(|step| step / 960 - 1).sum();
     assert!(left_out <= engine.stats().map(|s| s.late_blocks.load(Relaxed)).sum(), "{stamps:?}");
-    assert_eq!(engine.calls(), 1);
+    assert_eq!(engine.active_calls(), 1);
     let busy: u64 = engine.stats().map(|s| s.busy.load(Relaxed)).sum();
     let share = busy as f64 / 1e4 / (clock::now() - begun).as_secs_f64();
     eprintln!("an idle call keeps its media thread busy for {share:.2} % of the time, the join included");
@@ -692,7 +701,7 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     .await
     .unwrap();
     assert!(texts.iter().any(|t| t.contains("participant_left")), "told before the hang-up: {texts:?}");
-    until("the call is over", || engine.calls() == 0).await;
+    until("the call is over", || engine.active_calls() == 0).await;
     let facts = book.of(1);
     assert!(matches!(facts[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000));
     let names = book.names(1);
@@ -727,7 +736,7 @@ fn port(answer: &str) -> String {
 /// The port of the thread that a new call comes to.
 async fn port_of_next(engine: &CallEngine, id: u128) -> String {
     let (_, sdp, _) = Client::offer();
-    let taken = engine.offer(offer(id, &sdp)).await.unwrap();
+    let taken = engine.accept_offer(offer(id, &sdp)).await.unwrap();
     assert!(engine.hang_up(ConversationId(id), taken.connection).await);
     port(&taken.answer)
 }
@@ -735,7 +744,7 @@ async fn port_of_next(engine: &CallEngine, id: u128) -> String {
 /// Begins a call over the network; the port of its thread.
 async fn call_over_udp(engine: &CallEngine, book: &Book, id: u128) -> String {
     let (mut client, sdp, pending) = Client::offer();
-    let taken = engine.offer(offer(id, &sdp)).await.unwrap();
+    let taken = engine.accept_offer(offer(id, &sdp)).await.unwrap();
     client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&taken.answer).unwrap()).unwrap();
     tokio::task::block_in_place(|| {
         client.until("a connection", |c| c.seen.iter().any(|e| matches!(e, str0m::Event::Connected)))
@@ -747,14 +756,14 @@ async fn call_over_udp(engine: &CallEngine, book: &Book, id: u128) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_that_panics_ends_its_calls_and_takes_new_ones_on_the_same_port() {
     let (engine, book) = engine(Doubles::ready(9), Timeouts::default());
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let other = engine.attach(Arc::new(call(1)), Vec::new()).unwrap();
     until("it has begun", || !book.of(1).is_empty()).await;
     // The thread that has no call.
     let before = port_of_next(&engine, 2).await;
     frighten(&engine, &book, 3).await;
     until("it takes calls again", || dead(&engine) == 0).await;
-    until("the place of its call is free", || engine.calls() == 1).await;
+    until("the place of its call is free", || engine.active_calls() == 1).await;
     assert_eq!(call_over_udp(&engine, &book, 4).await, before);
     assert_eq!(*book.1.lock().unwrap(), [3], "the call of the other thread goes on");
     drop(other);
@@ -764,7 +773,7 @@ async fn a_media_thread_that_panics_ends_its_calls_and_takes_new_ones_on_the_sam
 async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_the_same_port() {
     let book = Book::default();
     let engine = engine_told(1, Config::default(), Doubles::ready(9), Arc::new(book.clone()));
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let before = port_of_next(&engine, 1).await;
     let pauses = || engine.stats().map(|s| s.pauses.load(Relaxed)).sum::<u64>();
     // Six panics within ten seconds. A machine that stands still between two of them makes it take more.
@@ -774,7 +783,7 @@ async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_th
         frighten(&engine, &book, ids.next().expect("it pauses at last")).await;
     }
     until("it takes calls again", || dead(&engine) == 0).await;
-    assert_eq!(Host::no_room(&*engine), None);
+    assert_eq!(Engine::capacity_error(&*engine), None);
     assert_eq!(call_over_udp(&engine, &book, 1_000).await, before);
     assert_eq!(*book.1.lock().unwrap(), (2..ids.start).collect::<Vec<_>>(), "each record is ended once");
 }
@@ -785,14 +794,14 @@ struct Shut {
     shut: AtomicBool,
 }
 
-impl Ledger for Shut {
-    fn record(&self, conversation: ConversationId, fact: Stamped) {
+impl EventSink for Shut {
+    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
         self.book.record(conversation, fact);
     }
 
-    fn broke(&self, conversation: ConversationId) {
+    fn call_panicked(&self, conversation: ConversationId) {
         assert!(!self.shut.load(Relaxed), "the test's own panic");
-        self.book.broke(conversation);
+        self.book.call_panicked(conversation);
     }
 }
 
@@ -807,20 +816,20 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
     let book = Book::default();
     let ledger = Shut::new(&book);
     let engine = engine_told(2, Config::default(), Doubles::ready(9), Arc::clone(&ledger) as _);
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let first = port_of_next(&engine, 1).await;
     let _one = give_a_fright(&engine, &book, 2).await;
     until("its thread takes no calls", || dead(&engine) == 1).await;
     // The other one does.
-    assert_eq!(Host::no_room(&*engine), None);
+    assert_eq!(Engine::capacity_error(&*engine), None);
     let failing = |dead| format!("media threads that have failed and are tried again: {dead} of 2");
-    assert_eq!(Host::failing(&*engine), Some(failing(1)));
+    assert_eq!(Engine::degraded_reason(&*engine), Some(failing(1)));
     assert_ne!(port_of_next(&engine, 3).await, first);
     let _two = give_a_fright(&engine, &book, 4).await;
     until("no thread takes calls", || dead(&engine) == 2).await;
     let failed = "the media threads have failed and are tried again";
-    assert_eq!(Host::no_room(&*engine).unwrap(), failed);
-    assert_eq!(Host::failing(&*engine), Some(failing(2)));
+    assert_eq!(Engine::capacity_error(&*engine).unwrap(), failed);
+    assert_eq!(Engine::degraded_reason(&*engine), Some(failing(2)));
     let refused = engine.attach(Arc::new(call(5)), Vec::new()).map(drop).unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity(failed.into()));
     assert!(book.1.lock().unwrap().is_empty());
@@ -829,8 +838,8 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
     let mut ended = book.1.lock().unwrap().clone();
     ended.sort_unstable();
     assert_eq!(ended, [2, 4], "their records are ended after all");
-    assert_eq!((Host::failing(&*engine), Host::no_room(&*engine)), (None, None));
-    until("their places are free", || engine.calls() == 0).await;
+    assert_eq!((Engine::degraded_reason(&*engine), Engine::capacity_error(&*engine)), (None, None));
+    until("their places are free", || engine.active_calls() == 0).await;
     assert_eq!(call_over_udp(&engine, &book, 6).await, first);
 }
 
@@ -839,7 +848,7 @@ async fn a_media_thread_that_cannot_restart_ends_with_the_engine() {
     let book = Book::default();
     let ledger = Shut::new(&book);
     let engine = engine_told(1, Config::default(), Doubles::ready(9), Arc::clone(&ledger) as _);
-    until("ready", || engine.not_ready().is_none()).await;
+    until("ready", || engine.not_ready_reason().is_none()).await;
     let far = give_a_fright(&engine, &book, 1).await;
     until("it takes no calls", || dead(&engine) == 1).await;
     drop((engine, far));

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use conversation::event::AgentState;
-use conversation::input::PieceId;
+use conversation::input::SegmentId;
 use conversation::time::{Position, Time};
 use engine::show::pose::Track;
 use engine::show::{Avatars, Face};
@@ -28,7 +28,7 @@ use noise::same_noise;
 use support::{Bench, World, call};
 
 const SECOND: Duration = Duration::from_secs(1);
-const PIECE: PieceId = PieceId(1);
+const PIECE: SegmentId = SegmentId(1);
 
 /// Seconds for which a picture is shown.
 const PICTURE: f32 = 0.04;

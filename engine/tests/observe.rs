@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use conversation::event::{Event, TurnTimes};
 use conversation::input::Command;
-use conversation::measure::{Family, Value};
-use conversation::settings::Agent;
-use conversation::view::View;
+use conversation::metrics::{MetricFamily, MetricValue};
+use conversation::settings::AgentTurnConfig;
+use conversation::view::ConversationView;
 use engine::meter::{Meter, Stats};
 use support::{Bench, Heard, call, call_of, voice};
 
@@ -22,7 +22,7 @@ const LONG: &str = "This is one long answer that goes on and on and on without a
 
 /// The turns of a call, as REST tells them.
 fn turns(bench: &Bench) -> Vec<TurnTimes> {
-    let mut view = View::default();
+    let mut view = ConversationView::default();
     for fact in bench.book.of(1) {
         view.apply(&fact);
     }
@@ -30,11 +30,11 @@ fn turns(bench: &Bench) -> Vec<TurnTimes> {
 }
 
 /// Values of a histogram and their sum.
-fn spread(families: &[Family], name: &str) -> (u64, f64) {
+fn spread(families: &[MetricFamily], name: &str) -> (u64, f64) {
     let family = families.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("no {name}"));
     match &family.points[..] {
         [point] => match &point.value {
-            Value::Spread { buckets, sum } => (buckets.iter().map(|(_, n)| n).sum(), *sum),
+            MetricValue::Histogram { buckets, sum } => (buckets.iter().map(|(_, n)| n).sum(), *sum),
             other => panic!("{name}: {other:?}"),
         },
         other => panic!("{name}: {other:?}"),
@@ -50,7 +50,8 @@ fn near(told: Option<f64>, wanted: f64, within: f64, what: &str) {
 #[test]
 fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_silent() {
     let mut bench = Bench::new();
-    let mut call = call_of(1, Agent { interruptability: Some("high"), ..Agent::default() });
+    let mut call =
+        call_of(1, AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() });
     call.spec.echo_warmup = Duration::ZERO;
     let far = bench.call(call, &["Tell me something.", "Stop it."], LONG);
     far.say(voice(&[(0.5, 1.0), (2.5, 1.0)]));
@@ -131,7 +132,10 @@ fn a_command_that_cuts_is_an_interruption_and_no_barge_in() {
     near(turn.timeline.interrupted, 3.0, 0.011, "interruption");
     near(turn.timeline.heard_end, 3.0, 0.011, "heard end");
     assert_eq!(turn.barge_in, None);
-    assert_eq!(bench.book.of(1).iter().filter(|f| matches!(f.event, Event::TurnHeard { .. })).count(), 1);
+    assert_eq!(
+        bench.book.of(1).iter().filter(|f| matches!(f.event, Event::TurnReplyHeard { .. })).count(),
+        1
+    );
 }
 
 #[test]

@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId, Tool, ToolRun};
+use conversation::call_config::{CallConfig, ConversationId, Tool, ToolBackend};
 use conversation::conversation::Conversation;
-use conversation::event::{Event, Stamped};
+use conversation::event::{Event, EventEnvelope};
 use conversation::input::{Command, Input};
 use conversation::output::Output;
 use conversation::replay::{Replay, Verdict};
-use conversation::settings::Agent;
+use conversation::settings::AgentTurnConfig;
 use conversation::spec::{Spec, ToolSpec};
 use conversation::time::Time;
 use conversation::trace;
@@ -34,7 +34,7 @@ type Step = (Time, Input, Vec<Output>);
 /// What one call's machine was given and put out, as the node saw it, and the file that was written of it.
 struct Recorded {
     steps: Vec<Step>,
-    facts: Vec<Stamped>,
+    facts: Vec<EventEnvelope>,
     text: String,
 }
 
@@ -76,7 +76,7 @@ fn prove(call: &Recorded) -> String {
     let mut replay = Replay::new(true);
     let mut printed = String::new();
     for line in call.text.lines() {
-        printed += &replay.read(line.as_bytes()).unwrap();
+        printed += &replay.read_line(line.as_bytes()).unwrap();
     }
     let (summary, verdict) = replay.finish().unwrap();
     printed += &summary;
@@ -95,7 +95,7 @@ fn prove(call: &Recorded) -> String {
     }
 
     let told = call.steps.iter().flat_map(|(_, _, out)| out).filter_map(|output| match output {
-        Output::Tell(fact) => Some(fact),
+        Output::Emit(fact) => Some(fact),
         _ => None,
     });
     assert!(told.eq(&call.facts), "the ledger was told what the trace tells");
@@ -132,7 +132,7 @@ impl llm::Llm for Moody {
     }
 }
 
-fn traced(mut call: Call) -> Call {
+fn traced(mut call: CallConfig) -> CallConfig {
     call.record_trace = true;
     call.spec.echo_warmup = Duration::ZERO;
     call
@@ -140,26 +140,30 @@ fn traced(mut call: Call) -> Call {
 
 #[test]
 fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
-    let mut agent = Agent { greeting: Some("Hello and welcome to the museum."), ..Agent::default() };
+    let mut agent =
+        AgentTurnConfig { greeting: Some("Hello and welcome to the museum."), ..AgentTurnConfig::default() };
     agent.exit_message = Some("Goodbye.".into());
     agent.tools =
         vec![ToolSpec { name: "map".into(), on_start: Some("One moment.".into()), ..ToolSpec::default() }];
-    let spec = agent.spec().unwrap();
+    let spec = agent.to_spec().unwrap();
     let mut call = traced(call_of(1, agent));
     call.spec.greeting = spec.greeting;
     call.llm.token = Some(SECRET.into());
     call.llm.url = Some(format!("https://models.example/{SECRET}/v1"));
-    call.prompt = SECRET.into();
+    call.system_prompt = SECRET.into();
     let tool = |name: &str, run| Tool {
         name: name.into(),
         description: SECRET.into(),
         parameters: Value::Null,
-        run,
+        backend: run,
     };
     let headers = vec![("authorization".into(), SECRET.into())];
-    let api =
-        ToolRun::Api { method: "GET".into(), url: format!("https://tool.example/?key={SECRET}"), headers };
-    call.tools = vec![tool("map", ToolRun::Client), tool("weather", api)];
+    let api = ToolBackend::Http {
+        method: "GET".into(),
+        url: format!("https://tool.example/?key={SECRET}"),
+        headers,
+    };
+    call.tools = vec![tool("map", ToolBackend::Client), tool("weather", api)];
 
     let recorded = record(1, |bench| {
         let moody = Arc::new(Moody { world: bench.world.clone(), asked: Mutex::new(0) });
@@ -248,13 +252,13 @@ fn calls_of_every_kind_replay_side_by_side() {
         for id in 1..=CALLS {
             let handling = ["proactive", "balanced", "deliberate"][random.below(3) as usize];
             let ability = ["low", "medium", "high"][random.below(3) as usize];
-            let agent = Agent {
+            let agent = AgentTurnConfig {
                 turn_handling: Some(handling),
                 interruptability: Some(ability),
                 idle_timeout: Some(4.0),
                 idle_messages: vec!["Are you there?".into()],
                 turn_model: random.below(2) == 0,
-                ..Agent::default()
+                ..AgentTurnConfig::default()
             };
             let words = ["What is new?", "okay", "", "Stop.", "And what about the garden behind the house?"];
             let script: Vec<&'static str> = (0..12).map(|_| words[random.below(5) as usize]).collect();

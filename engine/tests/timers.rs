@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call::{Call, Remote, Tool, ToolRun};
+use conversation::call_config::{CallConfig, RemoteToolHandle, Tool, ToolBackend};
+use conversation::engine::{BoxFuture, CommandError, RemoteTool, ToolServers};
 use conversation::event::{EndReason, Event, HistoryItem, Role, Stage};
-use conversation::host::{BoxFuture, CommandError, RemoteTool, ToolServers};
 use conversation::input::Command;
-use conversation::output::{Answer, Refusal};
-use conversation::settings::{Agent, ERROR_MESSAGE};
+use conversation::output::{CommandOutcome, Rejection};
+use conversation::settings::{AgentTurnConfig, DEFAULT_ERROR_MESSAGE};
 use conversation::spec::{Greeting, ToolSpec};
 use engine::graph::Message;
 use engine::transport::Event as Wire;
@@ -77,7 +77,7 @@ fn client_types(words: &str) -> Wire {
 }
 
 /// A command, and where its answer will be.
-fn asks(bench: &Bench, command: Command) -> oneshot::Receiver<Result<Answer, CommandError>> {
+fn asks(bench: &Bench, command: Command) -> oneshot::Receiver<Result<CommandOutcome, CommandError>> {
     let (reply, answer) = oneshot::channel();
     let conversation = call(1).id;
     assert!(
@@ -151,7 +151,10 @@ impl RemoteTool for Silent {
 }
 
 impl ToolServers for Silent {
-    fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()> {
+    fn list_tools(
+        &self,
+        tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>,
+    ) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             std::future::pending::<()>().await;
             drop(tell);
@@ -159,7 +162,7 @@ impl ToolServers for Silent {
     }
 }
 
-fn with_tool(run: ToolRun) -> Call {
+fn with_tool(run: ToolBackend) -> CallConfig {
     let mut call = call(1);
     call.spec.tools.push(ToolSpec {
         name: "tickets_left".into(),
@@ -173,7 +176,7 @@ fn with_tool(run: ToolRun) -> Call {
         name: "tickets_left".into(),
         description: String::new(),
         parameters: json!({"type": "object"}),
-        run,
+        backend: run,
     });
     call
 }
@@ -192,8 +195,8 @@ fn about_tickets(last: &HistoryItem) -> Vec<(Duration, llm::Event)> {
 
 #[test]
 fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twenty_seconds() {
-    for run in [ToolRun::Client, ToolRun::Remote(Remote(Arc::new(Silent)))] {
-        let in_client = run == ToolRun::Client;
+    for run in [ToolBackend::Client, ToolBackend::Remote(RemoteToolHandle(Arc::new(Silent)))] {
+        let in_client = run == ToolBackend::Client;
         let mut bench = Bench::new();
         let llm = Scripted::new(&bench.world, about_tickets);
         let far = bench.thinking(with_tool(run), &[], llm);
@@ -241,8 +244,8 @@ fn a_server_of_tools_that_stays_silent_delays_no_greeting_and_no_answer() {
     let mut told = Vec::new();
     for servers in [None, Some(Arc::new(Silent) as Arc<dyn ToolServers>)] {
         let mut bench = Bench::new();
-        let mut call = Call { tool_servers: servers, ..call(1) };
-        call.spec.greeting = Some(Greeting { say: "Welcome to the museum.".into(), wait: Duration::ZERO });
+        let mut call = CallConfig { tool_servers: servers, ..call(1) };
+        call.spec.greeting = Some(Greeting { text: "Welcome to the museum.".into(), delay: Duration::ZERO });
         let far = bench.call(call, &["What is new?"], "Nothing at all.");
         far.say(voice(&[(2.5, 1.0)]));
         bench.run(6 * SECOND);
@@ -272,12 +275,23 @@ impl RemoteTool for Closable {
 }
 
 impl ToolServers for Lasting {
-    fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()> {
+    fn list_tools(
+        &self,
+        tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>,
+    ) -> BoxFuture<'static, ()> {
         let (open, held) = (Arc::clone(&self.open), Arc::clone(&self.held));
         Box::pin(async move {
-            let run = ToolRun::Remote(Remote(Arc::new(Closable(Self { open, held: Arc::clone(&held) }))));
+            let run = ToolBackend::Remote(RemoteToolHandle(Arc::new(Closable(Self {
+                open,
+                held: Arc::clone(&held),
+            }))));
             let parameters = json!({"type": "object"});
-            tell(Ok(vec![Tool { name: "look".into(), description: String::new(), parameters, run }]));
+            tell(Ok(vec![Tool {
+                name: "look".into(),
+                description: String::new(),
+                parameters,
+                backend: run,
+            }]));
             std::future::pending::<()>().await;
             drop((tell, held));
         })
@@ -307,7 +321,7 @@ fn tools_of_a_server_are_offered_while_they_are_open_and_dropped_with_the_end_of
     let (open, held) = (Arc::new(AtomicBool::new(true)), Arc::new(()));
     let servers = Lasting { open: Arc::clone(&open), held: Arc::clone(&held) };
     let llm = Arc::new(Offered { world: bench.world.clone(), seen: Mutex::default() });
-    let call = Call { tool_servers: Some(Arc::new(servers)), ..call(1) };
+    let call = CallConfig { tool_servers: Some(Arc::new(servers)), ..call(1) };
     let _far = bench.thinking(call, &[], llm.clone());
     bench.run(SECOND);
     types(&mut bench, "What can you do?");
@@ -326,7 +340,8 @@ fn tools_of_a_server_are_offered_while_they_are_open_and_dropped_with_the_end_of
 /// A call that is in the middle of a long answer, 3 s old, and says goodbye at its end.
 fn talking(exit_message: Option<&str>) -> (Bench, engine::transport::loopback::Far) {
     let mut bench = Bench::new();
-    let agent = Agent { exit_message: exit_message.map(str::to_owned), ..Agent::default() };
+    let agent =
+        AgentTurnConfig { exit_message: exit_message.map(str::to_owned), ..AgentTurnConfig::default() };
     let far = bench.call(call_of(1, agent), &["Tell me something."], LONG);
     far.say(voice(&[(0.5, 1.0)]));
     bench.run(3 * SECOND);
@@ -347,8 +362,8 @@ fn a_call_that_is_stopped_says_its_exit_message_once_to_its_end_however_often_it
     let again = asks(&bench, Command::Stop { reason: EndReason::EndedByApi, exit_message: true });
     stop(&bench, true);
     bench.run(5 * SECOND);
-    assert_eq!(refused.blocking_recv().unwrap(), Err(CommandError::Refused(Refusal::Ending)));
-    assert_eq!(again.blocking_recv().unwrap(), Ok(Answer::Already));
+    assert_eq!(refused.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Ending)));
+    assert_eq!(again.blocking_recv().unwrap(), Ok(CommandOutcome::NothingToDo));
     let said = said(&bench);
     let [cut, goodbye] = &said[..] else { panic!("{said:?}") };
     due("the cut", cut.to, 3.0, TICK);
@@ -391,12 +406,12 @@ fn a_stop_without_an_exit_message_ends_a_call_in_the_middle_of_it() {
 
 #[test]
 fn a_silent_user_is_called_as_often_as_is_set_and_then_left_each_after_the_same_silence() {
-    let agent = Agent {
+    let agent = AgentTurnConfig {
         idle_timeout: Some(1.0),
         idle_messages: vec!["Are you there?".into(), "Hello?".into()],
         idle_end_after: Some(Some(2)),
         exit_message: Some("Goodbye.".into()),
-        ..Agent::default()
+        ..AgentTurnConfig::default()
     };
     let mut bench = Bench::new();
     let _far = bench.call(call_of(1, agent), &[], "");
@@ -418,13 +433,13 @@ fn a_silent_user_is_called_as_often_as_is_set_and_then_left_each_after_the_same_
 #[test]
 fn the_limit_of_a_call_is_announced_and_kept_to_the_tick() {
     for goodbye in [None, Some("Goodbye, and thank you.")] {
-        let agent = Agent {
+        let agent = AgentTurnConfig {
             idle_timeout: Some(0.0),
             max_call_duration: Some(5.0),
             call_warning_before: Some(3.0),
             warning_message: Some("We have little time left.".into()),
             exit_message: goodbye.map(str::to_owned),
-            ..Agent::default()
+            ..AgentTurnConfig::default()
         };
         let mut bench = Bench::new();
         let _far = bench.call(call_of(1, agent), &[], "");
@@ -469,7 +484,7 @@ fn the_limit_of_a_call_is_announced_and_kept_to_the_tick() {
 fn greeted(bench: &mut Bench) -> engine::transport::loopback::Far {
     let mut call = call(1);
     call.spec.allow_interruptions = false;
-    call.spec.greeting = Some(Greeting { say: LONG.into(), wait: Duration::ZERO });
+    call.spec.greeting = Some(Greeting { text: LONG.into(), delay: Duration::ZERO });
     bench.call(call, &[], "The parrot is fine.")
 }
 
@@ -499,11 +514,11 @@ fn a_greeting_that_may_not_be_interrupted_outlasts_every_command_and_the_turn_is
     let interrupt = asks(&bench, Command::Interrupt);
     let respond = asks(&bench, Command::Respond { text: "How is the parrot?".into() });
     bench.run(SECOND);
-    assert_eq!(interrupt.blocking_recv().unwrap(), Err(CommandError::Refused(Refusal::Uninterruptible)));
-    assert_eq!(respond.blocking_recv().unwrap(), Ok(Answer::Accepted));
+    assert_eq!(interrupt.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Uninterruptible)));
+    assert_eq!(respond.blocking_recv().unwrap(), Ok(CommandOutcome::Accepted));
     let interrupt = asks(&bench, Command::Interrupt);
     bench.run(7 * SECOND);
-    assert_eq!(interrupt.blocking_recv().unwrap(), Err(CommandError::Refused(Refusal::Uninterruptible)));
+    assert_eq!(interrupt.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Uninterruptible)));
     check_greeted(&bench, &far);
 }
 
@@ -542,7 +557,7 @@ fn a_model_that_stalls_for_five_seconds_is_apologised_for_and_the_next_question_
         let [failed] = failed[..] else { panic!("it fails once: {failed:?}") };
         due("the failure", failed, 1.0 + last_word + 5.0, TICK);
         let so_far = said(&bench);
-        assert_eq!(words(&so_far), [heard.as_slice(), &[ERROR_MESSAGE]].concat());
+        assert_eq!(words(&so_far), [heard.as_slice(), &[DEFAULT_ERROR_MESSAGE]].concat());
         due("the apology", so_far.last().unwrap().from, failed, VOICE);
         types(&mut bench, "Is all well?");
         bench.run(3 * SECOND);

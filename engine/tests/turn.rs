@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::event::{Event, Stamped};
+use conversation::event::{Event, EventEnvelope};
 use conversation::output::OpenTurn;
-use conversation::settings::Agent;
+use conversation::settings::AgentTurnConfig;
 use conversation::time::Time;
 use engine::hear::turn::Asker;
 use engine::hear::vad::Silero;
@@ -25,8 +25,8 @@ const SOON: Duration = Duration::from_millis(60);
 /// So long after the question the turn is committed already.
 const LATE: Duration = Duration::from_millis(400);
 
-fn wants_a_turn_model(id: u128) -> conversation::call::Call {
-    call_of(id, Agent { turn_model: true, ..Agent::default() })
+fn wants_a_turn_model(id: u128) -> conversation::call_config::CallConfig {
+    call_of(id, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() })
 }
 
 fn committed(event: &Event) -> bool {
@@ -45,7 +45,7 @@ fn one_stretch(script: &[Option<(Duration, f32)>]) -> (Oracle, Bench) {
 }
 
 /// All that became known of the call, but for the wall clock.
-fn story(bench: &Bench) -> Vec<Stamped> {
+fn story(bench: &Bench) -> Vec<EventEnvelope> {
     bench.book.of(1).into_iter().filter(|f| !matches!(f.event, Event::Joined { .. })).collect()
 }
 

@@ -8,7 +8,7 @@ mod providers;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use conversation::call::{LlmChoice, SttChoice, TtsChoice};
+use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
 use tokio::runtime::Handle as Runtime;
 
 use crate::llm::Llm;

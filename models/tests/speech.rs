@@ -39,8 +39,10 @@ fn call(sentences: &[&'static str], voice: &str, peak: f64) -> (Vec<i16>, Vec<Tr
 fn detect(sound: &[i16]) -> Vec<(usize, usize)> {
     let network = Network::load(&models::paths::vad(&common::models())).unwrap_or_else(|e| panic!("{e}"));
     let (mut scratch, mut state) = (Scratch::new(&network), State::default());
-    let mut detector =
-        Detector::new(spec::Vad { start: Duration::from_millis(50), silence: Duration::from_millis(250) });
+    let mut detector = Detector::new(spec::VadTiming {
+        min_speech_duration: Duration::from_millis(50),
+        min_silence_duration: Duration::from_millis(250),
+    });
     let mut found = Vec::new();
     for window in sound.as_chunks::<WINDOW>().0 {
         let window = window.map(|x| f32::from(x) / 32_768.0);

@@ -4,8 +4,8 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use conversation::call::ConversationId;
-use conversation::event::{Event, Stamped, TurnTimes};
+use conversation::call_config::ConversationId;
+use conversation::event::{Event, EventEnvelope, TurnTimes};
 use serde_json::{Value, json};
 
 /// Spans of one conversation under way.
@@ -24,7 +24,7 @@ pub(super) fn matters(event: &Event) -> bool {
         event,
         Event::Joined { .. }
             | Event::Turn(_)
-            | Event::TurnHeard { .. }
+            | Event::TurnReplyHeard { .. }
             | Event::Error { .. }
             | Event::Ended { .. }
     )
@@ -32,7 +32,7 @@ pub(super) fn matters(event: &Event) -> bool {
 
 impl Trace {
     /// Takes in the next fact; the spans that it completes. After [`Event::Ended`] there are no more.
-    pub(super) fn apply(&mut self, id: ConversationId, fact: &Stamped) -> Vec<Value> {
+    pub(super) fn apply(&mut self, id: ConversationId, fact: &EventEnvelope) -> Vec<Value> {
         let mut done = Vec::new();
         match &fact.event {
             Event::Joined { unix_micros } => self.began = *unix_micros,
@@ -41,7 +41,7 @@ impl Trace {
                 self.turns.retain(|known| known.turn != times.turn);
                 self.turns.push(times.clone());
             }
-            Event::TurnHeard { turn, heard_end, interrupted, barge_in } => {
+            Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in } => {
                 if let Some(at) = self.turns.iter().position(|known| known.turn == *turn) {
                     let mut times = self.turns.remove(at);
                     times.timeline.heard_end = Some(*heard_end);
@@ -189,8 +189,11 @@ mod tests {
 
     fn spans(facts: impl IntoIterator<Item = (f64, Event)>) -> Vec<Value> {
         let mut trace = Trace::default();
-        let facts =
-            (0..).zip(facts).map(|(seq, (at, event))| Stamped { seq, at: Time::from_seconds(at), event });
+        let facts = (0..).zip(facts).map(|(seq, (at, event))| EventEnvelope {
+            seq,
+            at: Time::from_seconds(at),
+            event,
+        });
         facts.flat_map(|fact| trace.apply(ID, &fact)).collect()
     }
 
@@ -232,7 +235,15 @@ mod tests {
         let spans = spans([
             (0.0, Event::Joined { unix_micros: BEGAN }),
             (2.66, Event::Turn(turn())),
-            (4.0, Event::TurnHeard { turn: 0, heard_end: 3.9, interrupted: Some(3.7), barge_in: Some(0.2) }),
+            (
+                4.0,
+                Event::TurnReplyHeard {
+                    turn: 0,
+                    heard_end: 3.9,
+                    interrupted: Some(3.7),
+                    barge_in: Some(0.2),
+                },
+            ),
             (9.0, Event::Ended { reason: EndReason::UserLeft }),
         ]);
         let (whole, turn) = (find(&spans, "conversation"), find(&spans, "turn"));

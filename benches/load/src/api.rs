@@ -1,6 +1,6 @@
 //! The server's REST plane, as far as callers need it.
 
-use conversation::event::WEBHOOKS;
+use conversation::event::WEBHOOK_EVENTS;
 use reqwest::{Method, RequestBuilder, Response, header};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Api {
             }],
             "config": {"turn": turn, "maxCallDuration": longest.as_secs().min(86_400)},
             "callback_url": callback,
-            "callback_events": WEBHOOKS,
+            "callback_events": WEBHOOK_EVENTS,
         });
         let made: Value = json(self.asking(Method::POST, "/v1/ext/agent")?.json(&body).send().await).await?;
         let field =

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId};
-use conversation::host::{Host as _, Ledger};
+use conversation::call_config::{CallConfig, ConversationId};
+use conversation::engine::{Engine as _, EventSink};
 use conversation::settings::Settings;
 use engine::show::Avatars;
 use engine::{CallEngine, clock, thread};
@@ -63,11 +63,11 @@ pub(crate) fn run(
     let config = engine::Config { threads, ..engine::Config::default() };
     let client = ::models::net::Client::new(::models::net::Policy { allow_private: true })
         .map_err(|e| Error::Failed(e.to_string()))?;
-    let ledger: Arc<dyn Ledger> = Arc::new(ledger);
+    let ledger: Arc<dyn EventSink> = Arc::new(ledger);
     let engine =
         CallEngine::start(config, Arc::new(models), Avatars::default(), client, ledger, net.handle().clone())
             .map_err(|e| Error::Failed(e.to_string()))?;
-    while let Some(why) = engine.not_ready() {
+    while let Some(why) = engine.not_ready_reason() {
         if !why.contains("loading") {
             return Err(Error::Failed(why));
         }
@@ -89,8 +89,8 @@ pub(crate) fn run(
 }
 
 /// What every call is told of its agent.
-fn call(workload: &Workload) -> Result<Call, Error> {
-    let mut settings = Settings::product();
+fn call(workload: &Workload) -> Result<CallConfig, Error> {
+    let mut settings = Settings::product_defaults();
     for (key, value) in &workload.settings {
         let known =
             settings.set(key, value).map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
@@ -100,8 +100,8 @@ fn call(workload: &Workload) -> Result<Call, Error> {
     }
     settings.idle_timeout = None;
     settings.max_call_duration = None;
-    let spec = settings.spec().map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
-    Ok(Call::bare(ConversationId(0), spec))
+    let spec = settings.to_spec().map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
+    Ok(CallConfig::minimal(ConversationId(0), spec))
 }
 
 /// The engine's own counts.

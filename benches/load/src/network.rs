@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use conversation::event::WEBHOOKS;
+use conversation::event::WEBHOOK_EVENTS;
 use engine::clock;
 use futures_util::StreamExt as _;
 use rand::rngs::StdRng;
@@ -362,7 +362,7 @@ async fn judge(
 
 /// Events of a record that webhooks tell.
 fn expected(record: &[serde_json::Value]) -> usize {
-    record.iter().filter(|e| e["what"].as_str().is_some_and(|what| WEBHOOKS.contains(&what))).count()
+    record.iter().filter(|e| e["what"].as_str().is_some_and(|what| WEBHOOK_EVENTS.contains(&what))).count()
 }
 
 /// The whole record of a call, once its webhooks have come; what there is, when the time is over; nothing from a server that is gone.

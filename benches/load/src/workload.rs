@@ -195,7 +195,7 @@ fn paces(pace: &Providers) -> Result<(), String> {
 
 /// Tokens, words with their blanks, up to and with the one that ends the first sentence.
 fn tokens_of_first_sentence(reply: &str) -> usize {
-    reply[..conversation::phrase::first_sentence(reply)].split_inclusive(' ').count()
+    reply[..conversation::phrase::first_sentence_len(reply)].split_inclusive(' ').count()
 }
 
 /// The samples of a WAV file of 16 kHz, mono, 16 bits.

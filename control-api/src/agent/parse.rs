@@ -3,7 +3,7 @@
 //! What the request did not state and what another setting decides (the endpointing delays) stays null in the store, so that a later
 //! change of that setting counts; reading fills it in.
 
-use conversation::event::WEBHOOKS;
+use conversation::event::WEBHOOK_EVENTS;
 use serde_json::{Map, Value, json};
 
 use super::secrets::{self, Secrets};
@@ -90,8 +90,8 @@ pub(crate) fn parse_as(
     }
     let events = fields.texts("callback_events").unwrap_or_default();
     for (i, event) in events.iter().enumerate() {
-        if event != ACTION_FOUND && !WEBHOOKS.contains(&event.as_str()) {
-            let known = WEBHOOKS.join(", ");
+        if event != ACTION_FOUND && !WEBHOOK_EVENTS.contains(&event.as_str()) {
+            let known = WEBHOOK_EVENTS.join(", ");
             faults.add(format!("callback_events[{i}]"), format!("must be one of {known}, {ACTION_FOUND}"));
         }
     }
@@ -137,7 +137,7 @@ fn config(fields: &Fields<'_>) -> Value {
     );
     // Here null says something: silence instead of the default words.
     let silence = fields.raw("error_message").is_some_and(Value::is_null);
-    let words = fields.text("error_message").unwrap_or_else(|| turn::ERROR_MESSAGE.into());
+    let words = fields.text("error_message").unwrap_or_else(|| turn::DEFAULT_ERROR_MESSAGE.into());
     put("error_message", (!silence).then(|| words.into()));
     put("turn", Some(turn::parse(&fields.object("turn"))));
     put("expose_tools", Some(fields.boolean("expose_tools").unwrap_or(false).into()));
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(parsed.document["config"]["error_message"], Value::Null);
         assert_eq!(parsed.document["avatars"][0]["idle_timeout"]["end_after"], Value::Null);
         let parsed = parse(body(json!({})), &stock(), None).unwrap();
-        assert_eq!(parsed.document["config"]["error_message"], turn::ERROR_MESSAGE);
+        assert_eq!(parsed.document["config"]["error_message"], turn::DEFAULT_ERROR_MESSAGE);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The turn-taking settings of an agent, as the conversation's own settings judge them.
 
-pub(crate) use conversation::settings::ERROR_MESSAGE;
-use conversation::settings::{Settings, TURN_KEYS};
+pub(crate) use conversation::settings::DEFAULT_ERROR_MESSAGE;
+use conversation::settings::{Settings, TURN_SETTING_KEYS};
 use serde_json::{Map, Value};
 
 use crate::fields::Fields;
@@ -18,9 +18,9 @@ const LONGEST_DELAY: f64 = 10.0;
 
 /// The endpointing delays of an agent whose `stt` states none, in seconds: those of `config.turn`, else those of its `turn_handling`.
 pub(crate) fn delays(handling: &str, turn: &Value) -> (f64, f64) {
-    let mut settings = Settings::product();
+    let mut settings = Settings::product_defaults();
     // An unknown word leaves the product's defaults, and is refused elsewhere.
-    let _ = settings.preset(Some(handling), None);
+    let _ = settings.apply_presets(Some(handling), None);
     for key in DELAYS {
         if let Some(value) = turn.get(key) {
             // What is no delay is refused elsewhere, too.
@@ -48,9 +48,9 @@ pub(super) fn check_delays(stt: &Fields<'_>, handling: &str, turn: &Value) -> bo
 
 /// The stated keys of `config.turn`, each in range; keys that are no agent's are ignored.
 pub(super) fn parse(turn: &Fields<'_>) -> Value {
-    let mut settings = Settings::product();
+    let mut settings = Settings::product_defaults();
     let mut kept = Map::new();
-    for key in TURN_KEYS {
+    for key in TURN_SETTING_KEYS {
         let Some(value) = turn.raw(key) else { continue };
         let long = DELAYS.contains(&key) && value.as_f64().is_some_and(|delay| delay > LONGEST_DELAY);
         match settings.set(key, value) {
@@ -63,7 +63,7 @@ pub(super) fn parse(turn: &Fields<'_>) -> Value {
     }
     // Whether the delays go together is seen with those of an avatar.
     (settings.min_endpointing_delay, settings.max_endpointing_delay) = (0.0, LONGEST_DELAY);
-    if let Err(bad) = settings.spec() {
+    if let Err(bad) = settings.to_spec() {
         turn.fault(&bad.field, bad.reason);
     }
     Value::Object(kept)

@@ -9,11 +9,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{delete, post, put};
-use conversation::call::ConversationId;
+use conversation::call_config::ConversationId;
+use conversation::engine::CommandError;
 use conversation::event::EndReason;
-use conversation::host::CommandError;
-use conversation::input::{Command, MAX_TEXT};
-use conversation::output::{Answer as Told, Refusal};
+use conversation::input::{Command, MAX_TEXT_CHARS};
+use conversation::output::{CommandOutcome as Told, Rejection};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::Instrument as _;
@@ -74,7 +74,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/v1/conversation/{id}/context", post(context))
 }
 
-fn refused(refusal: Refusal) -> ApiError {
+fn refused(refusal: Rejection) -> ApiError {
     ApiError::Conflict(refusal.to_string())
 }
 
@@ -85,24 +85,26 @@ async fn give(shared: &Shared, caller: &Caller, row: Row, command: Command) -> R
     // Twice, because the call may begin or end between reading its status and giving the command.
     for _ in 0..2 {
         if row.status == ENDED {
-            return Err(refused(Refusal::Ended));
+            return Err(refused(Rejection::Ended));
         }
         let queued =
             row.status == STARTED && shared.store.queue_command(&caller.workspace, &row.id, &command).await?;
         if queued && !shared.pending.contains(id) {
             return Ok(());
         }
-        match shared.host().command(id, command.clone()).await {
-            Ok(Told::Accepted | Told::Already) => return Ok(()),
-            Ok(Told::Refused(refusal)) | Err(CommandError::Refused(refusal)) => return Err(refused(refusal)),
-            Err(CommandError::NotHere) if queued => return Ok(()),
-            Err(CommandError::NotHere) => {}
+        match shared.host().send_command(id, command.clone()).await {
+            Ok(Told::Accepted | Told::NothingToDo) => return Ok(()),
+            Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
+                return Err(refused(refusal));
+            }
+            Err(CommandError::NotRunning) if queued => return Ok(()),
+            Err(CommandError::NotRunning) => {}
         }
         shared.facts.flush(&shared.store).await;
         row = found(shared, caller, &row.id).await?;
     }
     if row.status == ENDED {
-        Err(refused(Refusal::Ended))
+        Err(refused(Rejection::Ended))
     } else {
         Err(ApiError::NoCapacity("the call is not held by this server".into()))
     }
@@ -122,7 +124,7 @@ async fn speak(
     Json(body): Json,
 ) -> Answer {
     let command = fields(body, |f| Command::Say {
-        text: f.at_most("text", MAX_TEXT),
+        text: f.at_most("text", MAX_TEXT_CHARS),
         interrupt: f.boolean("interrupt").unwrap_or(true),
         allow_interruptions: true,
         add_to_context: f.boolean("add_to_context").unwrap_or(false),
@@ -144,7 +146,7 @@ async fn respond(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> Answer {
-    let command = fields(body, |f| Command::Respond { text: f.at_most("text", MAX_TEXT) })?;
+    let command = fields(body, |f| Command::Respond { text: f.at_most("text", MAX_TEXT_CHARS) })?;
     let row = found(&shared, &caller, &id).await?;
     give(&shared, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
@@ -188,7 +190,7 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
     };
     if row.status == ENDED {
         // Who was told that the end could not be kept asks again, and is told that it is.
-        return if shared.unconfirmed.take(id) { done() } else { Err(refused(Refusal::Ended)) };
+        return if shared.unconfirmed.take(id) { done() } else { Err(refused(Rejection::Ended)) };
     }
     let unwritable = || {
         shared.unconfirmed.note(id);
@@ -205,13 +207,13 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
             Some(Err(_)) | None => None,
         };
     }
-    let ended_it = match shared.host().command(id, Command::End).await {
+    let ended_it = match shared.host().send_command(id, Command::End).await {
         Ok(Told::Accepted) => true,
-        Ok(Told::Already | Told::Refused(Refusal::Ended))
-        | Err(CommandError::Refused(Refusal::Ended) | CommandError::NotHere) => {
+        Ok(Told::NothingToDo | Told::Rejected(Rejection::Ended))
+        | Err(CommandError::Rejected(Rejection::Ended) | CommandError::NotRunning) => {
             unjoined.ok_or_else(unwritable)?
         }
-        Ok(Told::Refused(refusal)) | Err(CommandError::Refused(refusal)) => return Err(refused(refusal)),
+        Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => return Err(refused(refusal)),
     };
     if !ended_it {
         if let Some(reason) = shared.store.health.failing() {
@@ -220,7 +222,7 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
         // Who waits in vain reads what is there.
         let _ = timeout(END_WAIT, shared.facts.flush(&shared.store)).await;
         if found(&shared, &caller, &row.id).await?.status == ENDED {
-            return if shared.unconfirmed.take(id) { done() } else { Err(refused(Refusal::Ended)) };
+            return if shared.unconfirmed.take(id) { done() } else { Err(refused(Rejection::Ended)) };
         }
         return Err(if shared.unconfirmed.contains(id) {
             unwritable()

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event as Item, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use conversation::event::Stamped;
+use conversation::event::EventEnvelope;
 use futures_util::Stream;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
@@ -45,7 +45,7 @@ async fn turns(
 }
 
 /// A fact as it is told: number, seconds since the beginning, wall clock, then what happened.
-fn shown(fact: &Stamped, base: Micros) -> Value {
+fn shown(fact: &EventEnvelope, base: Micros) -> Value {
     let mut item = Map::new();
     item.insert("seq".into(), fact.seq.into());
     item.insert("at".into(), fact.at.as_seconds().into());
@@ -88,7 +88,7 @@ async fn events(
 /// Reads a conversation's facts as they are kept.
 struct Reader {
     shared: Arc<Shared>,
-    news: broadcast::Receiver<conversation::call::ConversationId>,
+    news: broadcast::Receiver<conversation::call_config::ConversationId>,
     id: String,
     next: u64,
     /// Read and not yet told, newest first.

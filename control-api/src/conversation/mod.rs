@@ -85,7 +85,7 @@ fn wish(body: Value, [agent, user_name, user_id]: [&str; 3]) -> Result<Wish, Api
 pub(crate) async fn begin(shared: &Shared, workspace: &str, wish: &Wish) -> Result<Row, ApiError> {
     let missing = || ApiError::Missing(Missing::Agent);
     // Which ear the call will have is seen at the door: a decoder that is taken now may be free when the user comes.
-    if let Some(why) = shared.host().turns_away() {
+    if let Some(why) = shared.host().reject_new_call() {
         return Err(ApiError::NoCapacity(why));
     }
     if shared.draining() {

@@ -2,7 +2,7 @@
 
 use conversation::event::{EndReason, Role};
 use conversation::time::Time;
-use conversation::view::{View, round};
+use conversation::view::{ConversationView, round_to_millis};
 use serde_json::{Map, Value, json};
 
 use crate::app::Shared;
@@ -26,18 +26,18 @@ pub(crate) fn reason(reason: EndReason) -> &'static str {
 }
 
 /// The part of a record that the events tell. `base`: wall clock of the conversation's beginning.
-pub(crate) fn folded(view: &View, id: &str, base: Micros) -> Value {
+pub(crate) fn folded(view: &ConversationView, id: &str, base: Micros) -> Value {
     let wall = |at: Time| Value::from(iso(base.saturating_add(at.as_micros() as Micros)));
     let transcript: Vec<Value> = view
         .transcript()
         .map(|item| {
             let role = if item.role == Role::User { "user" } else { "assistant" };
             json!({
-                "timestamp": wall(item.began),
+                "timestamp": wall(item.started_at),
                 "role": role,
                 "content": item.text,
                 "conversation_id": id,
-                "message_timestamp": round(item.began.as_seconds()),
+                "message_timestamp": round_to_millis(item.started_at.as_seconds()),
             })
         })
         .collect();
@@ -58,7 +58,7 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Value> {
         return serde_json::from_str(record)
             .map_err(|e| store::Error::Damaged("conversation", e.to_string()));
     }
-    let mut view = View::default();
+    let mut view = ConversationView::default();
     if row.status != STARTED {
         for fact in shared.store.events(&row.id, 0).await? {
             view.apply(&fact);

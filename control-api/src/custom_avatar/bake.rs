@@ -15,7 +15,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use conversation::call::OwnFace;
+use conversation::call_config::PoseSetFile;
 use models::face::PoseSet;
 use models::face::people::{self, Person};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ async fn next(shared: &Shared) -> Result<bool, Error> {
         table::finish(&mut tx, &shared.server, &id, told, clock::now()).await?;
         tx.commit().await?;
         if let Ok(Made { poses, .. }) = made {
-            avatar::renew(shared, &id, OwnFace { poses, share: ALL });
+            avatar::renew(shared, &id, PoseSetFile { data: poses, completeness: ALL });
         }
     }
     Ok(true)
@@ -206,7 +206,7 @@ async fn show(shared: &Shared, id: &str, share: u8, poses: &Path) -> Result<bool
     let ours = table::improve(&mut tx, &shared.server, id, better, clock::now()).await?;
     tx.commit().await?;
     if ours {
-        avatar::renew(shared, id, OwnFace { poses, share });
+        avatar::renew(shared, id, PoseSetFile { data: poses, completeness: share });
     }
     Ok(ours)
 }

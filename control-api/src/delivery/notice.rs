@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conversation::event::Triggered;
+use conversation::event::TriggeredGuardrail;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -14,7 +14,7 @@ use crate::clock::{self, Micros};
 /// A guardrail that fired, until it is known which of the agent's utterances answers it.
 #[derive(Clone, Debug)]
 pub(crate) struct Fired {
-    pub(crate) fact: Triggered,
+    pub(crate) fact: TriggeredGuardrail,
     pub(crate) url: String,
     pub(crate) at: Micros,
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use conversation::call::ConversationId;
-use conversation::event::{Event, Stamped};
+use conversation::call_config::ConversationId;
+use conversation::event::{Event, EventEnvelope};
 use conversation::time::Time;
 
 /// Bytes that wait at most, as JSON.
@@ -30,7 +30,7 @@ impl Default for Bounds {
 #[derive(Default)]
 pub(super) struct Backlog {
     bounds: Bounds,
-    facts: VecDeque<(ConversationId, Stamped, usize)>,
+    facts: VecDeque<(ConversationId, EventEnvelope, usize)>,
     bytes: usize,
     /// When the first fact of a call that waits was.
     since: HashMap<ConversationId, Time>,
@@ -40,7 +40,7 @@ pub(super) struct Backlog {
 
 impl Backlog {
     /// Adds a fact; the number of facts that were dropped for it, perhaps itself.
-    pub(super) fn push(&mut self, conversation: ConversationId, fact: Stamped) -> u64 {
+    pub(super) fn push(&mut self, conversation: ConversationId, fact: EventEnvelope) -> u64 {
         let weight = BESIDE + serde_json::to_string(&fact.event).map_or(0, |json| json.len());
         let since = *self.since.entry(conversation).or_insert(fact.at);
         let long = fact.at.as_seconds() - since.as_seconds() > self.bounds.talk;
@@ -76,7 +76,7 @@ impl Backlog {
     }
 
     /// Takes the oldest facts, at most so many.
-    pub(super) fn take(&mut self, most: usize) -> Vec<(ConversationId, Stamped)> {
+    pub(super) fn take(&mut self, most: usize) -> Vec<(ConversationId, EventEnvelope)> {
         let taken: Vec<_> = self.facts.drain(..most.min(self.facts.len())).collect();
         self.bytes -= taken.iter().map(|(_, _, weight)| weight).sum::<usize>();
         if self.facts.is_empty() {
@@ -94,17 +94,17 @@ mod tests {
         ConversationId(n)
     }
 
-    fn said(seq: u64, seconds: f64, text: &str) -> Stamped {
+    fn said(seq: u64, seconds: f64, text: &str) -> EventEnvelope {
         let event = Event::UtteranceCommitted { text: text.into() };
-        Stamped { seq, at: Time::from_micros((seconds * 1e6) as u64), event }
+        EventEnvelope { seq, at: Time::from_micros((seconds * 1e6) as u64), event }
     }
 
-    fn progress(seq: u64, seconds: f64) -> Stamped {
-        Stamped { event: Event::LlmText { text: "word".into() }, ..said(seq, seconds, "") }
+    fn progress(seq: u64, seconds: f64) -> EventEnvelope {
+        EventEnvelope { event: Event::LlmText { text: "word".into() }, ..said(seq, seconds, "") }
     }
 
-    fn ended(seq: u64, seconds: f64) -> Stamped {
-        Stamped { event: Event::CallEnded, ..said(seq, seconds, "") }
+    fn ended(seq: u64, seconds: f64) -> EventEnvelope {
+        EventEnvelope { event: Event::CallEnded, ..said(seq, seconds, "") }
     }
 
     fn numbers(backlog: &mut Backlog) -> Vec<u64> {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use conversation::call::ConversationId;
-use conversation::event::{Event, Stamped};
+use conversation::call_config::ConversationId;
+use conversation::event::{Event, EventEnvelope};
 use conversation::time::Time;
-use conversation::view::{View, speech_id};
+use conversation::view::{ConversationView, speech_id};
 
 use crate::app::Shared;
 use crate::clock::{self, Micros};
@@ -26,7 +26,7 @@ pub(super) struct Live {
     base: Micros,
     /// Of the last webhook.
     sequence: i64,
-    view: View,
+    view: ConversationView,
     /// Guardrails that fired and whose answer has not sounded yet.
     fired: Vec<Fired>,
 }
@@ -42,7 +42,7 @@ impl Live {
         let url = agent["callback_url"].as_str().unwrap_or_default().to_owned();
         let wanted =
             if url.is_empty() { Vec::new() } else { crate::agent::show::ids(&agent, "callback_events") };
-        let mut view = View::default();
+        let mut view = ConversationView::default();
         for fact in shared.store.events(id, 0).await? {
             view.apply(&fact);
         }
@@ -53,17 +53,17 @@ impl Live {
 
     /// Whether the conversation is over.
     pub(super) fn ended(&self) -> bool {
-        self.view.ended.is_some()
+        self.view.end_reason.is_some()
     }
 
     /// Takes in the next fact and says what follows from it.
-    pub(super) fn follow(&mut self, shared: &Shared, fact: &Stamped) -> Follows {
+    pub(super) fn follow(&mut self, shared: &Shared, fact: &EventEnvelope) -> Follows {
         if let Event::Joined { unix_micros } = &fact.event {
             self.base = Micros::try_from(*unix_micros).unwrap_or_else(|_| clock::now());
         }
         self.view.apply(fact);
         let at = self.base.saturating_add(Micros::try_from(fact.at.as_micros()).unwrap_or(Micros::MAX));
-        let change = match (&fact.event, self.view.ended) {
+        let change = match (&fact.event, self.view.end_reason) {
             // What comes after the end (a tool's result) belongs to the record too.
             (_, Some(reason)) => Change::Ends {
                 reason: record::reason(reason),
@@ -79,7 +79,7 @@ impl Live {
     }
 
     /// A fact with all that is written with it.
-    pub(super) fn prepared(&self, fact: Stamped, follows: Follows) -> Prepared {
+    pub(super) fn prepared(&self, fact: EventEnvelope, follows: Follows) -> Prepared {
         let Follows { delivery, notices, change } = follows;
         Prepared {
             conversation: self.row.id.clone(),
@@ -92,7 +92,7 @@ impl Live {
     }
 
     /// What guardrails' receivers are told now: a guardrail that fired is told with the utterance that answers it.
-    fn notices(&mut self, fact: &Stamped, at: Micros) -> Vec<Notice> {
+    fn notices(&mut self, fact: &EventEnvelope, at: Micros) -> Vec<Notice> {
         let speech = match &fact.event {
             Event::GuardrailTriggered(fired) => {
                 if let Some(url) = fired.callback_url.clone().filter(|url| !url.is_empty()) {
@@ -110,7 +110,7 @@ impl Live {
     }
 
     /// The webhook of a fact, if the agent's receiver wants it.
-    fn delivery(&mut self, shared: &Shared, fact: &Stamped) -> Option<store::delivery::Row> {
+    fn delivery(&mut self, shared: &Shared, fact: &EventEnvelope) -> Option<store::delivery::Row> {
         let event = fact.event.webhook_name()?;
         if !self.wanted.iter().any(|wanted| wanted == event) {
             return None;
@@ -154,7 +154,7 @@ pub(super) struct Follows {
 pub(super) struct Prepared {
     pub(super) conversation: String,
     workspace: String,
-    fact: Stamped,
+    fact: EventEnvelope,
     delivery: Option<store::delivery::Row>,
     notices: Vec<Notice>,
     pub(super) change: Change,
@@ -277,7 +277,7 @@ pub(crate) async fn append(
         .zip(events)
         .map(|(seq, (at, event))| {
             let at = Time::from_micros(u64::try_from(at - live.base).unwrap_or(0));
-            let fact = Stamped { seq, at, event };
+            let fact = EventEnvelope { seq, at, event };
             let follows = live.follow(shared, &fact);
             live.prepared(fact, follows)
         })
@@ -344,7 +344,7 @@ mod tests {
         Prepared {
             conversation: CALL.into(),
             workspace: "w".into(),
-            fact: Stamped { seq, at: Time::from_seconds(seq as f64), event },
+            fact: EventEnvelope { seq, at: Time::from_seconds(seq as f64), event },
             delivery: Some(delivery),
             notices: Vec::new(),
             change,

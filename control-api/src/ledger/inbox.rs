@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use conversation::call::ConversationId;
-use conversation::event::Stamped;
+use conversation::call_config::ConversationId;
+use conversation::event::EventEnvelope;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -30,7 +30,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// What is written together, and done behind it.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub(super) facts: VecDeque<(ConversationId, Stamped)>,
+    pub(super) facts: VecDeque<(ConversationId, EventEnvelope)>,
     pub(super) broken: VecDeque<ConversationId>,
     pub(super) flushes: Vec<oneshot::Sender<()>>,
 }
@@ -190,8 +190,8 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 #[cfg(test)]
 mod tests {
+    use conversation::engine::EventSink as _;
     use conversation::event::Event;
-    use conversation::host::Ledger as _;
     use conversation::time::Time;
 
     use super::*;
@@ -199,9 +199,9 @@ mod tests {
 
     const CALL: ConversationId = ConversationId(1);
 
-    fn said(seq: u64, seconds: f64) -> Stamped {
+    fn said(seq: u64, seconds: f64) -> EventEnvelope {
         let event = Event::UtteranceCommitted { text: format!("number {seq}") };
-        Stamped { seq, at: Time::from_seconds(seconds), event }
+        EventEnvelope { seq, at: Time::from_seconds(seconds), event }
     }
 
     fn numbers(batch: &Batch) -> Vec<u64> {
@@ -224,7 +224,7 @@ mod tests {
         for (seq, seconds) in [(0, 1.0), (1, 2.0), (2, 700.0)] {
             facts.record(CALL, said(seq, seconds));
         }
-        facts.broke(CALL);
+        facts.call_panicked(CALL);
         let begun = Instant::now();
         let given_up = inbox.within(std::future::pending::<store::Result<()>>()).await;
         assert!(matches!(given_up, Err(store::Error::Unwritable(_))));

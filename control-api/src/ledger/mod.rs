@@ -12,9 +12,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conversation::call::ConversationId;
-use conversation::event::Stamped;
-use conversation::host::Ledger;
+use conversation::call_config::ConversationId;
+use conversation::engine::EventSink;
+use conversation::event::EventEnvelope;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::fold::append;
@@ -23,7 +23,7 @@ use crate::store::Store;
 
 #[allow(clippy::large_enum_variant)] // nearly all are facts
 enum Message {
-    Fact(ConversationId, Stamped),
+    Fact(ConversationId, EventEnvelope),
     Broke(ConversationId),
     Flush(oneshot::Sender<()>),
 }
@@ -64,15 +64,15 @@ pub(crate) fn channel() -> (Facts, Queue) {
     (Facts { sender, counts: Arc::clone(&counts) }, Queue { receiver, counts })
 }
 
-impl Ledger for Facts {
-    fn record(&self, conversation: ConversationId, fact: Stamped) {
+impl EventSink for Facts {
+    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
         self.counts.waiting.fetch_add(1, Ordering::Relaxed);
         if self.sender.send(Message::Fact(conversation, fact)).is_err() {
             tracing::error!(%conversation, "a fact came after the ledger was closed");
         }
     }
 
-    fn broke(&self, conversation: ConversationId) {
+    fn call_panicked(&self, conversation: ConversationId) {
         // Its client may come back before the record says that it is over.
         self.counts.broken().insert(conversation);
         if self.sender.send(Message::Broke(conversation)).is_err() {

@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use conversation::call::ConversationId;
-use conversation::event::{Event, Stamped};
+use conversation::call_config::ConversationId;
+use conversation::event::{Event, EventEnvelope};
 use conversation::input::Command;
 use models::contain::contained;
 use tokio::sync::watch;
@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// Takes in a fact of a conversation that is known. One whose code panics is put aside.
-    async fn prepare(&mut self, id: ConversationId, fact: Stamped) {
+    async fn prepare(&mut self, id: ConversationId, fact: EventEnvelope) {
         let Some(live) = self.live.get_mut(&id) else { return };
         let follows = contained(|| {
             Moment::BeforeFact.tell(self.shared.config.watch);
@@ -143,7 +143,7 @@ impl Writer {
 
     /// Puts aside a fact whose code panicked. The state of its conversation may be half changed, and is read anew: hence what was prepared
     /// before is stored first.
-    async fn panicked(&mut self, id: ConversationId, fact: &Stamped) {
+    async fn panicked(&mut self, id: ConversationId, fact: &EventEnvelope) {
         self.store().await;
         self.live.remove(&id);
         let (name, why) = (id.to_string(), store::Error::Panicked);
@@ -195,7 +195,7 @@ impl Writer {
     }
 
     /// Reads a conversation of which a fact came. False if that cannot be: then the fact is dropped, or put aside.
-    async fn load(&mut self, id: ConversationId, fact: &Stamped) -> bool {
+    async fn load(&mut self, id: ConversationId, fact: &EventEnvelope) -> bool {
         let name = id.to_string();
         let (mut tries, mut last) = (0, false);
         loop {
@@ -302,7 +302,7 @@ async fn write(shared: &Shared, facts: &[Prepared]) -> store::Result<Written> {
 
 /// Keeps a fact as text whose conversation cannot be read, or whose code panicked. The end of a conversation takes effect all the same; its
 /// record is then made of its events.
-async fn put_aside(shared: &Shared, id: &str, fact: &Stamped, why: &store::Error) -> store::Result<()> {
+async fn put_aside(shared: &Shared, id: &str, fact: &EventEnvelope, why: &store::Error) -> store::Result<()> {
     let mut tx = shared.store.try_write().await?;
     store::failed_event::insert(&mut tx, id, fact, &why.to_string()).await?;
     if let Event::Ended { reason } = &fact.event {
@@ -317,6 +317,6 @@ async fn put_aside(shared: &Shared, id: &str, fact: &Stamped, why: &store::Error
 /// Ends a call that the engine holds for a conversation which is over, or was erased.
 fn end_in_engine(shared: &Shared, id: ConversationId) {
     if let Some(host) = shared.host.get().cloned() {
-        tokio::spawn(async move { host.command(id, Command::End).await });
+        tokio::spawn(async move { host.send_command(id, Command::End).await });
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
-use conversation::call::{Remote, Tool, ToolRun};
-use conversation::host::{BoxFuture, RemoteTool, ToolServers};
+use conversation::call_config::{RemoteToolHandle, Tool, ToolBackend};
+use conversation::engine::{BoxFuture, RemoteTool, ToolServers};
 use futures_util::future::join_all;
 use models::net;
 use rmcp::model::{CallToolRequestParams, CallToolResult, PaginatedRequestParams};
@@ -172,7 +172,7 @@ async fn listed(client: &net::Client, budget: &Budget, mcp: &Configuration) -> R
                 name: plain(&name),
                 description: tool.description.unwrap_or_default().into_owned(),
                 parameters: Value::Object((*tool.input_schema).clone()),
-                run: ToolRun::Remote(Remote(Arc::new(served))),
+                backend: ToolBackend::Remote(RemoteToolHandle(Arc::new(served))),
             }
         };
         Ok(pages(&session, budget).await?.into_iter().map(tool).collect())
@@ -214,7 +214,10 @@ struct Servers {
 }
 
 impl ToolServers for Servers {
-    fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()> {
+    fn list_tools(
+        &self,
+        tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>,
+    ) -> BoxFuture<'static, ()> {
         let (client, servers) = (self.client.clone(), self.servers.clone());
         let call: Arc<str> = self.conversation.as_str().into();
         let tell: Arc<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync> = tell.into();
@@ -365,7 +368,7 @@ mod tests {
                 Servers { client: client(), conversation: "c".into(), servers: vec![Arc::new(mcp)] };
             let told = Arc::new(Mutex::new(Vec::new()));
             let keep = Arc::clone(&told);
-            let listing = servers.list(Box::new(move |news| keep.lock().unwrap().push(news)));
+            let listing = servers.list_tools(Box::new(move |news| keep.lock().unwrap().push(news)));
             given_up(Duration::from_secs(10), &asked, listing).await;
             let why =
                 "The tools of the MCP server \"T\" are left out: it did not tell its tools within 10 s.";
@@ -377,7 +380,7 @@ mod tests {
     async fn a_tool_that_never_answers_is_given_up_after_twenty_seconds() {
         let (mcp, asked) = serve("shttp", "tools/call").await;
         let tools = listed(&client(), &Budget::default(), &mcp).await.unwrap();
-        let [Tool { run: ToolRun::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
+        let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
         let told = given_up(Duration::from_secs(20), &asked, add.0.call(json!({"a": 1}))).await;
         assert_eq!(told, Err("the MCP server took too long".into()));
     }

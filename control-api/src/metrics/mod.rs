@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use conversation::measure::Family;
+use conversation::metrics::MetricFamily;
 
 use crate::app::Shared;
 use crate::auth::bearer;
@@ -41,7 +41,7 @@ async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Result<
         return Err(ApiError::Unauthorized);
     }
     let mut families = own(&shared).await?;
-    families.extend(shared.host().measures());
+    families.extend(shared.host().metrics());
     families.extend(runtime::measures());
     let failed = |cause: String| ApiError::Failed("Internal server error", cause);
     // It reads files.
@@ -52,7 +52,7 @@ async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Result<
 }
 
 /// What this plane measures.
-async fn own(shared: &Shared) -> store::Result<Vec<Family>> {
+async fn own(shared: &Shared) -> store::Result<Vec<MetricFamily>> {
     // All states, those of which there is none too: a dashboard asks for what is zero.
     let states = |all: &'static [&'static str], counts: Vec<(String, i64)>| {
         all.iter().map(move |state| {
@@ -65,28 +65,36 @@ async fn own(shared: &Shared) -> store::Result<Vec<Family>> {
     let host = shared.host();
     let failing = shared.store.health.failing().is_some();
     let keeps = shared.keeps_nothing().is_none();
-    let ready = keeps && !shared.draining() && host.not_ready().is_none() && host.no_room().is_none();
+    let ready =
+        keeps && !shared.draining() && host.not_ready_reason().is_none() && host.capacity_error().is_none();
     Ok(vec![
-        Family::gauge("visavis_build_info", "This program.").with("version", env!("CARGO_PKG_VERSION"), 1u64),
-        Family::gauge("visavis_ready", "Whether calls are taken.").of(u64::from(ready)),
-        Family::gauge("visavis_calls", "Calls held now, connecting ones included.").of(host.calls()),
-        Family::gauge("visavis_facts_queued", "Facts that wait to be written.").of(shared.facts.waiting()),
-        Family::gauge("visavis_store_failing", "Whether the store takes no writes.").of(u64::from(failing)),
-        Family::counter(
+        MetricFamily::gauge("visavis_build_info", "This program.").with_label(
+            "version",
+            env!("CARGO_PKG_VERSION"),
+            1u64,
+        ),
+        MetricFamily::gauge("visavis_ready", "Whether calls are taken.").with_value(u64::from(ready)),
+        MetricFamily::gauge("visavis_calls", "Calls held now, connecting ones included.")
+            .with_value(host.active_calls()),
+        MetricFamily::gauge("visavis_facts_queued", "Facts that wait to be written.")
+            .with_value(shared.facts.waiting()),
+        MetricFamily::gauge("visavis_store_failing", "Whether the store takes no writes.")
+            .with_value(u64::from(failing)),
+        MetricFamily::counter(
             "visavis_facts_dropped",
             "Facts that were dropped because too many waited for a store that takes no writes.",
         )
-        .of(shared.facts.dropped()),
-        Family::gauge(
+        .with_value(shared.facts.dropped()),
+        MetricFamily::gauge(
             "visavis_facts_refused",
             "Facts that the store refused alone, kept as text in failed_event.",
         )
-        .of(u64::try_from(shared.store.failed_events().await?).unwrap_or(0)),
-        Family::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")
-            .each("task", shared.tasks.panics()),
-        Family::gauge("visavis_webhooks", "Webhooks in the store, by what became of them.")
-            .each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
-        Family::gauge("visavis_conversations", "Conversations in the store, by status.")
-            .each("state", states(&["started", "in_progress", "ended"], conversations)),
+        .with_value(u64::try_from(shared.store.failed_events().await?).unwrap_or(0)),
+        MetricFamily::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")
+            .with_each("task", shared.tasks.panics()),
+        MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by what became of them.")
+            .with_each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
+        MetricFamily::gauge("visavis_conversations", "Conversations in the store, by status.")
+            .with_each("state", states(&["started", "in_progress", "ended"], conversations)),
     ])
 }

@@ -1,28 +1,36 @@
 //! What the system knows of this process, under the names that every Prometheus client gives it.
 
-use conversation::measure::Family;
+use conversation::metrics::MetricFamily;
 use cpu_time::ProcessTime;
 
 /// Reads it; blocks for a moment, and longer the more files are open. What cannot be read is left out.
-pub(super) fn measures() -> Vec<Family> {
+pub(super) fn measures() -> Vec<MetricFamily> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name| Some(field(&status, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024);
     let cpu = ProcessTime::try_now().ok().map(|time| time.as_duration().as_secs_f64());
     let cores = std::thread::available_parallelism().ok().map(usize::from);
     let numbers = [
-        cpu.map(|n| Family::counter("process_cpu_seconds", "CPU time used, by user and system.").of(n)),
-        bytes("VmRSS").map(|n| Family::gauge("process_resident_memory_bytes", "Memory in use.").of(n)),
-        bytes("VmSize").map(|n| Family::gauge("process_virtual_memory_bytes", "Memory reserved.").of(n)),
-        files().map(|n| Family::gauge("process_open_fds", "Open files, sockets included.").of(n)),
-        most_files().map(|n| Family::gauge("process_max_fds", "Files that may be open.").of(n)),
+        cpu.map(|n| {
+            MetricFamily::counter("process_cpu_seconds", "CPU time used, by user and system.").with_value(n)
+        }),
+        bytes("VmRSS")
+            .map(|n| MetricFamily::gauge("process_resident_memory_bytes", "Memory in use.").with_value(n)),
+        bytes("VmSize")
+            .map(|n| MetricFamily::gauge("process_virtual_memory_bytes", "Memory reserved.").with_value(n)),
+        files()
+            .map(|n| MetricFamily::gauge("process_open_fds", "Open files, sockets included.").with_value(n)),
+        most_files().map(|n| MetricFamily::gauge("process_max_fds", "Files that may be open.").with_value(n)),
         field(&status, "Threads")
             .and_then(|n| n.parse::<u64>().ok())
-            .map(|n| Family::gauge("process_threads", "Threads.").of(n)),
+            .map(|n| MetricFamily::gauge("process_threads", "Threads.").with_value(n)),
         started().map(|n| {
-            Family::gauge("process_start_time_seconds", "When it started: seconds since the Unix epoch.")
-                .of(n)
+            MetricFamily::gauge(
+                "process_start_time_seconds",
+                "When it started: seconds since the Unix epoch.",
+            )
+            .with_value(n)
         }),
-        cores.map(|n| Family::gauge("visavis_cores", "Cores that the process may use.").of(n)),
+        cores.map(|n| MetricFamily::gauge("visavis_cores", "Cores that the process may use.").with_value(n)),
     ];
     numbers.into_iter().flatten().collect()
 }
@@ -57,16 +65,16 @@ fn started() -> Option<f64> {
 mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    use conversation::measure::Value;
+    use conversation::metrics::MetricValue;
 
     use super::*;
 
-    fn number(families: &[Family], name: &str) -> f64 {
+    fn number(families: &[MetricFamily], name: &str) -> f64 {
         let family = families.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("no {name}"));
         match &family.points[0].value {
-            Value::Count(n) => *n as f64,
-            Value::Real(n) => *n,
-            other @ Value::Spread { .. } => panic!("{name}: {other:?}"),
+            MetricValue::Count(n) => *n as f64,
+            MetricValue::Float(n) => *n,
+            other @ MetricValue::Histogram { .. } => panic!("{name}: {other:?}"),
         }
     }
 

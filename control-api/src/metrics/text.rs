@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use conversation::measure::{Family, Kind, Value};
+use conversation::metrics::{MetricFamily, MetricKind, MetricValue};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -16,7 +16,7 @@ pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 ///
 /// # Errors
 /// The library's; none is known for numbers.
-pub(super) fn open_metrics(families: Vec<Family>) -> Result<String, fmt::Error> {
+pub(super) fn open_metrics(families: Vec<MetricFamily>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Gathered(families)));
     let mut text = String::with_capacity(16 << 10);
@@ -26,15 +26,15 @@ pub(super) fn open_metrics(families: Vec<Family>) -> Result<String, fmt::Error> 
 
 /// All numbers of one answer.
 #[derive(Debug)]
-struct Gathered(Vec<Family>);
+struct Gathered(Vec<MetricFamily>);
 
 impl Collector for Gathered {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for family in &self.0 {
             let kind = match family.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-                Kind::Histogram => MetricType::Histogram,
+                MetricKind::Counter => MetricType::Counter,
+                MetricKind::Gauge => MetricType::Gauge,
+                MetricKind::Histogram => MetricType::Histogram,
             };
             let mut encoder = encoder.encode_descriptor(family.name, family.help, None, kind)?;
             for point in &family.points {
@@ -50,13 +50,13 @@ impl Collector for Gathered {
     }
 }
 
-fn write(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Result {
+fn write(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: &MetricValue) -> fmt::Result {
     match (kind, value) {
-        (Kind::Counter, Value::Count(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
-        (Kind::Counter, Value::Real(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
-        (_, Value::Count(n)) => encoder.encode_gauge(n),
-        (_, Value::Real(n)) => encoder.encode_gauge(n),
-        (_, Value::Spread { buckets, sum }) => {
+        (MetricKind::Counter, MetricValue::Count(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
+        (MetricKind::Counter, MetricValue::Float(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
+        (_, MetricValue::Count(n)) => encoder.encode_gauge(n),
+        (_, MetricValue::Float(n)) => encoder.encode_gauge(n),
+        (_, MetricValue::Histogram { buckets, sum }) => {
             let count = buckets.iter().map(|(_, n)| n).sum();
             encoder.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
         }
@@ -69,12 +69,15 @@ mod tests {
 
     #[test]
     fn numbers_are_written_to_the_letter() {
-        let spread = Value::Spread { buckets: vec![(0.25, 2), (1.0, 0), (f64::INFINITY, 1)], sum: 3.5 };
+        let spread =
+            MetricValue::Histogram { buckets: vec![(0.25, 2), (1.0, 0), (f64::INFINITY, 1)], sum: 3.5 };
         let text = open_metrics(vec![
-            Family::gauge("calls", "Calls.").of(3usize),
-            Family::counter("busy_seconds", "Time.").with("thread", 0, 1.25).with("thread", 1, 0.0),
-            Family::gauge("strange", "Signs.").with("edge", "a\"b\\c\nd", 7u64),
-            Family::histogram("took_seconds", "Spread.").with("thread", 0, spread),
+            MetricFamily::gauge("calls", "Calls.").with_value(3usize),
+            MetricFamily::counter("busy_seconds", "Time.")
+                .with_label("thread", 0, 1.25)
+                .with_label("thread", 1, 0.0),
+            MetricFamily::gauge("strange", "Signs.").with_label("edge", "a\"b\\c\nd", 7u64),
+            MetricFamily::histogram("took_seconds", "Spread.").with_label("thread", 0, spread),
         ])
         .unwrap();
         let expected = "\

@@ -1,6 +1,6 @@
 //! Facts of conversations.
 
-use conversation::event::{Event, Stamped};
+use conversation::event::{Event, EventEnvelope};
 use conversation::time::Time;
 
 use super::{Error, Result, Store, Transaction};
@@ -21,7 +21,7 @@ pub(crate) async fn insert(
     tx: &mut Transaction,
     conversation: &str,
     workspace: &str,
-    fact: &Stamped,
+    fact: &EventEnvelope,
 ) -> Result<Added> {
     let json = serde_json::to_string(&fact.event).map_err(|e| Error::Damaged("event", e.to_string()))?;
     let done = sqlx::query(
@@ -49,22 +49,22 @@ pub(crate) async fn insert(
 
 type Raw = (i64, i64, String);
 
-fn stamped((seq, at, json): Raw) -> Result<Stamped> {
+fn stamped((seq, at, json): Raw) -> Result<EventEnvelope> {
     let event: Event = serde_json::from_str(&json).map_err(|e| Error::Damaged("event", e.to_string()))?;
-    Ok(Stamped { seq: seq as u64, at: Time::from_micros(at as u64), event })
+    Ok(EventEnvelope { seq: seq as u64, at: Time::from_micros(at as u64), event })
 }
 
 const SELECT: &str = "SELECT seq, at_us, json FROM event WHERE conversation = $1 AND seq >= $2 ORDER BY seq";
 
 /// All facts of a conversation as the transaction sees them.
-pub(crate) async fn all_in(tx: &mut Transaction, conversation: &str) -> Result<Vec<Stamped>> {
+pub(crate) async fn all_in(tx: &mut Transaction, conversation: &str) -> Result<Vec<EventEnvelope>> {
     let rows: Vec<Raw> = sqlx::query_as(SELECT).bind(conversation).bind(0_i64).fetch_all(&mut **tx).await?;
     rows.into_iter().map(stamped).collect()
 }
 
 impl Store {
     /// The facts of a conversation from number `from` on.
-    pub(crate) async fn events(&self, conversation: &str, from: u64) -> Result<Vec<Stamped>> {
+    pub(crate) async fn events(&self, conversation: &str, from: u64) -> Result<Vec<EventEnvelope>> {
         let rows: Vec<Raw> =
             sqlx::query_as(SELECT).bind(conversation).bind(from as i64).fetch_all(self.read()).await?;
         rows.into_iter().map(stamped).collect()

@@ -1,6 +1,6 @@
 //! Events that the store refused alone.
 
-use conversation::event::Stamped;
+use conversation::event::EventEnvelope;
 
 use super::{Error, Result, Store, Transaction};
 use crate::clock;
@@ -9,7 +9,7 @@ use crate::clock;
 pub(crate) async fn insert(
     tx: &mut Transaction,
     conversation: &str,
-    event: &Stamped,
+    event: &EventEnvelope,
     reason: &str,
 ) -> Result<()> {
     // PostgreSQL takes no NUL in a text, and one may be what it was refused for.
@@ -50,7 +50,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("visavis-failed-event-{}.db", std::process::id()));
         let store = Store::open(Place::File(&file)).await.unwrap();
         for seq in [7, 7, 8] {
-            let event = Stamped { seq, at: Time::ZERO, event: Event::CallEnded };
+            let event = EventEnvelope { seq, at: Time::ZERO, event: Event::CallEnded };
             let mut tx = store.write().await.unwrap();
             insert(&mut tx, "call", &event, "refused").await.unwrap();
             tx.commit().await.unwrap();

@@ -374,7 +374,7 @@ pub(crate) fn fresh_id() -> String {
 
 /// The id in its stored form, if `text` is a UUID.
 pub(crate) fn id(text: &str) -> Option<String> {
-    text.parse::<::conversation::call::ConversationId>().ok().map(|id| id.to_string())
+    text.parse::<::conversation::call_config::ConversationId>().ok().map(|id| id.to_string())
 }
 
 #[cfg(test)]

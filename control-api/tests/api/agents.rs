@@ -118,7 +118,7 @@ async fn secrets_are_written_and_never_read() {
     let (conversation, token) = server.conversation(&id).await;
     let door = format!("/rtc/{conversation}");
     server.send(server.request("POST", &door).bearer_auth(&token).body("v=0")).await;
-    assert_eq!(server.stage.offers.lock().unwrap()[0].call.llm.token.as_deref(), Some("sesame-open"));
+    assert_eq!(server.stage.offers.lock().unwrap()[0].config.llm.token.as_deref(), Some("sesame-open"));
 
     server.call("PUT", &path, agent(json!({}))).await.expect(200);
     assert_eq!(server.get(&path).await.json()["avatars"][0]["config"]["llm"]["token"], Value::Null);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use control_api::Config;
-use conversation::event::{EndReason, Event, Triggered, UtteranceId};
+use conversation::event::{EndReason, Event, TriggeredGuardrail, UtteranceId};
 use serde_json::json;
 
 use crate::conversations::talk;
@@ -106,7 +106,7 @@ async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
     let (hooks, open) = (Hooks::start().await, Folder::new());
     let utterance = UtteranceId(1);
     let facts = || {
-        let fired = Event::GuardrailTriggered(Box::new(Triggered {
+        let fired = Event::GuardrailTriggered(Box::new(TriggeredGuardrail {
             key: "k".into(),
             category: String::new(),
             content: "x".into(),

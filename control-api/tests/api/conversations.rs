@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use conversation::event::{AgentState, EndReason, Event, HistoryItem, Role, Stamped, UtteranceId};
-use conversation::host::CommandError;
+use conversation::engine::CommandError;
+use conversation::event::{AgentState, EndReason, Event, EventEnvelope, HistoryItem, Role, UtteranceId};
 use conversation::input::Command;
-use conversation::output::{Answer, Refusal};
-use conversation::simulate::traced;
+use conversation::output::{CommandOutcome, Rejection};
+use conversation::simulate::simulate_traced;
 use conversation::time::Time;
 use conversation::trace;
-use conversation::view::View;
+use conversation::view::ConversationView;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(crate) fn said(role: Role, text: &str, began: f64) -> Event {
         text: text.into(),
         interrupted: false,
         utterance: (role == Role::Assistant).then_some(UtteranceId(0)),
-        began: Some(Time::from_seconds(began)),
+        started_at: Some(Time::from_seconds(began)),
         in_context: true,
     })
 }
@@ -232,11 +232,12 @@ async fn a_running_call_answers_for_itself() {
         add_to_context: true,
     };
     assert_eq!(server.stage.given(), [say]);
-    let refuse = |refusal| server.stage.answers.lock().unwrap().push_back(Ok(Answer::Refused(refusal)));
-    refuse(Refusal::Uninterruptible);
+    let refuse =
+        |refusal| server.stage.answers.lock().unwrap().push_back(Ok(CommandOutcome::Rejected(refusal)));
+    refuse(Rejection::Uninterruptible);
     let refused = server.post(&format!("{path}/interrupt"), json!({})).await;
     refused.is(409, json!({"error": "Agent speech cannot be interrupted"}));
-    refuse(Refusal::Ending);
+    refuse(Rejection::Ending);
     let refused = server.post(&format!("{path}/respond"), json!({"text": "x"})).await;
     refused.is(409, json!({"error": "Conversation is ending"}));
 }
@@ -281,7 +282,7 @@ async fn of_many_deletes_at_once_one_ends_the_call() {
         // Of a call that nobody joined the engine knows nothing.
         server.stage.obeys.store(joined, Ordering::Relaxed);
         if !joined {
-            server.stage.answers.lock().unwrap().extend([Err(CommandError::NotHere); 5]);
+            server.stage.answers.lock().unwrap().extend([Err(CommandError::NotRunning); 5]);
         }
         let path = format!("/v1/conversation/{id}");
         let delete = || server.delete(&path);
@@ -318,7 +319,7 @@ async fn delete_before_the_join_ends_it_too() {
     let server = Server::start(&folder).await;
     let agent = server.agent(json!({})).await;
     let (id, token) = server.conversation(&agent).await;
-    server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotHere));
+    server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
     server.delete(&format!("/v1/conversation/{id}")).await.expect(200);
     let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
     assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("ended_by_api")));
@@ -376,18 +377,18 @@ async fn records_are_folds(every: usize) {
     paths.sort();
     let (mut ended, mut open) = (0, 0);
     for path in paths.iter().step_by(every) {
-        let (_, trace) = traced(&std::fs::read(path).unwrap()).unwrap();
+        let (_, trace) = simulate_traced(&std::fs::read(path).unwrap()).unwrap();
         let mut facts: Vec<(f64, Event)> = vec![(0.0, joined())];
         for line in trace.lines() {
             let line: Value = serde_json::from_str(line).unwrap();
             for output in line["out"].as_array().into_iter().flatten().filter(|o| o.get("Tell").is_some()) {
-                let fact: Stamped = serde_json::from_value(output["Tell"].clone()).unwrap();
+                let fact: EventEnvelope = serde_json::from_value(output["Tell"].clone()).unwrap();
                 facts.push((fact.at.as_seconds(), fact.event));
             }
         }
-        let mut view = View::default();
+        let mut view = ConversationView::default();
         for (seq, (at, event)) in (0..).zip(&facts) {
-            view.apply(&Stamped { seq, at: Time::from_seconds(*at), event: event.clone() });
+            view.apply(&EventEnvelope { seq, at: Time::from_seconds(*at), event: event.clone() });
         }
         let (id, _) = server.conversation(&agent).await;
         let count = facts.len();
@@ -398,7 +399,7 @@ async fn records_are_folds(every: usize) {
         })
         .await;
         let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
-        let is_over = view.ended.is_some();
+        let is_over = view.end_reason.is_some();
         assert_eq!(record["status"] == "ENDED", is_over, "{}", path.display());
         let wall = |item: &Value| item["timestamp"].clone();
         let mut kept = record["chat_history"]["messages"].as_array().unwrap().iter().map(wall);
@@ -422,7 +423,7 @@ async fn only_an_ended_record_can_be_erased() {
     let server = Server::start(&folder).await;
     let id = server.running(json!({})).await;
     let path = format!("/v1/ext/conversation/{id}");
-    let traces = folder.0.join("data").join(trace::FOLDER);
+    let traces = folder.0.join("data").join(trace::TRACES_FOLDER);
     std::fs::create_dir(&traces).unwrap();
     let trace = traces.join(trace::file_name(id.parse().unwrap()));
     std::fs::write(&trace, "{}").unwrap();
@@ -458,11 +459,11 @@ async fn a_conversation_keeps_the_agent_that_it_was_made_with() {
         let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
         assert_eq!(server.send(offer).await.status, 201);
         let offers = server.stage.offers.lock().unwrap();
-        let call = &offers.last().unwrap().call;
-        assert_eq!(call.prompt, "Be kind.");
+        let call = &offers.last().unwrap().config;
+        assert_eq!(call.system_prompt, "Be kind.");
         assert_eq!(call.spec.max_call_duration.unwrap().as_secs(), 77);
         assert_eq!(call.spec.user_id, id);
-        greetings.push(call.spec.greeting.as_ref().unwrap().say.clone());
+        greetings.push(call.spec.greeting.as_ref().unwrap().text.clone());
     }
     assert_eq!(
         greetings,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use control_api::{Config, Moment};
-use conversation::event::{EndReason, Event, Stamped};
+use conversation::event::{EndReason, Event, EventEnvelope};
 use conversation::time::Time;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -208,7 +208,8 @@ async fn told_once(server: &Server, id: &str, came: &[Came]) {
         .into_iter()
         .filter_map(|item| {
             let event: Event = serde_json::from_value(item).unwrap();
-            let body = Stamped { seq: 0, at: Time::ZERO, event }.webhook_body(id.parse().unwrap(), 0)?;
+            let body =
+                EventEnvelope { seq: 0, at: Time::ZERO, event }.webhook_body(id.parse().unwrap(), 0)?;
             let body: Value = serde_json::from_str(&body).unwrap();
             WANTED.contains(&body["event"]["name"].as_str()?).then(|| body["event"].clone())
         })

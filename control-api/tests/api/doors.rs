@@ -1,6 +1,6 @@
 //! The two doors, the embedded page's click, and who may knock.
 
-use conversation::host::OfferError;
+use conversation::engine::OfferError;
 use conversation::input::Command;
 use serde_json::{Value, json};
 

@@ -53,13 +53,13 @@ fn brought(server: &Server) -> Option<usize> {
 /// The same, and how much of the person it shows.
 fn brought_share(server: &Server) -> Option<(usize, u8)> {
     let offers = server.stage.offers.lock().unwrap();
-    offers.last().unwrap().call.own_face.as_ref().map(|face| (face.poses.len(), face.share))
+    offers.last().unwrap().config.pose_set.as_ref().map(|face| (face.data.len(), face.completeness))
 }
 
 /// The better faces that the engine was told of.
 fn renewed(server: &Server) -> Vec<(String, usize, u8)> {
     let told = server.stage.renewed.lock().unwrap();
-    told.iter().map(|(id, face)| (id.clone(), face.poses.len(), face.share)).collect()
+    told.iter().map(|(id, face)| (id.clone(), face.data.len(), face.completeness)).collect()
 }
 
 #[tokio::test]

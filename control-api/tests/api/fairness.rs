@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control_api::{Limits, keys};
+use conversation::engine::OfferError;
 use conversation::event::{EndReason, Event};
-use conversation::host::OfferError;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;

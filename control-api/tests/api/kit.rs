@@ -12,12 +12,12 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use control_api::{App, Bounds, Config, StockAvatar};
-use conversation::call::{ConversationId, OwnFace};
-use conversation::event::{EndReason, Event, Stamped};
-use conversation::host::{Accepted, BoxFuture, CommandError, Host, Ledger, Offer, OfferError};
+use conversation::call_config::{ConversationId, PoseSetFile};
+use conversation::engine::{AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, Offer, OfferError};
+use conversation::event::{EndReason, Event, EventEnvelope};
 use conversation::input::Command;
-use conversation::measure::{Family, Value as Measured};
-use conversation::output::Answer;
+use conversation::metrics::{MetricFamily, MetricValue as Measured};
+use conversation::output::CommandOutcome;
 use conversation::time::Time;
 use models::net;
 use serde_json::{Value, json};
@@ -143,13 +143,13 @@ impl Drop for Folder {
 /// The engine's part, played by the test.
 #[derive(Default)]
 pub(crate) struct Stage {
-    ledger: Mutex<Option<Arc<dyn Ledger>>>,
+    ledger: Mutex<Option<Arc<dyn EventSink>>>,
     pub(crate) offers: Mutex<Vec<Offer>>,
     /// Better faces, by whose they are, and how much of somebody they show.
-    pub(crate) renewed: Mutex<Vec<(String, OwnFace)>>,
+    pub(crate) renewed: Mutex<Vec<(String, PoseSetFile)>>,
     pub(crate) commands: Mutex<Vec<(ConversationId, Command)>>,
     /// What the next commands are answered; afterwards they are accepted.
-    pub(crate) answers: Mutex<VecDeque<Result<Answer, CommandError>>>,
+    pub(crate) answers: Mutex<VecDeque<Result<CommandOutcome, CommandError>>>,
     /// What the next offers are answered; afterwards they are taken.
     pub(crate) refusals: Mutex<VecDeque<OfferError>>,
     pub(crate) loading: AtomicBool,
@@ -165,7 +165,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// A fact of a conversation, at so many seconds after its beginning.
     pub(crate) fn tell(&self, id: &str, seq: u64, seconds: f64, event: Event) {
-        let fact = Stamped { seq, at: Time::from_seconds(seconds), event };
+        let fact = EventEnvelope { seq, at: Time::from_seconds(seconds), event };
         self.ledger.lock().unwrap().as_ref().unwrap().record(id.parse().unwrap(), fact);
     }
 
@@ -178,7 +178,7 @@ impl Stage {
 
     /// The code of its call panics.
     pub(crate) fn breaks(&self, id: &str) {
-        self.ledger.lock().unwrap().as_ref().unwrap().broke(id.parse().unwrap());
+        self.ledger.lock().unwrap().as_ref().unwrap().call_panicked(id.parse().unwrap());
     }
 
     pub(crate) fn given(&self) -> Vec<Command> {
@@ -186,8 +186,8 @@ impl Stage {
     }
 }
 
-impl Host for Stage {
-    fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Accepted, OfferError>> {
+impl Engine for Stage {
+    fn accept_offer(&self, offer: Offer) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
         let refused = self.refusals.lock().unwrap().pop_front();
         let mut offers = self.offers.lock().unwrap();
         let connection = format!("connection-{}", offers.len());
@@ -195,26 +195,26 @@ impl Host for Stage {
         Box::pin(async move {
             match refused {
                 Some(refused) => Err(refused),
-                None => Ok(Accepted { answer: "v=0 answer".into(), connection }),
+                None => Ok(AcceptedOffer { answer: "v=0 answer".into(), connection }),
             }
         })
     }
 
-    fn command(
+    fn send_command(
         &self,
         conversation: ConversationId,
         command: Command,
-    ) -> BoxFuture<'_, Result<Answer, CommandError>> {
+    ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>> {
         let again = self.commands.lock().unwrap().contains(&(conversation, Command::End));
         self.commands.lock().unwrap().push((conversation, command.clone()));
         if command == Command::End && self.obeys.load(Ordering::Relaxed) {
             if again {
-                return Box::pin(async { Err(CommandError::NotHere) });
+                return Box::pin(async { Err(CommandError::NotRunning) });
             }
             let facts = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
             self.tell_all(&conversation.to_string(), 1, facts);
         }
-        let answer = self.answers.lock().unwrap().pop_front().unwrap_or(Ok(Answer::Accepted));
+        let answer = self.answers.lock().unwrap().pop_front().unwrap_or(Ok(CommandOutcome::Accepted));
         Box::pin(async move { answer })
     }
 
@@ -222,33 +222,36 @@ impl Host for Stage {
         Box::pin(async move { connection == "connection-0" })
     }
 
-    fn renew(&self, avatar_key_id: &str, face: OwnFace) {
+    fn swap_pose_set(&self, avatar_key_id: &str, face: PoseSetFile) {
         self.renewed.lock().unwrap().push((avatar_key_id.into(), face));
     }
 
-    fn calls(&self) -> usize {
+    fn active_calls(&self) -> usize {
         3
     }
 
-    fn not_ready(&self) -> Option<String> {
+    fn not_ready_reason(&self) -> Option<String> {
         self.loading.load(Ordering::Relaxed).then(|| "models load".into())
     }
 
-    fn no_room(&self) -> Option<String> {
+    fn capacity_error(&self) -> Option<String> {
         self.full.lock().unwrap().clone()
     }
 
-    fn deaf(&self) -> Option<String> {
+    fn stt_unavailable(&self) -> Option<String> {
         self.deaf.load(Ordering::Relaxed).then(|| "all 2 speech decoders are taken".into())
     }
 
-    fn failing(&self) -> Option<String> {
+    fn degraded_reason(&self) -> Option<String> {
         self.failing.lock().unwrap().clone()
     }
 
-    fn measures(&self) -> Vec<Family> {
-        let took = Measured::Spread { buckets: vec![(0.01, 4), (f64::INFINITY, 1)], sum: 0.5 };
-        vec![Family::histogram("visavis_stage_seconds", "What the engine measures.").with("thread", 0, took)]
+    fn metrics(&self) -> Vec<MetricFamily> {
+        let took = Measured::Histogram { buckets: vec![(0.01, 4), (f64::INFINITY, 1)], sum: 0.5 };
+        vec![
+            MetricFamily::histogram("visavis_stage_seconds", "What the engine measures.")
+                .with_label("thread", 0, took),
+        ]
     }
 }
 
@@ -336,7 +339,7 @@ impl Server {
         let app = Arc::new(App::open(config, avatars(), net).await.unwrap());
         let stage = Arc::new(Stage::default());
         *stage.ledger.lock().unwrap() = Some(app.ledger());
-        let router = app.router(Arc::clone(&stage) as Arc<dyn Host>);
+        let router = app.router(Arc::clone(&stage) as Arc<dyn Engine>);
         let (stop_http, http) = oneshot::channel();
         let (stop_background, background) = oneshot::channel();
         let serving = tokio::spawn(async move {

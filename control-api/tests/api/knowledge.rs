@@ -63,7 +63,7 @@ pub(crate) async fn found(server: &Server, base: &str, question: &str) -> Vec<St
     let (conversation, token) = server.conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    let knowledge = server.stage.offers.lock().unwrap().last().unwrap().call.knowledge.clone();
+    let knowledge = server.stage.offers.lock().unwrap().last().unwrap().config.knowledge.clone();
     let Some(knowledge) = knowledge else { return Vec::new() };
     knowledge.search(question, 3).await.into_iter().map(|s| s.text).collect()
 }
@@ -227,7 +227,7 @@ async fn a_text_becomes_knowledge_that_the_engine_can_search() {
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let knowledge =
-        server.stage.offers.lock().unwrap()[0].call.knowledge.clone().expect("the agent knows something");
+        server.stage.offers.lock().unwrap()[0].config.knowledge.clone().expect("the agent knows something");
     let found = knowledge.search("how high is the tower", 3).await;
     assert_eq!(found[0].text, "The tower is 93 metres high.");
     assert_eq!(found[0].kb_id, id);

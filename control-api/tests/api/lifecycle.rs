@@ -77,7 +77,7 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
         [
             (0.0, joined()),
             (1.0, Event::AgentStartedSpeaking { text: "One two three four.".into(), utterance }),
-            (2.0, Event::AgentHeard { utterance, text: "One two".into() }),
+            (2.0, Event::AgentSpeechHeard { utterance, text: "One two".into() }),
         ],
     );
     let events = format!("/v1/ext/conversation/{running}/events");

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use conversation::call::{Tool, ToolRun};
+use conversation::call_config::{Tool, ToolBackend};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -74,19 +74,19 @@ async fn offered(server: &Server, urls: &[&str]) -> (Vec<Tool>, Vec<String>) {
     let (conversation, token) = server.conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    let call = Arc::clone(&server.stage.offers.lock().unwrap().last().unwrap().call);
+    let call = Arc::clone(&server.stage.offers.lock().unwrap().last().unwrap().config);
     let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     let keep = Arc::clone(&told);
     let keep = move |told| match told {
         Ok(tools) => keep.lock().unwrap().0.extend::<Vec<Tool>>(tools),
         Err(warning) => keep.lock().unwrap().1.push(warning),
     };
-    call.tool_servers.as_ref().expect("the agent has servers").list(Box::new(keep)).await;
+    call.tool_servers.as_ref().expect("the agent has servers").list_tools(Box::new(keep)).await;
     std::mem::take(&mut *told.lock().unwrap())
 }
 
 async fn run(tool: &Tool, arguments: Value) -> Result<Value, String> {
-    let ToolRun::Remote(remote) = &tool.run else { panic!("{tool:?}") };
+    let ToolBackend::Remote(remote) = &tool.backend else { panic!("{tool:?}") };
     remote.0.call(arguments).await
 }
 
@@ -169,10 +169,10 @@ async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_b
         timeout(Duration::from_millis(50), deaf.accept()).await.is_err(),
         "nobody is asked before the call"
     );
-    let call = Arc::clone(&server.stage.offers.lock().unwrap().last().unwrap().call);
+    let call = Arc::clone(&server.stage.offers.lock().unwrap().last().unwrap().config);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let servers = call.tool_servers.as_ref().expect("the agent has servers");
-    let listing = tokio::spawn(servers.list(Box::new(move |news| drop(tell.send(news)))));
+    let listing = tokio::spawn(servers.list_tools(Box::new(move |news| drop(tell.send(news)))));
     let first = told.recv().await.unwrap();
     assert_eq!(first.map(|tools| tools.len()), Ok(2), "the deaf one is still waited for");
     assert!(!listing.is_finished());

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use conversation::engine::CommandError;
 use conversation::event::{EndReason, Event};
-use conversation::host::CommandError;
 use conversation::input::Command;
 use serde_json::json;
 use sqlx::Executor as _;
@@ -177,13 +177,13 @@ async fn while_writes_hang(folder: &Folder, held_by: &[&str]) {
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
     let refused = server.call("POST", "/v1/ext/agent", agent(json!({}))).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
-    server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotHere));
+    server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
     server.stage.obeys.store(false, Ordering::Relaxed);
     let unjoined = format!("/v1/conversation/{unjoined}");
     for path in [&end, &unjoined] {
         let told = server.delete(path).await;
         assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
-        server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotHere));
+        server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
     }
     // What comes meanwhile waits within the same bounds as behind a write that failed.
     server.stage.tell_all(&id, 41, (41..=60).map(said));

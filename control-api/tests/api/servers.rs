@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use conversation::engine::CommandError;
 use conversation::event::Event;
-use conversation::host::CommandError;
 use serde_json::{Value, json};
 
 use crate::kit::{Folder, Hooks, Server, agent, joined, leap, until};
@@ -64,7 +64,7 @@ async fn one_restart_never_ends_the_calls_of_another_and_no_command_gets_lost() 
         ("DELETE", format!("/v1/conversation/{id}"), json!({})),
     ] {
         for _ in 0..2 {
-            other.stage.answers.lock().unwrap().push_back(Err(CommandError::NotHere));
+            other.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
         }
         let reply = other.call(method, &path, body).await;
         assert_eq!((reply.status, reply.header("retry-after")), (503, "2"), "{path}");

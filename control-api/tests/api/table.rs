@@ -226,7 +226,7 @@ async fn templates_and_agents_made_of_them() {
     let (conversation, token) = server.conversation(&id(&agents[0])).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    let offered = server.stage.offers.lock().unwrap()[0].call.llm.token.clone();
+    let offered = server.stage.offers.lock().unwrap()[0].config.llm.token.clone();
     assert_eq!(offered.as_deref(), Some("sesame"));
 }
 

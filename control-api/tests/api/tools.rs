@@ -41,12 +41,14 @@ async fn a_tool_is_made_read_replaced_and_deleted() {
     assert_eq!(server.send(offer).await.status, 201);
     {
         let offers = server.stage.offers.lock().unwrap();
-        let conversation::call::ToolRun::Api { method, headers, .. } = &offers[0].call.tools[0].run else {
+        let conversation::call_config::ToolBackend::Http { method, headers, .. } =
+            &offers[0].config.tools[0].backend
+        else {
             panic!("no HTTP tool")
         };
         assert_eq!(method, "GET");
         assert_eq!(headers, &[("X-Key".to_owned(), "secret".to_owned())], "stars keep the value");
-        assert_eq!(offers[0].call.spec.tools[0].on_start.as_deref(), Some("Let me look."));
+        assert_eq!(offers[0].config.spec.tools[0].on_start.as_deref(), Some("Let me look."));
     }
     server
         .delete(&path)

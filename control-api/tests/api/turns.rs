@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conversation::settings::{ERROR_MESSAGE, TURN_KEYS};
+use conversation::settings::{DEFAULT_ERROR_MESSAGE, TURN_SETTING_KEYS};
 use conversation::spec::{Greeting, Spec};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn call_of(server: &Server, agent: &str) -> Spec {
     let (id, token) = server.conversation(agent).await;
     let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    server.stage.offers.lock().unwrap().last().unwrap().call.spec.clone()
+    server.stage.offers.lock().unwrap().last().unwrap().config.spec.clone()
 }
 
 async fn spec_of(server: &Server, extra: Value) -> Spec {
@@ -77,7 +77,7 @@ async fn each_key_of_the_turn_object_arrives_at_the_call_and_changes_nothing_els
         ("transcript_timeout", json!(9), seconds(9, 0)),
         ("turn_threshold", json!(0.75), json!(0.75)),
     ];
-    assert_eq!(keys.each_ref().map(|key| key.0), TURN_KEYS);
+    assert_eq!(keys.each_ref().map(|key| key.0), TURN_SETTING_KEYS);
     for (key, value, given) in keys {
         let spec = spec_of(&server, json!({"config": {"turn": {key: value}}})).await;
         let mut expected = json!(plain);
@@ -95,7 +95,7 @@ async fn what_the_face_says_arrives_at_the_call() {
     let plain = spec_of(&server, json!({})).await;
     assert_eq!((plain.greeting, plain.idle_timeout, plain.idle_end_after), (None, Some(ms(30_000)), Some(3)));
     assert_eq!((plain.max_call_duration, plain.call_warning_before), (Some(ms(300_000)), ms(10_000)));
-    assert_eq!((plain.error_message.as_deref(), plain.turn_model), (Some(ERROR_MESSAGE), false));
+    assert_eq!((plain.error_message.as_deref(), plain.turn_model), (Some(DEFAULT_ERROR_MESSAGE), false));
     let spec = spec_of(
         &server,
         json!({
@@ -112,7 +112,7 @@ async fn what_the_face_says_arrives_at_the_call() {
     .await;
     assert_eq!((spec.min_endpointing_delay, spec.max_endpointing_delay), (ms(600), ms(1200)), "stt wins");
     assert!(spec.turn_model);
-    assert_eq!(spec.greeting, Some(Greeting { say: "Hello.".into(), wait: ms(2500) }));
+    assert_eq!(spec.greeting, Some(Greeting { text: "Hello.".into(), delay: ms(2500) }));
     assert_eq!((spec.idle_timeout, spec.idle_end_after), (Some(ms(8000)), None));
     assert_eq!(spec.idle_messages, ["Hm?", "Still there?"]);
     assert_eq!((spec.max_call_duration, spec.call_warning_before), (Some(ms(20_000)), ms(4000)));

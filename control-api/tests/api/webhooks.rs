@@ -291,7 +291,7 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     assert_eq!(server.send(offer).await.status, 201);
     let (rule, tools) = {
         let offers = server.stage.offers.lock().unwrap();
-        let call = &offers[0].call;
+        let call = &offers[0].config;
         assert_eq!(call.guardrails.iter().map(|g| g.key.as_str()).collect::<Vec<_>>(), ["hate", "no_advice"]);
         (call.guardrails[1].clone(), call.tools.clone())
     };
@@ -300,9 +300,9 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
         ["hate"],
         "only one without words is a tool"
     );
-    assert_eq!(tools[0].run, conversation::call::ToolRun::Moderation);
+    assert_eq!(tools[0].backend, conversation::call_config::ToolBackend::Moderation);
     let utterance = conversation::event::UtteranceId(2);
-    let fired = Event::GuardrailTriggered(Box::new(conversation::event::Triggered {
+    let fired = Event::GuardrailTriggered(Box::new(conversation::event::TriggeredGuardrail {
         key: rule.key,
         category: rule.category,
         content: "May I sue?".into(),

@@ -6,61 +6,61 @@
 use std::collections::VecDeque;
 
 use crate::endpoint::Turn;
-use crate::event::{AgentState, EndReason, Event, Stamped, TurnTimes};
+use crate::event::{AgentState, EndReason, Event, EventEnvelope, TurnTimes};
 use crate::history::History;
 use crate::input::Input;
-use crate::lifecycle::Life;
+use crate::lifecycle::Phase;
 use crate::output::{Explanation, Output};
-use crate::reply::{Reply, Running};
+use crate::reply::{Reply, RunningTool};
 use crate::spec::Spec;
-use crate::speech::Speech;
+use crate::speech::UserSpeech;
 use crate::time::Time;
-use crate::timers::{Reason, Timers};
+use crate::timers::{TimerKind, Timers};
 
 /// One conversation.
 pub struct Conversation {
     pub(crate) spec: Spec,
     pub(crate) now: Time,
-    pub(crate) life: Life,
+    pub(crate) phase: Phase,
     pub(crate) outputs: VecDeque<Output>,
-    explains: bool,
+    explain_enabled: bool,
     seq: u64,
     pub(crate) timers: Timers,
-    pub(crate) speech: Speech,
+    pub(crate) speech: UserSpeech,
     pub(crate) turn: Turn,
     /// Text of turns with too few words, which joins the next turn.
-    pub(crate) kept: String,
+    pub(crate) carried_text: String,
     /// The first has the floor.
     pub(crate) floor: VecDeque<Reply>,
     /// A reply to the open turn, in case it ends as it is.
-    pub(crate) prep: Option<Box<Reply>>,
-    pub(crate) tools: Vec<Running>,
+    pub(crate) preemptive_reply: Option<Box<Reply>>,
+    pub(crate) running_tools: Vec<RunningTool>,
     pub(crate) history: History,
-    pub(crate) state: AgentState,
+    pub(crate) agent_state: AgentState,
     pub(crate) ducked: bool,
     /// Whether playout was told to hold.
-    pub(crate) paused: bool,
+    pub(crate) playout_paused: bool,
     /// Set with the first sample of the call.
     pub(crate) warmup_until: Option<Time>,
     pub(crate) last_playout_end: Option<Time>,
     pub(crate) last_reply_end: Time,
-    pub(crate) last_tool: Option<Time>,
-    pub(crate) last_callout: Option<Time>,
-    pub(crate) idle_count: u32,
-    pub(crate) next_idle: usize,
-    pub(crate) warning_waits: bool,
+    pub(crate) last_tool_result_at: Option<Time>,
+    pub(crate) last_callout_at: Option<Time>,
+    pub(crate) unanswered_callouts: u32,
+    pub(crate) next_idle_message: usize,
+    pub(crate) warning_pending: bool,
     /// Since when each stage has failed without a success.
-    pub(crate) failing: [Option<Time>; 4],
+    pub(crate) failing_since: [Option<Time>; 4],
     /// A stage has failed for too long.
-    pub(crate) broken: bool,
+    pub(crate) failure_limit_reached: bool,
     /// Final transcripts that the STT still owes for stretches that have ended.
-    pub(crate) finals_due: u32,
+    pub(crate) pending_finals: u32,
     /// Of the turn committed last.
-    pub(crate) last_times: Option<TurnTimes>,
-    pub(crate) last_end: Option<Time>,
+    pub(crate) last_turn_times: Option<TurnTimes>,
+    pub(crate) last_turn_speech_end: Option<Time>,
     pub(crate) next_epoch: u32,
-    pub(crate) next_piece: u32,
-    pub(crate) next_call: u32,
+    pub(crate) next_segment: u32,
+    pub(crate) next_tool_call: u32,
     pub(crate) next_utterance: u32,
     pub(crate) next_turn: u32,
 }
@@ -72,37 +72,37 @@ impl Conversation {
         Self {
             spec,
             now: Time::ZERO,
-            life: Life::New,
+            phase: Phase::New,
             outputs: VecDeque::new(),
-            explains: false,
+            explain_enabled: false,
             seq: 0,
             timers: Timers::default(),
-            speech: Speech::default(),
+            speech: UserSpeech::default(),
             turn: Turn::default(),
-            kept: String::new(),
+            carried_text: String::new(),
             floor: VecDeque::new(),
-            prep: None,
-            tools: Vec::new(),
+            preemptive_reply: None,
+            running_tools: Vec::new(),
             history: History::default(),
-            state: AgentState::Listening,
+            agent_state: AgentState::Listening,
             ducked: false,
-            paused: false,
+            playout_paused: false,
             warmup_until: None,
             last_playout_end: None,
             last_reply_end: Time::ZERO,
-            last_tool: None,
-            last_callout: None,
-            idle_count: 0,
-            next_idle: 0,
-            warning_waits: false,
-            failing: [None; 4],
-            broken: false,
-            last_times: None,
-            last_end: None,
-            finals_due: 0,
+            last_tool_result_at: None,
+            last_callout_at: None,
+            unanswered_callouts: 0,
+            next_idle_message: 0,
+            warning_pending: false,
+            failing_since: [None; 4],
+            failure_limit_reached: false,
+            last_turn_times: None,
+            last_turn_speech_end: None,
+            pending_finals: 0,
             next_epoch: 0,
-            next_piece: 0,
-            next_call: 0,
+            next_segment: 0,
+            next_tool_call: 0,
             next_utterance: 0,
             next_turn: 0,
         }
@@ -115,24 +115,24 @@ impl Conversation {
     }
 
     /// Whether each decision is followed by an [`Output::Explain`].
-    pub fn explain(&mut self, on: bool) {
-        self.explains = on;
+    pub fn set_explain(&mut self, on: bool) {
+        self.explain_enabled = on;
     }
 
     /// Takes in what happened at `now`. What is due before is served first, each deadline at its own time, earliest first. Time that runs
     /// backwards counts as standing still.
     pub fn handle(&mut self, input: Input, now: Time) {
-        if self.life == Life::New {
-            self.begin();
+        if self.phase == Phase::New {
+            self.start();
             self.settle();
         }
-        while let Some((at, reason)) = self.timers.next().filter(|(at, _)| *at <= now) {
+        while let Some((at, reason)) = self.timers.next_deadline().filter(|(at, _)| *at <= now) {
             self.now = self.now.max(at);
-            self.due(reason);
+            self.handle_deadline(reason);
             self.settle();
         }
         self.now = self.now.max(now);
-        self.take(input);
+        self.dispatch_input(input);
         self.settle();
     }
 
@@ -143,80 +143,82 @@ impl Conversation {
 
     /// When [`Conversation::handle`] must be called at the latest, and why.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<(Time, Reason)> {
-        self.timers.next()
+    pub fn poll_timeout(&self) -> Option<(Time, TimerKind)> {
+        self.timers.next_deadline()
     }
 
     /// Times of committed turns that were not told yet (by [`Event::Turn`]): their replies are on the way.
-    pub fn open_turns(&self) -> impl Iterator<Item = &TurnTimes> {
-        self.floor.iter().filter_map(|reply| reply.times.as_ref())
+    pub fn unreported_turn_times(&self) -> impl Iterator<Item = &TurnTimes> {
+        self.floor.iter().filter_map(|reply| reply.turn_times.as_ref())
     }
 
-    fn take(&mut self, input: Input) {
-        if self.life == Life::Ended {
+    fn dispatch_input(&mut self, input: Input) {
+        if self.phase == Phase::Ended {
             if let Input::Command { id, command } = input {
-                self.command(id, command);
+                self.handle_command(id, command);
             }
             return;
         }
         match input {
-            Input::Begin | Input::Tick => {}
+            Input::Start | Input::Tick => {}
             Input::SpeechStarted { onset } => self.speech_started(onset),
-            Input::SpeechHeard { until } => self.speech_heard(until),
+            Input::SpeechContinued { until } => self.speech_continued(until),
             Input::SpeechStopped { end } => self.speech_stopped(end),
-            Input::FinalDue => self.finals_due = self.finals_due.saturating_add(1),
-            Input::Transcript { text, is_final: false, .. } => self.interim(&text),
-            Input::Transcript { text, is_final: true, outstanding } => {
-                self.final_transcript(&text, &outstanding);
+            Input::FinalTranscriptPending => self.pending_finals = self.pending_finals.saturating_add(1),
+            Input::Transcript { text, is_final: false, .. } => self.handle_interim_transcript(&text),
+            Input::Transcript { text, is_final: true, trailing_interim: outstanding } => {
+                self.handle_final_transcript(&text, &outstanding);
             }
-            Input::TurnProbability { stretch, p } => self.turn_probability(stretch, p),
-            Input::Llm { step, event } => self.llm(step, event),
-            Input::Tts { piece, event } => self.tts(piece, event),
-            Input::Playout { piece, event } => self.playout(piece, event),
-            Input::Tools(names) => self.learn_tools(names),
-            Input::Tool { call, result } => self.tool_result(call, result),
-            Input::Guardrail { say } => self.guardrail(&say),
-            Input::Command { id, command } => self.command(id, command),
-            Input::Failed { stage, reason } => self.failed(stage, reason),
-            Input::Recovered { stage } => self.recovered(stage),
-            Input::Fact(event) => self.tell(event),
+            Input::TurnProbability { speech_segment: stretch, probability: p } => {
+                self.handle_turn_probability(stretch, p)
+            }
+            Input::Llm { generation: step, event } => self.handle_llm_event(step, event),
+            Input::Tts { segment: piece, event } => self.handle_tts_event(piece, event),
+            Input::Playout { segment: piece, event } => self.handle_playout_event(piece, event),
+            Input::ToolsAdded(names) => self.add_tools(names),
+            Input::ToolResult { call, result } => self.handle_tool_result(call, result),
+            Input::GuardrailTriggered { response: say } => self.handle_guardrail(&say),
+            Input::Command { id, command } => self.handle_command(id, command),
+            Input::StageFailed { stage, reason } => self.stage_failed(stage, reason),
+            Input::StageRecovered { stage } => self.stage_recovered(stage),
+            Input::ExternalEvent(event) => self.emit(event),
         }
     }
 
     /// Serves a deadline at its own time.
-    fn due(&mut self, reason: Reason) {
+    fn handle_deadline(&mut self, reason: TimerKind) {
         self.timers.clear(reason);
         match reason {
-            Reason::Llm => self.llm_silent(),
-            Reason::Tts => self.tts_silent(),
-            Reason::Tool => self.tool_silent(),
-            Reason::Duck => self.duck_due(),
-            Reason::Hold => self.judge_hold(),
-            Reason::Warmup => self.warmup_over(),
-            Reason::Transcript => self.transcript_missing(),
-            Reason::Commit => self.commit_due(),
-            Reason::Resume => self.resume_due(),
-            Reason::ToolDelay => self.tool_delay_due(),
-            Reason::Spacing => {}
-            Reason::Heard => self.heard_so_far(),
-            Reason::Warning => self.warning_due(),
-            Reason::Limit => self.limit_due(),
-            Reason::Idle => self.idle_due(),
+            TimerKind::LlmTimeout => self.llm_timed_out(),
+            TimerKind::TtsTimeout => self.tts_timed_out(),
+            TimerKind::ToolTimeout => self.tool_timed_out(),
+            TimerKind::Duck => self.duck_due(),
+            TimerKind::Hold => self.evaluate_hold(),
+            TimerKind::WarmupEnd => self.warmup_over(),
+            TimerKind::TranscriptTimeout => self.transcript_timed_out(),
+            TimerKind::Commit => self.commit_due(),
+            TimerKind::Resume => self.resume_due(),
+            TimerKind::ToolDelay => self.tool_delay_due(),
+            TimerKind::Spacing => {}
+            TimerKind::HeardUpdate => self.emit_heard_text(),
+            TimerKind::LimitWarning => self.warning_due(),
+            TimerKind::CallLimit => self.limit_due(),
+            TimerKind::Idle => self.idle_due(),
         }
     }
 
     /// Goes on until nothing is due now and nothing is possible without news.
     fn settle(&mut self) {
-        while self.life != Life::Ended {
-            if self.broken {
-                let reason = if let Life::Ending(reason) = self.life { reason } else { EndReason::Error };
-                self.finish(reason);
+        while self.phase != Phase::Ended {
+            if self.failure_limit_reached {
+                let reason = if let Phase::Ending(reason) = self.phase { reason } else { EndReason::Error };
+                self.end_call(reason);
                 return;
             }
             self.derive_deadlines();
-            if let Some((_, reason)) = self.timers.next().filter(|(at, _)| *at <= self.now) {
-                self.due(reason);
-            } else if !self.advance() && !self.warn() {
+            if let Some((_, reason)) = self.timers.next_deadline().filter(|(at, _)| *at <= self.now) {
+                self.handle_deadline(reason);
+            } else if !self.advance() && !self.say_warning() {
                 return;
             }
         }
@@ -224,26 +226,26 @@ impl Conversation {
 
     /// Deadlines that follow from what is there, and are set by nobody.
     fn derive_deadlines(&mut self) {
-        let (llm, tts) = self.silence_deadlines();
+        let (llm, tts) = self.provider_deadlines();
         let (tool, delay) = self.tool_deadlines();
-        self.timers.put(Reason::Llm, llm);
-        self.timers.put(Reason::Tts, tts);
-        self.timers.put(Reason::Tool, tool);
-        self.timers.put(Reason::ToolDelay, delay);
-        self.timers.put(Reason::Spacing, self.spacing_deadline());
-        self.timers.put(Reason::Idle, self.idle_deadline());
+        self.timers.set_or_clear(TimerKind::LlmTimeout, llm);
+        self.timers.set_or_clear(TimerKind::TtsTimeout, tts);
+        self.timers.set_or_clear(TimerKind::ToolTimeout, tool);
+        self.timers.set_or_clear(TimerKind::ToolDelay, delay);
+        self.timers.set_or_clear(TimerKind::Spacing, self.spacing_deadline());
+        self.timers.set_or_clear(TimerKind::Idle, self.idle_deadline());
     }
 
     /// A fact for the world, stamped.
-    pub(crate) fn tell(&mut self, event: Event) {
-        let fact = Stamped { seq: self.seq, at: self.now, event };
+    pub(crate) fn emit(&mut self, event: Event) {
+        let fact = EventEnvelope { seq: self.seq, at: self.now, event };
         self.seq += 1;
-        self.outputs.push_back(Output::Tell(fact));
+        self.outputs.push_back(Output::Emit(fact));
     }
 
     /// Why something was decided, if anybody wants to know.
-    pub(crate) fn because(&mut self, why: impl FnOnce() -> String) {
-        if self.explains {
+    pub(crate) fn explain_decision(&mut self, why: impl FnOnce() -> String) {
+        if self.explain_enabled {
             self.outputs.push_back(Output::Explain(Explanation { at: self.now, why: why() }));
         }
     }

@@ -4,14 +4,14 @@ use core::time::Duration;
 
 use crate::conversation::Conversation;
 use crate::event::Event;
-use crate::heard::is_ideograph;
+use crate::heard_text::is_ideograph;
 use crate::output::OpenTurn;
 use crate::time::Time;
-use crate::timers::Reason;
+use crate::timers::TimerKind;
 
 /// How long a final transcript that is due is waited for, since the detector's report of the end. A recogniser on this machine that has too
 /// little of a processor is late by seconds; without an answer for longer than this it is taken for one that never answers.
-const LATEST: Duration = Duration::from_secs(8);
+const MAX_FINAL_TRANSCRIPT_WAIT: Duration = Duration::from_secs(8);
 
 /// The user's open turn.
 #[derive(Default)]
@@ -23,21 +23,21 @@ pub(crate) struct Turn {
     /// True onset of its first speech.
     pub(crate) first_onset: Option<Time>,
     /// True end of its last speech.
-    pub(crate) end: Option<Time>,
+    pub(crate) speech_end: Option<Time>,
     /// True end of speech whose words had not come in time: those that come later are its words, and are timed from here.
-    pub(crate) late: Option<Time>,
+    pub(crate) late_speech_end: Option<Time>,
     /// P(turn is over) of its last speech.
-    pub(crate) p: Option<f32>,
+    pub(crate) end_of_turn_probability: Option<f32>,
     /// What started the current wait.
-    pub(crate) trigger: Time,
+    pub(crate) wait_started_at: Time,
     /// When its last final came.
-    pub(crate) last_final: Option<Time>,
+    pub(crate) last_final_at: Option<Time>,
     /// Whether a final was more than a nod to an agent that speaks.
-    pub(crate) wordy: bool,
+    pub(crate) has_non_backchannel: bool,
     /// Whether it lets the agent go on.
-    pub(crate) backchannel: bool,
+    pub(crate) is_backchannel: bool,
     /// How often a reply was prepared for it.
-    pub(crate) preparations: u32,
+    pub(crate) preemptive_attempts: u32,
 }
 
 impl Turn {
@@ -54,7 +54,7 @@ const BACKCHANNELS: [&str; 23] = [
 ];
 
 /// The text without case and punctuation; words are one blank apart.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn normalize_text(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
         word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
     });
@@ -63,7 +63,7 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// Whether a transcript is wholly a backchannel, said once or several times.
 pub(crate) fn is_backchannel(text: &str) -> bool {
-    let plain = plain(text);
+    let plain = normalize_text(text);
     let joined = plain.replace(' ', "");
     let mut words = plain.split(' ');
     let first = words.next().unwrap_or_default();
@@ -82,7 +82,7 @@ pub(crate) fn count_words(text: &str) -> usize {
 }
 
 /// `text` and `more`, one blank between them.
-pub(crate) fn append(text: &mut String, more: &str) {
+pub(crate) fn append_words(text: &mut String, more: &str) {
     if !text.is_empty() {
         text.push(' ');
     }
@@ -95,181 +95,195 @@ impl Conversation {
     pub fn open_turn(&self) -> OpenTurn {
         let mut words = self.turn.text.clone();
         if !self.turn.interim.is_empty() {
-            append(&mut words, &self.turn.interim);
+            append_words(&mut words, &self.turn.interim);
         }
-        OpenTurn { onset: self.turn.first_onset, words }
+        OpenTurn { onset: self.turn.first_onset, transcript: words }
     }
 
     /// Whether the turn model's answer about the last stretch can still change when the turn ends. Its deadline is the commit, the next
     /// onset, or the turn's end without words, whichever is first.
     #[must_use]
     pub fn awaits_turn_probability(&self) -> bool {
-        self.spec.turn_model && !self.speech.hearing && self.turn.end.is_some() && self.turn.p.is_none()
+        self.spec.turn_model
+            && !self.speech.active
+            && self.turn.speech_end.is_some()
+            && self.turn.end_of_turn_probability.is_none()
     }
 
     pub(crate) fn speech_started(&mut self, onset: Time) {
-        if self.speech.hearing {
+        if self.speech.active {
             return;
         }
         let onset = onset.min(self.now);
         self.speech.start(onset);
         self.turn.first_onset.get_or_insert(onset);
-        self.turn.p = None;
-        self.tell(Event::UserStartedSpeaking);
-        if self.turn.backchannel {
-            self.turn.backchannel = false;
-            self.because(|| "the user goes on: no backchannel, an ordinary turn".into());
+        self.turn.end_of_turn_probability = None;
+        self.emit(Event::UserStartedSpeaking);
+        if self.turn.is_backchannel {
+            self.turn.is_backchannel = false;
+            self.explain_decision(|| "the user goes on: no backchannel, an ordinary turn".into());
         }
-        if self.timers.at(Reason::Commit).is_some() {
-            self.because(|| {
+        if self.timers.deadline(TimerKind::Commit).is_some() {
+            self.explain_decision(|| {
                 "the user goes on before the commit: the wait is dropped, the turn stays open".into()
             });
         }
-        self.rewait();
-        self.voice_started();
+        self.reset_turn_deadline();
+        self.start_barge_in_timers();
     }
 
-    pub(crate) fn speech_heard(&mut self, until: Time) {
-        if self.speech.hearing {
-            self.speech.until = self.speech.until.max(until.min(self.now));
-            self.judge_hold();
+    pub(crate) fn speech_continued(&mut self, until: Time) {
+        if self.speech.active {
+            self.speech.end = self.speech.end.max(until.min(self.now));
+            self.evaluate_hold();
         }
     }
 
     pub(crate) fn speech_stopped(&mut self, end: Time) {
-        if !self.speech.hearing {
+        if !self.speech.active {
             return;
         }
         self.speech.stop(end.min(self.now), self.now);
-        self.turn.end = Some(self.speech.until);
-        self.turn.trigger = self.now;
-        self.tell(Event::UserStoppedSpeaking);
-        if self.spec.turn_model && self.turn.p.is_none() {
-            self.outputs.push_back(crate::output::Output::AskTurn(self.speech.stretch()));
+        self.turn.speech_end = Some(self.speech.end);
+        self.turn.wait_started_at = self.now;
+        self.emit(Event::UserStoppedSpeaking);
+        if self.spec.turn_model && self.turn.end_of_turn_probability.is_none() {
+            self.outputs.push_back(crate::output::Output::RequestTurnProbability(self.speech.segment_id()));
         }
-        self.rewait();
-        self.voice_stopped();
+        self.reset_turn_deadline();
+        self.finish_barge_in();
     }
 
-    pub(crate) fn turn_probability(&mut self, stretch: crate::input::StretchId, p: f32) {
-        let of_this_turn = self.speech.hearing || self.turn.end.is_some();
-        if stretch == self.speech.stretch() && of_this_turn && !p.is_nan() {
-            self.turn.p = Some(p);
-            self.rewait();
+    pub(crate) fn handle_turn_probability(&mut self, stretch: crate::input::SpeechSegmentId, p: f32) {
+        let of_this_turn = self.speech.active || self.turn.speech_end.is_some();
+        if stretch == self.speech.segment_id() && of_this_turn && !p.is_nan() {
+            self.turn.end_of_turn_probability = Some(p);
+            self.reset_turn_deadline();
         } else {
-            self.because(|| format!("the turn model's answer {p} came too late to count"));
+            self.explain_decision(|| format!("the turn model's answer {p} came too late to count"));
         }
     }
 
     /// Words in a transcript, told; none where it has only signs.
-    fn understood<'a>(&mut self, text: &'a str, is_final: bool) -> &'a str {
-        self.recovered(crate::event::Stage::Stt);
+    fn emit_transcript<'a>(&mut self, text: &'a str, is_final: bool) -> &'a str {
+        self.stage_recovered(crate::event::Stage::Stt);
         let text = text.trim();
         if !text.chars().any(char::is_alphanumeric) {
             return "";
         }
-        self.tell(Event::UserTranscript { text: text.to_owned(), is_final });
+        self.emit(Event::UserTranscript { text: text.to_owned(), is_final });
         text
     }
 
     /// `outstanding`: what was heard behind it and may still change.
-    pub(crate) fn final_transcript(&mut self, text: &str, outstanding: &str) {
-        let text = self.understood(text, true);
-        self.finals_due = self.finals_due.saturating_sub(1);
+    pub(crate) fn handle_final_transcript(&mut self, text: &str, outstanding: &str) {
+        let text = self.emit_transcript(text, true);
+        self.pending_finals = self.pending_finals.saturating_sub(1);
         outstanding.trim().clone_into(&mut self.turn.interim);
         if text.is_empty() {
-            self.rewait();
-            self.rewait_resume();
+            self.reset_turn_deadline();
+            self.reschedule_resume();
             return;
         }
-        append(&mut self.turn.text, text);
-        self.turn.last_final = Some(self.now);
-        self.final_over_floor(is_backchannel(text));
-        if !self.speech.hearing {
-            self.turn.trigger = self.now;
+        append_words(&mut self.turn.text, text);
+        self.turn.last_final_at = Some(self.now);
+        self.interrupt_by_final(is_backchannel(text));
+        if !self.speech.active {
+            self.turn.wait_started_at = self.now;
         }
-        self.rewait();
-        self.prepare();
+        self.reset_turn_deadline();
+        self.start_preemptive_reply();
     }
 
-    pub(crate) fn interim(&mut self, text: &str) {
-        let text = self.understood(text, false);
+    pub(crate) fn handle_interim_transcript(&mut self, text: &str) {
+        let text = self.emit_transcript(text, false);
         let fresh = self.turn.interim.is_empty();
         text.clone_into(&mut self.turn.interim);
         if fresh || text.is_empty() {
-            if !self.speech.hearing && self.turn.end.is_none() && self.turn.text.is_empty() {
-                self.turn.trigger = self.now;
+            if !self.speech.active && self.turn.speech_end.is_none() && self.turn.text.is_empty() {
+                self.turn.wait_started_at = self.now;
             }
-            self.rewait();
+            self.reset_turn_deadline();
         }
         if self.spec.min_interruption_words > 0 {
-            self.consider_hold();
+            self.hold_if_interrupted();
         }
-        self.consider_stop_word();
+        self.interrupt_by_stop_word();
     }
 
     /// The turn's words so far, those kept back and interim ones included.
-    pub(crate) fn words_so_far(&self) -> usize {
-        count_words(&self.kept) + count_words(&self.turn.text) + count_words(&self.turn.interim)
+    pub(crate) fn turn_word_count(&self) -> usize {
+        count_words(&self.carried_text) + count_words(&self.turn.text) + count_words(&self.turn.interim)
     }
 
     /// Sets the deadline that the turn waits for now.
-    pub(crate) fn rewait(&mut self) {
-        self.timers.clear(Reason::Transcript);
-        self.timers.clear(Reason::Commit);
-        if self.speech.hearing {
+    pub(crate) fn reset_turn_deadline(&mut self) {
+        self.timers.clear(TimerKind::TranscriptTimeout);
+        self.timers.clear(TimerKind::Commit);
+        if self.speech.active {
             return;
         }
-        let timeout = self.spec.transcript_timeout.map(|timeout| self.turn.trigger + timeout);
+        let timeout = self.spec.transcript_timeout.map(|timeout| self.turn.wait_started_at + timeout);
         if self.turn.text.is_empty() {
-            if self.turn.end.is_some() || !self.turn.interim.is_empty() {
-                self.timers.put(Reason::Transcript, timeout);
+            if self.turn.speech_end.is_some() || !self.turn.interim.is_empty() {
+                self.timers.set_or_clear(TimerKind::TranscriptTimeout, timeout);
             }
         } else if self.turn.interim.is_empty() {
-            self.timers.set(Reason::Commit, self.commit_at());
+            self.timers.set(TimerKind::Commit, self.commit_at());
         } else {
             // An interim that comes while the commit is waited for has at least that long.
-            self.timers.put(Reason::Transcript, timeout.map(|at| at.max(self.commit_at())));
+            self.timers
+                .set_or_clear(TimerKind::TranscriptTimeout, timeout.map(|at| at.max(self.commit_at())));
         }
     }
 
-    fn unsure(&self) -> bool {
-        self.turn.p.is_some_and(|p| p < self.spec.turn_threshold)
+    fn turn_model_expects_more(&self) -> bool {
+        self.turn.end_of_turn_probability.is_some_and(|p| p < self.spec.turn_threshold)
     }
 
     fn commit_at(&self) -> Time {
-        let delay =
-            if self.unsure() { self.spec.max_endpointing_delay } else { self.spec.min_endpointing_delay };
-        let stopped = self.turn.end.unwrap_or(self.turn.trigger);
-        self.turn.trigger.max(stopped + delay)
+        let delay = if self.turn_model_expects_more() {
+            self.spec.max_endpointing_delay
+        } else {
+            self.spec.min_endpointing_delay
+        };
+        let stopped = self.turn.speech_end.unwrap_or(self.turn.wait_started_at);
+        self.turn.wait_started_at.max(stopped + delay)
     }
 
     /// Until when a wait that began `since` goes on for a final transcript that is due; nothing if none is, or none will come.
-    pub(crate) fn awaited_final(&mut self, since: Time) -> Option<Time> {
-        let latest = since + LATEST;
+    pub(crate) fn final_transcript_deadline(&mut self, since: Time) -> Option<Time> {
+        let latest = since + MAX_FINAL_TRANSCRIPT_WAIT;
         if self.now >= latest {
             // One that was lost must not make every later wait as long.
-            self.finals_due = 0;
+            self.pending_finals = 0;
         }
-        (self.finals_due > 0).then_some(latest)
+        (self.pending_finals > 0).then_some(latest)
     }
 
-    pub(crate) fn transcript_missing(&mut self) {
-        if let Some(latest) = self.awaited_final(self.turn.trigger) {
-            self.because(|| {
+    pub(crate) fn transcript_timed_out(&mut self) {
+        if let Some(latest) = self.final_transcript_deadline(self.turn.wait_started_at) {
+            self.explain_decision(|| {
                 format!("the recogniser still works on the words: they are waited for until {latest}")
             });
-            self.timers.set(Reason::Transcript, latest);
+            self.timers.set(TimerKind::TranscriptTimeout, latest);
             return;
         }
         let timeout = self.spec.transcript_timeout.unwrap_or_default();
         if self.turn.text.is_empty() {
-            self.because(|| format!("transcript_timeout {timeout:?}: no words came, the turn is over"));
-            self.turn = Turn { late: self.turn.end.or(self.turn.late), ..Turn::default() };
+            self.explain_decision(|| {
+                format!("transcript_timeout {timeout:?}: no words came, the turn is over")
+            });
+            self.turn = Turn {
+                late_speech_end: self.turn.speech_end.or(self.turn.late_speech_end),
+                ..Turn::default()
+            };
         } else {
-            self.because(|| format!("transcript_timeout {timeout:?}: the rest of the words did not come"));
+            self.explain_decision(|| {
+                format!("transcript_timeout {timeout:?}: the rest of the words did not come")
+            });
             self.turn.interim.clear();
-            self.rewait();
+            self.reset_turn_deadline();
         }
     }
 
@@ -278,27 +292,27 @@ impl Conversation {
         let mut turn = core::mem::take(&mut self.turn);
         let least = self.spec.min_interruption_words;
         let over = self.floor.front().is_some_and(|reply| reply.interruptible && !self.is_ending());
-        if over && !turn.backchannel && count_words(&self.kept) + count_words(&turn.text) < least {
-            append(&mut self.kept, &turn.text);
-            self.because(|| {
+        if over && !turn.is_backchannel && count_words(&self.carried_text) + count_words(&turn.text) < least {
+            append_words(&mut self.carried_text, &turn.text);
+            self.explain_decision(|| {
                 format!(
                     "min_interruption_words {least}: too few words to end a reply, kept for the next turn"
                 )
             });
             // It was begun while no reply was current, and one has come meanwhile: the next turn has other words.
-            self.drop_preparation("its turn is none of its own");
+            self.discard_preemptive_reply("its turn is none of its own");
             return;
         }
-        if !self.kept.is_empty() {
-            let more = core::mem::replace(&mut turn.text, core::mem::take(&mut self.kept));
-            append(&mut turn.text, &more);
+        if !self.carried_text.is_empty() {
+            let more = core::mem::replace(&mut turn.text, core::mem::take(&mut self.carried_text));
+            append_words(&mut turn.text, &more);
         }
         let now = self.now;
         let threshold = self.spec.turn_threshold;
         let (least, most) = (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
-        let asked = self.spec.turn_model && turn.end.is_some();
-        self.because(|| {
-            let why = match turn.p {
+        let asked = self.spec.turn_model && turn.speech_end.is_some();
+        self.explain_decision(|| {
+            let why = match turn.end_of_turn_probability {
                 Some(p) if p < threshold => {
                     format!("turn model {p} < turn_threshold {threshold}: max_endpointing_delay {most:?}")
                 }
@@ -310,18 +324,19 @@ impl Conversation {
                 }
                 None => format!("min_endpointing_delay {least:?}"),
             };
-            let from =
-                turn.end.map_or("no speech was detected".to_owned(), |end| format!("speech ended at {end}"));
-            format!("committed: {from}, waited since {}, {why}", turn.trigger)
+            let from = turn
+                .speech_end
+                .map_or("no speech was detected".to_owned(), |end| format!("speech ended at {end}"));
+            format!("committed: {from}, waited since {}, {why}", turn.wait_started_at)
         });
-        let end = turn.end.or(turn.late);
+        let end = turn.speech_end.or(turn.late_speech_end);
         let since_end = |at: Option<Time>| Some(at?.since(end?).as_secs_f64());
         let times = crate::event::TurnTimes {
             endpointing: since_end(Some(now)),
-            stt: since_end(turn.last_final),
+            stt: since_end(turn.last_final_at),
             ..Default::default()
         };
-        self.commit(turn.text, times, end, !turn.backchannel, false);
+        self.commit_turn(turn.text, times, end, !turn.is_backchannel, false);
     }
 }
 

@@ -7,12 +7,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::call::ConversationId;
+use crate::call_config::ConversationId;
 use crate::time::Time;
 
 /// A fact with its place in the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stamped {
+pub struct EventEnvelope {
     /// 0, 1, 2 … without a gap within the conversation.
     pub seq: u64,
     /// When it happened.
@@ -21,13 +21,13 @@ pub struct Stamped {
     pub event: Event,
 }
 
-impl Stamped {
+impl EventEnvelope {
     /// The body of the webhook: `{timestamp, conversation_id, type: "pipeline", event: {name, payload}}`, as the interface words it;
     /// `None` for facts that are not among its eleven. `began` is the wall clock of the conversation's beginning in µs since the Unix
     /// epoch, told by [`Event::Joined`].
     #[must_use]
     pub fn webhook_body(&self, conversation: ConversationId, began: u64) -> Option<String> {
-        let (name, payload) = self.event.webhook()?;
+        let (name, payload) = self.event.webhook_name_and_payload()?;
         let timestamp = (began + self.at.as_micros()) as f64 / 1e6;
         let event = json!({ "name": name, "payload": payload });
         Some(json!({ "timestamp": timestamp, "conversation_id": conversation, "type": "pipeline", "event": event }).to_string())
@@ -35,7 +35,7 @@ impl Stamped {
 }
 
 /// The eleven events that webhooks tell, by name.
-pub const WEBHOOKS: [&str; 11] = [
+pub const WEBHOOK_EVENTS: [&str; 11] = [
     "agent.interrupted",
     "agent.started_speaking",
     "agent.stopped_speaking",
@@ -53,7 +53,7 @@ impl Event {
     /// The name under which the world is told of it; `None` for what is not among the interface's eleven events.
     #[must_use]
     pub fn webhook_name(&self) -> Option<&'static str> {
-        self.webhook().map(|(name, _)| name)
+        self.webhook_name_and_payload().map(|(name, _)| name)
     }
 
     /// Whether it only tells how far something is or how long it took: neither a webhook nor the transcript lacks
@@ -73,14 +73,14 @@ impl Event {
                 | Self::LlmCancelled
                 | Self::LlmText { .. }
                 | Self::UserTranscript { is_final: false, .. }
-                | Self::AgentHeard { .. }
+                | Self::AgentSpeechHeard { .. }
                 | Self::Turn(_)
-                | Self::TurnHeard { .. }
+                | Self::TurnReplyHeard { .. }
         )
     }
 
     /// Name and payload as the interface words them; `None` for what is not among its eleven events.
-    fn webhook(&self) -> Option<(&'static str, Value)> {
+    fn webhook_name_and_payload(&self) -> Option<(&'static str, Value)> {
         let call = |now: f64, limit: f64| json!({ "call_duration": now, "max_call_duration": limit });
         Some(match self {
             Self::AgentInterrupted => ("agent.interrupted", json!({})),
@@ -114,7 +114,7 @@ pub struct UtteranceId(pub u32);
 
 /// A guardrail that fired.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Triggered {
+pub struct TriggeredGuardrail {
     /// Its permanent name.
     pub key: String,
     /// Its tag.
@@ -285,7 +285,7 @@ pub enum Event {
     // Only of live calls; never in `simulate`.
     /// A guardrail fired.
     #[serde(rename = "guardrail.triggered")]
-    GuardrailTriggered(Box<Triggered>),
+    GuardrailTriggered(Box<TriggeredGuardrail>),
     /// The user's connection is up: the conversation began.
     #[serde(rename = "joined")]
     Joined {
@@ -302,7 +302,7 @@ pub enum Event {
     },
     /// What the user has heard of the utterance that sounds, told at least once a second, so that a crash loses no more.
     #[serde(rename = "agent.heard")]
-    AgentHeard {
+    AgentSpeechHeard {
         /// Which utterance.
         utterance: UtteranceId,
         /// Heard words so far.
@@ -349,7 +349,7 @@ pub enum Event {
     Turn(TurnTimes),
     /// A turn's answer is over, after some of it was heard.
     #[serde(rename = "turn.heard")]
-    TurnHeard {
+    TurnReplyHeard {
         /// Which committed turn.
         turn: u32,
         /// When its last sample left, in seconds since the beginning.
@@ -394,7 +394,7 @@ impl Stage {
 
     /// As in JSON.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Llm => "llm",
             Self::Tts => "tts",
@@ -405,7 +405,7 @@ impl Stage {
 
     /// For people.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn display_name(self) -> &'static str {
         match self {
             Self::Llm => "language model",
             Self::Tts => "speech synthesis",
@@ -472,9 +472,10 @@ pub struct HistoryItem {
     pub utterance: Option<UtteranceId>,
     /// When its first word was spoken; not in `simulate`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub began: Option<Time>,
+    #[serde(rename = "began")]
+    pub started_at: Option<Time>,
     /// Whether the LLM sees it (a `say` without `add_to_context` is heard, told and recorded, but not seen); not in `simulate`.
-    #[serde(skip_serializing_if = "is_true", default = "yes")]
+    #[serde(skip_serializing_if = "is_true", default = "default_true")]
     pub in_context: bool,
 }
 
@@ -548,7 +549,7 @@ fn is_true(b: &bool) -> bool {
     *b
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -559,14 +560,14 @@ mod tests {
     use super::*;
 
     fn body(event: Event) -> Option<Value> {
-        let fact = Stamped { seq: 0, at: Time::from_micros(250_000), event };
+        let fact = EventEnvelope { seq: 0, at: Time::from_micros(250_000), event };
         fact.webhook_body(ConversationId(1), 1_700_000_000_000_000)
             .map(|body| serde_json::from_str(&body).unwrap())
     }
 
     #[test]
     fn a_webhook_is_worded_as_the_interface_words_it() {
-        let fact = Stamped {
+        let fact = EventEnvelope {
             seq: 9,
             at: Time::from_micros(1_500_000),
             event: Event::UtteranceCommitted { text: "Hi.".into() },
@@ -609,7 +610,7 @@ mod tests {
             (Event::UserStoppedSpeaking, json!({})),
         ];
         let names: HashSet<_> = eleven.iter().filter_map(|(event, _)| event.webhook_name()).collect();
-        assert_eq!(names, HashSet::from(WEBHOOKS));
+        assert_eq!(names, HashSet::from(WEBHOOK_EVENTS));
         for (event, payload) in eleven {
             let name = serde_json::to_value(&event).unwrap()["what"].clone();
             assert_eq!(body(event).unwrap()["event"], json!({ "name": name, "payload": payload }));

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::event::{HistoryItem, Role, UtteranceId};
-use crate::input::StepId;
+use crate::input::GenerationId;
 use crate::time::Time;
 
 /// The items that the LLM sees, in its order.
 #[derive(Default)]
 pub(crate) struct History {
     /// Shared with the questions: each would copy all that was ever said otherwise.
-    items: Vec<(Arc<HistoryItem>, Option<StepId>)>,
+    items: Vec<(Arc<HistoryItem>, Option<GenerationId>)>,
     /// Rises with each change that the LLM can see.
     pub(crate) version: u64,
 }
@@ -20,7 +20,7 @@ pub(crate) struct History {
 impl History {
     /// Adds an item. What is said of a step, its words and the messages of its tools, goes before the results of its tools, which may have
     /// come meanwhile: a model's calls are answered by their results, and by nothing in between.
-    pub(crate) fn push(&mut self, item: HistoryItem, step: Option<StepId>) {
+    pub(crate) fn push(&mut self, item: HistoryItem, step: Option<GenerationId>) {
         if !item.in_context {
             return;
         }
@@ -35,32 +35,32 @@ impl History {
     }
 
     /// Forgets what earlier context commands added.
-    pub(crate) fn forget_context(&mut self) {
+    pub(crate) fn remove_context(&mut self) {
         self.items.retain(|(item, _)| !matches!(item.role, Role::System | Role::Visitor));
         self.version += 1;
     }
 
     /// Forgets what clients added.
-    pub(crate) fn forget_visitor_context(&mut self) {
+    pub(crate) fn remove_visitor_context(&mut self) {
         self.items.retain(|(item, _)| item.role != Role::Visitor);
         self.version += 1;
     }
 
     /// Bytes that clients added and nobody took back.
-    pub(crate) fn visitor_context(&self) -> usize {
+    pub(crate) fn visitor_context_bytes(&self) -> usize {
         let told = self.items.iter().filter(|(item, _)| item.role == Role::Visitor);
         told.map(|(item, _)| item.text.len()).sum()
     }
 
     /// For the LLM; `open` = the text of a turn that is not committed yet.
     pub(crate) fn for_llm(&self, open: Option<&str>) -> Vec<Arc<HistoryItem>> {
-        let open = open.map(|text| Arc::new(said(Role::User, text.to_owned())));
+        let open = open.map(|text| Arc::new(text_item(Role::User, text.to_owned())));
         self.items.iter().map(|(item, _)| Arc::clone(item)).chain(open).collect()
     }
 }
 
 /// Words of the user, or of a context command.
-pub(crate) fn said(role: Role, text: String) -> HistoryItem {
+pub(crate) fn text_item(role: Role, text: String) -> HistoryItem {
     HistoryItem {
         role,
         name: None,
@@ -68,13 +68,13 @@ pub(crate) fn said(role: Role, text: String) -> HistoryItem {
         text,
         interrupted: false,
         utterance: None,
-        began: None,
+        started_at: None,
         in_context: true,
     }
 }
 
 /// Words of the agent.
-pub(crate) fn spoken(
+pub(crate) fn assistant_item(
     text: String,
     interrupted: bool,
     utterance: UtteranceId,
@@ -84,13 +84,18 @@ pub(crate) fn spoken(
     HistoryItem {
         interrupted,
         utterance: Some(utterance),
-        began: Some(began),
+        started_at: Some(began),
         in_context,
-        ..said(Role::Assistant, text)
+        ..text_item(Role::Assistant, text)
     }
 }
 
 /// A tool's call and result.
-pub(crate) fn called(name: String, arguments: Value, text: String, began: Time) -> HistoryItem {
-    HistoryItem { name: Some(name), arguments: Some(arguments), began: Some(began), ..said(Role::Tool, text) }
+pub(crate) fn tool_item(name: String, arguments: Value, text: String, began: Time) -> HistoryItem {
+    HistoryItem {
+        name: Some(name),
+        arguments: Some(arguments),
+        started_at: Some(began),
+        ..text_item(Role::Tool, text)
+    }
 }

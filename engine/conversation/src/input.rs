@@ -15,17 +15,18 @@ pub struct Epoch(pub u32);
 
 /// One question to the LLM. Unique in the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct StepId {
+pub struct GenerationId {
     /// The reply it belongs to.
     pub epoch: Epoch,
     /// 0, then one more after each round of tools and each second try.
-    pub step: u32,
+    #[serde(rename = "step")]
+    pub index: u32,
 }
 
 /// One piece of text given to the TTS and played as one. Unique in the call; rises in the order of asking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct PieceId(pub u32);
+pub struct SegmentId(pub u32);
 
 /// One call of a tool. Unique in the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ pub struct ToolCallId(pub u32);
 /// One stretch of the user's speech, counted from 0, as the detector reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct StretchId(pub u32);
+pub struct SpeechSegmentId(pub u32);
 
 /// One command from outside, to be answered by [`crate::output::Output::Answer`]. Chosen by the driver, unique in the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -46,7 +47,8 @@ pub struct CommandId(pub u32);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Input {
     /// The user's connection is up. The first input, at [`Time::ZERO`].
-    Begin,
+    #[serde(rename = "Begin")]
+    Start,
     /// Time passed; serves what is due and nothing else.
     Tick,
     /// The detector hears the user.
@@ -56,7 +58,8 @@ pub enum Input {
     },
     /// The detector still hears the user: told with each window at or over the threshold, after [`Input::SpeechStarted`]. What makes
     /// an overlap an interruption is speech without its trailing silence, and only the detector knows that in time.
-    SpeechHeard {
+    #[serde(rename = "SpeechHeard")]
+    SpeechContinued {
         /// End of that window.
         until: Time,
     },
@@ -67,7 +70,8 @@ pub enum Input {
     },
     /// The STT was given the stretch that has ended, and will tell one final transcript of it, with or without words. Told after
     /// [`Input::SpeechStopped`] by drivers that know it.
-    FinalDue,
+    #[serde(rename = "FinalDue")]
+    FinalTranscriptPending,
     /// The STT understood something.
     Transcript {
         /// Words since the last final.
@@ -76,50 +80,60 @@ pub enum Input {
         is_final: bool,
         /// Of a final one: words heard behind it, which may still change and which no interim one has told.
         #[serde(default, skip_serializing_if = "String::is_empty")]
-        outstanding: String,
+        #[serde(rename = "outstanding")]
+        trailing_interim: String,
     },
     /// The turn model answered.
     TurnProbability {
         /// The stretch it was asked about.
-        stretch: StretchId,
+        #[serde(rename = "stretch")]
+        speech_segment: SpeechSegmentId,
         /// P(turn is over).
         #[serde(deserialize_with = "crate::trace::number_or_nan")]
-        p: f32,
+        #[serde(rename = "p")]
+        probability: f32,
     },
     /// From the LLM.
     Llm {
         /// The question.
-        step: StepId,
+        #[serde(rename = "step")]
+        generation: GenerationId,
         /// The answer's next part.
         event: LlmEvent,
     },
     /// From the TTS.
     Tts {
         /// The piece.
-        piece: PieceId,
+        #[serde(rename = "piece")]
+        segment: SegmentId,
         /// What came.
         event: TtsEvent,
     },
     /// From playout.
     Playout {
         /// The piece.
-        piece: PieceId,
+        #[serde(rename = "piece")]
+        segment: SegmentId,
         /// What it did.
         event: PlayoutEvent,
     },
     /// The LLM may call these tools from now on, too. Nothing is said around them.
-    Tools(Vec<String>),
+    #[serde(rename = "Tools")]
+    ToolsAdded(Vec<String>),
     /// A tool's result.
-    Tool {
+    #[serde(rename = "Tool")]
+    ToolResult {
         /// The call.
         call: ToolCallId,
         /// What it returned, or why it failed.
         result: Result<Value, String>,
     },
     /// A guardrail fired for the turn committed last: its words are said verbatim and the turn ends.
-    Guardrail {
+    #[serde(rename = "Guardrail")]
+    GuardrailTriggered {
         /// The words.
-        say: String,
+        #[serde(rename = "say")]
+        response: String,
     },
     /// A command from outside.
     Command {
@@ -129,32 +143,37 @@ pub enum Input {
         command: Command,
     },
     /// A stage failed outside of a request of its own (the STT's connection).
-    Failed {
+    #[serde(rename = "Failed")]
+    StageFailed {
         /// Which one.
         stage: Stage,
         /// Why, in its words.
         reason: String,
     },
     /// The stage works again.
-    Recovered {
+    #[serde(rename = "Recovered")]
+    StageRecovered {
         /// Which one.
         stage: Stage,
     },
     /// A fact that another node knew first; it is stamped and told as it is.
-    Fact(Event),
+    #[serde(rename = "Fact")]
+    ExternalEvent(Event),
 }
 
 /// Part of an LLM's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LlmEvent {
     /// The model has begun to answer. Implied by the first of the others.
-    Began,
+    #[serde(rename = "Began")]
+    Started,
     /// More text.
     Text(String),
     /// What came so far is a piece of its own ([`crate::spec::Phrasing::Flushed`]).
     Flush,
     /// The model wants a tool.
-    Call {
+    #[serde(rename = "Call")]
+    ToolCall {
         /// The model's own id, given back with the result.
         id: String,
         /// Name of the tool.
@@ -179,9 +198,11 @@ pub enum LlmEvent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TtsEvent {
     /// The first samples are there.
-    Ready,
+    #[serde(rename = "Ready")]
+    FirstAudio,
     /// Words with the position of their ends, if the voice knows them; may come in several parts.
-    Words(Vec<(String, Position)>),
+    #[serde(rename = "Words")]
+    WordTimestamps(Vec<(String, Position)>),
     /// All samples are there.
     End {
         /// Length of the piece.
@@ -206,10 +227,10 @@ pub enum PlayoutEvent {
 }
 
 /// Most characters of a text that a client or the API gives to be said, or to be answered. Some ten minutes of speech.
-pub const MAX_TEXT: usize = 10_000;
+pub const MAX_TEXT_CHARS: usize = 10_000;
 
 /// Most bytes of what clients have told of one call ([`Command::VisitorContext`]) at a time: every question to the LLM carries it.
-pub const MAX_VISITOR_CONTEXT: usize = 8 << 10;
+pub const MAX_VISITOR_CONTEXT_BYTES: usize = 8 << 10;
 
 /// What may be asked from outside, by REST, the data channel or a scenario. Texts from outside have at most [`MAX_TEXT`] characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,22 +5,24 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{EndReason, HistoryItem, Stamped};
-use crate::input::{CommandId, Epoch, PieceId, StepId, StretchId, ToolCallId};
+use crate::event::{EndReason, EventEnvelope, HistoryItem};
+use crate::input::{CommandId, Epoch, GenerationId, SegmentId, SpeechSegmentId, ToolCallId};
 
 /// A wish or a fact. Drain them all after every input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Output {
     /// A fact for the world.
-    Tell(Stamped),
+    #[serde(rename = "Tell")]
+    Emit(EventEnvelope),
     /// Ask the LLM. Answered by [`crate::input::Input::Llm`].
-    AskLlm(LlmRequest),
+    #[serde(rename = "AskLlm")]
+    RequestLlm(LlmRequest),
     /// Stop asking; nothing more of it is wanted. Dropped hard by the driver after 5 s.
-    CancelLlm(StepId),
+    CancelLlm(GenerationId),
     /// Ask the TTS. Its samples go to playout, under the piece; its news comes as [`crate::input::Input::Tts`].
-    Synthesize(SpeechRequest),
+    Synthesize(TtsRequest),
     /// The piece may sound: at once, or right behind the piece that sounds now.
-    Play(PieceId),
+    Play(SegmentId),
     /// −12 dB within 20 ms.
     Duck,
     /// As loud as before.
@@ -32,7 +34,8 @@ pub enum Output {
     /// Everything of this epoch is stale: TTS, queued and sounding pieces (one block is faded). Tools run on.
     Cancel(Epoch),
     /// A piece that never sounds any more, while its epoch goes on.
-    Drop(PieceId),
+    #[serde(rename = "Drop")]
+    Discard(SegmentId),
     /// Run a tool. Answered by [`crate::input::Input::Tool`]. A name without a tool is answered by the conversation itself.
     RunTool {
         /// The call.
@@ -46,13 +49,16 @@ pub enum Output {
     },
     /// Ask the turn model about the stretch that just ended; [`open_turn`](crate::conversation::Conversation::open_turn) is what it is asked
     /// about. Answered by [`crate::input::Input::TurnProbability`], or not: the turn's end does not wait for it.
-    AskTurn(StretchId),
+    #[serde(rename = "AskTurn")]
+    RequestTurnProbability(SpeechSegmentId),
     /// The answer to a command.
-    Answer {
+    #[serde(rename = "Answer")]
+    CommandResult {
         /// The command.
         id: CommandId,
         /// What became of it.
-        answer: Answer,
+        #[serde(rename = "answer")]
+        outcome: CommandOutcome,
     },
     /// Why something was decided; only after [`explain`](crate::conversation::Conversation::explain).
     Explain(Explanation),
@@ -66,7 +72,7 @@ pub struct OpenTurn {
     /// True onset of its first speech.
     pub onset: Option<crate::time::Time>,
     /// What was understood of it so far, words that may still change included.
-    pub words: String,
+    pub transcript: String,
 }
 
 /// Why something was decided.
@@ -82,46 +88,55 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LlmRequest {
     /// Answered under this id.
-    pub step: StepId,
+    #[serde(rename = "step")]
+    pub generation: GenerationId,
     /// The history as the LLM may see it, without the system prompt, oldest first. A preemptive question ends with the open turn.
     pub history: Vec<Arc<HistoryItem>>,
     /// False in the step after the last round of tools.
-    pub tools: bool,
+    #[serde(rename = "tools")]
+    pub tools_allowed: bool,
     /// Ask the fallback model.
-    pub fallback: bool,
+    #[serde(rename = "fallback")]
+    pub use_fallback: bool,
     /// Whether the turn is not committed yet.
     pub preemptive: bool,
 }
 
 /// A piece of text to be spoken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SpeechRequest {
+pub struct TtsRequest {
     /// Answered under this id.
-    pub piece: PieceId,
+    #[serde(rename = "piece")]
+    pub segment: SegmentId,
     /// Stale when this is cancelled.
     pub epoch: Epoch,
     /// The words.
     pub text: String,
     /// Where they come from.
-    pub source: Source,
+    pub source: SpeechSource,
     /// Ask the fallback voice.
-    pub fallback: bool,
+    #[serde(rename = "fallback")]
+    pub use_fallback: bool,
 }
 
 /// Where a piece of speech comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Source {
+pub enum SpeechSource {
     /// Of an LLM's step: its `part`-th piece.
-    Step {
+    #[serde(rename = "Step")]
+    Generation {
         /// The step.
-        step: StepId,
+        #[serde(rename = "step")]
+        generation: GenerationId,
         /// 0, 1, 2 …
-        part: u32,
+        #[serde(rename = "part")]
+        segment_index: u32,
     },
     /// The greeting.
     Greeting,
     /// The `n`-th idle message of the list.
-    Idle(u32),
+    #[serde(rename = "Idle")]
+    IdleMessage(u32),
     /// The warning message.
     Warning,
     /// The exit message.
@@ -157,18 +172,20 @@ pub enum ToolMessage {
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum CommandOutcome {
     /// Done, or will be.
     Accepted,
     /// There was nothing to do.
-    Already,
+    #[serde(rename = "Already")]
+    NothingToDo,
     /// Not now.
-    Refused(Refusal),
+    #[serde(rename = "Refused")]
+    Rejected(Rejection),
 }
 
 /// Why a command was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Refusal {
+pub enum Rejection {
     /// What sounds may not be interrupted.
     #[error("Agent speech cannot be interrupted")]
     Uninterruptible,

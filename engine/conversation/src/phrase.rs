@@ -7,24 +7,24 @@ const ABBREVIATIONS: [&str; 28] = [
 ];
 
 /// Abbreviations that may end a sentence too: they do where a capital letter follows.
-const OPEN_ABBREVIATIONS: [&str; 6] = ["etc", "a.m", "p.m", "u.s", "u.k", "u.n"];
+const AMBIGUOUS_ABBREVIATIONS: [&str; 6] = ["etc", "a.m", "p.m", "u.s", "u.k", "u.n"];
 
 /// Fewest words of a first phrase that ends in the middle of a sentence.
-const FIRST_WORDS: usize = 3;
+const MIN_FIRST_PHRASE_WORDS: usize = 3;
 
 /// A sentence longer than this many bytes is cut at a clause, one twice as long at a blank, one three times as long anywhere.
-const LONG: usize = 220;
+const LONG_SENTENCE_BYTES: usize = 220;
 
 /// Length in bytes of the first sentence of a whole text, blanks behind it included.
 #[must_use]
-pub fn first_sentence(text: &str) -> usize {
-    next(text, false, true).unwrap_or(text.len())
+pub fn first_sentence_len(text: &str) -> usize {
+    next_phrase_len(text, false, true).unwrap_or(text.len())
 }
 
 /// Length in bytes of the next phrase of `text`, blanks behind it included; `None` = more text is needed.
 ///
 /// `first`: nothing of this utterance has been cut yet. `done`: no more text will come.
-pub(crate) fn next(text: &str, first: bool, done: bool) -> Option<usize> {
+pub(crate) fn next_phrase_len(text: &str, first: bool, done: bool) -> Option<usize> {
     let mut clause = None;
     let mut blank = None;
     for (at, c) in text.char_indices() {
@@ -38,7 +38,7 @@ pub(crate) fn next(text: &str, first: bool, done: bool) -> Option<usize> {
         if c.is_whitespace() {
             blank = Some(end);
         }
-        let (closed, follows) = after(text, end);
+        let (closed, follows) = lookahead(text, end);
         let sure = follows.is_some();
         if sure && closed.1 && matches!(c, '.' | '!' | '?' | '…') && ends_sentence(text, at, c, follows) {
             return Some(closed.0);
@@ -48,22 +48,22 @@ pub(crate) fn next(text: &str, first: bool, done: bool) -> Option<usize> {
             && matches!(c, ',' | ';' | ':' | '—' | '–')
             && text[..at].chars().any(char::is_alphanumeric)
         {
-            if first && text[..at].split_whitespace().count() >= FIRST_WORDS {
+            if first && text[..at].split_whitespace().count() >= MIN_FIRST_PHRASE_WORDS {
                 return Some(closed.0);
             }
             clause = Some(closed.0);
         }
-        if end > LONG
+        if end > LONG_SENTENCE_BYTES
             && let Some(cut) = clause
         {
             return Some(cut);
         }
-        if end > 2 * LONG
+        if end > 2 * LONG_SENTENCE_BYTES
             && let Some(cut) = blank
         {
             return Some(cut);
         }
-        if end > 3 * LONG {
+        if end > 3 * LONG_SENTENCE_BYTES {
             return Some(end);
         }
     }
@@ -71,7 +71,7 @@ pub(crate) fn next(text: &str, first: bool, done: bool) -> Option<usize> {
 }
 
 /// Behind `end`: (end of closing signs and blanks, whether there were blanks), and the character that follows.
-fn after(text: &str, end: usize) -> ((usize, bool), Option<char>) {
+fn lookahead(text: &str, end: usize) -> ((usize, bool), Option<char>) {
     let rest = &text[end..];
     let closing = rest.trim_start_matches(['"', '\'', '”', '’', ')', ']', '*']);
     let follow = closing.trim_start();
@@ -99,7 +99,7 @@ fn ends_sentence(text: &str, at: usize, sign: char, follows: Option<char>) -> bo
     {
         return false;
     }
-    if OPEN_ABBREVIATIONS.contains(&lower.as_str()) {
+    if AMBIGUOUS_ABBREVIATIONS.contains(&lower.as_str()) {
         return capital;
     }
     let mut letters = word.chars();
@@ -114,15 +114,15 @@ mod tests {
     use super::*;
 
     /// Feeds the text character by character, as a model streams it.
-    fn cut(text: &str) -> Vec<String> {
+    fn split_phrases(text: &str) -> Vec<String> {
         let (mut buffer, mut phrases) = (String::new(), Vec::<String>::new());
         for c in text.chars() {
             buffer.push(c);
-            while let Some(len) = next(&buffer, phrases.is_empty(), false) {
+            while let Some(len) = next_phrase_len(&buffer, phrases.is_empty(), false) {
                 phrases.push(buffer.drain(..len).collect::<String>().trim().into());
             }
         }
-        while let Some(len) = next(&buffer, phrases.is_empty(), true) {
+        while let Some(len) = next_phrase_len(&buffer, phrases.is_empty(), true) {
             phrases.push(buffer.drain(..len).collect::<String>().trim().into());
         }
         phrases
@@ -131,42 +131,46 @@ mod tests {
     #[test]
     fn the_first_phrase_may_end_at_a_clause_the_others_are_sentences() {
         assert_eq!(
-            cut("Of course I can, it is easy. First, open the door. Then go in!"),
+            split_phrases("Of course I can, it is easy. First, open the door. Then go in!"),
             ["Of course I can,", "it is easy.", "First, open the door.", "Then go in!"]
         );
-        assert_eq!(cut("Well, it depends."), ["Well, it depends."]);
+        assert_eq!(split_phrases("Well, it depends."), ["Well, it depends."]);
     }
 
     #[test]
     fn numbers_and_abbreviations_do_not_end_a_sentence() {
         assert_eq!(
-            cut("It costs 3.5 dollars. Ask Dr. Smith, e.g. at 5 p.m. tomorrow."),
+            split_phrases("It costs 3.5 dollars. Ask Dr. Smith, e.g. at 5 p.m. tomorrow."),
             ["It costs 3.5 dollars.", "Ask Dr. Smith, e.g. at 5 p.m. tomorrow."]
         );
-        assert_eq!(cut("J. R. Tolkien wrote it. Yes."), ["J. R. Tolkien wrote it.", "Yes."]);
-        assert_eq!(cut("1. Take an egg. 2. Boil it."), ["1. Take an egg.", "2. Boil it."]);
+        assert_eq!(split_phrases("J. R. Tolkien wrote it. Yes."), ["J. R. Tolkien wrote it.", "Yes."]);
+        assert_eq!(split_phrases("1. Take an egg. 2. Boil it."), ["1. Take an egg.", "2. Boil it."]);
     }
 
     #[test]
     fn an_ellipsis_goes_on_and_quotes_close_with_their_sentence() {
         assert_eq!(
-            cut("Wait ... there is more. \"Really?\" he said. \"Yes.\" Good."),
+            split_phrases("Wait ... there is more. \"Really?\" he said. \"Yes.\" Good."),
             ["Wait ... there is more.", "\"Really?\"", "he said.", "\"Yes.\"", "Good."]
         );
     }
 
     #[test]
     fn other_scripts_and_lines_end_at_once() {
-        assert_eq!(cut("你好。世界！"), ["你好。", "世界！"]);
-        assert_eq!(cut("A list:\none\ntwo"), ["A list:", "one", "two"]);
+        assert_eq!(split_phrases("你好。世界！"), ["你好。", "世界！"]);
+        assert_eq!(split_phrases("A list:\none\ntwo"), ["A list:", "one", "two"]);
     }
 
     #[test]
     fn no_phrase_is_longer_than_a_breath_whatever_the_text() {
         for text in ["word ".repeat(500), "字".repeat(2_000), "x".repeat(5_000), ". . . ".repeat(500)] {
-            let phrases = cut(&text);
+            let phrases = split_phrases(&text);
             let longest = phrases.iter().map(String::len).max();
-            assert!(longest.is_some_and(|len| len <= 3 * LONG + 4), "{longest:?} of {:?}", &text[..12]);
+            assert!(
+                longest.is_some_and(|len| len <= 3 * LONG_SENTENCE_BYTES + 4),
+                "{longest:?} of {:?}",
+                &text[..12]
+            );
             let squeezed = |text: &str| text.split_whitespace().collect::<String>();
             assert_eq!(squeezed(&phrases.concat()), squeezed(&text));
         }
@@ -176,7 +180,7 @@ mod tests {
     fn nothing_is_lost_whatever_the_text() {
         let text = "word ".repeat(200);
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(squeezed(&cut(&text).join(" ")), squeezed(&text));
-        assert!(cut(&text).len() > 1);
+        assert_eq!(squeezed(&split_phrases(&text).join(" ")), squeezed(&text));
+        assert!(split_phrases(&text).len() > 1);
     }
 }

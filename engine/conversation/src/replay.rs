@@ -8,18 +8,18 @@ use serde_json::value::RawValue;
 
 use crate::conversation::Conversation;
 use crate::input::Input;
-use crate::lines::Lines;
 use crate::output::Output;
-use crate::strict::on_one_line;
+use crate::report::Report;
+use crate::strict_json::to_single_line;
 use crate::time::Time;
-use crate::trace::{self, Bad, LONGEST_LINE, Line, PROGRAM};
+use crate::trace::{self, FieldError, MAX_LINE_BYTES, PROGRAM_VERSION, TraceLine};
 
 /// More deadlines than a live driver ever leaves unserved from one input to the next.
-const MOST_DEADLINES: u32 = 10_000;
+const MAX_DEADLINES_PER_INPUT: u32 = 10_000;
 
 /// A trace is malformed: where, which field, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadTrace {
+pub struct TraceError {
     /// Number of the line, from 1.
     pub line: u64,
     /// Path of the field, such as `input.SpeechStarted.onset`; empty for the line as a whole.
@@ -28,7 +28,7 @@ pub struct BadTrace {
     pub reason: String,
 }
 
-impl fmt::Display for BadTrace {
+impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { line, field, reason } = self;
         if field.is_empty() {
@@ -39,7 +39,7 @@ impl fmt::Display for BadTrace {
     }
 }
 
-impl core::error::Error for BadTrace {}
+impl core::error::Error for TraceError {}
 
 /// What the comparison with the live call came to. Shown as one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub enum Verdict {
         outputs: u64,
     },
     /// Every output was the same, and the trace ends before the call has ended: the server was killed, or the call goes on.
-    BreaksOff {
+    Truncated {
         /// Lines that could be replayed.
         line: u64,
         /// Conversation time of the last one.
@@ -83,7 +83,7 @@ pub struct Difference {
     /// As the replay put it out; `None` = nothing more.
     pub replayed: Option<String>,
     /// The program that the call ran on.
-    pub program: String,
+    pub program_version: String,
 }
 
 impl fmt::Display for Verdict {
@@ -95,7 +95,7 @@ impl fmt::Display for Verdict {
                     "identical: {inputs} inputs gave the {outputs} outputs of the live call, byte for byte"
                 )
             }
-            Self::BreaksOff { line, at } => write!(
+            Self::Truncated { line, at } => write!(
                 f,
                 "identical as far as the trace goes: it breaks off after line {line} ({at}), before the end of the call"
             ),
@@ -104,17 +104,17 @@ impl fmt::Display for Verdict {
                 "identical up to line {line}: {missing} inputs are missing there, as the disk was too slow, and what follows cannot be replayed"
             ),
             Self::Differs(d) => {
-                let Difference { line, at, output, live, replayed, program } = &**d;
+                let Difference { line, at, output, live, replayed, program_version: program } = &**d;
                 write!(
                     f,
                     "line {line} ({at}) differs: output {output} of the live call was {}, ",
-                    short(live.as_deref())
+                    abbreviate(live.as_deref())
                 )?;
-                write!(f, "of the replay it is {}", short(replayed.as_deref()))?;
-                if program == PROGRAM {
+                write!(f, "of the replay it is {}", abbreviate(replayed.as_deref()))?;
+                if program == PROGRAM_VERSION {
                     Ok(())
                 } else {
-                    write!(f, " (the call ran on version {program}, this is {PROGRAM})")
+                    write!(f, " (the call ran on version {program}, this is {PROGRAM_VERSION})")
                 }
             }
         }
@@ -122,10 +122,10 @@ impl fmt::Display for Verdict {
 }
 
 /// As much of an output as a sentence can hold.
-fn short(output: Option<&str>) -> String {
-    const MOST: usize = 300;
+fn abbreviate(output: Option<&str>) -> String {
+    const MAX_CHARS: usize = 300;
     let Some(text) = output else { return "nothing more".into() };
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -134,15 +134,15 @@ fn short(output: Option<&str>) -> String {
 /// A replay under way.
 pub struct Replay {
     explain: bool,
-    call: Option<Call>,
-    lines: Lines,
+    call: Option<ReplayedCall>,
+    report: Report,
     /// Lines read.
-    line: u64,
+    line_number: u64,
     verdict: Option<Verdict>,
 }
 
-struct Call {
-    program: String,
+struct ReplayedCall {
+    program_version: String,
     conversation: Conversation,
     at: Time,
     inputs: u64,
@@ -154,7 +154,7 @@ impl Replay {
     /// A replay that has read nothing; with `explain` it prints why each decision was taken.
     #[must_use]
     pub fn new(explain: bool) -> Self {
-        Self { explain, call: None, lines: Lines::default(), line: 0, verdict: None }
+        Self { explain, call: None, report: Report::default(), line_number: 0, verdict: None }
     }
 
     /// Reads the next line, which is without its line end, and returns what is printed because of it. Once there is a verdict nothing is
@@ -162,30 +162,30 @@ impl Replay {
     ///
     /// # Errors
     /// The line is malformed.
-    pub fn read(&mut self, line: &[u8]) -> Result<String, BadTrace> {
+    pub fn read_line(&mut self, line: &[u8]) -> Result<String, TraceError> {
         if self.verdict.is_none() {
-            self.line += 1;
-            self.take(line).map_err(|(field, reason)| BadTrace {
-                line: self.line,
-                field: on_one_line(field),
-                reason: on_one_line(reason),
+            self.line_number += 1;
+            self.process_line(line).map_err(|(field, reason)| TraceError {
+                line: self.line_number,
+                field: to_single_line(field),
+                reason: to_single_line(reason),
             })?;
         }
-        Ok(self.lines.take())
+        Ok(self.report.take())
     }
 
     /// Reads what stands behind the last line end: a whole line, or as much of it as was written before the server was killed.
     ///
     /// # Errors
     /// The line is malformed, though whole.
-    pub fn read_rest(&mut self, rest: &[u8]) -> Result<String, BadTrace> {
+    pub fn read_partial_line(&mut self, rest: &[u8]) -> Result<String, TraceError> {
         // Nothing is wrong with what was cut but its end, which may be half a number, or half a character.
         let cut = match core::str::from_utf8(rest) {
             Ok(text) => serde_json::from_str::<&RawValue>(text)
                 .is_err_and(|error| error.is_eof() || error.column() >= rest.len()),
             Err(error) => error.error_len().is_none(),
         };
-        if self.call.is_some() && cut { Ok(String::new()) } else { self.read(rest) }
+        if self.call.is_some() && cut { Ok(String::new()) } else { self.read_line(rest) }
     }
 
     /// Whether more need not be read.
@@ -198,35 +198,35 @@ impl Replay {
     ///
     /// # Errors
     /// The trace holds nothing at all.
-    pub fn finish(mut self) -> Result<(String, Verdict), BadTrace> {
+    pub fn finish(mut self) -> Result<(String, Verdict), TraceError> {
         let Some(call) = self.call else {
-            return Err(BadTrace {
+            return Err(TraceError {
                 line: 1,
                 field: String::new(),
                 reason: "is missing: the file is empty".into(),
             });
         };
-        self.lines.summary(call.at, &call.conversation);
+        self.report.push_summary(call.at, &call.conversation);
         let verdict = self.verdict.unwrap_or(if call.ended {
             Verdict::Identical { inputs: call.inputs, outputs: call.outputs }
         } else {
-            Verdict::BreaksOff { line: self.line, at: call.at }
+            Verdict::Truncated { line: self.line_number, at: call.at }
         });
-        Ok((self.lines.take(), verdict))
+        Ok((self.report.take(), verdict))
     }
 
-    fn take(&mut self, line: &[u8]) -> Result<(), Bad> {
+    fn process_line(&mut self, line: &[u8]) -> Result<(), FieldError> {
         let bad = |reason: &str| (String::new(), reason.to_owned());
-        if line.len() > LONGEST_LINE {
+        if line.len() > MAX_LINE_BYTES {
             return Err(bad("is longer than 4 MiB"));
         }
         let text = core::str::from_utf8(line).map_err(|_| bad("is no UTF-8"))?;
         let Some(call) = &mut self.call else {
             let begin = trace::read_header(text)?;
             let mut conversation = Conversation::new(begin.spec);
-            conversation.explain(self.explain);
-            self.call = Some(Call {
-                program: begin.program,
+            conversation.set_explain(self.explain);
+            self.call = Some(ReplayedCall {
+                program_version: begin.program_version,
                 conversation,
                 at: Time::ZERO,
                 inputs: 0,
@@ -236,77 +236,85 @@ impl Replay {
             return Ok(());
         };
         match trace::read_line(text)? {
-            Line::Step { at, .. } if at < call.at => Err((
+            TraceLine::Step { at, .. } if at < call.at => Err((
                 "at".into(),
                 format!("is {} µs, and must not be before the line above it", at.as_micros()),
             )),
-            Line::Step { at, input, out } => {
-                self.verdict = call.step(&mut self.lines, self.line, at, input, &out)?;
+            TraceLine::Step { at, input, outputs: out } => {
+                self.verdict = call.replay_input(&mut self.report, self.line_number, at, input, &out)?;
                 Ok(())
             }
-            Line::Dropped(missing) => {
-                self.verdict = Some(Verdict::Gap { line: self.line, missing });
+            TraceLine::Dropped(missing) => {
+                self.verdict = Some(Verdict::Gap { line: self.line_number, missing });
                 Ok(())
             }
         }
     }
 }
 
-impl Call {
+impl ReplayedCall {
     /// Gives the conversation an input and compares all that comes of it.
     ///
     /// What is due before is served one by one, which changes nothing but how much is done at once: a file may leave years between two
     /// inputs, and words without end to be said in them. No more of that is made than the file has the outputs for.
-    fn step(
+    fn replay_input(
         &mut self,
-        lines: &mut Lines,
+        lines: &mut Report,
         line: u64,
         at: Time,
         input: Input,
         live: &[&RawValue],
-    ) -> Result<Option<Verdict>, Bad> {
+    ) -> Result<Option<Verdict>, FieldError> {
         self.at = at;
         self.inputs += 1;
         let mut comparison = Comparison { live, compared: 0, difference: None };
         if self.inputs == 1 {
             self.conversation.handle(Input::Tick, Time::ZERO);
-            self.drain(lines, &mut comparison);
+            self.compare_outputs(lines, &mut comparison);
         }
         let mut served = 0;
         while let Some((due, _)) = self.conversation.poll_timeout().filter(|(due, _)| *due < at)
             && comparison.difference.is_none()
         {
-            if served == MOST_DEADLINES {
-                let reason =
-                    format!("leaves more than {MOST_DEADLINES} deadlines unserved since the line above it");
+            if served == MAX_DEADLINES_PER_INPUT {
+                let reason = format!(
+                    "leaves more than {MAX_DEADLINES_PER_INPUT} deadlines unserved since the line above it"
+                );
                 return Err(("at".into(), reason));
             }
             served += 1;
             self.conversation.handle(Input::Tick, due);
-            self.drain(lines, &mut comparison);
+            self.compare_outputs(lines, &mut comparison);
         }
         if comparison.difference.is_none() {
             self.conversation.handle(input, at);
-            self.drain(lines, &mut comparison);
-            comparison.end();
+            self.compare_outputs(lines, &mut comparison);
+            comparison.compare_end();
         }
-        let program = self.program.clone();
+        let program = self.program_version.clone();
         Ok(comparison.difference.map(|(output, live, replayed)| {
-            Verdict::Differs(Box::new(Difference { line, at, output, live, replayed, program }))
+            Verdict::Differs(Box::new(Difference {
+                line,
+                at,
+                output,
+                live,
+                replayed,
+                program_version: program,
+            }))
         }))
     }
 
     /// Prints and compares what the conversation has put out.
-    fn drain(&mut self, lines: &mut Lines, comparison: &mut Comparison<'_>) {
+    fn compare_outputs(&mut self, lines: &mut Report, comparison: &mut Comparison<'_>) {
         while let Some(replayed) = self.conversation.poll() {
             if let Output::Explain(explanation) = replayed {
-                lines.explain(&explanation);
+                lines.push_explanation(&explanation);
                 continue;
             }
             self.outputs += 1;
-            comparison.next(&replayed);
+            comparison.compare_next(&replayed);
             match replayed {
-                Output::Tell(fact) => lines.tell(fact),
+                Output::Emit(fact) => lines.push_event(fact),
                 Output::End(_) => self.ended = true,
                 _ => {}
             }
@@ -324,14 +332,14 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// The replay put out another one.
-    fn next(&mut self, replayed: &Output) {
+    fn compare_next(&mut self, replayed: &Output) {
         if self.difference.is_none() {
-            self.compare(Some(trace::written(replayed)));
+            self.compare(Some(trace::output_json(replayed)));
         }
     }
 
     /// The replay has put out all.
-    fn end(&mut self) {
+    fn compare_end(&mut self) {
         if self.difference.is_none() && self.compared < self.live.len() {
             self.compare(None);
         }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{BadSetting, LONGEST};
+use crate::settings::{MAX_SECONDS, SettingError};
 
 /// Everything that the pure conversation knows of its agent. Made by [`crate::settings`]; every value is in range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct Spec {
     /// Whether a second voice may be asked after a failure.
     pub fallback_tts: bool,
     /// The speech detector's own times: onset is reported `start` after it was, the end `silence` after it was.
-    pub vad: Vad,
+    pub vad: VadTiming,
     /// Told by `participant_left`.
     pub user_id: String,
     /// Tools by name, with the words said around them.
@@ -79,7 +79,7 @@ impl Spec {
     ///
     /// # Errors
     /// The first value that is not.
-    pub fn check(&self) -> Result<(), BadSetting> {
+    pub fn validate(&self) -> Result<(), SettingError> {
         let spans = [
             ("min_endpointing_delay", Some(self.min_endpointing_delay)),
             ("max_endpointing_delay", Some(self.max_endpointing_delay)),
@@ -91,28 +91,28 @@ impl Spec {
             ("min_consecutive_speech_delay", Some(self.min_consecutive_speech_delay)),
             ("max_call_duration", self.max_call_duration),
             ("call_warning_before", Some(self.call_warning_before)),
-            ("greeting.wait", self.greeting.as_ref().map(|greeting| greeting.wait)),
-            ("vad.start", Some(self.vad.start)),
-            ("vad.silence", Some(self.vad.silence)),
+            ("greeting.wait", self.greeting.as_ref().map(|greeting| greeting.delay)),
+            ("vad.start", Some(self.vad.min_speech_duration)),
+            ("vad.silence", Some(self.vad.min_silence_duration)),
         ];
         let of_tools = self.tools.iter().map(|tool| ("tools.delay", Some(tool.delay)));
         for (field, span) in spans.into_iter().chain(of_tools) {
-            if span.is_some_and(|span| span.as_secs_f64() > LONGEST) {
-                return Err(BadSetting::new(field, "must not be greater than 1e7 s"));
+            if span.is_some_and(|span| span.as_secs_f64() > MAX_SECONDS) {
+                return Err(SettingError::new(field, "must not be greater than 1e7 s"));
             }
         }
         if self.min_endpointing_delay > self.max_endpointing_delay {
-            return Err(BadSetting::new(
+            return Err(SettingError::new(
                 "min_endpointing_delay",
                 "must not be greater than max_endpointing_delay",
             ));
         }
         if !(0.0..=1.0).contains(&self.turn_threshold) {
-            return Err(BadSetting::new("turn_threshold", "must be between 0 and 1"));
+            return Err(SettingError::new("turn_threshold", "must be between 0 and 1"));
         }
         // Silence of no length is always over: the call-outs would never end.
         if self.idle_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(BadSetting::new("idle_timeout", "must not be 0"));
+            return Err(SettingError::new("idle_timeout", "must not be 0"));
         }
         Ok(())
     }
@@ -120,20 +120,24 @@ impl Spec {
 
 /// Times of the speech detector.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Vad {
+pub struct VadTiming {
     /// Speech must last this long to be reported.
-    pub start: Duration,
+    #[serde(rename = "start")]
+    pub min_speech_duration: Duration,
     /// Silence must last this long to be the end.
-    pub silence: Duration,
+    #[serde(rename = "silence")]
+    pub min_silence_duration: Duration,
 }
 
 /// The agent speaks first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Greeting {
     /// Its words.
-    pub say: String,
+    #[serde(rename = "say")]
+    pub text: String,
     /// Its TTS is asked this long after the beginning.
-    pub wait: Duration,
+    #[serde(rename = "wait")]
+    pub delay: Duration,
 }
 
 /// How text becomes pieces of speech.
@@ -148,7 +152,7 @@ pub enum Phrasing {
 impl Phrasing {
     /// Pieces of an utterance that are with the TTS or wait to be played, the sounding one included: the rest waits in the conversation. Live,
     /// a long text must not take the voice from other calls, nor be made to be thrown away; a script's pieces are all asked at once.
-    pub(crate) fn ahead(self) -> usize {
+    pub(crate) fn max_segments_ahead(self) -> usize {
         match self {
             Self::Stream => 3,
             Self::Flushed => usize::MAX,

@@ -2,54 +2,54 @@
 
 use core::time::Duration;
 
-use crate::input::StretchId;
-use crate::spec::Vad;
+use crate::input::SpeechSegmentId;
+use crate::spec::VadTiming;
 use crate::time::Time;
 
 /// The last stretch of the user's speech.
 #[derive(Default)]
-pub(crate) struct Speech {
+pub(crate) struct UserSpeech {
     /// Whether the detector hears the user.
-    pub(crate) hearing: bool,
+    pub(crate) active: bool,
     /// True onset.
     pub(crate) onset: Time,
     /// True end so far.
-    pub(crate) until: Time,
+    pub(crate) end: Time,
     /// Whether it was asked whether it holds the agent: that is asked once, when it has lasted long enough.
-    pub(crate) judged: bool,
+    pub(crate) hold_evaluated: bool,
     /// When its end was reported.
-    pub(crate) stopped: Option<Time>,
+    pub(crate) end_reported_at: Option<Time>,
     /// How many stretches there were.
-    count: u32,
+    segment_count: u32,
 }
 
-impl Speech {
+impl UserSpeech {
     pub(crate) fn start(&mut self, onset: Time) {
-        self.hearing = true;
+        self.active = true;
         self.onset = onset;
-        self.until = onset;
-        self.judged = false;
-        self.count = self.count.saturating_add(1);
+        self.end = onset;
+        self.hold_evaluated = false;
+        self.segment_count = self.segment_count.saturating_add(1);
     }
 
     pub(crate) fn stop(&mut self, end: Time, now: Time) {
-        self.hearing = false;
-        self.until = end.max(self.onset);
-        self.stopped = Some(now);
+        self.active = false;
+        self.end = end.max(self.onset);
+        self.end_reported_at = Some(now);
     }
 
     /// The current stretch, or the last one.
-    pub(crate) fn stretch(&self) -> StretchId {
-        StretchId(self.count.saturating_sub(1))
+    pub(crate) fn segment_id(&self) -> SpeechSegmentId {
+        SpeechSegmentId(self.segment_count.saturating_sub(1))
     }
 
     /// When speech without a break has lasted `least`, as far as the detector can know it.
-    pub(crate) fn hold_at(&self, vad: Vad, least: Duration) -> Time {
-        self.onset + vad.start + least
+    pub(crate) fn hold_deadline(&self, vad: VadTiming, least: Duration) -> Time {
+        self.onset + vad.min_speech_duration + least
     }
 
     /// Whether the speech itself, without trailing silence, has lasted `least` by `now`.
-    pub(crate) fn lasted(&self, vad: Vad, least: Duration, now: Time) -> bool {
-        self.count > 0 && now >= self.hold_at(vad, least) && self.until.since(self.onset) >= least
+    pub(crate) fn has_lasted(&self, vad: VadTiming, least: Duration, now: Time) -> bool {
+        self.segment_count > 0 && now >= self.hold_deadline(vad, least) && self.end.since(self.onset) >= least
     }
 }

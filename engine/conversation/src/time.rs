@@ -95,7 +95,7 @@ impl Position {
 
     /// Samples at [`SAMPLE_RATE`].
     #[must_use]
-    pub const fn samples(self) -> u64 {
+    pub const fn as_samples(self) -> u64 {
         self.0
     }
 

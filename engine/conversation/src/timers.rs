@@ -4,21 +4,21 @@ use crate::time::Time;
 
 /// Why the conversation wants to be called. The order is the order in which deadlines of one instant are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub enum TimerKind {
     /// The LLM gave nothing for 5 s.
-    Llm,
+    LlmTimeout,
     /// The TTS gave nothing for 5 s.
-    Tts,
+    TtsTimeout,
     /// A tool gave no result for 20 s.
-    Tool,
+    ToolTimeout,
     /// The user's voice makes the agent quieter.
     Duck,
     /// The user's voice has lasted long enough to hold the agent.
     Hold,
     /// The time in which the agent's own echo is feared is over.
-    Warmup,
+    WarmupEnd,
     /// No transcript came.
-    Transcript,
+    TranscriptTimeout,
     /// The user's turn is over.
     Commit,
     /// The interruption was false.
@@ -28,31 +28,31 @@ pub enum Reason {
     /// The next utterance may be asked for.
     Spacing,
     /// What was heard is told.
-    Heard,
+    HeardUpdate,
     /// The warning before the limit.
-    Warning,
+    LimitWarning,
     /// The limit of the call.
-    Limit,
+    CallLimit,
     /// Nobody says anything.
     Idle,
 }
 
-impl Reason {
+impl TimerKind {
     const ALL: [Self; 15] = [
-        Self::Llm,
-        Self::Tts,
-        Self::Tool,
+        Self::LlmTimeout,
+        Self::TtsTimeout,
+        Self::ToolTimeout,
         Self::Duck,
         Self::Hold,
-        Self::Warmup,
-        Self::Transcript,
+        Self::WarmupEnd,
+        Self::TranscriptTimeout,
         Self::Commit,
         Self::Resume,
         Self::ToolDelay,
         Self::Spacing,
-        Self::Heard,
-        Self::Warning,
-        Self::Limit,
+        Self::HeardUpdate,
+        Self::LimitWarning,
+        Self::CallLimit,
         Self::Idle,
     ];
 
@@ -60,20 +60,20 @@ impl Reason {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Llm => "llm",
-            Self::Tts => "tts",
-            Self::Tool => "tool",
+            Self::LlmTimeout => "llm",
+            Self::TtsTimeout => "tts",
+            Self::ToolTimeout => "tool",
             Self::Duck => "duck",
             Self::Hold => "hold",
-            Self::Warmup => "warmup",
-            Self::Transcript => "transcript",
+            Self::WarmupEnd => "warmup",
+            Self::TranscriptTimeout => "transcript",
             Self::Commit => "commit",
             Self::Resume => "resume",
             Self::ToolDelay => "tool_delay",
             Self::Spacing => "spacing",
-            Self::Heard => "heard",
-            Self::Warning => "warning",
-            Self::Limit => "limit",
+            Self::HeardUpdate => "heard",
+            Self::LimitWarning => "warning",
+            Self::CallLimit => "limit",
             Self::Idle => "idle",
         }
     }
@@ -82,33 +82,33 @@ impl Reason {
 /// One deadline at most for each reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
-    table: [Option<Time>; Reason::ALL.len()],
+    deadlines: [Option<Time>; TimerKind::ALL.len()],
 }
 
 impl Timers {
-    pub(crate) fn set(&mut self, reason: Reason, at: Time) {
-        self.table[reason as usize] = Some(at);
+    pub(crate) fn set(&mut self, reason: TimerKind, at: Time) {
+        self.deadlines[reason as usize] = Some(at);
     }
 
-    pub(crate) fn put(&mut self, reason: Reason, at: Option<Time>) {
-        self.table[reason as usize] = at;
+    pub(crate) fn set_or_clear(&mut self, reason: TimerKind, at: Option<Time>) {
+        self.deadlines[reason as usize] = at;
     }
 
-    pub(crate) fn clear(&mut self, reason: Reason) {
-        self.table[reason as usize] = None;
+    pub(crate) fn clear(&mut self, reason: TimerKind) {
+        self.deadlines[reason as usize] = None;
     }
 
     pub(crate) fn clear_all(&mut self) {
         *self = Self::default();
     }
 
-    pub(crate) fn at(&self, reason: Reason) -> Option<Time> {
-        self.table[reason as usize]
+    pub(crate) fn deadline(&self, reason: TimerKind) -> Option<Time> {
+        self.deadlines[reason as usize]
     }
 
     /// The earliest; of one instant the first in the order of [`Reason`].
-    pub(crate) fn next(&self) -> Option<(Time, Reason)> {
-        let set = Reason::ALL.into_iter().filter_map(|reason| Some((self.at(reason)?, reason)));
+    pub(crate) fn next_deadline(&self) -> Option<(Time, TimerKind)> {
+        let set = TimerKind::ALL.into_iter().filter_map(|reason| Some((self.deadline(reason)?, reason)));
         set.min()
     }
 }

@@ -12,29 +12,29 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::call::ConversationId;
+use crate::call_config::ConversationId;
 use crate::event::HistoryItem;
-use crate::input::{Input, StepId};
+use crate::input::{GenerationId, Input};
 use crate::output::Output;
-use crate::settings::LONGEST;
+use crate::settings::MAX_SECONDS;
 use crate::spec::Spec;
-use crate::strict;
+use crate::strict_json;
 use crate::time::Time;
 
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 
 /// The longest line, in bytes. What a person, a model or a tool may say at once is shorter.
-pub const LONGEST_LINE: usize = 4 << 20;
+pub const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// What is wrong with a key of which an object has two.
-const TWICE: &str = "stands there twice";
+const DUPLICATE_KEY: &str = "stands there twice";
 
 /// The folder of traces in the data folder.
-pub const FOLDER: &str = "traces";
+pub const TRACES_FOLDER: &str = "traces";
 
 /// This program.
-pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The name of a conversation's trace in that folder.
 #[must_use]
@@ -44,23 +44,29 @@ pub fn file_name(conversation: ConversationId) -> String {
 
 /// The first line, with its line end. `unix_micros`: wall clock of the call's beginning.
 #[must_use]
-pub fn header(conversation: ConversationId, unix_micros: u64, spec: &Spec) -> String {
-    line(&Header { trace: VERSION, visavis: PROGRAM.into(), conversation, unix_micros, spec })
+pub fn header_line(conversation: ConversationId, unix_micros: u64, spec: &Spec) -> String {
+    json_line(&Header {
+        trace: FORMAT_VERSION,
+        visavis: PROGRAM_VERSION.into(),
+        conversation,
+        unix_micros,
+        spec,
+    })
 }
 
 /// An input and what came of it, with its line end.
 #[must_use]
-pub fn step(at: Time, input: &Input, out: &[Output]) -> String {
-    line(&Step { at, input, out: out.iter().map(Written).collect() })
+pub fn step_line(at: Time, input: &Input, out: &[Output]) -> String {
+    json_line(&StepLine { at, input, outputs: out.iter().map(TracedOutput).collect() })
 }
 
 /// The line, with its line end, that says that `n` inputs are missing.
 #[must_use]
-pub fn dropped(n: u64) -> String {
+pub fn dropped_line(n: u64) -> String {
     format!("{{\"dropped\":{n}}}\n")
 }
 
-fn line(line: &impl Serialize) -> String {
+fn json_line(line: &impl Serialize) -> String {
     // Nothing that is written here can fail: every key is a text, and the text is in memory.
     let mut text = serde_json::to_string(line).unwrap_or_default();
     text.push('\n');
@@ -68,8 +74,8 @@ fn line(line: &impl Serialize) -> String {
 }
 
 /// An output as it stands in a trace.
-pub(crate) fn written(output: &Output) -> String {
-    serde_json::to_string(&Written(output)).unwrap_or_default()
+pub(crate) fn output_json(output: &Output) -> String {
+    serde_json::to_string(&TracedOutput(output)).unwrap_or_default()
 }
 
 #[derive(Serialize)]
@@ -82,31 +88,35 @@ struct Header<S> {
 }
 
 #[derive(Serialize)]
-struct Step<'a> {
+struct StepLine<'a> {
     at: Time,
     input: &'a Input,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    out: Vec<Written<'a>>,
+    #[serde(rename = "out")]
+    outputs: Vec<TracedOutput<'a>>,
 }
 
-struct Written<'a>(&'a Output);
+struct TracedOutput<'a>(&'a Output);
 
-impl Serialize for Written<'_> {
+impl Serialize for TracedOutput<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Asked {
-            step: StepId,
-            history: Digest,
-            tools: bool,
-            fallback: bool,
+        struct TracedLlmRequest {
+            #[serde(rename = "step")]
+            generation: GenerationId,
+            history: HistoryDigest,
+            #[serde(rename = "tools")]
+            tools_allowed: bool,
+            #[serde(rename = "fallback")]
+            use_fallback: bool,
             preemptive: bool,
         }
-        let Output::AskLlm(request) = self.0 else { return self.0.serialize(serializer) };
-        let asked = Asked {
-            step: request.step,
-            history: Digest::of(&request.history),
-            tools: request.tools,
-            fallback: request.fallback,
+        let Output::RequestLlm(request) = self.0 else { return self.0.serialize(serializer) };
+        let asked = TracedLlmRequest {
+            generation: request.generation,
+            history: HistoryDigest::from_history(&request.history),
+            tools_allowed: request.tools_allowed,
+            use_fallback: request.use_fallback,
             preemptive: request.preemptive,
         };
         serializer.serialize_newtype_variant("Output", 0, "AskLlm", &asked)
@@ -115,14 +125,14 @@ impl Serialize for Written<'_> {
 
 /// A history in short: all of it in each question would make the trace grow with the square of the call.
 #[derive(Serialize)]
-struct Digest {
+struct HistoryDigest {
     items: usize,
     digest: String,
 }
 
-impl Digest {
-    fn of(history: &[Arc<HistoryItem>]) -> Self {
-        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+impl HistoryDigest {
+    fn from_history(history: &[Arc<HistoryItem>]) -> Self {
+        let mut hash = FnvHasher(0xcbf2_9ce4_8422_2325);
         for item in history {
             // Hashing cannot fail.
             let _ = serde_json::to_writer(&mut hash, item);
@@ -132,9 +142,9 @@ impl Digest {
 }
 
 /// FNV-1a of 64 bit (<http://www.isthe.com/chongo/tech/comp/fnv/>): the same in every build and on every machine.
-struct Fnv(u64);
+struct FnvHasher(u64);
 
-impl io::Write for Fnv {
+impl io::Write for FnvHasher {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -148,24 +158,24 @@ impl io::Write for Fnv {
 }
 
 /// What is wrong with a line: its field, empty for the line as a whole, and the reason.
-pub(crate) type Bad = (String, String);
+pub(crate) type FieldError = (String, String);
 
 /// The first line, read.
-pub(crate) struct Begin {
+pub(crate) struct TraceHeader {
     /// The program that wrote it.
-    pub(crate) program: String,
+    pub(crate) program_version: String,
     pub(crate) spec: Spec,
 }
 
 /// A further line, read.
 #[allow(clippy::large_enum_variant)] // taken apart at once, and nearly all are steps
-pub(crate) enum Line<'a> {
-    Step { at: Time, input: Input, out: Vec<&'a RawValue> },
+pub(crate) enum TraceLine<'a> {
+    Step { at: Time, input: Input, outputs: Vec<&'a RawValue> },
     Dropped(u64),
 }
 
 /// Reads the first line.
-pub(crate) fn read_header(text: &str) -> Result<Begin, Bad> {
+pub(crate) fn read_header(text: &str) -> Result<TraceHeader, FieldError> {
     #[derive(Deserialize)]
     struct Version {
         trace: Option<Value>,
@@ -184,19 +194,22 @@ pub(crate) fn read_header(text: &str) -> Result<Begin, Bad> {
     let version: Version = parse_object(text)?;
     match version.trace {
         None => return Err(("trace".into(), "is missing: this is no trace of a call".into())),
-        Some(version) if version == VERSION => {}
+        Some(version) if version == FORMAT_VERSION => {}
         Some(other) => {
-            return Err(("trace".into(), format!("is {other}, and this program reads version {VERSION}")));
+            return Err((
+                "trace".into(),
+                format!("is {other}, and this program reads version {FORMAT_VERSION}"),
+            ));
         }
     }
-    let fields: Fields<'_> = parse(text, "")?;
-    let spec: Spec = parse_whole(fields.spec.get(), "spec")?;
-    spec.check().map_err(|bad| (format!("spec.{}", bad.field), bad.reason))?;
-    Ok(Begin { program: fields.visavis, spec })
+    let fields: Fields<'_> = parse_json(text, "")?;
+    let spec: Spec = parse_known_keys(fields.spec.get(), "spec")?;
+    spec.validate().map_err(|bad| (format!("spec.{}", bad.field), bad.reason))?;
+    Ok(TraceHeader { program_version: fields.visavis, spec })
 }
 
 /// Reads a further line.
-pub(crate) fn read_line(text: &str) -> Result<Line<'_>, Bad> {
+pub(crate) fn read_line(text: &str) -> Result<TraceLine<'_>, FieldError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields<'a> {
@@ -210,31 +223,31 @@ pub(crate) fn read_line(text: &str) -> Result<Line<'_>, Bad> {
     let fields: Fields<'_> = parse_object(text)?;
     let missing = |field: &str| (field.to_owned(), "is missing".to_owned());
     match fields {
-        Fields { at: None, input: None, out: None, dropped: Some(n) } => Ok(Line::Dropped(n)),
+        Fields { at: None, input: None, out: None, dropped: Some(n) } => Ok(TraceLine::Dropped(n)),
         Fields { dropped: Some(_), .. } => Err(("dropped".into(), "must stand alone".into())),
         Fields { at: None, .. } => Err(missing("at")),
         Fields { input: None, .. } => Err(missing("input")),
         Fields { at: Some(at), input: Some(input), out, .. } => {
-            if at.as_seconds() > LONGEST {
+            if at.as_seconds() > MAX_SECONDS {
                 return Err(("at".into(), "must not be later than 1e7 s".into()));
             }
-            let input = parse_whole(input.get(), "input")?;
-            Ok(Line::Step { at, input, out: out.unwrap_or_default() })
+            let input = parse_known_keys(input.get(), "input")?;
+            Ok(TraceLine::Step { at, input, outputs: out.unwrap_or_default() })
         }
     }
 }
 
 /// Parses a line.
-fn parse_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Bad> {
+fn parse_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldError> {
     let is_object = text.trim_start().starts_with('{');
     if !is_object && serde_json::from_str::<&RawValue>(text).is_ok() {
         return Err((String::new(), "must be an object".into()));
     }
-    parse(text, "")
+    parse_json(text, "")
 }
 
 /// Parses JSON; what is at fault is named with its path below `within`.
-fn parse<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, Bad> {
+fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, FieldError> {
     let mut json = serde_json::Deserializer::from_str(text);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
@@ -253,26 +266,27 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, Bad> 
         let reason = reason.as_str();
         if !error.is_data() {
             // What is not looked into on the way, such as the settings, is read again for the place.
-            let path = match strict::read(text.as_bytes()) {
-                Err(strict::Bad::Json { path, .. }) => path,
+            let path = match strict_json::parse_strict(text.as_bytes()) {
+                Err(strict_json::StrictJsonError::InvalidJson { path, .. }) => path,
                 _ => String::new(),
             };
-            return (join(within, &path), format!("is no JSON: {reason} (column {})", error.column()));
+            return (join_path(within, &path), format!("is no JSON: {reason} (column {})", error.column()));
         }
         let named = |prefix: &str| reason.strip_prefix(prefix)?.split('`').next();
         // The path names the field already, or ends above it.
-        let at =
-            |field| if path.rsplit('.').next() == Some(field) { path.clone() } else { join(&path, field) };
+        let at = |field| {
+            if path.rsplit('.').next() == Some(field) { path.clone() } else { join_path(&path, field) }
+        };
         let (path, reason) = if let Some(field) = named("missing field `") {
-            (join(&path, field), "is missing")
+            (join_path(&path, field), "is missing")
         } else if let Some(field) = named("unknown field `") {
             (at(field), "is unknown")
         } else if let Some(field) = named("duplicate field `") {
-            (at(field), TWICE)
+            (at(field), DUPLICATE_KEY)
         } else {
             (path, reason)
         };
-        (join(within, &path), reason.to_owned())
+        (join_path(within, &path), reason.to_owned())
     })?;
     json.end().map_err(|error| {
         (within.to_owned(), format!("is no JSON: something follows it (column {})", error.column()))
@@ -280,7 +294,7 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, Bad> 
     Ok(parsed)
 }
 
-fn join(path: &str, field: &str) -> String {
+fn join_path(path: &str, field: &str) -> String {
     match (path, field) {
         ("", one) | (one, "") => one.to_owned(),
         (path, field) => format!("{path}.{field}"),
@@ -288,29 +302,36 @@ fn join(path: &str, field: &str) -> String {
 }
 
 /// Parses what must hold nothing else than a `T`: a key that is not one of its is refused, however deep.
-fn parse_whole<'a, T: Deserialize<'a> + Serialize>(text: &'a str, within: &str) -> Result<T, Bad> {
-    let parsed: T = parse(text, within)?;
+fn parse_known_keys<'a, T: Deserialize<'a> + Serialize>(
+    text: &'a str,
+    within: &str,
+) -> Result<T, FieldError> {
+    let parsed: T = parse_json(text, within)?;
     // As this program writes it: nothing can be in it that was not understood.
     if serde_json::to_string(&parsed).is_ok_and(|again| again == text) {
         return Ok(parsed);
     }
-    let given = strict::read(text.as_bytes()).map_err(|bad| match bad {
-        strict::Bad::Json { path, error } => (join(within, &path), format!("is no JSON: {error}")),
-        strict::Bad::Twice { path, .. } => (join(within, &path), TWICE.into()),
+    let given = strict_json::parse_strict(text.as_bytes()).map_err(|bad| match bad {
+        strict_json::StrictJsonError::InvalidJson { path, error } => {
+            (join_path(within, &path), format!("is no JSON: {error}"))
+        }
+        strict_json::StrictJsonError::DuplicateKey { path, .. } => {
+            (join_path(within, &path), DUPLICATE_KEY.into())
+        }
     })?;
     let known = serde_json::to_value(&parsed).unwrap_or_default();
-    match unknown_key(&given, &known, within) {
+    match find_unknown_key(&given, &known, within) {
         Some(path) => Err((path, "is unknown".into())),
         None => Ok(parsed),
     }
 }
 
-fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
+fn find_unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
     match (given, known) {
         (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(key, value)| {
-            let path = join(path, key);
+            let path = join_path(path, key);
             match known.get(key) {
-                Some(known) => unknown_key(value, known, &path),
+                Some(known) => find_unknown_key(value, known, &path),
                 None => Some(path),
             }
         }),
@@ -318,7 +339,7 @@ fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
             .iter()
             .zip(known)
             .enumerate()
-            .find_map(|(i, (given, known))| unknown_key(given, known, &format!("{path}[{i}]"))),
+            .find_map(|(i, (given, known))| find_unknown_key(given, known, &format!("{path}[{i}]"))),
         _ => None,
     }
 }

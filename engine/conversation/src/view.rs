@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::event::{AgentState, EndReason, Event, Role, Snippet, Stamped, TurnTimes, UtteranceId};
+use crate::event::{AgentState, EndReason, Event, EventEnvelope, Role, Snippet, TurnTimes, UtteranceId};
 use crate::time::Time;
 
 /// A conversation as its facts tell it so far.
@@ -11,19 +11,23 @@ use crate::time::Time;
 /// Times are relative to the conversation's beginning; the caller knows when that was. Without an `ended` fact (the server died),
 /// [`View::transcript`] and [`View::messages`] hold what was heard up to the last `agent.heard`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct View {
+pub struct ConversationView {
     /// Whether the user came.
     pub started: bool,
     /// Why it ended, if it did.
-    pub ended: Option<EndReason>,
+    #[serde(rename = "ended")]
+    pub end_reason: Option<EndReason>,
     /// Time of the last fact.
-    pub last: Time,
+    #[serde(rename = "last")]
+    pub last_event_at: Time,
     /// What the agent does.
-    pub state: AgentState,
+    #[serde(rename = "state")]
+    pub agent_state: AgentState,
     /// Finished items, oldest first.
-    pub items: Vec<Item>,
+    pub items: Vec<TranscriptItem>,
     /// The utterance that sounds now, with what is known to have been heard.
-    pub sounding: Option<Item>,
+    #[serde(rename = "sounding")]
+    pub speaking_item: Option<TranscriptItem>,
     /// What the agent's knowledge gave.
     pub snippets: Vec<UsedSnippet>,
     /// Sentences for the operator or the caller.
@@ -33,18 +37,20 @@ pub struct View {
     /// What was used.
     pub usage: Usage,
     /// When the detector began to hear the user, while it does.
-    pub user_since: Option<Time>,
+    #[serde(rename = "user_since")]
+    pub user_speaking_since: Option<Time>,
 }
 
 /// An item of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Item {
+pub struct TranscriptItem {
     /// Who.
     pub role: Role,
     /// The words: said by the user, heard from the agent, returned by the tool.
     pub text: String,
     /// When its first word was spoken.
-    pub began: Time,
+    #[serde(rename = "began")]
+    pub started_at: Time,
     /// Seconds from then to its last word.
     pub duration: f64,
     /// The agent's utterance.
@@ -80,7 +86,7 @@ pub struct Usage {
 
 /// How the values of one stage are spread over the turns, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct Percentiles {
     /// Half of the turns were as fast.
     pub p50: f64,
     /// Nine of ten.
@@ -90,27 +96,28 @@ pub struct Spread {
     /// The slowest.
     pub max: f64,
     /// How many.
-    pub n: usize,
+    #[serde(rename = "n")]
+    pub count: usize,
 }
 
-impl View {
+impl ConversationView {
     /// Takes in the next fact.
-    pub fn apply(&mut self, fact: &Stamped) {
+    pub fn apply(&mut self, fact: &EventEnvelope) {
         let at = fact.at;
-        self.last = self.last.max(at);
+        self.last_event_at = self.last_event_at.max(at);
         match &fact.event {
             Event::Joined { .. } => self.started = true,
-            Event::UserStartedSpeaking => self.user_since = Some(at),
+            Event::UserStartedSpeaking => self.user_speaking_since = Some(at),
             Event::UserStoppedSpeaking => {
-                if let Some(since) = self.user_since.take() {
+                if let Some(since) = self.user_speaking_since.take() {
                     self.usage.stt_seconds += at.since(since).as_secs_f64();
                 }
             }
             Event::AgentStartedSpeaking { utterance, .. } => {
-                self.sounding = Some(Item {
+                self.speaking_item = Some(TranscriptItem {
                     role: Role::Assistant,
                     text: String::new(),
-                    began: at,
+                    started_at: at,
                     duration: 0.0,
                     utterance: Some(*utterance),
                     interrupted: true,
@@ -120,20 +127,22 @@ impl View {
                     used.utterance = Some(*utterance);
                 }
             }
-            Event::AgentHeard { utterance, text } => {
-                if let Some(item) = self.sounding.as_mut().filter(|item| item.utterance == Some(*utterance)) {
+            Event::AgentSpeechHeard { utterance, text } => {
+                if let Some(item) =
+                    self.speaking_item.as_mut().filter(|item| item.utterance == Some(*utterance))
+                {
                     item.text.clone_from(text);
-                    item.duration = at.since(item.began).as_secs_f64();
+                    item.duration = at.since(item.started_at).as_secs_f64();
                 }
             }
-            Event::AgentStoppedSpeaking { .. } => self.sounding = None,
-            Event::AgentState { state } => self.state = *state,
+            Event::AgentStoppedSpeaking { .. } => self.speaking_item = None,
+            Event::AgentState { state } => self.agent_state = *state,
             Event::History(item) => {
-                let began = item.began.unwrap_or(at);
-                self.items.push(Item {
+                let began = item.started_at.unwrap_or(at);
+                self.items.push(TranscriptItem {
                     role: item.role,
                     text: item.text.clone(),
-                    began,
+                    started_at: began,
                     duration: at.since(began).as_secs_f64(),
                     utterance: item.utterance,
                     interrupted: item.interrupted,
@@ -157,7 +166,7 @@ impl View {
                     None => self.turns.insert(at, times.clone()),
                 }
             }
-            Event::TurnHeard { turn, heard_end, interrupted, barge_in } => {
+            Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in } => {
                 if let Some(known) = self.turns.iter_mut().rev().find(|known| known.turn == *turn) {
                     known.barge_in = *barge_in;
                     known.timeline.heard_end = Some(*heard_end);
@@ -165,8 +174,8 @@ impl View {
                 }
             }
             Event::Ended { reason } => {
-                self.ended = Some(*reason);
-                self.sounding = None;
+                self.end_reason = Some(*reason);
+                self.speaking_item = None;
             }
             Event::AgentInterrupted
             | Event::CallEnded
@@ -193,23 +202,23 @@ impl View {
     }
 
     /// Everything said and heard in the order in which it ended; what sounds now (or sounded as the server died) last, where a word of it was heard.
-    pub fn messages(&self) -> impl Iterator<Item = &Item> {
-        self.items.iter().chain(self.sounding.iter().filter(|item| !item.text.is_empty()))
+    pub fn messages(&self) -> impl Iterator<Item = &TranscriptItem> {
+        self.items.iter().chain(self.speaking_item.iter().filter(|item| !item.text.is_empty()))
     }
 
     /// The spoken part of it, user and assistant, in the order in which it began: an utterance that was held and resumed ends behind what was
     /// said meanwhile.
-    pub fn transcript(&self) -> impl Iterator<Item = &Item> {
-        let spoken = |item: &&Item| matches!(item.role, Role::User | Role::Assistant);
-        let mut items: Vec<&Item> = self.messages().filter(spoken).collect();
-        items.sort_by_key(|item| item.began);
+    pub fn transcript(&self) -> impl Iterator<Item = &TranscriptItem> {
+        let spoken = |item: &&TranscriptItem| matches!(item.role, Role::User | Role::Assistant);
+        let mut items: Vec<&TranscriptItem> = self.messages().filter(spoken).collect();
+        items.sort_by_key(|item| item.started_at);
         items.into_iter()
     }
 
     /// How long the conversation has lasted, in seconds; 0 if the user never came.
     #[must_use]
     pub fn duration(&self) -> f64 {
-        if self.started { self.last.as_seconds() } else { 0.0 }
+        if self.started { self.last_event_at.as_seconds() } else { 0.0 }
     }
 
     /// The `messages` of `chat_history`; `timestamp(began)` makes the wall-clock time of an item.
@@ -220,9 +229,12 @@ impl View {
                 let mut message = Map::new();
                 message.insert("role".into(), json!(item.role));
                 message.insert("content".into(), json!(item.text));
-                message.insert("timestamp".into(), timestamp(item.began));
-                message.insert("seconds_from_start".into(), json!(round(item.began.as_seconds())));
-                message.insert("duration".into(), json!(round(item.duration)));
+                message.insert("timestamp".into(), timestamp(item.started_at));
+                message.insert(
+                    "seconds_from_start".into(),
+                    json!(round_to_millis(item.started_at.as_seconds())),
+                );
+                message.insert("duration".into(), json!(round_to_millis(item.duration)));
                 message.insert("speech_id".into(), json!(item.utterance.map(speech_id)));
                 message.insert("interrupted".into(), json!(item.interrupted));
                 if let Some((name, arguments)) = &item.tool {
@@ -254,13 +266,13 @@ impl View {
     /// `usage_json` as an object; `video_seconds` is known to the caller only.
     #[must_use]
     pub fn usage_json(&self, video_seconds: f64) -> Value {
-        let of = |pick: fn(&TurnTimes) -> Option<f64>| json!(self.spread(pick));
+        let of = |pick: fn(&TurnTimes) -> Option<f64>| json!(self.percentiles(pick));
         json!({
-            "duration_seconds": round(self.duration()),
-            "stt_seconds": round(self.usage.stt_seconds),
+            "duration_seconds": round_to_millis(self.duration()),
+            "stt_seconds": round_to_millis(self.usage.stt_seconds),
             "llm": {"prompt_tokens": self.usage.prompt_tokens, "completion_tokens": self.usage.completion_tokens},
             "tts_characters": self.usage.tts_characters,
-            "video_seconds": round(video_seconds),
+            "video_seconds": round_to_millis(video_seconds),
             "turns": self.turns.len(),
             "latency": {
                 "voice_to_voice": of(|t| t.voice_to_voice),
@@ -275,13 +287,14 @@ impl View {
     }
 
     /// How one value of the turns is spread; `None` where no turn has it. Percentiles are nearest-rank.
-    pub fn spread(&self, pick: impl Fn(&TurnTimes) -> Option<f64>) -> Option<Spread> {
+    pub fn percentiles(&self, pick: impl Fn(&TurnTimes) -> Option<f64>) -> Option<Percentiles> {
         let mut values: Vec<f64> = self.turns.iter().filter_map(pick).collect();
         values.sort_by(f64::total_cmp);
         let n = values.len();
-        let rank =
-            |q: f64| values.get(((n as f64 * q).ceil() as usize).clamp(1, n.max(1)) - 1).map(|v| round(*v));
-        Some(Spread { p50: rank(0.5)?, p90: rank(0.9)?, p99: rank(0.99)?, max: rank(1.0)?, n })
+        let rank = |q: f64| {
+            values.get(((n as f64 * q).ceil() as usize).clamp(1, n.max(1)) - 1).map(|v| round_to_millis(*v))
+        };
+        Some(Percentiles { p50: rank(0.5)?, p90: rank(0.9)?, p99: rank(0.99)?, max: rank(1.0)?, count: n })
     }
 }
 
@@ -293,7 +306,7 @@ pub fn speech_id(utterance: UtteranceId) -> String {
 
 /// Seconds to the millisecond, without float noise.
 #[must_use]
-pub fn round(seconds: f64) -> f64 {
+pub fn round_to_millis(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
 }
 
@@ -302,10 +315,10 @@ mod tests {
     use super::*;
     use crate::event::HistoryItem;
 
-    fn view(facts: impl IntoIterator<Item = (f64, Event)>) -> View {
-        let mut view = View::default();
+    fn view_of(facts: impl IntoIterator<Item = (f64, Event)>) -> ConversationView {
+        let mut view = ConversationView::default();
         for (seq, (at, event)) in facts.into_iter().enumerate() {
-            view.apply(&Stamped { seq: seq as u64, at: Time::from_seconds(at), event });
+            view.apply(&EventEnvelope { seq: seq as u64, at: Time::from_seconds(at), event });
         }
         view
     }
@@ -313,12 +326,12 @@ mod tests {
     #[test]
     fn after_a_crash_the_transcript_holds_what_was_heard_a_second_before() {
         let utterance = UtteranceId(0);
-        let view = view([
+        let view = view_of([
             (0.0, Event::Joined { unix_micros: 0 }),
             (1.0, Event::AgentStartedSpeaking { text: "One two three.".into(), utterance }),
-            (2.0, Event::AgentHeard { utterance, text: "One two".into() }),
+            (2.0, Event::AgentSpeechHeard { utterance, text: "One two".into() }),
         ]);
-        assert_eq!(view.ended, None);
+        assert_eq!(view.end_reason, None);
         let heard: Vec<_> = view.transcript().map(|item| (item.text.as_str(), item.interrupted)).collect();
         assert_eq!(heard, [("One two", true)]);
     }
@@ -333,12 +346,12 @@ mod tests {
             text: "Hello there.".into(),
             interrupted: false,
             utterance: Some(utterance),
-            began: Some(Time::from_seconds(1.0)),
+            started_at: Some(Time::from_seconds(1.0)),
             in_context: true,
         };
-        let view = view([
+        let view = view_of([
             (1.0, Event::AgentStartedSpeaking { text: "Hello there.".into(), utterance }),
-            (2.0, Event::AgentHeard { utterance, text: "Hello".into() }),
+            (2.0, Event::AgentSpeechHeard { utterance, text: "Hello".into() }),
             (2.5, Event::AgentStoppedSpeaking { text: "Hello there.".into(), utterance }),
             (2.5, Event::History(item)),
         ]);
@@ -360,33 +373,34 @@ mod tests {
             text: text.into(),
             interrupted: false,
             utterance,
-            began: Some(Time::from_seconds(began)),
+            started_at: Some(Time::from_seconds(began)),
             in_context: true,
         };
         let story = "Here is the story.";
         let mut facts = vec![
             (8.8, Event::AgentStartedSpeaking { text: story.into(), utterance }),
-            (13.0, Event::AgentHeard { utterance, text: "Here is".into() }),
+            (13.0, Event::AgentSpeechHeard { utterance, text: "Here is".into() }),
             (14.4, Event::History(item(Role::User, "Mm-hm.", 13.8, None))),
         ];
-        let read = |view: &View| view.transcript().map(|item| item.text.clone()).collect::<Vec<_>>();
-        assert_eq!(read(&view(facts.clone())), ["Here is", "Mm-hm."], "while it sounds");
+        let read =
+            |view: &ConversationView| view.transcript().map(|item| item.text.clone()).collect::<Vec<_>>();
+        assert_eq!(read(&view_of(facts.clone())), ["Here is", "Mm-hm."], "while it sounds");
         facts.push((16.0, Event::History(item(Role::Assistant, story, 8.8, Some(utterance)))));
         facts.push((16.0, Event::AgentStoppedSpeaking { text: story.into(), utterance }));
-        assert_eq!(read(&view(facts)), [story, "Mm-hm."]);
+        assert_eq!(read(&view_of(facts)), [story, "Mm-hm."]);
     }
 
     #[test]
     fn percentiles_are_those_of_the_turns_that_have_the_value() {
         let turn = |turn, v| Event::Turn(TurnTimes { turn, voice_to_voice: v, ..TurnTimes::default() });
-        let view = view([
+        let view = view_of([
             (1.0, turn(0, Some(0.7))),
             (2.0, turn(1, None)),
             (3.0, turn(2, Some(0.5))),
             (4.0, turn(2, Some(0.9))),
         ]);
-        let spread = view.spread(|t| t.voice_to_voice).unwrap();
-        assert_eq!((spread.p50, spread.p90, spread.max, spread.n), (0.7, 0.9, 0.9, 2));
+        let spread = view.percentiles(|t| t.voice_to_voice).unwrap();
+        assert_eq!((spread.p50, spread.p90, spread.max, spread.count), (0.7, 0.9, 0.9, 2));
         assert_eq!(view.turns.len(), 3);
     }
 }

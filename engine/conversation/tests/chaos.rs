@@ -5,11 +5,11 @@ use core::time::Duration;
 use conversation::conversation::Conversation;
 use conversation::event::{EndReason, Event, Stage};
 use conversation::input::{
-    Command, CommandId, Epoch, Input, LlmEvent, PieceId, PlayoutEvent, StepId, StretchId, ToolCallId,
-    TtsEvent,
+    Command, CommandId, Epoch, GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId, SpeechSegmentId,
+    ToolCallId, TtsEvent,
 };
 use conversation::output::Output;
-use conversation::settings::{Message, Settings};
+use conversation::settings::{Settings, SpokenMessage};
 use conversation::spec::{Phrasing, Spec, ToolSpec};
 use conversation::time::{Position, Time};
 use serde_json::json;
@@ -29,11 +29,11 @@ impl Random {
         self.below(n) == 0
     }
 
-    fn id(&mut self) -> u32 {
+    fn random_id(&mut self) -> u32 {
         if self.one_in(40) { u32::MAX } else { self.below(12) as u32 }
     }
 
-    fn time(&mut self, now: u64) -> Time {
+    fn random_time(&mut self, now: u64) -> Time {
         Time::from_micros(if self.one_in(50) {
             u64::MAX
         } else {
@@ -41,7 +41,7 @@ impl Random {
         })
     }
 
-    fn text(&mut self) -> String {
+    fn random_text(&mut self) -> String {
         const TEXTS: [&str; 9] = [
             "",
             " ",
@@ -56,36 +56,36 @@ impl Random {
         TEXTS[self.below(9) as usize].to_owned()
     }
 
-    fn position(&mut self) -> Position {
+    fn random_position(&mut self) -> Position {
         Position::from_samples(if self.one_in(20) { u64::MAX } else { self.below(200_000) })
     }
 
-    fn input(&mut self, now: u64) -> Input {
-        let step = StepId { epoch: Epoch(self.id()), step: self.below(3) as u32 };
-        let piece = PieceId(self.id());
+    fn random_input(&mut self, now: u64) -> Input {
+        let step = GenerationId { epoch: Epoch(self.random_id()), index: self.below(3) as u32 };
+        let piece = SegmentId(self.random_id());
         match self.below(16) {
-            0 if self.one_in(2) => Input::FinalDue,
+            0 if self.one_in(2) => Input::FinalTranscriptPending,
             0 => Input::Tick,
-            1 => Input::SpeechStarted { onset: self.time(now) },
-            2 => Input::SpeechHeard { until: self.time(now) },
-            3 => Input::SpeechStopped { end: self.time(now) },
+            1 => Input::SpeechStarted { onset: self.random_time(now) },
+            2 => Input::SpeechContinued { until: self.random_time(now) },
+            3 => Input::SpeechStopped { end: self.random_time(now) },
             4 => Input::Transcript {
-                text: self.text(),
+                text: self.random_text(),
                 is_final: self.one_in(2),
-                outstanding: if self.one_in(4) { self.text() } else { String::new() },
+                trailing_interim: if self.one_in(4) { self.random_text() } else { String::new() },
             },
             5 => Input::TurnProbability {
-                stretch: StretchId(self.id()),
-                p: [f32::NAN, f32::INFINITY, -1.0, 0.2, 0.9][self.below(5) as usize],
+                speech_segment: SpeechSegmentId(self.random_id()),
+                probability: [f32::NAN, f32::INFINITY, -1.0, 0.2, 0.9][self.below(5) as usize],
             },
             6..=8 => Input::Llm {
-                step,
+                generation: step,
                 event: match self.below(7) {
-                    0 => LlmEvent::Began,
-                    1 | 2 => LlmEvent::Text(self.text()),
+                    0 => LlmEvent::Started,
+                    1 | 2 => LlmEvent::Text(self.random_text()),
                     3 => LlmEvent::Flush,
-                    4 => LlmEvent::Call {
-                        id: self.text(),
+                    4 => LlmEvent::ToolCall {
+                        id: self.random_text(),
                         name: ["t", "u"][self.below(2) as usize].into(),
                         arguments: json!({}),
                     },
@@ -95,66 +95,68 @@ impl Random {
                 },
             },
             9 | 10 => Input::Tts {
-                piece,
+                segment: piece,
                 event: match self.below(5) {
-                    0 => TtsEvent::Ready,
-                    1 => {
-                        TtsEvent::Words(vec![(self.text(), self.position()), (self.text(), self.position())])
-                    }
+                    0 => TtsEvent::FirstAudio,
+                    1 => TtsEvent::WordTimestamps(vec![
+                        (self.random_text(), self.random_position()),
+                        (self.random_text(), self.random_position()),
+                    ]),
                     2 if self.one_in(3) => TtsEvent::Failed("x".into()),
-                    _ => TtsEvent::End { duration: self.position() },
+                    _ => TtsEvent::End { duration: self.random_position() },
                 },
             },
             11 | 12 => Input::Playout {
-                piece,
+                segment: piece,
                 event: match self.below(4) {
                     0 => PlayoutEvent::Started,
-                    1 => PlayoutEvent::Progress(self.position()),
-                    2 => PlayoutEvent::Stalled(self.position()),
-                    _ => PlayoutEvent::Finished(self.position()),
+                    1 => PlayoutEvent::Progress(self.random_position()),
+                    2 => PlayoutEvent::Stalled(self.random_position()),
+                    _ => PlayoutEvent::Finished(self.random_position()),
                 },
             },
-            13 => Input::Tool {
-                call: ToolCallId(self.id()),
+            13 => Input::ToolResult {
+                call: ToolCallId(self.random_id()),
                 result: if self.one_in(2) { Ok(json!([1])) } else { Err("x".into()) },
             },
             14 => match self.below(7) {
-                6 => Input::Tools(vec!["t".into(), "u".into()]),
-                0 => Input::Guardrail { say: self.text() },
-                1 => Input::Failed {
+                6 => Input::ToolsAdded(vec!["t".into(), "u".into()]),
+                0 => Input::GuardrailTriggered { response: self.random_text() },
+                1 => Input::StageFailed {
                     stage: [Stage::Llm, Stage::Stt, Stage::Tts][self.below(3) as usize],
                     reason: "x".into(),
                 },
-                2 => Input::Recovered { stage: Stage::Stt },
-                3 => Input::Fact(Event::Warning { text: "x".into() }),
-                _ => Input::Begin,
+                2 => Input::StageRecovered { stage: Stage::Stt },
+                3 => Input::ExternalEvent(Event::Warning { text: "x".into() }),
+                _ => Input::Start,
             },
             _ => {
                 let command = match self.below(24) {
                     0..=4 => Command::Interrupt,
                     5..=12 => Command::Say {
-                        text: self.text(),
+                        text: self.random_text(),
                         interrupt: self.one_in(2),
                         allow_interruptions: self.one_in(2),
                         add_to_context: self.one_in(2),
                     },
-                    13..=18 => Command::Respond { text: self.text() },
-                    19 | 20 => Command::Context { text: self.text(), overwrite: self.one_in(2) },
-                    21 => Command::VisitorContext { text: self.text(), overwrite: self.one_in(2) },
+                    13..=18 => Command::Respond { text: self.random_text() },
+                    19 | 20 => Command::Context { text: self.random_text(), overwrite: self.one_in(2) },
+                    21 => Command::VisitorContext { text: self.random_text(), overwrite: self.one_in(2) },
                     22 if self.one_in(3) => {
                         Command::Stop { reason: EndReason::EndedByApi, exit_message: self.one_in(2) }
                     }
                     23 if self.one_in(6) => Command::End,
                     _ => Command::Interrupt,
                 };
-                Input::Command { id: CommandId(self.id()), command }
+                Input::Command { id: CommandId(self.random_id()), command }
             }
         }
     }
 }
 
-fn spec(random: &mut Random) -> Spec {
-    let mut settings = if random.one_in(2) { Settings::product() } else { Settings::scenario() };
+fn random_spec(random: &mut Random) -> Spec {
+    let mut settings =
+        if random.one_in(2) { Settings::product_defaults() } else { Settings::scenario_defaults() };
     let mut maybe = |n: u64| random.one_in(n);
     settings.allow_interruptions = !maybe(4);
     settings.backchannels = maybe(2);
@@ -163,12 +165,13 @@ fn spec(random: &mut Random) -> Spec {
     settings.false_interruption_timeout = if maybe(3) { None } else { Some(0.5) };
     settings.idle_timeout = if maybe(2) { Some(2.0) } else { None };
     settings.idle_end_after = if maybe(2) { None } else { Some(5) };
-    settings.idle_messages = if maybe(2) { vec![Message::new("Still there?")] } else { Vec::new() };
-    settings.greeting = if maybe(2) { Some(Message::new("Hello, I am Ann. How are you?")) } else { None };
+    settings.idle_messages = if maybe(2) { vec![SpokenMessage::new("Still there?")] } else { Vec::new() };
+    settings.greeting =
+        if maybe(2) { Some(SpokenMessage::new("Hello, I am Ann. How are you?")) } else { None };
     settings.max_call_duration = if maybe(2) { Some(40.0) } else { None };
-    settings.exit_message = if maybe(2) { Some(Message::new("Bye.")) } else { None };
-    settings.warning_message = if maybe(2) { Some(Message::new("Soon over.")) } else { None };
-    settings.error_message = if maybe(2) { Some(Message::new("Sorry.")) } else { None };
+    settings.exit_message = if maybe(2) { Some(SpokenMessage::new("Bye.")) } else { None };
+    settings.warning_message = if maybe(2) { Some(SpokenMessage::new("Soon over.")) } else { None };
+    settings.error_message = if maybe(2) { Some(SpokenMessage::new("Sorry.")) } else { None };
     settings.stop_words = maybe(2);
     settings.min_consecutive_speech_delay = if maybe(4) { 0.3 } else { 0.0 };
     let text = |say: &str| Some(say.to_owned());
@@ -186,7 +189,7 @@ fn spec(random: &mut Random) -> Spec {
         fallback_tts: maybe(2),
         turn_model: maybe(2),
         tools: vec![tool],
-        ..settings.spec().unwrap()
+        ..settings.to_spec().unwrap()
     }
 }
 
@@ -194,25 +197,25 @@ fn spec(random: &mut Random) -> Spec {
 fn any_input_in_any_order_is_survived() {
     for seed in 1..=600 {
         let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15) | 1);
-        let mut conversation = Conversation::new(spec(&mut random));
-        conversation.explain(seed % 2 == 0);
+        let mut conversation = Conversation::new(random_spec(&mut random));
+        conversation.set_explain(seed % 2 == 0);
         let (mut now, mut seq, mut asked, mut answered, mut ended) = (0, 0, 0, 0, false);
         for _ in 0..600 {
             now += if random.one_in(30) { 2_000_000 } else { random.below(150_000) };
             // A clock that runs backwards now and then.
             let at = if random.one_in(50) { now / 2 } else { now };
-            let input = random.input(now);
+            let input = random.random_input(now);
             asked += u32::from(matches!(input, Input::Command { .. }));
             let over = ended;
             conversation.handle(input, Time::from_micros(at));
             while let Some(output) = conversation.poll() {
                 match output {
-                    Output::Tell(fact) => {
+                    Output::Emit(fact) => {
                         assert_eq!(fact.seq, seq, "seed {seed}");
                         assert!(!over, "seed {seed}: {fact:?} after the end");
                         seq += 1;
                     }
-                    Output::Answer { .. } => answered += 1,
+                    Output::CommandResult { .. } => answered += 1,
                     Output::End(_) => ended = true,
                     _ => assert!(!over, "seed {seed}: {output:?} after the end"),
                 }

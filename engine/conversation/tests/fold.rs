@@ -2,27 +2,27 @@
 
 use std::path::Path;
 
-use conversation::event::{Event, Role, Stamped};
+use conversation::event::{Event, EventEnvelope, Role};
 use conversation::output::Output;
-use conversation::simulate::traced;
-use conversation::view::View;
+use conversation::simulate::simulate_traced;
+use conversation::view::ConversationView;
 use serde_json::{Value, json};
 
 /// The facts of a trace, read from its text as a store would give them back.
-fn facts(trace: &str) -> Vec<Stamped> {
+fn trace_events(trace: &str) -> Vec<EventEnvelope> {
     let outputs = trace.lines().skip(1).flat_map(|line| {
         serde_json::from_str::<Value>(line).unwrap()["out"].as_array().cloned().unwrap_or_default()
     });
     let told = outputs.filter(|output| output.get("Tell").is_some());
     told.map(|output| match serde_json::from_value(output).unwrap() {
-        Output::Tell(fact) => fact,
+        Output::Emit(fact) => fact,
         other => panic!("{other:?}"),
     })
     .collect()
 }
 
-fn fold<'a>(facts: impl IntoIterator<Item = &'a Stamped>) -> View {
-    let mut view = View::default();
+fn fold_events<'a>(facts: impl IntoIterator<Item = &'a EventEnvelope>) -> ConversationView {
+    let mut view = ConversationView::default();
     facts.into_iter().for_each(|fact| view.apply(fact));
     view
 }
@@ -37,9 +37,9 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
             continue;
         }
         let name = path.display();
-        let Ok((printed, trace)) = traced(&std::fs::read(&path).unwrap()) else { continue };
-        let facts = facts(&trace);
-        let view = fold(&facts);
+        let Ok((printed, trace)) = simulate_traced(&std::fs::read(&path).unwrap()) else { continue };
+        let facts = trace_events(&trace);
+        let view = fold_events(&facts);
         let summary: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
 
         // What was said and heard.
@@ -67,15 +67,15 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
         // Turns that were told. One whose reply is on the way is in the summary alone.
         let turns = summary["turns"].as_array().unwrap();
         for turn in &view.turns {
-            let round = |value: Option<f64>| json!(value.map(conversation::view::round));
+            let round = |value: Option<f64>| json!(value.map(conversation::view::round_to_millis));
             assert_eq!(round(turn.voice_to_voice), turns[turn.turn as usize]["voice_to_voice"], "{name}");
             assert_eq!(round(turn.endpointing), turns[turn.turn as usize]["endpointing"], "{name}");
         }
 
         // It may be taken up anywhere: what was folded so far, kept as JSON, goes on with the facts that follow.
         for at in 0..facts.len() {
-            let kept = serde_json::to_string(&fold(&facts[..at])).unwrap();
-            let mut resumed: View = serde_json::from_str(&kept).unwrap();
+            let kept = serde_json::to_string(&fold_events(&facts[..at])).unwrap();
+            let mut resumed: ConversationView = serde_json::from_str(&kept).unwrap();
             facts[at..].iter().for_each(|fact| resumed.apply(fact));
             assert_eq!(resumed, view, "{name}, from {at}");
         }

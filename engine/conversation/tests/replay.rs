@@ -2,33 +2,33 @@
 
 use std::path::Path;
 
-use conversation::call::ConversationId;
+use conversation::call_config::ConversationId;
 use conversation::conversation::Conversation;
-use conversation::input::{Command, CommandId, Input, StretchId, ToolCallId};
+use conversation::input::{Command, CommandId, Input, SpeechSegmentId, ToolCallId};
 use conversation::output::Output;
-use conversation::replay::{BadTrace, Replay, Verdict};
+use conversation::replay::{Replay, TraceError, Verdict};
 use conversation::settings::Settings;
-use conversation::simulate::{simulate, traced};
+use conversation::simulate::{simulate, simulate_traced};
 use conversation::spec::Spec;
 use conversation::time::Time;
 use conversation::trace;
 use serde_json::{Value, json};
 
 /// What a replay of these bytes prints, and what it comes to.
-fn replay(trace: &[u8], explain: bool) -> Result<(String, Verdict), BadTrace> {
+fn replay(trace: &[u8], explain: bool) -> Result<(String, Verdict), TraceError> {
     let mut replay = Replay::new(explain);
     let mut printed = String::new();
     for line in trace.split_inclusive(|byte| *byte == b'\n') {
         printed += &match line.strip_suffix(b"\n") {
-            Some(line) => replay.read(line)?,
-            None => replay.read_rest(line)?,
+            Some(line) => replay.read_line(line)?,
+            None => replay.read_partial_line(line)?,
         };
     }
     let (summary, verdict) = replay.finish()?;
     Ok((printed + &summary, verdict))
 }
 
-fn scenarios() -> Vec<(String, Vec<u8>)> {
+fn read_scenarios() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let files = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
     let json = files.filter(|path| path.extension().is_some_and(|e| e == "json"));
@@ -36,7 +36,7 @@ fn scenarios() -> Vec<(String, Vec<u8>)> {
 }
 
 /// All but the time of the summary, which a scenario has at its `until` and a trace at its last line.
-fn untimed(printed: &str) -> (Vec<&str>, Value) {
+fn without_summary_time(printed: &str) -> (Vec<&str>, Value) {
     let mut lines: Vec<&str> = printed.lines().collect();
     let mut summary: Value = serde_json::from_str(lines.pop().unwrap()).unwrap();
     summary["t"].take();
@@ -46,18 +46,18 @@ fn untimed(printed: &str) -> (Vec<&str>, Value) {
 #[test]
 fn every_scenario_replays_from_its_trace_and_prints_what_simulate_prints() {
     let mut played = 0;
-    for (file, json) in scenarios() {
-        let (printed, trace) = traced(&json).unwrap();
+    for (file, json) in read_scenarios() {
+        let (printed, trace) = simulate_traced(&json).unwrap();
         for explain in [false, true] {
             let (replayed, verdict) = replay(trace.as_bytes(), explain).unwrap();
             let simulated = simulate(&json, explain).unwrap();
-            assert_eq!(untimed(&replayed), untimed(&simulated), "{file}");
+            assert_eq!(without_summary_time(&replayed), without_summary_time(&simulated), "{file}");
             let ended = printed.contains("\"what\":\"ended\"");
             match verdict {
                 Verdict::Identical { inputs, .. } => {
                     assert!(ended && inputs + 1 == trace.lines().count() as u64, "{file}: {verdict}");
                 }
-                Verdict::BreaksOff { line, .. } => {
+                Verdict::Truncated { line, .. } => {
                     assert!(!ended && line == trace.lines().count() as u64, "{file}: {verdict}");
                 }
                 _ => panic!("{file}: {verdict}"),
@@ -69,7 +69,7 @@ fn every_scenario_replays_from_its_trace_and_prints_what_simulate_prints() {
 }
 
 /// A trace that ends by itself, of some fifty lines.
-fn story() -> String {
+fn story_trace() -> String {
     let scenario = json!({
         "settings": {"echo_warmup": 0},
         "user": [
@@ -86,12 +86,12 @@ fn story() -> String {
         "actions": [{"at": 14, "do": "leave"}],
         "until": 20,
     });
-    traced(scenario.to_string().as_bytes()).unwrap().1
+    simulate_traced(scenario.to_string().as_bytes()).unwrap().1
 }
 
 #[test]
 fn each_output_that_is_another_is_found_where_it_stands() {
-    let trace = story();
+    let trace = story_trace();
     let lines: Vec<&str> = trace.lines().collect();
     let mut found = 0;
     for (number, line) in lines.iter().enumerate().skip(1) {
@@ -128,7 +128,7 @@ fn each_output_that_is_another_is_found_where_it_stands() {
 
 #[test]
 fn an_output_too_many_or_too_few_is_a_difference() {
-    let trace = story();
+    let trace = story_trace();
     let first = trace.lines().position(|line| line.contains("\"out\":[")).unwrap();
     let bend = |change: &dyn Fn(&str) -> String| {
         let lines: Vec<String> = trace
@@ -154,7 +154,7 @@ fn an_output_too_many_or_too_few_is_a_difference() {
 
 #[test]
 fn a_trace_that_breaks_off_replays_as_far_as_it_goes() {
-    let trace = story();
+    let trace = story_trace();
     let (whole, verdict) = replay(trace.as_bytes(), false).unwrap();
     assert!(matches!(verdict, Verdict::Identical { .. }), "{verdict}");
     let header = trace.find('\n').unwrap() + 1;
@@ -166,8 +166,8 @@ fn a_trace_that_breaks_off_replays_as_far_as_it_goes() {
         if matches!(verdict, Verdict::Identical { .. }) {
             continue;
         }
-        assert!(matches!(verdict, Verdict::BreaksOff { .. }), "{end}: {verdict}");
-        let (lines, _) = untimed(&printed);
+        assert!(matches!(verdict, Verdict::Truncated { .. }), "{end}: {verdict}");
+        let (lines, _) = without_summary_time(&printed);
         assert!(whole.starts_with(&lines.join("\n")), "{end}");
     }
     let (_, verdict) = replay(&trace.as_bytes()[..header], false).unwrap();
@@ -179,7 +179,7 @@ fn a_trace_that_breaks_off_replays_as_far_as_it_goes() {
 
 #[test]
 fn missing_inputs_end_a_replay() {
-    let trace = story();
+    let trace = story_trace();
     let lines: Vec<&str> = trace.lines().collect();
     let text = format!("{}\n{{\"dropped\":3}}\nnot even JSON\n", lines[..9].join("\n"));
     let (_, verdict) = replay(text.as_bytes(), false).unwrap();
@@ -198,32 +198,37 @@ fn every_input_reads_back_as_it_was_written() {
         .flat_map(|n| {
             [Ok(json!(n)), Ok(json!({"deep": [n, null, {"": u64::MAX}]})), Err(format!("{n} \u{0}\n"))]
         })
-        .map(|result| Input::Tool { call: ToolCallId(u32::MAX), result })
+        .map(|result| Input::ToolResult { call: ToolCallId(u32::MAX), result })
         .collect();
     inputs.extend(
-        [0.1_f32, 1e-45, f32::MAX, 16_777_217.0].map(|p| Input::TurnProbability { stretch: StretchId(0), p }),
+        [0.1_f32, 1e-45, f32::MAX, 16_777_217.0]
+            .map(|p| Input::TurnProbability { speech_segment: SpeechSegmentId(0), probability: p }),
     );
     inputs.push(Input::Command { id: CommandId(1), command: Command::Leave });
     for input in inputs {
-        let text = trace::step(Time::ZERO, &input, &[]);
+        let text = trace::step_line(Time::ZERO, &input, &[]);
         let line: Value = serde_json::from_str(&text).unwrap();
         let again: Input = serde_json::from_value(line["input"].clone()).unwrap();
         assert_eq!(again, input);
-        assert_eq!(trace::step(Time::ZERO, &again, &[]), text);
+        assert_eq!(trace::step_line(Time::ZERO, &again, &[]), text);
     }
     // No number is null, and what is no number is ignored.
-    let text = trace::step(Time::ZERO, &Input::TurnProbability { stretch: StretchId(0), p: f32::NAN }, &[]);
-    let whole = trace::header(ConversationId(0), 0, &spec()) + &text;
-    assert!(matches!(replay(whole.as_bytes(), false), Ok((_, Verdict::BreaksOff { line: 2, .. }))));
+    let text = trace::step_line(
+        Time::ZERO,
+        &Input::TurnProbability { speech_segment: SpeechSegmentId(0), probability: f32::NAN },
+        &[],
+    );
+    let whole = trace::header_line(ConversationId(0), 0, &product_spec()) + &text;
+    assert!(matches!(replay(whole.as_bytes(), false), Ok((_, Verdict::Truncated { line: 2, .. }))));
 }
 
-fn spec() -> Spec {
-    Settings::product().spec().unwrap()
+fn product_spec() -> Spec {
+    Settings::product_defaults().to_spec().unwrap()
 }
 
 #[test]
 fn a_malformed_trace_is_refused_by_line_field_and_reason() {
-    let header = trace::header(ConversationId(0), 0, &spec());
+    let header = trace::header_line(ConversationId(0), 0, &product_spec());
     let refused = |text: &str| replay(text.as_bytes(), false).unwrap_err().to_string();
     let cases = [
         ("", "line 1: is missing: the file is empty"),
@@ -319,14 +324,15 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
     let mut bytes = header.clone().into_bytes();
     bytes.extend(b"{\"at\":1,\"input\":\"\xff\"}\n");
     assert_eq!(replay(&bytes, false).unwrap_err().to_string(), "line 2: is no UTF-8");
-    let long = format!("{header}{}\n", " ".repeat(trace::LONGEST_LINE + 1));
+    let long = format!("{header}{}\n", " ".repeat(trace::MAX_LINE_BYTES + 1));
     assert_eq!(refused(&long), "line 2: is longer than 4 MiB");
 }
 
 #[test]
 fn settings_that_no_agent_can_have_are_refused() {
     let refused = |path: &[&str], value: Value| {
-        let mut header: Value = serde_json::from_str(&trace::header(ConversationId(0), 0, &spec())).unwrap();
+        let mut header: Value =
+            serde_json::from_str(&trace::header_line(ConversationId(0), 0, &product_spec())).unwrap();
         let place = path.iter().fold(&mut header["spec"], |place, key| &mut place[*key]);
         *place = value;
         replay(format!("{header}\n").as_bytes(), false).unwrap_err().to_string()
@@ -364,10 +370,10 @@ fn years_without_a_line_are_not_lived_through() {
         idle_timeout: Some(0.001),
         idle_end_after: None,
         max_call_duration: None,
-        ..Settings::product()
+        ..Settings::product_defaults()
     };
-    let spec = settings.spec().unwrap();
-    let header = trace::header(ConversationId(0), 0, &spec);
+    let spec = settings.to_spec().unwrap();
+    let header = trace::header_line(ConversationId(0), 0, &spec);
     for at in [10_000_000_000_000_u64, 1_000_000] {
         let text = format!("{header}{{\"at\":{at},\"input\":\"Tick\"}}\n");
         let (_, verdict) = replay(text.as_bytes(), false).unwrap();
@@ -378,9 +384,9 @@ fn years_without_a_line_are_not_lived_through() {
         let (mut conversation, at) = (Conversation::new(spec.clone()), Time::from_seconds(seconds));
         conversation.handle(Input::Tick, at);
         let out: Vec<Output> = std::iter::from_fn(|| conversation.poll()).collect();
-        replay((header.clone() + &trace::step(at, &Input::Tick, &out)).as_bytes(), false)
+        replay((header.clone() + &trace::step_line(at, &Input::Tick, &out)).as_bytes(), false)
     };
-    assert!(matches!(whole(9.0), Ok((_, Verdict::BreaksOff { line: 2, .. }))));
+    assert!(matches!(whole(9.0), Ok((_, Verdict::Truncated { line: 2, .. }))));
     assert_eq!(
         whole(11.0).unwrap_err().to_string(),
         "line 2: at: leaves more than 10000 deadlines unserved since the line above it"
@@ -404,8 +410,11 @@ impl Random {
 #[test]
 fn a_trace_that_was_bent_at_random_ends_with_one_sentence() {
     let mut random = Random(1);
-    let traces: Vec<String> =
-        scenarios().iter().map(|(_, json)| traced(json).unwrap().1).chain([story()]).collect();
+    let traces: Vec<String> = read_scenarios()
+        .iter()
+        .map(|(_, json)| simulate_traced(json).unwrap().1)
+        .chain([story_trace()])
+        .collect();
     let mut ends = [0; 5];
     for round in 0..4_000 {
         let mut lines: Vec<String> = traces[random.below(traces.len())].lines().map(str::to_owned).collect();
@@ -446,7 +455,7 @@ fn a_trace_that_was_bent_at_random_ends_with_one_sentence() {
             Ok((_, verdict)) => {
                 ends[match verdict {
                     Verdict::Identical { .. } => 0,
-                    Verdict::BreaksOff { .. } => 1,
+                    Verdict::Truncated { .. } => 1,
                     Verdict::Gap { .. } => 2,
                     Verdict::Differs(_) => 3,
                 }] += 1;

@@ -4,23 +4,23 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use conversation::settings::Agent;
+use conversation::settings::AgentTurnConfig;
 use conversation::simulate::simulate;
 use serde_json::{Value, json};
 
-fn folder() -> PathBuf {
+fn scenarios_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }
 
-fn files(extension: &str) -> BTreeSet<PathBuf> {
-    let entries = folder().read_dir().unwrap().map(|entry| entry.unwrap().path());
+fn scenario_files(extension: &str) -> BTreeSet<PathBuf> {
+    let entries = scenarios_folder().read_dir().unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }
 
 #[test]
 fn each_scenario_prints_what_its_neighbour_says() {
     let mut wrong = Vec::new();
-    for file in files("json") {
+    for file in scenario_files("json") {
         let json = std::fs::read(&file).unwrap();
         let neighbour = file.with_extension("out");
         let printed = match simulate(&json, false) {
@@ -49,7 +49,7 @@ fn each_scenario_prints_what_its_neighbour_says() {
 
 #[test]
 fn each_scenario_says_what_a_person_would_experience() {
-    let files = files("json");
+    let files = scenario_files("json");
     assert!(files.len() >= 60, "{} scenarios", files.len());
     let mut names = BTreeSet::new();
     for file in &files {
@@ -62,7 +62,7 @@ fn each_scenario_says_what_a_person_would_experience() {
 
 #[test]
 fn explanations_change_nothing_but_add_lines() {
-    for file in files("json") {
+    for file in scenario_files("json") {
         let json = std::fs::read(&file).unwrap();
         let (Ok(plain), Ok(explained)) = (simulate(&json, false), simulate(&json, true)) else { continue };
         let without: String =
@@ -82,7 +82,7 @@ fn explanations(json: &[u8]) -> String {
 /// Some scenarios have a second neighbour, `.why`, with all that `--explain` adds.
 #[test]
 fn each_decision_is_explained_as_the_scenarios_neighbour_says() {
-    let files = files("why");
+    let files = scenario_files("why");
     assert!(files.len() >= 25, "{} explained scenarios", files.len());
     let mut wrong = Vec::new();
     for file in files {
@@ -205,8 +205,8 @@ fn an_explanation_names_what_failed_and_what_it_waited_for() {
 /// The same call under other words for its behaviour: when the turns end, when the agent is held, what a "yes" and a single word do.
 #[test]
 fn a_call_goes_as_its_presets_and_delays_say() {
-    let lines = |agent: &Agent, end_of_turn: f64, over: Value| -> Vec<Value> {
-        let spec = agent.spec().unwrap();
+    let lines = |agent: &AgentTurnConfig, end_of_turn: f64, over: Value| -> Vec<Value> {
+        let spec = agent.to_spec().unwrap();
         let scenario = json!({
             "settings": {
                 "min_endpointing_delay": spec.min_endpointing_delay.as_secs_f64(),
@@ -228,8 +228,11 @@ fn a_call_goes_as_its_presets_and_delays_say() {
         lines.iter().find(|line| line["what"] == what).map(|line| line["t"].as_f64().unwrap())
     };
     let noise = || json!({"from": 10, "to": 12});
-    let agent =
-        |turn_handling, interruptability| Agent { turn_handling, interruptability, ..Agent::default() };
+    let agent = |turn_handling, interruptability| AgentTurnConfig {
+        turn_handling,
+        interruptability,
+        ..AgentTurnConfig::default()
+    };
     for (word, sure, unsure, asked) in [
         (Some("proactive"), 1.8, 3.5, 1.7),
         (Some("balanced"), 1.9, 4.5, 1.7),
@@ -257,8 +260,9 @@ fn a_call_goes_as_its_presets_and_delays_say() {
     }
     // Its own delays win over the preset, those of the recogniser over both.
     let turn = json!({"min_endpointing_delay": 1.0, "max_endpointing_delay": 2.5});
-    let own = Agent { turn: Some(&turn), ..agent(Some("deliberate"), None) };
-    let stated = Agent { min_endpointing_delay: Some(0.6), max_endpointing_delay: Some(1.2), ..own.clone() };
+    let own = AgentTurnConfig { turn: Some(&turn), ..agent(Some("deliberate"), None) };
+    let stated =
+        AgentTurnConfig { min_endpointing_delay: Some(0.6), max_endpointing_delay: Some(1.2), ..own.clone() };
     for (agent, sure, unsure) in [(own, 2.5, 4.0), (stated, 2.1, 2.7)] {
         assert_eq!(when(&lines(&agent, 0.9, noise()), "utterance_committed"), Some(sure));
         assert_eq!(when(&lines(&agent, 0.1, noise()), "utterance_committed"), Some(unsure));

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 /// The first seed of a long run: drawn, or the one that `VISAVIS_SEED` names.
 #[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
-pub(crate) fn drawn_seed() -> u64 {
+pub(crate) fn random_seed() -> u64 {
     let named =
         std::env::var("VISAVIS_SEED").ok().map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
     // The standard library's hasher is seeded by the system. Halved, so that counting on from it does not overflow.

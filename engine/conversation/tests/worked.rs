@@ -4,10 +4,10 @@ use conversation::simulate::simulate;
 use serde_json::{Map, Value, json};
 
 /// What a scenario prints.
-struct Lines(Vec<Value>);
+struct SimulationOutput(Vec<Value>);
 
-impl Lines {
-    fn of(settings: Value, rest: Value) -> Self {
+impl SimulationOutput {
+    fn run(settings: Value, rest: Value) -> Self {
         let mut scenario =
             Map::from_iter([("settings".to_owned(), settings), ("until".to_owned(), json!(30.0))]);
         scenario.extend(rest.as_object().unwrap().clone());
@@ -17,22 +17,22 @@ impl Lines {
 
     /// Times of all lines of this kind.
     #[track_caller]
-    fn at(&self, what: &str, expected: &[f64]) -> &Self {
-        let times: Vec<f64> = self.all(what).map(|line| line["t"].as_f64().unwrap()).collect();
+    fn assert_times(&self, what: &str, expected: &[f64]) -> &Self {
+        let times: Vec<f64> = self.lines_of(what).map(|line| line["t"].as_f64().unwrap()).collect();
         let near =
             times.len() == expected.len() && times.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 0.02);
         assert!(near, "{what}: {times:?}, expected {expected:?}\n{}", self.text());
         self
     }
 
-    fn all(&self, what: &str) -> impl Iterator<Item = &Value> {
+    fn lines_of(&self, what: &str) -> impl Iterator<Item = &Value> {
         self.0.iter().filter(move |line| line["what"] == what)
     }
 
     /// The n-th line of this kind has this field.
     #[track_caller]
-    fn has(&self, what: &str, n: usize, field: &str, value: Value) -> &Self {
-        let found = &self.all(what).nth(n).unwrap_or(&Value::Null)[field];
+    fn assert_field(&self, what: &str, n: usize, field: &str, value: Value) -> &Self {
+        let found = &self.lines_of(what).nth(n).unwrap_or(&Value::Null)[field];
         let near = found.as_f64().zip(value.as_f64()).is_some_and(|(a, b)| (a - b).abs() <= 0.02);
         assert!(near || *found == value, "{what}[{n}].{field}: {found}, expected {value}\n{}", self.text());
         self
@@ -40,9 +40,9 @@ impl Lines {
 
     /// (time, state) of all changes.
     #[track_caller]
-    fn states(&self, expected: &[(f64, &str)]) -> &Self {
+    fn assert_states(&self, expected: &[(f64, &str)]) -> &Self {
         let states: Vec<_> = self
-            .all("agent.state")
+            .lines_of("agent.state")
             .map(|l| (l["t"].as_f64().unwrap(), l["state"].as_str().unwrap()))
             .collect();
         let near = states.len() == expected.len()
@@ -53,7 +53,7 @@ impl Lines {
 
     /// (role, text) of the history.
     #[track_caller]
-    fn history(&self, expected: &[(&str, &str)]) -> &Self {
+    fn assert_history(&self, expected: &[(&str, &str)]) -> &Self {
         let history = self.0.last().unwrap()["history"].as_array().unwrap();
         let items: Vec<_> = history
             .iter()
@@ -70,11 +70,11 @@ impl Lines {
 
 const STORY: &str = "Here is a long story for you ... the end.";
 
-fn story(audio: f64) -> Value {
+fn story_replies(audio: f64) -> Value {
     json!([{"to": "Tell me a story.", "say": STORY, "audio": audio}])
 }
 
-fn told(more: Value) -> Value {
+fn story_user(more: Value) -> Value {
     let mut user = vec![json!({"from": 0.5, "to": 2.5, "text": "Tell me a story."})];
     user.extend(more.as_array().unwrap().iter().cloned());
     Value::Array(user)
@@ -82,16 +82,23 @@ fn told(more: Value) -> Value {
 
 #[test]
 fn a_question_is_answered_seven_tenths_after_its_end() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
         json!({"user": [{"from": 0.5, "to": 2.5, "text": "Hello, how are you?"}], "replies": [{"to": "Hello, how are you?", "say": "I am fine.", "audio": 2.0}]}),
     );
     lines
-        .at("utterance_committed", &[3.0])
-        .at("agent.started_speaking", &[3.2])
-        .at("agent.stopped_speaking", &[5.21]);
-    lines.at("user.started_speaking", &[0.55]).at("user.stopped_speaking", &[3.0]).at("llm.started", &[2.7]);
-    lines.at("tts.started", &[3.0]).states(&[(3.0, "thinking"), (3.2, "speaking"), (5.21, "listening")]);
+        .assert_times("utterance_committed", &[3.0])
+        .assert_times("agent.started_speaking", &[3.2])
+        .assert_times("agent.stopped_speaking", &[5.21]);
+    lines
+        .assert_times("user.started_speaking", &[0.55])
+        .assert_times("user.stopped_speaking", &[3.0])
+        .assert_times("llm.started", &[2.7]);
+    lines.assert_times("tts.started", &[3.0]).assert_states(&[
+        (3.0, "thinking"),
+        (3.2, "speaking"),
+        (5.21, "listening"),
+    ]);
     let turns = &lines.0.last().unwrap()["turns"];
     assert_eq!(
         *turns,
@@ -101,17 +108,17 @@ fn a_question_is_answered_seven_tenths_after_its_end() {
 
 #[test]
 fn a_slow_model_delays_the_answer() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
         json!({"user": [{"from": 0.5, "to": 2.5, "text": "Hello, how are you?"}],
             "replies": [{"to": "hello how are you", "say": "I am fine.", "audio": 1.0, "llm_duration": 2.0}]}),
     );
-    lines.at("agent.started_speaking", &[4.9]).at("agent.stopped_speaking", &[5.91]);
+    lines.assert_times("agent.started_speaking", &[4.9]).assert_times("agent.stopped_speaking", &[5.91]);
 }
 
 #[test]
 fn a_tool_is_asked_while_its_words_play() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
         json!({"user": [{"from": 0.5, "to": 2.5, "text": "What's the weather in Tokyo?"}],
             "tools": {"get_weather": {"takes": 0.5, "returns": "Sunny"}},
@@ -119,100 +126,119 @@ fn a_tool_is_asked_while_its_words_play() {
                 {"to": "What's the weather in Tokyo?", "say": "Let me check the weather for you.", "audio": 2.0, "calls": [{"tool": "get_weather", "arguments": {"city": "Tokyo"}}]},
                 {"to": "tool:get_weather", "say": "It is sunny in Tokyo.", "audio": 3.0}]}),
     );
-    lines.states(&[
+    lines.assert_states(&[
         (3.0, "thinking"),
         (3.2, "speaking"),
         (5.21, "thinking"),
         (5.71, "speaking"),
         (8.72, "listening"),
     ]);
-    lines.at("tool_call", &[3.5]).has("tool_call", 0, "result", json!("Sunny"));
+    lines.assert_times("tool_call", &[3.5]).assert_field("tool_call", 0, "result", json!("Sunny"));
 }
 
 #[test]
 fn stop_holds_and_then_kills_the_story() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": told(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])), "replies": story(10.0)}),
+        json!({"user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])), "replies": story_replies(10.0)}),
     );
-    lines.at("playout.held", &[5.55]).has("playout.held", 0, "position", json!(2.35));
-    lines.at("playout.ducked", &[5.06]).at("agent.interrupted", &[5.55]).at("agent.stopped_speaking", &[6.2]);
-    lines.has("playout.finished", 0, "heard", json!("Here is")).at("utterance_committed", &[3.0, 6.5]);
-    lines.history(&[("user", "Tell me a story."), ("assistant", "Here is"), ("user", "Stop!")]);
+    lines.assert_times("playout.held", &[5.55]).assert_field("playout.held", 0, "position", json!(2.35));
+    lines
+        .assert_times("playout.ducked", &[5.06])
+        .assert_times("agent.interrupted", &[5.55])
+        .assert_times("agent.stopped_speaking", &[6.2]);
+    lines
+        .assert_field("playout.finished", 0, "heard", json!("Here is"))
+        .assert_times("utterance_committed", &[3.0, 6.5]);
+    lines.assert_history(&[("user", "Tell me a story."), ("assistant", "Here is"), ("user", "Stop!")]);
 }
 
 #[test]
 fn without_a_false_interruption_timeout_a_hold_is_a_kill() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({"false_interruption_timeout": null}),
-        json!({"user": told(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])), "replies": story(10.0)}),
+        json!({"user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])), "replies": story_replies(10.0)}),
     );
-    lines.at("agent.stopped_speaking", &[5.55]).has("playout.finished", 0, "position", json!(2.35));
-    lines.has("agent.stopped_speaking", 0, "text", json!("Here is"));
+    lines.assert_times("agent.stopped_speaking", &[5.55]).assert_field(
+        "playout.finished",
+        0,
+        "position",
+        json!(2.35),
+    );
+    lines.assert_field("agent.stopped_speaking", 0, "text", json!("Here is"));
 }
 
 #[test]
 fn a_cough_is_held_and_resumed_at_its_sample() {
-    let lines =
-        Lines::of(json!({}), json!({"user": told(json!([{"from": 5.0, "to": 6.0}])), "replies": story(6.0)}));
-    lines.at("playout.held", &[5.55]).at("playout.resumed", &[8.5]).has(
+    let lines = SimulationOutput::run(
+        json!({}),
+        json!({"user": story_user(json!([{"from": 5.0, "to": 6.0}])), "replies": story_replies(6.0)}),
+    );
+    lines.assert_times("playout.held", &[5.55]).assert_times("playout.resumed", &[8.5]).assert_field(
         "playout.resumed",
         0,
         "position",
         json!(2.35),
     );
-    lines.at("agent.stopped_speaking", &[12.16]).has("agent.stopped_speaking", 0, "text", json!(STORY));
-    lines.at("agent.interrupted", &[5.55]);
+    lines.assert_times("agent.stopped_speaking", &[12.16]).assert_field(
+        "agent.stopped_speaking",
+        0,
+        "text",
+        json!(STORY),
+    );
+    lines.assert_times("agent.interrupted", &[5.55]);
 }
 
 #[test]
 fn a_short_noise_only_ducks() {
-    let lines =
-        Lines::of(json!({}), json!({"user": told(json!([{"from": 5.0, "to": 5.3}])), "replies": story(6.0)}));
+    let lines = SimulationOutput::run(
+        json!({}),
+        json!({"user": story_user(json!([{"from": 5.0, "to": 5.3}])), "replies": story_replies(6.0)}),
+    );
     lines
-        .at("playout.ducked", &[5.06])
-        .at("playout.unducked", &[5.8])
-        .at("playout.held", &[])
-        .at("agent.interrupted", &[]);
-    lines.at("agent.stopped_speaking", &[9.21]);
+        .assert_times("playout.ducked", &[5.06])
+        .assert_times("playout.unducked", &[5.8])
+        .assert_times("playout.held", &[])
+        .assert_times("agent.interrupted", &[]);
+    lines.assert_times("agent.stopped_speaking", &[9.21]);
 }
 
 #[test]
 fn a_short_yes_kills_where_backchannels_are_off() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": told(json!([{"from": 5.0, "to": 5.3, "text": "yes"}])), "replies": story(10.0)}),
+        json!({"user": story_user(json!([{"from": 5.0, "to": 5.3, "text": "yes"}])), "replies": story_replies(10.0)}),
     );
     lines
-        .at("playout.held", &[5.5])
-        .at("agent.stopped_speaking", &[5.5])
-        .at("utterance_committed", &[3.0, 5.8]);
+        .assert_times("playout.held", &[5.5])
+        .assert_times("agent.stopped_speaking", &[5.5])
+        .assert_times("utterance_committed", &[3.0, 5.8]);
 }
 
 #[test]
 fn the_turn_model_chooses_the_delay() {
     for (p, commit) in [(0.1, 4.5), (0.9, 2.0)] {
-        let lines = Lines::of(
+        let lines = SimulationOutput::run(
             json!({"max_endpointing_delay": 3.0}),
             json!({"user": [{"from": 0.5, "to": 1.5, "text": "Hello", "end_of_turn": p}]}),
         );
-        lines.at("utterance_committed", &[commit]);
+        lines.assert_times("utterance_committed", &[commit]);
     }
 }
 
 #[test]
 fn an_unfinished_sentence_is_one_turn_with_its_end() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
         json!({"user": [{"from": 0.5, "to": 1.5, "text": "Well I think", "end_of_turn": 0.1}, {"from": 3.0, "to": 4.0, "text": "we should go", "end_of_turn": 0.1}]}),
     );
     // The page's 7.00 = end of speech 4.0 + max 3.0.
-    lines.has("utterance_committed", 0, "text", json!("Well I think we should go"));
-    let lines = Lines::of(
+    lines.assert_field("utterance_committed", 0, "text", json!("Well I think we should go"));
+    let lines = SimulationOutput::run(
         json!({"max_endpointing_delay": 3.0}),
         json!({"user": [{"from": 0.5, "to": 1.5, "text": "Well I think", "end_of_turn": 0.1}, {"from": 3.0, "to": 4.0, "text": "we should go", "end_of_turn": 0.1}]}),
     );
-    lines.at("utterance_committed", &[7.0]).has(
+    lines.assert_times("utterance_committed", &[7.0]).assert_field(
         "utterance_committed",
         0,
         "text",
@@ -223,34 +249,44 @@ fn an_unfinished_sentence_is_one_turn_with_its_end() {
 #[test]
 fn a_second_thought_replaces_the_answer_in_preparation() {
     for (preemptive, second) in [(true, 4.0), (false, 4.3)] {
-        let lines = Lines::of(
+        let lines = SimulationOutput::run(
             json!({"false_interruption_timeout": null, "preemptive_generation": preemptive}),
             json!({"user": [{"from": 0.5, "to": 2.0, "text": "Tell me a story"}, {"from": 2.6, "to": 3.2, "text": "about a firefighter."}],
                 "replies": [{"to": "Tell me a story", "say": "Once.", "audio": 1.0, "tts_ttfb": 1.0}, {"to": "about a firefighter.", "say": "A fire.", "audio": 1.0, "tts_ttfb": 0.3}]}),
         );
-        lines.at("utterance_committed", &[2.5, 3.7]).at("agent.started_speaking", &[second]);
+        lines
+            .assert_times("utterance_committed", &[2.5, 3.7])
+            .assert_times("agent.started_speaking", &[second]);
     }
 }
 
 #[test]
 fn a_killed_replys_tool_runs_on() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
         json!({"user": [{"from": 0.5, "to": 1.5, "text": "go"}, {"from": 3.0, "to": 4.0, "text": "Stop!"}],
             "tools": {"slow": {"takes": 4.0, "returns": "done"}}, "replies": [{"to": "go", "calls": [{"tool": "slow"}]}]}),
     );
-    lines.at("utterance_committed", &[2.0, 4.5]).at("tool_call", &[6.0]).at("agent.interrupted", &[3.55]);
-    lines.history(&[("user", "go"), ("user", "Stop!"), ("tool", "done")]);
+    lines
+        .assert_times("utterance_committed", &[2.0, 4.5])
+        .assert_times("tool_call", &[6.0])
+        .assert_times("agent.interrupted", &[3.55]);
+    lines.assert_history(&[("user", "go"), ("user", "Stop!"), ("tool", "done")]);
 }
 
 #[test]
 fn too_few_words_wait_for_more() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({"min_interruption_words": 3}),
-        json!({"user": told(json!([{"from": 5.0, "to": 6.0, "text": "Stop!", "stt_delay": 0}, {"from": 6.5, "to": 7.5, "text": "ok, stop!", "stt_delay": 0}])), "replies": story(5.0)}),
+        json!({"user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!", "stt_delay": 0}, {"from": 6.5, "to": 7.5, "text": "ok, stop!", "stt_delay": 0}])), "replies": story_replies(5.0)}),
     );
-    lines.at("agent.stopped_speaking", &[7.5]).has("playout.finished", 0, "position", json!(4.3));
-    lines.at("utterance_committed", &[3.0, 8.0]).has(
+    lines.assert_times("agent.stopped_speaking", &[7.5]).assert_field(
+        "playout.finished",
+        0,
+        "position",
+        json!(4.3),
+    );
+    lines.assert_times("utterance_committed", &[3.0, 8.0]).assert_field(
         "utterance_committed",
         1,
         "text",
@@ -260,11 +296,11 @@ fn too_few_words_wait_for_more() {
 
 #[test]
 fn slow_transcripts_of_one_turn_are_waited_for() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
         json!({"user": [{"from": 0.5, "to": 1.5, "text": "the first part", "stt_delay": 1.0}, {"from": 2.2, "to": 3.0, "text": "the second part", "stt_delay": 0.8}]}),
     );
-    lines.at("utterance_committed", &[3.8]).has(
+    lines.assert_times("utterance_committed", &[3.8]).assert_field(
         "utterance_committed",
         0,
         "text",
@@ -274,18 +310,18 @@ fn slow_transcripts_of_one_turn_are_waited_for() {
 
 #[test]
 fn a_noise_delays_the_first_sample() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": told(json!([{"from": 3.1, "to": 3.5}])), "replies": story(10.0)}),
+        json!({"user": story_user(json!([{"from": 3.1, "to": 3.5}])), "replies": story_replies(10.0)}),
     );
-    lines.at("agent.started_speaking", &[4.0]).at("agent.interrupted", &[]);
+    lines.assert_times("agent.started_speaking", &[4.0]).assert_times("agent.interrupted", &[]);
 }
 
 #[test]
 fn idle_counts_from_the_agents_last_sample() {
-    let lines = Lines::of(
+    let lines = SimulationOutput::run(
         json!({"idle_timeout": 3.0}),
         json!({"user": [{"from": 0.5, "to": 1.5, "text": "Hello"}], "replies": [{"to": "Hello", "say": "Hi.", "audio": 1.0}], "until": 7.0}),
     );
-    lines.at("agent.stopped_speaking", &[3.21]).at("user.idle", &[6.21]);
+    lines.assert_times("agent.stopped_speaking", &[3.21]).assert_times("user.idle", &[6.21]);
 }

@@ -41,7 +41,7 @@ pub struct Hearing {
 impl Hearing {
     /// Ears for one call; the turn model only where one is asked.
     #[must_use]
-    pub fn new(times: spec::Vad, stream: Box<dyn Stream>, turn: Option<Arc<dyn TurnModel>>) -> Self {
+    pub fn new(times: spec::VadTiming, stream: Box<dyn Stream>, turn: Option<Arc<dyn TurnModel>>) -> Self {
         Self {
             windows: Windows::default(),
             state: State::default(),

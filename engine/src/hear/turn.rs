@@ -10,8 +10,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversation::call::Call;
-use conversation::input::StretchId;
+use conversation::call_config::CallConfig;
+use conversation::input::SpeechSegmentId;
 use conversation::output::OpenTurn;
 use conversation::time::Time;
 use models::turn::{Question, SAMPLE_RATE, TurnModel};
@@ -27,7 +27,7 @@ const PRE_ROLL: Duration = Duration::from_millis(500);
 /// The turn model, where the agent wants it and there is one; a warning for the conversation's record where there is none.
 pub(crate) fn wanted(
     models: &dyn Models,
-    call: &Call,
+    call: &CallConfig,
     warnings: &mut Vec<String>,
 ) -> Option<Arc<dyn TurnModel>> {
     if !call.spec.turn_model {
@@ -55,7 +55,7 @@ struct Open {
     number: u64,
     _handle: Handle,
     /// What it is about, once the detector has reported the end.
-    stretch: Option<StretchId>,
+    stretch: Option<SpeechSegmentId>,
     /// The answer, where it was there before the report.
     p: Option<f32>,
 }
@@ -81,7 +81,7 @@ impl Asker {
         let number = self.count;
         // What was asked before is withdrawn first, so that the model does not work for both.
         self.open = None;
-        let handle = self.model.ask(Question { sound, words: turn.words }, answer(number));
+        let handle = self.model.ask(Question { sound, words: turn.transcript }, answer(number));
         self.open = Some(Open { number, _handle: handle, stretch: None, p: None });
     }
 
@@ -89,7 +89,7 @@ impl Asker {
     /// nothing was asked, it is now.
     pub fn ask(
         &mut self,
-        stretch: StretchId,
+        stretch: SpeechSegmentId,
         turn: OpenTurn,
         answer: impl FnOnce(u64) -> Sink<f32>,
     ) -> Option<(u64, f32)> {
@@ -102,7 +102,7 @@ impl Asker {
     }
 
     /// An answer: the stretch that it is about, if its end is reported already and the answer is still wanted.
-    pub fn answered(&mut self, number: u64, p: f32) -> Option<StretchId> {
+    pub fn answered(&mut self, number: u64, p: f32) -> Option<SpeechSegmentId> {
         let open = self.open.as_mut().filter(|open| open.number == number)?;
         open.p = Some(p);
         open.stretch

@@ -110,7 +110,7 @@ pub struct Listener {
 impl Listener {
     /// One with the call's times.
     #[must_use]
-    pub fn new(times: spec::Vad) -> Self {
+    pub fn new(times: spec::VadTiming) -> Self {
         Self { detector: Detector::new(times), loudness: Loudness::default() }
     }
 
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn speech_is_reported_with_its_true_ends() {
-        let mut listener = Listener::new(spec::Vad {
-            start: Duration::from_millis(50),
-            silence: Duration::from_millis(250),
+        let mut listener = Listener::new(spec::VadTiming {
+            min_speech_duration: Duration::from_millis(50),
+            min_silence_duration: Duration::from_millis(250),
         });
         let p = [0.1; 4].into_iter().chain([0.9; 20]).chain([0.1; 10]);
         // The user's first window ended 1 s into the call.

@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use conversation::call::Call;
-use conversation::host::{Accepted, Caller, OfferError};
+use conversation::call_config::CallConfig;
+use conversation::engine::{AcceptedOffer, Caller, OfferError};
 use conversation::input::Command;
 use models::Error;
 use tokio::sync::oneshot;
@@ -30,7 +30,7 @@ impl CallEngine {
         &self,
         thread: usize,
         key: CallKey,
-        call: Arc<Call>,
+        call: Arc<CallConfig>,
         seat: Seat,
     ) -> Result<Opening, OfferError> {
         let news = self.threads[thread].inbox.sink(key);
@@ -42,7 +42,7 @@ impl CallEngine {
     }
 
     /// Gives a call whose client has connected its place and models, or says why it cannot have them.
-    fn connected(&self, thread: usize, key: CallKey, call: Arc<Call>) {
+    fn connected(&self, thread: usize, key: CallKey, call: Arc<CallConfig>) {
         let seat = self.seat_on(&self.locked(), thread).map_err(|why| self.refused.note(&why));
         let opening = seat.and_then(|seat| self.open(thread, key, call, seat)).map(Box::new);
         let opened = Message::Opened(key, opening.map_err(|why| why.to_string()));
@@ -51,7 +51,7 @@ impl CallEngine {
     }
 
     /// Finds the thread of a call, and enters the offer there. An offer for a call that is not here may begin it.
-    fn enter(&self, call: &Arc<Call>, caller: &Caller) -> Result<Entered, OfferError> {
+    fn enter(&self, call: &Arc<CallConfig>, caller: &Caller) -> Result<Entered, OfferError> {
         let mut directory = self.locked();
         let (thread, presence, alive) = match directory.here(call.id) {
             Some(place) => (place.thread, None, Arc::clone(&place.alive)),
@@ -74,12 +74,18 @@ impl CallEngine {
     }
 
     /// Whether a call could be heard and could speak, if it began now; nothing is taken.
-    fn could_open(&self, call: &Call) -> Result<(), Error> {
+    fn could_open(&self, call: &CallConfig) -> Result<(), Error> {
         self.models.tts(&call.tts).0?;
         self.models.stt(&call.stt).0?.full().map_or(Ok(()), Err)
     }
 
-    fn arrival(&self, thread: usize, call: &Arc<Call>, commands: &[Command], presence: Presence) -> Arrival {
+    fn arrival(
+        &self,
+        thread: usize,
+        call: &Arc<CallConfig>,
+        commands: &[Command],
+        presence: Presence,
+    ) -> Arrival {
         let (key, net, me, call) = (self.key(), self.net.clone(), Weak::clone(&self.me), Arc::clone(call));
         let open = Box::new(move || {
             let (me, call) = (Weak::clone(&me), Arc::clone(&call));
@@ -93,9 +99,9 @@ impl CallEngine {
         Arrival { key, commands: commands.to_vec(), presence, open }
     }
 
-    pub(super) async fn take(&self, offer: conversation::host::Offer) -> Result<Accepted, OfferError> {
+    pub(super) async fn take(&self, offer: conversation::engine::Offer) -> Result<AcceptedOffer, OfferError> {
         self.wait_until_ready().await?;
-        let conversation::host::Offer { call, sdp, replaces, restart, commands, caller } = offer;
+        let conversation::engine::Offer { config: call, sdp, replaces, restart, commands, caller } = offer;
         // A call may end between the look into the directory and the arrival at its thread: then it is begun anew.
         for _ in 0..3 {
             let Entered { thread, presence, alive, unconnected } = self.enter(&call, &caller)?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use conversation::call::{LlmChoice, SttChoice, TtsChoice};
-use conversation::measure::Family;
+use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
+use conversation::metrics::MetricFamily;
 use models::{Error, Kind};
 
 use crate::hear::vad::Judge;
@@ -53,7 +53,7 @@ pub trait Models: Send + Sync + 'static {
     }
 
     /// What they measure of themselves: decoders taken, what waits. Models that do not know measure nothing.
-    fn measures(&self) -> Vec<Family> {
+    fn measures(&self) -> Vec<MetricFamily> {
         Vec::new()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use conversation::measure::Family;
+use conversation::metrics::MetricFamily;
 
 use super::CallEngine;
 use crate::graph;
@@ -43,7 +43,7 @@ impl CallEngine {
         counts
     }
 
-    pub(super) fn measured(&self) -> Vec<Family> {
+    pub(super) fn measured(&self) -> Vec<MetricFamily> {
         let stats = || self.threads.iter().map(|thread| &*thread.stats);
         let sum = |of: fn(&Stats) -> &AtomicU64| stats().map(|s| of(s).load(Relaxed)).sum::<u64>();
         let micros = |of: &AtomicU64| of.load(Relaxed) as f64 / 1e6;
@@ -54,88 +54,88 @@ impl CallEngine {
             (directory.waiting.count(), directory.waiting.evicted())
         };
         let mut families = vec![
-            Family::counter("visavis_calls_ended", "Calls that are over.").of(sum(|s| &s.ended)),
-            Family::counter("visavis_panics", "Panics of the process: each is a fault of the server, and ends one call or restarts one thread.")
-                .of(crate::thread::panics()),
-            Family::gauge("visavis_media_threads_dead", "Media threads that failed and take no calls until they have begun anew.")
-                .of(self.dead() as u64),
-            Family::counter("visavis_media_thread_pauses", "How often a media thread failed too often and paused before it began anew.")
-                .of(sum(|s| &s.pauses)),
-            Family::counter("visavis_audio_frames", "Frames of agents' voices handed out, of 10 or 20 ms, silence included.")
-                .of(sum(|s| &s.frames)),
-            Family::counter(
+            MetricFamily::counter("visavis_calls_ended", "Calls that are over.").with_value(sum(|s| &s.ended)),
+            MetricFamily::counter("visavis_panics", "Panics of the process: each is a fault of the server, and ends one call or restarts one thread.")
+                .with_value(crate::thread::panics()),
+            MetricFamily::gauge("visavis_media_threads_dead", "Media threads that failed and take no calls until they have begun anew.")
+                .with_value(self.dead() as u64),
+            MetricFamily::counter("visavis_media_thread_pauses", "How often a media thread failed too often and paused before it began anew.")
+                .with_value(sum(|s| &s.pauses)),
+            MetricFamily::counter("visavis_audio_frames", "Frames of agents' voices handed out, of 10 or 20 ms, silence included.")
+                .with_value(sum(|s| &s.frames)),
+            MetricFamily::counter(
                 "visavis_audio_frames_late",
                 "Frames of agents' voices handed out more than 60 ms after the playout clock needed them.",
             )
-            .of(sum(|s| &s.late_frames)),
-            Family::counter(
+            .with_value(sum(|s| &s.late_frames)),
+            MetricFamily::counter(
                 "visavis_audio_frames_left_out",
                 "Frames of agents' voices that were never handed out because a tick came over 200 ms too late for them.",
             )
-            .of(sum(|s| &s.late_blocks)),
-            Family::counter(
+            .with_value(sum(|s| &s.late_blocks)),
+            MetricFamily::counter(
                 "visavis_audio_underruns",
                 "Frames in which a sounding piece lacked samples: the voice was slower than speech.",
             )
-            .of(sum(|s| &s.underruns)),
-            Family::counter("visavis_faces_renewed", "Changes of calls' faces to a better set of a person that was still being drawn.")
-                .of(sum(|s| &s.renewals)),
-            Family::counter("visavis_vad_windows", "Windows of 32 ms judged by the speech detector.")
-                .of(sum(|s| &s.windows)),
-            Family::counter(
+            .with_value(sum(|s| &s.underruns)),
+            MetricFamily::counter("visavis_faces_renewed", "Changes of calls' faces to a better set of a person that was still being drawn.")
+                .with_value(sum(|s| &s.renewals)),
+            MetricFamily::counter("visavis_vad_windows", "Windows of 32 ms judged by the speech detector.")
+                .with_value(sum(|s| &s.windows)),
+            MetricFamily::counter(
                 "visavis_audio_packets_excess",
                 "Packets of users' voices dropped because they came faster than real time.",
             )
-            .of(sum(|s| &s.excess)),
-            Family::counter("visavis_datagrams_stray", "Datagrams that came and belonged to no call.")
-                .of(sum(|s| &s.strays)),
-            Family::counter("visavis_datagrams_unsent", "Datagrams that the system did not take.")
-                .of(sum(|s| &s.unsent)),
-            Family::counter("visavis_media_ticks", "Ticks of a media thread, one each 10 ms while it has calls.")
-                .each("thread", stats().map(|s| s.ticks.load(Relaxed)).enumerate()),
-            Family::counter("visavis_media_busy_seconds", "Time that a media thread spent working.")
-                .each("thread", stats().map(|s| micros(&s.busy)).enumerate()),
-            Family::histogram("visavis_media_tick_seconds", "What a media thread's tick took, of its 10 ms.")
-                .each("thread", stats().map(|s| s.tick_times.read()).enumerate()),
-            Family::histogram("visavis_media_tick_lateness_seconds", "How late a media thread's tick began.")
-                .each("thread", stats().map(|s| s.tick_lateness.read()).enumerate()),
-            Family::gauge(
+            .with_value(sum(|s| &s.excess)),
+            MetricFamily::counter("visavis_datagrams_stray", "Datagrams that came and belonged to no call.")
+                .with_value(sum(|s| &s.strays)),
+            MetricFamily::counter("visavis_datagrams_unsent", "Datagrams that the system did not take.")
+                .with_value(sum(|s| &s.unsent)),
+            MetricFamily::counter("visavis_media_ticks", "Ticks of a media thread, one each 10 ms while it has calls.")
+                .with_each("thread", stats().map(|s| s.ticks.load(Relaxed)).enumerate()),
+            MetricFamily::counter("visavis_media_busy_seconds", "Time that a media thread spent working.")
+                .with_each("thread", stats().map(|s| micros(&s.busy)).enumerate()),
+            MetricFamily::histogram("visavis_media_tick_seconds", "What a media thread's tick took, of its 10 ms.")
+                .with_each("thread", stats().map(|s| s.tick_times.read()).enumerate()),
+            MetricFamily::histogram("visavis_media_tick_lateness_seconds", "How late a media thread's tick began.")
+                .with_each("thread", stats().map(|s| s.tick_lateness.read()).enumerate()),
+            MetricFamily::gauge(
                 "visavis_media_used_ratio",
                 "Share of its time that a media thread works: 95th percentile of the last seconds' ticks.",
             )
-            .each("thread", stats().map(|s| s.headroom.used()).enumerate()),
-            Family::gauge(
+            .with_each("thread", stats().map(|s| s.headroom.used()).enumerate()),
+            MetricFamily::gauge(
                 "visavis_media_done_seconds",
                 "How long after its time a media thread's tick was done: the same percentile.",
             )
-            .each("thread", stats().map(|s| s.headroom.done().as_secs_f64()).enumerate()),
-            Family::gauge(
+            .with_each("thread", stats().map(|s| s.headroom.done().as_secs_f64()).enumerate()),
+            MetricFamily::gauge(
                 "visavis_process_used_ratio",
                 "Share of its processors that the whole process took in the last seconds; 0 without a call.",
             )
-            .of(stats().map(|s| s.headroom.process()).fold(0.0, f64::max)),
-            Family::counter("visavis_calls_refused", "Conversations that were not made and offers of new calls that were not taken, by reason.")
-                .each("reason", self.refused.counts()),
-            Family::gauge("visavis_offers_waiting", "Offers that were answered and have not connected.")
-                .of(waiting as u64),
-            Family::counter(
+            .with_value(stats().map(|s| s.headroom.process()).fold(0.0, f64::max)),
+            MetricFamily::counter("visavis_calls_refused", "Conversations that were not made and offers of new calls that were not taken, by reason.")
+                .with_each("reason", self.refused.counts()),
+            MetricFamily::gauge("visavis_offers_waiting", "Offers that were answered and have not connected.")
+                .with_value(waiting as u64),
+            MetricFamily::counter(
                 "visavis_offers_evicted",
                 "Offers that had not connected and made room for newer ones: too many of one network, for one agent, or in all.",
             )
-            .of(evicted),
-            Family::gauge("visavis_media_calls", "Calls held by a media thread.")
-                .each("thread", self.threads.iter().map(|t| t.taken.load(Relaxed)).enumerate()),
-            Family::gauge("visavis_media_inbox", "Messages that wait for a media thread.")
-                .each("thread", self.threads.iter().map(|t| t.inbox.requests.waiting()).enumerate()),
-            Family::gauge("visavis_edge_depth_max", "Most items that ever waited in an edge between threads.")
-                .each("edge", edge(|count| count.deepest as u64)),
-            Family::gauge("visavis_edge_depth_limit", "Items that an edge between threads holds.")
-                .each("edge", graph::EDGES.iter().map(|e| (e.name, e.depth))),
-            Family::counter(
+            .with_value(evicted),
+            MetricFamily::gauge("visavis_media_calls", "Calls held by a media thread.")
+                .with_each("thread", self.threads.iter().map(|t| t.taken.load(Relaxed)).enumerate()),
+            MetricFamily::gauge("visavis_media_inbox", "Messages that wait for a media thread.")
+                .with_each("thread", self.threads.iter().map(|t| t.inbox.requests.waiting()).enumerate()),
+            MetricFamily::gauge("visavis_edge_depth_max", "Most items that ever waited in an edge between threads.")
+                .with_each("edge", edge(|count| count.deepest as u64)),
+            MetricFamily::gauge("visavis_edge_depth_limit", "Items that an edge between threads holds.")
+                .with_each("edge", graph::EDGES.iter().map(|e| (e.name, e.depth))),
+            MetricFamily::counter(
                 "visavis_edge_full",
                 "How often an edge between threads was full: its newcomer was dropped, or refused.",
             )
-            .each("edge", edge(|count| count.full)),
+            .with_each("edge", edge(|count| count.full)),
         ];
         families.extend(self.latencies.measures());
         families.extend(self.models.measures());

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Directory, CallEngine, Seat, Waiting};
+use super::{CallEngine, Directory, Seat, Waiting};
 use crate::clock;
-use conversation::host::OfferError;
+use conversation::engine::OfferError;
 
 /// Why a new call is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

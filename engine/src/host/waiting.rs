@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use conversation::call::ConversationId;
+use conversation::call_config::ConversationId;
 
 /// Offers of one network ([`conversation::host::Caller::network`]) that wait at once.
 const OF_NETWORK: usize = 16;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use conversation::call::{Call, ConversationId};
+use conversation::call_config::{CallConfig, ConversationId};
 use conversation::input::Input;
 use conversation::output::Output;
 use conversation::time::Time;
@@ -31,7 +31,7 @@ pub enum Line {
     /// A call begins.
     Begin {
         /// The call; only its id and turn-taking are written, never a secret.
-        call: Arc<Call>,
+        call: Arc<CallConfig>,
         /// Wall clock at its beginning.
         unix_micros: u64,
         /// Whether the call goes on; its end may not fit.
@@ -127,14 +127,14 @@ impl Files<'_> {
             },
             Line::Step(id, at, step) => {
                 let (input, out) = *step;
-                let line = trace::step(at, &input, &out);
-                if line.len() <= trace::LONGEST_LINE {
+                let line = trace::step_line(at, &input, &out);
+                if line.len() <= trace::MAX_LINE_BYTES {
                     self.write(id, &line);
                 } else {
-                    self.write(id, &trace::dropped(1));
+                    self.write(id, &trace::dropped_line(1));
                 }
             }
-            Line::Dropped(id, n) => self.write(id, &trace::dropped(n)),
+            Line::Dropped(id, n) => self.write(id, &trace::dropped_line(n)),
             Line::End(id) => self.close(id),
             Line::Flush(waits) => {
                 self.flush();
@@ -145,11 +145,11 @@ impl Files<'_> {
     }
 
     /// What was said is for the operator's eyes only.
-    fn create(&self, call: &Call, unix_micros: u64) -> io::Result<BufWriter<File>> {
+    fn create(&self, call: &CallConfig, unix_micros: u64) -> io::Result<BufWriter<File>> {
         let path = self.folder.join(trace::file_name(call.id));
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut file = BufWriter::new(file);
-        file.write_all(trace::header(call.id, unix_micros, &call.spec).as_bytes())?;
+        file.write_all(trace::header_line(call.id, unix_micros, &call.spec).as_bytes())?;
         Ok(file)
     }
 
@@ -195,7 +195,7 @@ pub struct Trace {
 
 impl Trace {
     /// A trace of a call that begins now.
-    pub fn begin(disk: Sender<Line>, call: &Arc<Call>, unix_micros: u64) -> Self {
+    pub fn begin(disk: Sender<Line>, call: &Arc<CallConfig>, unix_micros: u64) -> Self {
         let lives = Arc::new(());
         let begin = Line::Begin { call: Arc::clone(call), unix_micros, lives: Arc::downgrade(&lives) };
         let mut this = Self { disk, id: call.id, begin: Some(begin), dropped: 0, _lives: lives };
@@ -241,13 +241,13 @@ mod tests {
     fn verdict(text: &str) -> Verdict {
         let mut replay = Replay::new(false);
         for line in text.lines() {
-            replay.read(line.as_bytes()).unwrap();
+            replay.read_line(line.as_bytes()).unwrap();
         }
         replay.finish().unwrap().1
     }
 
     /// Plays a call of one tick a second, as its node would.
-    fn play(trace: &mut Trace, call: &Call, ticks: u64) {
+    fn play(trace: &mut Trace, call: &CallConfig, ticks: u64) {
         let mut conversation = conversation::conversation::Conversation::new(call.spec.clone());
         for second in 0..ticks {
             let at = Time::from_micros(1_000_000 * second);
@@ -327,7 +327,7 @@ mod tests {
         play(&mut trace, &call, 3);
         written_within(&disk, Duration::from_secs(60)).await;
         let text = fs::read_to_string(folder.join(trace::file_name(call.id))).unwrap();
-        assert!(matches!(verdict(&text), Verdict::BreaksOff { line: 4, .. }), "{text}");
+        assert!(matches!(verdict(&text), Verdict::Truncated { line: 4, .. }), "{text}");
         drop((trace, disk));
         thread.join().unwrap();
         fs::remove_dir_all(folder).unwrap();

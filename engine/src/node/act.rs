@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conversation::call::{Pronunciation, Tool, ToolRun};
-use conversation::event::{AgentState, Event as Fact, Stage, Stamped, Triggered};
-use conversation::host::CommandError;
-use conversation::input::{Input, PieceId, PlayoutEvent, StretchId, ToolCallId, TtsEvent};
-use conversation::output::{Answer, LlmRequest, Output, SpeechRequest};
+use conversation::call_config::{Pronunciation, Tool, ToolBackend};
+use conversation::engine::CommandError;
+use conversation::event::{AgentState, Event as Fact, EventEnvelope, Stage, TriggeredGuardrail};
+use conversation::input::{Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent};
+use conversation::output::{CommandOutcome, LlmRequest, Output, TtsRequest};
 use models::{Handle, Sink};
 use serde_json::Value;
 use tracing::Instrument as _;
@@ -60,8 +60,8 @@ impl Node {
 
     fn act(&mut self, now: Instant, output: Output) {
         match output {
-            Output::Tell(fact) => self.tell(now, fact),
-            Output::AskLlm(request) => self.ask(request),
+            Output::Emit(fact) => self.tell(now, fact),
+            Output::RequestLlm(request) => self.ask(request),
             Output::CancelLlm(step) => self.asked.retain(|a| a.step != step),
             Output::Synthesize(request) => self.synthesize(request),
             Output::Play(piece) => self.speaking.playout.play(piece),
@@ -69,7 +69,10 @@ impl Node {
             Output::Unduck => self.speaking.playout.unduck(),
             Output::Hold => {
                 if let Some((piece, position)) = self.speaking.playout.hold() {
-                    self.inputs.push_back(Input::Playout { piece, event: PlayoutEvent::Progress(position) });
+                    self.inputs.push_back(Input::Playout {
+                        segment: piece,
+                        event: PlayoutEvent::Progress(position),
+                    });
                 }
                 self.pose(None, Some(true));
             }
@@ -84,15 +87,15 @@ impl Node {
                 self.keep_phones();
                 self.pose(None, Some(false));
             }
-            Output::Drop(piece) => {
+            Output::Discard(piece) => {
                 self.speaking.playout.discard(piece);
                 self.speaking.made(piece);
                 self.keep_phones();
             }
             Output::RunTool { call, id, name, arguments } => self.run_tool(now, call, id, &name, arguments),
-            Output::AskTurn(stretch) => self.ask_turn(stretch),
+            Output::RequestTurnProbability(stretch) => self.ask_turn(stretch),
             Output::Explain(_) => {}
-            Output::Answer { id, answer } => self.answer(now, id, answer),
+            Output::CommandResult { id, outcome: answer } => self.answer(now, id, answer),
             Output::End(_) => {
                 self.ended = Some(now);
                 // The sessions with servers of tools end with the call, not with its last packet. The net pool takes them down.
@@ -110,14 +113,14 @@ impl Node {
         }
     }
 
-    fn tell(&mut self, now: Instant, fact: Stamped) {
+    fn tell(&mut self, now: Instant, fact: EventEnvelope) {
         match &fact.event {
             Fact::AgentState { state } => self.pose(Some(*state), None),
             Fact::UserStartedSpeaking => self.nod(true),
             Fact::UserStoppedSpeaking => self.nod(false),
             Fact::UtteranceCommitted { text } => self.guard(text),
             Fact::Error { stage, reason } => {
-                tracing::warn!(conversation = %self.call.id, %reason, "the {} failed", stage.name());
+                tracing::warn!(conversation = %self.call.id, %reason, "the {} failed", stage.display_name());
             }
             _ => {}
         }
@@ -143,7 +146,7 @@ impl Node {
     fn guarded(&mut self, now: Instant, Guarded { guardrail, said, verdict }: Guarded) {
         let Some(rule) = self.call.guardrails.get(guardrail) else { return };
         let say = rule.response_message.clone();
-        let fact = Fact::GuardrailTriggered(Box::new(Triggered {
+        let fact = Fact::GuardrailTriggered(Box::new(TriggeredGuardrail {
             key: rule.key.clone(),
             category: rule.category.clone(),
             content: said,
@@ -151,9 +154,9 @@ impl Node {
             verdict,
             callback_url: rule.callback_url.clone(),
         }));
-        self.inputs.push_back(Input::Fact(fact));
+        self.inputs.push_back(Input::ExternalEvent(fact));
         if let Some(say) = say {
-            self.inputs.push_back(Input::Guardrail { say });
+            self.inputs.push_back(Input::GuardrailTriggered { response: say });
         }
         self.settle(now);
     }
@@ -172,12 +175,12 @@ impl Node {
         }
     }
 
-    fn answer(&mut self, now: Instant, id: conversation::input::CommandId, answer: Answer) {
+    fn answer(&mut self, now: Instant, id: conversation::input::CommandId, answer: CommandOutcome) {
         let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == id) else { return };
         match self.waiting.swap_remove(at).1 {
             Waiting::Host(reply) => {
                 let answer = match answer {
-                    Answer::Refused(why) => Err(CommandError::Refused(why)),
+                    CommandOutcome::Rejected(why) => Err(CommandError::Rejected(why)),
                     taken => Ok(taken),
                 };
                 // Whoever asked may have gone meanwhile.
@@ -188,7 +191,7 @@ impl Node {
     }
 
     /// Where nobody answers, the turn ends after the shorter wait.
-    fn ask_turn(&mut self, stretch: StretchId) {
+    fn ask_turn(&mut self, stretch: SpeechSegmentId) {
         let Some(asker) = self.hearing.asker() else { return };
         let answer = answers(&self.news);
         if let Some((number, p)) = asker.ask(stretch, self.conversation.open_turn(), answer) {
@@ -205,11 +208,11 @@ impl Node {
     }
 
     fn ask(&mut self, request: LlmRequest) {
-        let model = self.llm_fallback.as_ref().filter(|_| request.fallback).unwrap_or(&self.llm);
-        let tools = if request.tools {
+        let model = self.llm_fallback.as_ref().filter(|_| request.use_fallback).unwrap_or(&self.llm);
+        let tools = if request.tools_allowed {
             let rule = |t: &Tool| {
                 let rule = self.call.guardrails.iter().find(|rule| rule.key == t.name);
-                rule.filter(|_| t.run == ToolRun::Moderation).map(|rule| rule.prompt.clone())
+                rule.filter(|_| t.backend == ToolBackend::Moderation).map(|rule| rule.prompt.clone())
             };
             let seen = |t: &Tool| models::llm::Tool {
                 name: t.name.clone(),
@@ -222,7 +225,7 @@ impl Node {
             Vec::new()
         };
         let question = models::llm::Request {
-            prompt: self.call.prompt.clone(),
+            prompt: self.call.system_prompt.clone(),
             history: request.history,
             snippets: Vec::new(),
             tools,
@@ -235,13 +238,13 @@ impl Node {
             model.clone(),
             source,
             question,
-            request.step,
+            request.generation,
             self.news.clone(),
         ));
     }
 
-    fn synthesize(&mut self, request: SpeechRequest) {
-        let (engine, voice) = match self.tts_fallback.as_ref().filter(|_| request.fallback) {
+    fn synthesize(&mut self, request: TtsRequest) {
+        let (engine, voice) = match self.tts_fallback.as_ref().filter(|_| request.use_fallback) {
             Some(fallback) => (fallback, &self.fallback_voice),
             None => (&self.tts, &self.voice),
         };
@@ -251,19 +254,21 @@ impl Node {
             voice: voice.clone(),
             pronunciation: self.call.tts.custom_pronunciation.iter().map(sounds).collect(),
         };
-        let (news, piece) = (self.news.clone(), request.piece);
+        let (news, piece) = (self.news.clone(), request.segment);
         let lips = self.showing.is_some();
         match engine.speak(words, tts::sink(lips, move |event| news.send(News::Tts(piece, event)))) {
             Ok(handle) => self.speaking.make(piece, request.epoch, handle),
             Err(error) => {
-                self.inputs.push_back(Input::Tts { piece, event: TtsEvent::Failed(error.to_string()) });
+                self.inputs
+                    .push_back(Input::Tts { segment: piece, event: TtsEvent::Failed(error.to_string()) });
             }
         }
     }
 
     /// What the model may call now.
     fn tools(&self) -> impl Iterator<Item = &Tool> {
-        let open = |tool: &&Tool| !matches!(&tool.run, ToolRun::Remote(remote) if !remote.0.is_open());
+        let open =
+            |tool: &&Tool| !matches!(&tool.backend, ToolBackend::Remote(remote) if !remote.0.is_open());
         self.call.tools.iter().chain(&self.brought).filter(open)
     }
 
@@ -271,7 +276,8 @@ impl Node {
     pub(super) fn ask_servers(&mut self) {
         let Some(servers) = &self.call.tool_servers else { return };
         let news = self.news.clone();
-        let task = self.shared.net.spawn(servers.list(Box::new(move |told| news.send(News::Tools(told)))));
+        let task =
+            self.shared.net.spawn(servers.list_tools(Box::new(move |told| news.send(News::Tools(told)))));
         self.servers = Handle::new(move || task.abort());
     }
 
@@ -285,28 +291,28 @@ impl Node {
         }
         let names: Vec<String> = self.brought[first..].iter().map(|tool| tool.name.clone()).collect();
         if !names.is_empty() {
-            self.feed(now, Input::Tools(names));
+            self.feed(now, Input::ToolsAdded(names));
         }
     }
 
     fn run_tool(&mut self, now: Instant, call: ToolCallId, id: String, name: &str, arguments: Value) {
         let Some(tool) = self.tools().find(|t| t.name == name).cloned() else {
-            return self.inputs.push_back(Input::Tool { call, result: Err("unknown tool".into()) });
+            return self.inputs.push_back(Input::ToolResult { call, result: Err("unknown tool".into()) });
         };
-        if tool.run == ToolRun::Client {
+        if tool.backend == ToolBackend::Client {
             // The fact that it was started is its request.
             self.client_tools.push(ClientTool { call, id, until: now + CLIENT_TOOL });
             return;
         }
         let (client, news) = (self.shared.client.clone(), self.news.clone());
         let span = span(self.call.id);
-        if let ToolRun::Remote(remote) = &tool.run {
+        if let ToolBackend::Remote(remote) = &tool.backend {
             let running = remote.0.call(arguments);
             let run = async move { news.send(News::Tool(call, running.await)) };
             self.shared.net.spawn(run.instrument(span));
             return;
         }
-        if tool.run == ToolRun::Moderation {
+        if tool.backend == ToolBackend::Moderation {
             let Some(guardrail) = self.call.guardrails.iter().position(|rule| rule.key == name) else {
                 return;
             };
@@ -338,10 +344,10 @@ impl Node {
             News::Stt(event) => self.understood(now, event),
             News::Turn(number, p) => {
                 if let Some(stretch) = self.hearing.asker().and_then(|asker| asker.answered(number, p)) {
-                    self.feed(now, Input::TurnProbability { stretch, p });
+                    self.feed(now, Input::TurnProbability { speech_segment: stretch, probability: p });
                 }
             }
-            News::Snippets(items) => self.feed(now, Input::Fact(Fact::Snippets { items })),
+            News::Snippets(items) => self.feed(now, Input::ExternalEvent(Fact::Snippets { items })),
             News::Llm(step, event) => {
                 // A question that was cancelled is not heard any more, whatever was on its way.
                 if !self.asked.iter().any(|a| a.step == step) {
@@ -351,12 +357,12 @@ impl Node {
                 if last {
                     self.asked.retain(|a| a.step != step);
                 }
-                self.feed(now, Input::Llm { step, event });
+                self.feed(now, Input::Llm { generation: step, event });
             }
             News::Tts(piece, event) => self.spoken(now, piece, event),
             News::Tools(Ok(tools)) => self.bring(now, tools),
-            News::Tools(Err(text)) => self.feed(now, Input::Fact(Fact::Warning { text })),
-            News::Tool(call, result) => self.feed(now, Input::Tool { call, result }),
+            News::Tools(Err(text)) => self.feed(now, Input::ExternalEvent(Fact::Warning { text })),
+            News::Tool(call, result) => self.feed(now, Input::ToolResult { call, result }),
             News::Guarded(guarded) => self.guarded(now, guarded),
         }
     }
@@ -364,20 +370,20 @@ impl Node {
     fn understood(&mut self, now: Instant, event: models::stt::Event) {
         let input = match event {
             models::stt::Event::Interim(text) => {
-                Input::Transcript { text, is_final: false, outstanding: String::new() }
+                Input::Transcript { text, is_final: false, trailing_interim: String::new() }
             }
             models::stt::Event::Final(text) => {
-                Input::Transcript { text, is_final: true, outstanding: String::new() }
+                Input::Transcript { text, is_final: true, trailing_interim: String::new() }
             }
             models::stt::Event::Failed(error) => {
-                Input::Failed { stage: Stage::Stt, reason: error.to_string() }
+                Input::StageFailed { stage: Stage::Stt, reason: error.to_string() }
             }
-            models::stt::Event::Recovered => Input::Recovered { stage: Stage::Stt },
+            models::stt::Event::Recovered => Input::StageRecovered { stage: Stage::Stt },
         };
         self.feed(now, input);
     }
 
-    fn spoken(&mut self, now: Instant, piece: PieceId, event: tts::News) {
+    fn spoken(&mut self, now: Instant, piece: SegmentId, event: tts::News) {
         if !self.speaking.makes(piece) {
             return;
         }
@@ -388,13 +394,13 @@ impl Node {
                 }
                 return;
             }
-            tts::News::Words(words) => TtsEvent::Words(words),
+            tts::News::Words(words) => TtsEvent::WordTimestamps(words),
             tts::News::Samples(samples) => {
                 self.speaking.playout.push(piece, samples);
                 if self.speaking.arrived(piece) != Some(true) {
                     return;
                 }
-                TtsEvent::Ready
+                TtsEvent::FirstAudio
             }
             tts::News::End => {
                 self.speaking.made(piece);
@@ -407,7 +413,7 @@ impl Node {
                 TtsEvent::Failed(error.to_string())
             }
         };
-        self.feed(now, Input::Tts { piece, event });
+        self.feed(now, Input::Tts { segment: piece, event });
     }
 }
 

@@ -98,7 +98,7 @@ impl Node {
     fn fail_late_tools(&mut self, now: Instant) {
         while let Some(at) = self.client_tools.iter().position(|t| now >= t.until) {
             let call: ToolCallId = self.client_tools.swap_remove(at).call;
-            self.feed(now, Input::Tool { call, result: Err("timeout".into()) });
+            self.feed(now, Input::ToolResult { call, result: Err("timeout".into()) });
         }
     }
 

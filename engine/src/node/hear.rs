@@ -72,13 +72,13 @@ impl Node {
         match change {
             Some(Change::Started { onset, until }) => {
                 self.feed(now, Input::SpeechStarted { onset });
-                self.feed(now, Input::SpeechHeard { until });
+                self.feed(now, Input::SpeechContinued { until });
             }
-            Some(Change::Heard { until }) => self.feed(now, Input::SpeechHeard { until }),
+            Some(Change::Heard { until }) => self.feed(now, Input::SpeechContinued { until }),
             Some(Change::Stopped { end }) => {
                 self.feed(now, Input::SpeechStopped { end });
                 // What an STT promises (`models::stt::Stream::end`).
-                self.feed(now, Input::FinalDue);
+                self.feed(now, Input::FinalTranscriptPending);
             }
             None => {}
         }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use conversation::call::{Call, ToolRun};
-use conversation::event::Stamped;
+use conversation::call_config::{CallConfig, ToolBackend};
+use conversation::event::EventEnvelope;
 use conversation::input::{Command, Input, ToolCallId};
-use conversation::output::Answer;
+use conversation::output::CommandOutcome;
 
 use super::{Node, Waiting};
 use crate::transport::rtvi::{self, ClientMessage};
@@ -31,8 +31,8 @@ pub(super) struct ClientTool {
 }
 
 /// The call's side of the data channel.
-pub(super) fn session(call: &Call) -> Session {
-    let in_client = call.tools.iter().filter(|t| t.run == ToolRun::Client);
+pub(super) fn session(call: &CallConfig) -> Session {
+    let in_client = call.tools.iter().filter(|t| t.backend == ToolBackend::Client);
     Session::new(tell::About {
         conversation: call.id,
         user_id: call.spec.user_id.clone(),
@@ -70,7 +70,7 @@ impl Node {
             ClientMessage::ToolResult { id, call, result } => {
                 let open = self.client_tools.iter().position(|t| t.id == call);
                 match open.map(|at| self.client_tools.swap_remove(at)) {
-                    Some(open) => self.feed(now, Input::Tool { call: open.call, result: Ok(result) }),
+                    Some(open) => self.feed(now, Input::ToolResult { call: open.call, result: Ok(result) }),
                     None => link.text(now, rtvi::refused(&id, "No such tool call is open")),
                 }
             }
@@ -91,9 +91,9 @@ impl Node {
         }
     }
 
-    pub(super) fn answer_client(&mut self, now: Instant, origin: Origin, answer: Answer) {
+    pub(super) fn answer_client(&mut self, now: Instant, origin: Origin, answer: CommandOutcome) {
         // A text typed over what cannot be interrupted is a turn all the same, as words said over it are: only the last command's refusal counts.
-        if let Answer::Refused(why) = answer
+        if let CommandOutcome::Rejected(why) = answer
             && origin.rest.is_empty()
         {
             return self.text_to(now, origin.link, rtvi::refused(&origin.id, &why.to_string()));
@@ -114,7 +114,7 @@ impl Node {
     }
 
     /// Tells the client a fact.
-    pub(super) fn tell_client(&mut self, now: Instant, fact: &Stamped) {
+    pub(super) fn tell_client(&mut self, now: Instant, fact: &EventEnvelope) {
         let mut link = self.links.iter_mut().find(|l| Some(l.number) == self.current);
         self.session.tell(fact, |text| {
             if let Some(link) = &mut link {

@@ -79,7 +79,7 @@ impl Shard {
     /// Tells the ledger which calls broke, each apart. Whether it took all of them.
     fn tell_broken(&mut self) -> bool {
         let ledger = &self.shared.ledger;
-        self.untold.retain(|id| contained(|| ledger.broke(*id)).is_none());
+        self.untold.retain(|id| contained(|| ledger.call_panicked(*id)).is_none());
         self.untold.is_empty()
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use conversation::call::ConversationId;
-use conversation::host::CommandError;
+use conversation::call_config::ConversationId;
+use conversation::engine::CommandError;
 use conversation::input::Command;
-use conversation::output::Answer;
+use conversation::output::CommandOutcome;
 use models::contain::contained;
 use tokio::sync::oneshot;
 
@@ -20,7 +20,7 @@ impl Shard {
         now: Instant,
         conversation: ConversationId,
         command: Command,
-        reply: Option<oneshot::Sender<Result<Answer, CommandError>>>,
+        reply: Option<oneshot::Sender<Result<CommandOutcome, CommandError>>>,
     ) {
         let key = self.by_conversation.get(&conversation).copied();
         if let Some(key) = key.filter(|key| self.nodes.contains_key(key)) {
@@ -36,7 +36,7 @@ impl Shard {
         });
         if let Some(reply) = reply {
             // Whoever asked may have gone meanwhile.
-            let _ = reply.send(answer.ok_or(CommandError::NotHere));
+            let _ = reply.send(answer.ok_or(CommandError::NotRunning));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use conversation::host::{Accepted, OfferError};
+use conversation::engine::{AcceptedOffer, OfferError};
 use models::contain::contained;
 
 use super::pending::{Pending, Waited};
@@ -63,7 +63,7 @@ impl Shard {
                 let (ufrag, connection) = (connection.ufrag().to_owned(), connection.id().to_owned());
                 self.demux.insert(&ufrag, Slot { call: key, link: number });
                 self.touch(key);
-                return Reply::Accepted(Accepted { answer, connection }, ufrag);
+                return Reply::Accepted(AcceptedOffer { answer, connection }, ufrag);
             }
         }
         let made = Connection::accept(&offer.sdp, &self.candidates, &certificate, now);
@@ -95,7 +95,7 @@ impl Shard {
         };
         self.demux.insert(&ufrag, Slot { call: key, link });
         self.touch(key);
-        Reply::Accepted(Accepted { answer, connection: id }, ufrag)
+        Reply::Accepted(AcceptedOffer { answer, connection: id }, ufrag)
     }
 
     fn link_named(&mut self, key: CallKey, id: &str) -> Option<&mut Link> {

@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use conversation::call::ConversationId;
+use conversation::call_config::ConversationId;
 use conversation::input::Command;
-use conversation::output::Answer;
+use conversation::output::CommandOutcome;
 
 use crate::graph::Arrival;
 use crate::host::Presence;
@@ -139,14 +139,14 @@ impl Pending {
     }
 
     /// A command from outside. `None` = the call is over by it.
-    pub(super) fn command(&mut self, command: Command) -> Option<Answer> {
+    pub(super) fn command(&mut self, command: Command) -> Option<CommandOutcome> {
         if matches!(command, Command::End | Command::Leave | Command::Stop { .. }) {
             return None;
         }
         if self.commands.len() < EARLY {
             self.commands.push(command);
         }
-        Some(Answer::Accepted)
+        Some(CommandOutcome::Accepted)
     }
 
     /// A client closes one of the connections by itself. False if there is no such connection.

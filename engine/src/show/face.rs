@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conversation::event::AgentState;
-use conversation::input::PieceId;
+use conversation::input::SegmentId;
 use conversation::time::Time;
 use models::face::{Mouth, PoseSet};
 use models::tts::Phone;
@@ -42,7 +42,7 @@ pub struct Face {
     held: bool,
     line: Line,
     user_speaks: bool,
-    tracks: Vec<(PieceId, Track)>,
+    tracks: Vec<(SegmentId, Track)>,
     /// Speech is about to sound until then, as its phones have come.
     expected: Time,
     lips: Mouth,
@@ -150,7 +150,7 @@ impl Face {
     }
 
     /// Phones of a piece of speech; more of them follow those given before.
-    pub fn phones(&mut self, piece: PieceId, phones: &[Phone]) {
+    pub fn phones(&mut self, piece: SegmentId, phones: &[Phone]) {
         match self.tracks.iter_mut().find(|(id, _)| *id == piece) {
             Some((_, track)) => track.extend(phones),
             None => {
@@ -161,7 +161,7 @@ impl Face {
     }
 
     /// Forgets the phones of pieces that will not sound any more.
-    pub fn keep(&mut self, sounds: impl Fn(PieceId) -> bool) {
+    pub fn keep(&mut self, sounds: impl Fn(SegmentId) -> bool) {
         self.tracks.retain(|(id, _)| sounds(*id));
     }
 
@@ -169,7 +169,7 @@ impl Face {
     ///
     /// `mouth` says which piece sounds at this instant and how many seconds of it have left; `None` in silence. A piece without phones is
     /// silent to the eye.
-    pub fn frame(&mut self, now: Time, mouth: Option<(PieceId, f32)>) -> Option<VideoFrame> {
+    pub fn frame(&mut self, now: Time, mouth: Option<(SegmentId, f32)>) -> Option<VideoFrame> {
         self.now = now;
         let sounding = mouth.filter(|_| !self.held);
         self.move_lips(sounding);
@@ -244,7 +244,7 @@ impl Face {
     }
 
     /// Follows the sound; without it, shuts in two frames.
-    fn move_lips(&mut self, sounding: Option<(PieceId, f32)>) {
+    fn move_lips(&mut self, sounding: Option<(SegmentId, f32)>) {
         let track = sounding.and_then(|(piece, at)| {
             let (_, track) = self.tracks.iter().find(|(id, _)| *id == piece)?;
             Some((track.at(at + LEAD), track.quiet(at + LEAD)))
@@ -319,7 +319,7 @@ mod tests {
         if frame.key || frame.payload[0] >= 30 { 0 } else { frame.payload[0] % 15 }
     }
 
-    const PIECE: PieceId = PieceId(1);
+    const PIECE: SegmentId = SegmentId(1);
 
     fn at(frame: u64) -> Time {
         Time::from_micros(frame * 40_000)

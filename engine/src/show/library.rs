@@ -8,7 +8,7 @@ use std::{fs, io};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use conversation::call::{Call, OwnFace};
+use conversation::call_config::{CallConfig, PoseSetFile};
 use models::face::{PoseSet, set};
 use serde::Serialize;
 
@@ -186,9 +186,9 @@ impl Library {
     }
 
     /// The face of a call, none where this server has nobody; and what its owner should know, where it is not the one that was asked for.
-    pub(crate) fn face(&self, call: &Call) -> (Option<Arc<PoseCache>>, Option<String>) {
-        let id = &call.face.avatar_key_id;
-        let brought = call.own_face.as_ref().map(|face| self.brought(id, face));
+    pub(crate) fn face(&self, call: &CallConfig) -> (Option<Arc<PoseCache>>, Option<String>) {
+        let id = &call.avatar.avatar_key_id;
+        let brought = call.pose_set.as_ref().map(|face| self.brought(id, face));
         let shown = |avatar: &Avatar| {
             let found = self.poses.iter().find(|poses| Arc::ptr_eq(poses.set(), &avatar.set));
             Arc::clone(found.expect("each of the server's own people has its poses"))
@@ -212,26 +212,26 @@ impl Library {
     }
 
     /// A better set of a person: the calls that show it change over, and those that come next begin with it.
-    pub(crate) fn renew(&self, id: &str, face: &OwnFace) {
+    pub(crate) fn renew(&self, id: &str, face: &PoseSetFile) {
         match self.brought(id, face) {
             Ok(poses) => self.locked().last = Some(poses),
             Err(error) => tracing::error!(avatar = %id, %error, "a face cannot be read"),
         }
     }
 
-    fn brought(&self, id: &str, face: &OwnFace) -> Result<Arc<PoseCache>, set::Error> {
-        if let Some(poses) = self.locked().find(id, face.share) {
+    fn brought(&self, id: &str, face: &PoseSetFile) -> Result<Arc<PoseCache>, set::Error> {
+        if let Some(poses) = self.locked().find(id, face.completeness) {
             return Ok(poses);
         }
         // Without the lock: it takes a few milliseconds. Of two that come at once one is kept.
-        let set = PoseSet::parse(&Bytes::from_owner(Arc::clone(&face.poses)))?;
+        let set = PoseSet::parse(&Bytes::from_owner(Arc::clone(&face.data)))?;
         let poses = Arc::new(PoseCache::new(Arc::new(set)));
         let mut brought = self.locked();
-        if let Some(poses) = brought.find(id, face.share) {
+        if let Some(poses) = brought.find(id, face.completeness) {
             return Ok(poses);
         }
         brought.best.retain(|_, (_, poses)| poses.strong_count() > 0);
-        let lesser = brought.best.insert(id.to_owned(), (face.share, Arc::downgrade(&poses)));
+        let lesser = brought.best.insert(id.to_owned(), (face.completeness, Arc::downgrade(&poses)));
         if let Some(lesser) = lesser.and_then(|(_, poses)| poses.upgrade()) {
             lesser.lead_to(Arc::clone(&poses));
         }
@@ -245,19 +245,19 @@ impl Library {
 
 #[cfg(test)]
 mod tests {
-    use conversation::call::{ConversationId, FaceChoice};
-    use conversation::settings::Agent;
+    use conversation::call_config::{AvatarChoice, ConversationId};
+    use conversation::settings::AgentTurnConfig;
 
     use super::*;
 
-    fn call(id: &str, own_face: Option<&[u8]>) -> Call {
-        let face = FaceChoice { avatar_key_id: id.into(), frame_rate: 25 };
-        let call = Call::bare(ConversationId(1), Agent::default().spec().unwrap());
-        Call { face, own_face: own_face.map(|file| own(file, 100)), ..call }
+    fn call(id: &str, own_face: Option<&[u8]>) -> CallConfig {
+        let face = AvatarChoice { avatar_key_id: id.into(), frame_rate: 25 };
+        let call = CallConfig::minimal(ConversationId(1), AgentTurnConfig::default().to_spec().unwrap());
+        CallConfig { avatar: face, pose_set: own_face.map(|file| own(file, 100)), ..call }
     }
 
-    fn own(file: &[u8], share: u8) -> OwnFace {
-        OwnFace { poses: file.into(), share }
+    fn own(file: &[u8], share: u8) -> PoseSetFile {
+        PoseSetFile { data: file.into(), completeness: share }
     }
 
     #[test]
@@ -280,8 +280,10 @@ mod tests {
     fn calls_go_on_with_the_best_set_that_came() {
         let library = Library::new(Avatars::built_in().unwrap());
         let files = [BUILT_IN[1].0, BUILT_IN[2].0, BUILT_IN[3].0];
-        let part =
-            |share: u8| Call { own_face: Some(own(files[usize::from(share)], share)), ..call("zoe", None) };
+        let part = |share: u8| CallConfig {
+            pose_set: Some(own(files[usize::from(share)], share)),
+            ..call("zoe", None)
+        };
         let shown = |share| library.face(&part(share)).0.unwrap();
         let first = shown(0);
         assert!(first.better().is_none());

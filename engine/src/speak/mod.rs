@@ -7,7 +7,7 @@ pub mod tts;
 
 use std::time::{Duration, Instant};
 
-use conversation::input::{Epoch, PieceId, PlayoutEvent};
+use conversation::input::{Epoch, PlayoutEvent, SegmentId};
 use models::Handle;
 
 use encode::Encoder;
@@ -22,7 +22,7 @@ const CATCH_UP: u32 = 10;
 
 /// A piece that the TTS is making.
 struct Making {
-    piece: PieceId,
+    piece: SegmentId,
     epoch: Epoch,
     /// Samples have come.
     ready: bool,
@@ -147,13 +147,13 @@ impl Speaking {
     }
 
     /// What the last blocks told, in order.
-    pub fn reports(&mut self) -> Option<(PieceId, PlayoutEvent)> {
+    pub fn reports(&mut self) -> Option<(SegmentId, PlayoutEvent)> {
         if self.reports.is_empty() { None } else { Some(self.reports.remove(0)) }
     }
 
     /// Piece and second of it that leave at `now`.
     #[must_use]
-    pub fn mouth(&self, now: Instant) -> Option<(PieceId, f32)> {
+    pub fn mouth(&self, now: Instant) -> Option<(SegmentId, f32)> {
         let leaving = self.playout.leaving()?;
         let since = now.saturating_duration_since(self.last).as_secs_f64();
         let at = leaving.position.as_seconds() - leaving.offset as f64 / 48_000.0 + since;
@@ -161,25 +161,25 @@ impl Speaking {
     }
 
     /// A piece is being made.
-    pub fn make(&mut self, piece: PieceId, epoch: Epoch, handle: Handle) {
+    pub fn make(&mut self, piece: SegmentId, epoch: Epoch, handle: Handle) {
         self.playout.open(piece, epoch);
         self.making.push(Making { piece, epoch, ready: false, _handle: handle });
     }
 
     /// Whether a piece is still being made; whether these are its first samples.
-    pub fn arrived(&mut self, piece: PieceId) -> Option<bool> {
+    pub fn arrived(&mut self, piece: SegmentId) -> Option<bool> {
         let making = self.making.iter_mut().find(|m| m.piece == piece)?;
         Some(!std::mem::replace(&mut making.ready, true))
     }
 
     /// Whether a piece is still being made.
     #[must_use]
-    pub fn makes(&self, piece: PieceId) -> bool {
+    pub fn makes(&self, piece: SegmentId) -> bool {
         self.making.iter().any(|m| m.piece == piece)
     }
 
     /// A piece is made, or not wanted any more: whatever still makes it stops.
-    pub fn made(&mut self, piece: PieceId) {
+    pub fn made(&mut self, piece: SegmentId) {
         self.making.retain(|m| m.piece != piece);
     }
 

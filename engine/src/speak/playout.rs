@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use conversation::input::{Epoch, PieceId, PlayoutEvent};
+use conversation::input::{Epoch, PlayoutEvent, SegmentId};
 use conversation::time::Position;
 
 /// Samples a block at most: 20 ms at 48 kHz.
@@ -24,7 +24,7 @@ const HOLD_FADE: usize = 240;
 const REPORT_EVERY: usize = 5 * BLOCK;
 
 struct Piece {
-    id: PieceId,
+    id: SegmentId,
     epoch: Epoch,
     chunks: VecDeque<Vec<i16>>,
     /// Samples of the first chunk that have left.
@@ -63,7 +63,7 @@ impl Piece {
 pub struct Playout {
     pieces: Vec<Piece>,
     /// What may sound, in order; the first one does.
-    queue: VecDeque<PieceId>,
+    queue: VecDeque<SegmentId>,
     gain: f32,
     target: f32,
     held: bool,
@@ -104,7 +104,7 @@ impl Default for Playout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
     /// The block's first piece.
-    pub piece: PieceId,
+    pub piece: SegmentId,
     /// Position in the piece of its first sample in this block.
     pub position: Position,
     /// Where in the block that sample is.
@@ -112,11 +112,11 @@ pub struct Leaving {
 }
 
 /// Reports of pieces, in order.
-pub type Reports = Vec<(PieceId, PlayoutEvent)>;
+pub type Reports = Vec<(SegmentId, PlayoutEvent)>;
 
 impl Playout {
     /// A piece whose samples will come.
-    pub fn open(&mut self, id: PieceId, epoch: Epoch) {
+    pub fn open(&mut self, id: SegmentId, epoch: Epoch) {
         let chunks = VecDeque::with_capacity(16);
         self.pieces.push(Piece {
             id,
@@ -131,7 +131,7 @@ impl Playout {
     }
 
     /// More samples of a piece, mono at 48 kHz. False if it is not wanted any more.
-    pub fn push(&mut self, id: PieceId, samples: Vec<i16>) -> bool {
+    pub fn push(&mut self, id: SegmentId, samples: Vec<i16>) -> bool {
         let Some(piece) = self.pieces.iter_mut().find(|p| p.id == id) else { return false };
         if !samples.is_empty() {
             piece.given += samples.len() as u64;
@@ -141,14 +141,14 @@ impl Playout {
     }
 
     /// All samples of a piece were given; its length, if it is still wanted.
-    pub fn complete(&mut self, id: PieceId) -> Option<Position> {
+    pub fn complete(&mut self, id: SegmentId) -> Option<Position> {
         let piece = self.pieces.iter_mut().find(|p| p.id == id)?;
         piece.complete = true;
         Some(Position::from_samples(piece.given))
     }
 
     /// The piece may sound: at once, or behind what sounds.
-    pub fn play(&mut self, id: PieceId) {
+    pub fn play(&mut self, id: SegmentId) {
         if self.pieces.iter().any(|p| p.id == id) && !self.queue.contains(&id) {
             self.queue.push_back(id);
         }
@@ -165,7 +165,7 @@ impl Playout {
     }
 
     /// Pauses. The position of what sounded, if anything did: its next sample is the one it goes on with.
-    pub fn hold(&mut self) -> Option<(PieceId, Position)> {
+    pub fn hold(&mut self) -> Option<(SegmentId, Position)> {
         if self.held {
             return self.sounding();
         }
@@ -186,7 +186,7 @@ impl Playout {
     }
 
     /// Drops every piece of an epoch; the position of the one that sounded, if it was one of them. Its hold and its ducking end with it.
-    pub fn cancel(&mut self, epoch: Epoch) -> Option<(PieceId, Position)> {
+    pub fn cancel(&mut self, epoch: Epoch) -> Option<(SegmentId, Position)> {
         let sounding =
             self.sounding().filter(|(id, _)| self.pieces.iter().any(|p| p.id == *id && p.epoch == epoch));
         if let Some((id, _)) = sounding
@@ -210,12 +210,12 @@ impl Playout {
 
     /// Whether a piece sounds, or may yet.
     #[must_use]
-    pub fn has(&self, id: PieceId) -> bool {
+    pub fn has(&self, id: SegmentId) -> bool {
         self.pieces.iter().any(|p| p.id == id)
     }
 
     /// Drops one piece.
-    pub fn discard(&mut self, id: PieceId) {
+    pub fn discard(&mut self, id: SegmentId) {
         if self.sounding().is_some_and(|(s, _)| s == id) && !self.held {
             self.fade_out(id, BLOCK);
         }
@@ -344,13 +344,13 @@ impl Playout {
     }
 
     /// Piece and position that come next, if the piece has begun.
-    fn sounding(&self) -> Option<(PieceId, Position)> {
+    fn sounding(&self) -> Option<(SegmentId, Position)> {
         let id = *self.queue.front()?;
         let piece = self.pieces.iter().find(|p| p.id == id && p.started)?;
         Some((id, Position::from_samples(piece.position)))
     }
 
-    fn fade_out(&mut self, id: PieceId, samples: usize) {
+    fn fade_out(&mut self, id: SegmentId, samples: usize) {
         let Some(piece) = self.pieces.iter().find(|p| p.id == id) else { return };
         let mut n = 0;
         for (i, sample) in piece.peek(samples).enumerate() {
@@ -379,10 +379,10 @@ mod tests {
 
     fn with(id: u32, samples: Vec<i16>) -> Playout {
         let mut playout = Playout::default();
-        playout.open(PieceId(id), E0);
-        playout.push(PieceId(id), samples);
-        playout.complete(PieceId(id));
-        playout.play(PieceId(id));
+        playout.open(SegmentId(id), E0);
+        playout.push(SegmentId(id), samples);
+        playout.complete(SegmentId(id));
+        playout.play(SegmentId(id));
         playout
     }
 
@@ -396,20 +396,20 @@ mod tests {
     #[test]
     fn two_pieces_follow_each_other_without_a_gap() {
         let mut playout = with(1, ramp(1, 1000));
-        playout.open(PieceId(2), E0);
-        playout.push(PieceId(2), ramp(1001, 300));
-        playout.push(PieceId(2), ramp(1301, 300));
-        playout.complete(PieceId(2));
-        playout.play(PieceId(2));
+        playout.open(SegmentId(2), E0);
+        playout.push(SegmentId(2), ramp(1001, 300));
+        playout.push(SegmentId(2), ramp(1301, 300));
+        playout.complete(SegmentId(2));
+        playout.play(SegmentId(2));
         let (first, reports) = block(&mut playout);
-        assert_eq!(reports, [(PieceId(1), PlayoutEvent::Started)]);
+        assert_eq!(reports, [(SegmentId(1), PlayoutEvent::Started)]);
         let (second, reports) = block(&mut playout);
         assert_eq!(
             reports,
             [
-                (PieceId(1), PlayoutEvent::Finished(Position::from_samples(1000))),
-                (PieceId(2), PlayoutEvent::Started),
-                (PieceId(2), PlayoutEvent::Finished(Position::from_samples(600)))
+                (SegmentId(1), PlayoutEvent::Finished(Position::from_samples(1000))),
+                (SegmentId(2), PlayoutEvent::Started),
+                (SegmentId(2), PlayoutEvent::Finished(Position::from_samples(600)))
             ]
         );
         let heard: Vec<i16> = first.iter().chain(second.iter()).copied().collect();
@@ -452,12 +452,12 @@ mod tests {
     fn what_waits_is_awaited_and_what_sounds_or_is_over_is_not() {
         let mut playout = Playout::default();
         assert!(!playout.awaits());
-        playout.open(PieceId(1), E0);
+        playout.open(SegmentId(1), E0);
         block(&mut playout);
         assert!(playout.awaits(), "no word and no sample yet");
-        playout.push(PieceId(1), vec![5; 2_000]);
-        playout.play(PieceId(1));
-        playout.complete(PieceId(1));
+        playout.push(SegmentId(1), vec![5; 2_000]);
+        playout.play(SegmentId(1));
+        playout.complete(SegmentId(1));
         block(&mut playout);
         assert!(!playout.awaits());
         playout.hold();
@@ -473,7 +473,7 @@ mod tests {
     fn a_held_piece_goes_on_at_the_sample_it_was_held_at() {
         let mut playout = with(1, ramp(1, 5000));
         block(&mut playout);
-        assert_eq!(playout.hold(), Some((PieceId(1), Position::from_samples(960))));
+        assert_eq!(playout.hold(), Some((SegmentId(1), Position::from_samples(960))));
         let (faded, _) = block(&mut playout);
         assert!(
             faded[0] > 900 && faded[120] > 400 && faded[120] < 600,
@@ -510,12 +510,12 @@ mod tests {
     fn a_cut_fades_within_one_block_and_tells_where() {
         let mut playout = with(1, vec![10_000; 48_000]);
         block(&mut playout);
-        assert_eq!(playout.cancel(E0), Some((PieceId(1), Position::from_samples(960))));
+        assert_eq!(playout.cancel(E0), Some((SegmentId(1), Position::from_samples(960))));
         let (faded, reports) = block(&mut playout);
         assert!(reports.is_empty(), "a cut piece never finishes");
         assert!(faded[0] > 9_900 && faded[BLOCK / 2] < 5_100 && faded[BLOCK - 1] == 0);
         assert!(playout.is_silent());
-        assert!(!playout.push(PieceId(1), vec![1]), "late samples are not wanted");
+        assert!(!playout.push(SegmentId(1), vec![1]), "late samples are not wanted");
     }
 
     #[test]
@@ -524,32 +524,32 @@ mod tests {
         block(&mut playout);
         playout.hold();
         block(&mut playout);
-        assert_eq!(playout.cancel(E0), Some((PieceId(1), Position::from_samples(960))));
-        playout.open(PieceId(2), Epoch(1));
-        playout.push(PieceId(2), vec![7; 960]);
-        playout.play(PieceId(2));
+        assert_eq!(playout.cancel(E0), Some((SegmentId(1), Position::from_samples(960))));
+        playout.open(SegmentId(2), Epoch(1));
+        playout.push(SegmentId(2), vec![7; 960]);
+        playout.play(SegmentId(2));
         assert_eq!(block(&mut playout).0[0], 7, "the next reply sounds");
     }
 
     #[test]
     fn a_piece_without_samples_yet_waits_and_keeps_its_position() {
         let mut playout = Playout::default();
-        playout.open(PieceId(1), E0);
-        playout.play(PieceId(1));
+        playout.open(SegmentId(1), E0);
+        playout.play(SegmentId(1));
         assert!(block(&mut playout).1.is_empty(), "not begun");
-        playout.push(PieceId(1), vec![5; 100]);
+        playout.push(SegmentId(1), vec![5; 100]);
         let late = PlayoutEvent::Stalled(Position::from_samples(100));
-        assert_eq!(block(&mut playout).1, [(PieceId(1), PlayoutEvent::Started), (PieceId(1), late)]);
+        assert_eq!(block(&mut playout).1, [(SegmentId(1), PlayoutEvent::Started), (SegmentId(1), late)]);
         assert!(block(&mut playout).1.is_empty(), "told once");
         assert_eq!(playout.underruns(), 2, "the rest of its first block, and the next one");
-        playout.push(PieceId(1), vec![6; 100]);
-        playout.complete(PieceId(1));
+        playout.push(SegmentId(1), vec![6; 100]);
+        playout.complete(SegmentId(1));
         let (out, reports) = block(&mut playout);
         assert_eq!((out[0], out[99], out[100]), (6, 6, 0));
         let (goes_on, ends) = (Position::from_samples(100), Position::from_samples(200));
         assert_eq!(
             reports,
-            [(PieceId(1), PlayoutEvent::Progress(goes_on)), (PieceId(1), PlayoutEvent::Finished(ends))]
+            [(SegmentId(1), PlayoutEvent::Progress(goes_on)), (SegmentId(1), PlayoutEvent::Finished(ends))]
         );
     }
 
@@ -563,6 +563,6 @@ mod tests {
         let progress: Vec<_> = told.iter().filter(|(_, e)| matches!(e, PlayoutEvent::Progress(_))).collect();
         assert_eq!(progress.len(), 4);
         // The fifth block's first sample leaves 80 ms after the first one's.
-        assert_eq!(*progress[0], (PieceId(1), PlayoutEvent::Progress(Position::from_samples(3840))));
+        assert_eq!(*progress[0], (SegmentId(1), PlayoutEvent::Progress(Position::from_samples(3840))));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conversation::call::{ConversationId, Guardrail};
+use conversation::call_config::{ConversationId, Guardrail};
 use models::llm::Llm;
 use models::llm::check::{Check, Rule};
 use models::{Handle, Sink};

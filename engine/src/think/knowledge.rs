@@ -37,7 +37,7 @@ mod tests {
             text: text.into(),
             interrupted: false,
             utterance: None,
-            began: None,
+            started_at: None,
             in_context: true,
         })
     }

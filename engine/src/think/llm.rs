@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use conversation::call::ConversationId;
-use conversation::host::Knowledge;
-use conversation::input::{LlmEvent, StepId};
+use conversation::call_config::ConversationId;
+use conversation::engine::Knowledge;
+use conversation::input::{GenerationId, LlmEvent};
 use models::Sink;
 use models::llm::{Event, Llm, Request};
 use tokio::runtime::Handle;
@@ -17,7 +17,7 @@ use crate::graph::News;
 /// A question under way. Dropping it cancels the question.
 pub struct Asked {
     /// Which one.
-    pub step: StepId,
+    pub step: GenerationId,
     _cancel: oneshot::Sender<()>,
 }
 
@@ -28,7 +28,7 @@ pub fn ask(
     llm: Arc<dyn Llm>,
     source: Option<Arc<dyn Knowledge>>,
     mut request: Request,
-    step: StepId,
+    step: GenerationId,
     news: Sink<News>,
 ) -> Asked {
     let (cancel, cancelled) = oneshot::channel();
@@ -55,7 +55,7 @@ pub fn ask(
 pub fn input(event: Event) -> (LlmEvent, bool) {
     match event {
         Event::Text(text) => (LlmEvent::Text(text), false),
-        Event::Call { id, name, arguments } => (LlmEvent::Call { id, name, arguments }, false),
+        Event::Call { id, name, arguments } => (LlmEvent::ToolCall { id, name, arguments }, false),
         Event::End { prompt_tokens, completion_tokens } => {
             (LlmEvent::End { prompt_tokens, completion_tokens }, true)
         }

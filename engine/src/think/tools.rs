@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use conversation::call::{Tool, ToolRun};
+use conversation::call_config::{Tool, ToolBackend};
 use models::net;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
@@ -29,7 +29,7 @@ const ARGUMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 /// # Errors
 /// The reason in one sentence, without secrets: it is the tool's result, told to the model and on record.
 pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<Value, String> {
-    let ToolRun::Api { method, url, headers } = &tool.run else {
+    let ToolBackend::Http { method, url, headers } = &tool.backend else {
         return Err("the tool runs in the browser".into());
     };
     let Value::Object(arguments) = arguments else { return Err("the arguments are no object".into()) };

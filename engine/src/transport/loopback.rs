@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use conversation::input::PieceId;
+use conversation::input::SegmentId;
 use conversation::time::Position;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 
@@ -26,7 +26,7 @@ pub enum Left {
         /// 48 kHz mono.
         pcm: Box<[i16]>,
         /// Piece and position of its first sample that is speech.
-        piece: Option<(PieceId, Position)>,
+        piece: Option<(SegmentId, Position)>,
     },
     /// A picture.
     Picture {

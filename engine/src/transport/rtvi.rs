@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use conversation::input::{Command, MAX_TEXT as MAX_WORDS};
+use conversation::input::{Command, MAX_TEXT_CHARS as MAX_WORDS};
 use serde_json::{Value, json};
 
 use super::webrtc::MAX_TEXT;

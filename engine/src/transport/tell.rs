@@ -2,8 +2,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use conversation::call::ConversationId;
-use conversation::event::{AgentState, EndReason, Event, Stage, Stamped, TurnTimes, UtteranceId};
+use conversation::call_config::ConversationId;
+use conversation::event::{AgentState, EndReason, Event, EventEnvelope, Stage, TurnTimes, UtteranceId};
 use conversation::time::Time;
 use serde_json::{Value, json};
 
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Calls `send` for each message that a fact gives rise to.
-    pub fn tell(&mut self, fact: &Stamped, mut send: impl FnMut(Text)) {
+    pub fn tell(&mut self, fact: &EventEnvelope, mut send: impl FnMut(Text)) {
         match &fact.event {
             Event::Joined { unix_micros } => self.began = *unix_micros,
             Event::UserStartedSpeaking => send(message("user-started-speaking", None)),
@@ -177,7 +177,7 @@ impl Session {
                 send(message("bot-started-speaking", None));
                 self.output("new", &mut send);
             }
-            Event::AgentHeard { utterance, text } => self.heard(*utterance, text, &mut send),
+            Event::AgentSpeechHeard { utterance, text } => self.heard(*utterance, text, &mut send),
             Event::AgentStoppedSpeaking { text, utterance } => {
                 self.heard(*utterance, text, &mut send);
                 if self.sounding.as_ref().is_some_and(|s| same_words(&s.said, &s.heard)) {
@@ -241,7 +241,7 @@ impl Session {
         }
     }
 
-    fn webhook(&self, fact: &Stamped) -> Option<String> {
+    fn webhook(&self, fact: &EventEnvelope) -> Option<String> {
         let Event::ToolCall { tool_name, parameters, result } = &fact.event else {
             return fact.webhook_body(self.about.conversation, self.began);
         };
@@ -251,7 +251,7 @@ impl Session {
             parameters: if told { shown(parameters) } else { Value::Null },
             result: if told { shown(result) } else { Value::Null },
         };
-        let fact = Stamped { event, ..fact.clone() };
+        let fact = EventEnvelope { event, ..fact.clone() };
         let body = fact.webhook_body(self.about.conversation, self.began)?;
         if told {
             return Some(body);
@@ -350,7 +350,7 @@ mod tests {
 
     fn told(session: &mut Session, event: Event) -> Vec<Value> {
         let mut out = Vec::new();
-        session.tell(&Stamped { seq: 1, at: Time::from_seconds(1.5), event }, |text| {
+        session.tell(&EventEnvelope { seq: 1, at: Time::from_seconds(1.5), event }, |text| {
             out.push(serde_json::from_str(&text.body).unwrap())
         });
         out
@@ -396,7 +396,7 @@ mod tests {
             json!({"accumulated_text": "", "remaining_text": "One two."})
         );
         told(&mut session, Event::LlmText { text: "Three.".into() });
-        let heard = told(&mut session, Event::AgentHeard { utterance, text: "One".into() });
+        let heard = told(&mut session, Event::AgentSpeechHeard { utterance, text: "One".into() });
         assert_eq!(kinds(&heard), ["bot-tts-text", "bot-output"]);
         assert_eq!(heard[1]["data"]["text"], "One two. Three.");
         assert_eq!(heard[1]["data"]["spoken_status"], "in-progress");
@@ -493,7 +493,7 @@ mod tests {
     fn only_what_later_messages_make_up_for_is_progress() {
         let mut session = session(false);
         let utterance = UtteranceId(3);
-        let said = |text: &str| Event::AgentHeard { text: text.into(), utterance };
+        let said = |text: &str| Event::AgentSpeechHeard { text: text.into(), utterance };
         let mut told: Vec<(String, Weight)> = Vec::new();
         for event in [
             Event::UserTranscript { text: "Hel".into(), is_final: false },
@@ -504,7 +504,7 @@ mod tests {
             Event::AgentStoppedSpeaking { text: "One two.".into(), utterance },
             Event::AgentState { state: AgentState::Listening },
         ] {
-            session.tell(&Stamped { seq: 1, at: Time::ZERO, event }, |text| {
+            session.tell(&EventEnvelope { seq: 1, at: Time::ZERO, event }, |text| {
                 let value: Value = serde_json::from_str(&text.body).unwrap();
                 let status = value["data"]["spoken_status"].as_str().unwrap_or_default();
                 told.push((format!("{} {status}", value["type"].as_str().unwrap()), text.weight));

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use conversation::call::{Call, ConversationId};
-use conversation::event::{Event, Stamped};
-use conversation::host::{Accepted, Ledger};
+use conversation::call_config::{CallConfig, ConversationId};
+use conversation::engine::{AcceptedOffer, EventSink};
+use conversation::event::{Event, EventEnvelope};
 use conversation::input::Command;
-use conversation::settings::Agent;
+use conversation::settings::AgentTurnConfig;
 use engine::graph::{Arrival, CallKey, CallModels, Kit, Loopback, Message, Offer, Opening, Reply};
 use engine::hear::vad::{Judge, State, WINDOW};
 use engine::host::{Presence, Seat, Shared};
@@ -224,21 +224,21 @@ impl TurnModel for Oracle {
 
 /// Keeps facts, and which calls broke.
 #[derive(Clone, Default)]
-pub struct Book(pub Arc<Mutex<Vec<(ConversationId, Stamped)>>>, pub Arc<Mutex<Vec<u128>>>);
+pub struct Book(pub Arc<Mutex<Vec<(ConversationId, EventEnvelope)>>>, pub Arc<Mutex<Vec<u128>>>);
 
-impl Ledger for Book {
-    fn record(&self, conversation: ConversationId, fact: Stamped) {
+impl EventSink for Book {
+    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
         self.0.lock().unwrap().push((conversation, fact));
     }
 
-    fn broke(&self, conversation: ConversationId) {
+    fn call_panicked(&self, conversation: ConversationId) {
         self.1.lock().unwrap().push(conversation.0);
     }
 }
 
 impl Book {
     /// What is known of one call.
-    pub fn of(&self, id: u128) -> Vec<Stamped> {
+    pub fn of(&self, id: u128) -> Vec<EventEnvelope> {
         self.0.lock().unwrap().iter().filter(|(c, _)| c.0 == id).map(|(_, f)| f.clone()).collect()
     }
 
@@ -249,7 +249,8 @@ impl Book {
 
     /// Names of facts, in order.
     pub fn names(&self, id: u128) -> Vec<String> {
-        let name = |f: &Stamped| serde_json::to_value(&f.event).unwrap()["what"].as_str().unwrap().to_owned();
+        let name =
+            |f: &EventEnvelope| serde_json::to_value(&f.event).unwrap()["what"].as_str().unwrap().to_owned();
         self.of(id).iter().map(name).collect()
     }
 }
@@ -345,7 +346,7 @@ impl Bench {
     }
 
     /// A call of an agent that answers everything with `answer`, to a user whose stretches of speech mean `script`.
-    pub fn call(&mut self, call: Call, script: &[&'static str], answer: &str) -> Far {
+    pub fn call(&mut self, call: CallConfig, script: &[&'static str], answer: &str) -> Far {
         let speaker = Arc::new(Speaker { world: self.world.clone() });
         self.call_with(call, script, answer, speaker, None)
     }
@@ -353,7 +354,7 @@ impl Bench {
     /// The same with voices of its own.
     pub fn call_with(
         &mut self,
-        call: Call,
+        call: CallConfig,
         script: &[&'static str],
         answer: &str,
         tts: Arc<dyn tts::Tts>,
@@ -364,14 +365,14 @@ impl Bench {
     }
 
     /// A call of an agent that thinks with `llm`.
-    pub fn thinking(&mut self, call: Call, script: &[&'static str], llm: Arc<dyn llm::Llm>) -> Far {
+    pub fn thinking(&mut self, call: CallConfig, script: &[&'static str], llm: Arc<dyn llm::Llm>) -> Far {
         let speaker = Arc::new(Speaker { world: self.world.clone() });
         self.open(call, script, llm, speaker, None)
     }
 
     fn open(
         &mut self,
-        call: Call,
+        call: CallConfig,
         script: &[&'static str],
         llm: Arc<dyn llm::Llm>,
         tts: Arc<dyn tts::Tts>,
@@ -390,7 +391,7 @@ impl Bench {
     }
 
     /// Offers a connection for a call of an agent that says nothing; the answer.
-    pub fn offer(&mut self, call: Call, sdp: String) -> Accepted {
+    pub fn offer(&mut self, call: CallConfig, sdp: String) -> AcceptedOffer {
         let conversation = call.id;
         let speaker = Arc::new(Speaker { world: self.world.clone() });
         let llm = Arc::new(Thinker { world: self.world.clone(), answer: String::new() });
@@ -416,7 +417,7 @@ impl Bench {
 
     fn opening(
         &mut self,
-        call: Call,
+        call: CallConfig,
         script: &[&'static str],
         llm: Arc<dyn llm::Llm>,
         tts: Arc<dyn tts::Tts>,
@@ -447,7 +448,7 @@ impl Bench {
     }
 
     /// A second connection for a call that runs.
-    pub fn call_again(&mut self, call: Call) -> Far {
+    pub fn call_again(&mut self, call: CallConfig) -> Far {
         self.call(call, &[], "")
     }
 
@@ -485,15 +486,15 @@ impl Bench {
 }
 
 /// A call of the default agent.
-pub fn call(id: u128) -> Call {
-    call_of(id, Agent::default())
+pub fn call(id: u128) -> CallConfig {
+    call_of(id, AgentTurnConfig::default())
 }
 
 /// A call of an agent.
-pub fn call_of(id: u128, agent: Agent<'_>) -> Call {
-    let mut spec = agent.spec().unwrap();
+pub fn call_of(id: u128, agent: AgentTurnConfig<'_>) -> CallConfig {
+    let mut spec = agent.to_spec().unwrap();
     spec.greeting = None;
-    Call::bare(ConversationId(id), spec)
+    CallConfig::minimal(ConversationId(id), spec)
 }
 
 /// A user's sound: `(silence, speech)` in seconds, one after the other.

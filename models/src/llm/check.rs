@@ -52,7 +52,7 @@ pub fn by_asking(llm: &(impl Llm + ?Sized), check: Check) -> Checking {
             text: check.said,
             interrupted: false,
             utterance: None,
-            began: None,
+            started_at: None,
             in_context: true,
         })],
         snippets: Vec::new(),

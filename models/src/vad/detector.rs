@@ -57,12 +57,12 @@ enum Stage {
 impl Detector {
     /// A detector before its first window.
     #[must_use]
-    pub fn new(times: spec::Vad) -> Self {
+    pub fn new(times: spec::VadTiming) -> Self {
         let samples =
             |t: core::time::Duration| (t.as_micros() * u128::from(SAMPLE_RATE)).div_ceil(1_000_000) as u64;
         Self {
-            start: samples(times.start),
-            silence: samples(times.silence),
+            start: samples(times.min_speech_duration),
+            silence: samples(times.min_silence_duration),
             position: 0,
             stage: Stage::Silent,
         }
@@ -128,7 +128,10 @@ mod tests {
     const W: u64 = WINDOW as u64;
 
     fn detector() -> Detector {
-        Detector::new(spec::Vad { start: Duration::from_millis(50), silence: Duration::from_millis(250) })
+        Detector::new(spec::VadTiming {
+            min_speech_duration: Duration::from_millis(50),
+            min_silence_duration: Duration::from_millis(250),
+        })
     }
 
     /// Every report with the number of the window that caused it.
@@ -172,7 +175,10 @@ mod tests {
 
     #[test]
     fn without_holds_every_change_is_reported_at_once() {
-        let mut detector = Detector::new(spec::Vad { start: Duration::ZERO, silence: Duration::ZERO });
+        let mut detector = Detector::new(spec::VadTiming {
+            min_speech_duration: Duration::ZERO,
+            min_silence_duration: Duration::ZERO,
+        });
         let reports = run(&mut detector, &[(0.9, 1), (0.1, 2)]);
         assert_eq!(reports, [(0, Report::Start { onset: 0 }), (1, Report::End { onset: 0, end: W })]);
     }

@@ -1,6 +1,6 @@
 //! A text of the data channel.
 
-use conversation::input::{Command, MAX_TEXT};
+use conversation::input::{Command, MAX_TEXT_CHARS};
 use engine::transport::rtvi::{ClientMessage, Inbox, decode};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub fn rtvi(bytes: &[u8]) {
             for command in commands {
                 if let Command::Respond { text } | Command::Context { text, .. } = command {
                     assert!(
-                        (1..=MAX_TEXT).contains(&text.chars().count()),
+                        (1..=MAX_TEXT_CHARS).contains(&text.chars().count()),
                         "{} characters",
                         text.chars().count()
                     );

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use conversation::call::{Call, ConversationId};
-use conversation::event::{Event, Stamped};
-use conversation::host::Ledger;
+use conversation::call_config::{CallConfig, ConversationId};
+use conversation::engine::EventSink;
+use conversation::event::{Event, EventEnvelope};
 use crossbeam_channel::{Receiver, Sender};
 use engine::transport::loopback::{Far, Left};
 use engine::{CallEngine, clock};
@@ -36,15 +36,15 @@ pub(super) fn ledger() -> (Commits, Receiver<(ConversationId, String)>) {
     (Commits(sender), receiver)
 }
 
-impl Ledger for Commits {
-    fn record(&self, conversation: ConversationId, fact: Stamped) {
+impl EventSink for Commits {
+    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
         if let Event::UtteranceCommitted { text } = fact.event {
             // Fails only when the run is over.
             let _ = self.0.send((conversation, text));
         }
     }
 
-    fn broke(&self, _: ConversationId) {}
+    fn call_panicked(&self, _: ConversationId) {}
 }
 
 /// A moment at which costs are read.
@@ -92,7 +92,7 @@ struct Caller {
 pub(super) struct Feeder {
     plan: Plan,
     engine: Arc<CallEngine>,
-    call: Call,
+    call: CallConfig,
     committed: Receiver<(ConversationId, String)>,
     callers: Vec<Caller>,
     failed: usize,
@@ -102,7 +102,7 @@ impl Feeder {
     pub(super) fn new(
         plan: Plan,
         engine: Arc<CallEngine>,
-        call: Call,
+        call: CallConfig,
         committed: Receiver<(ConversationId, String)>,
     ) -> Self {
         let callers = Vec::with_capacity(plan.calls);
@@ -160,7 +160,7 @@ impl Feeder {
     }
 
     fn attach(&mut self, now: Instant, number: usize) {
-        let call = Call { id: ConversationId(self.callers.len() as u128), ..self.call.clone() };
+        let call = CallConfig { id: ConversationId(self.callers.len() as u128), ..self.call.clone() };
         match self.engine.attach(Arc::new(call), Vec::new()) {
             Ok(far) => {
                 let mut caller = Caller {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use conversation::call::{LlmChoice, SttChoice, TtsChoice};
+use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
 use engine::hear::vad::{Judge, Silero};
 use engine::{Chosen, Models};
 use models::script::{Script, Scripted};

@@ -142,7 +142,7 @@ fn begun(mcp: Configuration) -> (BoxFuture<'static, ()>, UnboundedReceiver<News>
     let servers = Servers { client, conversation: "c".into(), servers: vec![Arc::new(mcp)] };
     let (tell, told) = unbounded_channel();
     // Whoever reads may have gone with the test.
-    (servers.list(Box::new(move |news| drop(tell.send(news)))), told)
+    (servers.list_tools(Box::new(move |news| drop(tell.send(news)))), told)
 }
 
 fn left_out(why: &str) -> News {
@@ -297,7 +297,7 @@ async fn a_server_that_goes_over_a_limit_in_mid_call_loses_its_tools_and_is_told
     let (listing, mut told) = begun(mcp);
     listing.await;
     let tools = told.recv().await.unwrap().unwrap();
-    let [Tool { run: ToolRun::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
+    let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
     assert!(add.0.is_open());
     let why = "it sent more than 2000 messages";
     let failed = add.0.call(json!({})).await;
@@ -320,7 +320,7 @@ async fn a_tool_that_is_out_for_too_long_closes_the_session() {
     let (listing, mut told) = begun(mcp);
     listing.await;
     let tools = told.recv().await.unwrap().unwrap();
-    let [Tool { run: ToolRun::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
+    let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
     let mut call = add.0.call(json!({}));
     tokio::select! {
         biased;
@@ -344,7 +344,7 @@ async fn with_the_call_s_tools_the_session_ends_whatever_its_server_does() {
     let (listing, mut told) = begun(mcp);
     listing.await;
     let tools = told.recv().await.unwrap().unwrap();
-    let [Tool { run: ToolRun::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
+    let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
     let call = tokio::spawn(add.0.call(json!({})));
     asked(&mut seen, "GET").await;
     asked(&mut seen, "tools/call").await;

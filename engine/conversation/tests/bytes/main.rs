@@ -1,24 +1,24 @@
 //! What the fuzz targets do, as ordinary tests: their seeds and everything that they ever found, and a bounded number of random bytes.
 //! See `engine/conversation/fuzz/README.md`.
 
-mod bodies;
+#[path = "../laws/harness.rs"]
+mod harness;
+mod histories;
 #[path = "../laws/laws.rs"]
 mod laws;
 mod scenario;
 mod trace;
-#[path = "../laws/harness.rs"]
-mod harness;
 
 use std::path::{Path, PathBuf};
 
-use conversation::call::ConversationId;
-use conversation::settings::{Message, Settings};
-use conversation::simulate::traced;
-use conversation::trace::header;
-use world::Random;
+use conversation::call_config::ConversationId;
+use conversation::settings::{Settings, SpokenMessage};
+use conversation::simulate::simulate_traced;
+use conversation::trace::header_line;
+use harness::Random;
 
 /// Files of a target's seeds.
-fn seeds(target: &str) -> Vec<PathBuf> {
+fn seed_files(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
     let mut files: Vec<PathBuf> =
         folder.read_dir().expect("a folder of seeds").map(|entry| entry.expect("an entry").path()).collect();
@@ -28,8 +28,8 @@ fn seeds(target: &str) -> Vec<PathBuf> {
 }
 
 /// Gives each seed to `body`; one that fails is named by its panic.
-fn replay(target: &str, body: fn(&[u8])) {
-    for file in seeds(target) {
+fn run_seeds(target: &str, body: fn(&[u8])) {
+    for file in seed_files(target) {
         let bytes = std::fs::read(&file).expect("a seed can be read");
         let survived = std::panic::catch_unwind(|| body(&bytes));
         assert!(survived.is_ok(), "{} fails, see above", file.display());
@@ -38,17 +38,17 @@ fn replay(target: &str, body: fn(&[u8])) {
 
 #[test]
 fn seeds_of_histories_keep_the_laws() {
-    replay("history", bodies::history);
+    run_seeds("history", histories::keeps_the_laws);
 }
 
 #[test]
 fn seeds_of_scenarios_are_played_or_refused() {
-    replay("scenario", scenario::played_or_refused);
+    run_seeds("scenario", scenario::played_or_refused);
 }
 
 #[test]
 fn seeds_of_traces_are_replayed_or_refused() {
-    replay("trace", trace::replayed_or_refused);
+    run_seeds("trace", trace::replayed_or_refused);
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn histories_of_random_bytes_keep_the_laws() {
     for _ in 0..300 {
         let length = random.below(1500);
         let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
-        bodies::history(&bytes);
+        histories::keeps_the_laws(&bytes);
     }
 }
 
 /// The shipped scenarios.
-fn scenarios() -> Vec<Vec<u8>> {
+fn read_scenarios() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let mut files: Vec<PathBuf> =
         folder.read_dir().expect("scenarios").map(|entry| entry.expect("an entry").path()).collect();
@@ -116,7 +116,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
 /// Files that are nearly right: a shipped scenario with a few bytes changed, left out or put in.
 #[test]
 fn damaged_scenarios_are_played_or_refused() {
-    let (files, mut random) = (scenarios(), Random::new(21));
+    let (files, mut random) = (read_scenarios(), Random::new(21));
     for _ in 0..6000 {
         let mut bytes = random.pick(&files);
         damage(&mut bytes, &mut random);
@@ -127,8 +127,8 @@ fn damaged_scenarios_are_played_or_refused() {
 /// The same of traces: of what those scenarios would have written, had they been calls.
 #[test]
 fn damaged_traces_are_replayed_or_refused() {
-    let traced = |json: &Vec<u8>| traced(json).expect("a scenario is traced").1.into_bytes();
-    let (files, mut random) = (scenarios().iter().map(traced).collect::<Vec<_>>(), Random::new(22));
+    let traced = |json: &Vec<u8>| simulate_traced(json).expect("a scenario is traced").1.into_bytes();
+    let (files, mut random) = (read_scenarios().iter().map(traced).collect::<Vec<_>>(), Random::new(22));
     for _ in 0..3000 {
         let mut bytes = random.pick(&files);
         damage(&mut bytes, &mut random);
@@ -141,12 +141,12 @@ fn damaged_traces_are_replayed_or_refused() {
 fn a_trace_makes_no_more_than_it_holds() {
     let settings = Settings {
         idle_timeout: Some(0.001),
-        idle_messages: vec![Message::new("word ".repeat(200_000))],
+        idle_messages: vec![SpokenMessage::new("word ".repeat(200_000))],
         idle_end_after: None,
         max_call_duration: None,
-        ..Settings::product()
+        ..Settings::product_defaults()
     };
-    let header = header(ConversationId(0), 0, &settings.spec().expect("legal settings"));
+    let header = header_line(ConversationId(0), 0, &settings.to_spec().expect("legal settings"));
     let text =
         format!("{header}{{\"at\":0,\"input\":\"Begin\"}}\n{{\"at\":9000000000000,\"input\":\"Tick\"}}\n");
     let (printed, verdict) = trace::replay(text.as_bytes(), false).expect("a trace");

@@ -1,6 +1,6 @@
 //! Bytes as the trace of a call.
 
-use conversation::replay::{BadTrace, Replay, Verdict};
+use conversation::replay::{Replay, TraceError, Verdict};
 use serde_json::Value;
 
 /// A trace that is refused is refused in one sentence that begins with a line; one that is replayed ends with a verdict of one sentence
@@ -16,7 +16,10 @@ pub(crate) fn replayed_or_refused(bytes: &[u8]) {
         (Ok((printed, verdict)), Ok((explained, again))) => {
             assert_eq!(verdict, again);
             let why = |line: &&Value| line["what"] != "explain";
-            assert_eq!(lines(&explained).iter().filter(why).cloned().collect::<Vec<_>>(), lines(&printed));
+            assert_eq!(
+                parse_lines(&explained).iter().filter(why).cloned().collect::<Vec<_>>(),
+                parse_lines(&printed)
+            );
             (printed, verdict.to_string())
         }
         (Err(bad), Err(again)) => {
@@ -27,24 +30,24 @@ pub(crate) fn replayed_or_refused(bytes: &[u8]) {
         (one, other) => panic!("{one:?}, explained {other:?}"),
     };
     assert!(!sentence.contains('\n') && !sentence.is_empty(), "{sentence:?}");
-    let printed = lines(&printed);
+    let printed = parse_lines(&printed);
     let time = |line: &Value| line["t"].as_f64().expect("each line has a time");
     assert!(printed.is_sorted_by(|a, b| time(a) <= time(b)), "{printed:?}");
     assert!(printed.last().is_none_or(|line| line["what"] == "summary"), "{printed:?}");
 }
 
-fn lines(printed: &str) -> Vec<Value> {
+fn parse_lines(printed: &str) -> Vec<Value> {
     printed.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
 /// What a replay of these bytes prints, and what it comes to.
-pub(crate) fn replay(trace: &[u8], explain: bool) -> Result<(String, Verdict), BadTrace> {
+pub(crate) fn replay(trace: &[u8], explain: bool) -> Result<(String, Verdict), TraceError> {
     let mut replay = Replay::new(explain);
     let mut printed = String::new();
     for line in trace.split_inclusive(|byte| *byte == b'\n') {
         printed += &match line.strip_suffix(b"\n") {
-            Some(line) => replay.read(line)?,
-            None => replay.read_rest(line)?,
+            Some(line) => replay.read_line(line)?,
+            None => replay.read_partial_line(line)?,
         };
     }
     let (summary, verdict) = replay.finish()?;

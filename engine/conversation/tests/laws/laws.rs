@@ -1,73 +1,81 @@
 //! The laws of turn-taking, each a question to a whole history.
 
-#[path = "stages.rs"]
-mod stages;
-#[path = "told.rs"]
-mod told;
+#[path = "fallbacks.rs"]
+mod fallbacks;
+#[path = "records.rs"]
+mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stages::{fallback_model_once, fallback_voice_once, guardrail_takes_the_place, what_was_asked_sounds};
-use told::{committed_once, heard_is_said, llm_sees_the_history, no_word_lost, tools_once, view_is_the_fold};
+use fallbacks::{fallback_model_once, fallback_voice_once, guardrail_takes_the_place, what_was_asked_sounds};
+use records::{
+    committed_once, heard_is_said, llm_sees_the_history, no_word_lost, tools_once, view_is_the_fold,
+};
 
-use crate::world::{Random, Step, World, spec};
+use crate::harness::{Harness, LogEntry, Random, random_spec};
 use conversation::conversation::Conversation;
 use conversation::event::{AgentState, Event, UtteranceId};
 use conversation::input::{Command, Epoch, Input};
-use conversation::output::{Answer, Output};
+use conversation::output::{CommandOutcome, Output};
 use conversation::time::Time;
 
 /// A history: what went in and what came out, and whether the world came to rest.
-pub(crate) struct History {
+pub(crate) struct RunLog {
     source: Random,
-    pub(crate) steps: Vec<Step>,
-    rested: bool,
-    has_idle: bool,
-    state: AgentState,
+    pub(crate) entries: Vec<LogEntry>,
+    came_to_rest: bool,
+    idle_enabled: bool,
+    final_state: AgentState,
 }
 
 /// Lives through the world that comes from this source.
-pub(crate) fn live(source: &Random) -> History {
-    let mut world = World::new(source.clone());
+pub(crate) fn run_random_call(source: &Random) -> RunLog {
+    let mut world = Harness::new(source.clone());
     let seconds = 5 + world.random.below(40);
-    world.script(seconds);
+    world.schedule_script(seconds);
     while world.step(seconds * 1_000_000) {}
     // No more user: everything must come to rest within the longest chain of time-outs.
-    let has_idle = spec(&mut source.clone()).idle_timeout.is_some();
+    let has_idle = random_spec(&mut source.clone()).idle_timeout.is_some();
     while world.step((seconds + 300) * 1_000_000) {}
     let rested = world.ended || world.conversation.poll_timeout().is_none();
-    let state = facts(&world.steps)
+    let state = events(&world.log)
         .iter()
         .rev()
         .find_map(|(_, e)| if let Event::AgentState { state } = e { Some(*state) } else { None });
-    History { source: source.clone(), steps: world.steps, rested, has_idle, state: state.unwrap_or_default() }
+    RunLog {
+        source: source.clone(),
+        entries: world.log,
+        came_to_rest: rested,
+        idle_enabled: has_idle,
+        final_state: state.unwrap_or_default(),
+    }
 }
 
-fn facts(steps: &[Step]) -> Vec<(Time, &Event)> {
+fn events(steps: &[LogEntry]) -> Vec<(Time, &Event)> {
     steps
         .iter()
         .filter_map(|s| match s {
-            Step::Out(_, Output::Tell(fact)) => Some((fact.at, &fact.event)),
+            LogEntry::Output(_, Output::Emit(fact)) => Some((fact.at, &fact.event)),
             _ => None,
         })
         .collect()
 }
 
-type Law = (&'static str, fn(&History) -> Result<(), String>);
+type Law = (&'static str, fn(&RunLog) -> Result<(), String>);
 
 const LAWS: &[Law] = &[
     ("starts and stops of the user alternate", user_alternates),
     ("starts and stops of the agent come in pairs, one utterance at a time", agent_alternates),
-    ("facts are numbered without a gap and their times never run backwards", numbered),
+    ("facts are numbered without a gap and their times never run backwards", events_are_numbered),
     ("nothing is asked for an epoch after it was cancelled", cancelled_is_silent),
-    ("silence reaches rest: no deadline is left, and the agent listens", rest),
+    ("silence reaches rest: no deadline is left, and the agent listens", comes_to_rest),
     ("heard text is a prefix of said text and never shrinks", heard_is_said),
     ("every committed user text is in history exactly once", committed_once),
     ("a tool call that ran keeps exactly one result", tools_once),
     ("no user word is lost or invented", no_word_lost),
     ("one interruption is told per reply at most", interrupted_once),
     ("after the end nothing is told", end_is_last),
-    ("every command is answered exactly once", answered),
+    ("every command is answered exactly once", commands_are_answered),
     ("after a drain every deadline is in the future", deadlines_ahead),
     ("what the LLM sees is what was told, to the letter", llm_sees_the_history),
     (
@@ -78,13 +86,13 @@ const LAWS: &[Law] = &[
     ("a failed voice is replaced once, before its first sound only", fallback_voice_once),
     ("a guardrail's words take the place of its turn's reply", guardrail_takes_the_place),
     ("what the voice was asked for sounds, unless it failed or was taken back", what_was_asked_sounds),
-    ("same inputs, same outputs", replays),
-    ("a late driver changes nothing", late_driver),
+    ("same inputs, same outputs", replay_is_identical),
+    ("a late driver changes nothing", late_driver_changes_nothing),
 ];
 
-fn user_alternates(h: &History) -> Result<(), String> {
+fn user_alternates(h: &RunLog) -> Result<(), String> {
     let mut speaking = false;
-    for (at, event) in facts(&h.steps) {
+    for (at, event) in events(&h.entries) {
         match event {
             Event::UserStartedSpeaking if speaking => return Err(format!("started twice, {at}")),
             Event::UserStartedSpeaking => speaking = true,
@@ -96,10 +104,10 @@ fn user_alternates(h: &History) -> Result<(), String> {
     Ok(())
 }
 
-fn agent_alternates(h: &History) -> Result<(), String> {
+fn agent_alternates(h: &RunLog) -> Result<(), String> {
     let mut open: Option<UtteranceId> = None;
     let mut seen = BTreeSet::new();
-    for (at, event) in facts(&h.steps) {
+    for (at, event) in events(&h.entries) {
         match event {
             Event::AgentStartedSpeaking { utterance, .. } => {
                 if let Some(open) = open {
@@ -119,13 +127,13 @@ fn agent_alternates(h: &History) -> Result<(), String> {
             _ => {}
         }
     }
-    if h.rested && open.is_some() { Err(format!("{open:?} never stopped")) } else { Ok(()) }
+    if h.came_to_rest && open.is_some() { Err(format!("{open:?} never stopped")) } else { Ok(()) }
 }
 
-fn numbered(h: &History) -> Result<(), String> {
+fn events_are_numbered(h: &RunLog) -> Result<(), String> {
     let (mut next, mut last) = (0, Time::ZERO);
-    for step in &h.steps {
-        if let Step::Out(now, Output::Tell(fact)) = step {
+    for step in &h.entries {
+        if let LogEntry::Output(now, Output::Emit(fact)) = step {
             if fact.seq != next || fact.at < last || fact.at > *now {
                 return Err(format!(
                     "fact {} at {} after number {next} at {last}, now {now}",
@@ -138,21 +146,21 @@ fn numbered(h: &History) -> Result<(), String> {
     Ok(())
 }
 
-fn cancelled_is_silent(h: &History) -> Result<(), String> {
+fn cancelled_is_silent(h: &RunLog) -> Result<(), String> {
     let mut cancelled: BTreeSet<Epoch> = BTreeSet::new();
     let mut epochs = BTreeMap::new();
-    for step in &h.steps {
-        let Step::Out(at, output) = step else { continue };
+    for step in &h.entries {
+        let LogEntry::Output(at, output) = step else { continue };
         let epoch = match output {
             Output::Cancel(epoch) => {
                 cancelled.insert(*epoch);
                 continue;
             }
             Output::Synthesize(request) => {
-                epochs.insert(request.piece, request.epoch);
+                epochs.insert(request.segment, request.epoch);
                 request.epoch
             }
-            Output::AskLlm(request) => request.step.epoch,
+            Output::RequestLlm(request) => request.generation.epoch,
             Output::Play(piece) => match epochs.get(piece) {
                 Some(epoch) => *epoch,
                 None => return Err(format!("{piece:?} plays without having been asked, {at}")),
@@ -166,42 +174,42 @@ fn cancelled_is_silent(h: &History) -> Result<(), String> {
     Ok(())
 }
 
-fn rest(h: &History) -> Result<(), String> {
-    if !h.rested && !h.has_idle {
+fn comes_to_rest(h: &RunLog) -> Result<(), String> {
+    if !h.came_to_rest && !h.idle_enabled {
         return Err("a deadline is left after five minutes of silence".into());
     }
-    let ended = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
-    if h.rested && !ended && h.state != AgentState::Listening {
-        return Err(format!("at rest the agent is {:?}", h.state));
+    let ended = events(&h.entries).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
+    if h.came_to_rest && !ended && h.final_state != AgentState::Listening {
+        return Err(format!("at rest the agent is {:?}", h.final_state));
     }
     Ok(())
 }
 
-fn words(text: &str) -> Vec<&str> {
+fn split_words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
 /// Before each interruption that is told at least as many replies have begun. A reply shows itself by its question to the LLM; one that
 /// needs none by what made it, for it may be stopped before its voice is asked, while it keeps its distance from the words before it.
-fn interrupted_once(h: &History) -> Result<(), String> {
-    let spec = spec(&mut h.source.clone());
+fn interrupted_once(h: &RunLog) -> Result<(), String> {
+    let spec = random_spec(&mut h.source.clone());
     let mut answers: BTreeSet<Epoch> = BTreeSet::new();
     let mut says = BTreeMap::new();
     let mut others = usize::from(spec.greeting.is_some());
     let mut told = 0;
-    for step in &h.steps {
+    for step in &h.entries {
         match step {
-            Step::In(_, Input::Command { id, command: Command::Say { .. } }) => {
+            LogEntry::Input(_, Input::Command { id, command: Command::Say { .. } }) => {
                 says.insert(*id, false);
             }
-            Step::In(_, Input::Guardrail { .. }) => others += 1,
-            Step::Out(_, Output::Answer { id, answer: Answer::Accepted }) => {
+            LogEntry::Input(_, Input::GuardrailTriggered { .. }) => others += 1,
+            LogEntry::Output(_, Output::CommandResult { id, outcome: CommandOutcome::Accepted }) => {
                 says.entry(*id).and_modify(|accepted| *accepted = true);
             }
-            Step::Out(_, Output::AskLlm(request)) => {
-                answers.insert(request.step.epoch);
+            LogEntry::Output(_, Output::RequestLlm(request)) => {
+                answers.insert(request.generation.epoch);
             }
-            Step::Out(at, Output::Tell(fact)) => match &fact.event {
+            LogEntry::Output(at, Output::Emit(fact)) => match &fact.event {
                 Event::UserIdle => others += usize::from(!spec.idle_messages.is_empty()),
                 Event::MaxCallDurationWarning { .. } => others += usize::from(spec.warning_message.is_some()),
                 Event::AgentInterrupted => {
@@ -219,14 +227,14 @@ fn interrupted_once(h: &History) -> Result<(), String> {
     Ok(())
 }
 
-fn end_is_last(h: &History) -> Result<(), String> {
+fn end_is_last(h: &RunLog) -> Result<(), String> {
     let mut over = false;
-    for step in &h.steps {
-        if let Step::Out(at, output) = step {
+    for step in &h.entries {
+        if let LogEntry::Output(at, output) = step {
             match output {
                 Output::End(_) if over => return Err(format!("ended twice, {at}")),
                 Output::End(_) => over = true,
-                Output::Answer { .. } => {}
+                Output::CommandResult { .. } => {}
                 other if over => return Err(format!("{other:?} after the end, {at}")),
                 _ => {}
             }
@@ -235,15 +243,16 @@ fn end_is_last(h: &History) -> Result<(), String> {
     Ok(())
 }
 
-fn answered(h: &History) -> Result<(), String> {
-    let asked = h.steps.iter().filter(|s| matches!(s, Step::In(_, Input::Command { .. }))).count();
-    let answers = h.steps.iter().filter(|s| matches!(s, Step::Out(_, Output::Answer { .. }))).count();
+fn commands_are_answered(h: &RunLog) -> Result<(), String> {
+    let asked = h.entries.iter().filter(|s| matches!(s, LogEntry::Input(_, Input::Command { .. }))).count();
+    let answers =
+        h.entries.iter().filter(|s| matches!(s, LogEntry::Output(_, Output::CommandResult { .. }))).count();
     if asked == answers { Ok(()) } else { Err(format!("{asked} commands, {answers} answers")) }
 }
 
-fn deadlines_ahead(h: &History) -> Result<(), String> {
-    for step in &h.steps {
-        if let Step::Drained(now, Some(next)) = step
+fn deadlines_ahead(h: &RunLog) -> Result<(), String> {
+    for step in &h.entries {
+        if let LogEntry::Drained(now, Some(next)) = step
             && next <= now
         {
             return Err(format!("a deadline at {next} was left behind at {now}"));
@@ -253,8 +262,8 @@ fn deadlines_ahead(h: &History) -> Result<(), String> {
 }
 
 /// The outputs of the same inputs, with `extra` ticks in between or with none but the given ones left out.
-fn again(h: &History, keep_ticks: bool, extra: Option<&mut Random>) -> Vec<Output> {
-    let mut conversation = Conversation::new(spec(&mut h.source.clone()));
+fn rerun(h: &RunLog, keep_ticks: bool, extra: Option<&mut Random>) -> Vec<Output> {
+    let mut conversation = Conversation::new(random_spec(&mut h.source.clone()));
     let mut outputs = Vec::new();
     let mut drain = |c: &mut Conversation| {
         while let Some(output) = c.poll() {
@@ -263,8 +272,8 @@ fn again(h: &History, keep_ticks: bool, extra: Option<&mut Random>) -> Vec<Outpu
     };
     let mut extra = extra;
     let mut last = 0;
-    for step in &h.steps {
-        let Step::In(at, input) = step else { continue };
+    for step in &h.entries {
+        let LogEntry::Input(at, input) = step else { continue };
         if let Some(random) = extra.as_deref_mut() {
             for _ in 0..random.below(3) {
                 let between = last + random.below((at.as_micros() - last).max(1));
@@ -283,7 +292,7 @@ fn again(h: &History, keep_ticks: bool, extra: Option<&mut Random>) -> Vec<Outpu
     outputs
 }
 
-fn same(expected: &[Output], got: &[Output]) -> Result<(), String> {
+fn compare_outputs(expected: &[Output], got: &[Output]) -> Result<(), String> {
     for (i, (a, b)) in expected.iter().zip(got).enumerate() {
         if a != b {
             return Err(format!("output {i} was {a:?}, now {b:?}"));
@@ -296,29 +305,32 @@ fn same(expected: &[Output], got: &[Output]) -> Result<(), String> {
     }
 }
 
-fn outputs(h: &History) -> Vec<Output> {
-    h.steps.iter().filter_map(|s| if let Step::Out(_, o) = s { Some(o.clone()) } else { None }).collect()
+fn outputs_of(h: &RunLog) -> Vec<Output> {
+    h.entries
+        .iter()
+        .filter_map(|s| if let LogEntry::Output(_, o) = s { Some(o.clone()) } else { None })
+        .collect()
 }
 
-fn replays(h: &History) -> Result<(), String> {
-    same(&outputs(h), &again(h, true, None))
+fn replay_is_identical(h: &RunLog) -> Result<(), String> {
+    compare_outputs(&outputs_of(h), &rerun(h, true, None))
 }
 
-fn late_driver(h: &History) -> Result<(), String> {
+fn late_driver_changes_nothing(h: &RunLog) -> Result<(), String> {
     let until_last_input = {
         // Deadlines after the last real input are served by nobody when the ticks are left out.
-        let mut all = again(h, false, None);
-        let full = outputs(h);
+        let mut all = rerun(h, false, None);
+        let full = outputs_of(h);
         all.truncate(full.len());
         (full, all)
     };
     let (full, lazy) = until_last_input;
-    same(&full[..lazy.len()], &lazy)?;
-    let mut random = h.source.other();
-    same(&full, &again(h, true, Some(&mut random)))
+    compare_outputs(&full[..lazy.len()], &lazy)?;
+    let mut random = h.source.fork();
+    compare_outputs(&full, &rerun(h, true, Some(&mut random)))
 }
 
 /// The first law that a history breaks, and how.
-pub(crate) fn broken(history: &History) -> Option<String> {
+pub(crate) fn first_broken_law(history: &RunLog) -> Option<String> {
     LAWS.iter().find_map(|(name, law)| law(history).err().map(|why| format!("{name}: {why}")))
 }

@@ -3,18 +3,18 @@
 //! A broken law prints the seed of its world; `VISAVIS_LAWS_SEED=N` runs that one alone and prints its whole history.
 //! `VISAVIS_LAWS_INPUTS` sets how many inputs are drawn (default 1 000 000). The worlds are the same in each run; the long tier draws others.
 
+mod harness;
 mod laws;
 #[path = "../seed.rs"]
 mod seed;
-mod world;
 
-use laws::{broken, live};
-use world::{Random, Step};
+use harness::{LogEntry, Random};
+use laws::{first_broken_law, run_random_call};
 
 fn check(seed: u64) -> (usize, Option<String>) {
-    let history = live(&Random::new(seed));
-    let inputs = history.steps.iter().filter(|s| matches!(s, Step::In(..))).count();
-    (inputs, broken(&history).map(|why| format!("seed {seed}: {why}")))
+    let history = run_random_call(&Random::new(seed));
+    let inputs = history.entries.iter().filter(|s| matches!(s, LogEntry::Input(..))).count();
+    (inputs, first_broken_law(&history).map(|why| format!("seed {seed}: {why}")))
 }
 
 /// Threads that play histories: a fixed number, so that each machine plays the same ones.
@@ -24,8 +24,8 @@ const WORKERS: u64 = 4;
 fn the_laws_hold_over_random_histories() {
     if let Ok(seed) = std::env::var("VISAVIS_LAWS_SEED") {
         let seed = seed.parse().expect("VISAVIS_LAWS_SEED is a number");
-        let history = live(&Random::new(seed));
-        let text: Vec<String> = history.steps.iter().map(|s| format!("{s:?}")).collect();
+        let history = run_random_call(&Random::new(seed));
+        let text: Vec<String> = history.entries.iter().map(|s| format!("{s:?}")).collect();
         std::fs::write(std::env::temp_dir().join("visavis-laws.txt"), text.join("\n")).unwrap();
         assert_eq!(check(seed).1, None);
         return;
@@ -37,7 +37,7 @@ fn the_laws_hold_over_random_histories() {
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_the_laws_hold_over_random_histories() {
-    laws_hold(seed::drawn_seed(), 50_000_000);
+    laws_hold(seed::random_seed(), 50_000_000);
 }
 
 /// Plays the histories of the seeds from this one on, until they have had so many inputs.

@@ -4,106 +4,106 @@
 use serde_json::{Map, Value, json};
 
 /// Microseconds.
-pub(crate) type Us = i64;
+pub(crate) type Micros = i64;
 
 /// A second.
-pub(crate) const S: Us = 1_000_000;
+pub(crate) const SECOND: Micros = 1_000_000;
 
 /// Words with the length of their sound; `wait` is the greeting's.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    pub(crate) say: String,
-    pub(crate) audio: Us,
-    pub(crate) wait: Us,
+    pub(crate) text: String,
+    pub(crate) audio_duration: Micros,
+    pub(crate) delay: Micros,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) min_delay: Us,
-    pub(crate) max_delay: Us,
-    pub(crate) min_duration: Us,
-    pub(crate) min_words: usize,
-    pub(crate) false_timeout: Option<Us>,
-    pub(crate) allow: bool,
+    pub(crate) min_endpointing_delay: Micros,
+    pub(crate) max_endpointing_delay: Micros,
+    pub(crate) min_interruption_duration: Micros,
+    pub(crate) min_interruption_words: usize,
+    pub(crate) false_interruption_timeout: Option<Micros>,
+    pub(crate) allow_interruptions: bool,
     pub(crate) backchannels: bool,
-    pub(crate) preemptive: bool,
+    pub(crate) preemptive_generation: bool,
     pub(crate) preemptive_tts: bool,
-    pub(crate) warmup: Us,
-    pub(crate) idle: Option<Us>,
-    pub(crate) tool_steps: usize,
-    pub(crate) spacing: Us,
-    pub(crate) transcript_timeout: Option<Us>,
+    pub(crate) echo_warmup: Micros,
+    pub(crate) idle_timeout: Option<Micros>,
+    pub(crate) max_tool_steps: usize,
+    pub(crate) min_consecutive_speech_delay: Micros,
+    pub(crate) transcript_timeout: Option<Micros>,
     /// In hundredths.
-    pub(crate) threshold: i64,
-    pub(crate) limit: Option<Us>,
-    pub(crate) warning_before: Us,
-    pub(crate) idle_end: Option<usize>,
+    pub(crate) turn_threshold: i64,
+    pub(crate) max_call_duration: Option<Micros>,
+    pub(crate) call_warning_before: Micros,
+    pub(crate) idle_end_after: Option<usize>,
     pub(crate) greeting: Option<Message>,
     pub(crate) idle_messages: Vec<Message>,
-    pub(crate) warning: Option<Message>,
-    pub(crate) exit: Option<Message>,
-    pub(crate) error: Option<Message>,
+    pub(crate) warning_message: Option<Message>,
+    pub(crate) exit_message: Option<Message>,
+    pub(crate) error_message: Option<Message>,
 }
 
 /// One stretch of the user's voice, or one noise.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
-    pub(crate) from: Us,
-    pub(crate) to: Us,
+pub(crate) struct ScriptedSpeech {
+    pub(crate) from: Micros,
+    pub(crate) to: Micros,
     pub(crate) text: Option<String>,
-    pub(crate) stt: Us,
+    pub(crate) stt_delay: Micros,
     /// What the turn model says, in hundredths.
-    pub(crate) over: Option<i64>,
+    pub(crate) end_of_turn: Option<i64>,
 }
 
 /// One piece of a reply.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) say: String,
-    pub(crate) audio: Us,
-    pub(crate) words: Vec<(String, Us)>,
-    pub(crate) fails: bool,
+pub(crate) struct ScriptedSegment {
+    pub(crate) text: String,
+    pub(crate) audio_duration: Micros,
+    pub(crate) word_times: Vec<(String, Micros)>,
+    pub(crate) tts_fails: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) to: String,
-    pub(crate) parts: Vec<Part>,
+pub(crate) struct ScriptedReply {
+    pub(crate) in_reply_to: String,
+    pub(crate) segments: Vec<ScriptedSegment>,
     /// Tools, and with what.
-    pub(crate) calls: Vec<(String, Value)>,
-    pub(crate) ttft: Us,
-    pub(crate) llm: Us,
-    pub(crate) ttfb: Us,
-    pub(crate) fails: bool,
-    pub(crate) guardrail: bool,
+    pub(crate) tool_calls: Vec<(String, Value)>,
+    pub(crate) llm_ttft: Micros,
+    pub(crate) llm_duration: Micros,
+    pub(crate) tts_ttfb: Micros,
+    pub(crate) llm_fails: bool,
+    pub(crate) is_guardrail: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Tool {
+pub(crate) struct ScriptedTool {
     pub(crate) name: String,
-    pub(crate) takes: Us,
+    pub(crate) duration: Micros,
     pub(crate) returns: Result<Value, String>,
     pub(crate) on_start: Option<Message>,
     pub(crate) on_delay: Option<Message>,
     pub(crate) on_success: Option<Message>,
     pub(crate) on_error: Option<Message>,
-    pub(crate) delay: Us,
+    pub(crate) delay: Micros,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Do {
+pub(crate) enum ActionKind {
     Interrupt,
     Respond(String),
-    Say { text: String, audio: Us, interrupt: bool, allow: bool },
+    Say { text: String, audio_duration: Micros, interrupt: bool, allow_interruptions: bool },
     Context(String),
     End,
     Leave,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Action {
-    pub(crate) at: Us,
-    pub(crate) what: Do,
+pub(crate) struct ScriptedAction {
+    pub(crate) at: Micros,
+    pub(crate) kind: ActionKind,
 }
 
 /// A whole call.
@@ -111,29 +111,29 @@ pub(crate) struct Action {
 pub(crate) struct Case {
     pub(crate) settings: Settings,
     /// Start and silence of the detector.
-    pub(crate) vad: (Us, Us),
+    pub(crate) vad: (Micros, Micros),
     /// First token, whole text, first audio, where a reply does not say.
-    pub(crate) defaults: (Us, Us, Us),
-    pub(crate) user: Vec<Said>,
-    pub(crate) answers: Vec<Answer>,
-    pub(crate) tools: Vec<Tool>,
-    pub(crate) actions: Vec<Action>,
-    pub(crate) until: Us,
+    pub(crate) defaults: (Micros, Micros, Micros),
+    pub(crate) user: Vec<ScriptedSpeech>,
+    pub(crate) replies: Vec<ScriptedReply>,
+    pub(crate) tools: Vec<ScriptedTool>,
+    pub(crate) actions: Vec<ScriptedAction>,
+    pub(crate) until: Micros,
 }
 
-fn seconds(us: Us) -> Value {
+fn seconds(us: Micros) -> Value {
     json!(us as f64 / 1e6)
 }
 
-fn optional(us: Option<Us>) -> Value {
+fn optional_seconds(us: Option<Micros>) -> Value {
     us.map_or(Value::Null, seconds)
 }
 
 fn message(message: &Message) -> Value {
-    json!({"say": message.say, "audio": seconds(message.audio)})
+    json!({"say": message.text, "audio": seconds(message.audio_duration)})
 }
 
-fn maybe(of: Option<&Message>) -> Value {
+fn optional_message(of: Option<&Message>) -> Value {
     of.map_or(Value::Null, message)
 }
 
@@ -141,91 +141,91 @@ impl Settings {
     fn json(&self) -> Value {
         let greeting = self.greeting.as_ref().map_or(
             Value::Null,
-            |m| json!({"say": m.say, "audio": seconds(m.audio), "wait": seconds(m.wait)}),
+            |m| json!({"say": m.text, "audio": seconds(m.audio_duration), "wait": seconds(m.delay)}),
         );
         json!({
-            "min_endpointing_delay": seconds(self.min_delay),
-            "max_endpointing_delay": seconds(self.max_delay),
-            "min_interruption_duration": seconds(self.min_duration),
-            "min_interruption_words": self.min_words,
-            "false_interruption_timeout": optional(self.false_timeout),
-            "allow_interruptions": self.allow,
+            "min_endpointing_delay": seconds(self.min_endpointing_delay),
+            "max_endpointing_delay": seconds(self.max_endpointing_delay),
+            "min_interruption_duration": seconds(self.min_interruption_duration),
+            "min_interruption_words": self.min_interruption_words,
+            "false_interruption_timeout": optional_seconds(self.false_interruption_timeout),
+            "allow_interruptions": self.allow_interruptions,
             "backchannels": self.backchannels,
-            "preemptive_generation": self.preemptive,
+            "preemptive_generation": self.preemptive_generation,
             "preemptive_tts": self.preemptive_tts,
-            "echo_warmup": seconds(self.warmup),
-            "idle_timeout": optional(self.idle),
-            "max_tool_steps": self.tool_steps,
-            "min_consecutive_speech_delay": seconds(self.spacing),
-            "transcript_timeout": optional(self.transcript_timeout),
-            "turn_threshold": self.threshold as f64 / 100.0,
-            "max_call_duration": optional(self.limit),
-            "call_warning_before": seconds(self.warning_before),
-            "idle_end_after": self.idle_end,
+            "echo_warmup": seconds(self.echo_warmup),
+            "idle_timeout": optional_seconds(self.idle_timeout),
+            "max_tool_steps": self.max_tool_steps,
+            "min_consecutive_speech_delay": seconds(self.min_consecutive_speech_delay),
+            "transcript_timeout": optional_seconds(self.transcript_timeout),
+            "turn_threshold": self.turn_threshold as f64 / 100.0,
+            "max_call_duration": optional_seconds(self.max_call_duration),
+            "call_warning_before": seconds(self.call_warning_before),
+            "idle_end_after": self.idle_end_after,
             "greeting": greeting,
             "idle_messages": self.idle_messages.iter().map(message).collect::<Vec<_>>(),
-            "warning_message": maybe(self.warning.as_ref()),
-            "exit_message": maybe(self.exit.as_ref()),
-            "error_message": maybe(self.error.as_ref()),
+            "warning_message": optional_message(self.warning_message.as_ref()),
+            "exit_message": optional_message(self.exit_message.as_ref()),
+            "error_message": optional_message(self.error_message.as_ref()),
         })
     }
 }
 
-impl Said {
+impl ScriptedSpeech {
     fn json(&self) -> Value {
         let mut item = json!({"from": seconds(self.from), "to": seconds(self.to)});
         if let Some(text) = &self.text {
             item["text"] = json!(text);
-            item["stt_delay"] = seconds(self.stt);
+            item["stt_delay"] = seconds(self.stt_delay);
         }
-        if let Some(over) = self.over {
+        if let Some(over) = self.end_of_turn {
             item["end_of_turn"] = json!(over as f64 / 100.0);
         }
         item
     }
 }
 
-impl Part {
+impl ScriptedSegment {
     fn json(&self) -> Value {
-        let mut part = json!({"say": self.say, "audio": seconds(self.audio)});
-        if !self.words.is_empty() {
-            part["words"] = self.words.iter().map(|(word, end)| json!([word, seconds(*end)])).collect();
+        let mut part = json!({"say": self.text, "audio": seconds(self.audio_duration)});
+        if !self.word_times.is_empty() {
+            part["words"] = self.word_times.iter().map(|(word, end)| json!([word, seconds(*end)])).collect();
         }
-        if self.fails {
+        if self.tts_fails {
             part["fail"] = json!("tts");
         }
         part
     }
 }
 
-impl Answer {
+impl ScriptedReply {
     fn json(&self) -> Value {
         let mut answer = json!({
-            "to": self.to, "llm_ttft": seconds(self.ttft), "llm_duration": seconds(self.llm), "tts_ttfb": seconds(self.ttfb),
+            "to": self.in_reply_to, "llm_ttft": seconds(self.llm_ttft), "llm_duration": seconds(self.llm_duration), "tts_ttfb": seconds(self.tts_ttfb),
         });
-        if !self.parts.is_empty() {
-            answer["parts"] = self.parts.iter().map(Part::json).collect();
+        if !self.segments.is_empty() {
+            answer["parts"] = self.segments.iter().map(ScriptedSegment::json).collect();
         }
-        if !self.calls.is_empty() {
+        if !self.tool_calls.is_empty() {
             answer["calls"] = self
-                .calls
+                .tool_calls
                 .iter()
                 .map(|(name, arguments)| json!({"tool": name, "arguments": arguments}))
                 .collect();
         }
-        if self.fails {
+        if self.llm_fails {
             answer["fail"] = json!("llm");
         }
-        if self.guardrail {
+        if self.is_guardrail {
             answer["guardrail"] = json!(true);
         }
         answer
     }
 }
 
-impl Tool {
+impl ScriptedTool {
     fn json(&self) -> Value {
-        let mut tool = json!({"takes": seconds(self.takes), "delay": seconds(self.delay)});
+        let mut tool = json!({"takes": seconds(self.duration), "delay": seconds(self.delay)});
         match &self.returns {
             Ok(value) => tool["returns"] = value.clone(),
             Err(reason) => tool["fail"] = json!(reason),
@@ -245,18 +245,18 @@ impl Tool {
     }
 }
 
-impl Action {
+impl ScriptedAction {
     fn json(&self) -> Value {
         let at = seconds(self.at);
-        match &self.what {
-            Do::Interrupt => json!({"at": at, "do": "interrupt"}),
-            Do::Respond(text) => json!({"at": at, "do": "respond", "text": text}),
-            Do::Say { text, audio, interrupt, allow } => json!({
+        match &self.kind {
+            ActionKind::Interrupt => json!({"at": at, "do": "interrupt"}),
+            ActionKind::Respond(text) => json!({"at": at, "do": "respond", "text": text}),
+            ActionKind::Say { text, audio_duration: audio, interrupt, allow_interruptions: allow } => json!({
                 "at": at, "do": "say", "text": text, "audio": seconds(*audio), "interrupt": interrupt, "allow_interruptions": allow,
             }),
-            Do::Context(text) => json!({"at": at, "do": "context", "text": text}),
-            Do::End => json!({"at": at, "do": "end"}),
-            Do::Leave => json!({"at": at, "do": "leave"}),
+            ActionKind::Context(text) => json!({"at": at, "do": "context", "text": text}),
+            ActionKind::End => json!({"at": at, "do": "end"}),
+            ActionKind::Leave => json!({"at": at, "do": "leave"}),
         }
     }
 }
@@ -271,10 +271,10 @@ impl Case {
             "settings": self.settings.json(),
             "vad": {"start": seconds(self.vad.0), "silence": seconds(self.vad.1)},
             "defaults": {"llm_ttft": seconds(ttft), "llm_duration": seconds(llm), "tts_ttfb": seconds(ttfb)},
-            "user": self.user.iter().map(Said::json).collect::<Vec<_>>(),
-            "replies": self.answers.iter().map(Answer::json).collect::<Vec<_>>(),
+            "user": self.user.iter().map(ScriptedSpeech::json).collect::<Vec<_>>(),
+            "replies": self.replies.iter().map(ScriptedReply::json).collect::<Vec<_>>(),
             "tools": tools,
-            "actions": self.actions.iter().map(Action::json).collect::<Vec<_>>(),
+            "actions": self.actions.iter().map(ScriptedAction::json).collect::<Vec<_>>(),
             "until": seconds(self.until),
         })
         .to_string()

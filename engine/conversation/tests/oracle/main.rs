@@ -14,10 +14,10 @@ mod seed;
 
 use std::collections::BTreeSet;
 
-use oracle::draw::{self, Random};
+use oracle::random_case::{self, Random};
 
 /// What must have been printed in some call, or the calls are not nasty enough to prove anything.
-const KINDS: [&str; 40] = [
+const REQUIRED_LINES: [&str; 40] = [
     "user.started_speaking",
     "user.stopped_speaking",
     "utterance_committed",
@@ -65,18 +65,18 @@ struct Tally {
     inputs: usize,
     calls: usize,
     wrong: Vec<String>,
-    kinds: BTreeSet<&'static str>,
+    seen: BTreeSet<&'static str>,
 }
 
 impl Tally {
     fn play(&mut self, seed: u64) {
-        let outcome = oracle::compare(&draw::case(Random::new(seed)));
+        let outcome = oracle::compare(&random_case::random_case(Random::new(seed)));
         self.inputs += outcome.inputs;
         self.calls += 1;
         self.wrong.extend(outcome.report.map(|report| format!("seed {seed}\n{report}")));
-        for kind in KINDS {
-            if !self.kinds.contains(kind) && outcome.lines.iter().any(|line| line.contains(kind)) {
-                self.kinds.insert(kind);
+        for kind in REQUIRED_LINES {
+            if !self.seen.contains(kind) && outcome.lines.iter().any(|line| line.contains(kind)) {
+                self.seen.insert(kind);
             }
         }
     }
@@ -100,7 +100,7 @@ fn the_machine_does_what_the_oracle_says() {
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_the_machine_does_what_the_oracle_says() {
-    machine_does_what_the_oracle_says(seed::drawn_seed(), 20_000_000);
+    machine_does_what_the_oracle_says(seed::random_seed(), 20_000_000);
 }
 
 /// Plays the calls of the seeds from this one on, until they have had so many inputs.
@@ -122,8 +122,10 @@ fn machine_does_what_the_oracle_says(seed: u64, wanted: usize) {
     if let Some(report) = tallies.iter().find_map(|tally| tally.wrong.first()) {
         panic!("one of {calls} calls differs\n{report}");
     }
-    let unseen: Vec<&&str> =
-        KINDS.iter().filter(|kind| tallies.iter().all(|tally| !tally.kinds.contains(*kind))).collect();
+    let unseen: Vec<&&str> = REQUIRED_LINES
+        .iter()
+        .filter(|kind| tallies.iter().all(|tally| !tally.seen.contains(*kind)))
+        .collect();
     assert!(wanted < 100_000 || unseen.is_empty(), "{calls} calls without {unseen:?}");
     assert!(tallies.iter().map(|tally| tally.inputs).sum::<usize>() >= wanted);
 }
@@ -142,7 +144,7 @@ fn the_oracle_agrees_with_every_shipped_scenario() {
         if json["settings"]["stop_words"] == true {
             continue;
         }
-        let oracle = oracle::expected(&oracle::read::case(&json));
+        let oracle = oracle::expected_lines(&oracle::parse_case::parse_case(&json));
         let shipped = std::fs::read_to_string(file.with_extension("out")).unwrap();
         let shipped: Vec<&str> = shipped.lines().collect();
         if oracle != shipped {
@@ -167,6 +169,6 @@ fn the_oracle_agrees_with_every_shipped_scenario() {
 fn seeds_of_calls_go_as_the_oracle_says() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/call");
     for entry in folder.read_dir().unwrap() {
-        oracle::agrees(&std::fs::read(entry.unwrap().path()).unwrap());
+        oracle::assert_agrees(&std::fs::read(entry.unwrap().path()).unwrap());
     }
 }

@@ -1,25 +1,25 @@
 //! The machine against the naive oracle, for one call.
 
-mod barge;
+mod agent_speech;
+mod barge_in;
 pub(crate) mod case;
-pub(crate) mod draw;
-mod ear;
-mod heard;
-mod life;
-mod play;
-pub(crate) mod read;
+mod heard_text;
+mod lifecycle;
+pub(crate) mod parse_case;
+mod predict;
+pub(crate) mod random_case;
 mod record;
 mod shrink;
 mod turn;
-mod voice;
+mod user_input;
 
 use case::Case;
 use conversation::simulate::simulate;
 use serde_json::{Map, Value, json};
 
 /// The lines that must come.
-pub(crate) fn expected(case: &Case) -> Vec<String> {
-    let lines = play::predict(case).into_iter().map(|(at, line)| {
+pub(crate) fn expected_lines(case: &Case) -> Vec<String> {
+    let lines = predict::predict(case).into_iter().map(|(at, line)| {
         let t = ((at as f64 / 1e6) * 1e3).round() / 1e3;
         let mut whole = Map::from_iter([("t".to_owned(), json!(t))]);
         if let Value::Object(line) = line {
@@ -30,7 +30,7 @@ pub(crate) fn expected(case: &Case) -> Vec<String> {
     lines.collect()
 }
 
-fn printed(case: &Case) -> Vec<String> {
+fn printed_lines(case: &Case) -> Vec<String> {
     match simulate(case.json().as_bytes(), false) {
         Ok(lines) => lines.lines().map(str::to_owned).collect(),
         Err(bad) => vec![bad.to_string()],
@@ -49,12 +49,12 @@ pub(crate) struct Outcome {
 
 /// Plays the call and compares.
 pub(crate) fn compare(case: &Case) -> Outcome {
-    let lines = printed(case);
+    let lines = printed_lines(case);
     let user: usize = case.user.iter().map(|item| 4 + 2 * usize::from(item.text.is_some())).sum();
     let asked = lines.iter().filter(|line| line.contains(".started\"")).count();
-    let report = (lines != expected(case)).then(|| {
-        let case = shrink::shrink(case.clone(), |case| printed(case) != expected(case));
-        let (machine, oracle) = (printed(&case), expected(&case));
+    let report = (lines != expected_lines(case)).then(|| {
+        let case = shrink::shrink(case.clone(), |case| printed_lines(case) != expected_lines(case));
+        let (machine, oracle) = (printed_lines(&case), expected_lines(&case));
         let at = machine.iter().zip(&oracle).position(|(a, b)| a != b);
         let at = at.unwrap_or(machine.len().min(oracle.len()));
         let mark = |lines: &[String]| {
@@ -70,9 +70,10 @@ pub(crate) fn compare(case: &Case) -> Outcome {
 ///
 /// # Panics
 /// Where it does not, with the smallest call that shows it.
-pub(crate) fn agrees(bytes: &[u8]) {
+pub(crate) fn assert_agrees(bytes: &[u8]) {
     if bytes.len() <= 1 << 12
-        && let Some(report) = compare(&draw::case(draw::Random::of_bytes(bytes))).report
+        && let Some(report) =
+            compare(&random_case::random_case(random_case::Random::from_bytes(bytes))).report
     {
         panic!("{report}");
     }

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::case::{Case, Us};
-use super::ear::{Ear, Turn};
-use super::heard;
+use super::case::{Case, Micros};
+use super::heard_text;
+use super::user_input::{Turn, UserInput};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum ReplyKind {
     Answer,
     Say,
     Greeting,
@@ -19,8 +19,8 @@ pub(crate) enum Kind {
 
 /// What an utterance is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Of {
-    Step,
+pub(crate) enum UtteranceKind {
+    Generation,
     Message,
     OnStart,
     /// Of the tool with this index.
@@ -29,37 +29,37 @@ pub(crate) enum Of {
 }
 
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct Segment {
     pub(crate) text: String,
-    pub(crate) length: Us,
-    pub(crate) words: Vec<(String, Us)>,
-    pub(crate) fails: bool,
+    pub(crate) length: Micros,
+    pub(crate) word_times: Vec<(String, Micros)>,
+    pub(crate) tts_fails: bool,
     /// When, and as which request of the call.
-    pub(crate) asked: Option<(Us, u64)>,
-    pub(crate) ready: Option<Us>,
-    pub(crate) started: Option<Us>,
+    pub(crate) requested: Option<(Micros, u64)>,
+    pub(crate) ready_at: Option<Micros>,
+    pub(crate) started_at: Option<Micros>,
     /// Its place in the order of requests, from where its end is counted.
     pub(crate) running_since: u64,
-    pub(crate) ended: Option<Us>,
+    pub(crate) ended_at: Option<Micros>,
     /// It will never sound (any more).
-    pub(crate) dropped: bool,
+    pub(crate) discarded: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Utterance {
-    pub(crate) of: Of,
-    pub(crate) pieces: Vec<Piece>,
-    pub(crate) ttfb: Us,
+    pub(crate) kind: UtteranceKind,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) ttfb: Micros,
     pub(crate) closed: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Step {
-    pub(crate) asked: (Us, u64),
+pub(crate) struct Generation {
+    pub(crate) requested: (Micros, u64),
     /// Index of the scripted answer.
-    pub(crate) answer: Option<usize>,
-    pub(crate) tools: bool,
-    pub(crate) first: Option<Us>,
+    pub(crate) script_index: Option<usize>,
+    pub(crate) tools_allowed: bool,
+    pub(crate) first_token_at: Option<Micros>,
     /// It ended, failed or was cancelled.
     pub(crate) done: bool,
     pub(crate) failed: bool,
@@ -67,82 +67,82 @@ pub(crate) struct Step {
 
 #[derive(Debug)]
 pub(crate) struct Reply {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ReplyKind,
     pub(crate) interruptible: bool,
     /// Its place in the order of the floor; `None` = it is only prepared.
-    pub(crate) place: Option<i64>,
-    pub(crate) gone: Option<Us>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) floor_position: Option<i64>,
+    pub(crate) ended_at: Option<Micros>,
+    pub(crate) generations: Vec<Generation>,
     pub(crate) utterances: Vec<Utterance>,
     /// From, to, and whether playout was told.
-    pub(crate) holds: Vec<(Us, Option<Us>, bool)>,
-    pub(crate) interrupted: bool,
+    pub(crate) holds: Vec<(Micros, Option<Micros>, bool)>,
+    pub(crate) interruption_emitted: bool,
     /// Of a preparation: the text it answers, and how many items the history had.
-    pub(crate) prepared: Option<(String, usize)>,
+    pub(crate) preemptive_basis: Option<(String, usize)>,
     /// Its voice is asked no sooner.
-    pub(crate) not_before: Us,
+    pub(crate) not_before: Micros,
     /// Tools of its last step were started, and the step after them is still to come.
-    pub(crate) tools_due: bool,
+    pub(crate) awaiting_tools: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct ToolRun {
+pub(crate) struct RunningTool {
     pub(crate) reply: usize,
     /// Index of the scripted tool.
-    pub(crate) tool: Option<usize>,
+    pub(crate) script_index: Option<usize>,
     pub(crate) name: String,
     pub(crate) arguments: Value,
-    pub(crate) started: (Us, u64),
-    pub(crate) result: Option<Us>,
+    pub(crate) started: (Micros, u64),
+    pub(crate) result_at: Option<Micros>,
     pub(crate) delay_judged: bool,
 }
 
 /// A turn that was committed.
 #[derive(Debug)]
-pub(crate) struct Committed {
-    pub(crate) at: Us,
-    pub(crate) spoken_until: Option<Us>,
+pub(crate) struct CommittedTurn {
+    pub(crate) committed_at: Micros,
+    pub(crate) speech_end: Option<Micros>,
     pub(crate) reply: Option<usize>,
 }
 
-pub(crate) struct Record<'a> {
+pub(crate) struct CallRecord<'a> {
     pub(crate) case: &'a Case,
-    pub(crate) ear: Ear<'a>,
-    pub(crate) now: Us,
-    pub(crate) lines: Vec<(Us, Value)>,
+    pub(crate) user_input: UserInput<'a>,
+    pub(crate) now: Micros,
+    pub(crate) lines: Vec<(Micros, Value)>,
     pub(crate) history: Vec<Value>,
     pub(crate) replies: Vec<Reply>,
-    pub(crate) tools: Vec<ToolRun>,
-    pub(crate) turns: Vec<Committed>,
+    pub(crate) tools: Vec<RunningTool>,
+    pub(crate) turns: Vec<CommittedTurn>,
     /// How many news lay behind when the open turn began.
-    pub(crate) turn_from: usize,
+    pub(crate) turn_start: usize,
     /// Texts that min words kept back.
-    pub(crate) kept: Vec<String>,
+    pub(crate) carried_texts: Vec<String>,
     /// Indices of the finals that were backchannels.
-    pub(crate) back: Vec<usize>,
+    pub(crate) backchannel_finals: Vec<usize>,
     /// Where speech ended whose words had not come in time.
-    pub(crate) late: Option<Us>,
+    pub(crate) late_speech_end: Option<Micros>,
     /// How many preparations the open turn has had.
-    pub(crate) preparations: usize,
+    pub(crate) preemptive_attempts: usize,
     /// Stretches whose duck and whose hold were judged, and which stretch ducked which utterance of which reply.
     pub(crate) duck_judged: Vec<usize>,
     pub(crate) hold_judged: Vec<usize>,
     pub(crate) ducks: Vec<(usize, usize, Option<usize>)>,
     /// When the resume of the hold that began then was judged.
-    pub(crate) resume_judged: Vec<(Us, Us)>,
+    pub(crate) resume_judged: Vec<(Micros, Micros)>,
     /// Ends of playout.
-    pub(crate) ends: Vec<Us>,
+    pub(crate) playout_ends: Vec<Micros>,
     /// Call-outs, and how many turns were committed before each.
-    pub(crate) idles: Vec<(Us, usize)>,
-    pub(crate) idle_spoken: usize,
-    pub(crate) warned: bool,
+    pub(crate) callouts: Vec<(Micros, usize)>,
+    pub(crate) idle_messages_spoken: usize,
+    pub(crate) warning_emitted: bool,
     pub(crate) warning_said: bool,
     pub(crate) ending: bool,
     pub(crate) over: bool,
-    pub(crate) broken: bool,
-    pub(crate) requests: u64,
+    pub(crate) failure_limit_reached: bool,
+    pub(crate) request_count: u64,
     /// Failures and successes of LLM and TTS, in order.
-    pub(crate) fates: Vec<(Us, Stage, bool)>,
+    pub(crate) stage_outcomes: Vec<(Micros, Stage, bool)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -151,40 +151,40 @@ pub(crate) enum Stage {
     Tts,
 }
 
-impl<'a> Record<'a> {
+impl<'a> CallRecord<'a> {
     pub(crate) fn new(case: &'a Case) -> Self {
         Self {
             case,
-            ear: Ear::new(case),
+            user_input: UserInput::new(case),
             now: 0,
             lines: Vec::new(),
             history: Vec::new(),
             replies: Vec::new(),
             tools: Vec::new(),
             turns: Vec::new(),
-            turn_from: 0,
-            kept: Vec::new(),
-            back: Vec::new(),
-            late: None,
-            preparations: 0,
+            turn_start: 0,
+            carried_texts: Vec::new(),
+            backchannel_finals: Vec::new(),
+            late_speech_end: None,
+            preemptive_attempts: 0,
             duck_judged: Vec::new(),
             hold_judged: Vec::new(),
             ducks: Vec::new(),
             resume_judged: Vec::new(),
-            ends: Vec::new(),
-            idles: Vec::new(),
-            idle_spoken: 0,
-            warned: false,
+            playout_ends: Vec::new(),
+            callouts: Vec::new(),
+            idle_messages_spoken: 0,
+            warning_emitted: false,
             warning_said: false,
             ending: false,
             over: false,
-            broken: false,
-            requests: 0,
-            fates: Vec::new(),
+            failure_limit_reached: false,
+            request_count: 0,
+            stage_outcomes: Vec::new(),
         }
     }
 
-    pub(crate) fn tell(&mut self, what: &str, fields: Value) {
+    pub(crate) fn emit(&mut self, what: &str, fields: Value) {
         let mut line = json!({"what": what});
         if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), fields) {
             line.extend(fields);
@@ -192,22 +192,22 @@ impl<'a> Record<'a> {
         self.lines.push((self.now, line));
     }
 
-    pub(crate) fn remember(&mut self, item: Value) {
-        self.tell("history", item.clone());
+    pub(crate) fn append_history(&mut self, item: Value) {
+        self.emit("history", item.clone());
         self.history.push(item);
     }
 
-    pub(crate) fn request(&mut self) -> (Us, u64) {
-        self.requests += 1;
-        (self.now, self.requests)
+    pub(crate) fn next_request(&mut self) -> (Micros, u64) {
+        self.request_count += 1;
+        (self.now, self.request_count)
     }
 
     /// Replies that have or await the floor, in order.
     pub(crate) fn floor(&self) -> Vec<usize> {
         let mut floor: Vec<usize> = (0..self.replies.len())
-            .filter(|r| self.replies[*r].gone.is_none() && self.replies[*r].place.is_some())
+            .filter(|r| self.replies[*r].ended_at.is_none() && self.replies[*r].floor_position.is_some())
             .collect();
-        floor.sort_by_key(|r| self.replies[*r].place);
+        floor.sort_by_key(|r| self.replies[*r].floor_position);
         floor
     }
 
@@ -216,74 +216,79 @@ impl<'a> Record<'a> {
     }
 
     /// The reply that is prepared for the open turn.
-    pub(crate) fn preparation(&self) -> Option<usize> {
-        self.replies.iter().position(|reply| reply.gone.is_none() && reply.place.is_none())
+    pub(crate) fn preemptive_reply(&self) -> Option<usize> {
+        self.replies.iter().position(|reply| reply.ended_at.is_none() && reply.floor_position.is_none())
     }
 
-    pub(crate) fn turn(&self) -> Turn<'a> {
-        self.ear.turn(self.turn_from)
+    pub(crate) fn open_turn(&self) -> Turn<'a> {
+        self.user_input.turn_since(self.turn_start)
     }
 
     /// All of the open turn's text, what was kept back before it included.
-    pub(crate) fn text(&self) -> String {
-        let turn = self.turn();
-        let kept = self.kept.iter().map(String::as_str);
+    pub(crate) fn open_turn_text(&self) -> String {
+        let turn = self.open_turn();
+        let kept = self.carried_texts.iter().map(String::as_str);
         kept.chain(turn.finals.iter().copied()).collect::<Vec<_>>().join(" ")
     }
 
-    pub(crate) fn words_so_far(&self) -> usize {
-        heard::count(&self.text()) + self.ear.interim_words(&self.turn())
+    pub(crate) fn turn_word_count(&self) -> usize {
+        heard_text::count_words(&self.open_turn_text())
+            + self.user_input.interim_word_count(&self.open_turn())
     }
 
     /// Whether the open turn has a text of its own, if only an interim one.
     pub(crate) fn turn_is_open(&self) -> bool {
-        let turn = self.turn();
+        let turn = self.open_turn();
         !turn.finals.is_empty() || !turn.interims.is_empty()
     }
 
-    pub(crate) fn first_sample(&self) -> Option<Us> {
-        let pieces = self.replies.iter().flat_map(|reply| &reply.utterances).flat_map(|u| &u.pieces);
-        pieces.filter_map(|piece| piece.started).min()
+    pub(crate) fn first_sample(&self) -> Option<Micros> {
+        let pieces = self.replies.iter().flat_map(|reply| &reply.utterances).flat_map(|u| &u.segments);
+        pieces.filter_map(|piece| piece.started_at).min()
     }
 
     /// End of the echo warm-up, while it lasts.
-    pub(crate) fn warm_until(&self) -> Option<Us> {
-        self.first_sample().map(|first| first + self.case.settings.warmup).filter(|end| self.now < *end)
+    pub(crate) fn echo_warmup_end(&self) -> Option<Micros> {
+        self.first_sample().map(|first| first + self.case.settings.echo_warmup).filter(|end| self.now < *end)
     }
 
-    pub(crate) fn tool_runs(&self, r: usize) -> bool {
-        self.replies[r].tools_due && self.tools.iter().any(|tool| tool.reply == r && tool.result.is_none())
+    pub(crate) fn has_running_tool(&self, r: usize) -> bool {
+        self.replies[r].awaiting_tools
+            && self.tools.iter().any(|tool| tool.reply == r && tool.result_at.is_none())
     }
 
     /// The state that was told last.
-    pub(crate) fn told_state(&self) -> &str {
+    pub(crate) fn emitted_state(&self) -> &str {
         let state = self.lines.iter().rev().find(|(_, line)| line["what"] == "agent.state");
         state.and_then(|(_, line)| line["state"].as_str()).unwrap_or("listening")
     }
 
-    pub(crate) fn refresh_state(&mut self) {
+    pub(crate) fn update_agent_state(&mut self) {
         let floor = self.floor();
         let head = floor.first().map(|r| &self.replies[*r]);
-        let state = if head.is_some_and(Reply::held) {
+        let state = if head.is_some_and(Reply::is_held) {
             "listening"
-        } else if head.is_some_and(|head| head.sounding().is_some()) {
+        } else if head.is_some_and(|head| head.sounding_utterance().is_some()) {
             "speaking"
-        } else if floor.iter().any(|r| self.replies[*r].kind == Kind::Answer && !self.replies[*r].held()) {
+        } else if floor
+            .iter()
+            .any(|r| self.replies[*r].kind == ReplyKind::Answer && !self.replies[*r].is_held())
+        {
             "thinking"
         } else {
             "listening"
         };
-        if state != self.told_state() {
-            self.tell("agent.state", json!({"state": state}));
+        if state != self.emitted_state() {
+            self.emit("agent.state", json!({"state": state}));
         }
     }
 
     /// Position in the sounding piece of a reply.
-    pub(crate) fn position(&self, r: usize) -> Option<Us> {
+    pub(crate) fn position(&self, r: usize) -> Option<Micros> {
         let reply = &self.replies[r];
-        let piece = reply.sounding_piece()?;
-        let started = piece.started?;
-        let held: Us = reply
+        let piece = reply.sounding_segment()?;
+        let started = piece.started_at?;
+        let held: Micros = reply
             .holds
             .iter()
             .map(|(from, to, _)| (to.unwrap_or(self.now) - (*from).max(started)).max(0))
@@ -292,15 +297,15 @@ impl<'a> Record<'a> {
     }
 
     /// What was heard of the sounding utterance, and of its sounding piece.
-    pub(crate) fn heard(&self, r: usize) -> (String, Option<String>) {
+    pub(crate) fn heard_text(&self, r: usize) -> (String, Option<String>) {
         let reply = &self.replies[r];
-        let Some(u) = reply.sounding() else { return (String::new(), None) };
+        let Some(u) = reply.sounding_utterance() else { return (String::new(), None) };
         let utterance = &reply.utterances[u];
-        let whole = utterance.pieces.iter().filter(|piece| piece.ended.is_some());
+        let whole = utterance.segments.iter().filter(|piece| piece.ended_at.is_some());
         let mut texts: Vec<String> = whole.map(|piece| piece.text.clone()).collect();
-        let part = self.position(r).zip(utterance.current()).map(|(position, p)| {
-            let piece = &utterance.pieces[p];
-            heard::heard(&piece.text, &piece.words, piece.length, position).to_owned()
+        let part = self.position(r).zip(utterance.current_segment()).map(|(position, p)| {
+            let piece = &utterance.segments[p];
+            heard_text::heard_prefix(&piece.text, &piece.word_times, piece.length, position).to_owned()
         });
         texts.extend(part.clone().filter(|part| !part.is_empty()));
         (texts.join(" "), part)
@@ -308,78 +313,79 @@ impl<'a> Record<'a> {
 }
 
 impl Reply {
-    pub(crate) fn new(kind: Kind, interruptible: bool) -> Self {
+    pub(crate) fn new(kind: ReplyKind, interruptible: bool) -> Self {
         Self {
             kind,
             interruptible,
-            place: None,
-            gone: None,
-            steps: Vec::new(),
+            floor_position: None,
+            ended_at: None,
+            generations: Vec::new(),
             utterances: Vec::new(),
             holds: Vec::new(),
-            interrupted: false,
-            prepared: None,
+            interruption_emitted: false,
+            preemptive_basis: None,
             not_before: 0,
-            tools_due: false,
+            awaiting_tools: false,
         }
     }
 
-    pub(crate) fn held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.holds.last().is_some_and(|(_, to, _)| to.is_none())
     }
 
     /// Whether a first sample of it ever left.
-    pub(crate) fn spoke(&self) -> bool {
-        self.utterances.iter().flat_map(|u| &u.pieces).any(|piece| piece.started.is_some())
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.utterances.iter().flat_map(|u| &u.segments).any(|piece| piece.started_at.is_some())
     }
 
-    pub(crate) fn unheard_greeting(&self) -> bool {
-        self.kind == Kind::Greeting && !self.spoke()
+    pub(crate) fn is_unheard_greeting(&self) -> bool {
+        self.kind == ReplyKind::Greeting && !self.has_spoken()
     }
 
     /// Whether the LLM is being asked.
-    pub(crate) fn asking(&self) -> bool {
-        self.steps.last().is_some_and(|step| !step.done)
+    pub(crate) fn is_generating(&self) -> bool {
+        self.generations.last().is_some_and(|step| !step.done)
     }
 
     /// The utterance that sounds or is the next to sound.
-    pub(crate) fn front(&self) -> Option<usize> {
+    pub(crate) fn front_utterance(&self) -> Option<usize> {
         self.utterances.iter().position(|utterance| !utterance.closed)
     }
 
     /// The piece of it that sounds, or is about to.
-    pub(crate) fn sounding_piece(&self) -> Option<&Piece> {
-        let utterance = &self.utterances[self.sounding()?];
-        utterance.current().map(|p| &utterance.pieces[p])
+    pub(crate) fn sounding_segment(&self) -> Option<&Segment> {
+        let utterance = &self.utterances[self.sounding_utterance()?];
+        utterance.current_segment().map(|p| &utterance.segments[p])
     }
 
     /// Pieces whose sound was asked for and has not come.
-    pub(crate) fn awaited(&self) -> impl Iterator<Item = (usize, usize, &Piece)> {
+    pub(crate) fn awaited_segments(&self) -> impl Iterator<Item = (usize, usize, &Segment)> {
         let pieces = self.utterances.iter().enumerate().flat_map(|(u, utterance)| {
-            utterance.pieces.iter().enumerate().map(move |(p, piece)| (u, p, piece))
+            utterance.segments.iter().enumerate().map(move |(p, piece)| (u, p, piece))
         });
-        pieces.filter(|(_, _, piece)| piece.asked.is_some() && piece.ready.is_none() && !piece.dropped)
+        pieces
+            .filter(|(_, _, piece)| piece.requested.is_some() && piece.ready_at.is_none() && !piece.discarded)
     }
 
     /// The utterance whose first sample has left and whose last has not.
-    pub(crate) fn sounding(&self) -> Option<usize> {
-        self.front().filter(|u| self.utterances[*u].started())
+    pub(crate) fn sounding_utterance(&self) -> Option<usize> {
+        self.front_utterance().filter(|u| self.utterances[*u].has_started())
     }
 }
 
 impl Utterance {
-    pub(crate) fn started(&self) -> bool {
-        self.pieces.iter().any(|piece| piece.started.is_some())
+    pub(crate) fn has_started(&self) -> bool {
+        self.segments.iter().any(|piece| piece.started_at.is_some())
     }
 
     /// The piece that sounds or is the next to sound.
-    pub(crate) fn current(&self) -> Option<usize> {
-        self.pieces.iter().position(|piece| piece.ended.is_none() && !piece.dropped)
+    pub(crate) fn current_segment(&self) -> Option<usize> {
+        self.segments.iter().position(|piece| piece.ended_at.is_none() && !piece.discarded)
     }
 
     /// Its text, as far as it will sound or has sounded.
     pub(crate) fn text(&self) -> String {
-        let pieces = self.pieces.iter().filter(|piece| !piece.dropped);
+        let pieces = self.segments.iter().filter(|piece| !piece.discarded);
         pieces.map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(" ")
     }
 }

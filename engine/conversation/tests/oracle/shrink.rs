@@ -1,18 +1,18 @@
 //! The smallest call that still shows a difference: things are left out and times made round as long as it does.
 
-use super::case::{Case, Do, S, Said, Us};
+use super::case::{ActionKind, Case, Micros, SECOND, ScriptedSpeech};
 
 /// More rounds seldom help.
-const ROUNDS: usize = 5;
+const MAX_ROUNDS: usize = 5;
 
 /// A way to make a call simpler.
-type Simpler = Box<dyn Fn(&mut Case)>;
+type Simplification = Box<dyn Fn(&mut Case)>;
 
 /// Leaves out and rounds what `differs` does not need.
 pub(crate) fn shrink(mut case: Case, differs: impl Fn(&Case) -> bool) -> Case {
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let mut simpler_found = false;
-        for simpler in ways(&case) {
+        for simpler in simplifications(&case) {
             let mut tried = case.clone();
             simpler(&mut tried);
             if format!("{tried:?}") != format!("{case:?}") && valid(&tried) && differs(&tried) {
@@ -30,12 +30,12 @@ pub(crate) fn shrink(mut case: Case, differs: impl Fn(&Case) -> bool) -> Case {
 fn valid(case: &Case) -> bool {
     case.user.is_sorted_by_key(|item| item.from)
         && case.user.iter().all(|item| item.from <= item.to)
-        && case.settings.min_delay <= case.settings.max_delay
+        && case.settings.min_endpointing_delay <= case.settings.max_endpointing_delay
         && case.vad.0 < case.vad.1
 }
 
-fn ways(case: &Case) -> Vec<Simpler> {
-    let mut ways: Vec<Simpler> = Vec::new();
+fn simplifications(case: &Case) -> Vec<Simplification> {
+    let mut ways: Vec<Simplification> = Vec::new();
     for n in (0..case.user.len()).rev() {
         ways.push(Box::new(move |case| {
             if n < case.user.len() {
@@ -50,10 +50,10 @@ fn ways(case: &Case) -> Vec<Simpler> {
             }
         }));
     }
-    for n in (0..case.answers.len()).rev() {
+    for n in (0..case.replies.len()).rev() {
         ways.push(Box::new(move |case| {
-            if n < case.answers.len() {
-                case.answers.remove(n);
+            if n < case.replies.len() {
+                case.replies.remove(n);
             }
         }));
     }
@@ -64,29 +64,29 @@ fn ways(case: &Case) -> Vec<Simpler> {
             }
         }));
     }
-    ways.extend(plain_settings());
-    for n in 0..case.answers.len() {
-        for part in (0..case.answers[n].parts.len()).rev() {
+    ways.extend(default_settings());
+    for n in 0..case.replies.len() {
+        for part in (0..case.replies[n].segments.len()).rev() {
             ways.push(Box::new(move |case| {
-                if case.answers.get(n).is_some_and(|answer| part < answer.parts.len()) {
-                    case.answers[n].parts.remove(part);
+                if case.replies.get(n).is_some_and(|answer| part < answer.segments.len()) {
+                    case.replies[n].segments.remove(part);
                 }
             }));
         }
         ways.push(Box::new(move |case| {
-            if let Some(answer) = case.answers.get_mut(n) {
-                answer.calls.clear();
+            if let Some(answer) = case.replies.get_mut(n) {
+                answer.tool_calls.clear();
             }
         }));
         ways.push(Box::new(move |case| {
-            if let Some(answer) = case.answers.get_mut(n) {
-                answer.guardrail = false;
+            if let Some(answer) = case.replies.get_mut(n) {
+                answer.is_guardrail = false;
             }
         }));
         ways.push(Box::new(move |case| {
-            if let Some(part) = case.answers.get_mut(n).and_then(|answer| answer.parts.first_mut()) {
-                part.words.clear();
-                part.say = "One two three four five.".into();
+            if let Some(part) = case.replies.get_mut(n).and_then(|answer| answer.segments.first_mut()) {
+                part.word_times.clear();
+                part.text = "One two three four five.".into();
             }
         }));
     }
@@ -98,7 +98,7 @@ fn ways(case: &Case) -> Vec<Simpler> {
         }));
         ways.push(Box::new(move |case| {
             if let Some(item) = case.user.get_mut(n) {
-                item.over = None;
+                item.end_of_turn = None;
             }
         }));
     }
@@ -113,7 +113,7 @@ fn ways(case: &Case) -> Vec<Simpler> {
             }));
         }
     }
-    for unit in [S, S / 2, S / 10, S / 20, S / 100, S / 1000] {
+    for unit in [SECOND, SECOND / 2, SECOND / 10, SECOND / 20, SECOND / 100, SECOND / 1000] {
         for n in 0..times(&mut case.clone()).len() {
             ways.push(Box::new(move |case| {
                 if let Some(time) = times(case).get_mut(n) {
@@ -125,76 +125,81 @@ fn ways(case: &Case) -> Vec<Simpler> {
     ways
 }
 
-fn plain_settings() -> Vec<Simpler> {
+fn default_settings() -> Vec<Simplification> {
     vec![
-        Box::new(|case| case.settings.min_delay = S / 2),
-        Box::new(|case| case.settings.max_delay = 6 * S),
-        Box::new(|case| case.settings.min_duration = S / 2),
-        Box::new(|case| case.settings.min_words = 0),
-        Box::new(|case| case.settings.false_timeout = Some(2 * S)),
-        Box::new(|case| case.settings.allow = true),
+        Box::new(|case| case.settings.min_endpointing_delay = SECOND / 2),
+        Box::new(|case| case.settings.max_endpointing_delay = 6 * SECOND),
+        Box::new(|case| case.settings.min_interruption_duration = SECOND / 2),
+        Box::new(|case| case.settings.min_interruption_words = 0),
+        Box::new(|case| case.settings.false_interruption_timeout = Some(2 * SECOND)),
+        Box::new(|case| case.settings.allow_interruptions = true),
         Box::new(|case| case.settings.backchannels = false),
-        Box::new(|case| case.settings.preemptive = false),
+        Box::new(|case| case.settings.preemptive_generation = false),
         Box::new(|case| case.settings.preemptive_tts = false),
-        Box::new(|case| case.settings.warmup = 0),
-        Box::new(|case| case.settings.idle = None),
-        Box::new(|case| case.settings.tool_steps = 3),
-        Box::new(|case| case.settings.spacing = 0),
+        Box::new(|case| case.settings.echo_warmup = 0),
+        Box::new(|case| case.settings.idle_timeout = None),
+        Box::new(|case| case.settings.max_tool_steps = 3),
+        Box::new(|case| case.settings.min_consecutive_speech_delay = 0),
         Box::new(|case| case.settings.transcript_timeout = None),
-        Box::new(|case| case.settings.threshold = 50),
-        Box::new(|case| case.settings.limit = None),
-        Box::new(|case| case.settings.idle_end = None),
+        Box::new(|case| case.settings.turn_threshold = 50),
+        Box::new(|case| case.settings.max_call_duration = None),
+        Box::new(|case| case.settings.idle_end_after = None),
         Box::new(|case| case.settings.greeting = None),
         Box::new(|case| case.settings.idle_messages.clear()),
-        Box::new(|case| case.settings.warning = None),
-        Box::new(|case| case.settings.exit = None),
-        Box::new(|case| case.settings.error = None),
-        Box::new(|case| case.settings.warning_before = 10 * S),
-        Box::new(|case| case.vad = (S / 20, S / 2)),
-        Box::new(|case| case.defaults = (S / 10, S * 3 / 10, S / 5)),
+        Box::new(|case| case.settings.warning_message = None),
+        Box::new(|case| case.settings.exit_message = None),
+        Box::new(|case| case.settings.error_message = None),
+        Box::new(|case| case.settings.call_warning_before = 10 * SECOND),
+        Box::new(|case| case.vad = (SECOND / 20, SECOND / 2)),
+        Box::new(|case| case.defaults = (SECOND / 10, SECOND * 3 / 10, SECOND / 5)),
     ]
 }
 
 /// Every time of a call that may be made round.
-fn times(case: &mut Case) -> Vec<&mut Us> {
-    let mut times: Vec<&mut Us> = Vec::new();
-    for Said { from, to, stt, .. } in &mut case.user {
+fn times(case: &mut Case) -> Vec<&mut Micros> {
+    let mut times: Vec<&mut Micros> = Vec::new();
+    for ScriptedSpeech { from, to, stt_delay: stt, .. } in &mut case.user {
         times.extend([from, to, stt]);
     }
-    for answer in &mut case.answers {
-        times.extend([&mut answer.ttft, &mut answer.llm, &mut answer.ttfb]);
-        times.extend(answer.parts.iter_mut().map(|part| &mut part.audio));
+    for answer in &mut case.replies {
+        times.extend([&mut answer.llm_ttft, &mut answer.llm_duration, &mut answer.tts_ttfb]);
+        times.extend(answer.segments.iter_mut().map(|part| &mut part.audio_duration));
     }
     for action in &mut case.actions {
         times.push(&mut action.at);
-        if let Do::Say { audio, .. } = &mut action.what {
+        if let ActionKind::Say { audio_duration: audio, .. } = &mut action.kind {
             times.push(audio);
         }
     }
     for tool in &mut case.tools {
-        times.extend([&mut tool.takes, &mut tool.delay]);
+        times.extend([&mut tool.duration, &mut tool.delay]);
         let messages = [&mut tool.on_start, &mut tool.on_delay, &mut tool.on_success, &mut tool.on_error];
-        times.extend(messages.into_iter().flatten().map(|message| &mut message.audio));
+        times.extend(messages.into_iter().flatten().map(|message| &mut message.audio_duration));
     }
     let settings = &mut case.settings;
     times.extend([
-        &mut settings.min_delay,
-        &mut settings.max_delay,
-        &mut settings.min_duration,
-        &mut settings.warmup,
-        &mut settings.spacing,
-        &mut settings.warning_before,
+        &mut settings.min_endpointing_delay,
+        &mut settings.max_endpointing_delay,
+        &mut settings.min_interruption_duration,
+        &mut settings.echo_warmup,
+        &mut settings.min_consecutive_speech_delay,
+        &mut settings.call_warning_before,
     ]);
     let optional = [
-        &mut settings.false_timeout,
-        &mut settings.idle,
+        &mut settings.false_interruption_timeout,
+        &mut settings.idle_timeout,
         &mut settings.transcript_timeout,
-        &mut settings.limit,
+        &mut settings.max_call_duration,
     ];
     times.extend(optional.into_iter().flatten());
-    let messages = [&mut settings.greeting, &mut settings.warning, &mut settings.exit, &mut settings.error];
+    let messages = [
+        &mut settings.greeting,
+        &mut settings.warning_message,
+        &mut settings.exit_message,
+        &mut settings.error_message,
+    ];
     for message in messages.into_iter().flatten().chain(&mut settings.idle_messages) {
-        times.extend([&mut message.audio, &mut message.wait]);
+        times.extend([&mut message.audio_duration, &mut message.delay]);
     }
     times.push(&mut case.until);
     times

@@ -5,146 +5,147 @@
 
 use serde_json::{Value, json};
 
-use super::case::{S, Us};
-use super::heard;
-use super::record::{Committed, Kind, Of, Record, Reply};
+use super::case::{Micros, SECOND};
+use super::heard_text;
+use super::record::{CallRecord, CommittedTurn, Reply, ReplyKind, UtteranceKind};
 
 /// A turn that began longer ago is not prepared for.
-const LONG_TURN: Us = 10 * S;
-const MOST_PREPARATIONS: usize = 3;
+const MAX_PREEMPTIVE_TURN: Micros = 10 * SECOND;
+const MAX_PREEMPTIVE_REPLIES: usize = 3;
 
 /// Where a committed turn comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Turn {
+pub(crate) enum TurnSource {
     Spoken { backchannel: bool },
     Typed,
 }
 
-impl Record<'_> {
+impl CallRecord<'_> {
     /// The wait is over.
-    pub(crate) fn turn_over(&mut self) {
-        let turn = self.turn();
+    pub(crate) fn end_turn(&mut self) {
+        let turn = self.open_turn();
         if turn.finals.is_empty() {
-            self.late = turn.last.map(|last| last.to).or(self.late);
+            self.late_speech_end = turn.last_segment.map(|last| last.to).or(self.late_speech_end);
             self.close_turn();
             return;
         }
-        let late = self.late.take();
+        let late = self.late_speech_end.take();
         let backchannel = self.turn_is_backchannel();
         let over_reply = self.head().is_some_and(|r| self.replies[r].interruptible);
-        let least = self.case.settings.min_words;
-        if over_reply && !backchannel && heard::count(&self.text()) < least {
+        let least = self.case.settings.min_interruption_words;
+        if over_reply && !backchannel && heard_text::count_words(&self.open_turn_text()) < least {
             let said: Vec<String> = turn.finals.iter().map(|text| (*text).to_owned()).collect();
-            self.kept.extend(said);
-            self.drop_preparation();
+            self.carried_texts.extend(said);
+            self.discard_preemptive_reply();
             self.close_turn();
             return;
         }
-        let text = self.text();
-        let spoken_until = turn.last.map(|last| last.to).or(late);
-        self.kept.clear();
+        let text = self.open_turn_text();
+        let spoken_until = turn.last_segment.map(|last| last.to).or(late);
+        self.carried_texts.clear();
         self.close_turn();
-        self.commit(&text, spoken_until, Turn::Spoken { backchannel });
+        self.commit_turn(&text, spoken_until, TurnSource::Spoken { backchannel });
     }
 
     fn close_turn(&mut self) {
-        self.turn_from = self.ear.behind;
-        self.preparations = 0;
-        self.back.clear();
+        self.turn_start = self.user_input.consumed;
+        self.preemptive_attempts = 0;
+        self.backchannel_finals.clear();
     }
 
     /// A turn enters history; its reply begins.
-    pub(crate) fn commit(&mut self, text: &str, spoken_until: Option<Us>, turn: Turn) {
-        let silent = turn == Turn::Spoken { backchannel: true } || self.ending;
+    pub(crate) fn commit_turn(&mut self, text: &str, spoken_until: Option<Micros>, turn: TurnSource) {
+        let silent = turn == TurnSource::Spoken { backchannel: true } || self.ending;
         if !silent {
             if let Some(head) = self.head()
-                && (self.replies[head].interruptible || self.replies[head].unheard_greeting())
+                && (self.replies[head].interruptible || self.replies[head].is_unheard_greeting())
             {
-                self.kill(head, true);
+                self.kill_reply(head, true);
             }
-            self.kill_waiting();
+            self.kill_waiting_answers();
         }
-        self.tell("utterance_committed", json!({"text": text}));
-        let prepared = self.preparation().filter(|_| turn != Turn::Typed);
+        self.emit("utterance_committed", json!({"text": text}));
+        let prepared = self.preemptive_reply().filter(|_| turn != TurnSource::Typed);
         let adopted = prepared.filter(|r| {
-            let (for_text, knew) = self.replies[*r].prepared.clone().unwrap_or_default();
-            heard::plain(&for_text) == heard::plain(text) && knew == self.history.len()
+            let (for_text, knew) = self.replies[*r].preemptive_basis.clone().unwrap_or_default();
+            heard_text::normalize_text(&for_text) == heard_text::normalize_text(text)
+                && knew == self.history.len()
         });
-        if adopted.is_none() && turn != Turn::Typed {
-            self.drop_preparation();
+        if adopted.is_none() && turn != TurnSource::Typed {
+            self.discard_preemptive_reply();
         }
-        self.remember(json!({"role": "user", "text": text, "interrupted": false}));
-        self.turns.push(Committed { at: self.now, spoken_until, reply: None });
+        self.append_history(json!({"role": "user", "text": text, "interrupted": false}));
+        self.turns.push(CommittedTurn { committed_at: self.now, speech_end: spoken_until, reply: None });
         if silent {
             return;
         }
         let r = adopted.unwrap_or_else(|| {
-            self.replies.push(Reply::new(Kind::Answer, self.case.settings.allow));
+            self.replies.push(Reply::new(ReplyKind::Answer, self.case.settings.allow_interruptions));
             self.replies.len() - 1
         });
-        let place = self.place_of_answer();
-        self.replies[r].place = Some(place);
+        let place = self.answer_floor_position();
+        self.replies[r].floor_position = Some(place);
         if let Some(turn) = self.turns.last_mut() {
             turn.reply = Some(r);
         }
-        self.refresh_state();
+        self.update_agent_state();
         if adopted.is_some() {
-            self.committed_now(r);
+            self.apply_generation(r);
             return;
         }
-        self.ask_llm(r, text);
+        self.request_llm(r, text);
     }
 
-    fn place_of_answer(&self) -> i64 {
-        self.place_at_back()
+    fn answer_floor_position(&self) -> i64 {
+        self.next_floor_position()
     }
 
-    pub(crate) fn place_at_back(&self) -> i64 {
-        self.replies.iter().filter_map(|reply| reply.place).max().unwrap_or(0) + 1000
+    pub(crate) fn next_floor_position(&self) -> i64 {
+        self.replies.iter().filter_map(|reply| reply.floor_position).max().unwrap_or(0) + 1000
     }
 
-    pub(crate) fn drop_preparation(&mut self) {
-        if let Some(r) = self.preparation() {
-            self.replies[r].gone = Some(self.now);
+    pub(crate) fn discard_preemptive_reply(&mut self) {
+        if let Some(r) = self.preemptive_reply() {
+            self.replies[r].ended_at = Some(self.now);
             self.cancel_llm(r);
         }
     }
 
     /// A final may begin a preparation.
-    pub(crate) fn prepare(&mut self) {
+    pub(crate) fn start_preemptive_reply(&mut self) {
         if self.ending {
             return;
         }
-        self.drop_preparation();
-        let turn = self.turn();
-        let long = turn.onset.is_some_and(|onset| self.now - onset > LONG_TURN);
-        let wanted = self.case.settings.preemptive && self.head().is_none();
-        if !wanted || long || self.preparations == MOST_PREPARATIONS {
+        self.discard_preemptive_reply();
+        let turn = self.open_turn();
+        let long = turn.onset.is_some_and(|onset| self.now - onset > MAX_PREEMPTIVE_TURN);
+        let wanted = self.case.settings.preemptive_generation && self.head().is_none();
+        if !wanted || long || self.preemptive_attempts == MAX_PREEMPTIVE_REPLIES {
             return;
         }
-        self.preparations += 1;
-        let text = self.text();
-        let mut reply = Reply::new(Kind::Answer, self.case.settings.allow);
-        reply.prepared = Some((text.clone(), self.history.len()));
+        self.preemptive_attempts += 1;
+        let text = self.open_turn_text();
+        let mut reply = Reply::new(ReplyKind::Answer, self.case.settings.allow_interruptions);
+        reply.preemptive_basis = Some((text.clone(), self.history.len()));
         self.replies.push(reply);
-        self.ask_llm(self.replies.len() - 1, &text);
+        self.request_llm(self.replies.len() - 1, &text);
     }
 
     /// Where each turn's time went.
     pub(crate) fn turn_times(&self) -> Vec<Value> {
-        let seconds = |us: Us| json!(((us as f64 / 1e6) * 1e3).round() / 1e3);
+        let seconds = |us: Micros| json!(((us as f64 / 1e6) * 1e3).round() / 1e3);
         let each = self.turns.iter().map(|turn| {
             let reply = turn.reply.map(|r| &self.replies[r]);
-            let step = reply.and_then(|reply| reply.steps.first()).filter(|step| !step.failed);
-            let llm = step.and_then(|step| Some(step.first? - step.asked.0));
+            let step = reply.and_then(|reply| reply.generations.first()).filter(|step| !step.failed);
+            let llm = step.and_then(|step| Some(step.first_token_at? - step.requested.0));
             let first = reply.and_then(|reply| {
-                let pieces = reply.utterances.iter().flat_map(|u| &u.pieces);
-                pieces.filter(|piece| piece.started.is_some()).min_by_key(|piece| piece.started)
+                let pieces = reply.utterances.iter().flat_map(|u| &u.segments);
+                pieces.filter(|piece| piece.started_at.is_some()).min_by_key(|piece| piece.started_at)
             });
-            let tts = first.and_then(|piece| Some(piece.ready? - piece.asked?.0));
-            let voice = first.and_then(|piece| piece.started).zip(turn.spoken_until).map(|(a, b)| a - b);
+            let tts = first.and_then(|piece| Some(piece.ready_at? - piece.requested?.0));
+            let voice = first.and_then(|piece| piece.started_at).zip(turn.speech_end).map(|(a, b)| a - b);
             json!({
-                "endpointing": turn.spoken_until.map(|until| seconds(turn.at - until)),
+                "endpointing": turn.speech_end.map(|until| seconds(turn.committed_at - until)),
                 "llm_ttft": llm.map(seconds),
                 "tts_ttfb": tts.map(seconds),
                 "voice_to_voice": voice.map(seconds),
@@ -154,17 +155,17 @@ impl Record<'_> {
     }
 
     /// A reply of one message.
-    pub(crate) fn message(
+    pub(crate) fn new_message_reply(
         &mut self,
-        kind: Kind,
+        kind: ReplyKind,
         say: &str,
-        audio: Us,
+        audio: Micros,
         interruptible: bool,
         place: i64,
     ) -> usize {
         let mut reply = Reply::new(kind, interruptible);
-        reply.place = Some(place);
-        reply.utterances.push(self.utterance(Of::Message, say, audio));
+        reply.floor_position = Some(place);
+        reply.utterances.push(self.new_message_utterance(UtteranceKind::Message, say, audio));
         self.replies.push(reply);
         self.replies.len() - 1
     }

@@ -50,7 +50,7 @@ fn tool(method: &str, url: String, headers: &[(&str, &str)]) -> Tool {
         name: "t".into(),
         description: String::new(),
         parameters: Value::Null,
-        run: ToolRun::Api { method: method.into(), url, headers },
+        backend: ToolBackend::Http { method: method.into(), url, headers },
     }
 }
 
@@ -231,6 +231,6 @@ async fn what_may_not_be_sent_is_refused_with_a_reason() {
             .unwrap_err()
             .contains("no object")
     );
-    let browser = Tool { run: ToolRun::Client, ..tool("GET", String::new(), &[]) };
+    let browser = Tool { backend: ToolBackend::Client, ..tool("GET", String::new(), &[]) };
     assert!(run(&client(), &browser, json!({})).await.is_err());
 }

@@ -28,7 +28,7 @@ fn question() -> Request {
         text: "Hi".into(),
         interrupted: false,
         utterance: None,
-        began: None,
+        started_at: None,
         in_context: true,
     };
     Request {

@@ -12,7 +12,7 @@ fn item(role: Role, text: &str) -> HistoryItem {
         text: text.into(),
         interrupted: false,
         utterance: None,
-        began: None,
+        started_at: None,
         in_context: true,
     }
 }

@@ -6,35 +6,37 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::{Error, Map, Value};
 
 /// Why a text was not read.
-pub(crate) enum Bad {
+pub(crate) enum StrictJsonError {
     /// It is no JSON, from the value at this path on; the path is empty for the text as a whole.
-    Json { path: String, error: Error },
+    InvalidJson { path: String, error: Error },
     /// The key at this path stands twice in its object, the second time in this line, from 1.
-    Twice { path: String, line: usize },
+    DuplicateKey { path: String, line: usize },
 }
 
 /// Reads a JSON text.
-pub(crate) fn read(json: &[u8]) -> Result<Value, Bad> {
-    let mut place = Place::default();
+pub(crate) fn parse_strict(json: &[u8]) -> Result<Value, StrictJsonError> {
+    let mut place = ReaderPosition::default();
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let value = Item(&mut place).deserialize(&mut reader);
+    let value = ValueSeed(&mut place).deserialize(&mut reader);
     match value.and_then(|value| reader.end().map(|()| value)) {
         Ok(value) => Ok(value),
-        Err(error) if place.twice => Err(Bad::Twice { path: place.path, line: error.line() }),
-        Err(error) => Err(Bad::Json { path: place.path, error }),
+        Err(error) if place.duplicate_key => {
+            Err(StrictJsonError::DuplicateKey { path: place.path, line: error.line() })
+        }
+        Err(error) => Err(StrictJsonError::InvalidJson { path: place.path, error }),
     }
 }
 
 /// Where the reader is; it stays where it failed.
 #[derive(Default)]
-struct Place {
+struct ReaderPosition {
     path: String,
-    twice: bool,
+    duplicate_key: bool,
 }
 
-struct Item<'p>(&'p mut Place);
+struct ValueSeed<'p>(&'p mut ReaderPosition);
 
-impl<'de> DeserializeSeed<'de> for Item<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
@@ -42,7 +44,7 @@ impl<'de> DeserializeSeed<'de> for Item<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Item<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,7 +85,7 @@ impl<'de> Visitor<'de> for Item<'_> {
         loop {
             // Writing to a text cannot fail.
             let _ = write!(place.path, "[{}]", list.len());
-            let Some(item) = items.next_element_seed(Item(place))? else { break };
+            let Some(item) = items.next_element_seed(ValueSeed(place))? else { break };
             list.push(item);
             place.path.truncate(above);
         }
@@ -100,10 +102,10 @@ impl<'de> Visitor<'de> for Item<'_> {
             }
             place.path.push_str(&key);
             if map.contains_key(&key) {
-                place.twice = true;
+                place.duplicate_key = true;
                 return Err(A::Error::custom("a key stands twice"));
             }
-            map.insert(key, fields.next_value_seed(Item(place))?);
+            map.insert(key, fields.next_value_seed(ValueSeed(place))?);
             place.path.truncate(above);
         }
         Ok(Value::Object(map))
@@ -111,13 +113,15 @@ impl<'de> Visitor<'de> for Item<'_> {
 }
 
 /// Longest path or reason that is told.
-const TOLD: usize = 200;
+const MAX_QUOTE_BYTES: usize = 200;
 
 /// A path or a reason that quotes the file, on one line that a person can read: the middle of a long one is left out.
-pub(crate) fn on_one_line(mut text: String) -> String {
-    if text.len() > TOLD {
-        let (head, tail) =
-            (text.floor_char_boundary(TOLD / 2), text.ceil_char_boundary(text.len() - TOLD / 2));
+pub(crate) fn to_single_line(mut text: String) -> String {
+    if text.len() > MAX_QUOTE_BYTES {
+        let (head, tail) = (
+            text.floor_char_boundary(MAX_QUOTE_BYTES / 2),
+            text.ceil_char_boundary(text.len() - MAX_QUOTE_BYTES / 2),
+        );
         text.replace_range(head..tail, "…");
     }
     if text.contains(char::is_control) {

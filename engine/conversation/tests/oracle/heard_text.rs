@@ -1,9 +1,9 @@
 //! How much of a piece was heard, as the page counts it: word times where given, else syllables in proportion.
 
-use super::case::Us;
+use super::case::Micros;
 
 /// Words of a text, each with the index of its end and its syllables.
-fn words(text: &str) -> Vec<(usize, u64)> {
+fn words_with_syllables(text: &str) -> Vec<(usize, u64)> {
     let mut words: Vec<(usize, u64)> = Vec::new();
     for token in text.split_whitespace() {
         let from = token.as_ptr() as usize - text.as_ptr() as usize;
@@ -14,7 +14,7 @@ fn words(text: &str) -> Vec<(usize, u64)> {
             let after = from + at + c.len_utf8();
             if ('\u{3040}'..='\u{30ff}').contains(&c) || ('\u{4e00}'..='\u{9fff}').contains(&c) {
                 if !latin.is_empty() {
-                    words.push((end, syllables(&latin)));
+                    words.push((end, count_syllables(&latin)));
                     latin.clear();
                 }
                 words.push((after, 1));
@@ -26,7 +26,7 @@ fn words(text: &str) -> Vec<(usize, u64)> {
             end = after;
         }
         if latin.chars().any(char::is_alphanumeric) {
-            words.push((end, syllables(&latin)));
+            words.push((end, count_syllables(&latin)));
         } else if let Some(last) = words.last_mut() {
             // No letters or digits: it goes with the word before it.
             last.0 = end;
@@ -37,7 +37,7 @@ fn words(text: &str) -> Vec<(usize, u64)> {
 
 /// Groups of aeiouy, minus one for a final e that is not alone (but not -le), at least one. A sign parts two groups; a final e is alone
 /// where it is the only group.
-fn syllables(word: &str) -> u64 {
+fn count_syllables(word: &str) -> u64 {
     let vowel = |c: char| "aeiouy".contains(c);
     let signs: Vec<char> = word.to_lowercase().chars().map(without_marks).collect();
     let mut groups = 0;
@@ -65,8 +65,13 @@ fn without_marks(c: char) -> char {
 }
 
 /// The part of a piece that was heard at `position` of `length`.
-pub(crate) fn heard<'a>(text: &'a str, times: &[(String, Us)], length: Us, position: Us) -> &'a str {
-    let words = words(text);
+pub(crate) fn heard_prefix<'a>(
+    text: &'a str,
+    times: &[(String, Micros)],
+    length: Micros,
+    position: Micros,
+) -> &'a str {
+    let words = words_with_syllables(text);
     let mut end = 0;
     if times.is_empty() {
         // A position is a number of samples.
@@ -90,13 +95,13 @@ pub(crate) fn heard<'a>(text: &'a str, times: &[(String, Us)], length: Us, posit
 }
 
 /// A text as words alone, case and punctuation apart.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn normalize_text(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
         word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
     });
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-pub(crate) fn count(text: &str) -> usize {
+pub(crate) fn count_words(text: &str) -> usize {
     text.split_whitespace().count()
 }

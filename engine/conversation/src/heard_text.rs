@@ -8,27 +8,27 @@ use crate::time::Position;
 ///
 /// Word times decide where they spell the text. Else a word is heard when its share of the piece's syllables, times the piece's
 /// `duration`, does not exceed the position; without a duration nothing can be judged, and nothing was heard.
-pub(crate) fn prefix(
+pub(crate) fn heard_prefix_len(
     text: &str,
     times: &[(String, Position)],
     duration: Option<Position>,
     position: Position,
 ) -> usize {
     if !times.is_empty()
-        && let Some(len) = by_times(text, times, position)
+        && let Some(len) = heard_len_by_word_times(text, times, position)
     {
         return len;
     }
-    duration.map_or(0, |duration| by_syllables(text, duration, position))
+    duration.map_or(0, |duration| heard_len_by_syllables(text, duration, position))
 }
 
 /// `None` if the words do not spell the text, neither with their signs nor without.
-fn by_times(text: &str, times: &[(String, Position)], position: Position) -> Option<usize> {
-    let to_the_letter = spelled(text, times, position, |c| !c.is_whitespace());
+fn heard_len_by_word_times(text: &str, times: &[(String, Position)], position: Position) -> Option<usize> {
+    let to_the_letter = match_word_times(text, times, position, |c| !c.is_whitespace());
     if to_the_letter.is_some() {
         return to_the_letter;
     }
-    let heard = spelled(text, times, position, char::is_alphanumeric)?;
+    let heard = match_word_times(text, times, position, char::is_alphanumeric)?;
     if heard == 0 {
         return Some(0);
     }
@@ -44,7 +44,7 @@ fn by_times(text: &str, times: &[(String, Position)], position: Position) -> Opt
 }
 
 /// End of the last word that was played, as far as the words spell the text in the characters that count.
-fn spelled(
+fn match_word_times(
     text: &str,
     times: &[(String, Position)],
     position: Position,
@@ -66,14 +66,14 @@ fn spelled(
     Some(heard)
 }
 
-fn by_syllables(text: &str, duration: Position, position: Position) -> usize {
-    let total: u64 = words(text).map(|(_, syllables)| syllables).sum();
+fn heard_len_by_syllables(text: &str, duration: Position, position: Position) -> usize {
+    let total: u64 = words_with_syllables(text).map(|(_, syllables)| syllables).sum();
     let mut sum = 0;
     let mut heard = 0;
-    for (end, syllables) in words(text) {
+    for (end, syllables) in words_with_syllables(text) {
         sum += syllables;
-        let due = u128::from(sum) * u128::from(duration.samples());
-        if sum == 0 || due > u128::from(total) * u128::from(position.samples()) {
+        let due = u128::from(sum) * u128::from(duration.as_samples());
+        if sum == 0 || due > u128::from(total) * u128::from(position.as_samples()) {
             if sum > 0 {
                 break;
             }
@@ -85,7 +85,7 @@ fn by_syllables(text: &str, duration: Position, position: Position) -> usize {
 }
 
 /// Each word's end in bytes and its syllables. A character of a script without blanks is a word of its own.
-fn words(text: &str) -> impl Iterator<Item = (usize, u64)> {
+fn words_with_syllables(text: &str) -> impl Iterator<Item = (usize, u64)> {
     let mut rest = text.char_indices().peekable();
     core::iter::from_fn(move || {
         while rest.next_if(|(_, c)| c.is_whitespace()).is_some() {}
@@ -97,7 +97,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, u64)> {
         {
             end = at + c.len_utf8();
         }
-        Some((end, syllables(&text[start..end])))
+        Some((end, count_syllables(&text[start..end])))
     })
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn is_ideograph(c: char) -> bool {
 
 /// Syllables of a word: groups of vowels, minus one for a final e that is not alone (but not -le), at least one; none without
 /// letters or digits.
-fn syllables(word: &str) -> u64 {
+fn count_syllables(word: &str) -> u64 {
     if !word.chars().any(char::is_alphanumeric) {
         return 0;
     }
@@ -174,7 +174,12 @@ mod tests {
     use super::*;
 
     fn heard(text: &str, duration: f64, position: f64) -> &str {
-        &text[..prefix(text, &[], Some(Position::from_seconds(duration)), Position::from_seconds(position))]
+        &text[..heard_prefix_len(
+            text,
+            &[],
+            Some(Position::from_seconds(duration)),
+            Position::from_seconds(position),
+        )]
     }
 
     #[test]
@@ -188,7 +193,7 @@ mod tests {
 
     #[test]
     fn syllables_are_groups_of_vowels() {
-        let count = |word| syllables(word);
+        let count = |word| count_syllables(word);
         assert_eq!(
             ["the", "table", "Here", "story", "3.5", "...", "coffee", "naïve", "x"].map(count),
             [1, 2, 1, 2, 1, 0, 1, 1, 1]
@@ -202,7 +207,7 @@ mod tests {
         let times =
             [("Hello".to_owned(), at(0.5)), ("there".to_owned(), at(1.5)), ("you".to_owned(), at(1.75))];
         let text = "Hello, there ... (you)!";
-        let heard = |position| &text[..prefix(text, &times, None, at(position))];
+        let heard = |position| &text[..heard_prefix_len(text, &times, None, at(position))];
         assert_eq!([0.4, 0.5, 1.6, 1.75].map(heard), ["", "Hello,", "Hello, there ...", text]);
     }
 
@@ -213,6 +218,6 @@ mod tests {
 
     #[test]
     fn without_times_and_duration_nothing_is_claimed() {
-        assert_eq!(prefix("Hello there", &[], None, Position::from_seconds(9.0)), 0);
+        assert_eq!(heard_prefix_len("Hello there", &[], None, Position::from_seconds(9.0)), 0);
     }
 }

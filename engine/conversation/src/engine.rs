@@ -6,30 +6,30 @@ use core::net::IpAddr;
 use core::pin::Pin;
 use std::sync::Arc;
 
-use crate::call::{Call, ConversationId, OwnFace, Tool};
-use crate::event::{Snippet, Stamped};
+use crate::call_config::{CallConfig, ConversationId, PoseSetFile, Tool};
+use crate::event::{EventEnvelope, Snippet};
 use crate::input::Command;
-use crate::measure::Family;
-use crate::output::{Answer, Refusal};
+use crate::metrics::MetricFamily;
+use crate::output::{CommandOutcome, Rejection};
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What the control plane asks of the engine.
-pub trait Host: Send + Sync + 'static {
+pub trait Engine: Send + Sync + 'static {
     /// A client's SDP offer: begins the call, or takes it over with a new connection.
     ///
     /// The call takes its place and its models, and begins (fact `joined`), when the connection is up. If there is no room for it then, the
     /// client is told so by a fatal `error`, and the conversation may be tried again. An offer that does not connect within
     /// `timeouts.offer`, or that newer ones displace, leaves no trace. The older connection of a call gets `peerLeft` and is closed when the new one is connected, not before.
-    fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Accepted, OfferError>>;
+    fn accept_offer(&self, offer: Offer) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>>;
 
     /// A command for a running call.
-    fn command(
+    fn send_command(
         &self,
         conversation: ConversationId,
         command: Command,
-    ) -> BoxFuture<'_, Result<Answer, CommandError>>;
+    ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>>;
 
     /// Hangs up one connection (WHIP DELETE): the user's leaving, if it is the call's current one.
     ///
@@ -38,31 +38,31 @@ pub trait Host: Send + Sync + 'static {
 
     /// There is a better set of a person that is still being drawn: running calls that came with a lesser one change over to it, without
     /// a break. Takes a few milliseconds.
-    fn renew(&self, avatar_key_id: &str, face: OwnFace);
+    fn swap_pose_set(&self, avatar_key_id: &str, face: PoseSetFile);
 
     /// Calls held now: those that have connected.
-    fn calls(&self) -> usize;
+    fn active_calls(&self) -> usize;
 
     /// Why no call can be taken right now (models still load), or `None`.
-    fn not_ready(&self) -> Option<String>;
+    fn not_ready_reason(&self) -> Option<String>;
 
     /// Why a new call would be refused right now although the engine is ready (overload); `None` while there is room. Running calls are
     /// not touched by it. Reads some small files now and then.
-    fn no_room(&self) -> Option<String>;
+    fn capacity_error(&self) -> Option<String>;
 
     /// As [`Host::no_room`], asked for a conversation that is to be made: a refusal is counted.
-    fn turns_away(&self) -> Option<String> {
-        self.no_room()
+    fn reject_new_call(&self) -> Option<String> {
+        self.capacity_error()
     }
 
     /// Why a new call that needs one of this server's own speech decoders would be refused right now, or `None`.
-    fn deaf(&self) -> Option<String>;
+    fn stt_unavailable(&self) -> Option<String>;
 
     /// What has failed although calls are taken still, in one sentence; `None` while all is well.
-    fn failing(&self) -> Option<String>;
+    fn degraded_reason(&self) -> Option<String>;
 
     /// What it measures of itself. Never waits for a media thread.
-    fn measures(&self) -> Vec<Family>;
+    fn metrics(&self) -> Vec<MetricFamily>;
 }
 
 /// Who makes an offer, for the limits of offers that have not connected.
@@ -77,7 +77,7 @@ pub struct Caller {
 /// A client's offer.
 pub struct Offer {
     /// The call, as its agent is configured now. Ignored where the conversation is live already.
-    pub call: Arc<Call>,
+    pub config: Arc<CallConfig>,
     /// SDP.
     pub sdp: String,
     /// Connection that this offer renegotiates or replaces, if the client named one.
@@ -92,7 +92,7 @@ pub struct Offer {
 
 /// An offer was taken.
 #[derive(Clone, Debug)]
-pub struct Accepted {
+pub struct AcceptedOffer {
     /// SDP, with all candidates.
     pub answer: String,
     /// Id of this connection, unguessable: `pc_id`, WHIP resource.
@@ -121,21 +121,21 @@ pub enum OfferError {
 pub enum CommandError {
     /// No such call runs here.
     #[error("not running here")]
-    NotHere,
+    NotRunning,
     /// The call refused.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Rejected(#[from] Rejection),
 }
 
 /// Where facts go. Implemented by the control plane's store.
-pub trait Ledger: Send + Sync + 'static {
+pub trait EventSink: Send + Sync + 'static {
     /// Keeps a fact. Never blocks; called in order of `seq` for one conversation, from its media thread.
-    fn record(&self, conversation: ConversationId, fact: Stamped);
+    fn record(&self, conversation: ConversationId, fact: EventEnvelope);
 
     /// The call's code panicked, and no fact of it comes any more: its record ends with [`EndReason::Error`] behind its last fact. Never blocks.
     ///
     /// [`EndReason::Error`]: crate::event::EndReason::Error
-    fn broke(&self, conversation: ConversationId);
+    fn call_panicked(&self, conversation: ConversationId);
 }
 
 /// A tool that somebody else runs, within a session of its own. Implemented by the control plane.
@@ -154,7 +154,10 @@ pub trait ToolServers: Send + Sync + 'static {
     /// Asks all of them at once, each within a session that lasts as long as one of its tools is held, and tells of each as soon as it has
     /// answered: its tools, or a sentence for the record about why it brings none. Ends by itself within 10 s; dropped before, it ends the
     /// sessions that it has begun. A server whose session is closed later is told of by such a sentence, and its tools are open no more.
-    fn list(&self, tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>) -> BoxFuture<'static, ()>;
+    fn list_tools(
+        &self,
+        tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>,
+    ) -> BoxFuture<'static, ()>;
 }
 
 /// What an agent knows. Implemented by the control plane, which holds the index.

@@ -3,50 +3,50 @@
 use serde_json::{Map, Value, json};
 
 use crate::conversation::Conversation;
-use crate::event::{Event, HistoryItem, Role, Stamped, TurnTimes};
+use crate::event::{Event, EventEnvelope, HistoryItem, Role, TurnTimes};
 use crate::output::Explanation;
 use crate::time::Time;
-use crate::view::round;
+use crate::view::round_to_millis;
 
 /// Lines that nobody has taken yet, and what their summary needs.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct Report {
     text: String,
     history: Vec<Value>,
     turns: Vec<TurnTimes>,
 }
 
-impl Lines {
+impl Report {
     /// The lines since last taken.
     pub(crate) fn take(&mut self) -> String {
         core::mem::take(&mut self.text)
     }
 
     /// Why something was decided.
-    pub(crate) fn explain(&mut self, explanation: &Explanation) {
-        let t = round(explanation.at.as_seconds());
-        self.line(&json!({"t": t, "what": "explain", "why": explanation.why}));
+    pub(crate) fn push_explanation(&mut self, explanation: &Explanation) {
+        let t = round_to_millis(explanation.at.as_seconds());
+        self.push_line(&json!({"t": t, "what": "explain", "why": explanation.why}));
     }
 
     /// A fact, unless the scenario format has no line for it.
-    pub(crate) fn tell(&mut self, fact: Stamped) {
-        let t = round(fact.at.as_seconds());
+    pub(crate) fn push_event(&mut self, fact: EventEnvelope) {
+        let t = round_to_millis(fact.at.as_seconds());
         let line = match fact.event {
             Event::Joined { .. }
             | Event::UserTranscript { .. }
-            | Event::AgentHeard { .. }
+            | Event::AgentSpeechHeard { .. }
             | Event::LlmText { .. }
             | Event::LlmStopped { .. }
             | Event::ToolStarted { .. }
             | Event::Snippets { .. }
-            | Event::TurnHeard { .. }
+            | Event::TurnReplyHeard { .. }
             | Event::Warning { .. } => return,
             Event::Turn(times) => {
                 self.turns.push(times);
                 return;
             }
             Event::History(item) => {
-                let item = history_item(&item);
+                let item = history_item_json(&item);
                 self.history.push(Value::Object(item.clone()));
                 let mut line = Map::from_iter([("t".into(), json!(t)), ("what".into(), json!("history"))]);
                 line.extend(item);
@@ -57,25 +57,28 @@ impl Lines {
                 let mut line = Map::from_iter([("t".into(), json!(t))]);
                 for (key, value) in fields.into_iter().filter(|(key, _)| key != "utterance") {
                     let rounded = matches!(key.as_str(), "position" | "call_duration" | "max_call_duration");
-                    let value =
-                        value.as_f64().filter(|_| rounded).map_or(value, |number| json!(round(number)));
+                    let value = value
+                        .as_f64()
+                        .filter(|_| rounded)
+                        .map_or(value, |number| json!(round_to_millis(number)));
                     line.insert(key, value);
                 }
                 Value::Object(line)
             }
         };
-        self.line(&line);
+        self.push_line(&line);
     }
 
     /// The last line, at `t`: what was said and heard, and where each turn's time went.
-    pub(crate) fn summary(&mut self, t: Time, conversation: &Conversation) {
+    pub(crate) fn push_summary(&mut self, t: Time, conversation: &Conversation) {
         let told: Vec<u32> = self.turns.iter().map(|turn| turn.turn).collect();
-        self.turns.extend(conversation.open_turns().filter(|turn| !told.contains(&turn.turn)).cloned());
+        self.turns
+            .extend(conversation.unreported_turn_times().filter(|turn| !told.contains(&turn.turn)).cloned());
         // A guardrail's words tell the times of their turn anew: the last word counts.
         self.turns.reverse();
         self.turns.sort_by_key(|turn| turn.turn);
         self.turns.dedup_by_key(|turn| turn.turn);
-        let number = |value: Option<f64>| value.map(round);
+        let number = |value: Option<f64>| value.map(round_to_millis);
         let turns: Vec<Value> = self
             .turns
             .iter()
@@ -89,19 +92,19 @@ impl Lines {
             })
             .collect();
         let history = core::mem::take(&mut self.history);
-        self.line(
-            &json!({"t": round(t.as_seconds()), "what": "summary", "history": history, "turns": turns}),
+        self.push_line(
+            &json!({"t": round_to_millis(t.as_seconds()), "what": "summary", "history": history, "turns": turns}),
         );
     }
 
-    fn line(&mut self, line: &Value) {
+    fn push_line(&mut self, line: &Value) {
         self.text.push_str(&line.to_string());
         self.text.push('\n');
     }
 }
 
 /// An item as the scenario format shows it.
-fn history_item(item: &HistoryItem) -> Map<String, Value> {
+fn history_item_json(item: &HistoryItem) -> Map<String, Value> {
     let mut map = Map::from_iter([("role".into(), json!(item.role))]);
     if item.role == Role::Tool {
         map.insert("name".into(), json!(item.name));

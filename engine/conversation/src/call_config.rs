@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::host::{Knowledge, RemoteTool, ToolServers};
+use crate::engine::{Knowledge, RemoteTool, ToolServers};
 use crate::spec::Spec;
 
 /// A conversation's id: a UUID.
@@ -38,12 +38,12 @@ impl fmt::Debug for ConversationId {
 /// The text is no UUID of the form 8-4-4-4-12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a UUID")]
-pub struct NoUuid;
+pub struct InvalidUuid;
 
 impl FromStr for ConversationId {
-    type Err = NoUuid;
+    type Err = InvalidUuid;
 
-    fn from_str(text: &str) -> Result<Self, NoUuid> {
+    fn from_str(text: &str) -> Result<Self, InvalidUuid> {
         let bytes = text.as_bytes();
         let dashes = [8, 13, 18, 23];
         let shape = bytes.len() == 36
@@ -52,9 +52,9 @@ impl FromStr for ConversationId {
                 .enumerate()
                 .all(|(i, b)| if dashes.contains(&i) { *b == b'-' } else { b.is_ascii_hexdigit() });
         if !shape {
-            return Err(NoUuid);
+            return Err(InvalidUuid);
         }
-        u128::from_str_radix(&text.replace('-', ""), 16).map(Self).map_err(|_| NoUuid)
+        u128::from_str_radix(&text.replace('-', ""), 16).map(Self).map_err(|_| InvalidUuid)
     }
 }
 
@@ -65,16 +65,16 @@ impl From<ConversationId> for String {
 }
 
 impl TryFrom<String> for ConversationId {
-    type Error = NoUuid;
+    type Error = InvalidUuid;
 
-    fn try_from(text: String) -> Result<Self, NoUuid> {
+    fn try_from(text: String) -> Result<Self, InvalidUuid> {
         text.parse()
     }
 }
 
 /// All that the engine is told about a call.
 #[derive(Clone)]
-pub struct Call {
+pub struct CallConfig {
     /// Which conversation.
     pub id: ConversationId,
     /// Turn-taking.
@@ -82,7 +82,7 @@ pub struct Call {
     /// The agent's name.
     pub agent_name: String,
     /// The system prompt, context and memory included.
-    pub prompt: String,
+    pub system_prompt: String,
     /// Who listens and understands.
     pub stt: SttChoice,
     /// Who thinks.
@@ -90,9 +90,9 @@ pub struct Call {
     /// Who speaks.
     pub tts: TtsChoice,
     /// Whose face.
-    pub face: FaceChoice,
+    pub avatar: AvatarChoice,
     /// The face itself, where it is none of the engine's own.
-    pub own_face: Option<OwnFace>,
+    pub pose_set: Option<PoseSetFile>,
     /// What the LLM may call.
     pub tools: Vec<Tool>,
     /// Who brings more of them once the call has begun.
@@ -109,20 +109,20 @@ pub struct Call {
     pub record_trace: bool,
 }
 
-impl Call {
+impl CallConfig {
     /// A call of an agent that was told nothing and chose nothing: what tests and measurements begin with.
     #[must_use]
-    pub fn bare(id: ConversationId, spec: Spec) -> Self {
+    pub fn minimal(id: ConversationId, spec: Spec) -> Self {
         Self {
             id,
             spec,
             agent_name: "Ada".into(),
-            prompt: String::new(),
+            system_prompt: String::new(),
             stt: SttChoice::default(),
             llm: LlmChoice::default(),
             tts: TtsChoice::default(),
-            face: FaceChoice::default(),
-            own_face: None,
+            avatar: AvatarChoice::default(),
+            pose_set: None,
             tools: Vec::new(),
             tool_servers: None,
             guardrails: Vec::new(),
@@ -200,17 +200,17 @@ pub struct Pronunciation {
 
 /// A face that comes with a call.
 #[derive(Clone)]
-pub struct OwnFace {
+pub struct PoseSetFile {
     /// The file of a pose set.
-    pub poses: Arc<[u8]>,
+    pub data: Arc<[u8]>,
     /// How much of the person it shows, in percent: while somebody is drawn there are sets of a part, and better ones follow.
-    pub share: u8,
+    pub completeness: u8,
 }
 
 /// The agent's choice of face.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct FaceChoice {
+pub struct AvatarChoice {
     /// `avatar_key_id`.
     pub avatar_key_id: String,
     /// Pictures a second: 25 or 30.
@@ -242,14 +242,14 @@ pub struct Tool {
     /// JSON Schema of its arguments.
     pub parameters: Value,
     /// How it is run.
-    pub run: ToolRun,
+    pub backend: ToolBackend,
 }
 
 /// A tool of a server. Equal only to itself.
 #[derive(Clone)]
-pub struct Remote(pub Arc<dyn RemoteTool>);
+pub struct RemoteToolHandle(pub Arc<dyn RemoteTool>);
 
-impl PartialEq for Remote {
+impl PartialEq for RemoteToolHandle {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -257,9 +257,9 @@ impl PartialEq for Remote {
 
 /// How a tool is run.
 #[derive(Clone, PartialEq)]
-pub enum ToolRun {
+pub enum ToolBackend {
     /// By HTTP.
-    Api {
+    Http {
         /// GET, POST, PUT, PATCH or DELETE.
         method: String,
         /// With `{param}`s.
@@ -270,15 +270,15 @@ pub enum ToolRun {
     /// In the user's browser, over the data channel.
     Client,
     /// By a server of tools.
-    Remote(Remote),
+    Remote(RemoteToolHandle),
     /// It is a guardrail without words of its own: what the moderation endpoint says of the user's message is the result.
     Moderation,
 }
 
-impl fmt::Debug for ToolRun {
+impl fmt::Debug for ToolBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Api { method, url, .. } => write!(f, "{method} {url}"),
+            Self::Http { method, url, .. } => write!(f, "{method} {url}"),
             Self::Client => f.write_str("client"),
             Self::Remote(_) => f.write_str("remote"),
             Self::Moderation => f.write_str("moderation"),

@@ -5,14 +5,17 @@ use std::collections::VecDeque;
 
 use serde_json::json;
 
-use super::case::{Action, Answer, Case, Do, Message, Part, Said, Settings, Tool, Us};
+use super::case::{
+    ActionKind, Case, Message, Micros, ScriptedAction, ScriptedReply, ScriptedSegment, ScriptedSpeech,
+    ScriptedTool, Settings,
+};
 
 /// Where choices come from: bytes as long as there are any, then SplitMix64, which is small and the same on every machine.
 pub(crate) struct Random {
     bytes: VecDeque<u8>,
     state: u64,
     /// Times are multiples of this: fine enough that instants seldom coincide, or coarse so that they often do.
-    grid: Us,
+    grid: Micros,
 }
 
 impl Random {
@@ -21,7 +24,7 @@ impl Random {
     }
 
     /// Choices are read off `bytes`, one or two for each.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self { bytes: bytes.iter().copied().collect(), ..Self::new(bytes.len() as u64) }
     }
 
@@ -49,10 +52,10 @@ impl Random {
     }
 
     /// Between two times in milliseconds.
-    fn time(&mut self, low: Us, high: Us) -> Us {
+    fn time(&mut self, low: Micros, high: Micros) -> Micros {
         let (low, high) = (low * 1000, high * 1000);
         let steps = (high - low) / self.grid + 1;
-        (low + self.below(steps as usize) as Us * self.grid) / self.grid * self.grid
+        (low + self.below(steps as usize) as Micros * self.grid) / self.grid * self.grid
     }
 
     fn maybe<T>(&mut self, percent: usize, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
@@ -62,7 +65,7 @@ impl Random {
 
 const WORDS: [&str; 12] =
     ["tell", "me", "about", "the", "price", "of", "Stop!", "no,", "please", "story", "wait", "weather?"];
-const SMALL_WORDS: [&str; 13] = [
+const BACKCHANNELS: [&str; 13] = [
     "yeah",
     "Yes.",
     "mm-hm",
@@ -90,55 +93,56 @@ const PHRASES: [&str; 10] = [
     "Strength through eye-opening aeiou queue.",
 ];
 
-fn words(r: &mut Random) -> String {
+fn random_words(r: &mut Random) -> String {
     if r.chance(22) {
-        return r.pick(&SMALL_WORDS).to_owned();
+        return r.pick(&BACKCHANNELS).to_owned();
     }
     let n = 1 + r.below(4);
     (0..n).map(|_| r.pick(&WORDS)).collect::<Vec<_>>().join(" ")
 }
 
-fn message(r: &mut Random, say: &str) -> Message {
-    Message { say: say.to_owned(), audio: r.time(200, 2500), wait: 0 }
+fn random_message(r: &mut Random, say: &str) -> Message {
+    Message { text: say.to_owned(), audio_duration: r.time(200, 2500), delay: 0 }
 }
 
-fn settings(r: &mut Random) -> Settings {
+fn random_settings(r: &mut Random) -> Settings {
     let min_delay = r.time(100, 1200);
     Settings {
-        min_delay,
-        max_delay: min_delay + r.time(0, 3000),
-        min_duration: r.time(0, 800),
-        min_words: r.pick(&[0, 0, 0, 0, 1, 2, 3]),
-        false_timeout: r.maybe(85, |r| r.time(300, 2500)),
-        allow: r.chance(88),
+        min_endpointing_delay: min_delay,
+        max_endpointing_delay: min_delay + r.time(0, 3000),
+        min_interruption_duration: r.time(0, 800),
+        min_interruption_words: r.pick(&[0, 0, 0, 0, 1, 2, 3]),
+        false_interruption_timeout: r.maybe(85, |r| r.time(300, 2500)),
+        allow_interruptions: r.chance(88),
         backchannels: r.chance(50),
-        preemptive: r.chance(70),
+        preemptive_generation: r.chance(70),
         preemptive_tts: r.chance(30),
-        warmup: if r.chance(25) { r.time(0, 4000) } else { 0 },
-        idle: r.maybe(40, |r| r.time(800, 6000)),
-        tool_steps: r.pick(&[0, 1, 2, 3, 3]),
-        spacing: if r.chance(25) { r.time(0, 1000) } else { 0 },
+        echo_warmup: if r.chance(25) { r.time(0, 4000) } else { 0 },
+        idle_timeout: r.maybe(40, |r| r.time(800, 6000)),
+        max_tool_steps: r.pick(&[0, 1, 2, 3, 3]),
+        min_consecutive_speech_delay: if r.chance(25) { r.time(0, 1000) } else { 0 },
         transcript_timeout: r.maybe(50, |r| r.time(100, 2000)),
-        threshold: r.below(101) as i64,
-        limit: r.maybe(30, |r| r.time(2000, 25_000)),
-        warning_before: r.time(0, 12_000),
-        idle_end: r.maybe(50, |r| r.below(4)),
-        greeting: r.maybe(35, |r| Message { wait: r.time(0, 1500), ..message(r, "Hello, I am Ann.") }),
+        turn_threshold: r.below(101) as i64,
+        max_call_duration: r.maybe(30, |r| r.time(2000, 25_000)),
+        call_warning_before: r.time(0, 12_000),
+        idle_end_after: r.maybe(50, |r| r.below(4)),
+        greeting: r
+            .maybe(35, |r| Message { delay: r.time(0, 1500), ..random_message(r, "Hello, I am Ann.") }),
         idle_messages: if r.chance(60) {
             let list = ["Still there?", "Hello?"];
             let n = 1 + r.below(2);
-            list[..n].iter().map(|say| message(r, say)).collect()
+            list[..n].iter().map(|say| random_message(r, say)).collect()
         } else {
             Vec::new()
         },
-        warning: r.maybe(60, |r| message(r, "Ten seconds left.")),
-        exit: r.maybe(60, |r| message(r, "Our time is over, goodbye.")),
-        error: r.maybe(60, |r| message(r, "Sorry, something went wrong.")),
+        warning_message: r.maybe(60, |r| random_message(r, "Ten seconds left.")),
+        exit_message: r.maybe(60, |r| random_message(r, "Our time is over, goodbye.")),
+        error_message: r.maybe(60, |r| random_message(r, "Sorry, something went wrong.")),
     }
 }
 
-fn user(r: &mut Random, until: Us, with_model: bool) -> Vec<Said> {
-    let mut items: Vec<Said> = Vec::new();
+fn random_user(r: &mut Random, until: Micros, with_model: bool) -> Vec<ScriptedSpeech> {
+    let mut items: Vec<ScriptedSpeech> = Vec::new();
     let mut at = r.time(0, 2500);
     while at < until && items.len() < 14 {
         let length = match r.below(10) {
@@ -147,14 +151,20 @@ fn user(r: &mut Random, until: Us, with_model: bool) -> Vec<Said> {
             4..=8 => r.time(300, 2000),
             _ => r.time(2000, 4000),
         };
-        let text = r.maybe(72, words);
+        let text = r.maybe(72, random_words);
         let stt = match r.below(10) {
             0 => r.time(700, 4000),
             1 => 0,
             _ => r.time(50, 700),
         };
         let over = if with_model { r.maybe(80, |r| r.below(101) as i64) } else { None };
-        items.push(Said { from: at, to: at + length, text, stt: stt / (2 * r.grid) * (2 * r.grid), over });
+        items.push(ScriptedSpeech {
+            from: at,
+            to: at + length,
+            text,
+            stt_delay: stt / (2 * r.grid) * (2 * r.grid),
+            end_of_turn: over,
+        });
         let pause = match r.below(10) {
             0..=2 => r.time(0, 700),
             3..=5 => r.time(300, 1500),
@@ -165,24 +175,27 @@ fn user(r: &mut Random, until: Us, with_model: bool) -> Vec<Said> {
     items
 }
 
-fn part(r: &mut Random) -> Part {
+fn random_segment(r: &mut Random) -> ScriptedSegment {
     let say = r.pick(&PHRASES).to_owned();
     let audio = if r.chance(15) { r.time(4000, 12_000) } else { r.time(100, 3500) };
     let mut times = Vec::new();
     if r.chance(20) {
         let tokens: Vec<&str> = say.split_whitespace().collect();
-        let each = audio / tokens.len() as Us / r.grid * r.grid;
-        times =
-            tokens.iter().enumerate().map(|(n, word)| ((*word).to_owned(), each * (n as Us + 1))).collect();
+        let each = audio / tokens.len() as Micros / r.grid * r.grid;
+        times = tokens
+            .iter()
+            .enumerate()
+            .map(|(n, word)| ((*word).to_owned(), each * (n as Micros + 1)))
+            .collect();
     }
-    Part { say, audio, words: times, fails: r.chance(5) }
+    ScriptedSegment { text: say, audio_duration: audio, word_times: times, tts_fails: r.chance(5) }
 }
 
-fn slow(r: &mut Random, low: Us, high: Us) -> Us {
+fn random_latency(r: &mut Random, low: Micros, high: Micros) -> Micros {
     if r.chance(3) { r.time(5100, 7000) } else { r.time(low, high) }
 }
 
-fn answer(r: &mut Random, to: String) -> Answer {
+fn random_reply(r: &mut Random, to: String) -> ScriptedReply {
     let parts = match r.below(10) {
         0 => 0,
         1..=6 => 1,
@@ -190,23 +203,23 @@ fn answer(r: &mut Random, to: String) -> Answer {
         _ => 3,
     };
     let calls = if r.chance(30) { 1 + r.below(2) } else { 0 };
-    Answer {
-        to,
-        parts: (0..parts).map(|_| part(r)).collect(),
-        calls: (0..calls).map(|_| (r.pick(&["a", "b", "b", "nobody"]).to_owned(), json!({}))).collect(),
-        ttft: slow(r, 50, 400),
-        llm: if r.chance(20) { r.time(1000, 4000) } else { r.time(50, 800) },
-        ttfb: slow(r, 50, 400),
-        fails: r.chance(6),
-        guardrail: r.chance(7),
+    ScriptedReply {
+        in_reply_to: to,
+        segments: (0..parts).map(|_| random_segment(r)).collect(),
+        tool_calls: (0..calls).map(|_| (r.pick(&["a", "b", "b", "nobody"]).to_owned(), json!({}))).collect(),
+        llm_ttft: random_latency(r, 50, 400),
+        llm_duration: if r.chance(20) { r.time(1000, 4000) } else { r.time(50, 800) },
+        tts_ttfb: random_latency(r, 50, 400),
+        llm_fails: r.chance(6),
+        is_guardrail: r.chance(7),
     }
 }
 
-fn tool(r: &mut Random, name: &str, chatty: usize) -> Tool {
-    let say = |r: &mut Random, words: &str| r.maybe(chatty, |r| message(r, words));
-    Tool {
+fn random_tool(r: &mut Random, name: &str, chatty: usize) -> ScriptedTool {
+    let say = |r: &mut Random, words: &str| r.maybe(chatty, |r| random_message(r, words));
+    ScriptedTool {
         name: name.to_owned(),
-        takes: match r.below(10) {
+        duration: match r.below(10) {
             0 => r.time(19_000, 23_000),
             1..=4 => r.time(50, 1000),
             _ => r.time(500, 7000),
@@ -220,59 +233,59 @@ fn tool(r: &mut Random, name: &str, chatty: usize) -> Tool {
     }
 }
 
-fn action(r: &mut Random, until: Us) -> Action {
+fn random_action(r: &mut Random, until: Micros) -> ScriptedAction {
     let at = r.time(0, until / 1000);
     let what = match r.below(24) {
-        0..=4 => Do::Interrupt,
-        5..=9 => Do::Respond(words(r)),
-        10..=18 => Do::Say {
+        0..=4 => ActionKind::Interrupt,
+        5..=9 => ActionKind::Respond(random_words(r)),
+        10..=18 => ActionKind::Say {
             text: r.pick(&["Dinner is ready.", "Listen to this, please."]).to_owned(),
-            audio: r.time(200, 3000),
+            audio_duration: r.time(200, 3000),
             interrupt: r.chance(50),
-            allow: r.chance(65),
+            allow_interruptions: r.chance(65),
         },
-        19..=21 => Do::Context("The user is in a hurry.".into()),
-        22 => Do::End,
-        _ => Do::Leave,
+        19..=21 => ActionKind::Context("The user is in a hurry.".into()),
+        22 => ActionKind::End,
+        _ => ActionKind::Leave,
     };
-    Action { at, what }
+    ScriptedAction { at, kind: what }
 }
 
 /// The call that comes from this source.
-pub(crate) fn case(mut random: Random) -> Case {
+pub(crate) fn random_case(mut random: Random) -> Case {
     let r = &mut random;
     // Coarse times coincide often.
     r.grid = if r.chance(20) { 50_000 } else { 200 };
     let until = r.time(4000, 30_000);
     let with_model = r.chance(35);
-    let user = user(r, until, with_model);
+    let user = random_user(r, until, with_model);
     let mut answers = Vec::new();
     let texts: Vec<String> = user.iter().filter_map(|item| item.text.clone()).collect();
     for text in texts {
         if r.chance(50) {
             let to = if r.chance(50) { text.to_uppercase() } else { text };
-            answers.push(answer(r, to));
+            answers.push(random_reply(r, to));
         }
     }
     for name in ["tool:a", "tool:b", "tool:nobody"] {
         if r.chance(70) {
-            answers.push(answer(r, name.to_owned()));
+            answers.push(random_reply(r, name.to_owned()));
         }
     }
     if r.chance(75) {
-        answers.push(answer(r, "*".to_owned()));
+        answers.push(random_reply(r, "*".to_owned()));
     }
     let actions = r.pick(&[0, 0, 1, 1, 2, 3, 5]);
-    let mut actions: Vec<Action> = (0..actions).map(|_| action(r, until)).collect();
+    let mut actions: Vec<ScriptedAction> = (0..actions).map(|_| random_action(r, until)).collect();
     actions.sort_by_key(|action| action.at);
     let start = r.time(50, 100);
     Case {
-        settings: settings(r),
+        settings: random_settings(r),
         vad: (start, start + r.time(50, 600)),
-        defaults: (r.time(50, 300), r.time(100, 800), slow(r, 50, 400)),
+        defaults: (r.time(50, 300), r.time(100, 800), random_latency(r, 50, 400)),
         user,
-        answers,
-        tools: vec![tool(r, "a", 30), tool(r, "b", 60)],
+        replies: answers,
+        tools: vec![random_tool(r, "a", 30), random_tool(r, "b", 60)],
         actions,
         until,
     }

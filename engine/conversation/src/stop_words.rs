@@ -1,10 +1,10 @@
 //! Words that ask an agent to be silent. Said first over its voice, they end the reply as soon as they are recognised: no length of
 //! speech and no final transcript is waited for.
 
-use crate::endpoint::plain;
+use crate::endpoint::normalize_text;
 
 /// Stop words by language (ISO 639-1), in lower case and without punctuation.
-const LANGUAGES: [(&str, &[&str]); 11] = [
+const STOP_WORDS: [(&str, &[&str]); 11] = [
     (
         "en",
         &[
@@ -74,19 +74,19 @@ const LANGUAGES: [(&str, &[&str]); 11] = [
 
 /// The stop words of a language tag such as `en` or `de-AT`; those of English where the language has none here.
 #[must_use]
-pub(crate) fn words(language: &str) -> Vec<String> {
+pub(crate) fn stop_words_for(language: &str) -> Vec<String> {
     let primary = language.split(['-', '_']).next().unwrap_or_default().to_lowercase();
     let of =
-        |wanted: &str| LANGUAGES.iter().find(|(language, _)| *language == wanted).map(|(_, words)| *words);
+        |wanted: &str| STOP_WORDS.iter().find(|(language, _)| *language == wanted).map(|(_, words)| *words);
     of(&primary).or_else(|| of("en")).unwrap_or_default().iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Whether a transcript begins with one of these words, as a whole word. In a script without blanks nothing marks a word's end.
-pub(crate) fn begins_with(stop_words: &[String], text: &str) -> bool {
-    let plain = plain(text);
+pub(crate) fn begins_with_stop_word(stop_words: &[String], text: &str) -> bool {
+    let plain = normalize_text(text);
     stop_words.iter().any(|word| {
         plain.strip_prefix(word.as_str()).is_some_and(|rest| {
-            rest.is_empty() || rest.starts_with(' ') || word.chars().all(crate::heard::is_ideograph)
+            rest.is_empty() || rest.starts_with(' ') || word.chars().all(crate::heard_text::is_ideograph)
         })
     })
 }
@@ -97,24 +97,30 @@ mod tests {
 
     #[test]
     fn a_stop_word_stands_first_and_whole() {
-        let english = words("en-GB");
+        let english = stop_words_for("en-GB");
         for text in ["Stop!", "stop", "Stop now, please.", "Wait", "Hold on a second", "That's enough."] {
-            assert!(begins_with(&english, text), "{text}");
+            assert!(begins_with_stop_word(&english, text), "{text}");
         }
         for text in ["", "Stopping is hard", "Do not stop", "waiter", "hold", "Please wait", "…"] {
-            assert!(!begins_with(&english, text), "{text}");
+            assert!(!begins_with_stop_word(&english, text), "{text}");
         }
-        assert!(begins_with(&words("de"), "Warten Sie, bitte") && !begins_with(&words("de"), "wait"));
-        assert!(begins_with(&words("zh-CN"), "停一下") && begins_with(&words("ja"), "待ってください"));
-        assert_eq!(words("tlh"), english);
-        assert!(!begins_with(&[], "stop"));
+        assert!(
+            begins_with_stop_word(&stop_words_for("de"), "Warten Sie, bitte")
+                && !begins_with_stop_word(&stop_words_for("de"), "wait")
+        );
+        assert!(
+            begins_with_stop_word(&stop_words_for("zh-CN"), "停一下")
+                && begins_with_stop_word(&stop_words_for("ja"), "待ってください")
+        );
+        assert_eq!(stop_words_for("tlh"), english);
+        assert!(!begins_with_stop_word(&[], "stop"));
     }
 
     #[test]
     fn every_stop_word_is_as_a_transcript_reads_without_its_signs() {
-        for (language, all) in LANGUAGES {
+        for (language, all) in STOP_WORDS {
             for word in all {
-                assert_eq!(plain(word), *word, "{language}");
+                assert_eq!(normalize_text(word), *word, "{language}");
             }
         }
     }

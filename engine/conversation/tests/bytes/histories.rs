@@ -1,17 +1,17 @@
 //! Bytes as the choices of a random world.
 
-use crate::laws::{broken, live};
-use crate::world::Random;
+use crate::harness::Random;
+use crate::laws::{first_broken_law, run_random_call};
 
 /// The history that these bytes choose keeps the laws.
 ///
 /// # Panics
 /// Where it does not.
-pub(crate) fn history(bytes: &[u8]) {
+pub(crate) fn keeps_the_laws(bytes: &[u8]) {
     if bytes.len() > 1 << 13 {
         return;
     }
-    if let Some(why) = broken(&live(&Random::of_bytes(bytes))) {
+    if let Some(why) = first_broken_law(&run_random_call(&Random::from_bytes(bytes))) {
         panic!("{why}");
     }
 }

@@ -2,51 +2,51 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conversation::event::{AgentState, Event, HistoryItem, Role, Stamped, UtteranceId};
+use conversation::event::{AgentState, Event, EventEnvelope, HistoryItem, Role, UtteranceId};
 use conversation::input::{Command, Input};
 use conversation::output::Output;
 use conversation::time::Time;
-use conversation::view::View;
+use conversation::view::ConversationView;
 use serde_json::json;
 
-use super::{History, facts, words};
-use crate::world::{Step, spec};
+use super::{RunLog, events, split_words};
+use crate::harness::{LogEntry, random_spec};
 
-pub(super) fn heard_is_said(h: &History) -> Result<(), String> {
+pub(super) fn heard_is_said(h: &RunLog) -> Result<(), String> {
     let mut known: BTreeMap<UtteranceId, String> = BTreeMap::new();
     let asked: String = h
-        .steps
+        .entries
         .iter()
         .filter_map(|s| match s {
-            Step::Out(_, Output::Synthesize(r)) => Some(r.text.clone() + " "),
+            LogEntry::Output(_, Output::Synthesize(r)) => Some(r.text.clone() + " "),
             _ => None,
         })
         .collect();
-    for (at, event) in facts(&h.steps) {
+    for (at, event) in events(&h.entries) {
         let (utterance, text) = match event {
-            Event::AgentHeard { utterance, text } => (utterance, text),
+            Event::AgentSpeechHeard { utterance, text } => (utterance, text),
             Event::AgentStoppedSpeaking { utterance, text } => (utterance, text),
             _ => continue,
         };
         let before = known.entry(*utterance).or_default();
-        if !words(text).starts_with(&words(before)) {
+        if !split_words(text).starts_with(&split_words(before)) {
             return Err(format!("{utterance:?} heard {before:?}, then {text:?}, {at}"));
         }
-        for word in words(text) {
+        for word in split_words(text) {
             if !asked.contains(word) {
                 return Err(format!("{word:?} was heard and never said, {at}"));
             }
         }
         *before = text.clone();
     }
-    let history: BTreeMap<UtteranceId, &HistoryItem> = facts(&h.steps)
+    let history: BTreeMap<UtteranceId, &HistoryItem> = events(&h.entries)
         .into_iter()
         .filter_map(|(_, e)| match e {
             Event::History(item) => item.utterance.map(|u| (u, item)),
             _ => None,
         })
         .collect();
-    for (_, event) in facts(&h.steps) {
+    for (_, event) in events(&h.entries) {
         if let Event::AgentStoppedSpeaking { utterance, text } = event {
             match history.get(utterance) {
                 Some(item) if item.text != *text => {
@@ -60,12 +60,12 @@ pub(super) fn heard_is_said(h: &History) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn committed_once(h: &History) -> Result<(), String> {
-    let told: Vec<&String> = facts(&h.steps)
+pub(super) fn committed_once(h: &RunLog) -> Result<(), String> {
+    let told: Vec<&String> = events(&h.entries)
         .into_iter()
         .filter_map(|(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None })
         .collect();
-    let kept: Vec<&String> = facts(&h.steps)
+    let kept: Vec<&String> = events(&h.entries)
         .into_iter()
         .filter_map(|(_, e)| match e {
             Event::History(item) if item.role == Role::User => Some(&item.text),
@@ -75,28 +75,30 @@ pub(super) fn committed_once(h: &History) -> Result<(), String> {
     if told == kept { Ok(()) } else { Err(format!("committed {told:?}, history {kept:?}")) }
 }
 
-pub(super) fn tools_once(h: &History) -> Result<(), String> {
-    let count = |f: fn(&Event) -> bool| facts(&h.steps).into_iter().filter(|(_, e)| f(e)).count();
+pub(super) fn tools_once(h: &RunLog) -> Result<(), String> {
+    let count = |f: fn(&Event) -> bool| events(&h.entries).into_iter().filter(|(_, e)| f(e)).count();
     let told = count(|e| matches!(e, Event::ToolCall { .. }));
     let kept = count(|e| matches!(e, Event::History(item) if item.role == Role::Tool));
-    let ran = h.steps.iter().filter(|s| matches!(s, Step::Out(_, Output::RunTool { .. }))).count();
-    let over = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
-    if told != kept || (told < ran && h.rested && !over) {
+    let ran = h.entries.iter().filter(|s| matches!(s, LogEntry::Output(_, Output::RunTool { .. }))).count();
+    let over = events(&h.entries).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
+    if told != kept || (told < ran && h.came_to_rest && !over) {
         return Err(format!("{ran} ran, {told} told, {kept} in history"));
     }
     Ok(())
 }
 
-pub(super) fn no_word_lost(h: &History) -> Result<(), String> {
+pub(super) fn no_word_lost(h: &RunLog) -> Result<(), String> {
     let mut finals: Vec<&str> = Vec::new();
     let mut committed: Vec<&str> = Vec::new();
     let mut responds = 0;
-    for step in &h.steps {
+    for step in &h.entries {
         match step {
-            Step::In(_, Input::Transcript { text, is_final: true, .. }) => finals.extend(words(text)),
-            Step::Out(_, Output::Tell(fact)) => match &fact.event {
+            LogEntry::Input(_, Input::Transcript { text, is_final: true, .. }) => {
+                finals.extend(split_words(text))
+            }
+            LogEntry::Output(_, Output::Emit(fact)) => match &fact.event {
                 Event::UtteranceCommitted { text } if text == "what is the time" => responds += 1,
-                Event::UtteranceCommitted { text } => committed.extend(words(text)),
+                Event::UtteranceCommitted { text } => committed.extend(split_words(text)),
                 Event::Ended { .. } => break,
                 _ => {}
             },
@@ -107,35 +109,40 @@ pub(super) fn no_word_lost(h: &History) -> Result<(), String> {
     if !finals.starts_with(&committed) {
         return Err(format!("finals {finals:?}, committed {committed:?}"));
     }
-    let over = facts(&h.steps).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
+    let over = events(&h.entries).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
     // With minimum words a turn may be kept open over speech that never ends in a turn of its own; else at rest all is committed.
-    let min_words = spec(&mut h.source.clone()).min_interruption_words;
-    if h.rested && !over && min_words == 0 && finals.len() != committed.len() {
+    let min_words = random_spec(&mut h.source.clone()).min_interruption_words;
+    if h.came_to_rest && !over && min_words == 0 && finals.len() != committed.len() {
         return Err(format!("at rest finals {finals:?}, committed {committed:?}"));
     }
     Ok(())
 }
 
-pub(super) fn llm_sees_the_history(h: &History) -> Result<(), String> {
+pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
     let line = |item: &HistoryItem| format!("{:?} {} {}", item.role, item.text, item.interrupted);
     let mut told: Vec<(Role, String)> = Vec::new();
     // The command, and the roles whose items it takes back.
     let mut taken_back: Option<(_, &[Role])> = None;
-    for step in &h.steps {
+    for step in &h.entries {
         match step {
             // What is due at that instant is served before the command: it still knows what is taken back.
-            Step::In(_, Input::Command { id, command: Command::Context { overwrite: true, .. } }) => {
+            LogEntry::Input(_, Input::Command { id, command: Command::Context { overwrite: true, .. } }) => {
                 taken_back = Some((*id, &[Role::System, Role::Visitor]));
             }
-            Step::In(_, Input::Command { id, command: Command::VisitorContext { overwrite: true, .. } }) => {
+            LogEntry::Input(
+                _,
+                Input::Command { id, command: Command::VisitorContext { overwrite: true, .. } },
+            ) => {
                 taken_back = Some((*id, &[Role::Visitor]));
             }
-            Step::Out(_, Output::Answer { id, .. }) => {
+            LogEntry::Output(_, Output::CommandResult { id, .. }) => {
                 if let Some((_, roles)) = taken_back.take_if(|(of, _)| of == id) {
                     told.retain(|(role, _)| !roles.contains(role));
                 }
             }
-            Step::Out(_, Output::Tell(Stamped { event: Event::History(item), .. })) if item.in_context => {
+            LogEntry::Output(_, Output::Emit(EventEnvelope { event: Event::History(item), .. }))
+                if item.in_context =>
+            {
                 if matches!(item.role, Role::System | Role::Visitor)
                     && let Some((_, roles)) = taken_back.take()
                 {
@@ -143,7 +150,7 @@ pub(super) fn llm_sees_the_history(h: &History) -> Result<(), String> {
                 }
                 told.push((item.role, line(item)));
             }
-            Step::Out(at, Output::AskLlm(request)) => {
+            LogEntry::Output(at, Output::RequestLlm(request)) => {
                 let mut seen: Vec<String> = request.history.iter().map(|item| line(item)).collect();
                 // The open turn comes last, and was not told yet.
                 if request.preemptive {
@@ -162,20 +169,24 @@ pub(super) fn llm_sees_the_history(h: &History) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn view_is_the_fold(h: &History) -> Result<(), String> {
-    let told: Vec<&Stamped> = h
-        .steps
+pub(super) fn view_is_the_fold(h: &RunLog) -> Result<(), String> {
+    let told: Vec<&EventEnvelope> = h
+        .entries
         .iter()
-        .filter_map(|step| if let Step::Out(_, Output::Tell(fact)) = step { Some(fact) } else { None })
+        .filter_map(|step| if let LogEntry::Output(_, Output::Emit(fact)) = step { Some(fact) } else { None })
         .collect();
-    let (mut view, mut reread) = (View::default(), View::default());
+    let (mut view, mut reread) = (ConversationView::default(), ConversationView::default());
     for fact in &told {
         view.apply(fact);
         let written = serde_json::to_string(fact).map_err(|why| why.to_string())?;
         reread.apply(&serde_json::from_str(&written).map_err(|why| format!("{written}: {why}"))?);
     }
-    let shown = |view: &View| (view.chat_history(|at| json!(at)), view.usage_json(0.0), view.snippets_json());
-    if shown(&view) != shown(&reread) || (view.state, view.ended) != (reread.state, reread.ended) {
+    let shown = |view: &ConversationView| {
+        (view.chat_history(|at| json!(at)), view.usage_json(0.0), view.snippets_json())
+    };
+    if shown(&view) != shown(&reread)
+        || (view.agent_state, view.end_reason) != (reread.agent_state, reread.end_reason)
+    {
         return Err(format!("written down and read again {reread:?}, else {view:?}"));
     }
     let last = |pick: &dyn Fn(&Event) -> bool| told.iter().rposition(|fact| pick(&fact.event));
@@ -204,11 +215,11 @@ pub(super) fn view_is_the_fold(h: &History) -> Result<(), String> {
         .filter_map(|fact| if let Event::Turn(times) = &fact.event { Some(times.turn) } else { None })
         .collect();
     let ended = last(&|e| matches!(e, Event::Ended { .. })).is_some();
-    let same = view.sounding.is_some() == sounds
-        && view.state == expected
+    let same = view.speaking_item.is_some() == sounds
+        && view.agent_state == expected
         && view.usage.tts_characters == characters as u64
         && view.turns.iter().map(|times| times.turn).eq(turns)
-        && view.ended.is_some() == ended
-        && view.last == told.last().map_or(Time::ZERO, |fact| fact.at);
+        && view.end_reason.is_some() == ended
+        && view.last_event_at == told.last().map_or(Time::ZERO, |fact| fact.at);
     if same { Ok(()) } else { Err(format!("{view:?}")) }
 }

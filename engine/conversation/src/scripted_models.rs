@@ -1,0 +1,142 @@
+//! The scripted LLM and voice of a simulation.
+
+use core::time::Duration;
+
+use crate::endpoint::normalize_text;
+use crate::event::Role;
+use crate::input::{Input, LlmEvent, TtsEvent};
+use crate::output::{LlmRequest, SpeechSource, ToolMessage, TtsRequest};
+use crate::scenario::{ActionKind, ScriptedReply, ScriptedSegment};
+use crate::settings::SpokenMessage;
+use crate::simulate::{RequestedSegment, ScheduledEvent, Simulation, to_position};
+
+fn non_negative_duration(time: f64) -> Duration {
+    Duration::from_secs_f64(time.max(0.0))
+}
+
+impl Simulation<'_> {
+    /// The script's answer to a question.
+    fn find_reply(&self, request: &LlmRequest) -> Option<usize> {
+        let replies = &self.scenario.replies;
+        if let Some(last) = self.last_generation.get(&request.generation.epoch) {
+            let tools: Vec<&str> = last
+                .iter()
+                .flat_map(|index| replies[*index].tool_calls.iter().map(|call| call.0.as_str()))
+                .collect();
+            return replies.iter().position(|reply| {
+                reply.in_reply_to.strip_prefix("tool:").is_some_and(|name| tools.contains(&name))
+            });
+        }
+        let said = request
+            .history
+            .iter()
+            .rev()
+            .find(|item| item.role == Role::User)
+            .map(|item| normalize_text(&item.text))?;
+        replies.iter().position(|reply| {
+            reply.in_reply_to == "*"
+                || !reply.in_reply_to.starts_with("tool:") && normalize_text(&reply.in_reply_to) == said
+        })
+    }
+
+    /// Schedules what the scripted LLM says.
+    pub(crate) fn request_llm(&mut self, request: &LlmRequest) {
+        let step = request.generation;
+        let found = self.find_reply(request);
+        self.generations.insert(step, found);
+        self.last_generation.insert(step.epoch, found);
+        let llm = |event| Input::Llm { generation: step, event };
+        let end = LlmEvent::End { prompt_tokens: 0, completion_tokens: 0 };
+        let defaults = self.scenario.defaults;
+        let empty = ScriptedReply {
+            llm_ttft: defaults.llm_ttft,
+            llm_duration: defaults.llm_duration,
+            ..ScriptedReply::default()
+        };
+        let script = self.scenario;
+        let answer = found.map_or(&empty, |index| &script.replies[index]);
+        let first = self.now + answer.llm_ttft;
+        if answer.llm_fails {
+            self.schedule(first, 0, ScheduledEvent::Inputs(vec![llm(LlmEvent::Failed("scripted".into()))]));
+            return;
+        }
+        // A stream that is slow, not silent: its gaps are no failure.
+        let done = self.now + answer.llm_duration.max(answer.llm_ttft);
+        let mut alive = first;
+        while alive < done {
+            self.schedule(alive, 0, ScheduledEvent::Inputs(vec![llm(LlmEvent::Started)]));
+            alive = alive + Duration::from_secs(4);
+        }
+        let mut events = Vec::new();
+        if answer.is_guardrail {
+            events.push(llm(LlmEvent::Guardrail));
+        }
+        for (index, part) in answer.segments.iter().enumerate() {
+            let blank = if index > 0 { " " } else { "" };
+            events.push(llm(LlmEvent::Text(format!("{blank}{}", part.text.trim()))));
+            events.push(llm(LlmEvent::Flush));
+        }
+        for (index, (name, arguments)) in answer.tool_calls.iter().enumerate() {
+            let id = format!("call_{index}");
+            events.push(llm(LlmEvent::ToolCall { id, name: name.clone(), arguments: arguments.clone() }));
+        }
+        events.push(llm(end));
+        self.schedule(done, 0, ScheduledEvent::Inputs(events));
+    }
+
+    /// Schedules what the scripted voice says.
+    pub(crate) fn synthesize(&mut self, request: &TtsRequest) {
+        let mut ttfb = self.scenario.defaults.tts_ttfb;
+        let settings = &self.scenario.settings;
+        let message = |message: Option<&SpokenMessage>| ScriptedSegment {
+            audio_duration: non_negative_duration(message.map_or(0.0, |m| m.audio_seconds)),
+            ..ScriptedSegment::default()
+        };
+        let part = match &request.source {
+            SpeechSource::Generation { generation: step, segment_index: part } => {
+                let answer =
+                    self.generations.get(step).copied().flatten().map(|index| &self.scenario.replies[index]);
+                ttfb = answer.map_or(ttfb, |answer| answer.tts_ttfb);
+                answer.and_then(|answer| answer.segments.get(*part as usize)).cloned().unwrap_or_default()
+            }
+            SpeechSource::Greeting => message(settings.greeting.as_ref()),
+            SpeechSource::IdleMessage(n) => {
+                message(settings.idle_messages.iter().filter(|m| !m.text.trim().is_empty()).nth(*n as usize))
+            }
+            SpeechSource::Warning => message(settings.warning_message.as_ref()),
+            SpeechSource::Exit => message(settings.exit_message.as_ref()),
+            SpeechSource::Error => message(settings.error_message.as_ref()),
+            SpeechSource::Say(id) => {
+                match self.scenario.actions.get(id.0 as usize).map(|action| &action.kind) {
+                    Some(ActionKind::Say { audio_duration: audio, .. }) => {
+                        ScriptedSegment { audio_duration: *audio, ..ScriptedSegment::default() }
+                    }
+                    _ => ScriptedSegment::default(),
+                }
+            }
+            SpeechSource::Guardrail => ScriptedSegment::default(),
+            SpeechSource::Tool { call, message: which } => {
+                let name = self.tool_names.get(call);
+                let tool =
+                    self.scenario.tools.iter().find(|(known, _)| Some(known) == name).map(|(_, tool)| tool);
+                message(tool.and_then(|tool| match which {
+                    ToolMessage::OnStart => tool.on_start.as_ref(),
+                    ToolMessage::OnDelay => tool.on_delay.as_ref(),
+                    ToolMessage::OnSuccess => tool.on_success.as_ref(),
+                    ToolMessage::OnError => tool.on_error.as_ref(),
+                }))
+            }
+        };
+        let piece = request.segment;
+        let length = part.audio_duration + Duration::from_millis(10);
+        self.segments.insert(piece, RequestedSegment { epoch: request.epoch, duration: length });
+        let tts = |event| Input::Tts { segment: piece, event };
+        let events = if part.tts_fails {
+            vec![tts(TtsEvent::Failed("scripted".into()))]
+        } else {
+            let words = part.word_times.iter().map(|(word, end)| (word.clone(), to_position(*end))).collect();
+            vec![tts(TtsEvent::WordTimestamps(words)), tts(TtsEvent::End { duration: to_position(length) })]
+        };
+        self.schedule(self.now + ttfb, 0, ScheduledEvent::Inputs(events));
+    }
+}

@@ -1,0 +1,216 @@
+//! The laws of what is asked again: fallbacks, and the guardrail that takes a reply's place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conversation::event::Event;
+use conversation::input::{Epoch, GenerationId, Input, LlmEvent, SegmentId, TtsEvent};
+use conversation::output::{LlmRequest, Output, SpeechSource, TtsRequest};
+
+use super::{RunLog, events};
+use crate::harness::{LogEntry, random_spec};
+
+/// The outputs that follow from the input at this place, all of its instant.
+fn immediate_outputs(steps: &[LogEntry], input: usize) -> impl Iterator<Item = &Output> {
+    let until_drained = steps[input + 1..].iter().take_while(|step| !matches!(step, LogEntry::Drained(..)));
+    until_drained.filter_map(|step| if let LogEntry::Output(_, output) = step { Some(output) } else { None })
+}
+
+/// A model that fails before its first words were given to the voice is replaced, where there is another; the other one is not.
+pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
+    let exists = random_spec(&mut h.source.clone()).fallback_llm;
+    let mut asked: BTreeMap<GenerationId, LlmRequest> = BTreeMap::new();
+    let mut answered: BTreeSet<GenerationId> = BTreeSet::new();
+    let mut given: BTreeSet<GenerationId> = BTreeSet::new();
+    for (place, step) in h.entries.iter().enumerate() {
+        match step {
+            LogEntry::Input(at, Input::Llm { generation: step, event }) => {
+                let open = !answered.contains(step);
+                if matches!(event, LlmEvent::End { .. } | LlmEvent::Failed(_)) {
+                    answered.insert(*step);
+                }
+                let Some(request) = asked.get(step).filter(|_| open) else { continue };
+                let due = exists && !request.use_fallback && !request.preemptive && !given.contains(step);
+                // What is due at that instant goes first, and may have stopped it.
+                let again = |output: &Output| match output {
+                    Output::RequestLlm(again) => again.use_fallback && again.generation.epoch == step.epoch,
+                    Output::CancelLlm(stopped) => stopped == step,
+                    Output::Synthesize(speech) => {
+                        matches!(speech.source, SpeechSource::Generation { generation: of, .. } if of == *step)
+                    }
+                    Output::End(_) => true,
+                    _ => false,
+                };
+                if matches!(event, LlmEvent::Failed(_))
+                    && due
+                    && !immediate_outputs(&h.entries, place).any(again)
+                {
+                    return Err(format!("{step:?} failed and no other model is asked, {at}"));
+                }
+            }
+            LogEntry::Output(at, Output::RequestLlm(request)) => {
+                let id = request.generation;
+                if request.use_fallback {
+                    let before = id.index.checked_sub(1).map(|step| GenerationId { index: step, ..id });
+                    let before =
+                        before.filter(|step| !given.contains(step)).and_then(|step| asked.get(&step));
+                    if !exists || before.is_none_or(|before| before.use_fallback) {
+                        return Err(format!("{id:?} asks another model, {at}"));
+                    }
+                }
+                asked.insert(id, request.clone());
+            }
+            LogEntry::Output(_, Output::CancelLlm(step)) => {
+                answered.insert(*step);
+            }
+            LogEntry::Output(
+                _,
+                Output::Synthesize(TtsRequest {
+                    source: SpeechSource::Generation { generation: step, .. },
+                    ..
+                }),
+            ) => {
+                given.insert(*step);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A voice that fails before its first sound is replaced, where there is another; the other one is not.
+pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
+    let exists = random_spec(&mut h.source.clone()).fallback_tts;
+    let mut asked: BTreeMap<SegmentId, TtsRequest> = BTreeMap::new();
+    let mut prepared: BTreeSet<Epoch> = BTreeSet::new();
+    let mut over: BTreeSet<SegmentId> = BTreeSet::new();
+    let mut again: Vec<(Epoch, SpeechSource, String)> = Vec::new();
+    for (place, step) in h.entries.iter().enumerate() {
+        match step {
+            LogEntry::Input(at, Input::Tts { segment: piece, event }) => {
+                let open = over.insert(*piece);
+                if matches!(event, TtsEvent::WordTimestamps(_)) && open {
+                    over.remove(piece);
+                }
+                let Some(speech) = asked.get(piece).filter(|_| open && exists) else { continue };
+                let due = !speech.use_fallback && !prepared.contains(&speech.epoch);
+                // What is due at that instant goes first, and may have stopped it.
+                let replaced = |output: &Output| match output {
+                    Output::Synthesize(other) => other.use_fallback && other.source == speech.source,
+                    Output::Discard(stopped) => stopped == piece,
+                    Output::Cancel(epoch) => *epoch == speech.epoch,
+                    Output::End(_) => true,
+                    _ => false,
+                };
+                if matches!(event, TtsEvent::Failed(_))
+                    && due
+                    && !immediate_outputs(&h.entries, place).any(replaced)
+                {
+                    return Err(format!("{piece:?} failed and no other voice is asked, {at}"));
+                }
+            }
+            LogEntry::Output(at, Output::Synthesize(speech)) => {
+                if speech.use_fallback {
+                    let key = (speech.epoch, speech.source.clone(), speech.text.clone());
+                    if !exists || again.contains(&key) {
+                        return Err(format!("{:?} asks another voice for {key:?}, {at}", speech.segment));
+                    }
+                    again.push(key);
+                }
+                asked.insert(speech.segment, speech.clone());
+            }
+            LogEntry::Output(_, Output::RequestLlm(request)) if request.preemptive => {
+                prepared.insert(request.generation.epoch);
+            }
+            LogEntry::Output(_, Output::Discard(piece)) => {
+                over.insert(*piece);
+            }
+            LogEntry::Output(_, Output::Cancel(epoch)) => {
+                over.extend(
+                    asked.values().filter(|speech| speech.epoch == *epoch).map(|speech| speech.segment),
+                );
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where a guardrail fires for the last turn, the reply to that turn asks for nothing more and does not sound any more; the guardrail's
+/// own words do.
+pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
+    let mut reply: Option<Epoch> = None;
+    let mut replaced: BTreeSet<Epoch> = BTreeSet::new();
+    let mut voices: BTreeMap<SegmentId, Epoch> = BTreeMap::new();
+    let (mut fired, mut words_due) = (false, false);
+    for step in &h.entries {
+        match step {
+            LogEntry::Input(_, Input::GuardrailTriggered { .. }) => {
+                fired = true;
+                words_due |= reply.is_some();
+            }
+            // What was due at that instant went before it.
+            LogEntry::Drained(..) if fired => {
+                fired = false;
+                replaced.extend(reply);
+            }
+            // Whether a prepared reply is its answer is not known.
+            LogEntry::Output(_, Output::Emit(fact))
+                if matches!(fact.event, Event::UtteranceCommitted { .. }) =>
+            {
+                reply = None;
+            }
+            LogEntry::Output(at, output) => {
+                let epoch = match output {
+                    Output::RequestLlm(request) => {
+                        if request.generation.index == 0 && !request.preemptive {
+                            reply = Some(request.generation.epoch);
+                        }
+                        request.generation.epoch
+                    }
+                    Output::Synthesize(speech) => {
+                        voices.insert(speech.segment, speech.epoch);
+                        words_due &= speech.source != SpeechSource::Guardrail;
+                        speech.epoch
+                    }
+                    Output::Play(piece) => match voices.get(piece) {
+                        Some(epoch) => *epoch,
+                        None => continue,
+                    },
+                    _ => continue,
+                };
+                if replaced.contains(&epoch) {
+                    return Err(format!("{output:?} after a guardrail took the reply's place, {at}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    let over = events(&h.entries).iter().any(|(_, event)| matches!(event, Event::Ended { .. }));
+    if words_due && h.came_to_rest && !over {
+        return Err("a guardrail fired and its words were never spoken".into());
+    }
+    Ok(())
+}
+
+/// At rest all that the voice was asked for has sounded, but for what failed or was taken back.
+pub(super) fn what_was_asked_sounds(h: &RunLog) -> Result<(), String> {
+    let mut due: BTreeMap<SegmentId, &TtsRequest> = BTreeMap::new();
+    for step in &h.entries {
+        match step {
+            LogEntry::Output(_, Output::Synthesize(speech)) => {
+                due.insert(speech.segment, speech);
+            }
+            LogEntry::Output(_, Output::Play(piece) | Output::Discard(piece))
+            | LogEntry::Input(_, Input::Tts { segment: piece, event: TtsEvent::Failed(_) }) => {
+                due.remove(piece);
+            }
+            LogEntry::Output(_, Output::Cancel(epoch)) => due.retain(|_, speech| speech.epoch != *epoch),
+            LogEntry::Output(_, Output::End(_)) => due.clear(),
+            _ => {}
+        }
+    }
+    match due.values().next().filter(|_| h.came_to_rest) {
+        Some(speech) => Err(format!("{speech:?} never sounded")),
+        None => Ok(()),
+    }
+}

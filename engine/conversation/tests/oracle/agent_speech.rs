@@ -1,0 +1,435 @@
+//! What the agent says: steps of the LLM, tools, the voice, the first sample and the last.
+//!
+//! Readings: the voice of a reply behind other speech is asked when that has ended; pieces before a failed one are still spoken; the
+//! result of a tool stands in the history when it came in.
+
+use serde_json::{Value, json};
+
+use super::barge_in::position_seconds;
+use super::case::{Message, Micros, SECOND, ScriptedReply};
+use super::heard_text;
+use super::record::{
+    CallRecord, Generation, ReplyKind, RunningTool, Segment, Stage, Utterance, UtteranceKind,
+};
+
+/// A stage that fails for so long ends the call.
+const MAX_STAGE_FAILURE_TIME: Micros = 30 * SECOND;
+/// What the voice adds to each piece.
+const SEGMENT_TAIL: Micros = 10_000;
+
+impl CallRecord<'_> {
+    /// First token and whole text, after the asking.
+    pub(crate) fn llm_times(&self, answer: Option<usize>) -> (Micros, Micros) {
+        answer.map_or((self.case.defaults.0, self.case.defaults.1), |n| {
+            (self.case.replies[n].llm_ttft, self.case.replies[n].llm_duration)
+        })
+    }
+
+    /// The first step of an answer to `text`.
+    pub(crate) fn request_llm(&mut self, r: usize, text: &str) {
+        let wanted = heard_text::normalize_text(text);
+        let fits = |answer: &ScriptedReply| {
+            answer.in_reply_to == "*"
+                || !answer.in_reply_to.starts_with("tool:")
+                    && heard_text::normalize_text(&answer.in_reply_to) == wanted
+        };
+        let answer = self.case.replies.iter().position(fits);
+        self.request_generation(r, answer);
+    }
+
+    fn request_generation(&mut self, r: usize, answer: Option<usize>) {
+        let tools = self.replies[r].generations.len() < self.case.settings.max_tool_steps;
+        let asked = self.next_request();
+        self.replies[r].generations.push(Generation {
+            requested: asked,
+            script_index: answer,
+            tools_allowed: tools,
+            first_token_at: None,
+            done: false,
+            failed: false,
+        });
+        self.emit("llm.started", json!({}));
+    }
+
+    pub(crate) fn first_token_received(&mut self, r: usize) {
+        let now = self.now;
+        let Some(step) = self.replies[r].generations.last_mut() else { return };
+        let fails = step.script_index.is_some_and(|n| self.case.replies[n].llm_fails);
+        if fails {
+            self.llm_failed(r, "scripted");
+        } else {
+            step.first_token_at = Some(now);
+        }
+    }
+
+    /// A stage that has failed for 30 s on end, from its first failure since a success, ends the call.
+    fn stage_failed(&mut self, stage: Stage, reason: &str) {
+        let name = if stage == Stage::Llm { "llm" } else { "tts" };
+        self.emit("error", json!({"stage": name, "reason": reason}));
+        self.stage_outcomes.push((self.now, stage, false));
+        let of_stage = self.stage_outcomes.iter().rev().filter(|(_, other, _)| *other == stage);
+        let first = of_stage.take_while(|(_, _, well)| !well).last().map_or(self.now, |(at, _, _)| *at);
+        self.failure_limit_reached |= self.now - first >= MAX_STAGE_FAILURE_TIME;
+    }
+
+    pub(crate) fn llm_failed(&mut self, r: usize, reason: &str) {
+        self.stage_failed(Stage::Llm, reason);
+        if let Some(step) = self.replies[r].generations.last_mut() {
+            (step.done, step.failed) = (true, true);
+        }
+        if self.replies[r].floor_position.is_none() {
+            self.replies[r].ended_at = Some(self.now);
+            return;
+        }
+        self.push_error_message(r);
+    }
+
+    fn push_error_message(&mut self, r: usize) {
+        if let Some(Message { text: say, audio_duration: audio, .. }) =
+            self.case.settings.error_message.clone()
+        {
+            let utterance = self.new_message_utterance(UtteranceKind::Message, &say, audio);
+            self.replies[r].utterances.push(utterance);
+        }
+    }
+
+    /// A step's whole text and calls are there.
+    pub(crate) fn whole_text_received(&mut self, r: usize) {
+        self.stage_outcomes.push((self.now, Stage::Llm, true));
+        let Some(step) = self.replies[r].generations.last_mut() else { return };
+        step.done = true;
+        let Some(n) = step.script_index else { return };
+        let answer = &self.case.replies[n];
+        if !answer.segments.is_empty() {
+            let pieces = answer.segments.iter().map(|part| Segment {
+                word_times: part.word_times.clone(),
+                tts_fails: part.tts_fails,
+                ..Segment::new(&part.text, part.audio_duration + SEGMENT_TAIL)
+            });
+            let pieces = pieces.collect();
+            let utterance = Utterance {
+                kind: UtteranceKind::Generation,
+                segments: pieces,
+                ttfb: answer.tts_ttfb,
+                closed: false,
+            };
+            self.replies[r].utterances.push(utterance);
+        }
+        if self.replies[r].floor_position.is_some() {
+            // The words come before the calls: their voice is asked first.
+            if let Some((_, u)) =
+                self.needs_tts().filter(|(whose, _)| *whose == r && self.tts_allowed_at(r) <= self.now)
+            {
+                self.request_tts(r, u);
+            }
+            self.apply_generation(r);
+        }
+    }
+
+    /// The reply's turn is committed, and its step may have ended: guardrail and tools take effect.
+    pub(crate) fn apply_generation(&mut self, r: usize) {
+        let Some(step) = self.replies[r].generations.last().filter(|step| step.done && !step.failed) else {
+            return;
+        };
+        let Some(answer) = step.script_index.map(|n| &self.case.replies[n]) else { return };
+        let calls =
+            if step.tools_allowed && !answer.is_guardrail { answer.tool_calls.clone() } else { Vec::new() };
+        if answer.is_guardrail {
+            self.replies[r].interruptible = false;
+            if self.replies[r].is_held() {
+                let now = self.now;
+                if let Some(hold) = self.replies[r].holds.last_mut() {
+                    hold.1 = Some(now);
+                }
+                self.update_agent_state();
+            }
+        }
+        self.replies[r].awaiting_tools = !calls.is_empty();
+        for (name, arguments) in calls {
+            let tool = self.case.tools.iter().position(|tool| tool.name == name);
+            let started = self.next_request();
+            let run = RunningTool {
+                reply: r,
+                script_index: tool,
+                name,
+                arguments,
+                started,
+                result_at: None,
+                delay_judged: false,
+            };
+            self.tools.push(run);
+            match tool.map(|tool| self.case.tools[tool].on_start.clone()) {
+                None => self.tool_ended(self.tools.len() - 1, Err("unknown tool".into())),
+                Some(words) => self.push_tool_message(r, UtteranceKind::OnStart, words),
+            }
+        }
+    }
+
+    fn push_tool_message(&mut self, r: usize, of: UtteranceKind, words: Option<Message>) {
+        if let Some(Message { text: say, audio_duration: audio, .. }) = words {
+            let utterance = self.new_message_utterance(of, &say, audio);
+            self.replies[r].utterances.push(utterance);
+        }
+    }
+
+    pub(crate) fn tool_delay_due(&mut self, n: usize) {
+        self.tools[n].delay_judged = true;
+        let r = self.tools[n].reply;
+        let quiet = |r: &usize| !self.replies[*r].is_held() && self.replies[*r].front_utterance().is_none();
+        let silent = self.floor().iter().all(quiet) && self.replies[r].ended_at.is_none();
+        let words = self.tools[n].script_index.and_then(|tool| self.case.tools[tool].on_delay.clone());
+        if silent && self.replies[r].awaiting_tools {
+            self.push_tool_message(r, UtteranceKind::OnDelay(n), words);
+        }
+    }
+
+    pub(crate) fn tool_ended(&mut self, n: usize, result: Result<Value, String>) {
+        self.tools[n].result_at = Some(self.now);
+        let RunningTool { reply: r, ref name, ref arguments, .. } = self.tools[n];
+        let (name, arguments) = (name.clone(), arguments.clone());
+        let value = match &result {
+            Ok(value) => value.clone(),
+            Err(reason) => {
+                self.emit("error", json!({"stage": "tool", "reason": reason}));
+                json!(reason)
+            }
+        };
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        self.emit("tool_call", json!({"tool_name": name, "parameters": arguments, "result": value}));
+        self.append_history(json!({"role": "tool", "name": name, "arguments": arguments, "text": text}));
+        if self.replies[r].ended_at.is_some() || !self.replies[r].awaiting_tools {
+            return;
+        }
+        for utterance in &mut self.replies[r].utterances {
+            if utterance.kind == UtteranceKind::OnDelay(n) && !utterance.has_started() {
+                utterance.closed = true;
+                utterance.discard_from(0);
+            }
+        }
+        let script = self.tools[n].script_index.map(|tool| &self.case.tools[tool]);
+        let words = script.and_then(|tool| match result {
+            Ok(_) => tool.on_success.clone(),
+            Err(_) => tool.on_error.clone(),
+        });
+        self.push_tool_message(r, UtteranceKind::OnResult, words);
+    }
+
+    /// An utterance of one fixed text.
+    pub(crate) fn new_message_utterance(&self, of: UtteranceKind, say: &str, audio: Micros) -> Utterance {
+        let pieces = vec![Segment::new(say, audio + SEGMENT_TAIL)];
+        Utterance { kind: of, segments: pieces, ttfb: self.case.defaults.2, closed: false }
+    }
+
+    /// When a reply's voice may be asked.
+    fn tts_allowed_at(&self, r: usize) -> Micros {
+        let spaced = self
+            .playout_ends
+            .iter()
+            .max()
+            .map_or(0, |end| end + self.case.settings.min_consecutive_speech_delay);
+        self.replies[r].not_before.max(spaced)
+    }
+
+    /// Whose voice is wanted now: that of whoever has the floor, else that of a preparation.
+    fn needs_tts(&self) -> Option<(usize, usize)> {
+        let of_preparation = || self.preemptive_reply().filter(|_| self.case.settings.preemptive_tts);
+        let r = self.head().or_else(of_preparation)?;
+        let u = self.replies[r].front_utterance()?;
+        self.replies[r].utterances[u]
+            .segments
+            .iter()
+            .any(|piece| piece.requested.is_none() && !piece.discarded)
+            .then_some((r, u))
+    }
+
+    pub(crate) fn next_tts_at(&self) -> Option<Micros> {
+        self.needs_tts().map(|(r, _)| self.tts_allowed_at(r)).filter(|at| *at > self.now)
+    }
+
+    /// The next thing that is possible without news.
+    pub(crate) fn settle_once(&mut self) -> bool {
+        if self.can_say_warning() {
+            self.say_warning();
+            return true;
+        }
+        if let Some(r) = self.head()
+            && self.can_start_next_generation(r)
+        {
+            self.start_next_generation(r);
+            return true;
+        }
+        if let Some((r, u)) = self.needs_tts()
+            && self.tts_allowed_at(r) <= self.now
+        {
+            self.request_tts(r, u);
+            return true;
+        }
+        let Some(r) = self.head() else { return false };
+        let reply = &self.replies[r];
+        let Some(u) = reply.front_utterance() else {
+            if reply.is_generating() || reply.awaiting_tools {
+                return false;
+            }
+            self.end_reply(r);
+            return true;
+        };
+        let utterance = &reply.utterances[u];
+        let Some(p) = utterance.current_segment() else {
+            self.finish_utterance(r, u);
+            return true;
+        };
+        let piece = &utterance.segments[p];
+        if piece.ready_at.is_none() || piece.started_at.is_some() || reply.is_held() {
+            return false;
+        }
+        if !utterance.has_started() && reply.interruptible && self.user_input.active_segment().is_some() {
+            if self.holds_first_sample(r) {
+                self.hold(r);
+                return true;
+            }
+            return false;
+        }
+        self.start_segment(r, u, p);
+        true
+    }
+
+    /// Words were played and all results are in.
+    fn can_start_next_generation(&self, r: usize) -> bool {
+        let reply = &self.replies[r];
+        let open = reply.utterances.iter().filter(|utterance| !utterance.closed);
+        reply.awaiting_tools
+            && !self.has_running_tool(r)
+            && open.into_iter().all(|utterance| utterance.kind == UtteranceKind::OnResult)
+    }
+
+    fn start_next_generation(&mut self, r: usize) {
+        self.replies[r].awaiting_tools = false;
+        let last = self.replies[r].generations.last().and_then(|step| step.script_index);
+        let calls = last.map(|n| self.case.replies[n].tool_calls.clone()).unwrap_or_default();
+        let fits = |answer: &ScriptedReply| {
+            answer
+                .in_reply_to
+                .strip_prefix("tool:")
+                .is_some_and(|name| calls.iter().any(|(call, _)| call == name))
+        };
+        let answer = self.case.replies.iter().position(fits);
+        self.request_generation(r, answer);
+    }
+
+    fn request_tts(&mut self, r: usize, u: usize) {
+        for p in 0..self.replies[r].utterances[u].segments.len() {
+            let asked = self.next_request();
+            let piece = &mut self.replies[r].utterances[u].segments[p];
+            if !piece.discarded {
+                piece.requested = Some(asked);
+                let text = piece.text.clone();
+                self.emit("tts.started", json!({"text": text}));
+            }
+        }
+    }
+
+    pub(crate) fn first_audio_received(&mut self, r: usize, u: usize, p: usize) {
+        let now = self.now;
+        let piece = &mut self.replies[r].utterances[u].segments[p];
+        if piece.tts_fails {
+            self.tts_failed(r, u, p, "scripted");
+        } else {
+            piece.ready_at = Some(now);
+            self.stage_outcomes.push((now, Stage::Tts, true));
+        }
+    }
+
+    pub(crate) fn tts_failed(&mut self, r: usize, u: usize, p: usize, reason: &str) {
+        self.stage_failed(Stage::Tts, reason);
+        let reply = &mut self.replies[r];
+        if reply.floor_position.is_none() {
+            reply.ended_at = Some(self.now);
+            return;
+        }
+        reply.utterances[u].discard_from(p);
+        if reply.utterances[u].kind != UtteranceKind::Generation {
+            return;
+        }
+        for utterance in reply.utterances.iter_mut().skip(u + 1) {
+            utterance.discard_from(0);
+            utterance.closed = true;
+        }
+        reply.awaiting_tools = false;
+        self.cancel_llm(r);
+        self.push_error_message(r);
+    }
+
+    fn start_segment(&mut self, r: usize, u: usize, p: usize) {
+        let now = self.now;
+        let first = !self.replies[r].utterances[u].has_started();
+        let (_, order) = self.next_request();
+        let piece = &mut self.replies[r].utterances[u].segments[p];
+        (piece.started_at, piece.running_since) = (Some(now), order);
+        self.emit("playout.started", json!({"position": 0.0}));
+        if first {
+            let text = self.replies[r].utterances[u].text();
+            self.emit("agent.started_speaking", json!({"text": text}));
+        }
+        self.update_agent_state();
+    }
+
+    /// The sounding piece was played to its end.
+    pub(crate) fn finish_segment(&mut self, r: usize) {
+        let now = self.now;
+        let Some(u) = self.replies[r].sounding_utterance() else { return };
+        let Some(p) = self.replies[r].utterances[u].current_segment() else { return };
+        let piece = &mut self.replies[r].utterances[u].segments[p];
+        piece.ended_at = Some(now);
+        let fields =
+            json!({"position": position_seconds(piece.length), "interrupted": false, "heard": piece.text});
+        self.emit("playout.finished", fields);
+    }
+
+    fn finish_utterance(&mut self, r: usize, u: usize) {
+        let utterance = &self.replies[r].utterances[u];
+        let (sounded, text) = (utterance.has_started(), utterance.text());
+        self.replies[r].utterances[u].closed = true;
+        if sounded {
+            self.playout_ends.push(self.now);
+            self.emit_stopped_speaking(&text, false);
+        }
+        let reply = &self.replies[r];
+        if reply.front_utterance().is_some() || reply.is_generating() || reply.awaiting_tools {
+            self.update_agent_state();
+        }
+    }
+
+    fn end_reply(&mut self, r: usize) {
+        self.replies[r].ended_at = Some(self.now);
+        self.update_agent_state();
+        if self.replies[r].kind == ReplyKind::Exit {
+            self.end_call("max_call_duration", Value::Null);
+        }
+    }
+}
+
+impl Segment {
+    fn new(say: &str, length: Micros) -> Self {
+        Self {
+            text: say.to_owned(),
+            length,
+            word_times: Vec::new(),
+            tts_fails: false,
+            requested: None,
+            ready_at: None,
+            started_at: None,
+            running_since: 0,
+            ended_at: None,
+            discarded: false,
+        }
+    }
+}
+
+impl Utterance {
+    /// The piece and those behind it will never sound, unless they do.
+    fn discard_from(&mut self, from: usize) {
+        for piece in self.segments.iter_mut().skip(from).filter(|piece| piece.started_at.is_none()) {
+            piece.discarded = true;
+        }
+    }
+}

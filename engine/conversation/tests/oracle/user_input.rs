@@ -1,0 +1,227 @@
+//! What reaches the agent's ear: the complete list of what the user does, known from the start, and every question about the user
+//! answered from that list by looking at the part of it that lies behind.
+//!
+//! Readings where the page leaves room: items that the detector takes for one speech are heard without a gap; the turn model's word
+//! about a merged speech is that of its last item. A turn with text waits for an outstanding final from its last trigger on ("each
+//! restarts the wait"). An interim of words that were never detected is such a trigger, and words are text from their interim on.
+//! With each interim and behind each final the STT tells anew all that is still outstanding.
+
+use super::case::{Case, Micros, ScriptedAction};
+use super::heard_text;
+
+/// A speech as the detector takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpeechSegment {
+    pub(crate) from: Micros,
+    pub(crate) to: Micros,
+    pub(crate) end_of_turn: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum UserEvent {
+    /// The detector reports the start of a stretch.
+    Start(usize),
+    /// It reports its end.
+    Stop(usize),
+    /// First two words of an item.
+    Interim(usize),
+    /// All of an item.
+    Final(usize),
+    /// A command.
+    Action(ScriptedAction),
+}
+
+/// The list, and how much of it lies behind.
+pub(crate) struct UserInput<'a> {
+    case: &'a Case,
+    pub(crate) speech_segments: Vec<SpeechSegment>,
+    pub(crate) events: Vec<(Micros, UserEvent)>,
+    pub(crate) consumed: usize,
+}
+
+impl<'a> UserInput<'a> {
+    pub(crate) fn new(case: &'a Case) -> Self {
+        let (start, silence) = case.vad;
+        let mut stretches: Vec<SpeechSegment> = Vec::new();
+        for item in &case.user {
+            match stretches.last_mut() {
+                Some(last) if item.from - last.to < silence => {
+                    if item.to >= last.to {
+                        (last.to, last.end_of_turn) = (item.to, item.end_of_turn);
+                    }
+                }
+                _ => stretches.push(SpeechSegment {
+                    from: item.from,
+                    to: item.to,
+                    end_of_turn: item.end_of_turn,
+                }),
+            }
+        }
+        stretches.retain(|stretch| stretch.to - stretch.from >= start);
+        let mut list = Vec::new();
+        for (n, stretch) in stretches.iter().enumerate() {
+            list.push((stretch.from + start, UserEvent::Start(n)));
+            list.push((stretch.to + silence, UserEvent::Stop(n)));
+        }
+        for (n, item) in case.user.iter().enumerate().filter(|(_, item)| item.text.is_some()) {
+            list.push((item.to + item.stt_delay / 2, UserEvent::Interim(n)));
+            list.push((item.to + item.stt_delay, UserEvent::Final(n)));
+        }
+        list.extend(case.actions.iter().map(|action| (action.at, UserEvent::Action(action.clone()))));
+        // Of one instant: the user's voice, then commands.
+        list.sort_by_key(|(at, news)| (*at, matches!(news, UserEvent::Action(_))));
+        Self { case, speech_segments: stretches, events: list, consumed: 0 }
+    }
+
+    pub(crate) fn past_events(&self) -> &[(Micros, UserEvent)] {
+        &self.events[..self.consumed]
+    }
+
+    /// The stretch that the detector hears now.
+    pub(crate) fn active_segment(&self) -> Option<usize> {
+        self.past_events().iter().rev().find_map(|(_, news)| match news {
+            UserEvent::Start(n) => Some(Some(*n)),
+            UserEvent::Stop(_) => Some(None),
+            _ => None,
+        })?
+    }
+
+    /// The stretch whose start was reported last.
+    pub(crate) fn latest_segment(&self) -> Option<usize> {
+        self.past_events()
+            .iter()
+            .rev()
+            .find_map(|(_, news)| if let UserEvent::Start(n) = news { Some(*n) } else { None })
+    }
+
+    /// When the detector reported the end of the last speech.
+    pub(crate) fn last_stop_at(&self) -> Option<Micros> {
+        self.past_events()
+            .iter()
+            .rev()
+            .find(|(_, news)| matches!(news, UserEvent::Stop(_)))
+            .map(|(at, _)| *at)
+    }
+
+    pub(crate) fn start_reported_at(&self, stretch: usize) -> Micros {
+        self.speech_segments[stretch].from + self.case.vad.0
+    }
+
+    /// When the stretch has lasted long enough to be an interruption, if it ever does.
+    pub(crate) fn min_duration_at(&self, stretch: usize) -> Option<Micros> {
+        let SpeechSegment { from, to, .. } = self.speech_segments[stretch];
+        let least = self.case.settings.min_interruption_duration;
+        (to - from >= least).then_some(from + self.case.vad.0 + least)
+    }
+
+    fn item_text(&self, item: usize) -> &'a str {
+        self.case.user[item].text.as_deref().unwrap_or_default()
+    }
+
+    /// The turn that began behind the first `from` news.
+    pub(crate) fn turn_since(&self, from: usize) -> Turn<'a> {
+        let news = &self.past_events()[from..];
+        let speaks_at = |index: usize| {
+            let before = &self.events[..index];
+            before
+                .iter()
+                .rev()
+                .find_map(|(_, news)| match news {
+                    UserEvent::Start(_) => Some(true),
+                    UserEvent::Stop(_) => Some(false),
+                    _ => None,
+                })
+                .unwrap_or(false)
+        };
+        let mut turn = Turn::default();
+        for (index, (at, news)) in news.iter().enumerate() {
+            match news {
+                UserEvent::Start(n) => {
+                    turn.onset = turn.onset.or(Some(self.speech_segments[*n].from));
+                    turn.wait_started_at = None;
+                    turn.followed_by_speech = !turn.finals.is_empty();
+                }
+                UserEvent::Stop(n) => {
+                    turn.wait_started_at = Some(*at);
+                    turn.last_segment = Some(self.speech_segments[*n]);
+                }
+                UserEvent::Interim(_) => {
+                    if turn.wait_started_at.is_none() && turn.onset.is_none() && turn.finals.is_empty() {
+                        turn.wait_started_at = Some(*at);
+                    }
+                }
+                UserEvent::Final(item) => {
+                    if heard_text::normalize_text(self.item_text(*item)).is_empty() {
+                        continue;
+                    }
+                    turn.finals.push(self.item_text(*item));
+                    turn.followed_by_speech = false;
+                    if !speaks_at(from + index) {
+                        turn.wait_started_at = Some(*at);
+                    }
+                }
+                UserEvent::Action(_) => {}
+            }
+        }
+        if news.iter().any(|(_, news)| matches!(news, UserEvent::Interim(_) | UserEvent::Final(_))) {
+            turn.interims = self.pending_interims();
+        }
+        turn
+    }
+
+    /// Items whose interim has come and whose final has not.
+    fn pending_interims(&self) -> Vec<usize> {
+        let mut out = Vec::new();
+        for (_, news) in self.past_events() {
+            match news {
+                UserEvent::Interim(item) => out.push(*item),
+                UserEvent::Final(item) => out.retain(|other| other != item),
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// How many words the interims have that no final has replaced yet.
+    pub(crate) fn interim_word_count(&self, turn: &Turn<'_>) -> usize {
+        turn.interims.iter().map(|item| heard_text::count_words(self.item_text(*item)).min(2)).sum()
+    }
+}
+
+/// The open turn, as far as the user made it.
+#[derive(Default)]
+pub(crate) struct Turn<'a> {
+    pub(crate) finals: Vec<&'a str>,
+    /// Interims whose finals are still to come.
+    pub(crate) interims: Vec<usize>,
+    /// True onset of its first speech.
+    pub(crate) onset: Option<Micros>,
+    /// The latest trigger, unless speech began since.
+    pub(crate) wait_started_at: Option<Micros>,
+    /// Its last speech that has ended.
+    pub(crate) last_segment: Option<SpeechSegment>,
+    /// Speech began behind its last words, and has brought none yet.
+    pub(crate) followed_by_speech: bool,
+}
+
+impl Turn<'_> {
+    /// When the turn is over, if nothing else happens: the end of the wait. `None` while the user speaks or something is awaited.
+    pub(crate) fn ends_at(&self, case: &Case) -> Option<Micros> {
+        let settings = &case.settings;
+        let trigger = self.wait_started_at?;
+        if self.finals.is_empty() {
+            return Some(trigger + settings.transcript_timeout?);
+        }
+        let unsure = self
+            .last_segment
+            .and_then(|last| last.end_of_turn)
+            .is_some_and(|over| over < settings.turn_threshold);
+        let delay = if unsure { settings.max_endpointing_delay } else { settings.min_endpointing_delay };
+        let spoken_until = self.last_segment.map_or(trigger, |last| last.to);
+        let commit_at = trigger.max(spoken_until + delay);
+        if self.interims.is_empty() {
+            return Some(commit_at);
+        }
+        Some(commit_at.max(trigger + settings.transcript_timeout?))
+    }
+}
