@@ -16,8 +16,9 @@ impl Conversation {
     pub(crate) fn start_barge_in_timers(&mut self) {
         self.timers.clear(TimerKind::Resume);
         self.timers.set(TimerKind::Duck, (self.speech.onset + DUCK_DELAY).max(self.now));
-        let least = self.spec.min_interruption_duration;
-        self.timers.set(TimerKind::Hold, self.speech.hold_deadline(self.spec.vad, least).max(self.now));
+        let min_duration = self.spec.min_interruption_duration;
+        self.timers
+            .set(TimerKind::Hold, self.speech.hold_deadline(self.spec.vad, min_duration).max(self.now));
     }
 
     /// The detector hears the user no more.
@@ -56,9 +57,12 @@ impl Conversation {
         {
             return;
         }
-        let (lasted, least) = (self.speech.end.since(self.speech.onset), self.spec.min_interruption_duration);
+        let (lasted, min_duration) =
+            (self.speech.end.since(self.speech.onset), self.spec.min_interruption_duration);
         self.explain_decision(|| {
-            format!("not held: speech lasted {lasted:?}, less than min_interruption_duration {least:?}")
+            format!(
+                "not held: speech lasted {lasted:?}, less than min_interruption_duration {min_duration:?}"
+            )
         });
     }
 
@@ -94,14 +98,14 @@ impl Conversation {
         }
         let now = self.now;
         let Some(head) = self.floor.front().filter(|head| head.interruptible && !head.held) else { return };
-        let Some(piece) = head
+        let Some(segment) = head
             .sounding_utterance()
             .and_then(|utterance| utterance.segments.front())
-            .filter(|piece| piece.has_started)
+            .filter(|segment| segment.has_started)
         else {
             return;
         };
-        let position = piece.position(now).as_seconds();
+        let position = segment.position(now).as_seconds();
         self.ducked = true;
         self.outputs.push_back(Output::Duck);
         self.emit(Event::PlayoutDucked { position });
@@ -110,19 +114,20 @@ impl Conversation {
     }
 
     /// Back to full loudness, told where something sounds.
-    pub(crate) fn unduck(&mut self, told: bool) {
+    pub(crate) fn unduck(&mut self, emit_event: bool) {
         if !core::mem::take(&mut self.ducked) {
             return;
         }
         self.outputs.push_back(Output::Unduck);
         let now = self.now;
-        let piece = self
+        let segment = self
             .floor
             .front()
             .and_then(|head| head.sounding_utterance())
             .and_then(|utterance| utterance.segments.front());
-        if let Some(position) =
-            piece.filter(|piece| told && piece.has_started).map(|piece| piece.position(now).as_seconds())
+        if let Some(position) = segment
+            .filter(|segment| emit_event && segment.has_started)
+            .map(|segment| segment.position(now).as_seconds())
         {
             self.emit(Event::PlayoutUnducked { position });
         }
@@ -130,14 +135,14 @@ impl Conversation {
 
     /// Whether the user's speech is enough to hold an interruptible reply now.
     pub(crate) fn should_hold(&self) -> bool {
-        let least = self.spec.min_interruption_words;
+        let min_words = self.spec.min_interruption_words;
         // Behind the speech a hold that would be false at once is none.
         let not_false =
             |stopped| self.spec.false_interruption_timeout.is_none_or(|timeout| self.now < stopped + timeout);
         let in_time = self.speech.active || self.speech.end_reported_at.is_some_and(not_false);
         in_time
             && self.speech.has_lasted(self.spec.vad, self.spec.min_interruption_duration, self.now)
-            && (least == 0 || self.turn_word_count() >= least)
+            && (min_words == 0 || self.turn_word_count() >= min_words)
             && !self.in_echo_warmup()
     }
 
@@ -148,10 +153,10 @@ impl Conversation {
         if long && !self.speech.hold_evaluated && !self.in_echo_warmup() {
             self.speech.hold_evaluated = true;
             self.hold_if_interrupted();
-            let (words, least) = (self.turn_word_count(), self.spec.min_interruption_words);
-            if words < least && self.floor.front().is_some_and(|head| head.interruptible) {
+            let (words, min_words) = (self.turn_word_count(), self.spec.min_interruption_words);
+            if words < min_words && self.floor.front().is_some_and(|head| head.interruptible) {
                 self.explain_decision(|| {
-                    format!("not held: {words} words so far, less than min_interruption_words {least}")
+                    format!("not held: {words} words so far, less than min_interruption_words {min_words}")
                 });
             }
         }
@@ -161,10 +166,10 @@ impl Conversation {
     pub(crate) fn hold_if_interrupted(&mut self) {
         let Some(head) = self.floor.front() else { return };
         if head.interruptible && !head.held && !head.is_unheard_greeting() && self.should_hold() {
-            let least = self.spec.min_interruption_duration;
+            let min_duration = self.spec.min_interruption_duration;
             let onset = self.speech.onset;
             self.explain_decision(|| {
-                format!("held: speech since {onset} lasted min_interruption_duration {least:?}")
+                format!("held: speech since {onset} lasted min_interruption_duration {min_duration:?}")
             });
             self.hold();
         }
@@ -181,22 +186,22 @@ impl Conversation {
             let sounds = utterance.started_at.is_some();
             head.silenced_by = sounds.then_some((now, onset));
             let first = utterance.segments.front_mut();
-            if sounds || first.as_ref().is_some_and(|piece| piece.play_allowed) {
+            if sounds || first.as_ref().is_some_and(|segment| segment.play_allowed) {
                 self.playout_paused = true;
                 self.outputs.push_back(Output::Hold);
             }
-            if let Some(piece) = first.filter(|piece| piece.ready_at.is_some()) {
-                piece.freeze_position(now);
-                position = Some(piece.position(now).as_seconds());
+            if let Some(segment) = first.filter(|segment| segment.ready_at.is_some()) {
+                segment.freeze_position(now);
+                position = Some(segment.position(now).as_seconds());
             }
         }
         head.hold_emitted = position.is_some();
-        let told = core::mem::replace(&mut head.interruption_emitted, true);
+        let already_emitted = core::mem::replace(&mut head.interruption_emitted, true);
         if let Some(position) = position {
             self.emit(Event::PlayoutHeld { position });
         }
         self.unduck(false);
-        if !told {
+        if !already_emitted {
             self.emit(Event::AgentInterrupted);
         }
         self.emit_heard_text();
@@ -217,17 +222,18 @@ impl Conversation {
         let Some(head) = self.floor.front_mut().filter(|head| head.held) else { return };
         head.held = false;
         head.silenced_by = None;
-        let told = core::mem::take(&mut head.hold_emitted);
+        let hold_was_emitted = core::mem::take(&mut head.hold_emitted);
         let mut position = None;
-        if let Some(piece) = head.utterances.front_mut().and_then(|utterance| utterance.segments.front_mut())
+        if let Some(segment) =
+            head.utterances.front_mut().and_then(|utterance| utterance.segments.front_mut())
         {
-            piece.base_time = now;
-            piece.playing = piece.has_started;
-            position = Some(piece.position(now).as_seconds());
+            segment.base_time = now;
+            segment.playing = segment.has_started;
+            position = Some(segment.position(now).as_seconds());
         }
         self.resume_playout();
         self.timers.set(TimerKind::HeardUpdate, now + Duration::from_secs(1));
-        if let Some(position) = position.filter(|_| told) {
+        if let Some(position) = position.filter(|_| hold_was_emitted) {
             self.emit(Event::PlayoutResumed { position });
         }
         self.explain_decision(|| format!("resumed: {why}"));
@@ -280,9 +286,10 @@ impl Conversation {
     }
 
     /// What a final transcript does to the agent. The turn has its text already. `nod`: it is one of the small words.
-    pub(crate) fn interrupt_by_final(&mut self, nod: bool) {
+    pub(crate) fn interrupt_by_final(&mut self, is_backchannel: bool) {
         self.turn.is_backchannel = false;
-        let wordy = core::mem::replace(&mut self.turn.has_non_backchannel, true) || !nod;
+        let has_non_backchannel =
+            core::mem::replace(&mut self.turn.has_non_backchannel, true) || !is_backchannel;
         if self.is_ending() {
             return;
         }
@@ -291,10 +298,10 @@ impl Conversation {
             self.kill_reply(0, false);
         }
         let Some(head) = self.floor.front() else { return };
-        let of_tools = head.has_spoken
+        let awaits_tool = head.has_spoken
             && self.running_tools.iter().any(|tool| tool.generation.epoch == head.epoch && !tool.orphaned);
-        let listened = head.held || head.sounding_utterance().is_some() || of_tools;
-        if self.spec.backchannels && listened && !wordy && self.carried_text.is_empty() {
+        let agent_is_heard = head.held || head.sounding_utterance().is_some() || awaits_tool;
+        if self.spec.backchannels && agent_is_heard && !has_non_backchannel && self.carried_text.is_empty() {
             (self.turn.is_backchannel, self.turn.has_non_backchannel) = (true, false);
             let held = head.held;
             self.explain_decision(|| "a backchannel: the agent goes on".into());
@@ -307,10 +314,10 @@ impl Conversation {
             self.explain_decision(|| "echo_warmup: the transcript does not stop the agent".into());
             return;
         }
-        let least = self.spec.min_interruption_words;
-        if self.turn_word_count() < least && !self.turn_begins_with_stop_word() {
+        let min_words = self.spec.min_interruption_words;
+        if self.turn_word_count() < min_words && !self.turn_begins_with_stop_word() {
             self.explain_decision(|| {
-                format!("min_interruption_words {least}: too few words to stop the agent")
+                format!("min_interruption_words {min_words}: too few words to stop the agent")
             });
             return;
         }

@@ -169,12 +169,12 @@ impl Conversation {
             Input::Transcript { text, is_final: true, trailing_interim: outstanding } => {
                 self.handle_final_transcript(&text, &outstanding);
             }
-            Input::TurnProbability { speech_segment: stretch, probability: p } => {
-                self.handle_turn_probability(stretch, p)
+            Input::TurnProbability { speech_segment: speech_segment, probability: p } => {
+                self.handle_turn_probability(speech_segment, p)
             }
-            Input::Llm { generation: step, event } => self.handle_llm_event(step, event),
-            Input::Tts { segment: piece, event } => self.handle_tts_event(piece, event),
-            Input::Playout { segment: piece, event } => self.handle_playout_event(piece, event),
+            Input::Llm { generation: generation, event } => self.handle_llm_event(generation, event),
+            Input::Tts { segment: segment, event } => self.handle_tts_event(segment, event),
+            Input::Playout { segment: segment, event } => self.handle_playout_event(segment, event),
             Input::ToolsAdded(names) => self.add_tools(names),
             Input::ToolResult { call, result } => self.handle_tool_result(call, result),
             Input::GuardrailTriggered { response: say } => self.handle_guardrail(&say),
@@ -186,9 +186,9 @@ impl Conversation {
     }
 
     /// Serves a deadline at its own time.
-    fn handle_deadline(&mut self, reason: TimerKind) {
-        self.timers.clear(reason);
-        match reason {
+    fn handle_deadline(&mut self, kind: TimerKind) {
+        self.timers.clear(kind);
+        match kind {
             TimerKind::LlmTimeout => self.llm_timed_out(),
             TimerKind::TtsTimeout => self.tts_timed_out(),
             TimerKind::ToolTimeout => self.tool_timed_out(),
@@ -238,9 +238,9 @@ impl Conversation {
 
     /// A fact for the world, stamped.
     pub(crate) fn emit(&mut self, event: Event) {
-        let fact = EventEnvelope { seq: self.seq, at: self.now, event };
+        let envelope = EventEnvelope { seq: self.seq, at: self.now, event };
         self.seq += 1;
-        self.outputs.push_back(Output::Emit(fact));
+        self.outputs.push_back(Output::Emit(envelope));
     }
 
     /// Why something was decided, if anybody wants to know.

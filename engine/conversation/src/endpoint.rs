@@ -90,7 +90,7 @@ pub(crate) fn append_words(text: &mut String, more: &str) {
 }
 
 impl Conversation {
-    /// The user's turn as it is now, for the turn model that [`Output::AskTurn`](crate::output::Output::AskTurn) asks.
+    /// The user's turn as it is now, for the turn model that [`Output::RequestTurnProbability`](crate::output::Output::RequestTurnProbability) asks.
     #[must_use]
     pub fn open_turn(&self) -> OpenTurn {
         let mut words = self.turn.text.clone();
@@ -154,13 +154,17 @@ impl Conversation {
         self.finish_barge_in();
     }
 
-    pub(crate) fn handle_turn_probability(&mut self, stretch: crate::input::SpeechSegmentId, p: f32) {
+    pub(crate) fn handle_turn_probability(
+        &mut self,
+        speech_segment: crate::input::SpeechSegmentId,
+        probability: f32,
+    ) {
         let of_this_turn = self.speech.active || self.turn.speech_end.is_some();
-        if stretch == self.speech.segment_id() && of_this_turn && !p.is_nan() {
-            self.turn.end_of_turn_probability = Some(p);
+        if speech_segment == self.speech.segment_id() && of_this_turn && !probability.is_nan() {
+            self.turn.end_of_turn_probability = Some(probability);
             self.reset_turn_deadline();
         } else {
-            self.explain_decision(|| format!("the turn model's answer {p} came too late to count"));
+            self.explain_decision(|| format!("the turn model's answer {probability} came too late to count"));
         }
     }
 
@@ -176,10 +180,10 @@ impl Conversation {
     }
 
     /// `outstanding`: what was heard behind it and may still change.
-    pub(crate) fn handle_final_transcript(&mut self, text: &str, outstanding: &str) {
+    pub(crate) fn handle_final_transcript(&mut self, text: &str, trailing_interim: &str) {
         let text = self.emit_transcript(text, true);
         self.pending_finals = self.pending_finals.saturating_sub(1);
-        outstanding.trim().clone_into(&mut self.turn.interim);
+        trailing_interim.trim().clone_into(&mut self.turn.interim);
         if text.is_empty() {
             self.reset_turn_deadline();
             self.reschedule_resume();
@@ -290,13 +294,17 @@ impl Conversation {
     /// The turn is over.
     pub(crate) fn commit_due(&mut self) {
         let mut turn = core::mem::take(&mut self.turn);
-        let least = self.spec.min_interruption_words;
-        let over = self.floor.front().is_some_and(|reply| reply.interruptible && !self.is_ending());
-        if over && !turn.is_backchannel && count_words(&self.carried_text) + count_words(&turn.text) < least {
+        let min_words = self.spec.min_interruption_words;
+        let over_interruptible_reply =
+            self.floor.front().is_some_and(|reply| reply.interruptible && !self.is_ending());
+        if over_interruptible_reply
+            && !turn.is_backchannel
+            && count_words(&self.carried_text) + count_words(&turn.text) < min_words
+        {
             append_words(&mut self.carried_text, &turn.text);
             self.explain_decision(|| {
                 format!(
-                    "min_interruption_words {least}: too few words to end a reply, kept for the next turn"
+                    "min_interruption_words {min_words}: too few words to end a reply, kept for the next turn"
                 )
             });
             // It was begun while no reply was current, and one has come meanwhile: the next turn has other words.
@@ -309,20 +317,24 @@ impl Conversation {
         }
         let now = self.now;
         let threshold = self.spec.turn_threshold;
-        let (least, most) = (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
-        let asked = self.spec.turn_model && turn.speech_end.is_some();
+        let (min_words, max_delay) = (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
+        let turn_model_asked = self.spec.turn_model && turn.speech_end.is_some();
         self.explain_decision(|| {
             let why = match turn.end_of_turn_probability {
                 Some(p) if p < threshold => {
-                    format!("turn model {p} < turn_threshold {threshold}: max_endpointing_delay {most:?}")
+                    format!(
+                        "turn model {p} < turn_threshold {threshold}: max_endpointing_delay {max_delay:?}"
+                    )
                 }
                 Some(p) => {
-                    format!("turn model {p} >= turn_threshold {threshold}: min_endpointing_delay {least:?}")
+                    format!(
+                        "turn model {p} >= turn_threshold {threshold}: min_endpointing_delay {min_words:?}"
+                    )
                 }
-                None if asked => {
-                    format!("the turn model has not answered in time: min_endpointing_delay {least:?}")
+                None if turn_model_asked => {
+                    format!("the turn model has not answered in time: min_endpointing_delay {min_words:?}")
                 }
-                None => format!("min_endpointing_delay {least:?}"),
+                None => format!("min_endpointing_delay {min_words:?}"),
             };
             let from = turn
                 .speech_end

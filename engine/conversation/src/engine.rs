@@ -1,4 +1,4 @@
-//! The one door between the planes. The control plane holds a [`Host`] (the engine) and gives it a [`Ledger`] (the store);
+//! The one door between the planes. The control plane holds a [`Engine`] (the engine) and gives it a [`EventSink`] (the store);
 //! neither knows the other. Futures come from `core`, so that no runtime is chosen here.
 
 use core::future::Future;
@@ -50,7 +50,7 @@ pub trait Engine: Send + Sync + 'static {
     /// not touched by it. Reads some small files now and then.
     fn capacity_error(&self) -> Option<String>;
 
-    /// As [`Host::no_room`], asked for a conversation that is to be made: a refusal is counted.
+    /// As [`Engine::capacity_error`], asked for a conversation that is to be made: a refusal is counted.
     fn reject_new_call(&self) -> Option<String> {
         self.capacity_error()
     }

@@ -26,9 +26,9 @@ impl EventEnvelope {
     /// `None` for facts that are not among its eleven. `began` is the wall clock of the conversation's beginning in µs since the Unix
     /// epoch, told by [`Event::Joined`].
     #[must_use]
-    pub fn webhook_body(&self, conversation: ConversationId, began: u64) -> Option<String> {
+    pub fn webhook_body(&self, conversation: ConversationId, started_micros: u64) -> Option<String> {
         let (name, payload) = self.event.webhook_name_and_payload()?;
-        let timestamp = (began + self.at.as_micros()) as f64 / 1e6;
+        let timestamp = (started_micros + self.at.as_micros()) as f64 / 1e6;
         let event = json!({ "name": name, "payload": payload });
         Some(json!({ "timestamp": timestamp, "conversation_id": conversation, "type": "pipeline", "event": event }).to_string())
     }
@@ -512,7 +512,7 @@ pub struct TurnTimes {
     pub tts_ttfb: Option<f64>,
     /// True end of speech to the first sample.
     pub voice_to_voice: Option<f64>,
-    /// True onset of the user's voice over the answer to its last sample, where that voice cut it; told by [`Event::TurnHeard`].
+    /// True onset of the user's voice over the answer to its last sample, where that voice cut it; told by [`Event::TurnReplyHeard`].
     #[serde(default)]
     pub barge_in: Option<f64>,
     /// When each of it happened; not in `simulate`.
@@ -533,7 +533,7 @@ pub struct Timeline {
     pub tts_first_byte: Option<f64>,
     /// It left.
     pub first_sample: Option<f64>,
-    /// The last one left; told by [`Event::TurnHeard`], as what follows.
+    /// The last one left; told by [`Event::TurnReplyHeard`], as what follows.
     pub heard_end: Option<f64>,
     /// The user began to speak who cut the answer, or the command came that did.
     pub interrupted: Option<f64>,
@@ -560,20 +560,21 @@ mod tests {
     use super::*;
 
     fn body(event: Event) -> Option<Value> {
-        let fact = EventEnvelope { seq: 0, at: Time::from_micros(250_000), event };
-        fact.webhook_body(ConversationId(1), 1_700_000_000_000_000)
+        let envelope = EventEnvelope { seq: 0, at: Time::from_micros(250_000), event };
+        envelope
+            .webhook_body(ConversationId(1), 1_700_000_000_000_000)
             .map(|body| serde_json::from_str(&body).unwrap())
     }
 
     #[test]
     fn a_webhook_is_worded_as_the_interface_words_it() {
-        let fact = EventEnvelope {
+        let envelope = EventEnvelope {
             seq: 9,
             at: Time::from_micros(1_500_000),
             event: Event::UtteranceCommitted { text: "Hi.".into() },
         };
         assert_eq!(
-            fact.webhook_body(ConversationId(1), 1_700_000_000_000_000).unwrap(),
+            envelope.webhook_body(ConversationId(1), 1_700_000_000_000_000).unwrap(),
             "{\"timestamp\":1700000001.5,\"conversation_id\":\"00000000-0000-0000-0000-000000000001\",\"type\":\"pipeline\",\
              \"event\":{\"name\":\"utterance_committed\",\"payload\":{\"text\":\"Hi.\"}}}"
         );

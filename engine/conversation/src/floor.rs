@@ -57,7 +57,7 @@ impl Conversation {
     /// Takes the next step that is possible without news from outside. False if there is none.
     pub(crate) fn advance(&mut self) -> bool {
         let now = self.now;
-        let hearing = self.speech.active;
+        let user_speaking = self.speech.active;
         if self.spec.preemptive_tts
             && self.floor.is_empty()
             && self.preemptive_reply.is_some()
@@ -66,8 +66,12 @@ impl Conversation {
             self.request_preemptive_tts();
         }
         let Some(head) = self.floor.front() else { return false };
-        let out = self.running_tools.iter().any(|tool| tool.generation.epoch == head.epoch && !tool.orphaned);
-        if head.awaiting_tools && !out && head.utterances.iter().all(Utterance::is_tool_result_message) {
+        let tool_running =
+            self.running_tools.iter().any(|tool| tool.generation.epoch == head.epoch && !tool.orphaned);
+        if head.awaiting_tools
+            && !tool_running
+            && head.utterances.iter().all(Utterance::is_tool_result_message)
+        {
             self.explain_decision(|| {
                 "the next step is asked: its words were played and all results are in".into()
             });
@@ -95,7 +99,7 @@ impl Conversation {
             return true;
         }
         let first = utterance.played_bytes == 0 && utterance.started_at.is_none();
-        let Some(index) = utterance.segments.iter().position(|piece| !piece.play_allowed) else {
+        let Some(index) = utterance.segments.iter().position(|segment| !segment.play_allowed) else {
             return false;
         };
         if utterance.segments[index].ready_at.is_none() || held {
@@ -104,7 +108,7 @@ impl Conversation {
             }
             return false;
         }
-        if index == 0 && first && interruptible && hearing {
+        if index == 0 && first && interruptible && user_speaking {
             if !head.is_unheard_greeting() && self.should_hold() {
                 self.explain_decision(|| "held before its first sample: the user speaks".into());
                 self.hold();
@@ -113,28 +117,28 @@ impl Conversation {
             self.explain_wait(WaitReason::UserSpeech);
             return false;
         }
-        let Some(piece) =
+        let Some(segment) =
             self.floor.front_mut().and_then(|head| head.utterances.front_mut()?.segments.get_mut(index))
         else {
             return false;
         };
-        piece.play_allowed = true;
-        if let Some(id) = piece.id {
+        segment.play_allowed = true;
+        if let Some(id) = segment.id {
             self.outputs.push_back(Output::Play(id));
         }
         true
     }
 
     /// Why the front utterance does not begin yet, once.
-    fn explain_wait(&mut self, waits: WaitReason) {
+    fn explain_wait(&mut self, wait: WaitReason) {
         let Some(head) = self.floor.front_mut() else { return };
         let not_before = head.not_before;
         let Some(utterance) = head.utterances.front_mut() else { return };
-        if utterance.explained_wait.replace(waits) == Some(waits) {
+        if utterance.explained_wait.replace(wait) == Some(wait) {
             return;
         }
         let (at, delay) = (self.tts_allowed_at(not_before), self.spec.min_consecutive_speech_delay);
-        self.explain_decision(|| match waits {
+        self.explain_decision(|| match wait {
             WaitReason::UserSpeech => "the first sample waits: the user is heard".into(),
             WaitReason::Spacing if at == not_before => format!("the voice is asked at {at}: greeting.wait"),
             WaitReason::Spacing => {
@@ -159,7 +163,7 @@ impl Conversation {
             None => self
                 .preemptive_reply
                 .as_ref()
-                .filter(|prep| self.spec.preemptive_tts && waits(prep))
+                .filter(|preemptive_reply| self.spec.preemptive_tts && waits(preemptive_reply))
                 .map(|_| Time::ZERO),
         };
         not_before.map(|at| self.tts_allowed_at(at)).filter(|at| *at > self.now)
@@ -215,14 +219,14 @@ impl Conversation {
     }
 
     /// Ends a reply: its epoch is cancelled, LLM and TTS are stopped, history keeps what was heard.
-    pub(crate) fn kill_reply(&mut self, index: usize, told: bool) {
+    pub(crate) fn kill_reply(&mut self, index: usize, emit_interruption: bool) {
         let now = self.now;
         let Some(mut reply) = self.floor.remove(index) else { return };
         // Nobody knew of a reply that waits behind what may not be interrupted.
-        let unknown =
+        let never_announced =
             index > 0 && !reply.has_spoken && self.floor.front().is_some_and(|head| !head.interruptible);
-        let told = told && !unknown && !reply.is_unheard_greeting();
-        if told && !core::mem::replace(&mut reply.interruption_emitted, true) {
+        let emit_interruption = emit_interruption && !never_announced && !reply.is_unheard_greeting();
+        if emit_interruption && !core::mem::replace(&mut reply.interruption_emitted, true) {
             self.emit(Event::AgentInterrupted);
         }
         if reply.tts_requested {
@@ -235,17 +239,18 @@ impl Conversation {
             reply.utterances.pop_front().filter(|utterance| utterance.started_at.is_some())
         {
             utterance.update_heard_text(now);
-            if let Some(piece) = utterance.segments.front().filter(|piece| piece.has_started) {
-                let heard = utterance.text[piece.start..utterance.heard_bytes.max(piece.start)].to_owned();
-                let position = piece.position(now).as_seconds();
+            if let Some(segment) = utterance.segments.front().filter(|segment| segment.has_started) {
+                let heard =
+                    utterance.text[segment.start..utterance.heard_bytes.max(segment.start)].to_owned();
+                let position = segment.position(now).as_seconds();
                 self.emit(Event::PlayoutFinished { position, interrupted: true, heard });
             }
             self.last_playout_end = Some(now);
             self.timers.clear(TimerKind::HeardUpdate);
             self.close_utterance(utterance, true);
         }
-        if let Some(step) = reply.generation.take().filter(|step| !step.ended) {
-            self.outputs.push_back(Output::CancelLlm(step.id));
+        if let Some(generation) = reply.generation.take().filter(|generation| !generation.ended) {
+            self.outputs.push_back(Output::CancelLlm(generation.id));
             self.emit(Event::LlmCancelled);
         }
         self.orphan_tools(reply.epoch);
@@ -293,13 +298,13 @@ impl Conversation {
 
     /// Drops what is prepared for the open turn.
     pub(crate) fn discard_preemptive_reply(&mut self, why: &'static str) {
-        let Some(mut prep) = self.preemptive_reply.take() else { return };
+        let Some(mut preemptive_reply) = self.preemptive_reply.take() else { return };
         self.explain_decision(|| format!("the prepared reply is dropped: {why}"));
-        if prep.tts_requested {
-            self.outputs.push_back(Output::Cancel(prep.epoch));
+        if preemptive_reply.tts_requested {
+            self.outputs.push_back(Output::Cancel(preemptive_reply.epoch));
         }
-        if let Some(step) = prep.generation.take().filter(|step| !step.ended) {
-            self.outputs.push_back(Output::CancelLlm(step.id));
+        if let Some(generation) = preemptive_reply.generation.take().filter(|generation| !generation.ended) {
+            self.outputs.push_back(Output::CancelLlm(generation.id));
             self.emit(Event::LlmCancelled);
         }
     }
@@ -315,12 +320,12 @@ impl Conversation {
 }
 
 /// Cuts what can be cut now into pieces; `part` counts them.
-pub(crate) fn cut_segments(utterance: &mut Utterance, phrasing: Phrasing, part: &mut u32) {
+pub(crate) fn cut_segments(utterance: &mut Utterance, phrasing: Phrasing, segment_index: &mut u32) {
     if phrasing == Phrasing::Flushed {
         if utterance.complete
-            && utterance.push_segment(utterance.text.len() - utterance.segmented_bytes, *part)
+            && utterance.push_segment(utterance.text.len() - utterance.segmented_bytes, *segment_index)
         {
-            *part += 1;
+            *segment_index += 1;
         }
         return;
     }
@@ -333,8 +338,8 @@ pub(crate) fn cut_segments(utterance: &mut Utterance, phrasing: Phrasing, part: 
         let spoken = rest[..len].chars().any(char::is_alphanumeric);
         if !spoken && utterance.complete {
             utterance.segmented_bytes += len;
-        } else if utterance.push_segment(len, *part) {
-            *part += 1;
+        } else if utterance.push_segment(len, *segment_index) {
+            *segment_index += 1;
         }
     }
 }

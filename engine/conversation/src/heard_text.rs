@@ -34,10 +34,10 @@ fn heard_len_by_word_times(text: &str, times: &[(String, Position)], position: P
     }
     // Signs belong to the word before them, as far as they touch it or stand alone.
     let next = text[heard..].find(char::is_alphanumeric).map(|at| heard + at);
-    let signs = &text[heard..next.unwrap_or(text.len())];
-    let own = match (signs.rfind(char::is_whitespace), next) {
-        (_, None) => signs.trim_end().len(),
-        (Some(blank), Some(_)) => signs[..blank].trim_end().len(),
+    let punctuation = &text[heard..next.unwrap_or(text.len())];
+    let own = match (punctuation.rfind(char::is_whitespace), next) {
+        (_, None) => punctuation.trim_end().len(),
+        (Some(blank), Some(_)) => punctuation[..blank].trim_end().len(),
         (None, Some(_)) => 0,
     };
     Some(heard + own)
@@ -48,12 +48,12 @@ fn match_word_times(
     text: &str,
     times: &[(String, Position)],
     position: Position,
-    counts: fn(char) -> bool,
+    is_counted: fn(char) -> bool,
 ) -> Option<usize> {
-    let mut rest = text.char_indices().filter(|(_, c)| counts(*c));
+    let mut rest = text.char_indices().filter(|(_, c)| is_counted(*c));
     let mut heard = 0;
     for (word, end) in times {
-        for expected in word.chars().filter(|c| counts(*c)) {
+        for expected in word.chars().filter(|c| is_counted(*c)) {
             let (at, c) = rest.next()?;
             if !c.to_lowercase().eq(expected.to_lowercase()) {
                 return None;

@@ -20,18 +20,18 @@ pub(crate) struct History {
 impl History {
     /// Adds an item. What is said of a step, its words and the messages of its tools, goes before the results of its tools, which may have
     /// come meanwhile: a model's calls are answered by their results, and by nothing in between.
-    pub(crate) fn push(&mut self, item: HistoryItem, step: Option<GenerationId>) {
+    pub(crate) fn push(&mut self, item: HistoryItem, generation: Option<GenerationId>) {
         if !item.in_context {
             return;
         }
         self.version += 1;
         let mut at = self.items.len();
-        if item.role == Role::Assistant && step.is_some() {
+        if item.role == Role::Assistant && generation.is_some() {
             let results = self.items.iter().rev().take_while(|(item, _)| item.role == Role::Tool).count();
             let last = &self.items[at - results..];
-            at -= last.iter().position(|(_, of)| *of == step).map_or(0, |first| results - first);
+            at -= last.iter().position(|(_, of)| *of == generation).map_or(0, |first| results - first);
         }
-        self.items.insert(at, (Arc::new(item), step));
+        self.items.insert(at, (Arc::new(item), generation));
     }
 
     /// Forgets what earlier context commands added.
@@ -48,14 +48,14 @@ impl History {
 
     /// Bytes that clients added and nobody took back.
     pub(crate) fn visitor_context_bytes(&self) -> usize {
-        let told = self.items.iter().filter(|(item, _)| item.role == Role::Visitor);
-        told.map(|(item, _)| item.text.len()).sum()
+        let visitor_items = self.items.iter().filter(|(item, _)| item.role == Role::Visitor);
+        visitor_items.map(|(item, _)| item.text.len()).sum()
     }
 
     /// For the LLM; `open` = the text of a turn that is not committed yet.
-    pub(crate) fn for_llm(&self, open: Option<&str>) -> Vec<Arc<HistoryItem>> {
-        let open = open.map(|text| Arc::new(text_item(Role::User, text.to_owned())));
-        self.items.iter().map(|(item, _)| Arc::clone(item)).chain(open).collect()
+    pub(crate) fn for_llm(&self, open_turn_text: Option<&str>) -> Vec<Arc<HistoryItem>> {
+        let open_turn_text = open_turn_text.map(|text| Arc::new(text_item(Role::User, text.to_owned())));
+        self.items.iter().map(|(item, _)| Arc::clone(item)).chain(open_turn_text).collect()
     }
 }
 

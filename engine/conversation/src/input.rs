@@ -38,7 +38,7 @@ pub struct ToolCallId(pub u32);
 #[serde(transparent)]
 pub struct SpeechSegmentId(pub u32);
 
-/// One command from outside, to be answered by [`crate::output::Output::Answer`]. Chosen by the driver, unique in the call.
+/// One command from outside, to be answered by [`crate::output::Output::CommandResult`]. Chosen by the driver, unique in the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CommandId(pub u32);
@@ -232,7 +232,7 @@ pub const MAX_TEXT_CHARS: usize = 10_000;
 /// Most bytes of what clients have told of one call ([`Command::VisitorContext`]) at a time: every question to the LLM carries it.
 pub const MAX_VISITOR_CONTEXT_BYTES: usize = 8 << 10;
 
-/// What may be asked from outside, by REST, the data channel or a scenario. Texts from outside have at most [`MAX_TEXT`] characters.
+/// What may be asked from outside, by REST, the data channel or a scenario. Texts from outside have at most [`MAX_TEXT_CHARS`] characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -261,7 +261,7 @@ pub enum Command {
         /// Whether they replace all earlier context, a visitor's too.
         overwrite: bool,
     },
-    /// The same by a client: it is the visitor's word, and the LLM sees it as that. At most [`MAX_VISITOR_CONTEXT`] at a time.
+    /// The same by a client: it is the visitor's word, and the LLM sees it as that. At most [`MAX_VISITOR_CONTEXT_BYTES`] at a time.
     VisitorContext {
         /// The words.
         text: String,

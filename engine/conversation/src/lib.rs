@@ -14,11 +14,11 @@
 //!   yet are waited for: a piece is `Finished` only after its [`TtsEvent::End`].
 //! - [`Output::Hold`] pauses playout and is answered at once by `Progress(position)`; [`Output::Cancel`] ends everything of an epoch, TTS and
 //!   playout, and needs no answer. Playout also forgets that it was ducked: [`Output::Unduck`] is sent where it matters.
-//! - [`TtsEvent::Ready`] = the first samples are there; `End` = the length of the piece is known. Before that, heard words are counted
+//! - [`TtsEvent::FirstAudio`] = the first samples are there; `End` = the length of the piece is known. Before that, heard words are counted
 //!   from word times alone: what cannot be judged was not heard.
-//! - While the detector hears the user, [`Input::SpeechHeard`] is told with each window over the threshold: speech without trailing
+//! - While the detector hears the user, [`Input::SpeechContinued`] is told with each window over the threshold: speech without trailing
 //!   silence is what holds the agent. An interim [`Input::Transcript`] replaces the one before it.
-//! - Asked for a turn's end ([`Output::AskTurn`]), a turn model may answer until the commit; later answers and no answer change nothing.
+//! - Asked for a turn's end ([`Output::RequestTurnProbability`]), a turn model may answer until the commit; later answers and no answer change nothing.
 //! - Stale news (of a cancelled epoch, an unknown piece or call) is ignored, in any order.
 //!
 //! Written down, its inputs and outputs are a trace ([`trace`]), which [`replay`] plays again and compares.
@@ -27,11 +27,11 @@
 //! [`Output::Hold`]: output::Output::Hold
 //! [`Output::Cancel`]: output::Output::Cancel
 //! [`Output::Unduck`]: output::Output::Unduck
-//! [`Output::AskTurn`]: output::Output::AskTurn
+//! [`Output::RequestTurnProbability`]: output::Output::RequestTurnProbability
 //! [`PlayoutEvent::Started`]: input::PlayoutEvent::Started
-//! [`TtsEvent::Ready`]: input::TtsEvent::Ready
+//! [`TtsEvent::FirstAudio`]: input::TtsEvent::FirstAudio
 //! [`TtsEvent::End`]: input::TtsEvent::End
-//! [`Input::SpeechHeard`]: input::Input::SpeechHeard
+//! [`Input::SpeechContinued`]: input::Input::SpeechContinued
 //! [`Input::Transcript`]: input::Input::Transcript
 //! [`Conversation::handle`]: conversation::Conversation::handle
 //! [`Conversation::poll`]: conversation::Conversation::poll

@@ -165,10 +165,10 @@ impl Conversation {
     }
 
     pub(crate) fn idle_due(&mut self) {
-        if self.spec.idle_end_after.is_some_and(|most| self.unanswered_callouts >= most) {
-            let most = self.unanswered_callouts;
+        if self.spec.idle_end_after.is_some_and(|max_callouts| self.unanswered_callouts >= max_callouts) {
+            let max_callouts = self.unanswered_callouts;
             self.explain_decision(|| {
-                format!("idle_end_after: {most} call-outs were not answered, the call ends")
+                format!("idle_end_after: {max_callouts} call-outs were not answered, the call ends")
             });
             self.end_call(EndReason::Idle);
             return;
@@ -265,8 +265,8 @@ impl Conversation {
             }
             Command::VisitorContext { text, overwrite } => {
                 let text = text.trim();
-                let told = if overwrite { 0 } else { self.history.visitor_context_bytes() };
-                if told + text.len() > MAX_VISITOR_CONTEXT_BYTES {
+                let context_bytes = if overwrite { 0 } else { self.history.visitor_context_bytes() };
+                if context_bytes + text.len() > MAX_VISITOR_CONTEXT_BYTES {
                     return CommandOutcome::Rejected(Rejection::ContextFull);
                 }
                 if overwrite {
@@ -329,8 +329,8 @@ impl Conversation {
     }
 
     /// An item enters the history.
-    pub(crate) fn append_history(&mut self, item: HistoryItem, step: Option<GenerationId>) {
+    pub(crate) fn append_history(&mut self, item: HistoryItem, generation: Option<GenerationId>) {
         self.emit(Event::History(item.clone()));
-        self.history.push(item, step);
+        self.history.push(item, generation);
     }
 }

@@ -100,10 +100,10 @@ impl MetricFamily {
     pub fn with_label(
         mut self,
         label: &'static str,
-        is: impl std::fmt::Display,
+        label_value: impl std::fmt::Display,
         value: impl Into<MetricValue>,
     ) -> Self {
-        self.points.push(MetricPoint { labels: vec![(label, is.to_string())], value: value.into() });
+        self.points.push(MetricPoint { labels: vec![(label, label_value.to_string())], value: value.into() });
         self
     }
 
@@ -114,6 +114,8 @@ impl MetricFamily {
         label: &'static str,
         numbers: impl IntoIterator<Item = (L, V)>,
     ) -> Self {
-        numbers.into_iter().fold(self, |family, (is, value)| family.with_label(label, is, value))
+        numbers
+            .into_iter()
+            .fold(self, |family, (label_value, value)| family.with_label(label, label_value, value))
     }
 }

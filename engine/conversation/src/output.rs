@@ -36,7 +36,7 @@ pub enum Output {
     /// A piece that never sounds any more, while its epoch goes on.
     #[serde(rename = "Drop")]
     Discard(SegmentId),
-    /// Run a tool. Answered by [`crate::input::Input::Tool`]. A name without a tool is answered by the conversation itself.
+    /// Run a tool. Answered by [`crate::input::Input::ToolResult`]. A name without a tool is answered by the conversation itself.
     RunTool {
         /// The call.
         call: ToolCallId,
@@ -60,7 +60,7 @@ pub enum Output {
         #[serde(rename = "answer")]
         outcome: CommandOutcome,
     },
-    /// Why something was decided; only after [`explain`](crate::conversation::Conversation::explain).
+    /// Why something was decided; only after [`explain`](crate::conversation::Conversation::set_explain).
     Explain(Explanation),
     /// The call is over; nothing follows. The driver closes the connection when what sounds has left.
     End(EndReason),
@@ -195,7 +195,7 @@ pub enum Rejection {
     /// It is over.
     #[error("Conversation has ended")]
     Ended,
-    /// Clients have told [`crate::input::MAX_VISITOR_CONTEXT`] bytes.
+    /// Clients have told [`crate::input::MAX_VISITOR_CONTEXT_BYTES`] bytes.
     #[error("The context of a client is limited to 8 KiB a call")]
     ContextFull,
 }

@@ -24,7 +24,7 @@ pub fn first_sentence_len(text: &str) -> usize {
 /// Length in bytes of the next phrase of `text`, blanks behind it included; `None` = more text is needed.
 ///
 /// `first`: nothing of this utterance has been cut yet. `done`: no more text will come.
-pub(crate) fn next_phrase_len(text: &str, first: bool, done: bool) -> Option<usize> {
+pub(crate) fn next_phrase_len(text: &str, first: bool, complete: bool) -> Option<usize> {
     let mut clause = None;
     let mut blank = None;
     for (at, c) in text.char_indices() {
@@ -39,11 +39,15 @@ pub(crate) fn next_phrase_len(text: &str, first: bool, done: bool) -> Option<usi
             blank = Some(end);
         }
         let (closed, follows) = lookahead(text, end);
-        let sure = follows.is_some();
-        if sure && closed.1 && matches!(c, '.' | '!' | '?' | '…') && ends_sentence(text, at, c, follows) {
+        let has_lookahead = follows.is_some();
+        if has_lookahead
+            && closed.1
+            && matches!(c, '.' | '!' | '?' | '…')
+            && ends_sentence(text, at, c, follows)
+        {
             return Some(closed.0);
         }
-        if sure
+        if has_lookahead
             && closed.1
             && matches!(c, ',' | ';' | ':' | '—' | '–')
             && text[..at].chars().any(char::is_alphanumeric)
@@ -67,7 +71,7 @@ pub(crate) fn next_phrase_len(text: &str, first: bool, done: bool) -> Option<usi
             return Some(end);
         }
     }
-    (done && !text.trim().is_empty()).then_some(text.len())
+    (complete && !text.trim().is_empty()).then_some(text.len())
 }
 
 /// Behind `end`: (end of closing signs and blanks, whether there were blanks), and the character that follows.
@@ -79,16 +83,16 @@ fn lookahead(text: &str, end: usize) -> ((usize, bool), Option<char>) {
     ((at, follow.len() < closing.len()), follow.chars().next())
 }
 
-fn ends_sentence(text: &str, at: usize, sign: char, follows: Option<char>) -> bool {
+fn ends_sentence(text: &str, at: usize, punctuation: char, follows: Option<char>) -> bool {
     let before = &text[..at];
     if !before.chars().any(char::is_alphanumeric) {
         return false;
     }
-    if sign == '!' || sign == '?' {
+    if punctuation == '!' || punctuation == '?' {
         return true;
     }
     let capital = follows.is_some_and(|c| c.is_uppercase() || !c.is_alphabetic());
-    if sign == '…' || before.ends_with('.') {
+    if punctuation == '…' || before.ends_with('.') {
         return capital && follows.is_some_and(char::is_uppercase);
     }
     let word =

@@ -259,7 +259,7 @@ impl ReplayedCall {
     /// inputs, and words without end to be said in them. No more of that is made than the file has the outputs for.
     fn replay_input(
         &mut self,
-        lines: &mut Report,
+        report: &mut Report,
         line: u64,
         at: Time,
         input: Input,
@@ -270,7 +270,7 @@ impl ReplayedCall {
         let mut comparison = Comparison { live, compared: 0, difference: None };
         if self.inputs == 1 {
             self.conversation.handle(Input::Tick, Time::ZERO);
-            self.compare_outputs(lines, &mut comparison);
+            self.compare_outputs(report, &mut comparison);
         }
         let mut served = 0;
         while let Some((due, _)) = self.conversation.poll_timeout().filter(|(due, _)| *due < at)
@@ -284,11 +284,11 @@ impl ReplayedCall {
             }
             served += 1;
             self.conversation.handle(Input::Tick, due);
-            self.compare_outputs(lines, &mut comparison);
+            self.compare_outputs(report, &mut comparison);
         }
         if comparison.difference.is_none() {
             self.conversation.handle(input, at);
-            self.compare_outputs(lines, &mut comparison);
+            self.compare_outputs(report, &mut comparison);
             comparison.compare_end();
         }
         let program = self.program_version.clone();
@@ -305,16 +305,16 @@ impl ReplayedCall {
     }
 
     /// Prints and compares what the conversation has put out.
-    fn compare_outputs(&mut self, lines: &mut Report, comparison: &mut Comparison<'_>) {
+    fn compare_outputs(&mut self, report: &mut Report, comparison: &mut Comparison<'_>) {
         while let Some(replayed) = self.conversation.poll() {
             if let Output::Explain(explanation) = replayed {
-                lines.push_explanation(&explanation);
+                report.push_explanation(&explanation);
                 continue;
             }
             self.outputs += 1;
             comparison.compare_next(&replayed);
             match replayed {
-                Output::Emit(fact) => lines.push_event(fact),
+                Output::Emit(envelope) => report.push_event(envelope),
                 Output::End(_) => self.ended = true,
                 _ => {}
             }

@@ -206,7 +206,7 @@ impl Reply {
 
     /// Whether the LLM is being asked.
     pub(crate) fn is_generating(&self) -> bool {
-        self.generation.as_ref().is_some_and(|step| !step.ended)
+        self.generation.as_ref().is_some_and(|generation| !generation.ended)
     }
 
     /// Whether it is an answer, and so counts as thinking while it does not sound.
@@ -221,11 +221,12 @@ impl Reply {
 }
 
 impl Utterance {
-    pub(crate) fn new(from: UtteranceOrigin, text: String, complete: bool) -> Self {
-        let step = if let UtteranceOrigin::Generation(step) = &from { Some(*step) } else { None };
+    pub(crate) fn new(origin: UtteranceOrigin, text: String, complete: bool) -> Self {
+        let generation =
+            if let UtteranceOrigin::Generation(generation) = &origin { Some(*generation) } else { None };
         Self {
-            origin: from,
-            generation: step,
+            origin: origin,
+            generation: generation,
             id: UtteranceId(0),
             text,
             segmented_bytes: 0,
@@ -241,7 +242,7 @@ impl Utterance {
     }
 
     /// Makes `len` more bytes of the text a piece, its blanks apart; false if there is nothing to say in them.
-    pub(crate) fn push_segment(&mut self, len: usize, part: u32) -> bool {
+    pub(crate) fn push_segment(&mut self, len: usize, index: u32) -> bool {
         let raw = &self.text[self.segmented_bytes..self.segmented_bytes + len];
         let start = self.segmented_bytes + (raw.len() - raw.trim_start().len());
         let end = start + raw.trim().len();
@@ -253,7 +254,7 @@ impl Utterance {
             id: None,
             start,
             end,
-            index: part,
+            index: index,
             is_fallback: false,
             requested_at: None,
             ready_at: None,
@@ -270,8 +271,8 @@ impl Utterance {
 
     /// What of it was heard by `now`: a prefix of its text that never shrinks.
     pub(crate) fn update_heard_text(&mut self, now: Time) -> &str {
-        let piece = self.segments.front().filter(|piece| piece.has_started);
-        let heard = match piece.map(|piece| (piece.start, piece.heard_bytes(&self.text, now))) {
+        let segment = self.segments.front().filter(|segment| segment.has_started);
+        let heard = match segment.map(|segment| (segment.start, segment.heard_bytes(&self.text, now))) {
             Some((start, len)) if len > 0 => start + len,
             _ => self.played_bytes,
         };
@@ -280,8 +281,8 @@ impl Utterance {
     }
 
     /// Whether one of its next `ahead` pieces was not given to the TTS.
-    pub(crate) fn needs_tts(&self, ahead: usize) -> bool {
-        self.segments.iter().take(ahead).any(|piece| piece.requested_at.is_none())
+    pub(crate) fn needs_tts(&self, max_ahead: usize) -> bool {
+        self.segments.iter().take(max_ahead).any(|segment| segment.requested_at.is_none())
     }
 
     pub(crate) fn is_tool_result_message(&self) -> bool {

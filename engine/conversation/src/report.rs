@@ -29,9 +29,9 @@ impl Report {
     }
 
     /// A fact, unless the scenario format has no line for it.
-    pub(crate) fn push_event(&mut self, fact: EventEnvelope) {
-        let t = round_to_millis(fact.at.as_seconds());
-        let line = match fact.event {
+    pub(crate) fn push_event(&mut self, envelope: EventEnvelope) {
+        let t = round_to_millis(envelope.at.as_seconds());
+        let line = match envelope.event {
             Event::Joined { .. }
             | Event::UserTranscript { .. }
             | Event::AgentSpeechHeard { .. }
@@ -71,9 +71,10 @@ impl Report {
 
     /// The last line, at `t`: what was said and heard, and where each turn's time went.
     pub(crate) fn push_summary(&mut self, t: Time, conversation: &Conversation) {
-        let told: Vec<u32> = self.turns.iter().map(|turn| turn.turn).collect();
-        self.turns
-            .extend(conversation.unreported_turn_times().filter(|turn| !told.contains(&turn.turn)).cloned());
+        let reported_turns: Vec<u32> = self.turns.iter().map(|turn| turn.turn).collect();
+        self.turns.extend(
+            conversation.unreported_turn_times().filter(|turn| !reported_turns.contains(&turn.turn)).cloned(),
+        );
         // A guardrail's words tell the times of their turn anew: the last word counts.
         self.turns.reverse();
         self.turns.sort_by_key(|turn| turn.turn);

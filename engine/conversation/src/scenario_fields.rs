@@ -16,10 +16,10 @@ pub(crate) struct ObjectReader<'a> {
 }
 
 impl<'a> ObjectReader<'a> {
-    pub(crate) fn new(at: &str, value: &'a Value) -> ParseResult<Self> {
-        let field = if at.is_empty() { "file" } else { at };
+    pub(crate) fn new(path: &str, value: &'a Value) -> ParseResult<Self> {
+        let field = if path.is_empty() { "file" } else { path };
         let map = value.as_object().ok_or_else(|| ScenarioError::new(field, "must be an object"))?;
-        Ok(Self { prefix: at.to_owned(), map })
+        Ok(Self { prefix: path.to_owned(), map })
     }
 
     pub(crate) fn path(&self, key: &str) -> String {

@@ -41,11 +41,11 @@ impl Simulation<'_> {
 
     /// Schedules what the scripted LLM says.
     pub(crate) fn request_llm(&mut self, request: &LlmRequest) {
-        let step = request.generation;
+        let generation = request.generation;
         let found = self.find_reply(request);
-        self.generations.insert(step, found);
-        self.last_generation.insert(step.epoch, found);
-        let llm = |event| Input::Llm { generation: step, event };
+        self.generations.insert(generation, found);
+        self.last_generation.insert(generation.epoch, found);
+        let llm = |event| Input::Llm { generation: generation, event };
         let end = LlmEvent::End { prompt_tokens: 0, completion_tokens: 0 };
         let defaults = self.scenario.defaults;
         let empty = ScriptedReply {
@@ -53,30 +53,30 @@ impl Simulation<'_> {
             llm_duration: defaults.llm_duration,
             ..ScriptedReply::default()
         };
-        let script = self.scenario;
-        let answer = found.map_or(&empty, |index| &script.replies[index]);
-        let first = self.now + answer.llm_ttft;
-        if answer.llm_fails {
+        let scenario = self.scenario;
+        let reply = found.map_or(&empty, |index| &scenario.replies[index]);
+        let first = self.now + reply.llm_ttft;
+        if reply.llm_fails {
             self.schedule(first, 0, ScheduledEvent::Inputs(vec![llm(LlmEvent::Failed("scripted".into()))]));
             return;
         }
         // A stream that is slow, not silent: its gaps are no failure.
-        let done = self.now + answer.llm_duration.max(answer.llm_ttft);
-        let mut alive = first;
-        while alive < done {
-            self.schedule(alive, 0, ScheduledEvent::Inputs(vec![llm(LlmEvent::Started)]));
-            alive = alive + Duration::from_secs(4);
+        let done = self.now + reply.llm_duration.max(reply.llm_ttft);
+        let mut keep_alive_at = first;
+        while keep_alive_at < done {
+            self.schedule(keep_alive_at, 0, ScheduledEvent::Inputs(vec![llm(LlmEvent::Started)]));
+            keep_alive_at = keep_alive_at + Duration::from_secs(4);
         }
         let mut events = Vec::new();
-        if answer.is_guardrail {
+        if reply.is_guardrail {
             events.push(llm(LlmEvent::Guardrail));
         }
-        for (index, part) in answer.segments.iter().enumerate() {
+        for (index, part) in reply.segments.iter().enumerate() {
             let blank = if index > 0 { " " } else { "" };
             events.push(llm(LlmEvent::Text(format!("{blank}{}", part.text.trim()))));
             events.push(llm(LlmEvent::Flush));
         }
-        for (index, (name, arguments)) in answer.tool_calls.iter().enumerate() {
+        for (index, (name, arguments)) in reply.tool_calls.iter().enumerate() {
             let id = format!("call_{index}");
             events.push(llm(LlmEvent::ToolCall { id, name: name.clone(), arguments: arguments.clone() }));
         }
@@ -93,11 +93,15 @@ impl Simulation<'_> {
             ..ScriptedSegment::default()
         };
         let part = match &request.source {
-            SpeechSource::Generation { generation: step, segment_index: part } => {
-                let answer =
-                    self.generations.get(step).copied().flatten().map(|index| &self.scenario.replies[index]);
-                ttfb = answer.map_or(ttfb, |answer| answer.tts_ttfb);
-                answer.and_then(|answer| answer.segments.get(*part as usize)).cloned().unwrap_or_default()
+            SpeechSource::Generation { generation: generation, segment_index: part } => {
+                let reply = self
+                    .generations
+                    .get(generation)
+                    .copied()
+                    .flatten()
+                    .map(|index| &self.scenario.replies[index]);
+                ttfb = reply.map_or(ttfb, |reply| reply.tts_ttfb);
+                reply.and_then(|reply| reply.segments.get(*part as usize)).cloned().unwrap_or_default()
             }
             SpeechSource::Greeting => message(settings.greeting.as_ref()),
             SpeechSource::IdleMessage(n) => {
@@ -127,10 +131,10 @@ impl Simulation<'_> {
                 }))
             }
         };
-        let piece = request.segment;
+        let segment = request.segment;
         let length = part.audio_duration + Duration::from_millis(10);
-        self.segments.insert(piece, RequestedSegment { epoch: request.epoch, duration: length });
-        let tts = |event| Input::Tts { segment: piece, event };
+        self.segments.insert(segment, RequestedSegment { epoch: request.epoch, duration: length });
+        let tts = |event| Input::Tts { segment: segment, event };
         let events = if part.tts_fails {
             vec![tts(TtsEvent::Failed("scripted".into()))]
         } else {

@@ -1,6 +1,6 @@
 //! From what people write (an agent's configuration, a scenario file) to a valid [`Spec`].
 //!
-//! One struct with the names of the scenario format, and two sets of defaults: [`Settings::product`] and [`Settings::scenario`].
+//! One struct with the names of the scenario format, and two sets of defaults: [`Settings::product_defaults`] and [`Settings::scenario_defaults`].
 
 use core::time::Duration;
 
@@ -194,7 +194,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets one of [`TURN_KEYS`], or any other setting that is a number, a flag or null.
+    /// Sets one of [`TURN_SETTING_KEYS`], or any other setting that is a number, a flag or null.
     ///
     /// Returns whether there is such a setting.
     ///
@@ -315,7 +315,7 @@ pub struct AgentTurnConfig<'a> {
     pub turn_handling: Option<&'a str>,
     /// low, medium, high.
     pub interruptability: Option<&'a str>,
-    /// `config.turn`: an object by the names of [`TURN_KEYS`]; others are ignored.
+    /// `config.turn`: an object by the names of [`TURN_SETTING_KEYS`]; others are ignored.
     pub turn: Option<&'a Value>,
     /// `stt.min_endpointing_delay`, where the request states it.
     pub min_endpointing_delay: Option<f64>,

@@ -108,15 +108,15 @@ pub(crate) fn to_position(time: Duration) -> Position {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(script: &'a Scenario, explain: bool) -> Result<Self, ScenarioError> {
-        let spec = script
+    fn new(scenario: &'a Scenario, explain: bool) -> Result<Self, ScenarioError> {
+        let spec = scenario
             .settings
             .to_spec()
             .map_err(|bad| ScenarioError::new(format!("settings.{}", bad.field), bad.reason))?;
         let words = |message: &Option<SpokenMessage>| {
             message.as_ref().map(|m| m.text.trim().to_owned()).filter(|say| !say.is_empty())
         };
-        let tools = script.tools.iter().map(|(name, tool)| ToolSpec {
+        let tools = scenario.tools.iter().map(|(name, tool)| ToolSpec {
             name: name.clone(),
             on_start: words(&tool.on_start),
             on_delay: words(&tool.on_delay),
@@ -126,7 +126,7 @@ impl<'a> Simulation<'a> {
         });
         let spec = Spec {
             phrasing: Phrasing::Flushed,
-            vad: VadTiming { min_speech_duration: script.vad.0, min_silence_duration: script.vad.1 },
+            vad: VadTiming { min_speech_duration: scenario.vad.0, min_silence_duration: scenario.vad.1 },
             user_id: "user".into(),
             tools: tools.collect(),
             ..spec
@@ -135,7 +135,7 @@ impl<'a> Simulation<'a> {
         let mut conversation = Conversation::new(spec);
         conversation.set_explain(explain);
         let mut simulation = Self {
-            scenario: script,
+            scenario: scenario,
             conversation,
             now: Time::ZERO,
             next_order: 0,
@@ -150,7 +150,7 @@ impl<'a> Simulation<'a> {
             playout_queue: VecDeque::new(),
             paused: false,
             playout_version: 0,
-            interim_pending: vec![false; script.user.len()],
+            interim_pending: vec![false; scenario.user.len()],
             report: Report::default(),
             trace: None,
             ended: false,
@@ -160,29 +160,29 @@ impl<'a> Simulation<'a> {
         Ok(simulation)
     }
 
-    pub(crate) fn schedule(&mut self, at: Time, rank: u8, happening: ScheduledEvent) {
-        self.event_queue.push(Reverse((at, rank, self.next_order)));
-        self.scheduled_events.insert(self.next_order, happening);
+    pub(crate) fn schedule(&mut self, at: Time, priority: u8, event: ScheduledEvent) {
+        self.event_queue.push(Reverse((at, priority, self.next_order)));
+        self.scheduled_events.insert(self.next_order, event);
         self.next_order += 1;
     }
 
     fn schedule_user_speech(&mut self, hold_after: Duration) {
-        let script = self.scenario;
-        let (start, silence) = script.vad;
+        let scenario = self.scenario;
+        let (start, silence) = scenario.vad;
         // What the detector takes for one speech: its beginning, its end, and what the turn model says of it.
-        let mut stretches: Vec<(Duration, Duration, Option<f64>)> = Vec::new();
-        for item in &script.user {
-            match stretches.last_mut().filter(|last| item.from < last.1 + silence) {
+        let mut speech_segments: Vec<(Duration, Duration, Option<f64>)> = Vec::new();
+        for item in &scenario.user {
+            match speech_segments.last_mut().filter(|last| item.from < last.1 + silence) {
                 Some(last) => {
                     if item.to >= last.1 {
                         (last.1, last.2) = (item.to, item.end_of_turn);
                     }
                 }
-                None => stretches.push((item.from, item.to, item.end_of_turn)),
+                None => speech_segments.push((item.from, item.to, item.end_of_turn)),
             }
         }
-        stretches.retain(|(from, to, _)| *to - *from >= start);
-        for (index, (from, to, p)) in stretches.into_iter().enumerate() {
+        speech_segments.retain(|(from, to, _)| *to - *from >= start);
+        for (index, (from, to, p)) in speech_segments.into_iter().enumerate() {
             let onset = time_at(from);
             self.schedule(
                 time_at(from + start),
@@ -195,27 +195,28 @@ impl<'a> Simulation<'a> {
                     self.schedule(time_at(until.max(from + start)), 1, ScheduledEvent::Inputs(vec![heard]));
                 }
             }
-            let stretch = SpeechSegmentId(index as u32);
-            let model = p.map(|p| Input::TurnProbability { speech_segment: stretch, probability: p as f32 });
+            let speech_segment = SpeechSegmentId(index as u32);
+            let model =
+                p.map(|p| Input::TurnProbability { speech_segment: speech_segment, probability: p as f32 });
             let stopped = model.into_iter().chain([Input::SpeechStopped { end: time_at(to) }]);
             self.schedule(time_at(to + silence), 1, ScheduledEvent::Inputs(stopped.collect()));
         }
-        for (index, item) in script.user.iter().enumerate().filter(|(_, item)| item.text.is_some()) {
+        for (index, item) in scenario.user.iter().enumerate().filter(|(_, item)| item.text.is_some()) {
             self.schedule(time_at(item.to + item.stt_delay / 2), 1, ScheduledEvent::Interim(index));
             self.schedule(time_at(item.to + item.stt_delay), 1, ScheduledEvent::Final(index));
         }
     }
 
     fn schedule_actions(&mut self) {
-        let script = self.scenario;
-        for (index, action) in script.actions.iter().enumerate() {
+        let scenario = self.scenario;
+        for (index, action) in scenario.actions.iter().enumerate() {
             let command = match &action.kind {
                 ActionKind::Interrupt => Command::Interrupt,
                 ActionKind::Respond(text) => Command::Respond { text: text.clone() },
                 ActionKind::Say { text, interrupt, allow_interruptions, .. } => Command::Say {
                     text: text.clone(),
                     interrupt: *interrupt,
-                    allow_interruptions: allow_interruptions.unwrap_or(script.settings.allow_interruptions),
+                    allow_interruptions: allow_interruptions.unwrap_or(scenario.settings.allow_interruptions),
                     add_to_context: true,
                 },
                 ActionKind::Context(text) => Command::Context { text: text.clone(), overwrite: false },
@@ -273,8 +274,10 @@ impl<'a> Simulation<'a> {
                 if generation == self.playout_version
                     && let Some(playing) = self.playing.take()
                 {
-                    let length =
-                        self.segments.get(&playing.segment).map_or(Duration::ZERO, |piece| piece.duration);
+                    let length = self
+                        .segments
+                        .get(&playing.segment)
+                        .map_or(Duration::ZERO, |segment| segment.duration);
                     let event = PlayoutEvent::Finished(to_position(length));
                     self.send_input(Input::Playout { segment: playing.segment, event });
                     self.start_next_segment();
@@ -306,10 +309,10 @@ impl<'a> Simulation<'a> {
     }
 
     fn handle(&mut self, input: Input) {
-        let kept = self.trace.is_some().then(|| input.clone());
+        let traced_input = self.trace.is_some().then(|| input.clone());
         self.conversation.handle(input, self.now);
         let out: Vec<Output> = core::iter::from_fn(|| self.conversation.poll()).collect();
-        if let (Some(trace), Some(input)) = (&mut self.trace, kept) {
+        if let (Some(trace), Some(input)) = (&mut self.trace, traced_input) {
             trace.push_str(&trace::step_line(self.now, &input, &out));
         }
         self.apply_outputs(out);
@@ -318,7 +321,7 @@ impl<'a> Simulation<'a> {
     fn apply_outputs(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Emit(fact) => self.report.push_event(fact),
+                Output::Emit(envelope) => self.report.push_event(envelope),
                 Output::Explain(explanation) => self.report.push_explanation(&explanation),
                 Output::RequestLlm(request) => self.request_llm(&request),
                 Output::Synthesize(request) => self.synthesize(&request),
@@ -329,8 +332,8 @@ impl<'a> Simulation<'a> {
                     }
                     self.tool_names.insert(call, name);
                 }
-                Output::Play(piece) => {
-                    self.playout_queue.push_back(piece);
+                Output::Play(segment) => {
+                    self.playout_queue.push_back(segment);
                     self.start_next_segment();
                 }
                 Output::Hold => self.pause_playout(),
@@ -343,17 +346,18 @@ impl<'a> Simulation<'a> {
                     self.start_next_segment();
                 }
                 Output::Cancel(epoch) => {
-                    let pieces = &self.segments;
-                    let stale = |id: &SegmentId| pieces.get(id).is_some_and(|piece| piece.epoch == epoch);
+                    let segments = &self.segments;
+                    let stale =
+                        |id: &SegmentId| segments.get(id).is_some_and(|segment| segment.epoch == epoch);
                     self.playout_queue.retain(|id| !stale(id));
                     if self.playing.as_ref().is_some_and(|playing| stale(&playing.segment)) {
                         self.playing = None;
                         self.playout_version += 1;
                     }
                 }
-                Output::Discard(piece) => {
-                    self.playout_queue.retain(|id| *id != piece);
-                    if self.playing.as_ref().is_some_and(|playing| playing.segment == piece) {
+                Output::Discard(segment) => {
+                    self.playout_queue.retain(|id| *id != segment);
+                    if self.playing.as_ref().is_some_and(|playing| playing.segment == segment) {
                         self.playing = None;
                         self.playout_version += 1;
                     }
@@ -384,16 +388,17 @@ impl<'a> Simulation<'a> {
         if self.paused || self.playing.is_some() {
             return;
         }
-        let Some(piece) = self.playout_queue.pop_front() else { return };
-        self.playing = Some(PlayingSegment { segment: piece, played: Duration::ZERO, resumed_at: self.now });
-        self.immediate_inputs.push_back(Input::Playout { segment: piece, event: PlayoutEvent::Started });
+        let Some(segment) = self.playout_queue.pop_front() else { return };
+        self.playing =
+            Some(PlayingSegment { segment: segment, played: Duration::ZERO, resumed_at: self.now });
+        self.immediate_inputs.push_back(Input::Playout { segment: segment, event: PlayoutEvent::Started });
         self.schedule_playout_end();
     }
 
     fn schedule_playout_end(&mut self) {
         self.playout_version += 1;
         let Some(playing) = &self.playing else { return };
-        let length = self.segments.get(&playing.segment).map_or(Duration::ZERO, |piece| piece.duration);
+        let length = self.segments.get(&playing.segment).map_or(Duration::ZERO, |segment| segment.duration);
         let end = playing.resumed_at + length.saturating_sub(playing.played);
         self.schedule(end, 0, ScheduledEvent::PlayoutFinished(self.playout_version));
     }

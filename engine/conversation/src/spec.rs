@@ -80,7 +80,7 @@ impl Spec {
     /// # Errors
     /// The first value that is not.
     pub fn validate(&self) -> Result<(), SettingError> {
-        let spans = [
+        let durations = [
             ("min_endpointing_delay", Some(self.min_endpointing_delay)),
             ("max_endpointing_delay", Some(self.max_endpointing_delay)),
             ("transcript_timeout", self.transcript_timeout),
@@ -96,8 +96,8 @@ impl Spec {
             ("vad.silence", Some(self.vad.min_silence_duration)),
         ];
         let of_tools = self.tools.iter().map(|tool| ("tools.delay", Some(tool.delay)));
-        for (field, span) in spans.into_iter().chain(of_tools) {
-            if span.is_some_and(|span| span.as_secs_f64() > MAX_SECONDS) {
+        for (field, duration) in durations.into_iter().chain(of_tools) {
+            if duration.is_some_and(|duration| duration.as_secs_f64() > MAX_SECONDS) {
                 return Err(SettingError::new(field, "must not be greater than 1e7 s"));
             }
         }

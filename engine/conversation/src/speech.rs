@@ -44,12 +44,14 @@ impl UserSpeech {
     }
 
     /// When speech without a break has lasted `least`, as far as the detector can know it.
-    pub(crate) fn hold_deadline(&self, vad: VadTiming, least: Duration) -> Time {
-        self.onset + vad.min_speech_duration + least
+    pub(crate) fn hold_deadline(&self, vad: VadTiming, min_duration: Duration) -> Time {
+        self.onset + vad.min_speech_duration + min_duration
     }
 
     /// Whether the speech itself, without trailing silence, has lasted `least` by `now`.
-    pub(crate) fn has_lasted(&self, vad: VadTiming, least: Duration, now: Time) -> bool {
-        self.segment_count > 0 && now >= self.hold_deadline(vad, least) && self.end.since(self.onset) >= least
+    pub(crate) fn has_lasted(&self, vad: VadTiming, min_duration: Duration, now: Time) -> bool {
+        self.segment_count > 0
+            && now >= self.hold_deadline(vad, min_duration)
+            && self.end.since(self.onset) >= min_duration
     }
 }

@@ -1,4 +1,4 @@
-//! Reading JSON without loss: a key that stands twice in one object is refused, where serde_json's own [`Value`] keeps its last value.
+//! Reading JSON without loss: a key that stands twice in one object is refused, where serde_json's own [`MetricValue`] keeps its last value.
 
 use core::fmt::{self, Write as _};
 

@@ -76,13 +76,13 @@ impl Conversation {
         &mut self,
         text: String,
         times: TurnTimes,
-        end: Option<Time>,
-        answered: bool,
-        typed: bool,
+        speech_end: Option<Time>,
+        wants_reply: bool,
+        is_typed: bool,
     ) {
         self.unanswered_callouts = 0;
-        let answered = answered && !self.is_ending();
-        if answered {
+        let wants_reply = wants_reply && !self.is_ending();
+        if wants_reply {
             if self.floor.front().is_some_and(|head| head.interruptible || head.is_unheard_greeting()) {
                 self.explain_decision(|| "killed: a turn is committed over it".into());
                 self.kill_reply(0, true);
@@ -90,20 +90,20 @@ impl Conversation {
             self.kill_waiting_answers();
         }
         let timeline = Timeline {
-            speech_end: end.map(Time::as_seconds),
+            speech_end: speech_end.map(Time::as_seconds),
             committed: Some(self.now.as_seconds()),
             ..Timeline::default()
         };
         let times = TurnTimes { turn: self.next_turn, timeline, ..times };
         self.next_turn += 1;
         self.emit(Event::UtteranceCommitted { text: text.clone() });
-        if !answered {
+        if !wants_reply {
             self.discard_preemptive_reply("the turn gets no reply");
             self.append_history(crate::history::text_item(crate::event::Role::User, text), None);
             self.emit_turn_times(Some(times));
             return;
         }
-        let adopted = if typed { None } else { self.adopt_preemptive_reply(&text) };
+        let adopted = if is_typed { None } else { self.adopt_preemptive_reply(&text) };
         self.append_history(crate::history::text_item(crate::event::Role::User, text), None);
         let fresh = adopted.is_none();
         let mut reply = match adopted {
@@ -112,11 +112,11 @@ impl Conversation {
         };
         let known = reply.turn_times.take().unwrap_or_default();
         reply.turn = Some(times.turn);
-        reply.user_speech_end = end;
+        reply.user_speech_end = speech_end;
         let timeline = Timeline { llm_first_token: known.timeline.llm_first_token, ..times.timeline.clone() };
         reply.turn_times = Some(TurnTimes { llm_ttft: known.llm_ttft, timeline, ..times });
         self.last_turn_times.clone_from(&reply.turn_times);
-        self.last_turn_speech_end = end;
+        self.last_turn_speech_end = speech_end;
         reply.preemptive_basis = None;
         if !self.floor.is_empty() {
             self.explain_decision(|| "the answer waits until what is said before it has ended".into());
@@ -143,13 +143,15 @@ impl Conversation {
         self.update_agent_state();
     }
 
-    fn request_llm(&mut self, reply: &mut Reply, open: Option<&str>, fallback: bool) {
+    fn request_llm(&mut self, reply: &mut Reply, open_turn_text: Option<&str>, fallback: bool) {
         let id = GenerationId { epoch: reply.epoch, index: reply.next_generation_index };
         reply.next_generation_index += 1;
         let tools = reply.tool_rounds < self.spec.max_tool_steps;
         if !tools && reply.tool_rounds > 0 {
-            let most = self.spec.max_tool_steps;
-            self.explain_decision(|| format!("max_tool_steps {most}: asked once more without tools"));
+            let max_tool_steps = self.spec.max_tool_steps;
+            self.explain_decision(|| {
+                format!("max_tool_steps {max_tool_steps}: asked once more without tools")
+            });
         }
         reply.generation = Some(Generation {
             id,
@@ -165,8 +167,8 @@ impl Conversation {
             tool_calls: Vec::new(),
         });
         self.emit(Event::LlmStarted);
-        let history = self.history.for_llm(open);
-        let preemptive = open.is_some();
+        let history = self.history.for_llm(open_turn_text);
+        let preemptive = open_turn_text.is_some();
         self.outputs.push_back(Output::RequestLlm(LlmRequest {
             generation: id,
             history,
@@ -178,10 +180,11 @@ impl Conversation {
 
     /// News of a question. `None` of the floor's indices = the preparation.
     pub(crate) fn handle_llm_event(&mut self, id: GenerationId, event: LlmEvent) {
-        let asked =
-            |reply: &Reply| reply.generation.as_ref().is_some_and(|step| step.id == id && !step.ended);
-        let index = self.floor.iter().position(asked);
-        if index.is_none() && !self.preemptive_reply.as_deref().is_some_and(asked) {
+        let is_generating = |reply: &Reply| {
+            reply.generation.as_ref().is_some_and(|generation| generation.id == id && !generation.ended)
+        };
+        let index = self.floor.iter().position(is_generating);
+        if index.is_none() && !self.preemptive_reply.as_deref().is_some_and(is_generating) {
             return;
         }
         if let LlmEvent::Failed(reason) = event {
@@ -194,14 +197,14 @@ impl Conversation {
             None => self.preemptive_reply.as_deref_mut(),
         };
         let Some(reply) = reply else { return };
-        let Some(step) = reply.generation.as_mut() else { return };
-        step.last_token_at = now;
-        if step.first_token_at.is_none() {
-            step.first_token_at = Some(now);
-            if step.id.index == 0
+        let Some(generation) = reply.generation.as_mut() else { return };
+        generation.last_token_at = now;
+        if generation.first_token_at.is_none() {
+            generation.first_token_at = Some(now);
+            if generation.id.index == 0
                 && let Some(times) = reply.turn_times.as_mut()
             {
-                times.llm_ttft = Some(now.since(step.requested_at).as_secs_f64());
+                times.llm_ttft = Some(now.since(generation.requested_at).as_secs_f64());
                 times.timeline.llm_first_token = Some(now.as_seconds());
             }
         }
@@ -214,7 +217,7 @@ impl Conversation {
                     && let Some((end, _)) = text.char_indices().nth(room)
                 {
                     text.truncate(end);
-                    step.tool_calls.clear();
+                    generation.tool_calls.clear();
                     over = true;
                 }
                 reply.generated_chars += text.chars().count();
@@ -241,7 +244,7 @@ impl Conversation {
                 };
                 words.text.push_str(text);
                 if phrasing == Phrasing::Stream {
-                    cut_segments(words, phrasing, &mut step.segment_count);
+                    cut_segments(words, phrasing, &mut generation.segment_count);
                 }
                 if !text.is_empty() {
                     let text = text.to_owned();
@@ -250,19 +253,19 @@ impl Conversation {
             }
             LlmEvent::Flush => {
                 if let Some(words) = utterance_of(&mut reply.utterances, id)
-                    && words.push_segment(words.text.len() - words.segmented_bytes, step.segment_count)
+                    && words.push_segment(words.text.len() - words.segmented_bytes, generation.segment_count)
                 {
-                    step.segment_count += 1;
+                    generation.segment_count += 1;
                 }
             }
             LlmEvent::ToolCall { id, name, arguments } => {
-                if step.tools_allowed && !step.is_guardrail {
-                    step.tool_calls.push(ToolCallRequest { id, name, arguments });
+                if generation.tools_allowed && !generation.is_guardrail {
+                    generation.tool_calls.push(ToolCallRequest { id, name, arguments });
                 }
             }
             LlmEvent::Guardrail => {
-                step.is_guardrail = true;
-                step.tool_calls.clear();
+                generation.is_guardrail = true;
+                generation.tool_calls.clear();
             }
             LlmEvent::End { prompt_tokens, completion_tokens } => {
                 self.llm_ended(index, id, (prompt_tokens, completion_tokens));
@@ -290,20 +293,20 @@ impl Conversation {
             None => self.preemptive_reply.as_deref_mut(),
         };
         let Some(reply) = reply else { return };
-        let Some(step) = reply.generation.as_mut() else { return };
+        let Some(generation) = reply.generation.as_mut() else { return };
         let words = utterance_of(&mut reply.utterances, id);
-        if phrasing == Phrasing::Stream && words.is_none() && step.tool_calls.is_empty() {
+        if phrasing == Phrasing::Stream && words.is_none() && generation.tool_calls.is_empty() {
             self.llm_failed(index, "empty answer".into());
             return;
         }
-        step.ended = true;
+        generation.ended = true;
         if let Some(words) = words {
             words.text.truncate(words.text.trim_end().len());
             words.segmented_bytes = words.segmented_bytes.min(words.text.len());
             words.complete = true;
-            cut_segments(words, phrasing, &mut step.segment_count);
+            cut_segments(words, phrasing, &mut generation.segment_count);
         }
-        let guarded = step.is_guardrail;
+        let guarded = generation.is_guardrail;
         if guarded {
             reply.interruptible = false;
         }
@@ -322,11 +325,10 @@ impl Conversation {
     pub(crate) fn llm_timed_out(&mut self) {
         let now = self.now;
         let late = |reply: &Reply| {
-            let step = reply
-                .generation
-                .as_ref()
-                .filter(|step| !step.ended && step.last_token_at + PROVIDER_TIMEOUT <= now)?;
-            Some((step.id, step.last_token_at, step.first_token_at.is_none()))
+            let generation = reply.generation.as_ref().filter(|generation| {
+                !generation.ended && generation.last_token_at + PROVIDER_TIMEOUT <= now
+            })?;
+            Some((generation.id, generation.last_token_at, generation.first_token_at.is_none()))
         };
         let found =
             self.floor.iter().enumerate().find_map(|(index, reply)| Some((Some(index), late(reply)?)));
@@ -344,23 +346,26 @@ impl Conversation {
     fn llm_failed(&mut self, index: Option<usize>, reason: String) {
         self.stage_failed(Stage::Llm, reason);
         let Some(index) = index else {
-            if let Some(prep) = self.preemptive_reply.take()
-                && prep.tts_requested
+            if let Some(preemptive_reply) = self.preemptive_reply.take()
+                && preemptive_reply.tts_requested
             {
-                self.outputs.push_back(Output::Cancel(prep.epoch));
+                self.outputs.push_back(Output::Cancel(preemptive_reply.epoch));
             }
             return;
         };
         let Some(mut reply) = self.floor.remove(index) else { return };
-        let first = reply.generation.as_ref().is_some_and(|step| step.id.index == 0);
+        let first = reply.generation.as_ref().is_some_and(|generation| generation.id.index == 0);
         if first && let Some(times) = reply.turn_times.as_mut() {
             (times.llm_ttft, times.timeline.llm_first_token) = (None, None);
         }
-        let again = self.spec.fallback_llm
-            && reply.generation.as_ref().is_some_and(|step| !step.is_fallback && !step.sent_to_tts);
-        if again {
-            if let Some(step) = &reply.generation {
-                let from = UtteranceOrigin::Generation(step.id);
+        let use_fallback = self.spec.fallback_llm
+            && reply
+                .generation
+                .as_ref()
+                .is_some_and(|generation| !generation.is_fallback && !generation.sent_to_tts);
+        if use_fallback {
+            if let Some(generation) = &reply.generation {
+                let from = UtteranceOrigin::Generation(generation.id);
                 reply.utterances.retain(|utterance| utterance.origin != from);
             }
             self.explain_decision(|| "the fallback model is asked".into());
@@ -368,15 +373,15 @@ impl Conversation {
             self.floor.insert(index, reply);
             return;
         }
-        if let Some(step) = reply.generation.as_mut() {
-            step.ended = true;
-            step.tool_calls.clear();
-            if let Some(words) = utterance_of(&mut reply.utterances, step.id) {
+        if let Some(generation) = reply.generation.as_mut() {
+            generation.ended = true;
+            generation.tool_calls.clear();
+            if let Some(words) = utterance_of(&mut reply.utterances, generation.id) {
                 // Only phrases that the voice has been given are spoken.
-                while words.segments.back().is_some_and(|piece| piece.requested_at.is_none()) {
+                while words.segments.back().is_some_and(|segment| segment.requested_at.is_none()) {
                     words.segments.pop_back();
                 }
-                let end = words.segments.back().map_or(words.played_bytes, |piece| piece.end);
+                let end = words.segments.back().map_or(words.played_bytes, |segment| segment.end);
                 words.text.truncate(end);
                 words.segmented_bytes = end;
                 words.complete = true;

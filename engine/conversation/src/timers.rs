@@ -86,29 +86,29 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    pub(crate) fn set(&mut self, reason: TimerKind, at: Time) {
-        self.deadlines[reason as usize] = Some(at);
+    pub(crate) fn set(&mut self, kind: TimerKind, at: Time) {
+        self.deadlines[kind as usize] = Some(at);
     }
 
-    pub(crate) fn set_or_clear(&mut self, reason: TimerKind, at: Option<Time>) {
-        self.deadlines[reason as usize] = at;
+    pub(crate) fn set_or_clear(&mut self, kind: TimerKind, at: Option<Time>) {
+        self.deadlines[kind as usize] = at;
     }
 
-    pub(crate) fn clear(&mut self, reason: TimerKind) {
-        self.deadlines[reason as usize] = None;
+    pub(crate) fn clear(&mut self, kind: TimerKind) {
+        self.deadlines[kind as usize] = None;
     }
 
     pub(crate) fn clear_all(&mut self) {
         *self = Self::default();
     }
 
-    pub(crate) fn deadline(&self, reason: TimerKind) -> Option<Time> {
-        self.deadlines[reason as usize]
+    pub(crate) fn deadline(&self, kind: TimerKind) -> Option<Time> {
+        self.deadlines[kind as usize]
     }
 
-    /// The earliest; of one instant the first in the order of [`Reason`].
+    /// The earliest; of one instant the first in the order of [`TimerKind`].
     pub(crate) fn next_deadline(&self) -> Option<(Time, TimerKind)> {
-        let set = TimerKind::ALL.into_iter().filter_map(|reason| Some((self.deadline(reason)?, reason)));
+        let set = TimerKind::ALL.into_iter().filter_map(|kind| Some((self.deadline(kind)?, kind)));
         set.min()
     }
 }

@@ -29,42 +29,45 @@ impl Conversation {
     /// Starts the tools of a step that is complete and whose turn is committed.
     pub(crate) fn start_tools(&mut self, index: usize) {
         let Some(reply) = self.floor.get_mut(index) else { return };
-        let Some(step) = reply.generation.as_mut().filter(|step| step.ended && !step.tool_calls.is_empty())
+        let Some(generation) = reply
+            .generation
+            .as_mut()
+            .filter(|generation| generation.ended && !generation.tool_calls.is_empty())
         else {
             return;
         };
-        let (calls, step) = (core::mem::take(&mut step.tool_calls), step.id);
+        let (calls, generation) = (core::mem::take(&mut generation.tool_calls), generation.id);
         reply.awaiting_tools = true;
         reply.tool_rounds += 1;
         self.explain_decision(|| "the tools start: their step has ended and its turn is committed".into());
         let mut unknown = Vec::new();
-        for ask in calls {
+        for request in calls {
             let call = ToolCallId(self.next_tool_call);
             self.next_tool_call += 1;
-            let spec = self.spec.tools.iter().find(|tool| tool.name == ask.name);
+            let spec = self.spec.tools.iter().find(|tool| tool.name == request.name);
             let delay_at = spec.filter(|tool| tool.on_delay.is_some()).map(|tool| self.now + tool.delay);
             let known = spec.is_some();
             let on_start = spec.and_then(|tool| tool.on_start.clone());
             self.emit(Event::ToolStarted {
-                call_id: ask.id.clone(),
-                tool_name: ask.name.clone(),
-                parameters: ask.arguments.clone(),
+                call_id: request.id.clone(),
+                tool_name: request.name.clone(),
+                parameters: request.arguments.clone(),
             });
             self.running_tools.push(RunningTool {
                 call,
-                generation: step,
-                name: ask.name.clone(),
-                arguments: ask.arguments.clone(),
+                generation: generation,
+                name: request.name.clone(),
+                arguments: request.arguments.clone(),
                 started_at: self.now,
                 delay_message_at: delay_at,
                 orphaned: false,
             });
             if let Some(text) = on_start {
-                self.push_tool_message(call, step, ToolMessage::OnStart, text);
+                self.push_tool_message(call, generation, ToolMessage::OnStart, text);
             }
             if known {
-                let (name, arguments) = (ask.name, ask.arguments);
-                self.outputs.push_back(Output::RunTool { call, id: ask.id, name, arguments });
+                let (name, arguments) = (request.name, request.arguments);
+                self.outputs.push_back(Output::RunTool { call, id: request.id, name, arguments });
             } else {
                 unknown.push(call);
             }
@@ -77,13 +80,13 @@ impl Conversation {
     fn push_tool_message(
         &mut self,
         call: ToolCallId,
-        step: GenerationId,
+        generation: GenerationId,
         message: ToolMessage,
         text: String,
     ) {
         let mut utterance = self.new_message_utterance(SpeechSource::Tool { call, message }, text);
-        utterance.generation = Some(step);
-        if let Some(reply) = self.floor.iter_mut().find(|reply| reply.epoch == step.epoch) {
+        utterance.generation = Some(generation);
+        if let Some(reply) = self.floor.iter_mut().find(|reply| reply.epoch == generation.epoch) {
             reply.utterances.push_back(utterance);
         }
     }
@@ -139,7 +142,8 @@ impl Conversation {
             return;
         };
         if let Some(utterance) = reply.utterances.remove(at) {
-            self.outputs.extend(utterance.segments.iter().filter_map(|piece| piece.id).map(Output::Discard));
+            self.outputs
+                .extend(utterance.segments.iter().filter_map(|segment| segment.id).map(Output::Discard));
             self.explain_decision(|| "on_delay is dropped: the result came first".into());
         }
     }
@@ -152,7 +156,7 @@ impl Conversation {
             self.running_tools.iter_mut().find(|tool| tool.delay_message_at.is_some_and(|at| at <= now));
         let Some(tool) = due else { return };
         tool.delay_message_at = None;
-        let (call, step, orphan) = (tool.call, tool.generation, tool.orphaned);
+        let (call, generation, orphan) = (tool.call, tool.generation, tool.orphaned);
         let name = tool.name.clone();
         let message =
             self.spec.tools.iter().find(|spec| spec.name == name).and_then(|spec| spec.on_delay.clone());
@@ -164,7 +168,7 @@ impl Conversation {
                 return;
             }
             self.explain_decision(|| format!("on_delay of {name} is said: the result is still out"));
-            self.push_tool_message(call, step, ToolMessage::OnDelay, text);
+            self.push_tool_message(call, generation, ToolMessage::OnDelay, text);
         }
     }
 

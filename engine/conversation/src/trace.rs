@@ -3,7 +3,7 @@
 //! The first line is `{"trace":1,"visavis":"0.1.0","conversation":id,"unix_micros":µs,"spec":{…}}`. Each further line is one input with
 //! all that the conversation put out because of it, `{"at":µs,"input":…,"out":[…]}`, without `out` where that was nothing; or
 //! `{"dropped":n}`, where n inputs are missing. A question to the LLM is written with the number of items of its history and their
-//! digest: each item was written as a fact before. No line is longer than [`LONGEST_LINE`].
+//! digest: each item was written as a fact before. No line is longer than [`MAX_LINE_BYTES`].
 
 use std::io;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ pub fn header_line(conversation: ConversationId, unix_micros: u64, spec: &Spec) 
 
 /// An input and what came of it, with its line end.
 #[must_use]
-pub fn step_line(at: Time, input: &Input, out: &[Output]) -> String {
-    json_line(&StepLine { at, input, outputs: out.iter().map(TracedOutput).collect() })
+pub fn step_line(at: Time, input: &Input, outputs: &[Output]) -> String {
+    json_line(&StepLine { at, input, outputs: outputs.iter().map(TracedOutput).collect() })
 }
 
 /// The line, with its line end, that says that `n` inputs are missing.
@@ -112,14 +112,14 @@ impl Serialize for TracedOutput<'_> {
             preemptive: bool,
         }
         let Output::RequestLlm(request) = self.0 else { return self.0.serialize(serializer) };
-        let asked = TracedLlmRequest {
+        let traced_request = TracedLlmRequest {
             generation: request.generation,
             history: HistoryDigest::from_history(&request.history),
             tools_allowed: request.tools_allowed,
             use_fallback: request.use_fallback,
             preemptive: request.preemptive,
         };
-        serializer.serialize_newtype_variant("Output", 0, "AskLlm", &asked)
+        serializer.serialize_newtype_variant("Output", 0, "AskLlm", &traced_request)
     }
 }
 
@@ -311,7 +311,7 @@ fn parse_known_keys<'a, T: Deserialize<'a> + Serialize>(
     if serde_json::to_string(&parsed).is_ok_and(|again| again == text) {
         return Ok(parsed);
     }
-    let given = strict_json::parse_strict(text.as_bytes()).map_err(|bad| match bad {
+    let raw_value = strict_json::parse_strict(text.as_bytes()).map_err(|bad| match bad {
         strict_json::StrictJsonError::InvalidJson { path, error } => {
             (join_path(within, &path), format!("is no JSON: {error}"))
         }
@@ -320,26 +320,26 @@ fn parse_known_keys<'a, T: Deserialize<'a> + Serialize>(
         }
     })?;
     let known = serde_json::to_value(&parsed).unwrap_or_default();
-    match find_unknown_key(&given, &known, within) {
+    match find_unknown_key(&raw_value, &known, within) {
         Some(path) => Err((path, "is unknown".into())),
         None => Ok(parsed),
     }
 }
 
-fn find_unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
-    match (given, known) {
-        (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(key, value)| {
+fn find_unknown_key(raw_value: &Value, known: &Value, path: &str) -> Option<String> {
+    match (raw_value, known) {
+        (Value::Object(raw_value), Value::Object(known)) => raw_value.iter().find_map(|(key, value)| {
             let path = join_path(path, key);
             match known.get(key) {
                 Some(known) => find_unknown_key(value, known, &path),
                 None => Some(path),
             }
         }),
-        (Value::Array(given), Value::Array(known)) => given
-            .iter()
-            .zip(known)
-            .enumerate()
-            .find_map(|(i, (given, known))| find_unknown_key(given, known, &format!("{path}[{i}]"))),
+        (Value::Array(raw_value), Value::Array(known)) => {
+            raw_value.iter().zip(known).enumerate().find_map(|(i, (raw_value, known))| {
+                find_unknown_key(raw_value, known, &format!("{path}[{i}]"))
+            })
+        }
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use crate::time::Time;
 /// A conversation as its facts tell it so far.
 ///
 /// Times are relative to the conversation's beginning; the caller knows when that was. Without an `ended` fact (the server died),
-/// [`View::transcript`] and [`View::messages`] hold what was heard up to the last `agent.heard`.
+/// [`ConversationView::transcript`] and [`ConversationView::messages`] hold what was heard up to the last `agent.heard`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConversationView {
     /// Whether the user came.
@@ -102,10 +102,10 @@ pub struct Percentiles {
 
 impl ConversationView {
     /// Takes in the next fact.
-    pub fn apply(&mut self, fact: &EventEnvelope) {
-        let at = fact.at;
+    pub fn apply(&mut self, envelope: &EventEnvelope) {
+        let at = envelope.at;
         self.last_event_at = self.last_event_at.max(at);
-        match &fact.event {
+        match &envelope.event {
             Event::Joined { .. } => self.started = true,
             Event::UserStartedSpeaking => self.user_speaking_since = Some(at),
             Event::UserStoppedSpeaking => {
@@ -315,9 +315,9 @@ mod tests {
     use super::*;
     use crate::event::HistoryItem;
 
-    fn view_of(facts: impl IntoIterator<Item = (f64, Event)>) -> ConversationView {
+    fn view_of(events: impl IntoIterator<Item = (f64, Event)>) -> ConversationView {
         let mut view = ConversationView::default();
-        for (seq, (at, event)) in facts.into_iter().enumerate() {
+        for (seq, (at, event)) in events.into_iter().enumerate() {
             view.apply(&EventEnvelope { seq: seq as u64, at: Time::from_seconds(at), event });
         }
         view
@@ -377,17 +377,17 @@ mod tests {
             in_context: true,
         };
         let story = "Here is the story.";
-        let mut facts = vec![
+        let mut events = vec![
             (8.8, Event::AgentStartedSpeaking { text: story.into(), utterance }),
             (13.0, Event::AgentSpeechHeard { utterance, text: "Here is".into() }),
             (14.4, Event::History(item(Role::User, "Mm-hm.", 13.8, None))),
         ];
         let read =
             |view: &ConversationView| view.transcript().map(|item| item.text.clone()).collect::<Vec<_>>();
-        assert_eq!(read(&view_of(facts.clone())), ["Here is", "Mm-hm."], "while it sounds");
-        facts.push((16.0, Event::History(item(Role::Assistant, story, 8.8, Some(utterance)))));
-        facts.push((16.0, Event::AgentStoppedSpeaking { text: story.into(), utterance }));
-        assert_eq!(read(&view_of(facts)), [story, "Mm-hm."]);
+        assert_eq!(read(&view_of(events.clone())), ["Here is", "Mm-hm."], "while it sounds");
+        events.push((16.0, Event::History(item(Role::Assistant, story, 8.8, Some(utterance)))));
+        events.push((16.0, Event::AgentStoppedSpeaking { text: story.into(), utterance }));
+        assert_eq!(read(&view_of(events)), [story, "Mm-hm."]);
     }
 
     #[test]

@@ -20,45 +20,47 @@ impl Conversation {
     }
 
     pub(crate) fn request_preemptive_tts(&mut self) {
-        let Some(mut prep) = self.preemptive_reply.take() else { return };
-        self.request_segments(&mut prep);
-        self.preemptive_reply = Some(prep);
+        let Some(mut preemptive_reply) = self.preemptive_reply.take() else { return };
+        self.request_segments(&mut preemptive_reply);
+        self.preemptive_reply = Some(preemptive_reply);
     }
 
     fn request_segments(&mut self, reply: &mut Reply) {
         let Some(utterance) = reply.utterances.front_mut() else { return };
         let ahead = self.spec.phrasing.max_segments_ahead();
-        for piece in utterance.segments.iter_mut().take(ahead).filter(|piece| piece.requested_at.is_none()) {
+        for segment in
+            utterance.segments.iter_mut().take(ahead).filter(|segment| segment.requested_at.is_none())
+        {
             reply.tts_requested = true;
             let source = match &utterance.origin {
-                UtteranceOrigin::Generation(step) => {
-                    SpeechSource::Generation { generation: *step, segment_index: piece.index }
+                UtteranceOrigin::Generation(generation) => {
+                    SpeechSource::Generation { generation: *generation, segment_index: segment.index }
                 }
                 UtteranceOrigin::Message(source) => source.clone(),
             };
-            if let (UtteranceOrigin::Generation(id), Some(step)) =
+            if let (UtteranceOrigin::Generation(id), Some(generation)) =
                 (&utterance.origin, reply.generation.as_mut())
             {
-                step.sent_to_tts |= step.id == *id;
+                generation.sent_to_tts |= generation.id == *id;
             }
-            self.request_segment(piece, &utterance.text, reply.epoch, source);
+            self.request_segment(segment, &utterance.text, reply.epoch, source);
         }
     }
 
     fn request_segment(
         &mut self,
-        piece: &mut Segment,
+        segment: &mut Segment,
         text: &str,
         epoch: crate::input::Epoch,
         source: SpeechSource,
     ) {
         let id = SegmentId(self.next_segment);
         self.next_segment += 1;
-        piece.id = Some(id);
-        piece.requested_at = Some(self.now);
-        let text = text[piece.start..piece.end].to_owned();
+        segment.id = Some(id);
+        segment.requested_at = Some(self.now);
+        let text = text[segment.start..segment.end].to_owned();
         self.emit(Event::TtsStarted { text: text.clone() });
-        let fallback = piece.is_fallback;
+        let fallback = segment.is_fallback;
         self.outputs.push_back(Output::Synthesize(TtsRequest {
             segment: id,
             epoch,
@@ -72,44 +74,44 @@ impl Conversation {
     fn find_segment(&self, id: SegmentId) -> Option<(Option<usize>, usize, usize)> {
         let within = |reply: &Reply| {
             let in_utterance = |(at, utterance): (usize, &Utterance)| {
-                Some((at, utterance.segments.iter().position(|piece| piece.id == Some(id))?))
+                Some((at, utterance.segments.iter().position(|segment| segment.id == Some(id))?))
             };
             reply.utterances.iter().enumerate().find_map(in_utterance)
         };
         let found = self.floor.iter().enumerate().find_map(|(index, reply)| {
-            let (utterance, piece) = within(reply)?;
-            Some((Some(index), utterance, piece))
+            let (utterance, segment) = within(reply)?;
+            Some((Some(index), utterance, segment))
         });
         found.or_else(|| {
-            let (utterance, piece) = within(self.preemptive_reply.as_deref()?)?;
-            Some((None, utterance, piece))
+            let (utterance, segment) = within(self.preemptive_reply.as_deref()?)?;
+            Some((None, utterance, segment))
         })
     }
 
     fn segment_mut(
         &mut self,
-        (reply, utterance, piece): (Option<usize>, usize, usize),
+        (reply, utterance, segment): (Option<usize>, usize, usize),
     ) -> Option<&mut Segment> {
         let reply = match reply {
             Some(index) => self.floor.get_mut(index)?,
             None => self.preemptive_reply.as_deref_mut()?,
         };
-        reply.utterances.get_mut(utterance)?.segments.get_mut(piece)
+        reply.utterances.get_mut(utterance)?.segments.get_mut(segment)
     }
 
     pub(crate) fn handle_tts_event(&mut self, id: SegmentId, event: TtsEvent) {
         let Some(at) = self.find_segment(id) else { return };
         let now = self.now;
-        let Some(piece) = self.segment_mut(at) else { return };
+        let Some(segment) = self.segment_mut(at) else { return };
         match event {
             TtsEvent::FirstAudio => {
-                piece.ready_at.get_or_insert(now);
+                segment.ready_at.get_or_insert(now);
                 self.stage_recovered(Stage::Tts);
             }
-            TtsEvent::WordTimestamps(words) => piece.word_times.extend(words),
+            TtsEvent::WordTimestamps(words) => segment.word_times.extend(words),
             TtsEvent::End { duration } => {
-                piece.ready_at.get_or_insert(now);
-                piece.duration = Some(duration);
+                segment.ready_at.get_or_insert(now);
+                segment.duration = Some(duration);
                 self.stage_recovered(Stage::Tts);
             }
             TtsEvent::Failed(reason) => self.tts_failed(at, reason),
@@ -118,21 +120,21 @@ impl Conversation {
 
     pub(crate) fn tts_timed_out(&mut self) {
         let now = self.now;
-        let mut pieces = self
+        let mut segments = self
             .floor
             .iter()
             .chain(self.preemptive_reply.as_deref())
             .flat_map(|r| &r.utterances)
             .flat_map(|u| &u.segments);
-        let late = pieces.find(|piece| {
-            piece.ready_at.is_none()
-                && piece.requested_at.is_some_and(|asked| asked + PROVIDER_TIMEOUT <= now)
+        let late = segments.find(|segment| {
+            segment.ready_at.is_none()
+                && segment.requested_at.is_some_and(|requested_at| requested_at + PROVIDER_TIMEOUT <= now)
         });
-        if let Some((id, asked)) = late.and_then(|piece| piece.id.zip(piece.requested_at))
+        if let Some((id, requested_at)) = late.and_then(|segment| segment.id.zip(segment.requested_at))
             && let Some(at) = self.find_segment(id)
         {
             self.explain_decision(|| {
-                format!("the TTS has failed: no first audio for 5s (fixed) since {asked}")
+                format!("the TTS has failed: no first audio for 5s (fixed) since {requested_at}")
             });
             self.outputs.push_back(Output::Discard(id));
             self.tts_failed(at, "timeout".into());
@@ -144,25 +146,25 @@ impl Conversation {
         let (mut llm, mut tts): (Option<Time>, Option<Time>) = (None, None);
         let earlier = |at: Option<Time>, new: Time| Some(at.map_or(new, |at| at.min(new)));
         for reply in self.floor.iter().chain(self.preemptive_reply.as_deref()) {
-            if let Some(step) = reply.generation.as_ref().filter(|step| !step.ended) {
-                llm = earlier(llm, step.last_token_at + PROVIDER_TIMEOUT);
+            if let Some(generation) = reply.generation.as_ref().filter(|generation| !generation.ended) {
+                llm = earlier(llm, generation.last_token_at + PROVIDER_TIMEOUT);
             }
-            for piece in reply.utterances.iter().flat_map(|utterance| &utterance.segments) {
-                if let (Some(asked), None) = (piece.requested_at, piece.ready_at) {
-                    tts = earlier(tts, asked + PROVIDER_TIMEOUT);
+            for segment in reply.utterances.iter().flat_map(|utterance| &utterance.segments) {
+                if let (Some(requested_at), None) = (segment.requested_at, segment.ready_at) {
+                    tts = earlier(tts, requested_at + PROVIDER_TIMEOUT);
                 }
             }
         }
         (llm, tts)
     }
 
-    fn tts_failed(&mut self, at: (Option<usize>, usize, usize), reason: String) {
+    fn tts_failed(&mut self, location: (Option<usize>, usize, usize), reason: String) {
         self.stage_failed(Stage::Tts, reason);
-        let (Some(index), in_reply, in_utterance) = at else {
-            if let Some(prep) = self.preemptive_reply.take() {
-                self.outputs.push_back(Output::Cancel(prep.epoch));
-                if let Some(step) = prep.generation.filter(|step| !step.ended) {
-                    self.outputs.push_back(Output::CancelLlm(step.id));
+        let (Some(index), in_reply, in_utterance) = location else {
+            if let Some(preemptive_reply) = self.preemptive_reply.take() {
+                self.outputs.push_back(Output::Cancel(preemptive_reply.epoch));
+                if let Some(generation) = preemptive_reply.generation.filter(|generation| !generation.ended) {
+                    self.outputs.push_back(Output::CancelLlm(generation.id));
                     self.emit(Event::LlmCancelled);
                 }
             }
@@ -171,30 +173,30 @@ impl Conversation {
         let fallback = self.spec.fallback_tts;
         let Some(mut reply) = self.floor.remove(index) else { return };
         let utterance = &mut reply.utterances[in_reply];
-        let piece = &mut utterance.segments[in_utterance];
-        if fallback && !piece.is_fallback && piece.ready_at.is_none() {
-            piece.is_fallback = true;
+        let segment = &mut utterance.segments[in_utterance];
+        if fallback && !segment.is_fallback && segment.ready_at.is_none() {
+            segment.is_fallback = true;
             let source = match &utterance.origin {
-                UtteranceOrigin::Generation(step) => {
-                    SpeechSource::Generation { generation: *step, segment_index: piece.index }
+                UtteranceOrigin::Generation(generation) => {
+                    SpeechSource::Generation { generation: *generation, segment_index: segment.index }
                 }
                 UtteranceOrigin::Message(source) => source.clone(),
             };
             self.explain_decision(|| "the fallback voice is asked".into());
-            self.request_segment(piece, &utterance.text, reply.epoch, source);
+            self.request_segment(segment, &utterance.text, reply.epoch, source);
             self.floor.insert(index, reply);
             return;
         }
         // What comes before the piece is spoken; the piece and what follows are not. A piece that fails in its middle ends there.
         let (sounds, start, position) =
-            (piece.has_started, piece.start, piece.position(self.now).as_seconds());
+            (segment.has_started, segment.start, segment.position(self.now).as_seconds());
         if sounds {
-            self.outputs.extend(piece.id.map(Output::Discard));
+            self.outputs.extend(segment.id.map(Output::Discard));
             let heard = utterance.update_heard_text(self.now).get(start..).unwrap_or_default().to_owned();
             self.emit(Event::PlayoutFinished { position, interrupted: true, heard });
         }
-        let mut lost: Vec<SegmentId> =
-            utterance.segments.drain(in_utterance..).skip(1).filter_map(|piece| piece.id).collect();
+        let mut discarded: Vec<SegmentId> =
+            utterance.segments.drain(in_utterance..).skip(1).filter_map(|segment| segment.id).collect();
         utterance.complete = true;
         if !sounds {
             utterance.text.truncate(start);
@@ -211,18 +213,22 @@ impl Conversation {
             UtteranceOrigin::Generation(_) | UtteranceOrigin::Message(SpeechSource::Guardrail)
         );
         if words {
-            lost.extend(
-                reply.utterances.drain(in_reply + 1..).flat_map(|u| u.segments).filter_map(|piece| piece.id),
+            discarded.extend(
+                reply
+                    .utterances
+                    .drain(in_reply + 1..)
+                    .flat_map(|u| u.segments)
+                    .filter_map(|segment| segment.id),
             );
-            if let Some(step) = reply.generation.take().filter(|step| !step.ended) {
-                self.outputs.push_back(Output::CancelLlm(step.id));
+            if let Some(generation) = reply.generation.take().filter(|generation| !generation.ended) {
+                self.outputs.push_back(Output::CancelLlm(generation.id));
                 self.emit(Event::LlmCancelled);
             }
             reply.awaiting_tools = false;
             self.orphan_tools(reply.epoch);
             self.push_error_message(&mut reply);
         }
-        self.outputs.extend(lost.into_iter().map(Output::Discard));
+        self.outputs.extend(discarded.into_iter().map(Output::Discard));
         self.floor.insert(index, reply);
         self.update_agent_state();
     }
@@ -231,14 +237,14 @@ impl Conversation {
         let now = self.now;
         let Some(head) = self.floor.front_mut() else { return };
         let held = head.held;
-        let Some(piece) = head.utterances.front_mut().and_then(|utterance| utterance.segments.front_mut())
+        let Some(segment) = head.utterances.front_mut().and_then(|utterance| utterance.segments.front_mut())
         else {
             return;
         };
-        if piece.id != Some(id) || !piece.play_allowed {
+        if segment.id != Some(id) || !segment.play_allowed {
             return;
         }
-        if !piece.has_started {
+        if !segment.has_started {
             // A position of zero, reported in answer to a hold, is no sample.
             let nothing = Position::ZERO;
             if matches!(event, PlayoutEvent::Progress(at) | PlayoutEvent::Stalled(at) if at == nothing) {
@@ -248,22 +254,22 @@ impl Conversation {
         }
         let Some(head) = self.floor.front_mut() else { return };
         let Some(utterance) = head.utterances.front_mut() else { return };
-        let Some(piece) = utterance.segments.front_mut() else { return };
+        let Some(segment) = utterance.segments.front_mut() else { return };
         match event {
             PlayoutEvent::Started => {}
             PlayoutEvent::Progress(position) => {
-                piece.base_position = position;
-                piece.base_time = now;
-                piece.playing = !held;
+                segment.base_position = position;
+                segment.base_time = now;
+                segment.playing = !held;
             }
             PlayoutEvent::Stalled(position) => {
-                piece.base_position = position;
-                piece.base_time = now;
-                piece.playing = false;
+                segment.base_position = position;
+                segment.base_time = now;
+                segment.playing = false;
             }
             PlayoutEvent::Finished(position) => {
-                let heard = utterance.text[piece.start..piece.end].to_owned();
-                utterance.played_bytes = piece.end;
+                let heard = utterance.text[segment.start..segment.end].to_owned();
+                utterance.played_bytes = segment.end;
                 utterance.segments.pop_front();
                 let position = position.as_seconds();
                 self.emit(Event::PlayoutFinished { position, interrupted: false, heard });
@@ -278,13 +284,13 @@ impl Conversation {
         head.has_spoken = true;
         let held = head.held;
         let Some(utterance) = head.utterances.front_mut() else { return };
-        let Some(piece) = utterance.segments.front_mut() else { return };
-        piece.has_started = true;
-        piece.playing = !held;
-        piece.base_position = Position::ZERO;
-        piece.base_time = now;
+        let Some(segment) = utterance.segments.front_mut() else { return };
+        segment.has_started = true;
+        segment.playing = !held;
+        segment.base_position = Position::ZERO;
+        segment.base_time = now;
         let first = utterance.started_at.is_none();
-        let (asked, ready) = (piece.requested_at, piece.ready_at);
+        let (requested_at, ready) = (segment.requested_at, segment.ready_at);
         let mut times = None;
         if first {
             utterance.started_at = Some(now);
@@ -292,16 +298,18 @@ impl Conversation {
             self.next_utterance += 1;
             times = head.turn_times.take();
             if let Some(times) = times.as_mut() {
-                times.tts_ttfb = asked.zip(ready).map(|(asked, ready)| ready.since(asked).as_secs_f64());
+                times.tts_ttfb = requested_at
+                    .zip(ready)
+                    .map(|(requested_at, ready)| ready.since(requested_at).as_secs_f64());
                 times.playout = ready.map(|ready| now.since(ready).as_secs_f64());
                 times.timeline.tts_first_byte = ready.map(Time::as_seconds);
                 times.timeline.first_sample = Some(now.as_seconds());
                 times.voice_to_voice = head.user_speech_end.map(|end| now.since(end).as_secs_f64());
             }
         }
-        let told = first.then(|| (utterance.text.trim_end().to_owned(), utterance.id));
+        let announcement = first.then(|| (utterance.text.trim_end().to_owned(), utterance.id));
         self.emit(Event::PlayoutStarted { position: 0.0 });
-        if let Some((text, utterance)) = told {
+        if let Some((text, utterance)) = announcement {
             self.emit(Event::AgentStartedSpeaking { text, utterance });
             self.update_agent_state();
             self.emit_turn_times(times);

@@ -62,7 +62,7 @@ impl Random {
 
     fn random_input(&mut self, now: u64) -> Input {
         let step = GenerationId { epoch: Epoch(self.random_id()), index: self.below(3) as u32 };
-        let piece = SegmentId(self.random_id());
+        let segment = SegmentId(self.random_id());
         match self.below(16) {
             0 if self.one_in(2) => Input::FinalTranscriptPending,
             0 => Input::Tick,
@@ -95,7 +95,7 @@ impl Random {
                 },
             },
             9 | 10 => Input::Tts {
-                segment: piece,
+                segment: segment,
                 event: match self.below(5) {
                     0 => TtsEvent::FirstAudio,
                     1 => TtsEvent::WordTimestamps(vec![
@@ -107,7 +107,7 @@ impl Random {
                 },
             },
             11 | 12 => Input::Playout {
-                segment: piece,
+                segment: segment,
                 event: match self.below(4) {
                     0 => PlayoutEvent::Started,
                     1 => PlayoutEvent::Progress(self.random_position()),
@@ -199,20 +199,20 @@ fn any_input_in_any_order_is_survived() {
         let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15) | 1);
         let mut conversation = Conversation::new(random_spec(&mut random));
         conversation.set_explain(seed % 2 == 0);
-        let (mut now, mut seq, mut asked, mut answered, mut ended) = (0, 0, 0, 0, false);
+        let (mut now, mut seq, mut commands, mut answered, mut ended) = (0, 0, 0, 0, false);
         for _ in 0..600 {
             now += if random.one_in(30) { 2_000_000 } else { random.below(150_000) };
             // A clock that runs backwards now and then.
             let at = if random.one_in(50) { now / 2 } else { now };
             let input = random.random_input(now);
-            asked += u32::from(matches!(input, Input::Command { .. }));
+            commands += u32::from(matches!(input, Input::Command { .. }));
             let over = ended;
             conversation.handle(input, Time::from_micros(at));
             while let Some(output) = conversation.poll() {
                 match output {
-                    Output::Emit(fact) => {
-                        assert_eq!(fact.seq, seq, "seed {seed}");
-                        assert!(!over, "seed {seed}: {fact:?} after the end");
+                    Output::Emit(envelope) => {
+                        assert_eq!(envelope.seq, seq, "seed {seed}");
+                        assert!(!over, "seed {seed}: {envelope:?} after the end");
                         seq += 1;
                     }
                     Output::CommandResult { .. } => answered += 1,
@@ -227,6 +227,6 @@ fn any_input_in_any_order_is_survived() {
                 );
             }
         }
-        assert_eq!(asked, answered, "seed {seed}");
+        assert_eq!(commands, answered, "seed {seed}");
     }
 }

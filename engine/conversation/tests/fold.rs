@@ -13,17 +13,18 @@ fn trace_events(trace: &str) -> Vec<EventEnvelope> {
     let outputs = trace.lines().skip(1).flat_map(|line| {
         serde_json::from_str::<Value>(line).unwrap()["out"].as_array().cloned().unwrap_or_default()
     });
-    let told = outputs.filter(|output| output.get("Tell").is_some());
-    told.map(|output| match serde_json::from_value(output).unwrap() {
-        Output::Emit(fact) => fact,
-        other => panic!("{other:?}"),
-    })
-    .collect()
+    let emitted = outputs.filter(|output| output.get("Tell").is_some());
+    emitted
+        .map(|output| match serde_json::from_value(output).unwrap() {
+            Output::Emit(envelope) => envelope,
+            other => panic!("{other:?}"),
+        })
+        .collect()
 }
 
-fn fold_events<'a>(facts: impl IntoIterator<Item = &'a EventEnvelope>) -> ConversationView {
+fn fold_events<'a>(events: impl IntoIterator<Item = &'a EventEnvelope>) -> ConversationView {
     let mut view = ConversationView::default();
-    facts.into_iter().for_each(|fact| view.apply(fact));
+    events.into_iter().for_each(|envelope| view.apply(envelope));
     view
 }
 
@@ -38,8 +39,8 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
         }
         let name = path.display();
         let Ok((printed, trace)) = simulate_traced(&std::fs::read(&path).unwrap()) else { continue };
-        let facts = trace_events(&trace);
-        let view = fold_events(&facts);
+        let events = trace_events(&trace);
+        let view = fold_events(&events);
         let summary: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
 
         // What was said and heard.
@@ -56,7 +57,7 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
         assert_eq!(Value::from(folded), summary["history"], "{name}");
 
         // The agent's words there are those that were told when it fell silent.
-        let stopped = facts.iter().filter_map(|fact| match &fact.event {
+        let stopped = events.iter().filter_map(|envelope| match &envelope.event {
             Event::AgentStoppedSpeaking { text, .. } if !text.is_empty() => Some(text.as_str()),
             _ => None,
         });
@@ -73,10 +74,10 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
         }
 
         // It may be taken up anywhere: what was folded so far, kept as JSON, goes on with the facts that follow.
-        for at in 0..facts.len() {
-            let kept = serde_json::to_string(&fold_events(&facts[..at])).unwrap();
-            let mut resumed: ConversationView = serde_json::from_str(&kept).unwrap();
-            facts[at..].iter().for_each(|fact| resumed.apply(fact));
+        for at in 0..events.len() {
+            let view_json = serde_json::to_string(&fold_events(&events[..at])).unwrap();
+            let mut resumed: ConversationView = serde_json::from_str(&view_json).unwrap();
+            events[at..].iter().for_each(|envelope| resumed.apply(envelope));
             assert_eq!(resumed, view, "{name}, from {at}");
         }
         items += view.items.len();

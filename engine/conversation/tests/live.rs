@@ -64,18 +64,18 @@ impl Harness {
         self.llm_event(at, LlmEvent::End { prompt_tokens: 7, completion_tokens: 3 })
     }
 
-    fn tts_event(&mut self, at: f64, piece: usize, event: TtsEvent) -> &mut Self {
-        let piece = self.tts_requests()[piece].segment;
-        self.send_input(at, Input::Tts { segment: piece, event })
+    fn tts_event(&mut self, at: f64, segment: usize, event: TtsEvent) -> &mut Self {
+        let segment = self.tts_requests()[segment].segment;
+        self.send_input(at, Input::Tts { segment: segment, event })
     }
 
-    fn tts_end(&mut self, at: f64, piece: usize, seconds: f64) -> &mut Self {
-        self.tts_event(at, piece, TtsEvent::End { duration: Position::from_seconds(seconds) })
+    fn tts_end(&mut self, at: f64, segment: usize, seconds: f64) -> &mut Self {
+        self.tts_event(at, segment, TtsEvent::End { duration: Position::from_seconds(seconds) })
     }
 
-    fn playout_event(&mut self, at: f64, piece: usize, event: PlayoutEvent) -> &mut Self {
-        let piece = self.tts_requests()[piece].segment;
-        self.send_input(at, Input::Playout { segment: piece, event })
+    fn playout_event(&mut self, at: f64, segment: usize, event: PlayoutEvent) -> &mut Self {
+        let segment = self.tts_requests()[segment].segment;
+        self.send_input(at, Input::Playout { segment: segment, event })
     }
 
     fn send_command(&mut self, at: f64, command: Command) -> CommandOutcome {
@@ -101,18 +101,20 @@ impl Harness {
     }
 
     fn tts_texts(&self) -> Vec<&str> {
-        self.tts_requests().into_iter().map(|piece| piece.text.as_str()).collect()
+        self.tts_requests().into_iter().map(|segment| segment.text.as_str()).collect()
     }
 
     fn play_outputs(&self) -> Vec<SegmentId> {
         self.outputs
             .iter()
-            .filter_map(|o| if let Output::Play(piece) = o { Some(*piece) } else { None })
+            .filter_map(|o| if let Output::Play(segment) = o { Some(*segment) } else { None })
             .collect()
     }
 
     fn events(&self) -> impl Iterator<Item = &Event> {
-        self.outputs.iter().filter_map(|o| if let Output::Emit(fact) = o { Some(&fact.event) } else { None })
+        self.outputs
+            .iter()
+            .filter_map(|o| if let Output::Emit(envelope) = o { Some(&envelope.event) } else { None })
     }
 
     fn history(&self) -> Vec<(Role, &str)> {
@@ -231,10 +233,10 @@ fn of_a_failing_models_many_phrases_those_that_the_voice_was_given_are_spoken() 
         .llm_text(1.6, "One is here. Two is here. Three is here. Four is here. Five");
     call.llm_event(1.7, LlmEvent::Failed("broken".into()));
     let mut at = 2.0;
-    for piece in 0..3 {
-        call.tts_end(at, piece, 1.0).playout_event(at, piece, PlayoutEvent::Started);
+    for segment in 0..3 {
+        call.tts_end(at, segment, 1.0).playout_event(at, segment, PlayoutEvent::Started);
         at += 1.0;
-        call.playout_event(at, piece, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+        call.playout_event(at, segment, PlayoutEvent::Finished(Position::from_seconds(1.0)));
     }
     assert_eq!(call.heard_texts(), ["One is here. Two is here. Three is here."]);
     assert_eq!(call.tts_texts()[3], "I'm sorry, something went wrong.");
@@ -318,12 +320,12 @@ fn the_model_sees_a_steps_words_before_its_tools_result() {
         0,
         PlayoutEvent::Finished(Position::from_seconds(1.0)),
     );
-    let asked = call.llm_requests();
+    let requests = call.llm_requests();
     assert_eq!(
-        roles_and_texts(&asked[1].history),
+        roles_and_texts(&requests[1].history),
         [(Role::User, "Go"), (Role::Assistant, "One moment."), (Role::Tool, "Sunny")]
     );
-    assert_eq!(asked[1].generation, GenerationId { index: 1, ..asked[0].generation });
+    assert_eq!(requests[1].generation, GenerationId { index: 1, ..requests[0].generation });
 }
 
 #[test]
@@ -348,10 +350,10 @@ fn a_tools_messages_never_stand_behind_its_result_where_the_model_sees_them() {
     // The first result is there before a word was heard, the second while the first tool's success is told.
     call.send_input(1.8, Input::ToolResult { call: runs[0], result: Ok(json!("1")) });
     let mut at = 2.0;
-    for piece in 0..3 {
-        call.tts_end(at, piece, 1.0).playout_event(at, piece, PlayoutEvent::Started);
+    for segment in 0..3 {
+        call.tts_end(at, segment, 1.0).playout_event(at, segment, PlayoutEvent::Started);
         at += 1.0;
-        call.playout_event(at, piece, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+        call.playout_event(at, segment, PlayoutEvent::Finished(Position::from_seconds(1.0)));
     }
     assert_eq!(call.tts_texts(), ["Let me see.", "Starting one.", "Starting two.", "Got one."]);
     call.tts_end(at, 3, 1.0).playout_event(at, 3, PlayoutEvent::Started);
@@ -380,16 +382,16 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
     let say = Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: true };
     assert_eq!(call.send_command(1.0, say), CommandOutcome::Accepted);
     assert_eq!(call.tts_requests().len(), 3, "the one that will sound, and two ahead");
-    for piece in 0..3 {
-        call.tts_end(1.1, piece, 1.0);
+    for segment in 0..3 {
+        call.tts_end(1.1, segment, 1.0);
     }
     assert_eq!(call.tts_requests().len(), 3, "made, and not played yet");
-    for piece in 0..10 {
-        let at = 2.0 + piece as f64;
-        call.playout_event(at, piece, PlayoutEvent::Started);
-        call.playout_event(at + 1.0, piece, PlayoutEvent::Finished(Position::from_seconds(1.0)));
-        assert_eq!(call.tts_requests().len(), piece + 4);
-        call.tts_end(at + 1.0, piece + 3, 1.0);
+    for segment in 0..10 {
+        let at = 2.0 + segment as f64;
+        call.playout_event(at, segment, PlayoutEvent::Started);
+        call.playout_event(at + 1.0, segment, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+        assert_eq!(call.tts_requests().len(), segment + 4);
+        call.tts_end(at + 1.0, segment + 3, 1.0);
     }
     assert_eq!(call.send_command(12.5, Command::Interrupt), CommandOutcome::Accepted);
     call.send_input(60.0, Input::Tick);
@@ -430,12 +432,12 @@ fn a_model_that_does_not_end_is_cut_and_its_reply_is_spoken_to_there() {
         .collect();
     assert_eq!(warnings, ["The language model's reply was cut at 20000 characters."]);
     // All that was taken is spoken, and then the reply ends.
-    let (mut at, mut piece) = (2.0, 0);
-    while piece < call.tts_requests().len() {
-        call.tts_end(at, piece, 1.0).playout_event(at, piece, PlayoutEvent::Started);
+    let (mut at, mut segment) = (2.0, 0);
+    while segment < call.tts_requests().len() {
+        call.tts_end(at, segment, 1.0).playout_event(at, segment, PlayoutEvent::Started);
         at += 1.0;
-        call.playout_event(at, piece, PlayoutEvent::Finished(Position::from_seconds(1.0)));
-        piece += 1;
+        call.playout_event(at, segment, PlayoutEvent::Finished(Position::from_seconds(1.0)));
+        segment += 1;
     }
     assert_eq!(call.heard_texts().len(), 1);
     assert!(call.heard_texts()[0].ends_with("word wörd"), "{:?}", &call.heard_texts()[0][19_900..]);
@@ -488,8 +490,8 @@ fn what_a_client_tells_is_the_visitor_s_word_and_replaces_only_what_clients_told
     // The operator's word replaces both.
     assert_eq!(call.send_command(1.5, operator("Silver.", true)), CommandOutcome::Accepted);
     call.send_command(1.6, Command::Respond { text: "And now?".into() });
-    let asked = call.llm_requests();
-    let last = roles_and_texts(&asked.last().unwrap().history);
+    let requests = call.llm_requests();
+    let last = roles_and_texts(&requests.last().unwrap().history);
     assert!(last.contains(&(Role::System, "Silver.")), "{last:?}");
     assert!(last.iter().all(|(role, text)| *role != Role::Visitor && *text != "Gold."), "{last:?}");
 }
@@ -559,27 +561,30 @@ fn a_turn_model_that_answers_in_time_prolongs_the_wait() {
     call.send_input(1.05, Input::SpeechStarted { onset: Time::from_seconds(1.0) })
         .final_transcript(1.9, "I think");
     call.send_input(2.25, Input::SpeechStopped { end: Time::from_seconds(2.0) });
-    let stretch = call
+    let speech_segment = call
         .outputs
         .iter()
-        .find_map(|o| if let Output::RequestTurnProbability(stretch) = o { Some(*stretch) } else { None })
+        .find_map(|o| {
+            if let Output::RequestTurnProbability(speech_segment) = o { Some(*speech_segment) } else { None }
+        })
         .unwrap();
-    let asked = call.conversation.open_turn();
-    assert_eq!((asked.onset, asked.transcript.as_str()), (Some(Time::from_seconds(1.0)), "I think"));
+    let open_turn = call.conversation.open_turn();
+    assert_eq!((open_turn.onset, open_turn.transcript.as_str()), (Some(Time::from_seconds(1.0)), "I think"));
     assert!(call.conversation.awaits_turn_probability());
-    call.send_input(2.3, Input::TurnProbability { speech_segment: stretch, probability: 0.2 });
+    call.send_input(2.3, Input::TurnProbability { speech_segment: speech_segment, probability: 0.2 });
     assert!(!call.conversation.awaits_turn_probability());
     assert_eq!(call.conversation.poll_timeout().map(|(at, _)| at), Some(Time::from_seconds(5.0)));
-    call.send_input(2.35, Input::TurnProbability { speech_segment: stretch, probability: f32::NAN });
+    call.send_input(2.35, Input::TurnProbability { speech_segment: speech_segment, probability: f32::NAN });
     assert_eq!(call.conversation.poll_timeout().map(|(at, _)| at), Some(Time::from_seconds(5.0)));
 }
 
 #[test]
 fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
-    let asked = |call: &Harness| {
-        let stretch =
-            |o: &Output| if let Output::RequestTurnProbability(stretch) = o { Some(*stretch) } else { None };
-        call.outputs.iter().rev().find_map(stretch).unwrap()
+    let last_request = |call: &Harness| {
+        let speech_segment = |o: &Output| {
+            if let Output::RequestTurnProbability(speech_segment) = o { Some(*speech_segment) } else { None }
+        };
+        call.outputs.iter().rev().find_map(speech_segment).unwrap()
     };
     let next = |call: &Harness| call.conversation.poll_timeout().map(|(at, _)| at);
     let mut call = Harness::new(|spec| spec.turn_model = true);
@@ -587,7 +592,7 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
     call.send_input(1.05, Input::SpeechStarted { onset: Time::from_seconds(1.0) })
         .final_transcript(1.9, "I think");
     call.send_input(2.25, Input::SpeechStopped { end: Time::from_seconds(2.0) });
-    let first = asked(&call);
+    let first = last_request(&call);
     // The user goes on: the answer about the stretch before is worth nothing, and is not waited for.
     call.send_input(2.35, Input::SpeechStarted { onset: Time::from_seconds(2.3) });
     assert!(!call.conversation.awaits_turn_probability());
@@ -595,7 +600,7 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
     call.send_input(3.25, Input::SpeechStopped { end: Time::from_seconds(3.0) });
     assert!(call.conversation.awaits_turn_probability());
     assert_eq!(next(&call), Some(Time::from_seconds(3.4)), "no answer: the shorter wait");
-    let second = asked(&call);
+    let second = last_request(&call);
     call.send_input(3.4, Input::Tick);
     assert!(!call.conversation.awaits_turn_probability(), "the turn is committed");
     let deadline = next(&call);
@@ -641,7 +646,7 @@ fn a_turns_times_count_from_the_true_end_of_speech() {
 
 #[test]
 fn a_turn_model_is_asked_only_where_there_is_one_and_once_for_each_stretch() {
-    let asked = |turn_model: bool, early: bool| {
+    let is_asked = |turn_model: bool, early: bool| {
         let mut call = Harness::new(|spec| spec.turn_model = turn_model);
         call.send_input(0.55, Input::SpeechStarted { onset: Time::from_seconds(0.5) });
         if early {
@@ -653,9 +658,9 @@ fn a_turn_model_is_asked_only_where_there_is_one_and_once_for_each_stretch() {
         call.send_input(1.75, Input::SpeechStopped { end: Time::from_seconds(1.5) });
         call.has_output(&Output::RequestTurnProbability(SpeechSegmentId(0)))
     };
-    assert!(asked(true, false));
-    assert!(!asked(true, true), "it has answered already");
-    assert!(!asked(false, false) && !asked(false, true));
+    assert!(is_asked(true, false));
+    assert!(!is_asked(true, true), "it has answered already");
+    assert!(!is_asked(false, false) && !is_asked(false, true));
 }
 
 #[test]
@@ -775,13 +780,13 @@ fn a_held_reply_counts_no_words_though_nobody_reports_where_it_stopped() {
 #[test]
 fn a_turn_tells_until_when_its_answer_was_heard() {
     let heard = |call: &Harness| {
-        let told = |e: &Event| match *e {
+        let reply_heard = |e: &Event| match *e {
             Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in } => {
                 Some((turn, heard_end, interrupted, barge_in))
             }
             _ => None,
         };
-        call.events().filter_map(told).collect::<Vec<_>>()
+        call.events().filter_map(reply_heard).collect::<Vec<_>>()
     };
     let mut call = Harness::new(|_| {});
     call.final_transcript(1.0, "Hello").send_input(1.4, Input::Tick).llm_text(1.5, "One two.").llm_end(1.6);
@@ -812,11 +817,11 @@ fn a_turn_that_is_cut_before_its_first_sample_tells_so() {
     let mut call = Harness::new(|_| {});
     call.final_transcript(1.0, "Hello").send_input(1.4, Input::Tick).llm_text(1.6, "Once upon");
     assert_eq!(call.send_command(2.0, Command::Interrupt), CommandOutcome::Accepted);
-    let told = call
+    let timeline = call
         .events()
         .find_map(|e| if let Event::Turn(times) = e { Some(times.timeline.clone()) } else { None });
-    let told = told.expect("its times are told");
-    assert_eq!((told.first_sample, told.interrupted), (None, Some(2.0)));
+    let timeline = timeline.expect("its times are told");
+    assert_eq!((timeline.first_sample, timeline.interrupted), (None, Some(2.0)));
 }
 
 #[test]

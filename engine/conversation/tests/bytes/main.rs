@@ -28,10 +28,10 @@ fn seed_files(target: &str) -> Vec<PathBuf> {
 }
 
 /// Gives each seed to `body`; one that fails is named by its panic.
-fn run_seeds(target: &str, body: fn(&[u8])) {
+fn run_seeds(target: &str, check: fn(&[u8])) {
     for file in seed_files(target) {
         let bytes = std::fs::read(&file).expect("a seed can be read");
-        let survived = std::panic::catch_unwind(|| body(&bytes));
+        let survived = std::panic::catch_unwind(|| check(&bytes));
         assert!(survived.is_ok(), "{} fails, see above", file.display());
     }
 }

@@ -18,9 +18,9 @@ fn immediate_outputs(steps: &[LogEntry], input: usize) -> impl Iterator<Item = &
 /// A model that fails before its first words were given to the voice is replaced, where there is another; the other one is not.
 pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
     let exists = random_spec(&mut h.source.clone()).fallback_llm;
-    let mut asked: BTreeMap<GenerationId, LlmRequest> = BTreeMap::new();
+    let mut requests: BTreeMap<GenerationId, LlmRequest> = BTreeMap::new();
     let mut answered: BTreeSet<GenerationId> = BTreeSet::new();
-    let mut given: BTreeSet<GenerationId> = BTreeSet::new();
+    let mut sent_to_tts: BTreeSet<GenerationId> = BTreeSet::new();
     for (place, step) in h.entries.iter().enumerate() {
         match step {
             LogEntry::Input(at, Input::Llm { generation: step, event }) => {
@@ -28,8 +28,9 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
                 if matches!(event, LlmEvent::End { .. } | LlmEvent::Failed(_)) {
                     answered.insert(*step);
                 }
-                let Some(request) = asked.get(step).filter(|_| open) else { continue };
-                let due = exists && !request.use_fallback && !request.preemptive && !given.contains(step);
+                let Some(request) = requests.get(step).filter(|_| open) else { continue };
+                let due =
+                    exists && !request.use_fallback && !request.preemptive && !sent_to_tts.contains(step);
                 // What is due at that instant goes first, and may have stopped it.
                 let again = |output: &Output| match output {
                     Output::RequestLlm(again) => again.use_fallback && again.generation.epoch == step.epoch,
@@ -51,13 +52,14 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
                 let id = request.generation;
                 if request.use_fallback {
                     let before = id.index.checked_sub(1).map(|step| GenerationId { index: step, ..id });
-                    let before =
-                        before.filter(|step| !given.contains(step)).and_then(|step| asked.get(&step));
+                    let before = before
+                        .filter(|step| !sent_to_tts.contains(step))
+                        .and_then(|step| requests.get(&step));
                     if !exists || before.is_none_or(|before| before.use_fallback) {
                         return Err(format!("{id:?} asks another model, {at}"));
                     }
                 }
-                asked.insert(id, request.clone());
+                requests.insert(id, request.clone());
             }
             LogEntry::Output(_, Output::CancelLlm(step)) => {
                 answered.insert(*step);
@@ -69,7 +71,7 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
                     ..
                 }),
             ) => {
-                given.insert(*step);
+                sent_to_tts.insert(*step);
             }
             _ => {}
         }
@@ -80,23 +82,23 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
 /// A voice that fails before its first sound is replaced, where there is another; the other one is not.
 pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
     let exists = random_spec(&mut h.source.clone()).fallback_tts;
-    let mut asked: BTreeMap<SegmentId, TtsRequest> = BTreeMap::new();
+    let mut requests: BTreeMap<SegmentId, TtsRequest> = BTreeMap::new();
     let mut prepared: BTreeSet<Epoch> = BTreeSet::new();
     let mut over: BTreeSet<SegmentId> = BTreeSet::new();
     let mut again: Vec<(Epoch, SpeechSource, String)> = Vec::new();
     for (place, step) in h.entries.iter().enumerate() {
         match step {
-            LogEntry::Input(at, Input::Tts { segment: piece, event }) => {
-                let open = over.insert(*piece);
+            LogEntry::Input(at, Input::Tts { segment: segment, event }) => {
+                let open = over.insert(*segment);
                 if matches!(event, TtsEvent::WordTimestamps(_)) && open {
-                    over.remove(piece);
+                    over.remove(segment);
                 }
-                let Some(speech) = asked.get(piece).filter(|_| open && exists) else { continue };
+                let Some(speech) = requests.get(segment).filter(|_| open && exists) else { continue };
                 let due = !speech.use_fallback && !prepared.contains(&speech.epoch);
                 // What is due at that instant goes first, and may have stopped it.
                 let replaced = |output: &Output| match output {
                     Output::Synthesize(other) => other.use_fallback && other.source == speech.source,
-                    Output::Discard(stopped) => stopped == piece,
+                    Output::Discard(stopped) => stopped == segment,
                     Output::Cancel(epoch) => *epoch == speech.epoch,
                     Output::End(_) => true,
                     _ => false,
@@ -105,7 +107,7 @@ pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
                     && due
                     && !immediate_outputs(&h.entries, place).any(replaced)
                 {
-                    return Err(format!("{piece:?} failed and no other voice is asked, {at}"));
+                    return Err(format!("{segment:?} failed and no other voice is asked, {at}"));
                 }
             }
             LogEntry::Output(at, Output::Synthesize(speech)) => {
@@ -116,17 +118,17 @@ pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
                     }
                     again.push(key);
                 }
-                asked.insert(speech.segment, speech.clone());
+                requests.insert(speech.segment, speech.clone());
             }
             LogEntry::Output(_, Output::RequestLlm(request)) if request.preemptive => {
                 prepared.insert(request.generation.epoch);
             }
-            LogEntry::Output(_, Output::Discard(piece)) => {
-                over.insert(*piece);
+            LogEntry::Output(_, Output::Discard(segment)) => {
+                over.insert(*segment);
             }
             LogEntry::Output(_, Output::Cancel(epoch)) => {
                 over.extend(
-                    asked.values().filter(|speech| speech.epoch == *epoch).map(|speech| speech.segment),
+                    requests.values().filter(|speech| speech.epoch == *epoch).map(|speech| speech.segment),
                 );
             }
             _ => {}
@@ -154,8 +156,8 @@ pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
                 replaced.extend(reply);
             }
             // Whether a prepared reply is its answer is not known.
-            LogEntry::Output(_, Output::Emit(fact))
-                if matches!(fact.event, Event::UtteranceCommitted { .. }) =>
+            LogEntry::Output(_, Output::Emit(envelope))
+                if matches!(envelope.event, Event::UtteranceCommitted { .. }) =>
             {
                 reply = None;
             }
@@ -172,7 +174,7 @@ pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
                         words_due &= speech.source != SpeechSource::Guardrail;
                         speech.epoch
                     }
-                    Output::Play(piece) => match voices.get(piece) {
+                    Output::Play(segment) => match voices.get(segment) {
                         Some(epoch) => *epoch,
                         None => continue,
                     },
@@ -200,9 +202,9 @@ pub(super) fn what_was_asked_sounds(h: &RunLog) -> Result<(), String> {
             LogEntry::Output(_, Output::Synthesize(speech)) => {
                 due.insert(speech.segment, speech);
             }
-            LogEntry::Output(_, Output::Play(piece) | Output::Discard(piece))
-            | LogEntry::Input(_, Input::Tts { segment: piece, event: TtsEvent::Failed(_) }) => {
-                due.remove(piece);
+            LogEntry::Output(_, Output::Play(segment) | Output::Discard(segment))
+            | LogEntry::Input(_, Input::Tts { segment: segment, event: TtsEvent::Failed(_) }) => {
+                due.remove(segment);
             }
             LogEntry::Output(_, Output::Cancel(epoch)) => due.retain(|_, speech| speech.epoch != *epoch),
             LogEntry::Output(_, Output::End(_)) => due.clear(),

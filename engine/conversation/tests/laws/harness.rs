@@ -55,8 +55,8 @@ impl Random {
         self.below(100) < percent
     }
 
-    pub(crate) fn pick<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize].clone()
+    pub(crate) fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len() as u64) as usize].clone()
     }
 
     /// µs on a grid of 10 ms, so that instants often coincide.
@@ -79,44 +79,48 @@ const REPLIES: &[&str] = &[
 ];
 
 /// A random, valid specification.
-pub(crate) fn random_spec(r: &mut Random) -> Spec {
-    let min = r.grid_duration(0.0, 1.0);
-    let message = |r: &mut Random, text: &str| r.chance(50).then(|| text.to_owned());
+pub(crate) fn random_spec(random: &mut Random) -> Spec {
+    let min = random.grid_duration(0.0, 1.0);
+    let message = |random: &mut Random, text: &str| random.chance(50).then(|| text.to_owned());
     Spec {
         min_endpointing_delay: min,
-        max_endpointing_delay: min + r.grid_duration(0.0, 3.0),
+        max_endpointing_delay: min + random.grid_duration(0.0, 3.0),
         turn_threshold: 0.5,
-        turn_model: r.chance(40),
-        transcript_timeout: r.chance(70).then(|| r.grid_duration(0.2, 2.0)),
-        min_interruption_duration: r.grid_duration(0.0, 0.8),
-        min_interruption_words: r.pick(&[0, 0, 0, 1, 2, 3]),
-        false_interruption_timeout: r.chance(80).then(|| r.grid_duration(0.2, 2.0)),
-        allow_interruptions: r.chance(85),
-        backchannels: r.chance(50),
-        preemptive_generation: r.chance(60),
-        preemptive_tts: r.chance(30),
-        echo_warmup: if r.chance(30) { r.grid_duration(0.0, 3.0) } else { Duration::ZERO },
-        idle_timeout: r.chance(40).then(|| r.grid_duration(1.0, 10.0)),
-        idle_end_after: r.chance(60).then(|| r.below(4) as u32),
-        max_tool_steps: r.below(4) as u32,
+        turn_model: random.chance(40),
+        transcript_timeout: random.chance(70).then(|| random.grid_duration(0.2, 2.0)),
+        min_interruption_duration: random.grid_duration(0.0, 0.8),
+        min_interruption_words: random.pick(&[0, 0, 0, 1, 2, 3]),
+        false_interruption_timeout: random.chance(80).then(|| random.grid_duration(0.2, 2.0)),
+        allow_interruptions: random.chance(85),
+        backchannels: random.chance(50),
+        preemptive_generation: random.chance(60),
+        preemptive_tts: random.chance(30),
+        echo_warmup: if random.chance(30) { random.grid_duration(0.0, 3.0) } else { Duration::ZERO },
+        idle_timeout: random.chance(40).then(|| random.grid_duration(1.0, 10.0)),
+        idle_end_after: random.chance(60).then(|| random.below(4) as u32),
+        max_tool_steps: random.below(4) as u32,
         stop_words: Vec::new(),
-        min_consecutive_speech_delay: if r.chance(30) { r.grid_duration(0.0, 1.0) } else { Duration::ZERO },
-        max_call_duration: r.chance(30).then(|| r.grid_duration(5.0, 60.0)),
-        call_warning_before: r.grid_duration(0.0, 10.0),
-        greeting: r
+        min_consecutive_speech_delay: if random.chance(30) {
+            random.grid_duration(0.0, 1.0)
+        } else {
+            Duration::ZERO
+        },
+        max_call_duration: random.chance(30).then(|| random.grid_duration(5.0, 60.0)),
+        call_warning_before: random.grid_duration(0.0, 10.0),
+        greeting: random
             .chance(40)
-            .then(|| Greeting { text: "Hello there.".into(), delay: r.grid_duration(0.0, 1.0) }),
-        idle_messages: if r.chance(50) {
+            .then(|| Greeting { text: "Hello there.".into(), delay: random.grid_duration(0.0, 1.0) }),
+        idle_messages: if random.chance(50) {
             vec!["Are you there?".into(), "Still with me?".into()]
         } else {
             Vec::new()
         },
-        warning_message: message(r, "We must end soon."),
-        exit_message: message(r, "Goodbye now."),
-        error_message: message(r, "I'm sorry, something went wrong."),
-        phrasing: r.pick(&[Phrasing::Stream, Phrasing::Stream, Phrasing::Flushed]),
-        fallback_llm: r.chance(30),
-        fallback_tts: r.chance(30),
+        warning_message: message(random, "We must end soon."),
+        exit_message: message(random, "Goodbye now."),
+        error_message: message(random, "I'm sorry, something went wrong."),
+        phrasing: random.pick(&[Phrasing::Stream, Phrasing::Stream, Phrasing::Flushed]),
+        fallback_llm: random.chance(30),
+        fallback_tts: random.chance(30),
         vad: VadTiming {
             min_speech_duration: Duration::from_millis(50),
             min_silence_duration: Duration::from_millis(250),
@@ -128,7 +132,7 @@ pub(crate) fn random_spec(r: &mut Random) -> Spec {
                 name: "chatty".into(),
                 on_start: Some("One moment.".into()),
                 on_delay: Some("Still looking.".into()),
-                delay: r.grid_duration(0.2, 2.0),
+                delay: random.grid_duration(0.2, 2.0),
                 on_success: Some("Here it is.".into()),
                 on_error: Some("That failed.".into()),
             },
@@ -177,7 +181,7 @@ pub(crate) struct Harness {
 impl Harness {
     pub(crate) fn new(mut random: Random) -> Self {
         let spec = random_spec(&mut random);
-        let mut world = Self {
+        let mut harness = Self {
             conversation: Conversation::new(spec),
             random,
             log: Vec::new(),
@@ -196,8 +200,8 @@ impl Harness {
             speech_segments: 0,
             command_count: 0,
         };
-        world.schedule(0, Input::Start);
-        world
+        harness.schedule(0, Input::Start);
+        harness
     }
 
     fn schedule(&mut self, at: u64, input: Input) {
@@ -299,9 +303,9 @@ impl Harness {
     }
 
     fn playout_end(&self) -> Option<u64> {
-        let piece = self.segments.get(&self.playing_segment?)?;
-        (!self.held && piece.ended)
-            .then(|| self.playing_since.0 + piece.length_micros.saturating_sub(self.playing_since.1))
+        let segment = self.segments.get(&self.playing_segment?)?;
+        (!self.held && segment.ended)
+            .then(|| self.playing_since.0 + segment.length_micros.saturating_sub(self.playing_since.1))
     }
 
     /// One step of the world. False when nothing is left to happen before `until` µs.
@@ -317,11 +321,11 @@ impl Harness {
         };
         self.now = self.now.max(at);
         if finish == Some(at) {
-            let piece = self.playing_segment.take().unwrap();
-            let length = self.segments[&piece].length_micros;
-            self.segments.remove(&piece);
+            let segment = self.playing_segment.take().unwrap();
+            let length = self.segments[&segment].length_micros;
+            self.segments.remove(&segment);
             self.send_input(Input::Playout {
-                segment: piece,
+                segment: segment,
                 event: PlayoutEvent::Finished(position_from_micros(length)),
             });
             self.start_next_segment();
@@ -331,20 +335,20 @@ impl Harness {
                 return true;
             }
             match &input {
-                Input::Tts { segment: piece, event } => {
-                    if let Some(p) = self.segments.get_mut(piece) {
+                Input::Tts { segment: segment, event } => {
+                    if let Some(p) = self.segments.get_mut(segment) {
                         match event {
                             TtsEvent::FirstAudio => p.ready = true,
                             TtsEvent::End { .. } => p.ended = true,
                             TtsEvent::Failed(_) => {
-                                self.segments.remove(piece);
+                                self.segments.remove(segment);
                             }
                             TtsEvent::WordTimestamps(_) => {}
                         }
                     }
                 }
-                Input::Playout { segment: piece, event: PlayoutEvent::Progress(_) }
-                    if self.playing_segment != Some(*piece) || self.held =>
+                Input::Playout { segment: segment, event: PlayoutEvent::Progress(_) }
+                    if self.playing_segment != Some(*segment) || self.held =>
                 {
                     return true;
                 }
@@ -352,10 +356,10 @@ impl Harness {
                 _ => {}
             }
             let input = match input {
-                Input::Playout { segment: piece, event: PlayoutEvent::Progress(_) } => {
-                    let limit = self.segments[&piece].length_micros;
+                Input::Playout { segment: segment, event: PlayoutEvent::Progress(_) } => {
+                    let limit = self.segments[&segment].length_micros;
                     Input::Playout {
-                        segment: piece,
+                        segment: segment,
                         event: PlayoutEvent::Progress(position_from_micros(
                             self.position_micros().min(limit),
                         )),
@@ -377,7 +381,9 @@ impl Harness {
             Input::Llm { generation: step, .. } => {
                 self.cancelled_generations.contains(step) && self.random.chance(90)
             }
-            Input::Tts { segment: piece, .. } => !self.segments.contains_key(piece) && self.random.chance(90),
+            Input::Tts { segment: segment, .. } => {
+                !self.segments.contains_key(segment) && self.random.chance(90)
+            }
             _ => false,
         }
     }
@@ -414,7 +420,7 @@ impl Harness {
                 None => {
                     self.playout_queue.pop_front();
                 }
-                Some(piece) if piece.ready && piece.play_allowed => {
+                Some(segment) if segment.ready && segment.play_allowed => {
                     self.playout_queue.pop_front();
                     self.playing_segment = Some(next);
                     self.playing_since = (self.now, 0);
@@ -488,10 +494,10 @@ impl Harness {
                 self.cancelled_generations.insert(step);
             }
             Output::Synthesize(request) => {
-                let piece = request.segment;
+                let segment = request.segment;
                 let length = 100_000 + request.text.len() as u64 * 50_000;
                 self.segments.insert(
-                    piece,
+                    segment,
                     Segment {
                         epoch: request.epoch,
                         length_micros: length,
@@ -504,14 +510,14 @@ impl Harness {
                 if self.random.chance(4) {
                     self.schedule(
                         at,
-                        Input::Tts { segment: piece, event: TtsEvent::Failed("scripted".into()) },
+                        Input::Tts { segment: segment, event: TtsEvent::Failed("scripted".into()) },
                     );
                     return;
                 }
                 if self.random.chance(2) {
                     return;
                 }
-                self.schedule(at, Input::Tts { segment: piece, event: TtsEvent::FirstAudio });
+                self.schedule(at, Input::Tts { segment: segment, event: TtsEvent::FirstAudio });
                 if self.random.chance(40) {
                     let words: Vec<&str> = request.text.split_whitespace().collect();
                     let each = length / words.len().max(1) as u64;
@@ -520,22 +526,25 @@ impl Harness {
                         .enumerate()
                         .map(|(i, w)| ((*w).to_owned(), position_from_micros(each * (i as u64 + 1))))
                         .collect();
-                    self.schedule(at, Input::Tts { segment: piece, event: TtsEvent::WordTimestamps(words) });
+                    self.schedule(
+                        at,
+                        Input::Tts { segment: segment, event: TtsEvent::WordTimestamps(words) },
+                    );
                 }
                 let last = at + self.random.grid_micros(0, 50_000);
                 self.schedule(
                     last,
                     Input::Tts {
-                        segment: piece,
+                        segment: segment,
                         event: TtsEvent::End { duration: position_from_micros(length) },
                     },
                 );
             }
-            Output::Play(piece) => {
-                if let Some(p) = self.segments.get_mut(&piece) {
+            Output::Play(segment) => {
+                if let Some(p) = self.segments.get_mut(&segment) {
                     p.play_allowed = true;
                 }
-                self.playout_queue.push_back(piece);
+                self.playout_queue.push_back(segment);
                 self.schedule(self.now, Input::Tick);
             }
             Output::Hold => {
@@ -543,10 +552,10 @@ impl Harness {
                     self.playing_since = (self.now, self.position_micros());
                     self.held = true;
                 }
-                if let Some(piece) = self.playing_segment {
+                if let Some(segment) = self.playing_segment {
                     let at =
-                        position_from_micros(self.playing_since.1.min(self.segments[&piece].length_micros));
-                    self.send_input(Input::Playout { segment: piece, event: PlayoutEvent::Progress(at) });
+                        position_from_micros(self.playing_since.1.min(self.segments[&segment].length_micros));
+                    self.send_input(Input::Playout { segment: segment, event: PlayoutEvent::Progress(at) });
                 }
             }
             Output::Resume => {
@@ -555,8 +564,8 @@ impl Harness {
                 self.schedule(self.now, Input::Tick);
             }
             Output::Cancel(epoch) => {
-                if let Some(piece) = self.playing_segment
-                    && self.segments.get(&piece).is_some_and(|p| p.epoch == epoch)
+                if let Some(segment) = self.playing_segment
+                    && self.segments.get(&segment).is_some_and(|p| p.epoch == epoch)
                 {
                     self.playing_segment = None;
                     self.held = false;
@@ -566,9 +575,9 @@ impl Harness {
                     self.held = false;
                 }
             }
-            Output::Discard(piece) => {
-                if self.playing_segment != Some(piece) {
-                    self.segments.remove(&piece);
+            Output::Discard(segment) => {
+                if self.playing_segment != Some(segment) {
+                    self.segments.remove(&segment);
                 }
             }
             Output::RunTool { call, .. } => {
@@ -576,11 +585,14 @@ impl Harness {
                 let result = if self.random.chance(80) { Ok("Sunny".into()) } else { Err("down".into()) };
                 self.schedule(at, Input::ToolResult { call, result });
             }
-            Output::RequestTurnProbability(stretch) => {
+            Output::RequestTurnProbability(speech_segment) => {
                 if self.random.chance(80) {
                     let p = self.random.below(100) as f32 / 100.0;
                     let at = self.now + self.random.grid_micros(0, 200_000);
-                    self.schedule(at, Input::TurnProbability { speech_segment: stretch, probability: p });
+                    self.schedule(
+                        at,
+                        Input::TurnProbability { speech_segment: speech_segment, probability: p },
+                    );
                 }
             }
             Output::End(_) => self.ended = true,

@@ -30,21 +30,21 @@ pub(crate) struct RunLog {
 
 /// Lives through the world that comes from this source.
 pub(crate) fn run_random_call(source: &Random) -> RunLog {
-    let mut world = Harness::new(source.clone());
-    let seconds = 5 + world.random.below(40);
-    world.schedule_script(seconds);
-    while world.step(seconds * 1_000_000) {}
+    let mut harness = Harness::new(source.clone());
+    let seconds = 5 + harness.random.below(40);
+    harness.schedule_script(seconds);
+    while harness.step(seconds * 1_000_000) {}
     // No more user: everything must come to rest within the longest chain of time-outs.
     let has_idle = random_spec(&mut source.clone()).idle_timeout.is_some();
-    while world.step((seconds + 300) * 1_000_000) {}
-    let rested = world.ended || world.conversation.poll_timeout().is_none();
-    let state = events(&world.log)
+    while harness.step((seconds + 300) * 1_000_000) {}
+    let rested = harness.ended || harness.conversation.poll_timeout().is_none();
+    let state = events(&harness.log)
         .iter()
         .rev()
         .find_map(|(_, e)| if let Event::AgentState { state } = e { Some(*state) } else { None });
     RunLog {
         source: source.clone(),
-        entries: world.log,
+        entries: harness.log,
         came_to_rest: rested,
         idle_enabled: has_idle,
         final_state: state.unwrap_or_default(),
@@ -55,7 +55,7 @@ fn events(steps: &[LogEntry]) -> Vec<(Time, &Event)> {
     steps
         .iter()
         .filter_map(|s| match s {
-            LogEntry::Output(_, Output::Emit(fact)) => Some((fact.at, &fact.event)),
+            LogEntry::Output(_, Output::Emit(envelope)) => Some((envelope.at, &envelope.event)),
             _ => None,
         })
         .collect()
@@ -133,14 +133,14 @@ fn agent_alternates(h: &RunLog) -> Result<(), String> {
 fn events_are_numbered(h: &RunLog) -> Result<(), String> {
     let (mut next, mut last) = (0, Time::ZERO);
     for step in &h.entries {
-        if let LogEntry::Output(now, Output::Emit(fact)) = step {
-            if fact.seq != next || fact.at < last || fact.at > *now {
+        if let LogEntry::Output(now, Output::Emit(envelope)) = step {
+            if envelope.seq != next || envelope.at < last || envelope.at > *now {
                 return Err(format!(
                     "fact {} at {} after number {next} at {last}, now {now}",
-                    fact.seq, fact.at
+                    envelope.seq, envelope.at
                 ));
             }
-            (next, last) = (next + 1, fact.at);
+            (next, last) = (next + 1, envelope.at);
         }
     }
     Ok(())
@@ -161,9 +161,9 @@ fn cancelled_is_silent(h: &RunLog) -> Result<(), String> {
                 request.epoch
             }
             Output::RequestLlm(request) => request.generation.epoch,
-            Output::Play(piece) => match epochs.get(piece) {
+            Output::Play(segment) => match epochs.get(segment) {
                 Some(epoch) => *epoch,
-                None => return Err(format!("{piece:?} plays without having been asked, {at}")),
+                None => return Err(format!("{segment:?} plays without having been asked, {at}")),
             },
             _ => continue,
         };
@@ -196,7 +196,7 @@ fn interrupted_once(h: &RunLog) -> Result<(), String> {
     let mut answers: BTreeSet<Epoch> = BTreeSet::new();
     let mut says = BTreeMap::new();
     let mut others = usize::from(spec.greeting.is_some());
-    let mut told = 0;
+    let mut interruptions = 0;
     for step in &h.entries {
         match step {
             LogEntry::Input(_, Input::Command { id, command: Command::Say { .. } }) => {
@@ -209,14 +209,14 @@ fn interrupted_once(h: &RunLog) -> Result<(), String> {
             LogEntry::Output(_, Output::RequestLlm(request)) => {
                 answers.insert(request.generation.epoch);
             }
-            LogEntry::Output(at, Output::Emit(fact)) => match &fact.event {
+            LogEntry::Output(at, Output::Emit(envelope)) => match &envelope.event {
                 Event::UserIdle => others += usize::from(!spec.idle_messages.is_empty()),
                 Event::MaxCallDurationWarning { .. } => others += usize::from(spec.warning_message.is_some()),
                 Event::AgentInterrupted => {
-                    told += 1;
+                    interruptions += 1;
                     let replies = answers.len() + says.values().filter(|said| **said).count() + others;
-                    if told > replies {
-                        return Err(format!("{told} interruptions of {replies} replies, {at}"));
+                    if interruptions > replies {
+                        return Err(format!("{interruptions} interruptions of {replies} replies, {at}"));
                     }
                 }
                 _ => {}
@@ -244,10 +244,11 @@ fn end_is_last(h: &RunLog) -> Result<(), String> {
 }
 
 fn commands_are_answered(h: &RunLog) -> Result<(), String> {
-    let asked = h.entries.iter().filter(|s| matches!(s, LogEntry::Input(_, Input::Command { .. }))).count();
+    let commands =
+        h.entries.iter().filter(|s| matches!(s, LogEntry::Input(_, Input::Command { .. }))).count();
     let answers =
         h.entries.iter().filter(|s| matches!(s, LogEntry::Output(_, Output::CommandResult { .. }))).count();
-    if asked == answers { Ok(()) } else { Err(format!("{asked} commands, {answers} answers")) }
+    if commands == answers { Ok(()) } else { Err(format!("{commands} commands, {answers} answers")) }
 }
 
 fn deadlines_ahead(h: &RunLog) -> Result<(), String> {

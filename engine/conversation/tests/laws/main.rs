@@ -30,8 +30,9 @@ fn the_laws_hold_over_random_histories() {
         assert_eq!(check(seed).1, None);
         return;
     }
-    let wanted = std::env::var("VISAVIS_LAWS_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
-    laws_hold(0, wanted);
+    let min_inputs =
+        std::env::var("VISAVIS_LAWS_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    laws_hold(0, min_inputs);
 }
 
 #[test]
@@ -41,13 +42,13 @@ fn long_fuzz_the_laws_hold_over_random_histories() {
 }
 
 /// Plays the histories of the seeds from this one on, until they have had so many inputs.
-fn laws_hold(seed: u64, wanted: usize) {
+fn laws_hold(seed: u64, min_inputs: usize) {
     let results: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)
             .map(|worker| {
                 scope.spawn(move || {
                     let (mut inputs, mut broken, mut seed) = (0, Vec::new(), seed + worker);
-                    while inputs < wanted.div_ceil(WORKERS as usize) && broken.len() < 5 {
+                    while inputs < min_inputs.div_ceil(WORKERS as usize) && broken.len() < 5 {
                         let (n, why) = check(seed);
                         inputs += n;
                         broken.extend(why);
@@ -61,5 +62,5 @@ fn laws_hold(seed: u64, wanted: usize) {
     });
     let broken: Vec<&String> = results.iter().flat_map(|r| &r.1).collect();
     assert!(broken.is_empty(), "{broken:#?}");
-    assert!(results.iter().map(|r| r.0).sum::<usize>() >= wanted);
+    assert!(results.iter().map(|r| r.0).sum::<usize>() >= min_inputs);
 }

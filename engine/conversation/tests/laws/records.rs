@@ -14,7 +14,7 @@ use crate::harness::{LogEntry, random_spec};
 
 pub(super) fn heard_is_said(h: &RunLog) -> Result<(), String> {
     let mut known: BTreeMap<UtteranceId, String> = BTreeMap::new();
-    let asked: String = h
+    let synthesized: String = h
         .entries
         .iter()
         .filter_map(|s| match s {
@@ -33,7 +33,7 @@ pub(super) fn heard_is_said(h: &RunLog) -> Result<(), String> {
             return Err(format!("{utterance:?} heard {before:?}, then {text:?}, {at}"));
         }
         for word in split_words(text) {
-            if !asked.contains(word) {
+            if !synthesized.contains(word) {
                 return Err(format!("{word:?} was heard and never said, {at}"));
             }
         }
@@ -61,28 +61,28 @@ pub(super) fn heard_is_said(h: &RunLog) -> Result<(), String> {
 }
 
 pub(super) fn committed_once(h: &RunLog) -> Result<(), String> {
-    let told: Vec<&String> = events(&h.entries)
+    let emitted: Vec<&String> = events(&h.entries)
         .into_iter()
         .filter_map(|(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None })
         .collect();
-    let kept: Vec<&String> = events(&h.entries)
+    let in_history: Vec<&String> = events(&h.entries)
         .into_iter()
         .filter_map(|(_, e)| match e {
             Event::History(item) if item.role == Role::User => Some(&item.text),
             _ => None,
         })
         .collect();
-    if told == kept { Ok(()) } else { Err(format!("committed {told:?}, history {kept:?}")) }
+    if emitted == in_history { Ok(()) } else { Err(format!("committed {emitted:?}, history {in_history:?}")) }
 }
 
 pub(super) fn tools_once(h: &RunLog) -> Result<(), String> {
     let count = |f: fn(&Event) -> bool| events(&h.entries).into_iter().filter(|(_, e)| f(e)).count();
-    let told = count(|e| matches!(e, Event::ToolCall { .. }));
-    let kept = count(|e| matches!(e, Event::History(item) if item.role == Role::Tool));
+    let emitted = count(|e| matches!(e, Event::ToolCall { .. }));
+    let in_history = count(|e| matches!(e, Event::History(item) if item.role == Role::Tool));
     let ran = h.entries.iter().filter(|s| matches!(s, LogEntry::Output(_, Output::RunTool { .. }))).count();
     let over = events(&h.entries).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
-    if told != kept || (told < ran && h.came_to_rest && !over) {
-        return Err(format!("{ran} ran, {told} told, {kept} in history"));
+    if emitted != in_history || (emitted < ran && h.came_to_rest && !over) {
+        return Err(format!("{ran} ran, {emitted} told, {in_history} in history"));
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ pub(super) fn no_word_lost(h: &RunLog) -> Result<(), String> {
             LogEntry::Input(_, Input::Transcript { text, is_final: true, .. }) => {
                 finals.extend(split_words(text))
             }
-            LogEntry::Output(_, Output::Emit(fact)) => match &fact.event {
+            LogEntry::Output(_, Output::Emit(envelope)) => match &envelope.event {
                 Event::UtteranceCommitted { text } if text == "what is the time" => responds += 1,
                 Event::UtteranceCommitted { text } => committed.extend(split_words(text)),
                 Event::Ended { .. } => break,
@@ -120,7 +120,7 @@ pub(super) fn no_word_lost(h: &RunLog) -> Result<(), String> {
 
 pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
     let line = |item: &HistoryItem| format!("{:?} {} {}", item.role, item.text, item.interrupted);
-    let mut told: Vec<(Role, String)> = Vec::new();
+    let mut emitted: Vec<(Role, String)> = Vec::new();
     // The command, and the roles whose items it takes back.
     let mut taken_back: Option<(_, &[Role])> = None;
     for step in &h.entries {
@@ -137,7 +137,7 @@ pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
             }
             LogEntry::Output(_, Output::CommandResult { id, .. }) => {
                 if let Some((_, roles)) = taken_back.take_if(|(of, _)| of == id) {
-                    told.retain(|(role, _)| !roles.contains(role));
+                    emitted.retain(|(role, _)| !roles.contains(role));
                 }
             }
             LogEntry::Output(_, Output::Emit(EventEnvelope { event: Event::History(item), .. }))
@@ -146,9 +146,9 @@ pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
                 if matches!(item.role, Role::System | Role::Visitor)
                     && let Some((_, roles)) = taken_back.take()
                 {
-                    told.retain(|(role, _)| !roles.contains(role));
+                    emitted.retain(|(role, _)| !roles.contains(role));
                 }
-                told.push((item.role, line(item)));
+                emitted.push((item.role, line(item)));
             }
             LogEntry::Output(at, Output::RequestLlm(request)) => {
                 let mut seen: Vec<String> = request.history.iter().map(|item| line(item)).collect();
@@ -156,7 +156,7 @@ pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
                 if request.preemptive {
                     seen.pop();
                 }
-                let mut expected: Vec<String> = told.iter().map(|(_, line)| line.clone()).collect();
+                let mut expected: Vec<String> = emitted.iter().map(|(_, line)| line.clone()).collect();
                 seen.sort();
                 expected.sort();
                 if seen != expected {
@@ -170,49 +170,55 @@ pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
 }
 
 pub(super) fn view_is_the_fold(h: &RunLog) -> Result<(), String> {
-    let told: Vec<&EventEnvelope> = h
+    let emitted: Vec<&EventEnvelope> = h
         .entries
         .iter()
-        .filter_map(|step| if let LogEntry::Output(_, Output::Emit(fact)) = step { Some(fact) } else { None })
+        .filter_map(|step| {
+            if let LogEntry::Output(_, Output::Emit(envelope)) = step { Some(envelope) } else { None }
+        })
         .collect();
     let (mut view, mut reread) = (ConversationView::default(), ConversationView::default());
-    for fact in &told {
-        view.apply(fact);
-        let written = serde_json::to_string(fact).map_err(|why| why.to_string())?;
+    for envelope in &emitted {
+        view.apply(envelope);
+        let written = serde_json::to_string(envelope).map_err(|why| why.to_string())?;
         reread.apply(&serde_json::from_str(&written).map_err(|why| format!("{written}: {why}"))?);
     }
-    let shown = |view: &ConversationView| {
+    let to_json = |view: &ConversationView| {
         (view.chat_history(|at| json!(at)), view.usage_json(0.0), view.snippets_json())
     };
-    if shown(&view) != shown(&reread)
+    if to_json(&view) != to_json(&reread)
         || (view.agent_state, view.end_reason) != (reread.agent_state, reread.end_reason)
     {
         return Err(format!("written down and read again {reread:?}, else {view:?}"));
     }
-    let last = |pick: &dyn Fn(&Event) -> bool| told.iter().rposition(|fact| pick(&fact.event));
-    let items: Vec<(Role, &str, bool)> = told
+    let last = |pick: &dyn Fn(&Event) -> bool| emitted.iter().rposition(|envelope| pick(&envelope.event));
+    let items: Vec<(Role, &str, bool)> = emitted
         .iter()
-        .filter_map(|fact| match &fact.event {
+        .filter_map(|envelope| match &envelope.event {
             Event::History(item) => Some((item.role, item.text.as_str(), item.interrupted)),
             _ => None,
         })
         .collect();
-    let kept: Vec<(Role, &str, bool)> =
+    let view_items: Vec<(Role, &str, bool)> =
         view.items.iter().map(|item| (item.role, item.text.as_str(), item.interrupted)).collect();
-    if items != kept {
-        return Err(format!("told {items:?}, kept {kept:?}"));
+    if items != view_items {
+        return Err(format!("told {items:?}, kept {view_items:?}"));
     }
     let sounds = last(&|e| matches!(e, Event::AgentStartedSpeaking { .. }))
         > last(&|e| matches!(e, Event::AgentStoppedSpeaking { .. } | Event::Ended { .. }));
-    let state = last(&|e| matches!(e, Event::AgentState { .. })).map(|at| &told[at].event);
+    let state = last(&|e| matches!(e, Event::AgentState { .. })).map(|at| &emitted[at].event);
     let expected = if let Some(Event::AgentState { state }) = state { *state } else { AgentState::Listening };
-    let characters: usize = told
+    let characters: usize = emitted
         .iter()
-        .map(|fact| if let Event::TtsStarted { text } = &fact.event { text.chars().count() } else { 0 })
+        .map(
+            |envelope| {
+                if let Event::TtsStarted { text } = &envelope.event { text.chars().count() } else { 0 }
+            },
+        )
         .sum();
-    let turns: BTreeSet<u32> = told
+    let turns: BTreeSet<u32> = emitted
         .iter()
-        .filter_map(|fact| if let Event::Turn(times) = &fact.event { Some(times.turn) } else { None })
+        .filter_map(|envelope| if let Event::Turn(times) = &envelope.event { Some(times.turn) } else { None })
         .collect();
     let ended = last(&|e| matches!(e, Event::Ended { .. })).is_some();
     let same = view.speaking_item.is_some() == sounds
@@ -220,6 +226,6 @@ pub(super) fn view_is_the_fold(h: &RunLog) -> Result<(), String> {
         && view.usage.tts_characters == characters as u64
         && view.turns.iter().map(|times| times.turn).eq(turns)
         && view.end_reason.is_some() == ended
-        && view.last_event_at == told.last().map_or(Time::ZERO, |fact| fact.at);
+        && view.last_event_at == emitted.last().map_or(Time::ZERO, |envelope| envelope.at);
     if same { Ok(()) } else { Err(format!("{view:?}")) }
 }

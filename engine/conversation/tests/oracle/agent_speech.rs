@@ -39,9 +39,9 @@ impl CallRecord<'_> {
 
     fn request_generation(&mut self, r: usize, answer: Option<usize>) {
         let tools = self.replies[r].generations.len() < self.case.settings.max_tool_steps;
-        let asked = self.next_request();
+        let requested = self.next_request();
         self.replies[r].generations.push(Generation {
-            requested: asked,
+            requested: requested,
             script_index: answer,
             tools_allowed: tools,
             first_token_at: None,
@@ -101,15 +101,15 @@ impl CallRecord<'_> {
         let Some(n) = step.script_index else { return };
         let answer = &self.case.replies[n];
         if !answer.segments.is_empty() {
-            let pieces = answer.segments.iter().map(|part| Segment {
+            let segments = answer.segments.iter().map(|part| Segment {
                 word_times: part.word_times.clone(),
                 tts_fails: part.tts_fails,
                 ..Segment::new(&part.text, part.audio_duration + SEGMENT_TAIL)
             });
-            let pieces = pieces.collect();
+            let segments = segments.collect();
             let utterance = Utterance {
                 kind: UtteranceKind::Generation,
-                segments: pieces,
+                segments: segments,
                 ttfb: answer.tts_ttfb,
                 closed: false,
             };
@@ -216,8 +216,8 @@ impl CallRecord<'_> {
 
     /// An utterance of one fixed text.
     pub(crate) fn new_message_utterance(&self, of: UtteranceKind, say: &str, audio: Micros) -> Utterance {
-        let pieces = vec![Segment::new(say, audio + SEGMENT_TAIL)];
-        Utterance { kind: of, segments: pieces, ttfb: self.case.defaults.2, closed: false }
+        let segments = vec![Segment::new(say, audio + SEGMENT_TAIL)];
+        Utterance { kind: of, segments: segments, ttfb: self.case.defaults.2, closed: false }
     }
 
     /// When a reply's voice may be asked.
@@ -238,7 +238,7 @@ impl CallRecord<'_> {
         self.replies[r].utterances[u]
             .segments
             .iter()
-            .any(|piece| piece.requested.is_none() && !piece.discarded)
+            .any(|segment| segment.requested.is_none() && !segment.discarded)
             .then_some((r, u))
     }
 
@@ -278,8 +278,8 @@ impl CallRecord<'_> {
             self.finish_utterance(r, u);
             return true;
         };
-        let piece = &utterance.segments[p];
-        if piece.ready_at.is_none() || piece.started_at.is_some() || reply.is_held() {
+        let segment = &utterance.segments[p];
+        if segment.ready_at.is_none() || segment.started_at.is_some() || reply.is_held() {
             return false;
         }
         if !utterance.has_started() && reply.interruptible && self.user_input.active_segment().is_some() {
@@ -318,11 +318,11 @@ impl CallRecord<'_> {
 
     fn request_tts(&mut self, r: usize, u: usize) {
         for p in 0..self.replies[r].utterances[u].segments.len() {
-            let asked = self.next_request();
-            let piece = &mut self.replies[r].utterances[u].segments[p];
-            if !piece.discarded {
-                piece.requested = Some(asked);
-                let text = piece.text.clone();
+            let requested = self.next_request();
+            let segment = &mut self.replies[r].utterances[u].segments[p];
+            if !segment.discarded {
+                segment.requested = Some(requested);
+                let text = segment.text.clone();
                 self.emit("tts.started", json!({"text": text}));
             }
         }
@@ -330,11 +330,11 @@ impl CallRecord<'_> {
 
     pub(crate) fn first_audio_received(&mut self, r: usize, u: usize, p: usize) {
         let now = self.now;
-        let piece = &mut self.replies[r].utterances[u].segments[p];
-        if piece.tts_fails {
+        let segment = &mut self.replies[r].utterances[u].segments[p];
+        if segment.tts_fails {
             self.tts_failed(r, u, p, "scripted");
         } else {
-            piece.ready_at = Some(now);
+            segment.ready_at = Some(now);
             self.stage_outcomes.push((now, Stage::Tts, true));
         }
     }
@@ -363,8 +363,8 @@ impl CallRecord<'_> {
         let now = self.now;
         let first = !self.replies[r].utterances[u].has_started();
         let (_, order) = self.next_request();
-        let piece = &mut self.replies[r].utterances[u].segments[p];
-        (piece.started_at, piece.running_since) = (Some(now), order);
+        let segment = &mut self.replies[r].utterances[u].segments[p];
+        (segment.started_at, segment.running_since) = (Some(now), order);
         self.emit("playout.started", json!({"position": 0.0}));
         if first {
             let text = self.replies[r].utterances[u].text();
@@ -378,10 +378,9 @@ impl CallRecord<'_> {
         let now = self.now;
         let Some(u) = self.replies[r].sounding_utterance() else { return };
         let Some(p) = self.replies[r].utterances[u].current_segment() else { return };
-        let piece = &mut self.replies[r].utterances[u].segments[p];
-        piece.ended_at = Some(now);
-        let fields =
-            json!({"position": position_seconds(piece.length), "interrupted": false, "heard": piece.text});
+        let segment = &mut self.replies[r].utterances[u].segments[p];
+        segment.ended_at = Some(now);
+        let fields = json!({"position": position_seconds(segment.length), "interrupted": false, "heard": segment.text});
         self.emit("playout.finished", fields);
     }
 
@@ -428,8 +427,8 @@ impl Segment {
 impl Utterance {
     /// The piece and those behind it will never sound, unless they do.
     fn discard_from(&mut self, from: usize) {
-        for piece in self.segments.iter_mut().skip(from).filter(|piece| piece.started_at.is_none()) {
-            piece.discarded = true;
+        for segment in self.segments.iter_mut().skip(from).filter(|segment| segment.started_at.is_none()) {
+            segment.discarded = true;
         }
     }
 }

@@ -37,7 +37,7 @@ impl CallRecord<'_> {
         self.emit("user.started_speaking", json!({}));
     }
 
-    pub(crate) fn user_stopped(&mut self, stretch: usize) {
+    pub(crate) fn user_stopped(&mut self, speech_segment: usize) {
         self.emit("user.stopped_speaking", json!({}));
         let Some(head) = self.head() else { return };
         if self.replies[head].is_held() {
@@ -49,8 +49,8 @@ impl CallRecord<'_> {
         let held_since = self.replies[head]
             .holds
             .iter()
-            .any(|(from, _, _)| *from >= self.user_input.start_reported_at(stretch));
-        if self.ducks.contains(&(stretch, head, self.replies[head].sounding_utterance()))
+            .any(|(from, _, _)| *from >= self.user_input.start_reported_at(speech_segment));
+        if self.ducks.contains(&(speech_segment, head, self.replies[head].sounding_utterance()))
             && !held_since
             && let Some(at) = self.position(head)
         {
@@ -58,21 +58,21 @@ impl CallRecord<'_> {
         }
     }
 
-    pub(crate) fn duck_due(&mut self, stretch: usize) {
-        self.duck_judged.push(stretch);
+    pub(crate) fn duck_due(&mut self, speech_segment: usize) {
+        self.duck_judged.push(speech_segment);
         let Some(head) = self.head() else { return };
         let reply = &self.replies[head];
         if reply.interruptible
             && !reply.is_held()
             && let Some(at) = self.position(head)
         {
-            self.ducks.push((stretch, head, self.replies[head].sounding_utterance()));
+            self.ducks.push((speech_segment, head, self.replies[head].sounding_utterance()));
             self.emit("playout.ducked", json!({"position": position_seconds(at)}));
         }
     }
 
-    pub(crate) fn hold_due(&mut self, stretch: usize) {
-        self.hold_judged.push(stretch);
+    pub(crate) fn hold_due(&mut self, speech_segment: usize) {
+        self.hold_judged.push(speech_segment);
         self.try_hold();
     }
 
@@ -210,10 +210,10 @@ impl CallRecord<'_> {
         }
         let Some(head) = self.head() else { return };
         let reply = &self.replies[head];
-        let listened = reply.is_held()
+        let agent_is_heard = reply.is_held()
             || reply.sounding_utterance().is_some()
             || reply.has_spoken() && self.has_running_tool(head);
-        if self.case.settings.backchannels && listened && is_backchannel(text) {
+        if self.case.settings.backchannels && agent_is_heard && is_backchannel(text) {
             self.backchannel_finals.push(item);
             if self.turn_is_backchannel() {
                 if reply_held(self, head) && self.user_input.active_segment().is_none() {
@@ -248,11 +248,11 @@ impl CallRecord<'_> {
         }
     }
 
-    pub(crate) fn kill_reply(&mut self, r: usize, told: bool) {
+    pub(crate) fn kill_reply(&mut self, r: usize, emit_interruption: bool) {
         let now = self.now;
         let behind = self.head().is_some_and(|head| head != r && !self.replies[head].interruptible);
-        let unknown = behind && !self.replies[r].has_spoken();
-        if told && !unknown && !self.replies[r].is_unheard_greeting() {
+        let never_announced = behind && !self.replies[r].has_spoken();
+        if emit_interruption && !never_announced && !self.replies[r].is_unheard_greeting() {
             self.emit_interrupted(r);
         }
         let sounded = self.replies[r].sounding_utterance().is_some();

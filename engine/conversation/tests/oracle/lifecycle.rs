@@ -14,13 +14,13 @@ impl CallRecord<'_> {
     pub(crate) fn start(&mut self) {
         if let Some(greeting) = self.case.settings.greeting.clone() {
             let allow = self.case.settings.allow_interruptions;
-            let place = self.next_floor_position();
+            let floor_position = self.next_floor_position();
             let r = self.new_message_reply(
                 ReplyKind::Greeting,
                 &greeting.text,
                 greeting.audio_duration,
                 allow,
-                place,
+                floor_position,
             );
             self.replies[r].not_before = greeting.delay;
         }
@@ -65,8 +65,8 @@ impl CallRecord<'_> {
         if interrupt {
             self.interrupt();
         }
-        let place = self.next_floor_position();
-        self.new_message_reply(ReplyKind::Say, text, audio, allow, place);
+        let floor_position = self.next_floor_position();
+        self.new_message_reply(ReplyKind::Say, text, audio, allow, floor_position);
     }
 
     /// Nothing sounds, is held, queued or pending, no tool runs, no turn is open and nobody is heard.
@@ -106,13 +106,13 @@ impl CallRecord<'_> {
     pub(crate) fn say_warning(&mut self) {
         self.warning_said = true;
         if let Some(words) = self.case.settings.warning_message.clone() {
-            let place = self.next_floor_position();
+            let floor_position = self.next_floor_position();
             self.new_message_reply(
                 ReplyKind::Warning,
                 &words.text,
                 words.audio_duration,
                 self.case.settings.allow_interruptions,
-                place,
+                floor_position,
             );
         }
     }
@@ -140,7 +140,7 @@ impl CallRecord<'_> {
     pub(crate) fn idle_due(&mut self) {
         let turns = self.turns.len();
         let in_a_row = self.callouts.iter().filter(|(_, before)| *before == turns).count();
-        if self.case.settings.idle_end_after.is_some_and(|most| in_a_row >= most) {
+        if self.case.settings.idle_end_after.is_some_and(|max_callouts| in_a_row >= max_callouts) {
             self.end_call("idle", Value::Null);
             return;
         }
@@ -152,13 +152,13 @@ impl CallRecord<'_> {
         }
         let words = messages[self.idle_messages_spoken % messages.len()].clone();
         self.idle_messages_spoken += 1;
-        let place = self.next_floor_position();
+        let floor_position = self.next_floor_position();
         self.new_message_reply(
             ReplyKind::Idle,
             &words.text,
             words.audio_duration,
             self.case.settings.allow_interruptions,
-            place,
+            floor_position,
         );
     }
 
@@ -174,8 +174,14 @@ impl CallRecord<'_> {
         self.stop_all_speech();
         match self.case.settings.exit_message.clone() {
             Some(words) => {
-                let place = self.next_floor_position();
-                self.new_message_reply(ReplyKind::Exit, &words.text, words.audio_duration, false, place);
+                let floor_position = self.next_floor_position();
+                self.new_message_reply(
+                    ReplyKind::Exit,
+                    &words.text,
+                    words.audio_duration,
+                    false,
+                    floor_position,
+                );
             }
             None => self.end_call("max_call_duration", Value::Null),
         }

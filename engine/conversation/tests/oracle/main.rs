@@ -104,12 +104,12 @@ fn long_fuzz_the_machine_does_what_the_oracle_says() {
 }
 
 /// Plays the calls of the seeds from this one on, until they have had so many inputs.
-fn machine_does_what_the_oracle_says(seed: u64, wanted: usize) {
+fn machine_does_what_the_oracle_says(seed: u64, min_inputs: usize) {
     let tallies: Vec<Tally> = std::thread::scope(|scope| {
         let work = |worker: usize| {
             let mut tally = Tally::default();
             let mut seed = seed + worker as u64;
-            while tally.inputs < wanted.div_ceil(WORKERS) && tally.wrong.len() < 3 {
+            while tally.inputs < min_inputs.div_ceil(WORKERS) && tally.wrong.len() < 3 {
                 tally.play(seed);
                 seed += WORKERS as u64;
             }
@@ -126,8 +126,8 @@ fn machine_does_what_the_oracle_says(seed: u64, wanted: usize) {
         .iter()
         .filter(|kind| tallies.iter().all(|tally| !tally.seen.contains(*kind)))
         .collect();
-    assert!(wanted < 100_000 || unseen.is_empty(), "{calls} calls without {unseen:?}");
-    assert!(tallies.iter().map(|tally| tally.inputs).sum::<usize>() >= wanted);
+    assert!(min_inputs < 100_000 || unseen.is_empty(), "{calls} calls without {unseen:?}");
+    assert!(tallies.iter().map(|tally| tally.inputs).sum::<usize>() >= min_inputs);
 }
 
 /// What the shipped scenarios print is what the oracle says, not only what the machine once did.

@@ -51,7 +51,7 @@ pub(crate) struct Outcome {
 pub(crate) fn compare(case: &Case) -> Outcome {
     let lines = printed_lines(case);
     let user: usize = case.user.iter().map(|item| 4 + 2 * usize::from(item.text.is_some())).sum();
-    let asked = lines.iter().filter(|line| line.contains(".started\"")).count();
+    let requests = lines.iter().filter(|line| line.contains(".started\"")).count();
     let report = (lines != expected_lines(case)).then(|| {
         let case = shrink::shrink(case.clone(), |case| printed_lines(case) != expected_lines(case));
         let (machine, oracle) = (printed_lines(&case), expected_lines(&case));
@@ -63,7 +63,7 @@ pub(crate) fn compare(case: &Case) -> Outcome {
         };
         format!("{}\nmachine\n{}oracle\n{}", case.json(), mark(&machine), mark(&oracle))
     });
-    Outcome { inputs: user + case.actions.len() + 2 * asked, lines, report }
+    Outcome { inputs: user + case.actions.len() + 2 * requests, lines, report }
 }
 
 /// The call that these bytes choose goes as the oracle says.

@@ -135,9 +135,9 @@ impl CallRecord<'_> {
             {
                 due.push((Some(step.requested.0 + PROVIDER_TIMEOUT), NextEvent::LlmTimeout(r)));
             }
-            for (u, p, piece) in reply.awaited_segments() {
+            for (u, p, segment) in reply.awaited_segments() {
                 due.push((
-                    piece.requested.map(|(asked, _)| asked + PROVIDER_TIMEOUT),
+                    segment.requested.map(|(requested_at, _)| requested_at + PROVIDER_TIMEOUT),
                     NextEvent::TtsTimeout(r, u, p),
                 ));
             }
@@ -155,24 +155,28 @@ impl CallRecord<'_> {
         }
         for (r, reply) in self.replies.iter().enumerate().filter(|(_, reply)| reply.ended_at.is_none()) {
             if let Some(step) = reply.generations.last().filter(|step| !step.done) {
-                let (asked, order) = step.requested;
+                let (requested_at, order) = step.requested;
                 let (first, whole) = self.llm_times(step.script_index);
                 all.push(match step.first_token_at {
-                    None => (asked + first, order, ProviderEvent::FirstToken(r)),
-                    Some(_) => (asked + whole.max(first), order, ProviderEvent::WholeText(r)),
+                    None => (requested_at + first, order, ProviderEvent::FirstToken(r)),
+                    Some(_) => (requested_at + whole.max(first), order, ProviderEvent::WholeText(r)),
                 });
             }
-            for (u, p, piece) in reply.awaited_segments() {
-                if let Some((asked, order)) = piece.requested {
-                    all.push((asked + reply.utterances[u].ttfb, order, ProviderEvent::FirstAudio(r, u, p)));
+            for (u, p, segment) in reply.awaited_segments() {
+                if let Some((requested_at, order)) = segment.requested {
+                    all.push((
+                        requested_at + reply.utterances[u].ttfb,
+                        order,
+                        ProviderEvent::FirstAudio(r, u, p),
+                    ));
                 }
             }
-            if let Some((position, piece)) = self.position(r).zip(reply.sounding_segment())
+            if let Some((position, segment)) = self.position(r).zip(reply.sounding_segment())
                 && !reply.is_held()
             {
                 all.push((
-                    self.now + piece.length - position,
-                    piece.running_since,
+                    self.now + segment.length - position,
+                    segment.running_since,
                     ProviderEvent::PlayoutEnd(r),
                 ));
             }
@@ -203,9 +207,9 @@ impl CallRecord<'_> {
                 self.tool_ended(n, result.unwrap_or(Err(String::new())));
             }
             NextEvent::User => {
-                let (_, news) = self.user_input.events[self.user_input.consumed].clone();
+                let (_, event) = self.user_input.events[self.user_input.consumed].clone();
                 self.user_input.consumed += 1;
-                match news {
+                match event {
                     UserEvent::Start(_) => self.user_started(),
                     UserEvent::Stop(n) => self.user_stopped(n),
                     UserEvent::Interim(_) => self.interim_received(),

@@ -47,8 +47,8 @@ impl Random {
         self.below(100) < percent
     }
 
-    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())].clone()
+    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())].clone()
     }
 
     /// Between two times in milliseconds.

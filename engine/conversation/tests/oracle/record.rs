@@ -227,8 +227,8 @@ impl<'a> CallRecord<'a> {
     /// All of the open turn's text, what was kept back before it included.
     pub(crate) fn open_turn_text(&self) -> String {
         let turn = self.open_turn();
-        let kept = self.carried_texts.iter().map(String::as_str);
-        kept.chain(turn.finals.iter().copied()).collect::<Vec<_>>().join(" ")
+        let carried = self.carried_texts.iter().map(String::as_str);
+        carried.chain(turn.finals.iter().copied()).collect::<Vec<_>>().join(" ")
     }
 
     pub(crate) fn turn_word_count(&self) -> usize {
@@ -243,8 +243,8 @@ impl<'a> CallRecord<'a> {
     }
 
     pub(crate) fn first_sample(&self) -> Option<Micros> {
-        let pieces = self.replies.iter().flat_map(|reply| &reply.utterances).flat_map(|u| &u.segments);
-        pieces.filter_map(|piece| piece.started_at).min()
+        let segments = self.replies.iter().flat_map(|reply| &reply.utterances).flat_map(|u| &u.segments);
+        segments.filter_map(|segment| segment.started_at).min()
     }
 
     /// End of the echo warm-up, while it lasts.
@@ -286,14 +286,14 @@ impl<'a> CallRecord<'a> {
     /// Position in the sounding piece of a reply.
     pub(crate) fn position(&self, r: usize) -> Option<Micros> {
         let reply = &self.replies[r];
-        let piece = reply.sounding_segment()?;
-        let started = piece.started_at?;
+        let segment = reply.sounding_segment()?;
+        let started = segment.started_at?;
         let held: Micros = reply
             .holds
             .iter()
             .map(|(from, to, _)| (to.unwrap_or(self.now) - (*from).max(started)).max(0))
             .sum();
-        Some((self.now - started - held).min(piece.length))
+        Some((self.now - started - held).min(segment.length))
     }
 
     /// What was heard of the sounding utterance, and of its sounding piece.
@@ -301,11 +301,11 @@ impl<'a> CallRecord<'a> {
         let reply = &self.replies[r];
         let Some(u) = reply.sounding_utterance() else { return (String::new(), None) };
         let utterance = &reply.utterances[u];
-        let whole = utterance.segments.iter().filter(|piece| piece.ended_at.is_some());
-        let mut texts: Vec<String> = whole.map(|piece| piece.text.clone()).collect();
+        let whole = utterance.segments.iter().filter(|segment| segment.ended_at.is_some());
+        let mut texts: Vec<String> = whole.map(|segment| segment.text.clone()).collect();
         let part = self.position(r).zip(utterance.current_segment()).map(|(position, p)| {
-            let piece = &utterance.segments[p];
-            heard_text::heard_prefix(&piece.text, &piece.word_times, piece.length, position).to_owned()
+            let segment = &utterance.segments[p];
+            heard_text::heard_prefix(&segment.text, &segment.word_times, segment.length, position).to_owned()
         });
         texts.extend(part.clone().filter(|part| !part.is_empty()));
         (texts.join(" "), part)
@@ -335,7 +335,7 @@ impl Reply {
 
     /// Whether a first sample of it ever left.
     pub(crate) fn has_spoken(&self) -> bool {
-        self.utterances.iter().flat_map(|u| &u.segments).any(|piece| piece.started_at.is_some())
+        self.utterances.iter().flat_map(|u| &u.segments).any(|segment| segment.started_at.is_some())
     }
 
     pub(crate) fn is_unheard_greeting(&self) -> bool {
@@ -360,11 +360,12 @@ impl Reply {
 
     /// Pieces whose sound was asked for and has not come.
     pub(crate) fn awaited_segments(&self) -> impl Iterator<Item = (usize, usize, &Segment)> {
-        let pieces = self.utterances.iter().enumerate().flat_map(|(u, utterance)| {
-            utterance.segments.iter().enumerate().map(move |(p, piece)| (u, p, piece))
+        let segments = self.utterances.iter().enumerate().flat_map(|(u, utterance)| {
+            utterance.segments.iter().enumerate().map(move |(p, segment)| (u, p, segment))
         });
-        pieces
-            .filter(|(_, _, piece)| piece.requested.is_some() && piece.ready_at.is_none() && !piece.discarded)
+        segments.filter(|(_, _, segment)| {
+            segment.requested.is_some() && segment.ready_at.is_none() && !segment.discarded
+        })
     }
 
     /// The utterance whose first sample has left and whose last has not.
@@ -375,17 +376,17 @@ impl Reply {
 
 impl Utterance {
     pub(crate) fn has_started(&self) -> bool {
-        self.segments.iter().any(|piece| piece.started_at.is_some())
+        self.segments.iter().any(|segment| segment.started_at.is_some())
     }
 
     /// The piece that sounds or is the next to sound.
     pub(crate) fn current_segment(&self) -> Option<usize> {
-        self.segments.iter().position(|piece| piece.ended_at.is_none() && !piece.discarded)
+        self.segments.iter().position(|segment| segment.ended_at.is_none() && !segment.discarded)
     }
 
     /// Its text, as far as it will sound or has sounded.
     pub(crate) fn text(&self) -> String {
-        let pieces = self.segments.iter().filter(|piece| !piece.discarded);
-        pieces.map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(" ")
+        let segments = self.segments.iter().filter(|segment| !segment.discarded);
+        segments.map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ")
     }
 }

@@ -32,10 +32,10 @@ impl CallRecord<'_> {
         let late = self.late_speech_end.take();
         let backchannel = self.turn_is_backchannel();
         let over_reply = self.head().is_some_and(|r| self.replies[r].interruptible);
-        let least = self.case.settings.min_interruption_words;
-        if over_reply && !backchannel && heard_text::count_words(&self.open_turn_text()) < least {
-            let said: Vec<String> = turn.finals.iter().map(|text| (*text).to_owned()).collect();
-            self.carried_texts.extend(said);
+        let min_words = self.case.settings.min_interruption_words;
+        if over_reply && !backchannel && heard_text::count_words(&self.open_turn_text()) < min_words {
+            let finals: Vec<String> = turn.finals.iter().map(|text| (*text).to_owned()).collect();
+            self.carried_texts.extend(finals);
             self.discard_preemptive_reply();
             self.close_turn();
             return;
@@ -54,7 +54,7 @@ impl CallRecord<'_> {
     }
 
     /// A turn enters history; its reply begins.
-    pub(crate) fn commit_turn(&mut self, text: &str, spoken_until: Option<Micros>, turn: TurnSource) {
+    pub(crate) fn commit_turn(&mut self, text: &str, speech_end: Option<Micros>, turn: TurnSource) {
         let silent = turn == TurnSource::Spoken { backchannel: true } || self.ending;
         if !silent {
             if let Some(head) = self.head()
@@ -75,7 +75,7 @@ impl CallRecord<'_> {
             self.discard_preemptive_reply();
         }
         self.append_history(json!({"role": "user", "text": text, "interrupted": false}));
-        self.turns.push(CommittedTurn { committed_at: self.now, speech_end: spoken_until, reply: None });
+        self.turns.push(CommittedTurn { committed_at: self.now, speech_end: speech_end, reply: None });
         if silent {
             return;
         }
@@ -83,8 +83,8 @@ impl CallRecord<'_> {
             self.replies.push(Reply::new(ReplyKind::Answer, self.case.settings.allow_interruptions));
             self.replies.len() - 1
         });
-        let place = self.answer_floor_position();
-        self.replies[r].floor_position = Some(place);
+        let floor_position = self.answer_floor_position();
+        self.replies[r].floor_position = Some(floor_position);
         if let Some(turn) = self.turns.last_mut() {
             turn.reply = Some(r);
         }
@@ -139,11 +139,13 @@ impl CallRecord<'_> {
             let step = reply.and_then(|reply| reply.generations.first()).filter(|step| !step.failed);
             let llm = step.and_then(|step| Some(step.first_token_at? - step.requested.0));
             let first = reply.and_then(|reply| {
-                let pieces = reply.utterances.iter().flat_map(|u| &u.segments);
-                pieces.filter(|piece| piece.started_at.is_some()).min_by_key(|piece| piece.started_at)
+                let segments = reply.utterances.iter().flat_map(|u| &u.segments);
+                segments
+                    .filter(|segment| segment.started_at.is_some())
+                    .min_by_key(|segment| segment.started_at)
             });
-            let tts = first.and_then(|piece| Some(piece.ready_at? - piece.requested?.0));
-            let voice = first.and_then(|piece| piece.started_at).zip(turn.speech_end).map(|(a, b)| a - b);
+            let tts = first.and_then(|segment| Some(segment.ready_at? - segment.requested?.0));
+            let voice = first.and_then(|segment| segment.started_at).zip(turn.speech_end).map(|(a, b)| a - b);
             json!({
                 "endpointing": turn.speech_end.map(|until| seconds(turn.committed_at - until)),
                 "llm_ttft": llm.map(seconds),
@@ -161,10 +163,10 @@ impl CallRecord<'_> {
         say: &str,
         audio: Micros,
         interruptible: bool,
-        place: i64,
+        floor_position: i64,
     ) -> usize {
         let mut reply = Reply::new(kind, interruptible);
-        reply.floor_position = Some(place);
+        reply.floor_position = Some(floor_position);
         reply.utterances.push(self.new_message_utterance(UtteranceKind::Message, say, audio));
         self.replies.push(reply);
         self.replies.len() - 1

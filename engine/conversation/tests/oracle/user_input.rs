@@ -42,26 +42,26 @@ pub(crate) struct UserInput<'a> {
 impl<'a> UserInput<'a> {
     pub(crate) fn new(case: &'a Case) -> Self {
         let (start, silence) = case.vad;
-        let mut stretches: Vec<SpeechSegment> = Vec::new();
+        let mut speech_segments: Vec<SpeechSegment> = Vec::new();
         for item in &case.user {
-            match stretches.last_mut() {
+            match speech_segments.last_mut() {
                 Some(last) if item.from - last.to < silence => {
                     if item.to >= last.to {
                         (last.to, last.end_of_turn) = (item.to, item.end_of_turn);
                     }
                 }
-                _ => stretches.push(SpeechSegment {
+                _ => speech_segments.push(SpeechSegment {
                     from: item.from,
                     to: item.to,
                     end_of_turn: item.end_of_turn,
                 }),
             }
         }
-        stretches.retain(|stretch| stretch.to - stretch.from >= start);
+        speech_segments.retain(|speech_segment| speech_segment.to - speech_segment.from >= start);
         let mut list = Vec::new();
-        for (n, stretch) in stretches.iter().enumerate() {
-            list.push((stretch.from + start, UserEvent::Start(n)));
-            list.push((stretch.to + silence, UserEvent::Stop(n)));
+        for (n, speech_segment) in speech_segments.iter().enumerate() {
+            list.push((speech_segment.from + start, UserEvent::Start(n)));
+            list.push((speech_segment.to + silence, UserEvent::Stop(n)));
         }
         for (n, item) in case.user.iter().enumerate().filter(|(_, item)| item.text.is_some()) {
             list.push((item.to + item.stt_delay / 2, UserEvent::Interim(n)));
@@ -69,8 +69,8 @@ impl<'a> UserInput<'a> {
         }
         list.extend(case.actions.iter().map(|action| (action.at, UserEvent::Action(action.clone()))));
         // Of one instant: the user's voice, then commands.
-        list.sort_by_key(|(at, news)| (*at, matches!(news, UserEvent::Action(_))));
-        Self { case, speech_segments: stretches, events: list, consumed: 0 }
+        list.sort_by_key(|(at, event)| (*at, matches!(event, UserEvent::Action(_))));
+        Self { case, speech_segments: speech_segments, events: list, consumed: 0 }
     }
 
     pub(crate) fn past_events(&self) -> &[(Micros, UserEvent)] {
@@ -79,7 +79,7 @@ impl<'a> UserInput<'a> {
 
     /// The stretch that the detector hears now.
     pub(crate) fn active_segment(&self) -> Option<usize> {
-        self.past_events().iter().rev().find_map(|(_, news)| match news {
+        self.past_events().iter().rev().find_map(|(_, event)| match event {
             UserEvent::Start(n) => Some(Some(*n)),
             UserEvent::Stop(_) => Some(None),
             _ => None,
@@ -91,7 +91,7 @@ impl<'a> UserInput<'a> {
         self.past_events()
             .iter()
             .rev()
-            .find_map(|(_, news)| if let UserEvent::Start(n) = news { Some(*n) } else { None })
+            .find_map(|(_, event)| if let UserEvent::Start(n) = event { Some(*n) } else { None })
     }
 
     /// When the detector reported the end of the last speech.
@@ -99,19 +99,19 @@ impl<'a> UserInput<'a> {
         self.past_events()
             .iter()
             .rev()
-            .find(|(_, news)| matches!(news, UserEvent::Stop(_)))
+            .find(|(_, event)| matches!(event, UserEvent::Stop(_)))
             .map(|(at, _)| *at)
     }
 
-    pub(crate) fn start_reported_at(&self, stretch: usize) -> Micros {
-        self.speech_segments[stretch].from + self.case.vad.0
+    pub(crate) fn start_reported_at(&self, speech_segment: usize) -> Micros {
+        self.speech_segments[speech_segment].from + self.case.vad.0
     }
 
     /// When the stretch has lasted long enough to be an interruption, if it ever does.
-    pub(crate) fn min_duration_at(&self, stretch: usize) -> Option<Micros> {
-        let SpeechSegment { from, to, .. } = self.speech_segments[stretch];
-        let least = self.case.settings.min_interruption_duration;
-        (to - from >= least).then_some(from + self.case.vad.0 + least)
+    pub(crate) fn min_duration_at(&self, speech_segment: usize) -> Option<Micros> {
+        let SpeechSegment { from, to, .. } = self.speech_segments[speech_segment];
+        let min_duration = self.case.settings.min_interruption_duration;
+        (to - from >= min_duration).then_some(from + self.case.vad.0 + min_duration)
     }
 
     fn item_text(&self, item: usize) -> &'a str {
@@ -120,13 +120,13 @@ impl<'a> UserInput<'a> {
 
     /// The turn that began behind the first `from` news.
     pub(crate) fn turn_since(&self, from: usize) -> Turn<'a> {
-        let news = &self.past_events()[from..];
+        let events = &self.past_events()[from..];
         let speaks_at = |index: usize| {
             let before = &self.events[..index];
             before
                 .iter()
                 .rev()
-                .find_map(|(_, news)| match news {
+                .find_map(|(_, events)| match events {
                     UserEvent::Start(_) => Some(true),
                     UserEvent::Stop(_) => Some(false),
                     _ => None,
@@ -134,8 +134,8 @@ impl<'a> UserInput<'a> {
                 .unwrap_or(false)
         };
         let mut turn = Turn::default();
-        for (index, (at, news)) in news.iter().enumerate() {
-            match news {
+        for (index, (at, events)) in events.iter().enumerate() {
+            match events {
                 UserEvent::Start(n) => {
                     turn.onset = turn.onset.or(Some(self.speech_segments[*n].from));
                     turn.wait_started_at = None;
@@ -163,7 +163,7 @@ impl<'a> UserInput<'a> {
                 UserEvent::Action(_) => {}
             }
         }
-        if news.iter().any(|(_, news)| matches!(news, UserEvent::Interim(_) | UserEvent::Final(_))) {
+        if events.iter().any(|(_, events)| matches!(events, UserEvent::Interim(_) | UserEvent::Final(_))) {
             turn.interims = self.pending_interims();
         }
         turn
@@ -172,8 +172,8 @@ impl<'a> UserInput<'a> {
     /// Items whose interim has come and whose final has not.
     fn pending_interims(&self) -> Vec<usize> {
         let mut out = Vec::new();
-        for (_, news) in self.past_events() {
-            match news {
+        for (_, event) in self.past_events() {
+            match event {
                 UserEvent::Interim(item) => out.push(*item),
                 UserEvent::Final(item) => out.retain(|other| other != item),
                 _ => {}
