@@ -1,4 +1,5 @@
-//! The user's voice over the agent's: duck, hold, kill, resume.
+//! Barge-in: the user speaks while the agent does. The agent ducks, holds, kills or resumes its
+//! reply.
 
 use core::time::Duration;
 
@@ -8,11 +9,11 @@ use crate::output::Output;
 use crate::reply::ReplyKind;
 use crate::timers::TimerKind;
 
-/// How long after the onset the agent gets quieter, at the earliest.
+/// Minimum time from the speech onset to ducking.
 const DUCK_DELAY: Duration = Duration::from_millis(60);
 
 impl Conversation {
-    /// The detector hears the user.
+    /// Sets the timers of a barge-in when the VAD reports speech.
     pub(crate) fn start_barge_in_timers(&mut self) {
         self.timers.clear(TimerKind::Resume);
         self.timers.set(TimerKind::Duck, (self.speech.onset + DUCK_DELAY).max(self.now));
@@ -21,7 +22,7 @@ impl Conversation {
             .set(TimerKind::Hold, self.speech.hold_deadline(self.spec.vad, min_duration).max(self.now));
     }
 
-    /// The detector hears the user no more.
+    /// Ends the barge-in when the VAD reports the end of speech.
     pub(crate) fn finish_barge_in(&mut self) {
         self.timers.clear(TimerKind::Duck);
         self.timers.clear(TimerKind::Hold);
@@ -37,7 +38,7 @@ impl Conversation {
         }
     }
 
-    /// Starts to wait for words of the speech that held the reply.
+    /// Starts the wait for words of the speech that held the reply.
     fn schedule_resume(&mut self) {
         let (Some(timeout), Some(stopped)) =
             (self.spec.false_interruption_timeout, self.speech.end_reported_at)
@@ -49,7 +50,7 @@ impl Conversation {
         }
     }
 
-    /// Why the voice that has ended did not hold the agent, where it was only too short.
+    /// Explains why finished speech did not hold the agent, if the speech was only too short.
     fn explain_short_speech(&mut self) {
         if self.speech.hold_evaluated
             || self.in_echo_warmup()
@@ -70,13 +71,13 @@ impl Conversation {
         self.warmup_until.is_some_and(|until| self.now < until)
     }
 
-    /// The user has been heard for long enough to duck the agent.
+    /// Ducks the agent: the user has spoken for long enough.
     pub(crate) fn duck_due(&mut self) {
         self.explain_no_duck_or_hold();
         self.duck();
     }
 
-    /// Why a voice over the agent's changes nothing.
+    /// Explains why user speech over the agent's has no effect.
     fn explain_no_duck_or_hold(&mut self) {
         let Some(head) = self.floor.front().filter(|head| head.sounding_utterance().is_some()) else {
             return;
@@ -91,7 +92,7 @@ impl Conversation {
         }
     }
 
-    /// Makes what sounds quieter, where the user is heard over it.
+    /// Lowers the volume of the playing segment while the user speaks over it.
     pub(crate) fn duck(&mut self) {
         if self.ducked || self.in_echo_warmup() || !self.speech.active {
             return;
@@ -113,7 +114,7 @@ impl Conversation {
         self.explain_decision(|| format!("ducked: the user is heard since {onset}, at least {DUCK_DELAY:?}"));
     }
 
-    /// Back to full loudness, told where something sounds.
+    /// Restores full volume. Emits an event if `emit_event` is set and a segment has started.
     pub(crate) fn unduck(&mut self, emit_event: bool) {
         if !core::mem::take(&mut self.ducked) {
             return;
@@ -136,7 +137,8 @@ impl Conversation {
     /// Whether the user's speech is enough to hold an interruptible reply now.
     pub(crate) fn should_hold(&self) -> bool {
         let min_words = self.spec.min_interruption_words;
-        // Behind the speech a hold that would be false at once is none.
+        // After the speech, a hold is only useful before `false_interruption_timeout` has passed. A
+        // later hold would resume at once.
         let not_false =
             |stopped| self.spec.false_interruption_timeout.is_none_or(|timeout| self.now < stopped + timeout);
         let in_time = self.speech.active || self.speech.end_reported_at.is_some_and(not_false);
@@ -146,8 +148,8 @@ impl Conversation {
             && !self.in_echo_warmup()
     }
 
-    /// The user's speech may have lasted long enough by now: then it is judged, once. A reply that begins later in the same speech is
-    /// held no sooner than its first sample is there.
+    /// Makes the hold decision once per speech segment, when the segment has lasted long enough. A
+    /// reply that starts later during the same segment is held only when its first audio is ready.
     pub(crate) fn evaluate_hold(&mut self) {
         let long = self.speech.has_lasted(self.spec.vad, self.spec.min_interruption_duration, self.now);
         if long && !self.speech.hold_evaluated && !self.in_echo_warmup() {
@@ -162,7 +164,7 @@ impl Conversation {
         }
     }
 
-    /// Holds the reply on the floor if the user's speech has become an interruption.
+    /// Holds the reply on the floor if the user's speech counts as an interruption.
     pub(crate) fn hold_if_interrupted(&mut self) {
         let Some(head) = self.floor.front() else { return };
         if head.interruptible && !head.held && !head.is_unheard_greeting() && self.should_hold() {
@@ -215,7 +217,7 @@ impl Conversation {
         }
     }
 
-    /// The held reply goes on.
+    /// Continues the held reply.
     pub(crate) fn resume(&mut self, why: &str) {
         let now = self.now;
         self.timers.clear(TimerKind::Resume);
@@ -240,23 +242,25 @@ impl Conversation {
         self.update_agent_state();
     }
 
-    /// Lets playout go on, where it was told to hold.
+    /// Resumes playout if it was paused.
     pub(crate) fn resume_playout(&mut self) {
         if core::mem::take(&mut self.playout_paused) {
             self.outputs.push_back(Output::Resume);
         }
     }
 
-    /// No words came of the speech that held the reply: a resume that waited for them waits no longer than it would have without.
+    /// The final transcript contained no words. A resume that waited for it is scheduled at
+    /// `false_interruption_timeout` again, as without a pending transcript.
     pub(crate) fn reschedule_resume(&mut self) {
         if self.timers.deadline(TimerKind::Resume).is_some() {
             self.schedule_resume();
         }
     }
 
-    /// Nobody said a word since the hold.
+    /// Resumes the held reply unless enough words were transcribed since the hold.
     pub(crate) fn resume_due(&mut self) {
-        // A resume that the words of the same speech cut off again would be worse than a longer silence.
+        // A longer silence is better than a resume that the words of the same speech interrupt
+        // again.
         let awaited = self.speech.end_reported_at.and_then(|stopped| self.final_transcript_deadline(stopped));
         if let Some(latest) = awaited.filter(|_| !self.speech.active) {
             self.explain_decision(|| {
@@ -285,7 +289,8 @@ impl Conversation {
         }
     }
 
-    /// What a final transcript does to the agent. The turn has its text already. `nod`: it is one of the small words.
+    /// Applies a final transcript to the agent's speech. The turn already contains the text.
+    /// `is_backchannel`: the transcript consists of a backchannel.
     pub(crate) fn interrupt_by_final(&mut self, is_backchannel: bool) {
         self.turn.is_backchannel = false;
         let has_non_backchannel =
@@ -330,7 +335,7 @@ impl Conversation {
                 self.explain_decision(|| "held: the user's words are final".into());
                 self.hold();
             }
-            // With no false_interruption_timeout the hold was the kill.
+            // Without `false_interruption_timeout`, `hold` has already killed the reply.
             if self.floor.front().is_some_and(|head| head.held) {
                 self.explain_decision(|| "killed: the user's words are final".into());
                 self.kill_reply(0, true);
@@ -347,7 +352,8 @@ impl Conversation {
         words.is_some_and(|text| crate::stop_words::begins_with_stop_word(&self.spec.stop_words, text))
     }
 
-    /// Ends the reply on the floor if the user asks for silence, before the words are final.
+    /// Kills the reply on the floor if the user's words begin with a stop word, before they are
+    /// final.
     pub(crate) fn interrupt_by_stop_word(&mut self) {
         if self.is_ending() || self.in_echo_warmup() || !self.turn_begins_with_stop_word() {
             return;
@@ -363,7 +369,7 @@ impl Conversation {
             self.explain_decision(|| "held: the user's words begin with a stop word".into());
             self.hold();
         }
-        // With no false_interruption_timeout the hold was the kill.
+        // Without `false_interruption_timeout`, `hold` has already killed the reply.
         if self.floor.front().is_some_and(|head| head.held) {
             self.explain_decision(|| "killed: the user's words begin with a stop word".into());
             self.kill_reply(0, true);
@@ -371,7 +377,7 @@ impl Conversation {
         self.kill_waiting_answers();
     }
 
-    /// Answers to older turns that wait behind other speech.
+    /// Kills the answers to older turns that wait behind other speech.
     pub(crate) fn kill_waiting_answers(&mut self) {
         while let Some(index) = self.floor.iter().skip(1).position(|reply| reply.kind == ReplyKind::Turn) {
             self.explain_decision(|| "killed: an answer to an older turn, still waiting".into());

@@ -1,5 +1,8 @@
-//! What a call needs from its agent, besides the [`Spec`] of its turn-taking: plain data, known to no vendor.
-//! Snapshotted when the user joins; changes of the agent apply from the next conversation.
+//! What a call needs from its agent besides the [`Spec`] of its turn-taking. Plain data,
+//! independent of any vendor.
+//!
+//! The configuration is taken when the user joins. Later changes of the agent apply from the next
+//! conversation.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,7 +14,7 @@ use serde_json::Value;
 use crate::engine::{Knowledge, RemoteTool, ToolServers};
 use crate::spec::Spec;
 
-/// A conversation's id: a UUID.
+/// The id of a conversation: a UUID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ConversationId(pub u128);
@@ -35,7 +38,7 @@ impl fmt::Debug for ConversationId {
     }
 }
 
-/// The text is no UUID of the form 8-4-4-4-12.
+/// The text is not a UUID of the form 8-4-4-4-12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a UUID")]
 pub struct InvalidUuid;
@@ -72,45 +75,47 @@ impl TryFrom<String> for ConversationId {
     }
 }
 
-/// All that the engine is told about a call.
+/// Everything that the engine knows about a call.
 #[derive(Clone)]
 pub struct CallConfig {
-    /// Which conversation.
+    /// The conversation.
     pub id: ConversationId,
-    /// Turn-taking.
+    /// The rules of turn-taking.
     pub spec: Spec,
     /// The agent's name.
     pub agent_name: String,
-    /// The system prompt, context and memory included.
+    /// The system prompt, including context and memory.
     pub system_prompt: String,
-    /// Who listens and understands.
+    /// Speech to text.
     pub stt: SttChoice,
-    /// Who thinks.
+    /// The language model.
     pub llm: LlmChoice,
-    /// Who speaks.
+    /// Text to speech.
     pub tts: TtsChoice,
-    /// Whose face.
+    /// The avatar that is shown.
     pub avatar: AvatarChoice,
-    /// The face itself, where it is none of the engine's own.
+    /// The pose set, unless the avatar is one of the engine's own.
     pub pose_set: Option<PoseSetFile>,
-    /// What the LLM may call.
+    /// The tools that the LLM may call.
     pub tools: Vec<Tool>,
-    /// Who brings more of them once the call has begun.
+    /// Servers that add tools after the call has started.
     pub tool_servers: Option<Arc<dyn ToolServers>>,
-    /// What the user's messages are checked against, in the order in which it counts.
+    /// The rules that each user message is checked against. The first rule that matches wins.
     pub guardrails: Vec<Guardrail>,
-    /// What the agent knows, if anything.
+    /// The agent's knowledge, if it has any.
     pub knowledge: Option<Arc<dyn Knowledge>>,
-    /// Whether outside clients see the arguments and results of tools.
+    /// Whether external clients see the arguments and results of tools.
     pub expose_tools: bool,
-    /// Whether the operator controls the clients: what they tell then counts as the operator's word.
+    /// Whether the operator controls the clients. Context from a client then counts as the
+    /// operator's.
     pub trust_client_context: bool,
-    /// Whether the inputs are written as a trace.
+    /// Whether inputs and outputs are written as a trace.
     pub record_trace: bool,
 }
 
 impl CallConfig {
-    /// A call of an agent that was told nothing and chose nothing: what tests and measurements begin with.
+    /// A call of an agent without any instruction or choice: the starting point of tests and
+    /// measurements.
     #[must_use]
     pub fn minimal(id: ConversationId, spec: Spec) -> Self {
         Self {
@@ -142,9 +147,9 @@ pub struct SttChoice {
     pub provider: String,
     /// Model; empty = the vendor's default.
     pub model: String,
-    /// Tried after a failure.
+    /// The model to use after a failure.
     pub fallback_model: Option<String>,
-    /// BCP 47; empty = en.
+    /// BCP 47 tag; empty = `en`.
     pub language: String,
 }
 
@@ -156,9 +161,9 @@ pub struct LlmChoice {
     pub provider: String,
     /// Model.
     pub model: String,
-    /// Asked after a failure.
+    /// The model to use after a failure.
     pub fallback_model: Option<String>,
-    /// Base that ends in `/v1`.
+    /// Base URL; ends in `/v1`.
     pub url: Option<String>,
     /// Bearer token. Secret.
     pub token: Option<String>,
@@ -173,7 +178,7 @@ impl fmt::Debug for LlmChoice {
     }
 }
 
-/// The agent's choice of voice.
+/// The agent's choice of text to speech.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TtsChoice {
@@ -183,52 +188,54 @@ pub struct TtsChoice {
     pub model_id: String,
     /// Voice; empty = the avatar's own.
     pub voice_id: String,
-    /// Rate asked of the voice in Hz; `None` = its own.
+    /// Sample rate to request from the TTS, in Hz; `None` = the voice's own.
     pub sample_rate: Option<u32>,
-    /// Words spoken otherwise than written.
+    /// Words that are spoken differently from their spelling.
     pub custom_pronunciation: Vec<Pronunciation>,
 }
 
-/// A word spoken otherwise than written.
+/// A word that is spoken differently from its spelling.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pronunciation {
-    /// As written.
+    /// The word as written.
     pub word: String,
-    /// As it should sound, in ordinary letters.
+    /// The pronunciation in ordinary letters.
     pub pronunciation: String,
 }
 
-/// A face that comes with a call.
+/// A pose set that comes with a call.
 #[derive(Clone)]
 pub struct PoseSetFile {
-    /// The file of a pose set.
+    /// The pose set file.
     pub data: Arc<[u8]>,
-    /// How much of the person it shows, in percent: while somebody is drawn there are sets of a part, and better ones follow.
+    /// Share of the avatar's poses in the file, in percent. While an avatar is drawn there are
+    /// partial sets; more complete ones replace them.
     pub completeness: u8,
 }
 
-/// The agent's choice of face.
+/// The agent's choice of avatar.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AvatarChoice {
     /// `avatar_key_id`.
     pub avatar_key_id: String,
-    /// Pictures a second: 25 or 30.
+    /// Video frame rate: 25 or 30 frames per second.
     pub frame_rate: u32,
 }
 
-/// A rule that the user's messages are checked against beside the reply.
+/// A rule that each user message is checked against, in parallel with the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guardrail {
-    /// Its permanent name.
+    /// Its permanent key.
     pub key: String,
-    /// A tag.
+    /// A label.
     pub category: String,
-    /// The rule, in words for a model.
+    /// The rule, in natural language for a model.
     pub prompt: String,
-    /// Said in the reply's place; without it a moderation endpoint is asked, and the model is told what it says.
+    /// Spoken instead of the reply. Without it the rule is a tool: the LLM calls it, and the
+    /// moderation endpoint's verdict is its result.
     pub response_message: Option<String>,
-    /// Who is told.
+    /// URL to notify when the rule fires.
     pub callback_url: Option<String>,
 }
 
@@ -237,15 +244,15 @@ pub struct Guardrail {
 pub struct Tool {
     /// Its name, as the LLM sees it.
     pub name: String,
-    /// What it does, for the LLM.
+    /// What it does, as a description for the LLM.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
-    /// How it is run.
+    /// How the tool is executed.
     pub backend: ToolBackend,
 }
 
-/// A tool of a server. Equal only to itself.
+/// A tool of a tool server. A handle equals only itself.
 #[derive(Clone)]
 pub struct RemoteToolHandle(pub Arc<dyn RemoteTool>);
 
@@ -255,23 +262,24 @@ impl PartialEq for RemoteToolHandle {
     }
 }
 
-/// How a tool is run.
+/// How a tool is executed.
 #[derive(Clone, PartialEq)]
 pub enum ToolBackend {
-    /// By HTTP.
+    /// By an HTTP request.
     Http {
         /// GET, POST, PUT, PATCH or DELETE.
         method: String,
-        /// With `{param}`s.
+        /// The URL, with `{param}` placeholders.
         url: String,
-        /// Secret values.
+        /// Request headers; the values are secret.
         headers: Vec<(String, String)>,
     },
     /// In the user's browser, over the data channel.
     Client,
-    /// By a server of tools.
+    /// By a tool server.
     Remote(RemoteToolHandle),
-    /// It is a guardrail without words of its own: what the moderation endpoint says of the user's message is the result.
+    /// By the moderation endpoint. The tool is a guardrail without a response of its own; its
+    /// result is the endpoint's verdict on the user's message.
     Moderation,
 }
 

@@ -1,7 +1,27 @@
-//! The machine: what happened comes in, wishes and facts go out. See the crate's documentation for the driver's side.
+//! State machine of one conversation: inputs and their times come in, requests and events go out.
+//! The crate's documentation describes the driver's side.
 //!
-//! Its parts, each with the rules of its name: `endpoint` (when the user's turn is over), `barge_in` (duck, hold, kill, resume),
-//! `floor` (whose words sound), `think` (the LLM's steps), `tools`, `voice` (TTS and playout), `lifecycle` (greeting, idle, limit, commands, end).
+//! Phases of a conversation (`Phase` in `lifecycle`):
+//!
+//! ```text
+//! New --first input--> Running --call limit, Stop with exit message--> Ending
+//!                         |                                              |
+//!                         | Leave, End, Stop without exit message,       | exit message played
+//!                         | idle_end_after, stage failure;               | or failed; Leave, End,
+//!                         | no exit message configured                   | Stop without exit
+//!                         |                                              | message; stage failure
+//!                         +-----------------> Ended <--------------------+
+//! ```
+//!
+//! Each module holds the rules of its name:
+//!
+//! - `endpoint`: end of the user's turn.
+//! - `barge_in`: duck, hold, kill, resume.
+//! - `floor`: the reply that plays.
+//! - `think`: generations of the LLM.
+//! - `tools`: tools and their messages.
+//! - `voice`: TTS and playout.
+//! - `lifecycle`: greeting, idle, limit, commands, end.
 
 use std::collections::VecDeque;
 
@@ -28,19 +48,19 @@ pub struct Conversation {
     pub(crate) timers: Timers,
     pub(crate) speech: UserSpeech,
     pub(crate) turn: Turn,
-    /// Text of turns with too few words, which joins the next turn.
+    /// Text of turns with too few words. It becomes part of the next turn.
     pub(crate) carried_text: String,
-    /// The first has the floor.
+    /// Queue of replies. The first one has the floor.
     pub(crate) floor: VecDeque<Reply>,
-    /// A reply to the open turn, in case it ends as it is.
+    /// A reply to the open turn, generated before the turn is committed.
     pub(crate) preemptive_reply: Option<Box<Reply>>,
     pub(crate) running_tools: Vec<RunningTool>,
     pub(crate) history: History,
     pub(crate) agent_state: AgentState,
     pub(crate) ducked: bool,
-    /// Whether playout was told to hold.
+    /// Whether [`Output::Hold`] was sent and no [`Output::Resume`] has followed.
     pub(crate) playout_paused: bool,
-    /// Set with the first sample of the call.
+    /// End of the echo warm-up. Set at the first sample of the call.
     pub(crate) warmup_until: Option<Time>,
     pub(crate) last_playout_end: Option<Time>,
     pub(crate) last_reply_end: Time,
@@ -49,13 +69,14 @@ pub struct Conversation {
     pub(crate) unanswered_callouts: u32,
     pub(crate) next_idle_message: usize,
     pub(crate) warning_pending: bool,
-    /// Since when each stage has failed without a success.
+    /// Time of each stage's first failure since its last success, indexed by
+    /// [`Stage`](crate::event::Stage).
     pub(crate) failing_since: [Option<Time>; 4],
-    /// A stage has failed for too long.
+    /// Whether a stage has failed for too long. The conversation then ends.
     pub(crate) failure_limit_reached: bool,
-    /// Final transcripts that the STT still owes for stretches that have ended.
+    /// Final transcripts that the STT still owes for finished speech segments.
     pub(crate) pending_finals: u32,
-    /// Of the turn committed last.
+    /// Times of the last committed turn that got a reply.
     pub(crate) last_turn_times: Option<TurnTimes>,
     pub(crate) last_turn_speech_end: Option<Time>,
     pub(crate) next_epoch: u32,
@@ -66,7 +87,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// A conversation that has not begun.
+    /// A conversation before its first input.
     #[must_use]
     pub fn new(spec: Spec) -> Self {
         Self {
@@ -108,19 +129,20 @@ impl Conversation {
         }
     }
 
-    /// How it behaves.
+    /// The rules of this conversation.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Whether each decision is followed by an [`Output::Explain`].
+    /// Sets whether each decision is followed by an [`Output::Explain`].
     pub fn set_explain(&mut self, on: bool) {
         self.explain_enabled = on;
     }
 
-    /// Takes in what happened at `now`. What is due before is served first, each deadline at its own time, earliest first. Time that runs
-    /// backwards counts as standing still.
+    /// Handles an input that happened at `now`. Deadlines up to and including `now` are served
+    /// first, each at its own time, earliest first. A `now` before the previous one counts as the
+    /// previous one.
     pub fn handle(&mut self, input: Input, now: Time) {
         if self.phase == Phase::New {
             self.start();
@@ -136,18 +158,20 @@ impl Conversation {
         self.settle();
     }
 
-    /// The next wish or fact. Drain them all after every [`Conversation::handle`].
+    /// The next output: a request or an event. Call it until it returns `None` after every
+    /// [`Conversation::handle`].
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When [`Conversation::handle`] must be called at the latest, and why.
+    /// The latest time for the next [`Conversation::handle`], and the reason.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, TimerKind)> {
         self.timers.next_deadline()
     }
 
-    /// Times of committed turns that were not told yet (by [`Event::Turn`]): their replies are on the way.
+    /// Times of committed turns that no [`Event::Turn`] has reported yet, because their replies
+    /// have not started to play.
     pub fn unreported_turn_times(&self) -> impl Iterator<Item = &TurnTimes> {
         self.floor.iter().filter_map(|reply| reply.turn_times.as_ref())
     }
@@ -169,12 +193,12 @@ impl Conversation {
             Input::Transcript { text, is_final: true, trailing_interim: outstanding } => {
                 self.handle_final_transcript(&text, &outstanding);
             }
-            Input::TurnProbability { speech_segment: speech_segment, probability: p } => {
+            Input::TurnProbability { speech_segment, probability: p } => {
                 self.handle_turn_probability(speech_segment, p)
             }
-            Input::Llm { generation: generation, event } => self.handle_llm_event(generation, event),
-            Input::Tts { segment: segment, event } => self.handle_tts_event(segment, event),
-            Input::Playout { segment: segment, event } => self.handle_playout_event(segment, event),
+            Input::Llm { generation, event } => self.handle_llm_event(generation, event),
+            Input::Tts { segment, event } => self.handle_tts_event(segment, event),
+            Input::Playout { segment, event } => self.handle_playout_event(segment, event),
             Input::ToolsAdded(names) => self.add_tools(names),
             Input::ToolResult { call, result } => self.handle_tool_result(call, result),
             Input::GuardrailTriggered { response: say } => self.handle_guardrail(&say),
@@ -207,7 +231,7 @@ impl Conversation {
         }
     }
 
-    /// Goes on until nothing is due now and nothing is possible without news.
+    /// Repeats until no deadline is due and no reply can advance without a new input.
     fn settle(&mut self) {
         while self.phase != Phase::Ended {
             if self.failure_limit_reached {
@@ -224,7 +248,7 @@ impl Conversation {
         }
     }
 
-    /// Deadlines that follow from what is there, and are set by nobody.
+    /// Sets the deadlines that are computed from the state instead of being set by an input.
     fn derive_deadlines(&mut self) {
         let (llm, tts) = self.provider_deadlines();
         let (tool, delay) = self.tool_deadlines();
@@ -236,14 +260,14 @@ impl Conversation {
         self.timers.set_or_clear(TimerKind::Idle, self.idle_deadline());
     }
 
-    /// A fact for the world, stamped.
+    /// Emits an event with its sequence number and time.
     pub(crate) fn emit(&mut self, event: Event) {
         let envelope = EventEnvelope { seq: self.seq, at: self.now, event };
         self.seq += 1;
         self.outputs.push_back(Output::Emit(envelope));
     }
 
-    /// Why something was decided, if anybody wants to know.
+    /// Emits the reason for a decision, if explanations are enabled.
     pub(crate) fn explain_decision(&mut self, why: impl FnOnce() -> String) {
         if self.explain_enabled {
             self.outputs.push_back(Output::Explain(Explanation { at: self.now, why: why() }));

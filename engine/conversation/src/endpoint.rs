@@ -1,4 +1,19 @@
-//! When the user's turn is over.
+//! Endpointing: when the user's turn is over.
+//!
+//! ```text
+//!         speech starts                     speech stops
+//! EMPTY ----------------> OPEN ---------------------------> WAITING FOR END
+//!   ^                 (user speaks) <----------------------    |       |
+//!   |                                       speech starts      |       | Commit
+//!   | TranscriptTimeout without final words; Commit with too   |       v
+//!   | few words over a reply (the text is carried over)        |   COMMITTED
+//!   +----------------------------------------------------------+
+//! ```
+//!
+//! A transcript without detected speech starts WAITING FOR END directly. There, `TranscriptTimeout`
+//! runs while words are missing or interim, and `Commit` runs once all words are final. Interim
+//! words that do not become final before `TranscriptTimeout` are dropped, and `Commit` runs for the
+//! rest.
 
 use core::time::Duration;
 
@@ -9,8 +24,10 @@ use crate::output::OpenTurn;
 use crate::time::Time;
 use crate::timers::TimerKind;
 
-/// How long a final transcript that is due is waited for, since the detector's report of the end. A recogniser on this machine that has too
-/// little of a processor is late by seconds; without an answer for longer than this it is taken for one that never answers.
+/// Maximum wait for a final transcript that is due. The wait starts with the VAD's report of the
+/// end. For the turn itself, it starts again with a later final transcript, or with an interim one
+/// without detected speech. A local STT without enough CPU time is late by seconds. After this
+/// limit, the final transcript counts as lost.
 const MAX_FINAL_TRANSCRIPT_WAIT: Duration = Duration::from_secs(8);
 
 /// The user's open turn.
@@ -18,42 +35,43 @@ const MAX_FINAL_TRANSCRIPT_WAIT: Duration = Duration::from_secs(8);
 pub(crate) struct Turn {
     /// Final transcripts, joined.
     pub(crate) text: String,
-    /// What may still change.
+    /// The interim transcript, which may still change.
     pub(crate) interim: String,
-    /// True onset of its first speech.
+    /// True onset of its first speech segment.
     pub(crate) first_onset: Option<Time>,
-    /// True end of its last speech.
+    /// True end of its last speech segment.
     pub(crate) speech_end: Option<Time>,
-    /// True end of speech whose words had not come in time: those that come later are its words, and are timed from here.
+    /// True end of earlier speech whose words did not arrive in time. Words that arrive later
+    /// belong to that speech, and their latencies are measured from here.
     pub(crate) late_speech_end: Option<Time>,
-    /// P(turn is over) of its last speech.
+    /// The turn model's P(turn is over) for the last speech segment.
     pub(crate) end_of_turn_probability: Option<f32>,
-    /// What started the current wait.
+    /// Start of the current wait.
     pub(crate) wait_started_at: Time,
-    /// When its last final came.
+    /// Arrival of the last final transcript.
     pub(crate) last_final_at: Option<Time>,
-    /// Whether a final was more than a nod to an agent that speaks.
+    /// Whether a final transcript was more than a backchannel over the agent's speech.
     pub(crate) has_non_backchannel: bool,
-    /// Whether it lets the agent go on.
+    /// Whether the turn is a backchannel, so that the agent continues.
     pub(crate) is_backchannel: bool,
-    /// How often a reply was prepared for it.
+    /// Number of preemptive replies that were started for this turn.
     pub(crate) preemptive_attempts: u32,
 }
 
 impl Turn {
-    /// Whether there is text in it.
+    /// Whether the turn has text.
     pub(crate) fn is_open(&self) -> bool {
         !self.text.is_empty() || !self.interim.is_empty()
     }
 }
 
-/// The transcripts that are no turn of their own.
+/// Transcripts that count as backchannels, without spaces.
 const BACKCHANNELS: [&str; 23] = [
     "yeah", "yes", "yep", "yup", "yah", "ya", "mhm", "mmhm", "mhmm", "mmhmm", "mm", "mmm", "hm", "hmm",
     "uhhuh", "aha", "okay", "ok", "right", "alright", "sure", "isee", "gotit",
 ];
 
-/// The text without case and punctuation; words are one blank apart.
+/// The text in lower case without punctuation, with single spaces between words.
 pub(crate) fn normalize_text(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
         word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
@@ -61,18 +79,18 @@ pub(crate) fn normalize_text(text: &str) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a transcript is wholly a backchannel, said once or several times.
+/// Whether a transcript consists only of one backchannel, once or repeated.
 pub(crate) fn is_backchannel(text: &str) -> bool {
     let plain = normalize_text(text);
     let joined = plain.replace(' ', "");
     let mut words = plain.split(' ');
     let first = words.next().unwrap_or_default();
-    // "mm hm" is "mm-hm", and "yeah yeah" is "yeah"; "right okay" is neither of the two.
+    // "mm hm" matches "mmhm", and "yeah yeah" matches "yeah". "right okay" matches neither way.
     BACKCHANNELS.contains(&joined.as_str())
         || BACKCHANNELS.contains(&first) && words.all(|word| word == first)
 }
 
-/// Words in a text; a character of a script without blanks is one.
+/// Number of words in a text. In a script without spaces, each character counts as a word.
 pub(crate) fn count_words(text: &str) -> usize {
     let count = |word: &str| match word.chars().filter(|c| is_ideograph(*c)).count() {
         0 => usize::from(word.chars().any(char::is_alphanumeric)),
@@ -81,7 +99,7 @@ pub(crate) fn count_words(text: &str) -> usize {
     text.split_whitespace().map(count).sum()
 }
 
-/// `text` and `more`, one blank between them.
+/// Appends `more` to `text`, separated by a space.
 pub(crate) fn append_words(text: &mut String, more: &str) {
     if !text.is_empty() {
         text.push(' ');
@@ -90,7 +108,8 @@ pub(crate) fn append_words(text: &mut String, more: &str) {
 }
 
 impl Conversation {
-    /// The user's turn as it is now, for the turn model that [`Output::RequestTurnProbability`](crate::output::Output::RequestTurnProbability) asks.
+    /// The user's open turn as it is now: the input for the turn model when
+    /// [`Output::RequestTurnProbability`](crate::output::Output::RequestTurnProbability) is sent.
     #[must_use]
     pub fn open_turn(&self) -> OpenTurn {
         let mut words = self.turn.text.clone();
@@ -100,8 +119,9 @@ impl Conversation {
         OpenTurn { onset: self.turn.first_onset, transcript: words }
     }
 
-    /// Whether the turn model's answer about the last stretch can still change when the turn ends. Its deadline is the commit, the next
-    /// onset, or the turn's end without words, whichever is first.
+    /// Whether the turn model's answer for the last speech segment can still change the time of the
+    /// commit. The answer counts until the commit, the next onset, or the turn's end without words,
+    /// whichever is first.
     #[must_use]
     pub fn awaits_turn_probability(&self) -> bool {
         self.spec.turn_model
@@ -168,7 +188,8 @@ impl Conversation {
         }
     }
 
-    /// Words in a transcript, told; none where it has only signs.
+    /// Emits a transcript and returns its trimmed text. A transcript without letters or digits is
+    /// not emitted, and the result is empty. Every transcript marks the STT as recovered.
     fn emit_transcript<'a>(&mut self, text: &'a str, is_final: bool) -> &'a str {
         self.stage_recovered(crate::event::Stage::Stt);
         let text = text.trim();
@@ -179,7 +200,7 @@ impl Conversation {
         text
     }
 
-    /// `outstanding`: what was heard behind it and may still change.
+    /// `trailing_interim`: words after the final transcript, which may still change.
     pub(crate) fn handle_final_transcript(&mut self, text: &str, trailing_interim: &str) {
         let text = self.emit_transcript(text, true);
         self.pending_finals = self.pending_finals.saturating_sub(1);
@@ -215,12 +236,12 @@ impl Conversation {
         self.interrupt_by_stop_word();
     }
 
-    /// The turn's words so far, those kept back and interim ones included.
+    /// Number of words in the turn so far, including carried and interim words.
     pub(crate) fn turn_word_count(&self) -> usize {
         count_words(&self.carried_text) + count_words(&self.turn.text) + count_words(&self.turn.interim)
     }
 
-    /// Sets the deadline that the turn waits for now.
+    /// Sets the deadline for which the turn waits now.
     pub(crate) fn reset_turn_deadline(&mut self) {
         self.timers.clear(TimerKind::TranscriptTimeout);
         self.timers.clear(TimerKind::Commit);
@@ -235,7 +256,7 @@ impl Conversation {
         } else if self.turn.interim.is_empty() {
             self.timers.set(TimerKind::Commit, self.commit_at());
         } else {
-            // An interim that comes while the commit is waited for has at least that long.
+            // The wait for an interim transcript never ends before the commit would be due.
             self.timers
                 .set_or_clear(TimerKind::TranscriptTimeout, timeout.map(|at| at.max(self.commit_at())));
         }
@@ -255,11 +276,12 @@ impl Conversation {
         self.turn.wait_started_at.max(stopped + delay)
     }
 
-    /// Until when a wait that began `since` goes on for a final transcript that is due; nothing if none is, or none will come.
+    /// Until when a wait that began at `since` continues for a final transcript that is due. `None`
+    /// if no final transcript is due or the maximum wait has passed.
     pub(crate) fn final_transcript_deadline(&mut self, since: Time) -> Option<Time> {
         let latest = since + MAX_FINAL_TRANSCRIPT_WAIT;
         if self.now >= latest {
-            // One that was lost must not make every later wait as long.
+            // A lost final transcript must not prolong every later wait.
             self.pending_finals = 0;
         }
         (self.pending_finals > 0).then_some(latest)
@@ -291,7 +313,7 @@ impl Conversation {
         }
     }
 
-    /// The turn is over.
+    /// Commits the turn, or carries its text over if it has too few words to end a reply.
     pub(crate) fn commit_due(&mut self) {
         let mut turn = core::mem::take(&mut self.turn);
         let min_words = self.spec.min_interruption_words;
@@ -307,7 +329,8 @@ impl Conversation {
                     "min_interruption_words {min_words}: too few words to end a reply, kept for the next turn"
                 )
             });
-            // It was begun while no reply was current, and one has come meanwhile: the next turn has other words.
+            // The preemptive reply started while the floor was empty, and a reply has the floor
+            // now. The text of the next turn differs.
             self.discard_preemptive_reply("its turn is none of its own");
             return;
         }

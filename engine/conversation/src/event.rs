@@ -1,8 +1,8 @@
-//! What happened in a conversation: the public vocabulary, one enum.
+//! What happened in a conversation: the public vocabulary as one enum.
 //!
-//! A fact is written once, where it is first known, stamped with its number and time. That same value is the source of the
-//! webhook's body, the item of the event stream, the message on the data channel, the metric, the line of `simulate` and the
-//! record that REST reads ([`crate::view`]).
+//! An event is written once, where it is first known, with its number and time. The same value is
+//! the source of the webhook's body, the item of the event stream, the message on the data channel,
+//! the metric, the line of `simulate` and the record that REST reads ([`crate::view`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,21 +10,24 @@ use serde_json::{Value, json};
 use crate::call_config::ConversationId;
 use crate::time::Time;
 
-/// A fact with its place in the conversation.
+/// An event with its sequence number and time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventEnvelope {
     /// 0, 1, 2 … without a gap within the conversation.
     pub seq: u64,
-    /// When it happened.
+    /// Time of the event.
     pub at: Time,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
 impl EventEnvelope {
-    /// The body of the webhook: `{timestamp, conversation_id, type: "pipeline", event: {name, payload}}`, as the interface words it;
-    /// `None` for facts that are not among its eleven. `began` is the wall clock of the conversation's beginning in µs since the Unix
-    /// epoch, told by [`Event::Joined`].
+    /// The body of the webhook, in the exact form of the public interface: `{timestamp,
+    /// conversation_id, type: "pipeline", event: {name, payload}}`.
+    ///
+    /// `None` for events that are not among the eleven of the interface. `started_micros` is the
+    /// wall clock at the start of the conversation, in µs since the Unix epoch ([`Event::Joined`]
+    /// carries it).
     #[must_use]
     pub fn webhook_body(&self, conversation: ConversationId, started_micros: u64) -> Option<String> {
         let (name, payload) = self.event.webhook_name_and_payload()?;
@@ -34,7 +37,7 @@ impl EventEnvelope {
     }
 }
 
-/// The eleven events that webhooks tell, by name.
+/// The names of the eleven events that webhooks deliver.
 pub const WEBHOOK_EVENTS: [&str; 11] = [
     "agent.interrupted",
     "agent.started_speaking",
@@ -50,14 +53,14 @@ pub const WEBHOOK_EVENTS: [&str; 11] = [
 ];
 
 impl Event {
-    /// The name under which the world is told of it; `None` for what is not among the interface's eleven events.
+    /// The event's name in webhooks; `None` if it is not among the eleven of the public interface.
     #[must_use]
     pub fn webhook_name(&self) -> Option<&'static str> {
         self.webhook_name_and_payload().map(|(name, _)| name)
     }
 
-    /// Whether it only tells how far something is or how long it took: neither a webhook nor the transcript lacks
-    /// anything without it.
+    /// Whether the event only reports progress or a duration. Neither webhooks nor the transcript
+    /// need it.
     #[must_use]
     pub fn is_progress(&self) -> bool {
         matches!(
@@ -79,7 +82,8 @@ impl Event {
         )
     }
 
-    /// Name and payload as the interface words them; `None` for what is not among its eleven events.
+    /// Name and payload as in the public interface; `None` for events that are not among its
+    /// eleven.
     fn webhook_name_and_payload(&self) -> Option<(&'static str, Value)> {
         let call = |now: f64, limit: f64| json!({ "call_duration": now, "max_call_duration": limit });
         Some(match self {
@@ -95,7 +99,7 @@ impl Event {
             }
             Self::ParticipantLeft { id } => ("participant_left", json!({ "id": id })),
             Self::ToolCall { tool_name, parameters, result } => {
-                // The interface calls the result an object; what a tool returned may be anything.
+                // The interface defines the result as an object, but a tool may return any value.
                 let result = if result.is_object() { result.clone() } else { json!({ "result": result }) };
                 ("tool_call", json!({ "tool_name": tool_name, "parameters": parameters, "result": result }))
             }
@@ -107,7 +111,8 @@ impl Event {
     }
 }
 
-/// One utterance of the agent (an LLM step, a say, a message) within a conversation. Shown to clients as `speech_N`.
+/// One utterance of the agent (a generation, a `say`, a message) within a conversation. Clients see
+/// it as `speech_N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UtteranceId(pub u32);
@@ -115,221 +120,223 @@ pub struct UtteranceId(pub u32);
 /// A guardrail that fired.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TriggeredGuardrail {
-    /// Its permanent name.
+    /// Its permanent key.
     pub key: String,
-    /// Its tag.
+    /// Its label.
     pub category: String,
     /// What the user said.
     pub content: String,
-    /// What is said in the reply's place.
+    /// The text that is spoken instead of the reply.
     pub response_message: Option<String>,
-    /// What a moderation endpoint said, where there are no words to say.
+    /// The verdict of a moderation endpoint, if the guardrail has no text to speak.
     pub verdict: Option<Value>,
-    /// Who is told.
+    /// URL to notify.
     pub callback_url: Option<String>,
 }
 
-/// Something that happened. Serialised as `{"what": name, …fields}`, the line of `simulate`.
+/// Something that happened. Serialised as `{"what": name, …fields}`, which is a line of `simulate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what")]
 pub enum Event {
-    // The eleven of the interface, with its names and fields.
-    /// The user cut in: the reply's first hold or cut.
+    // The eleven events of the public interface, with its names and fields.
+    /// The user interrupted: the first hold or cut of a reply.
     #[serde(rename = "agent.interrupted")]
     AgentInterrupted,
-    /// The first sample of an utterance leaves.
+    /// The first sample of an utterance left for the network.
     #[serde(rename = "agent.started_speaking")]
     AgentStartedSpeaking {
-        /// All of its text that is known at this instant.
+        /// All of its text that is known at this time.
         text: String,
-        /// Which utterance; not part of the webhook, nor of `simulate`.
+        /// The utterance; not part of the webhook or of `simulate`.
         utterance: UtteranceId,
     },
-    /// The last sample of an utterance left, or it was killed.
+    /// The last sample of an utterance left, or the utterance was cut.
     #[serde(rename = "agent.stopped_speaking")]
     AgentStoppedSpeaking {
-        /// What was heard of it.
+        /// The text that was heard.
         text: String,
-        /// Which utterance; not part of the webhook, nor of `simulate`.
+        /// The utterance; not part of the webhook or of `simulate`.
         utterance: UtteranceId,
     },
-    /// The call is over.
+    /// The call has ended.
     #[serde(rename = "call_ended")]
     CallEnded,
-    /// The call reached its limit.
+    /// The call reached its time limit.
     #[serde(rename = "max_call_duration_timeout")]
     MaxCallDurationTimeout {
-        /// Seconds the call lasted.
+        /// Duration of the call in seconds.
         call_duration: f64,
-        /// Seconds configured.
+        /// Configured limit in seconds.
         max_call_duration: f64,
     },
-    /// The call will soon reach its limit.
+    /// The call will reach its time limit soon.
     #[serde(rename = "max_call_duration_warning")]
     MaxCallDurationWarning {
-        /// Seconds the call has lasted.
+        /// Duration of the call so far, in seconds.
         call_duration: f64,
-        /// Seconds configured.
+        /// Configured limit in seconds.
         max_call_duration: f64,
     },
-    /// The user is gone.
+    /// The user has left.
     #[serde(rename = "participant_left")]
     ParticipantLeft {
-        /// The user's id, else the conversation's.
+        /// The user's id, or the conversation's id without one.
         id: String,
     },
-    /// The result of a tool is in.
+    /// A tool returned its result.
     #[serde(rename = "tool_call")]
     ToolCall {
-        /// Its name.
+        /// Name of the tool.
         tool_name: String,
-        /// What the model passed.
+        /// The arguments from the model.
         parameters: Value,
-        /// What came back.
+        /// The result, or the reason of a failure.
         result: Value,
     },
-    /// The user's turn is over.
+    /// The user's turn has ended.
     #[serde(rename = "utterance_committed")]
     UtteranceCommitted {
-        /// Its whole text.
+        /// The whole text of the turn.
         text: String,
     },
-    /// The detector hears the user.
+    /// The VAD detected the start of the user's speech.
     #[serde(rename = "user.started_speaking")]
     UserStartedSpeaking,
-    /// The detector hears the user no more.
+    /// The VAD detected the end of the user's speech.
     #[serde(rename = "user.stopped_speaking")]
     UserStoppedSpeaking,
 
-    // Our own, in the event stream and the record.
-    /// Nobody said anything for `idle_timeout`.
+    // Events of our own, in the event stream and the record.
+    /// Neither side spoke for `idle_timeout`.
     #[serde(rename = "user.idle")]
     UserIdle,
-    /// What the agent is doing changed.
+    /// The state of the agent changed.
     #[serde(rename = "agent.state")]
     AgentState {
-        /// What it does now.
+        /// The new state.
         state: AgentState,
     },
-    /// An item entered the history, as the LLM and the transcript see it.
+    /// An item was appended to the history. The LLM and the transcript see the same item.
     #[serde(rename = "history")]
     History(HistoryItem),
-    /// Sound of the agent.
+    /// The first sample of a segment left for the network.
     #[serde(rename = "playout.started")]
     PlayoutStarted {
-        /// Within the piece, in seconds.
+        /// Position in the segment, in seconds.
         position: f64,
     },
-    /// The agent was made quieter as the user began to speak.
+    /// The agent's volume was lowered because the user started to speak.
     #[serde(rename = "playout.ducked")]
     PlayoutDucked {
-        /// Within the piece, in seconds.
+        /// Position in the segment, in seconds.
         position: f64,
     },
-    /// The agent is as loud as before.
+    /// The agent's volume is back to normal.
     #[serde(rename = "playout.unducked")]
     PlayoutUnducked {
-        /// Within the piece, in seconds.
+        /// Position in the segment, in seconds.
         position: f64,
     },
-    /// Playout pauses at a sample.
+    /// Playout paused at a sample.
     #[serde(rename = "playout.held")]
     PlayoutHeld {
-        /// Within the piece, in seconds.
+        /// Position in the segment, in seconds.
         position: f64,
     },
-    /// Playout goes on at the sample it was held at.
+    /// Playout continues at the sample where it paused.
     #[serde(rename = "playout.resumed")]
     PlayoutResumed {
-        /// Within the piece, in seconds.
+        /// Position in the segment, in seconds.
         position: f64,
     },
-    /// A piece is over.
+    /// Playout of a segment ended.
     #[serde(rename = "playout.finished")]
     PlayoutFinished {
-        /// Within the piece, in seconds.
+        /// Position in the segment, in seconds.
         position: f64,
-        /// Whether it was cut.
+        /// Whether the segment was cut.
         interrupted: bool,
-        /// The piece's words that were heard.
+        /// The words of the segment that were heard.
         heard: String,
     },
-    /// The LLM was asked.
+    /// A request was sent to the LLM.
     #[serde(rename = "llm.started")]
     LlmStarted,
-    /// The LLM was stopped.
+    /// A request to the LLM was cancelled.
     #[serde(rename = "llm.cancelled")]
     LlmCancelled,
-    /// The TTS was asked for a piece.
+    /// A segment was sent to the TTS.
     #[serde(rename = "tts.started")]
     TtsStarted {
-        /// The piece's text.
+        /// The text of the segment.
         #[serde(skip_serializing_if = "String::is_empty", default)]
         text: String,
     },
     /// A stage failed.
     #[serde(rename = "error")]
     Error {
-        /// Which one.
+        /// The stage.
         stage: Stage,
-        /// Why, in the provider's words.
+        /// The reason, in the provider's words.
         reason: String,
     },
-    /// The conversation is over. The last fact but a summary.
+    /// The conversation has ended. The last event.
     #[serde(rename = "ended")]
     Ended {
-        /// Why.
+        /// The reason.
         reason: EndReason,
     },
 
-    // Only of live calls; never in `simulate`.
+    // Events of live calls only; `simulate` does not print them.
     /// A guardrail fired.
     #[serde(rename = "guardrail.triggered")]
     GuardrailTriggered(Box<TriggeredGuardrail>),
-    /// The user's connection is up: the conversation began.
+    /// The user's connection is up and the conversation has started.
     #[serde(rename = "joined")]
     Joined {
-        /// Wall clock at the conversation's beginning: µs since the Unix epoch. Every other fact's wall clock is this plus its time.
+        /// Wall clock at the start of the conversation, in µs since the Unix epoch. The wall clock
+        /// of any other event is this value plus its time.
         unix_micros: u64,
     },
-    /// What the STT understood so far, or finally.
+    /// A transcript from the STT, interim or final.
     #[serde(rename = "user.transcript")]
     UserTranscript {
-        /// Its text.
+        /// The text.
         text: String,
-        /// False while it may still change.
+        /// False for an interim transcript, which may still change.
         is_final: bool,
     },
-    /// What the user has heard of the utterance that sounds, told at least once a second, so that a crash loses no more.
+    /// What the user has heard so far of the current utterance. Emitted at least once per second of
+    /// playout if more was heard, so that a crash loses no more than one second.
     #[serde(rename = "agent.heard")]
     AgentSpeechHeard {
-        /// Which utterance.
+        /// The utterance.
         utterance: UtteranceId,
-        /// Heard words so far.
+        /// The words heard so far.
         text: String,
     },
-    /// The LLM's words as they come.
+    /// Text from the LLM as it streams in.
     #[serde(rename = "llm.text")]
     LlmText {
-        /// The new words.
+        /// The new text.
         text: String,
     },
-    /// The LLM's step is complete.
+    /// A generation is complete.
     #[serde(rename = "llm.stopped")]
     LlmStopped {
-        /// Tokens of the request, if told.
+        /// Tokens of the request; 0 if unknown.
         prompt_tokens: u32,
-        /// Tokens of the answer, if told.
+        /// Tokens of the answer; 0 if unknown.
         completion_tokens: u32,
     },
     /// A tool was started.
     #[serde(rename = "tool.started")]
     ToolStarted {
-        /// The call's id.
+        /// The id of the tool call.
         call_id: String,
-        /// Its name.
+        /// Name of the tool.
         tool_name: String,
-        /// What the model passed.
+        /// The arguments from the model.
         parameters: Value,
     },
     /// What the knowledge search found for a turn.
@@ -338,43 +345,45 @@ pub enum Event {
         /// Best first.
         items: Vec<Snippet>,
     },
-    /// Something the operator or the caller should know: a provider that this server lacks, a fallback.
+    /// Information for the operator or the caller: a provider that this server lacks, a fallback.
     #[serde(rename = "warning")]
     Warning {
         /// One sentence.
         text: String,
     },
-    /// Where a turn's time went.
+    /// The latencies of a turn.
     #[serde(rename = "turn")]
     Turn(TurnTimes),
-    /// A turn's answer is over, after some of it was heard.
+    /// The answer to a turn has ended, after some of it was heard.
     #[serde(rename = "turn.heard")]
     TurnReplyHeard {
-        /// Which committed turn.
+        /// The committed turn.
         turn: u32,
-        /// When its last sample left, in seconds since the beginning.
+        /// When the last sample of the answer left, in seconds since the start.
         heard_end: f64,
-        /// When the user began to speak who cut it, or the command came that did; null where it was heard to its end.
+        /// When the interruption began: the onset of the user's speech, or the time of the command.
+        /// Null if the answer was played to its end.
         interrupted: Option<f64>,
-        /// From that beginning, the true one, to its last sample; null where no voice cut it.
+        /// Seconds from the true onset of the interrupting speech to the last sample; null if no
+        /// speech interrupted it.
         barge_in: Option<f64>,
     },
 }
 
-/// What the agent is doing.
+/// The state of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AgentState {
     /// It waits for the user.
     #[default]
     Listening,
-    /// From the commit to the first sample, and between steps.
+    /// From the commit to the first sample, and between generations.
     Thinking,
-    /// It sounds.
+    /// Its audio is played.
     Speaking,
 }
 
-/// Part of the graph that may fail.
+/// A stage of the pipeline that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
@@ -389,10 +398,10 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All of them.
+    /// All stages.
     pub const ALL: [Self; 4] = [Self::Llm, Self::Tts, Self::Stt, Self::Tool];
 
-    /// As in JSON.
+    /// The name in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -403,7 +412,7 @@ impl Stage {
         }
     }
 
-    /// For people.
+    /// The name for users.
     #[must_use]
     pub fn display_name(self) -> &'static str {
         match self {
@@ -419,50 +428,50 @@ impl Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// Hang-up, or gone.
+    /// The user hung up or disconnected.
     UserLeft,
-    /// DELETE, or `end`.
+    /// A DELETE request or an `end` command.
     EndedByApi,
-    /// The limit.
+    /// The time limit.
     MaxCallDuration,
-    /// Nobody came.
+    /// The user never joined.
     NoJoin,
-    /// Nobody answered the call-outs.
+    /// The call-outs were not answered.
     Idle,
     /// A stage failed for too long, or the server was restarted.
     Error,
-    /// The external meeting is over.
+    /// The external meeting has ended.
     MeetingEnded,
 }
 
-/// Who speaks in an item of the history.
+/// The author of an item of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The person.
+    /// The user.
     User,
     /// The agent.
     Assistant,
-    /// A tool's call and result, one item.
+    /// A tool call with its result, as one item.
     Tool,
-    /// Context given by a command.
+    /// Context from a command.
     System,
-    /// Context that a client gave: the visitor's word, no instruction.
+    /// Context from a client: data from the visitor, not an instruction.
     Visitor,
 }
 
-/// An item of the history: what the LLM, the transcript and the captions agree on to the letter.
+/// An item of the history. The LLM, the transcript and the captions have exactly this text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistoryItem {
-    /// Who.
+    /// The author.
     pub role: Role,
     /// Name of the tool.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// What the model passed to the tool.
+    /// The arguments that the model passed to the tool.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub arguments: Option<Value>,
-    /// The words: said by the user, heard from the agent, returned by the tool.
+    /// The text: spoken by the user, heard from the agent, or returned by the tool.
     pub text: String,
     /// Whether the utterance was cut (assistant only).
     #[serde(skip_serializing_if = "is_false", default)]
@@ -474,77 +483,81 @@ pub struct HistoryItem {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[serde(rename = "began")]
     pub started_at: Option<Time>,
-    /// Whether the LLM sees it (a `say` without `add_to_context` is heard, told and recorded, but not seen); not in `simulate`.
+    /// Whether the LLM sees it. A `say` without `add_to_context` is played and recorded, but the
+    /// LLM does not see it. Not in `simulate`.
     #[serde(skip_serializing_if = "is_true", default = "default_true")]
     pub in_context: bool,
 }
 
-/// A piece of the agent's knowledge that went into an answer.
+/// A passage of the agent's knowledge that was used for an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snippet {
-    /// Knowledge base.
+    /// Id of the knowledge base.
     pub kb_id: String,
-    /// Document.
+    /// Id of the document.
     pub doc_id: String,
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Larger is better; comparable within one answer only.
+    /// Relevance; larger is better. Comparable within one answer only.
     pub score: f32,
 }
 
-/// Where a turn's time went, in seconds; null where there was no speech or no reply.
+/// The latencies of a turn in seconds; null if there was no speech or no reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnTimes {
-    /// Which committed turn: 0, 1, 2 …; not in `simulate`.
+    /// Number of the committed turn: 0, 1, 2 …; not in `simulate`.
     #[serde(default)]
     pub turn: u32,
-    /// True end of speech to the last final transcript; not in `simulate`.
+    /// From the true end of speech to the last final transcript; not in `simulate`.
     #[serde(default)]
     pub stt: Option<f64>,
-    /// First audio there to first sample left; not in `simulate`.
+    /// From the first audio of the TTS to the first sample sent; not in `simulate`.
     #[serde(default)]
     pub playout: Option<f64>,
-    /// True end of speech to commit.
+    /// From the true end of speech to the commit.
     pub endpointing: Option<f64>,
-    /// Asked to first token, of the first step.
+    /// From the request to the first token of the first generation.
     pub llm_ttft: Option<f64>,
-    /// Asked to first audio, of the turn's first sound.
+    /// From the request to the first audio of the turn's first segment.
     pub tts_ttfb: Option<f64>,
-    /// True end of speech to the first sample.
+    /// From the true end of speech to the first sample sent.
     pub voice_to_voice: Option<f64>,
-    /// True onset of the user's voice over the answer to its last sample, where that voice cut it; told by [`Event::TurnReplyHeard`].
+    /// From the true onset of an interruption to the last sample of the answer; null if speech did
+    /// not cut it. Set by [`Event::TurnReplyHeard`].
     #[serde(default)]
     pub barge_in: Option<f64>,
-    /// When each of it happened; not in `simulate`.
+    /// The times of the phases; not in `simulate`.
     #[serde(default)]
     pub timeline: Timeline,
 }
 
-/// When the steps of a turn happened, in seconds since the conversation's beginning; null where one did not.
+/// The times of a turn's phases, in seconds since the start of the conversation; null for a phase
+/// that did not happen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// True end of the user's speech.
     pub speech_end: Option<f64>,
-    /// The turn was over.
+    /// Commit of the turn.
     pub committed: Option<f64>,
-    /// Of the first step; before the commit where the answer was prepared.
+    /// First token of the first generation; before the commit if the reply was generated
+    /// preemptively.
     pub llm_first_token: Option<f64>,
-    /// Of the turn's first sound.
+    /// First audio of the turn's first segment.
     pub tts_first_byte: Option<f64>,
-    /// It left.
+    /// The first sample left for the network.
     pub first_sample: Option<f64>,
-    /// The last one left; told by [`Event::TurnReplyHeard`], as what follows.
+    /// The last sample left. This field and the next are set by [`Event::TurnReplyHeard`].
     pub heard_end: Option<f64>,
-    /// The user began to speak who cut the answer, or the command came that did.
+    /// Onset of the speech that cut the answer, or the time of the command that did.
     pub interrupted: Option<f64>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature
 fn is_false(b: &bool) -> bool {
     !b
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature
 fn is_true(b: &bool) -> bool {
     *b
 }

@@ -1,4 +1,20 @@
-//! Whose words sound: the queue of replies, its head has the floor.
+//! The floor: the queue of replies. The head of the queue has the floor.
+//!
+//! States of a reply on the floor:
+//!
+//! ```text
+//!               first sample
+//! WAITING ---------------------> SPEAKING
+//!  |  ^ | <--------------------    |  ^
+//!  |  | |     finish_utterance     |  |
+//!  |  | +-- hold --> HELD <- hold -+  |
+//!  |  +--- resume --'   '--- resume --+
+//!  |
+//!  +-- end_reply --> ENDED <-- kill_reply, from every state
+//! ```
+//!
+//! WAITING: no utterance has started. HELD: user speech pauses the reply. `end_reply` ends a head
+//! without utterances, running generation or awaited tools, even if it is held.
 
 use crate::conversation::Conversation;
 use crate::event::{AgentState, Event, TurnTimes};
@@ -18,7 +34,7 @@ impl Conversation {
         Reply::new(epoch, kind, interruptible)
     }
 
-    /// A reply of one fixed text.
+    /// A reply with one fixed text.
     pub(crate) fn new_message_reply(
         &mut self,
         kind: ReplyKind,
@@ -31,14 +47,14 @@ impl Conversation {
         reply
     }
 
-    /// An utterance of one fixed text, cut for the voice.
+    /// An utterance with one fixed text, cut into segments for the TTS.
     pub(crate) fn new_message_utterance(&self, source: SpeechSource, text: String) -> Utterance {
         let mut utterance = Utterance::new(UtteranceOrigin::Message(source), text, true);
         cut_segments(&mut utterance, self.spec.phrasing, &mut 0);
         utterance
     }
 
-    /// What the agent does, told when it changes.
+    /// Recomputes the agent's state and emits it if it changed.
     pub(crate) fn update_agent_state(&mut self) {
         let state = match self.floor.front() {
             Some(head) if head.held => AgentState::Listening,
@@ -54,7 +70,7 @@ impl Conversation {
         }
     }
 
-    /// Takes the next step that is possible without news from outside. False if there is none.
+    /// Performs the next action that needs no further input. Returns false if there is none.
     pub(crate) fn advance(&mut self) -> bool {
         let now = self.now;
         let user_speaking = self.speech.active;
@@ -129,7 +145,7 @@ impl Conversation {
         true
     }
 
-    /// Why the front utterance does not begin yet, once.
+    /// Explains why the front utterance does not start yet, once per reason.
     fn explain_wait(&mut self, wait: WaitReason) {
         let Some(head) = self.floor.front_mut() else { return };
         let not_before = head.not_before;
@@ -147,14 +163,14 @@ impl Conversation {
         });
     }
 
-    /// When the TTS may be asked for a new utterance.
+    /// The earliest time of a TTS request for a new utterance.
     pub(crate) fn tts_allowed_at(&self, not_before: Time) -> Time {
         let spaced =
             self.last_playout_end.map_or(Time::ZERO, |end| end + self.spec.min_consecutive_speech_delay);
         not_before.max(spaced)
     }
 
-    /// The deadline at which the head's TTS may be asked, where it must wait for that.
+    /// The deadline for the head's TTS request, if the request must wait.
     pub(crate) fn spacing_deadline(&self) -> Option<Time> {
         let ahead = self.spec.phrasing.max_segments_ahead();
         let waits = |reply: &Reply| reply.utterances.front().is_some_and(|u| u.needs_tts(ahead));
@@ -169,20 +185,22 @@ impl Conversation {
         not_before.map(|at| self.tts_allowed_at(at)).filter(|at| *at > self.now)
     }
 
-    /// The front utterance was played to its end (or had nothing to say).
+    /// Ends the front utterance: its last sample was played, or it had no words.
     fn finish_utterance(&mut self) {
         let now = self.now;
         let Some(head) = self.floor.front_mut() else { return };
         let Some(mut utterance) = head.utterances.pop_front() else { return };
         if utterance.started_at.is_some() {
-            // What sounds next was not ducked, and may be what nobody can duck.
+            // The next utterance is not ducked: it may be uninterruptible, and such speech is never
+            // ducked.
             self.unduck(false);
             self.timers.clear(TimerKind::HeardUpdate);
             utterance.heard_bytes = utterance.heard_bytes.max(utterance.played_bytes);
             self.last_playout_end = Some(now);
             self.close_utterance(utterance, false);
         }
-        // A reply that ends here goes from speaking to listening, without a thought in between.
+        // A reply that ends here changes from speaking to listening directly. `end_reply` updates
+        // the state, so that no thinking state appears in between.
         if self
             .floor
             .front()
@@ -192,7 +210,7 @@ impl Conversation {
         }
     }
 
-    /// Tells the end of an utterance that sounded, and keeps what was heard of it.
+    /// Emits the end of an utterance that played, and adds its heard text to the history.
     fn close_utterance(&mut self, mut utterance: Utterance, interrupted: bool) {
         let now = self.now;
         let text = utterance.update_heard_text(now).to_owned();
@@ -204,7 +222,7 @@ impl Conversation {
         }
     }
 
-    /// The head has nothing more to do.
+    /// Ends the head, which has nothing left to say, generate or wait for.
     fn end_reply(&mut self) {
         let Some(mut reply) = self.floor.pop_front() else { return };
         self.resume_playout();
@@ -218,11 +236,13 @@ impl Conversation {
         }
     }
 
-    /// Ends a reply: its epoch is cancelled, LLM and TTS are stopped, history keeps what was heard.
+    /// Kills a reply: cancels its epoch, stops its LLM and TTS requests. The history gets the heard
+    /// text.
     pub(crate) fn kill_reply(&mut self, index: usize, emit_interruption: bool) {
         let now = self.now;
         let Some(mut reply) = self.floor.remove(index) else { return };
-        // Nobody knew of a reply that waits behind what may not be interrupted.
+        // No event has announced a reply that waits behind uninterruptible speech, so its end emits
+        // no interruption.
         let never_announced =
             index > 0 && !reply.has_spoken && self.floor.front().is_some_and(|head| !head.interruptible);
         let emit_interruption = emit_interruption && !never_announced && !reply.is_unheard_greeting();
@@ -259,7 +279,8 @@ impl Conversation {
             self.unduck(false);
         }
         self.last_reply_end = now;
-        // One that was cut before its first sample has no end that was heard; that it was cut is told with its times.
+        // A reply that is killed before its first sample emits no `TurnReplyHeard`. The turn times
+        // carry the time of its interruption instead.
         if let Some(times) =
             reply.turn_times.as_mut().filter(|_| reply.interruption_emitted && !reply.has_spoken)
         {
@@ -270,14 +291,15 @@ impl Conversation {
         self.update_agent_state();
     }
 
-    /// Tells where a turn's time went, once.
+    /// Emits a turn's latencies, if they have not been emitted yet.
     pub(crate) fn emit_turn_times(&mut self, times: Option<TurnTimes>) {
         if let Some(times) = times {
             self.emit(Event::Turn(times));
         }
     }
 
-    /// Tells until when a turn's answer was heard, once it is over.
+    /// Emits until when a turn's reply was heard, after the reply has ended. A reply without a
+    /// first sample emits nothing.
     fn emit_turn_reply_heard(&mut self, reply: &Reply, cut: bool) {
         let (true, Some(turn), Some(end)) = (reply.has_spoken, reply.turn, self.last_playout_end) else {
             return;
@@ -296,7 +318,7 @@ impl Conversation {
         });
     }
 
-    /// Drops what is prepared for the open turn.
+    /// Cancels the preemptive reply to the open turn.
     pub(crate) fn discard_preemptive_reply(&mut self, why: &'static str) {
         let Some(mut preemptive_reply) = self.preemptive_reply.take() else { return };
         self.explain_decision(|| format!("the prepared reply is dropped: {why}"));
@@ -309,7 +331,8 @@ impl Conversation {
         }
     }
 
-    /// Nothing sounds, is held, queued or pending, no tool runs, no turn is open and nobody is heard.
+    /// Whether the floor is free: no reply (playing, held, queued or preemptive), no running tool,
+    /// no open turn, no user speech.
     pub(crate) fn is_floor_free(&self) -> bool {
         self.floor.is_empty()
             && self.preemptive_reply.is_none()
@@ -319,7 +342,7 @@ impl Conversation {
     }
 }
 
-/// Cuts what can be cut now into pieces; `part` counts them.
+/// Cuts the available text into segments. `segment_index` counts them.
 pub(crate) fn cut_segments(utterance: &mut Utterance, phrasing: Phrasing, segment_index: &mut u32) {
     if phrasing == Phrasing::Flushed {
         if utterance.complete

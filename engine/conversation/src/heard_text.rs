@@ -1,13 +1,14 @@
-//! How much of a piece of speech was heard at a position: a prefix of its text, whole words only.
+//! How much of a segment's text was heard at a playout position: a prefix of whole words.
 
 use unicode_normalization::UnicodeNormalization;
 
 use crate::time::Position;
 
-/// Length in bytes of the prefix of `text` whose words were played whole at `position`.
+/// Length in bytes of the prefix of `text` whose words were played completely at `position`.
 ///
-/// Word times decide where they spell the text. Else a word is heard when its share of the piece's syllables, times the piece's
-/// `duration`, does not exceed the position; without a duration nothing can be judged, and nothing was heard.
+/// Word timestamps decide if they spell the text. Otherwise the syllables decide. A word is heard
+/// if the share of the syllables up to its end, times `duration`, does not exceed `position`.
+/// Without a duration, the estimate is impossible and the length is 0.
 pub(crate) fn heard_prefix_len(
     text: &str,
     times: &[(String, Position)],
@@ -22,7 +23,7 @@ pub(crate) fn heard_prefix_len(
     duration.map_or(0, |duration| heard_len_by_syllables(text, duration, position))
 }
 
-/// `None` if the words do not spell the text, neither with their signs nor without.
+/// `None` if the words do not spell the text, neither with punctuation nor without.
 fn heard_len_by_word_times(text: &str, times: &[(String, Position)], position: Position) -> Option<usize> {
     let to_the_letter = match_word_times(text, times, position, |c| !c.is_whitespace());
     if to_the_letter.is_some() {
@@ -32,7 +33,8 @@ fn heard_len_by_word_times(text: &str, times: &[(String, Position)], position: P
     if heard == 0 {
         return Some(0);
     }
-    // Signs belong to the word before them, as far as they touch it or stand alone.
+    // Punctuation belongs to the preceding word if it touches that word or stands alone.
+    // Punctuation that touches the next word belongs to the next word.
     let next = text[heard..].find(char::is_alphanumeric).map(|at| heard + at);
     let punctuation = &text[heard..next.unwrap_or(text.len())];
     let own = match (punctuation.rfind(char::is_whitespace), next) {
@@ -43,7 +45,8 @@ fn heard_len_by_word_times(text: &str, times: &[(String, Position)], position: P
     Some(heard + own)
 }
 
-/// End of the last word that was played, as far as the words spell the text in the characters that count.
+/// End of the last word that was played. `None` if the words do not spell the text in the counted
+/// characters.
 fn match_word_times(
     text: &str,
     times: &[(String, Position)],
@@ -84,7 +87,8 @@ fn heard_len_by_syllables(text: &str, duration: Position, position: Position) ->
     heard
 }
 
-/// Each word's end in bytes and its syllables. A character of a script without blanks is a word of its own.
+/// For each word, its end in bytes and its number of syllables. In a script without spaces, each
+/// character is a word.
 fn words_with_syllables(text: &str) -> impl Iterator<Item = (usize, u64)> {
     let mut rest = text.char_indices().peekable();
     core::iter::from_fn(move || {
@@ -101,13 +105,14 @@ fn words_with_syllables(text: &str) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// Whether the character is one of Chinese, Japanese or Korean writing: a syllable of its own.
+/// Whether the character belongs to Chinese, Japanese or Korean writing and is a syllable of its
+/// own.
 pub(crate) fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c), 0x3041..=0x30ff | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0x2_0000..=0x3_ffff)
 }
 
-/// Syllables of a word: groups of vowels, minus one for a final e that is not alone (but not -le), at least one; none without
-/// letters or digits.
+/// Number of syllables in a word: its vowel groups, minus one for a final e (except in -le), and at
+/// least 1. An ideograph is one syllable. The number is 0 without letters or digits.
 fn count_syllables(word: &str) -> u64 {
     if !word.chars().any(char::is_alphanumeric) {
         return 0;

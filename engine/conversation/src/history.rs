@@ -1,4 +1,5 @@
-//! What was said and heard: one list for the transcript, and the order in which the LLM sees it.
+//! The history: what was said and heard, in the order in which the LLM sees it. The transcript is
+//! built from the events of the same items.
 
 use std::sync::Arc;
 
@@ -11,15 +12,16 @@ use crate::time::Time;
 /// The items that the LLM sees, in its order.
 #[derive(Default)]
 pub(crate) struct History {
-    /// Shared with the questions: each would copy all that was ever said otherwise.
+    /// Shared with the requests to the LLM. Otherwise each request would copy the whole history.
     items: Vec<(Arc<HistoryItem>, Option<GenerationId>)>,
-    /// Rises with each change that the LLM can see.
+    /// Increases with each change that the LLM can see.
     pub(crate) version: u64,
 }
 
 impl History {
-    /// Adds an item. What is said of a step, its words and the messages of its tools, goes before the results of its tools, which may have
-    /// come meanwhile: a model's calls are answered by their results, and by nothing in between.
+    /// Adds an item. The words of a generation and the messages of its tools are inserted before
+    /// the results of its tools, which may have arrived earlier. The reason: an LLM expects the
+    /// results directly after its tool calls.
     pub(crate) fn push(&mut self, item: HistoryItem, generation: Option<GenerationId>) {
         if !item.in_context {
             return;
@@ -34,32 +36,33 @@ impl History {
         self.items.insert(at, (Arc::new(item), generation));
     }
 
-    /// Forgets what earlier context commands added.
+    /// Removes the items that earlier context commands added, including those of visitors.
     pub(crate) fn remove_context(&mut self) {
         self.items.retain(|(item, _)| !matches!(item.role, Role::System | Role::Visitor));
         self.version += 1;
     }
 
-    /// Forgets what clients added.
+    /// Removes the items that clients added.
     pub(crate) fn remove_visitor_context(&mut self) {
         self.items.retain(|(item, _)| item.role != Role::Visitor);
         self.version += 1;
     }
 
-    /// Bytes that clients added and nobody took back.
+    /// Bytes of the items that clients added and that were not removed.
     pub(crate) fn visitor_context_bytes(&self) -> usize {
         let visitor_items = self.items.iter().filter(|(item, _)| item.role == Role::Visitor);
         visitor_items.map(|(item, _)| item.text.len()).sum()
     }
 
-    /// For the LLM; `open` = the text of a turn that is not committed yet.
+    /// The items for a request to the LLM. `open_turn_text`: the text of a turn that is not
+    /// committed yet.
     pub(crate) fn for_llm(&self, open_turn_text: Option<&str>) -> Vec<Arc<HistoryItem>> {
         let open_turn_text = open_turn_text.map(|text| Arc::new(text_item(Role::User, text.to_owned())));
         self.items.iter().map(|(item, _)| Arc::clone(item)).chain(open_turn_text).collect()
     }
 }
 
-/// Words of the user, or of a context command.
+/// An item with text of the user, or of a context command.
 pub(crate) fn text_item(role: Role, text: String) -> HistoryItem {
     HistoryItem {
         role,
@@ -73,7 +76,7 @@ pub(crate) fn text_item(role: Role, text: String) -> HistoryItem {
     }
 }
 
-/// Words of the agent.
+/// An item with text that the agent spoke.
 pub(crate) fn assistant_item(
     text: String,
     interrupted: bool,
@@ -90,7 +93,7 @@ pub(crate) fn assistant_item(
     }
 }
 
-/// A tool's call and result.
+/// An item with the call and the result of a tool.
 pub(crate) fn tool_item(name: String, arguments: Value, text: String, began: Time) -> HistoryItem {
     HistoryItem {
         name: Some(name),

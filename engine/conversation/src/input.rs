@@ -1,6 +1,6 @@
-//! Everything that can happen to a conversation.
+//! The inputs of a conversation.
 //!
-//! Serialisable: the list of inputs with their times is the trace from which a call is replayed.
+//! They are serialisable: the list of inputs with their times is the trace that replays a call.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,37 +8,40 @@ use serde_json::Value;
 use crate::event::{Event, Stage};
 use crate::time::{Position, Time};
 
-/// A reply, or anything else that is spoken and can be cut as a whole. Rises; cancelling one makes everything stamped with it stale.
+/// A reply, or other speech that is cut as a whole. Epochs increase. Cancelling an epoch makes
+/// everything stamped with it stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u32);
 
-/// One question to the LLM. Unique in the call.
+/// One request to the LLM. Unique in the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GenerationId {
     /// The reply it belongs to.
     pub epoch: Epoch,
-    /// 0, then one more after each round of tools and each second try.
+    /// 0 for the first request of a reply; one more after each round of tools and each retry.
     #[serde(rename = "step")]
     pub index: u32,
 }
 
-/// One piece of text given to the TTS and played as one. Unique in the call; rises in the order of asking.
+/// One segment: text that is sent to the TTS and played as a unit. Unique in the call; increases in
+/// the order of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SegmentId(pub u32);
 
-/// One call of a tool. Unique in the call.
+/// One tool call. Unique in the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolCallId(pub u32);
 
-/// One stretch of the user's speech, counted from 0, as the detector reports it.
+/// One speech segment of the user, as reported by the VAD. Counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SpeechSegmentId(pub u32);
 
-/// One command from outside, to be answered by [`crate::output::Output::CommandResult`]. Chosen by the driver, unique in the call.
+/// One external command, answered by [`crate::output::Output::CommandResult`]. The driver chooses
+/// the id; it is unique in the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CommandId(pub u32);
@@ -49,43 +52,46 @@ pub enum Input {
     /// The user's connection is up. The first input, at [`Time::ZERO`].
     #[serde(rename = "Begin")]
     Start,
-    /// Time passed; serves what is due and nothing else.
+    /// Time has passed. Processes the deadlines that are due and nothing else.
     Tick,
-    /// The detector hears the user.
+    /// The VAD detected the start of speech.
     SpeechStarted {
-        /// True onset: start of the first window at or over the threshold.
+        /// True onset: the start of the first window at or over the threshold.
         onset: Time,
     },
-    /// The detector still hears the user: told with each window at or over the threshold, after [`Input::SpeechStarted`]. What makes
-    /// an overlap an interruption is speech without its trailing silence, and only the detector knows that in time.
+    /// Speech continues. Sent after [`Input::SpeechStarted`] for each window at or over the
+    /// threshold. An overlap becomes an interruption by the duration of speech without trailing
+    /// silence, and only the VAD knows that duration in time.
     #[serde(rename = "SpeechHeard")]
     SpeechContinued {
-        /// End of that window.
+        /// End of the window.
         until: Time,
     },
-    /// The detector hears the user no more.
+    /// The VAD detected the end of speech.
     SpeechStopped {
-        /// True end: end of the last window at or over the threshold.
+        /// True end: the end of the last window at or over the threshold.
         end: Time,
     },
-    /// The STT was given the stretch that has ended, and will tell one final transcript of it, with or without words. Told after
-    /// [`Input::SpeechStopped`] by drivers that know it.
+    /// The STT received the end of the speech segment and will send one final transcript for it,
+    /// with or without text. Sent after [`Input::SpeechStopped`] by drivers whose STT promises
+    /// this.
     #[serde(rename = "FinalDue")]
     FinalTranscriptPending,
-    /// The STT understood something.
+    /// A transcript from the STT.
     Transcript {
-        /// Words since the last final.
+        /// The text since the last final transcript.
         text: String,
-        /// False while they may still change.
+        /// False for an interim transcript, which may still change.
         is_final: bool,
-        /// Of a final one: words heard behind it, which may still change and which no interim one has told.
+        /// With a final transcript: text after it that may still change and that no interim
+        /// transcript has reported.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         #[serde(rename = "outstanding")]
         trailing_interim: String,
     },
-    /// The turn model answered.
+    /// The answer of the turn model.
     TurnProbability {
-        /// The stretch it was asked about.
+        /// The speech segment of the request.
         #[serde(rename = "stretch")]
         speech_segment: SpeechSegmentId,
         /// P(turn is over).
@@ -93,188 +99,196 @@ pub enum Input {
         #[serde(rename = "p")]
         probability: f32,
     },
-    /// From the LLM.
+    /// An event from the LLM.
     Llm {
-        /// The question.
+        /// The request.
         #[serde(rename = "step")]
         generation: GenerationId,
-        /// The answer's next part.
+        /// The event.
         event: LlmEvent,
     },
-    /// From the TTS.
+    /// An event from the TTS.
     Tts {
-        /// The piece.
+        /// The segment.
         #[serde(rename = "piece")]
         segment: SegmentId,
-        /// What came.
+        /// The event.
         event: TtsEvent,
     },
-    /// From playout.
+    /// An event from playout.
     Playout {
-        /// The piece.
+        /// The segment.
         #[serde(rename = "piece")]
         segment: SegmentId,
-        /// What it did.
+        /// The event.
         event: PlayoutEvent,
     },
-    /// The LLM may call these tools from now on, too. Nothing is said around them.
+    /// The LLM may call these tools too from now on. They have no messages.
     #[serde(rename = "Tools")]
     ToolsAdded(Vec<String>),
-    /// A tool's result.
+    /// The result of a tool.
     #[serde(rename = "Tool")]
     ToolResult {
-        /// The call.
+        /// The tool call.
         call: ToolCallId,
-        /// What it returned, or why it failed.
+        /// The returned value, or the reason of the failure.
         result: Result<Value, String>,
     },
-    /// A guardrail fired for the turn committed last: its words are said verbatim and the turn ends.
+    /// A guardrail fired for the last committed turn. Its response is spoken verbatim and the turn
+    /// ends.
     #[serde(rename = "Guardrail")]
     GuardrailTriggered {
-        /// The words.
+        /// The text to speak.
         #[serde(rename = "say")]
         response: String,
     },
-    /// A command from outside.
+    /// An external command.
     Command {
-        /// Answered under this id.
+        /// The id for the result.
         id: CommandId,
-        /// What is asked.
+        /// The command.
         command: Command,
     },
-    /// A stage failed outside of a request of its own (the STT's connection).
+    /// A stage failed outside of a request (for example, the STT's connection).
     #[serde(rename = "Failed")]
     StageFailed {
-        /// Which one.
+        /// The stage.
         stage: Stage,
-        /// Why, in its words.
+        /// The reason, in the stage's words.
         reason: String,
     },
-    /// The stage works again.
+    /// A stage works again.
     #[serde(rename = "Recovered")]
     StageRecovered {
-        /// Which one.
+        /// The stage.
         stage: Stage,
     },
-    /// A fact that another node knew first; it is stamped and told as it is.
+    /// An event that another component observed first. It is stamped and emitted unchanged.
     #[serde(rename = "Fact")]
     ExternalEvent(Event),
 }
 
-/// Part of an LLM's answer.
+/// An event of an LLM stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LlmEvent {
-    /// The model has begun to answer. Implied by the first of the others.
+    /// The model has started to answer. Implied by the first of the other events.
     #[serde(rename = "Began")]
     Started,
     /// More text.
     Text(String),
-    /// What came so far is a piece of its own ([`crate::spec::Phrasing::Flushed`]).
+    /// Ends the current segment ([`crate::spec::Phrasing::Flushed`]).
     Flush,
-    /// The model wants a tool.
+    /// The model calls a tool.
     #[serde(rename = "Call")]
     ToolCall {
-        /// The model's own id, given back with the result.
+        /// The model's own id of the call; returned with the result.
         id: String,
         /// Name of the tool.
         name: String,
-        /// Its arguments: an object.
+        /// The arguments: a JSON object.
         arguments: Value,
     },
-    /// This reply is a guardrail's: its words verbatim, no tools, and the turn ends.
+    /// The reply comes from a guardrail: its text is spoken verbatim, no tools run, and the turn
+    /// ends.
     Guardrail,
     /// The answer is complete.
     End {
-        /// Tokens of the question, 0 if not told.
+        /// Tokens of the request; 0 if unknown.
         prompt_tokens: u32,
-        /// Tokens of the answer, 0 if not told.
+        /// Tokens of the answer; 0 if unknown.
         completion_tokens: u32,
     },
-    /// It failed; nothing follows.
+    /// The request failed. No further event follows.
     Failed(String),
 }
 
-/// What the TTS tells of a piece. The samples themselves go to playout.
+/// What the TTS reports about a segment. The samples themselves go to playout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TtsEvent {
-    /// The first samples are there.
+    /// The first samples are available.
     #[serde(rename = "Ready")]
     FirstAudio,
-    /// Words with the position of their ends, if the voice knows them; may come in several parts.
+    /// Words with the positions of their ends, if the voice provides them. May come in several
+    /// parts.
     #[serde(rename = "Words")]
     WordTimestamps(Vec<(String, Position)>),
-    /// All samples are there.
+    /// All samples are available.
     End {
-        /// Length of the piece.
+        /// Length of the segment.
         duration: Position,
     },
-    /// It failed; nothing follows.
+    /// The request failed. No further event follows.
     Failed(String),
 }
 
-/// What playout reports of a piece. Reported when it happens, stamped with the media clock.
+/// What playout reports about a segment, at the time it happens by the media clock.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PlayoutEvent {
-    /// The first sample left.
+    /// The first sample left for the network.
     Started,
-    /// Samples up to here have left, and more are leaving. Told at least every 100 ms while playing, and in answer to Hold. In between the
-    /// conversation counts on by itself, one second a second.
+    /// Samples up to this position have left, and more follow. Sent at least every 100 ms during
+    /// playout, and in answer to Hold. Between two reports the conversation extrapolates in real
+    /// time.
     Progress(Position),
-    /// The voice is late: nothing more leaves until the next `Progress`. Told at once.
+    /// The TTS is late: no sample leaves until the next `Progress`. Sent immediately.
     Stalled(Position),
     /// The last sample left.
     Finished(Position),
 }
 
-/// Most characters of a text that a client or the API gives to be said, or to be answered. Some ten minutes of speech.
+/// Maximum characters of a text that a client or the API sends to be spoken or answered. About ten
+/// minutes of speech.
 pub const MAX_TEXT_CHARS: usize = 10_000;
 
-/// Most bytes of what clients have told of one call ([`Command::VisitorContext`]) at a time: every question to the LLM carries it.
+/// Maximum bytes of context from the clients of one call ([`Command::VisitorContext`]) at any time,
+/// because every request to the LLM includes it.
 pub const MAX_VISITOR_CONTEXT_BYTES: usize = 8 << 10;
 
-/// What may be asked from outside, by REST, the data channel or a scenario. Texts from outside have at most [`MAX_TEXT_CHARS`] characters.
+/// A request from outside: by REST, the data channel or a scenario. Texts have at most
+/// [`MAX_TEXT_CHARS`] characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Stop the agent and drop what is queued.
+    /// Stop the agent and discard queued speech.
     Interrupt,
-    /// Say this.
+    /// Speak a text.
     Say {
-        /// The words.
+        /// The text.
         text: String,
-        /// Stop the agent first, or wait until it has ended.
+        /// Whether to stop the agent first; otherwise the text waits until the agent has finished.
         interrupt: bool,
         /// Whether the user may interrupt it.
         allow_interruptions: bool,
         /// Whether the LLM sees it in the history.
         add_to_context: bool,
     },
-    /// As if the user had said it.
+    /// Answer a text as if the user had said it.
     Respond {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// Change what the LLM knows.
+    /// Change the context that the LLM sees.
     Context {
-        /// The words.
+        /// The text.
         text: String,
-        /// Whether they replace all earlier context, a visitor's too.
+        /// Whether it replaces all earlier context, including that of visitors.
         overwrite: bool,
     },
-    /// The same by a client: it is the visitor's word, and the LLM sees it as that. At most [`MAX_VISITOR_CONTEXT_BYTES`] at a time.
+    /// Context from a client. The LLM sees it as data from the visitor. At most
+    /// [`MAX_VISITOR_CONTEXT_BYTES`] at any time.
     VisitorContext {
-        /// The words.
+        /// The text.
         text: String,
-        /// Whether they replace what clients have told. What the operator told stays.
+        /// Whether it replaces earlier context from clients. The operator's context stays.
         overwrite: bool,
     },
-    /// End the call by the API.
+    /// End the call on behalf of the API.
     End,
     /// The user leaves.
     Leave,
-    /// The server ends the call: a drain, a fault.
+    /// The server ends the call: it drains, or it has failed.
     Stop {
-        /// Why.
+        /// The reason.
         reason: crate::event::EndReason,
         /// Whether the exit message is spoken first.
         exit_message: bool,

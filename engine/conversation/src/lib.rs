@@ -1,27 +1,42 @@
-//! One conversation between a person and an agent, as a value.
+//! Conversation engine: one conversation between a user and an agent, as a deterministic state
+//! machine.
 //!
-//! No clock, thread, I/O or async: time is a parameter, so that a call replays byte for byte from its trace and an hour of talk is
-//! tested in milliseconds. The driver (the live graph, `simulate`, `replay`, the tests) does three things: it calls
-//! [`Conversation::handle`] with what happened and when, drains [`Conversation::poll`] and does what the outputs ask, and calls
-//! `handle` again no later than [`Conversation::poll_timeout`] says. Text and decisions pass through here; samples and pixels never do.
+//! The crate contains no clock, thread, I/O or async code. Time is a parameter. A call therefore
+//! replays byte for byte from its trace, and tests run an hour of conversation in milliseconds.
+//! Text and decisions pass through this crate; audio samples and pixels never do.
+//!
+//! The driver is the live engine, `simulate`, `replay` or a test. It does three things:
+//!
+//! - It calls [`Conversation::handle`] with each input and its time.
+//! - It drains [`Conversation::poll`] and performs the outputs.
+//! - It calls `handle` again no later than [`Conversation::poll_timeout`] says.
 //!
 //! # The driver's side
 //!
-//! - Drain [`Conversation::poll`] after every `handle`, and answer what can be answered at once before any other input.
-//! - [`Output::Play`] permits a piece to sound: at once, or right behind the piece that sounds. The first sample is reported by
-//!   [`PlayoutEvent::Started`], the last by `Finished`, and the position at least every 100 ms by `Progress`; between two reports the
-//!   conversation counts on by itself, so that a voice that is late must be reported by `Stalled` at once. Samples that are not there
-//!   yet are waited for: a piece is `Finished` only after its [`TtsEvent::End`].
-//! - [`Output::Hold`] pauses playout and is answered at once by `Progress(position)`; [`Output::Cancel`] ends everything of an epoch, TTS and
-//!   playout, and needs no answer. Playout also forgets that it was ducked: [`Output::Unduck`] is sent where it matters.
-//! - [`TtsEvent::FirstAudio`] = the first samples are there; `End` = the length of the piece is known. Before that, heard words are counted
-//!   from word times alone: what cannot be judged was not heard.
-//! - While the detector hears the user, [`Input::SpeechContinued`] is told with each window over the threshold: speech without trailing
-//!   silence is what holds the agent. An interim [`Input::Transcript`] replaces the one before it.
-//! - Asked for a turn's end ([`Output::RequestTurnProbability`]), a turn model may answer until the commit; later answers and no answer change nothing.
-//! - Stale news (of a cancelled epoch, an unknown piece or call) is ignored, in any order.
+//! - The driver drains [`Conversation::poll`] after every `handle`. Immediate answers to the
+//!   outputs are sent before any other input.
+//! - [`Output::Play`] permits a segment to play: at once, or directly after the playing one.
+//!   Playout reports the first sample by [`PlayoutEvent::Started`], the last one by `Finished`, and
+//!   the position at least every 100 ms by `Progress`. Between two reports the conversation
+//!   extrapolates the position. A TTS underrun must therefore be reported by `Stalled` at once.
+//!   Playout waits for late samples: a segment is `Finished` only after its [`TtsEvent::End`].
+//! - [`Output::Hold`] pauses playout and is answered at once by `Progress(position)`.
+//! - [`Output::Cancel`] ends the TTS and playout of an epoch, and needs no answer. It also ends
+//!   ducking in playout. The conversation still sends [`Output::Unduck`] when its own state
+//!   requires it.
+//! - [`TtsEvent::FirstAudio`] means that the first samples are available. `End` means that the
+//!   segment's duration is known. Before `End`, only word timestamps determine the heard words.
+//!   Words without an estimate do not count as heard.
+//! - While the VAD reports speech, [`Input::SpeechContinued`] is sent with each window over the
+//!   threshold. The hold decision measures speech without trailing silence.
+//! - An interim [`Input::Transcript`] replaces the previous one.
+//! - After [`Output::RequestTurnProbability`], the turn model may answer until the commit. A later
+//!   or missing answer changes nothing.
+//! - Stale inputs are ignored in any order: those of a cancelled epoch, an unknown segment or an
+//!   unknown tool call.
 //!
-//! Written down, its inputs and outputs are a trace ([`trace`]), which [`replay`] plays again and compares.
+//! The recorded inputs and outputs form a trace ([`trace`]). [`replay`] runs a trace again and
+//! compares the outputs.
 //!
 //! [`Output::Play`]: output::Output::Play
 //! [`Output::Hold`]: output::Output::Hold

@@ -1,4 +1,4 @@
-//! From the beginning to the end of a call: greeting, warning, limit, idle call-outs, commands, failures, the end.
+//! Lifecycle of a call: greeting, warning, limit, idle messages, commands, failures, end.
 
 use core::time::Duration;
 
@@ -11,24 +11,24 @@ use crate::reply::{Reply, ReplyKind};
 use crate::time::Time;
 use crate::timers::TimerKind;
 
-/// A stage that fails for so long ends the call.
+/// A stage that has failed for this long without a success ends the call.
 const MAX_STAGE_FAILURE_TIME: Duration = Duration::from_secs(30);
 
-/// Where the call is in its life.
+/// Phase of the call. `conversation` has a drawing of the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nobody is there yet.
+    /// No input has arrived.
     New,
-    /// The call goes on.
+    /// The call is running.
     Running,
-    /// The exit message is spoken.
+    /// The exit message is played.
     Ending(EndReason),
-    /// It is over.
+    /// The call is over.
     Ended,
 }
 
 impl Conversation {
-    /// Whether nothing new is begun any more.
+    /// Whether the phase is not `Running`, so that no new speech may start.
     pub(crate) fn is_ending(&self) -> bool {
         !matches!(self.phase, Phase::Running)
     }
@@ -65,13 +65,13 @@ impl Conversation {
             max_call_duration: limit.as_secs_f64(),
         });
         self.warning_pending = self.spec.warning_message.is_some();
-        // At once where the floor is free, before anything else that is due now could take it.
+        // A free floor is used at once, before another due deadline takes it.
         if !self.say_warning() && self.warning_pending {
             self.explain_decision(|| "warning_message waits until the floor is free".into());
         }
     }
 
-    /// Speaks the warning where the floor is free. True if it does.
+    /// Starts the warning message if the floor is free. Returns whether it did.
     pub(crate) fn say_warning(&mut self) -> bool {
         let over = self.timers.deadline(TimerKind::CallLimit).is_some_and(|limit| limit <= self.now);
         if !self.warning_pending || over || self.is_ending() || !self.is_floor_free() {
@@ -103,7 +103,7 @@ impl Conversation {
         self.close_down(EndReason::MaxCallDuration, true);
     }
 
-    /// Drops everything, says the exit message if there is one, and ends.
+    /// Stops all speech, plays the exit message if there is one, and ends the call.
     fn close_down(&mut self, reason: EndReason, exit_message: bool) {
         self.phase = Phase::Ending(reason);
         self.stop_all_speech();
@@ -116,7 +116,8 @@ impl Conversation {
         }
     }
 
-    /// Cuts what sounds or is held, and drops what is queued or prepared.
+    /// Kills playing, held and queued replies, and discards the preemptive reply and the pending
+    /// warning.
     fn stop_all_speech(&mut self) {
         while !self.floor.is_empty() {
             self.kill_reply(0, false);
@@ -126,14 +127,14 @@ impl Conversation {
         self.update_agent_state();
     }
 
-    /// The exit message was spoken, or could not be.
+    /// Ends the call after the exit message was played or has failed.
     pub(crate) fn exit_message_ended(&mut self) {
         if let Phase::Ending(reason) = self.phase {
             self.end_call(reason);
         }
     }
 
-    /// The call is over.
+    /// Ends the call.
     pub(crate) fn end_call(&mut self, reason: EndReason) {
         if self.phase == Phase::Ended {
             return;
@@ -151,7 +152,8 @@ impl Conversation {
         self.timers.clear_all();
     }
 
-    /// When the user counts as idle; `None` while that cannot be.
+    /// When the user counts as idle. `None` without `idle_timeout`, while the call ends, and while
+    /// the floor is not free.
     pub(crate) fn idle_deadline(&self) -> Option<Time> {
         let timeout = self.spec.idle_timeout?;
         if self.is_ending() || !self.is_floor_free() {
@@ -206,7 +208,7 @@ impl Conversation {
             _ => self.execute_command(id, command),
         };
         match answer {
-            // Behind the end nothing is told.
+            // No explanation is emitted after the end.
             _ if self.phase == Phase::Ended => {}
             CommandOutcome::Rejected(why) => self.explain_decision(|| format!("refused: {why}")),
             CommandOutcome::NothingToDo => self.explain_decision(|| "the command finds nothing to do".into()),
@@ -292,7 +294,8 @@ impl Conversation {
         CommandOutcome::Accepted
     }
 
-    /// Kills the current reply and drops what is queued, except speech that may not be interrupted.
+    /// Kills the current reply and the queued ones. Uninterruptible speech is not killed, except
+    /// queued answers to turns: they have not started to speak.
     fn interrupt(&mut self) -> CommandOutcome {
         let Some(head) = self.floor.front() else { return CommandOutcome::NothingToDo };
         if !head.interruptible && !head.is_unheard_greeting() {
@@ -308,10 +311,11 @@ impl Conversation {
         CommandOutcome::Accepted
     }
 
-    /// A stage failed: told, and the end of the call if it has failed for too long.
+    /// Emits a stage's failure, and ends the call if the stage has failed for too long.
     pub(crate) fn stage_failed(&mut self, stage: Stage, reason: String) {
         self.emit(Event::Error { stage, reason });
-        // Tools are many and each may fail for ever; the agent talks on without them.
+        // One of many tools may fail permanently. The agent continues without it, so a tool's
+        // failure never ends the call.
         if stage == Stage::Tool {
             return;
         }
@@ -328,7 +332,7 @@ impl Conversation {
         self.failing_since[stage as usize] = None;
     }
 
-    /// An item enters the history.
+    /// Adds an item to the history and emits it.
     pub(crate) fn append_history(&mut self, item: HistoryItem, generation: Option<GenerationId>) {
         self.emit(Event::History(item.clone()));
         self.history.push(item, generation);

@@ -1,50 +1,54 @@
-//! What a server measures of itself: numbers under a name, in the form in which one plane hands them to the one that serves them.
+//! Metrics of a server, in the form in which one plane passes them to the plane that exports them.
 //!
-//! Nothing here counts. Whoever counts does so in its own way and makes this of it when it is asked, some times a minute.
+//! Nothing here counts. Each component counts in its own way and builds these values on request, a
+//! few times per minute.
 
-/// Numbers of one kind under one name.
+/// All values of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricFamily {
-    /// In Prometheus' manner: the unit last (`_seconds`, `_bytes`); a counter without the `_total` that its writer adds.
+    /// The Prometheus name, with the unit last (`_seconds`, `_bytes`). A counter's name lacks the
+    /// `_total` that the exporter adds.
     pub name: &'static str,
-    /// What it is, in one sentence.
+    /// What it measures, in one sentence.
     pub help: &'static str,
-    /// What it does over time.
+    /// How the value behaves over time.
     pub kind: MetricKind,
-    /// One for each set of labels.
+    /// One point for each set of labels.
     pub points: Vec<MetricPoint>,
 }
 
-/// What a number does over time.
+/// How a value behaves over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows.
+    /// It only increases.
     Counter,
-    /// It rises and falls.
+    /// It increases and decreases.
     Gauge,
-    /// How values are spread.
+    /// A distribution of values.
     Histogram,
 }
 
-/// A number, and which of its family.
+/// One value of a family, with its labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricPoint {
-    /// Name and value of each label. Never a conversation's id, nor anything else of which there are ever more.
+    /// Name and value of each label. A label must have a bounded set of values: never a
+    /// conversation's id.
     pub labels: Vec<(&'static str, String)>,
-    /// The number.
+    /// The value.
     pub value: MetricValue,
 }
 
-/// A number.
+/// The value of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricValue {
     /// A count.
     Count(u64),
-    /// A measure.
+    /// A measurement.
     Float(f64),
-    /// Of a histogram.
+    /// A distribution.
     Histogram {
-        /// Upper bound of each bucket, ascending, the last one infinite, with the values in it (not of those below).
+        /// Upper bound of each bucket and the number of values in that bucket alone (not
+        /// cumulative). Ascending; the last bound is infinite.
         buckets: Vec<(f64, u64)>,
         /// Sum of all values.
         sum: f64,
@@ -88,14 +92,14 @@ impl MetricFamily {
         Self { name, help, kind: MetricKind::Histogram, points: Vec::new() }
     }
 
-    /// The family's only number.
+    /// Adds the only point of the family, without labels.
     #[must_use]
     pub fn with_value(mut self, value: impl Into<MetricValue>) -> Self {
         self.points.push(MetricPoint { labels: Vec::new(), value: value.into() });
         self
     }
 
-    /// One more number, told apart by a label.
+    /// Adds a point with one label.
     #[must_use]
     pub fn with_label(
         mut self,
@@ -107,7 +111,7 @@ impl MetricFamily {
         self
     }
 
-    /// A number for each item, told apart by a label.
+    /// Adds a point for each item; the label distinguishes them.
     #[must_use]
     pub fn with_each<L: std::fmt::Display, V: Into<MetricValue>>(
         self,

@@ -1,4 +1,4 @@
-//! Everything that a conversation asks for or tells.
+//! The outputs of a conversation.
 
 use std::sync::Arc;
 
@@ -8,133 +8,143 @@ use serde_json::Value;
 use crate::event::{EndReason, EventEnvelope, HistoryItem};
 use crate::input::{CommandId, Epoch, GenerationId, SegmentId, SpeechSegmentId, ToolCallId};
 
-/// A wish or a fact. Drain them all after every input.
+/// A request to the driver, or an event. Drain all outputs after every input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Output {
-    /// A fact for the world.
+    /// An event to publish.
     #[serde(rename = "Tell")]
     Emit(EventEnvelope),
-    /// Ask the LLM. Answered by [`crate::input::Input::Llm`].
+    /// Send a request to the LLM. Answered by [`crate::input::Input::Llm`].
     #[serde(rename = "AskLlm")]
     RequestLlm(LlmRequest),
-    /// Stop asking; nothing more of it is wanted. Dropped hard by the driver after 5 s.
+    /// Cancel a request to the LLM. No result of it is needed any more; the driver drops the
+    /// request.
     CancelLlm(GenerationId),
-    /// Ask the TTS. Its samples go to playout, under the piece; its news comes as [`crate::input::Input::Tts`].
+    /// Send a segment to the TTS. Its samples go to playout under the segment's id; its events come
+    /// as [`crate::input::Input::Tts`].
     Synthesize(TtsRequest),
-    /// The piece may sound: at once, or right behind the piece that sounds now.
+    /// The segment may be played: immediately, or directly after the segment that is playing.
     Play(SegmentId),
-    /// −12 dB within 20 ms.
+    /// Lower the volume by 12 dB within 20 ms.
     Duck,
-    /// As loud as before.
+    /// Restore the volume.
     Unduck,
-    /// Pause at a sample, fading 5 ms. The driver answers with [`crate::input::PlayoutEvent::Progress`] at once.
+    /// Pause playout at a sample, with a fade of 5 ms. The driver answers immediately with
+    /// [`crate::input::PlayoutEvent::Progress`].
     Hold,
-    /// Go on at that sample.
+    /// Continue playout at that sample.
     Resume,
-    /// Everything of this epoch is stale: TTS, queued and sounding pieces (one block is faded). Tools run on.
+    /// Everything of this epoch is stale: TTS requests, queued segments and the playing segment
+    /// (faded out within one frame). Tools continue to run.
     Cancel(Epoch),
-    /// A piece that never sounds any more, while its epoch goes on.
+    /// The segment is never played, or not played further, while its epoch continues.
     #[serde(rename = "Drop")]
     Discard(SegmentId),
-    /// Run a tool. Answered by [`crate::input::Input::ToolResult`]. A name without a tool is answered by the conversation itself.
+    /// Run a tool. Answered by [`crate::input::Input::ToolResult`]. The conversation itself answers
+    /// a call of an unknown tool, without this output.
     RunTool {
-        /// The call.
+        /// The tool call.
         call: ToolCallId,
-        /// The model's own id of it.
+        /// The model's own id of the call.
         id: String,
-        /// Which tool.
+        /// Name of the tool.
         name: String,
-        /// With what.
+        /// Arguments of the call.
         arguments: Value,
     },
-    /// Ask the turn model about the stretch that just ended; [`open_turn`](crate::conversation::Conversation::open_turn) is what it is asked
-    /// about. Answered by [`crate::input::Input::TurnProbability`], or not: the turn's end does not wait for it.
+    /// Ask the turn model about the speech segment that has just ended. Its input is
+    /// [`open_turn`](crate::conversation::Conversation::open_turn). The answer is
+    /// [`crate::input::Input::TurnProbability`]; it is optional, and the end of the turn does not
+    /// wait for it.
     #[serde(rename = "AskTurn")]
     RequestTurnProbability(SpeechSegmentId),
-    /// The answer to a command.
+    /// The result of a command.
     #[serde(rename = "Answer")]
     CommandResult {
         /// The command.
         id: CommandId,
-        /// What became of it.
+        /// The outcome.
         #[serde(rename = "answer")]
         outcome: CommandOutcome,
     },
-    /// Why something was decided; only after [`explain`](crate::conversation::Conversation::set_explain).
+    /// The reason of a decision; only if
+    /// [`explain`](crate::conversation::Conversation::set_explain) is on.
     Explain(Explanation),
-    /// The call is over; nothing follows. The driver closes the connection when what sounds has left.
+    /// The call has ended and no output follows. The driver closes the connection after the
+    /// remaining audio has left.
     End(EndReason),
 }
 
-/// What a turn model is asked about: the user's open turn.
+/// The input of a turn model: the user's open turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenTurn {
-    /// True onset of its first speech.
+    /// True onset of its first speech segment.
     pub onset: Option<crate::time::Time>,
-    /// What was understood of it so far, words that may still change included.
+    /// Its transcript so far, including interim text.
     pub transcript: String,
 }
 
-/// Why something was decided.
+/// The reason of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// When.
+    /// Time of the decision.
     pub at: crate::time::Time,
-    /// The decision, its rule, the deadline and the setting that made it.
+    /// The decision, its rule, and the deadline and setting that caused it.
     pub why: String,
 }
 
-/// A question to the LLM.
+/// A request to the LLM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LlmRequest {
-    /// Answered under this id.
+    /// The id for the LLM's events.
     #[serde(rename = "step")]
     pub generation: GenerationId,
-    /// The history as the LLM may see it, without the system prompt, oldest first. A preemptive question ends with the open turn.
+    /// The history as the LLM may see it, oldest first, without the system prompt. A preemptive
+    /// request ends with the open turn.
     pub history: Vec<Arc<HistoryItem>>,
-    /// False in the step after the last round of tools.
+    /// Whether the LLM may call tools. False in the generation after the last round of tools.
     #[serde(rename = "tools")]
     pub tools_allowed: bool,
-    /// Ask the fallback model.
+    /// Whether to use the fallback model.
     #[serde(rename = "fallback")]
     pub use_fallback: bool,
-    /// Whether the turn is not committed yet.
+    /// Whether the turn is still uncommitted.
     pub preemptive: bool,
 }
 
-/// A piece of text to be spoken.
+/// A segment to synthesize.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TtsRequest {
-    /// Answered under this id.
+    /// The id for the events of TTS and playout.
     #[serde(rename = "piece")]
     pub segment: SegmentId,
-    /// Stale when this is cancelled.
+    /// The segment is stale once this epoch is cancelled.
     pub epoch: Epoch,
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Where they come from.
+    /// The origin of the text.
     pub source: SpeechSource,
-    /// Ask the fallback voice.
+    /// Whether to use the fallback voice.
     #[serde(rename = "fallback")]
     pub use_fallback: bool,
 }
 
-/// Where a piece of speech comes from.
+/// The origin of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpeechSource {
-    /// Of an LLM's step: its `part`-th piece.
+    /// A segment of a generation.
     #[serde(rename = "Step")]
     Generation {
-        /// The step.
+        /// The generation.
         #[serde(rename = "step")]
         generation: GenerationId,
-        /// 0, 1, 2 …
+        /// Index of the segment in the generation: 0, 1, 2 …
         #[serde(rename = "part")]
         segment_index: u32,
     },
     /// The greeting.
     Greeting,
-    /// The `n`-th idle message of the list.
+    /// The idle message with this index.
     #[serde(rename = "Idle")]
     IdleMessage(u32),
     /// The warning message.
@@ -143,15 +153,15 @@ pub enum SpeechSource {
     Exit,
     /// The error message.
     Error,
-    /// Said by a command.
+    /// A `say` command.
     Say(CommandId),
-    /// A guardrail's words.
+    /// The response of a guardrail.
     Guardrail,
-    /// A tool's message.
+    /// A message of a tool.
     Tool {
-        /// The call.
+        /// The tool call.
         call: ToolCallId,
-        /// Which one.
+        /// The message.
         message: ToolMessage,
     },
 }
@@ -160,42 +170,42 @@ pub enum SpeechSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolMessage {
-    /// As it starts.
+    /// The tool starts.
     OnStart,
-    /// Still out.
+    /// The result is still pending.
     OnDelay,
-    /// The result is in.
+    /// The tool returned its result.
     OnSuccess,
-    /// It failed.
+    /// The tool failed.
     OnError,
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandOutcome {
-    /// Done, or will be.
+    /// The command is executed, now or later.
     Accepted,
     /// There was nothing to do.
     #[serde(rename = "Already")]
     NothingToDo,
-    /// Not now.
+    /// The command is not possible now.
     #[serde(rename = "Refused")]
     Rejected(Rejection),
 }
 
-/// Why a command was refused.
+/// Why a command is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Rejection {
-    /// What sounds may not be interrupted.
+    /// The current speech cannot be interrupted.
     #[error("Agent speech cannot be interrupted")]
     Uninterruptible,
-    /// The exit message sounds.
+    /// The call is ending: the exit message is queued or playing.
     #[error("Conversation is ending")]
     Ending,
-    /// It is over.
+    /// The conversation has ended.
     #[error("Conversation has ended")]
     Ended,
-    /// Clients have told [`crate::input::MAX_VISITOR_CONTEXT_BYTES`] bytes.
+    /// The context from clients would exceed [`crate::input::MAX_VISITOR_CONTEXT_BYTES`] bytes.
     #[error("The context of a client is limited to 8 KiB a call")]
     ContextFull,
 }

@@ -1,29 +1,32 @@
-//! Cuts a stream of text into phrases for the voice: the first as early as sounds natural, then whole sentences.
+//! Cuts a stream of text into phrases for the TTS. The first phrase is cut as early as natural
+//! speech allows. The others are whole sentences.
 
-/// Words that end in a point and do not end a sentence.
+/// Words with a final period that does not end a sentence. "no." is one only before a digit.
 const ABBREVIATIONS: [&str; 28] = [
     "dr", "mr", "mrs", "ms", "prof", "st", "sr", "jr", "vs", "e.g", "i.e", "cf", "approx", "inc", "ltd",
     "co", "corp", "dept", "est", "fig", "gen", "gov", "lt", "col", "mt", "no", "rev", "sgt",
 ];
 
-/// Abbreviations that may end a sentence too: they do where a capital letter follows.
+/// Abbreviations that may also end a sentence. They do if a capital letter or a non-letter follows.
 const AMBIGUOUS_ABBREVIATIONS: [&str; 6] = ["etc", "a.m", "p.m", "u.s", "u.k", "u.n"];
 
-/// Fewest words of a first phrase that ends in the middle of a sentence.
+/// Minimum number of words in a first phrase that ends in the middle of a sentence.
 const MIN_FIRST_PHRASE_WORDS: usize = 3;
 
-/// A sentence longer than this many bytes is cut at a clause, one twice as long at a blank, one three times as long anywhere.
+/// A sentence longer than this many bytes is cut at a clause. At twice the length it is cut at
+/// whitespace, at three times the length anywhere.
 const LONG_SENTENCE_BYTES: usize = 220;
 
-/// Length in bytes of the first sentence of a whole text, blanks behind it included.
+/// Length in bytes of the first sentence of a complete text, including the whitespace after it.
 #[must_use]
 pub fn first_sentence_len(text: &str) -> usize {
     next_phrase_len(text, false, true).unwrap_or(text.len())
 }
 
-/// Length in bytes of the next phrase of `text`, blanks behind it included; `None` = more text is needed.
+/// Length in bytes of the next phrase of `text`, including the whitespace after it. `None`: more
+/// text is needed.
 ///
-/// `first`: nothing of this utterance has been cut yet. `done`: no more text will come.
+/// `first`: no phrase of this utterance has been cut yet. `complete`: no more text will arrive.
 pub(crate) fn next_phrase_len(text: &str, first: bool, complete: bool) -> Option<usize> {
     let mut clause = None;
     let mut blank = None;
@@ -74,7 +77,8 @@ pub(crate) fn next_phrase_len(text: &str, first: bool, complete: bool) -> Option
     (complete && !text.trim().is_empty()).then_some(text.len())
 }
 
-/// Behind `end`: (end of closing signs and blanks, whether there were blanks), and the character that follows.
+/// The text after `end`: (end of closing punctuation and whitespace, whether there was whitespace),
+/// and the next character.
 fn lookahead(text: &str, end: usize) -> ((usize, bool), Option<char>) {
     let rest = &text[end..];
     let closing = rest.trim_start_matches(['"', '\'', '”', '’', ')', ']', '*']);
@@ -108,7 +112,7 @@ fn ends_sentence(text: &str, at: usize, punctuation: char, follows: Option<char>
     }
     let mut letters = word.chars();
     let initial = letters.next().is_some_and(|c| c.is_uppercase() && c != 'I') && letters.next().is_none();
-    // "1. Take an egg": a number that opens the text or a line counts an item.
+    // A number at the start of the text or of a line belongs to a list item: "1. Take an egg".
     let item = word.chars().all(|c| c.is_ascii_digit()) && before.trim() == word;
     !initial && !item
 }

@@ -1,6 +1,8 @@
-//! Replays a call from its trace ([`crate::trace`]) and proves it: every output is compared, byte for byte, with what the live call put out.
+//! Replays a call from its trace ([`crate::trace`]) and verifies it: every output is compared byte
+//! for byte with the output of the live call.
 //!
-//! The caller hands over line by line, so that a trace of any size takes no more memory than its conversation.
+//! The caller passes one line at a time, so a trace of any size needs no more memory than its
+//! conversation.
 
 use core::fmt;
 
@@ -14,17 +16,17 @@ use crate::strict_json::to_single_line;
 use crate::time::Time;
 use crate::trace::{self, FieldError, MAX_LINE_BYTES, PROGRAM_VERSION, TraceLine};
 
-/// More deadlines than a live driver ever leaves unserved from one input to the next.
+/// More deadlines than a live driver leaves unprocessed between two inputs.
 const MAX_DEADLINES_PER_INPUT: u32 = 10_000;
 
-/// A trace is malformed: where, which field, and why.
+/// A trace is malformed: the line, the field and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     /// Number of the line, from 1.
     pub line: u64,
     /// Path of the field, such as `input.SpeechStarted.onset`; empty for the line as a whole.
     pub field: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
@@ -41,48 +43,49 @@ impl fmt::Display for TraceError {
 
 impl core::error::Error for TraceError {}
 
-/// What the comparison with the live call came to. Shown as one sentence.
+/// The result of the comparison with the live call. Displayed as one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every output was the same, from the beginning to the end of the call.
+    /// Every output is the same, from the start to the end of the call.
     Identical {
-        /// Inputs of the call.
+        /// Number of inputs.
         inputs: u64,
-        /// Outputs of the call.
+        /// Number of outputs.
         outputs: u64,
     },
-    /// Every output was the same, and the trace ends before the call has ended: the server was killed, or the call goes on.
+    /// Every output is the same, but the trace ends before the call does: the server was killed, or
+    /// the call is still running.
     Truncated {
-        /// Lines that could be replayed.
+        /// Number of lines that were replayed.
         line: u64,
         /// Conversation time of the last one.
         at: Time,
     },
-    /// Every output was the same up to this line, where inputs are missing.
+    /// Every output is the same up to this line, where inputs are missing.
     Gap {
-        /// The line.
+        /// Number of the line.
         line: u64,
-        /// How many inputs.
+        /// Number of missing inputs.
         missing: u64,
     },
-    /// An output is another one than the live call's.
+    /// An output differs from the live call's.
     Differs(Box<Difference>),
 }
 
-/// The first output that is not the live call's.
+/// The first output that differs from the live call's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The line of its input.
+    /// Line of the input.
     pub line: u64,
-    /// When that input came.
+    /// Time of the input.
     pub at: Time,
-    /// Which of its outputs, from 1.
+    /// Number of the output of this input, from 1.
     pub output: usize,
-    /// As the live call put it out, as JSON; `None` = the live call put out nothing more.
+    /// The live call's output as JSON; `None` = the live call had no further output.
     pub live: Option<String>,
-    /// As the replay put it out; `None` = nothing more.
+    /// The replay's output as JSON; `None` = no further output.
     pub replayed: Option<String>,
-    /// The program that the call ran on.
+    /// Version of the program that ran the call.
     pub program_version: String,
 }
 
@@ -121,7 +124,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// As much of an output as a sentence can hold.
+/// Shortens an output for a sentence.
 fn abbreviate(output: Option<&str>) -> String {
     const MAX_CHARS: usize = 300;
     let Some(text) = output else { return "nothing more".into() };
@@ -131,12 +134,12 @@ fn abbreviate(output: Option<&str>) -> String {
     }
 }
 
-/// A replay under way.
+/// A replay in progress.
 pub struct Replay {
     explain: bool,
     call: Option<ReplayedCall>,
     report: Report,
-    /// Lines read.
+    /// Number of lines read.
     line_number: u64,
     verdict: Option<Verdict>,
 }
@@ -151,14 +154,14 @@ struct ReplayedCall {
 }
 
 impl Replay {
-    /// A replay that has read nothing; with `explain` it prints why each decision was taken.
+    /// Creates a replay. With `explain` it prints the reason of each decision.
     #[must_use]
     pub fn new(explain: bool) -> Self {
         Self { explain, call: None, report: Report::default(), line_number: 0, verdict: None }
     }
 
-    /// Reads the next line, which is without its line end, and returns what is printed because of it. Once there is a verdict nothing is
-    /// read any more.
+    /// Reads the next line, without its newline, and returns what it prints. After a verdict
+    /// further lines are ignored.
     ///
     /// # Errors
     /// The line is malformed.
@@ -174,12 +177,13 @@ impl Replay {
         Ok(self.report.take())
     }
 
-    /// Reads what stands behind the last line end: a whole line, or as much of it as was written before the server was killed.
+    /// Reads the rest after the last newline: a complete line, or the part that was written before
+    /// the server was killed.
     ///
     /// # Errors
-    /// The line is malformed, though whole.
+    /// The line is complete but malformed.
     pub fn read_partial_line(&mut self, rest: &[u8]) -> Result<String, TraceError> {
-        // Nothing is wrong with what was cut but its end, which may be half a number, or half a character.
+        // A truncated line is valid up to its end, which may be inside a number or a character.
         let cut = match core::str::from_utf8(rest) {
             Ok(text) => serde_json::from_str::<&RawValue>(text)
                 .is_err_and(|error| error.is_eof() || error.column() >= rest.len()),
@@ -188,16 +192,16 @@ impl Replay {
         if self.call.is_some() && cut { Ok(String::new()) } else { self.read_line(rest) }
     }
 
-    /// Whether more need not be read.
+    /// Whether there is a verdict, so that no further line is needed.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.verdict.is_some()
     }
 
-    /// The last line, a summary, and what the comparison came to.
+    /// Returns the summary as the last line, and the verdict.
     ///
     /// # Errors
-    /// The trace holds nothing at all.
+    /// The trace is empty.
     pub fn finish(mut self) -> Result<(String, Verdict), TraceError> {
         let Some(call) = self.call else {
             return Err(TraceError {
@@ -253,10 +257,12 @@ impl Replay {
 }
 
 impl ReplayedCall {
-    /// Gives the conversation an input and compares all that comes of it.
+    /// Passes an input to the conversation and compares all outputs that follow.
     ///
-    /// What is due before is served one by one, which changes nothing but how much is done at once: a file may leave years between two
-    /// inputs, and words without end to be said in them. No more of that is made than the file has the outputs for.
+    /// Earlier deadlines are processed one by one. The outputs are the same, but the work per step
+    /// is bounded: a file may leave 1e7 s (about 116 days) between two inputs, and ask for
+    /// unlimited speech in between. The replay stops at the first output that the file does not
+    /// have.
     fn replay_input(
         &mut self,
         report: &mut Report,
@@ -304,7 +310,7 @@ impl ReplayedCall {
         }))
     }
 
-    /// Prints and compares what the conversation has put out.
+    /// Prints and compares the outputs of the conversation.
     fn compare_outputs(&mut self, report: &mut Report, comparison: &mut Comparison<'_>) {
         while let Some(replayed) = self.conversation.poll() {
             if let Output::Explain(explanation) = replayed {
@@ -326,19 +332,19 @@ impl ReplayedCall {
 struct Comparison<'a> {
     live: &'a [&'a RawValue],
     compared: usize,
-    /// The first one that differs: its number from 1, as it was and as it is.
+    /// The first difference: the number of the output from 1, the live output and the replayed one.
     difference: Option<(usize, Option<String>, Option<String>)>,
 }
 
 impl Comparison<'_> {
-    /// The replay put out another one.
+    /// Compares the next output of the replay.
     fn compare_next(&mut self, replayed: &Output) {
         if self.difference.is_none() {
             self.compare(Some(trace::output_json(replayed)));
         }
     }
 
-    /// The replay has put out all.
+    /// Checks that the live call has no further output.
     fn compare_end(&mut self) {
         if self.difference.is_none() && self.compared < self.live.len() {
             self.compare(None);

@@ -1,4 +1,5 @@
-//! A reply: anything the agent does that is spoken and cut as a whole. Plain data and what can be read off it.
+//! Replies: a reply is a unit of agent output that is spoken and interrupted as a whole. This
+//! module holds plain data and queries on it.
 
 use std::collections::VecDeque;
 
@@ -11,14 +12,14 @@ use crate::input::{Epoch, GenerationId, SegmentId, ToolCallId};
 use crate::output::{SpeechSource, ToolMessage};
 use crate::time::{Position, Time};
 
-/// What a reply is.
+/// Kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyKind {
-    /// The answer to a turn: steps of the LLM.
+    /// The answer to a turn: generations of the LLM.
     Turn,
-    /// A guardrail's words in place of an answer.
+    /// A guardrail's response in place of an answer.
     Guardrail,
-    /// A command's words.
+    /// The text of a say command.
     Say,
     /// The greeting.
     Greeting,
@@ -30,49 +31,51 @@ pub(crate) enum ReplyKind {
     Exit,
 }
 
-/// A reply, on the floor or in preparation.
+/// A reply, on the floor or preemptive.
 pub(crate) struct Reply {
     pub(crate) epoch: Epoch,
     pub(crate) kind: ReplyKind,
-    /// Whether the user may stop it.
+    /// Whether the user may interrupt it.
     pub(crate) interruptible: bool,
-    /// Whether `agent.interrupted` was told of it.
+    /// Whether `agent.interrupted` was emitted for it.
     pub(crate) interruption_emitted: bool,
-    /// Whether the user's voice pauses it.
+    /// Whether user speech pauses it.
     pub(crate) held: bool,
-    /// Whether `playout.held` was told of this hold.
+    /// Whether `playout.held` was emitted for the current hold.
     pub(crate) hold_emitted: bool,
-    /// When this hold silenced it, and the onset of the voice that did.
+    /// When the current hold silenced it, and the onset of the speech that caused the hold.
     pub(crate) silenced_by: Option<(Time, Time)>,
-    /// The turn it answers.
+    /// Number of the turn that it answers.
     pub(crate) turn: Option<u32>,
     /// True end of the speech that it answers.
     pub(crate) user_speech_end: Option<Time>,
-    /// Times of that turn, until they are told.
+    /// Latencies of that turn, until they are emitted.
     pub(crate) turn_times: Option<TurnTimes>,
-    /// The LLM's current step.
+    /// Current generation of the LLM.
     pub(crate) generation: Option<Generation>,
-    /// Characters that the LLM has given.
+    /// Characters that the LLM has generated.
     pub(crate) generated_chars: usize,
-    /// Number of the next step.
+    /// Index of the next generation.
     pub(crate) next_generation_index: u32,
     /// Rounds of tools so far.
     pub(crate) tool_rounds: u32,
-    /// Tools of the last step were started; the next step follows when they and the words are done.
+    /// The tools of the last generation were started. The next generation starts after their
+    /// results are in and the words are played.
     pub(crate) awaiting_tools: bool,
-    /// What is to be spoken; the first one sounds or is the next to sound.
+    /// Utterances to speak. The first one is playing or plays next.
     pub(crate) utterances: VecDeque<Utterance>,
-    /// Whether a word of it was spoken.
+    /// Whether its first sample has left.
     pub(crate) has_spoken: bool,
-    /// Whether anything was given to the TTS.
+    /// Whether any of it was sent to the TTS.
     pub(crate) tts_requested: bool,
-    /// Its TTS is asked no sooner.
+    /// Earliest time of its first TTS request.
     pub(crate) not_before: Time,
-    /// Of a preparation: the text it answers and the history it knows.
+    /// For a preemptive reply: the text that it answers, and the version of the history that it
+    /// uses.
     pub(crate) preemptive_basis: Option<(String, u64)>,
 }
 
-/// A question to the LLM and what has come of it.
+/// A request to the LLM and its progress.
 pub(crate) struct Generation {
     pub(crate) id: GenerationId,
     pub(crate) requested_at: Time,
@@ -82,20 +85,20 @@ pub(crate) struct Generation {
     pub(crate) is_fallback: bool,
     pub(crate) is_guardrail: bool,
     pub(crate) ended: bool,
-    /// Whether something of it was given to the TTS.
+    /// Whether any of it was sent to the TTS.
     pub(crate) sent_to_tts: bool,
     pub(crate) segment_count: u32,
     pub(crate) tool_calls: Vec<ToolCallRequest>,
 }
 
-/// A tool that the LLM wants.
+/// A tool call that the LLM requests.
 pub(crate) struct ToolCallRequest {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: Value,
 }
 
-/// A tool that runs.
+/// A running tool.
 pub(crate) struct RunningTool {
     pub(crate) call: ToolCallId,
     pub(crate) generation: GenerationId,
@@ -103,58 +106,58 @@ pub(crate) struct RunningTool {
     pub(crate) arguments: Value,
     pub(crate) started_at: Time,
     pub(crate) delay_message_at: Option<Time>,
-    /// Its reply is gone: the result enters history and nothing follows.
+    /// Its reply has ended. The result is added to the history and triggers nothing else.
     pub(crate) orphaned: bool,
 }
 
-/// Where an utterance's words come from.
+/// Origin of an utterance's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UtteranceOrigin {
-    /// A step of the LLM.
+    /// A generation of the LLM.
     Generation(GenerationId),
     /// A fixed text.
     Message(SpeechSource),
 }
 
-/// One step's words, one say, one message.
+/// The text of one generation, one say command or one message.
 pub(crate) struct Utterance {
     pub(crate) origin: UtteranceOrigin,
-    /// The step whose words it is, or to whose tool it belongs.
+    /// The generation that produced the text, or whose tool the message belongs to.
     pub(crate) generation: Option<GenerationId>,
-    /// Known once it sounds.
+    /// Assigned at the first sample.
     pub(crate) id: UtteranceId,
     pub(crate) text: String,
-    /// Bytes of the text that are in pieces.
+    /// Bytes of `text` that are cut into segments.
     pub(crate) segmented_bytes: usize,
-    /// Bytes of the text whose pieces were played whole.
+    /// Bytes of `text` whose segments were played completely.
     pub(crate) played_bytes: usize,
-    /// What is still to be played; the first one sounds or is the next to sound.
+    /// Segments still to be played. The first one is playing or plays next.
     pub(crate) segments: VecDeque<Segment>,
-    /// No more text will come.
+    /// Whether the text is complete.
     pub(crate) complete: bool,
-    /// When its first sample left.
+    /// Time of the first sample.
     pub(crate) started_at: Option<Time>,
-    /// Most that was ever heard, in bytes.
+    /// Maximum number of bytes of `text` that were heard so far.
     pub(crate) heard_bytes: usize,
-    /// As much of it as was told.
+    /// The part of `heard_bytes` that was emitted.
     pub(crate) reported_heard_bytes: usize,
     pub(crate) in_context: bool,
-    /// Whether it was explained what it waits for.
+    /// The reason for waiting that was explained last.
     pub(crate) explained_wait: Option<WaitReason>,
 }
 
-/// What an utterance may have to wait for, apart from those that make it.
+/// Why an utterance waits, apart from the LLM and the TTS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitReason {
-    /// The distance from the words before it, or the greeting's wait.
+    /// The minimum delay after the previous speech, or the greeting's delay.
     Spacing,
     /// The end of the user's speech.
     UserSpeech,
 }
 
-/// Words given to the TTS at once.
+/// One unit of text for the TTS: bytes `start..end` of the utterance's text.
 pub(crate) struct Segment {
-    /// Known once it was asked for.
+    /// Assigned with the TTS request.
     pub(crate) id: Option<SegmentId>,
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -162,10 +165,10 @@ pub(crate) struct Segment {
     pub(crate) is_fallback: bool,
     pub(crate) requested_at: Option<Time>,
     pub(crate) ready_at: Option<Time>,
-    /// Whether it may sound.
+    /// Whether playout may play it.
     pub(crate) play_allowed: bool,
     pub(crate) has_started: bool,
-    /// Whether samples leave.
+    /// Whether samples are leaving now.
     pub(crate) playing: bool,
     pub(crate) base_position: Position,
     pub(crate) base_time: Time,
@@ -199,22 +202,23 @@ impl Reply {
         }
     }
 
-    /// The utterance whose first sample has left and whose last has not.
+    /// The utterance whose first sample has left and whose last sample has not.
     pub(crate) fn sounding_utterance(&self) -> Option<&Utterance> {
         self.utterances.front().filter(|utterance| utterance.started_at.is_some())
     }
 
-    /// Whether the LLM is being asked.
+    /// Whether a generation is running.
     pub(crate) fn is_generating(&self) -> bool {
         self.generation.as_ref().is_some_and(|generation| !generation.ended)
     }
 
-    /// Whether it is an answer, and so counts as thinking while it does not sound.
+    /// Whether it is an answer. The agent is thinking while an answer is not playing.
     pub(crate) fn counts_as_thinking(&self) -> bool {
         matches!(self.kind, ReplyKind::Turn | ReplyKind::Guardrail)
     }
 
-    /// A greeting of which nothing was heard: it goes without a word.
+    /// Whether it is a greeting without a played sample. Such a greeting is discarded without an
+    /// interruption event.
     pub(crate) fn is_unheard_greeting(&self) -> bool {
         self.kind == ReplyKind::Greeting && !self.has_spoken
     }
@@ -225,8 +229,8 @@ impl Utterance {
         let generation =
             if let UtteranceOrigin::Generation(generation) = &origin { Some(*generation) } else { None };
         Self {
-            origin: origin,
-            generation: generation,
+            origin,
+            generation,
             id: UtteranceId(0),
             text,
             segmented_bytes: 0,
@@ -241,7 +245,8 @@ impl Utterance {
         }
     }
 
-    /// Makes `len` more bytes of the text a piece, its blanks apart; false if there is nothing to say in them.
+    /// Cuts the next `len` bytes of the text into a segment, without surrounding whitespace.
+    /// Returns false if they contain only whitespace.
     pub(crate) fn push_segment(&mut self, len: usize, index: u32) -> bool {
         let raw = &self.text[self.segmented_bytes..self.segmented_bytes + len];
         let start = self.segmented_bytes + (raw.len() - raw.trim_start().len());
@@ -254,7 +259,7 @@ impl Utterance {
             id: None,
             start,
             end,
-            index: index,
+            index,
             is_fallback: false,
             requested_at: None,
             ready_at: None,
@@ -269,7 +274,7 @@ impl Utterance {
         true
     }
 
-    /// What of it was heard by `now`: a prefix of its text that never shrinks.
+    /// The text that was heard by `now`: a prefix of the text that never shrinks.
     pub(crate) fn update_heard_text(&mut self, now: Time) -> &str {
         let segment = self.segments.front().filter(|segment| segment.has_started);
         let heard = match segment.map(|segment| (segment.start, segment.heard_bytes(&self.text, now))) {
@@ -280,7 +285,7 @@ impl Utterance {
         &self.text[..self.heard_bytes]
     }
 
-    /// Whether one of its next `ahead` pieces was not given to the TTS.
+    /// Whether one of the next `max_ahead` segments was not sent to the TTS.
     pub(crate) fn needs_tts(&self, max_ahead: usize) -> bool {
         self.segments.iter().take(max_ahead).any(|segment| segment.requested_at.is_none())
     }
@@ -292,7 +297,8 @@ impl Utterance {
 }
 
 impl Segment {
-    /// How far it has sounded.
+    /// Playout position at `now`, extrapolated from the last report at 48 samples per ms while
+    /// samples leave. It never exceeds the duration, if that is known.
     pub(crate) fn position(&self, now: Time) -> Position {
         if !self.has_started {
             return Position::ZERO;
@@ -308,14 +314,14 @@ impl Segment {
         self.duration.map_or(position, |duration| position.min(duration))
     }
 
-    /// Stops counting here.
+    /// Stops the extrapolation of the position at `now`.
     pub(crate) fn freeze_position(&mut self, now: Time) {
         self.base_position = self.position(now);
         self.base_time = now;
         self.playing = false;
     }
 
-    /// Bytes of its words that were heard.
+    /// Bytes of the segment's text that were heard.
     pub(crate) fn heard_bytes(&self, text: &str, now: Time) -> usize {
         heard_text::heard_prefix_len(
             &text[self.start..self.end],

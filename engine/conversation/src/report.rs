@@ -1,4 +1,4 @@
-//! What `simulate` and `replay` print: one JSON object a line, in the words of the scenario format.
+//! The output of `simulate` and `replay`: one JSON object per line, in the scenario format.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::output::Explanation;
 use crate::time::Time;
 use crate::view::round_to_millis;
 
-/// Lines that nobody has taken yet, and what their summary needs.
+/// Lines that were not taken yet, and the data for the summary.
 #[derive(Default)]
 pub(crate) struct Report {
     text: String,
@@ -17,18 +17,18 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The lines since last taken.
+    /// Takes the lines since the last call.
     pub(crate) fn take(&mut self) -> String {
         core::mem::take(&mut self.text)
     }
 
-    /// Why something was decided.
+    /// Adds the reason of a decision.
     pub(crate) fn push_explanation(&mut self, explanation: &Explanation) {
         let t = round_to_millis(explanation.at.as_seconds());
         self.push_line(&json!({"t": t, "what": "explain", "why": explanation.why}));
     }
 
-    /// A fact, unless the scenario format has no line for it.
+    /// Adds an event, unless the scenario format has no line for it.
     pub(crate) fn push_event(&mut self, envelope: EventEnvelope) {
         let t = round_to_millis(envelope.at.as_seconds());
         let line = match envelope.event {
@@ -69,13 +69,13 @@ impl Report {
         self.push_line(&line);
     }
 
-    /// The last line, at `t`: what was said and heard, and where each turn's time went.
+    /// Adds the last line, at `t`: the history, and the latencies of each turn.
     pub(crate) fn push_summary(&mut self, t: Time, conversation: &Conversation) {
         let reported_turns: Vec<u32> = self.turns.iter().map(|turn| turn.turn).collect();
         self.turns.extend(
             conversation.unreported_turn_times().filter(|turn| !reported_turns.contains(&turn.turn)).cloned(),
         );
-        // A guardrail's words tell the times of their turn anew: the last word counts.
+        // A guardrail's response emits the times of its turn again: the last event counts.
         self.turns.reverse();
         self.turns.sort_by_key(|turn| turn.turn);
         self.turns.dedup_by_key(|turn| turn.turn);
@@ -104,7 +104,7 @@ impl Report {
     }
 }
 
-/// An item as the scenario format shows it.
+/// An item in the scenario format.
 fn history_item_json(item: &HistoryItem) -> Map<String, Value> {
     let mut map = Map::from_iter([("role".into(), json!(item.role))]);
     if item.role == Role::Tool {

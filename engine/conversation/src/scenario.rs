@@ -1,4 +1,4 @@
-//! The scenario file: a strict parser.
+//! A strict parser of scenario files.
 
 use core::time::Duration;
 
@@ -8,23 +8,23 @@ use crate::scenario_fields::{ObjectReader, parse_time};
 use crate::settings::{SettingError, Settings, SpokenMessage};
 use crate::strict_json::{self, to_single_line};
 
-/// The largest scenario file, in bytes.
+/// Maximum size of a scenario file in bytes.
 pub const MAX_SCENARIO_BYTES: usize = 16 << 20;
 
-/// A scenario is malformed: which field, and why.
+/// A scenario is malformed: the field and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct ScenarioError {
     /// Path of the field, such as `user[1].from`; `file` for the file as a whole.
     pub field: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
 impl ScenarioError {
     pub(crate) fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
         let field = to_single_line(field.into());
-        // A key without a letter.
+        // The key is an empty string.
         let field = if field.is_empty() { "\"\"".into() } else { field };
         Self { field, reason: to_single_line(reason.into()) }
     }
@@ -32,7 +32,7 @@ impl ScenarioError {
 
 type ParseResult<T> = Result<T, ScenarioError>;
 
-/// A conversation as a script.
+/// A scripted conversation.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) settings: Settings,
@@ -53,7 +53,7 @@ pub(crate) struct Defaults {
     pub(crate) tts_ttfb: Duration,
 }
 
-/// The user's voice.
+/// One speech segment of the scripted user.
 #[derive(Debug)]
 pub(crate) struct ScriptedSpeech {
     pub(crate) from: Duration,
@@ -63,7 +63,7 @@ pub(crate) struct ScriptedSpeech {
     pub(crate) end_of_turn: Option<f64>,
 }
 
-/// What the scripted LLM answers.
+/// A reply of the scripted LLM.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptedReply {
     pub(crate) in_reply_to: String,
@@ -111,7 +111,7 @@ pub(crate) enum ActionKind {
     Leave,
 }
 
-/// Reads a scenario.
+/// Parses a scenario.
 pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
     if json.len() > MAX_SCENARIO_BYTES {
         return Err(ScenarioError::new("file", "is larger than 16 MiB"));
@@ -203,7 +203,7 @@ fn read_settings(object: &ObjectReader<'_>) -> ParseResult<Settings> {
     Ok(settings)
 }
 
-/// `{say, audio}`, with `wait` where that is allowed.
+/// Parses `{say, audio}`, with `wait` if allowed.
 pub(crate) fn read_message(object: &ObjectReader<'_>, wait: bool) -> ParseResult<SpokenMessage> {
     object.reject_unknown_keys(if wait { &["say", "audio", "wait"] } else { &["say", "audio"] })?;
     let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();

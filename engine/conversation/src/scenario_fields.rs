@@ -1,4 +1,4 @@
-//! Reading JSON field by field, each error with the path of its field.
+//! Reads JSON field by field. Each error contains the path of its field.
 
 use core::time::Duration;
 
@@ -96,7 +96,7 @@ impl<'a> ObjectReader<'a> {
         list.iter().enumerate().map(item).collect()
     }
 
-    /// `{say, audio}` or null.
+    /// Parses `{say, audio}` (with `wait` if allowed) or null.
     pub(crate) fn message(&self, key: &str, wait: bool) -> ParseResult<Option<SpokenMessage>> {
         match self.map.get(key) {
             None | Some(Value::Null) => Ok(None),

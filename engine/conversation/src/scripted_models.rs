@@ -1,4 +1,4 @@
-//! The scripted LLM and voice of a simulation.
+//! The scripted LLM and TTS of a simulation.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ fn non_negative_duration(time: f64) -> Duration {
 }
 
 impl Simulation<'_> {
-    /// The script's answer to a question.
+    /// Finds the script's reply to a request.
     fn find_reply(&self, request: &LlmRequest) -> Option<usize> {
         let replies = &self.scenario.replies;
         if let Some(last) = self.last_generation.get(&request.generation.epoch) {
@@ -39,13 +39,13 @@ impl Simulation<'_> {
         })
     }
 
-    /// Schedules what the scripted LLM says.
+    /// Schedules the events of the scripted LLM.
     pub(crate) fn request_llm(&mut self, request: &LlmRequest) {
         let generation = request.generation;
         let found = self.find_reply(request);
         self.generations.insert(generation, found);
         self.last_generation.insert(generation.epoch, found);
-        let llm = |event| Input::Llm { generation: generation, event };
+        let llm = |event| Input::Llm { generation, event };
         let end = LlmEvent::End { prompt_tokens: 0, completion_tokens: 0 };
         let defaults = self.scenario.defaults;
         let empty = ScriptedReply {
@@ -60,7 +60,7 @@ impl Simulation<'_> {
             self.schedule(first, 0, ScheduledEvent::Inputs(vec![llm(LlmEvent::Failed("scripted".into()))]));
             return;
         }
-        // A stream that is slow, not silent: its gaps are no failure.
+        // A long answer is a slow stream, not a silent one: events every 4 s avoid the timeout.
         let done = self.now + reply.llm_duration.max(reply.llm_ttft);
         let mut keep_alive_at = first;
         while keep_alive_at < done {
@@ -84,7 +84,7 @@ impl Simulation<'_> {
         self.schedule(done, 0, ScheduledEvent::Inputs(events));
     }
 
-    /// Schedules what the scripted voice says.
+    /// Schedules the events of the scripted TTS.
     pub(crate) fn synthesize(&mut self, request: &TtsRequest) {
         let mut ttfb = self.scenario.defaults.tts_ttfb;
         let settings = &self.scenario.settings;
@@ -93,7 +93,7 @@ impl Simulation<'_> {
             ..ScriptedSegment::default()
         };
         let part = match &request.source {
-            SpeechSource::Generation { generation: generation, segment_index: part } => {
+            SpeechSource::Generation { generation, segment_index: part } => {
                 let reply = self
                     .generations
                     .get(generation)
@@ -134,7 +134,7 @@ impl Simulation<'_> {
         let segment = request.segment;
         let length = part.audio_duration + Duration::from_millis(10);
         self.segments.insert(segment, RequestedSegment { epoch: request.epoch, duration: length });
-        let tts = |event| Input::Tts { segment: segment, event };
+        let tts = |event| Input::Tts { segment, event };
         let events = if part.tts_fails {
             vec![tts(TtsEvent::Failed("scripted".into()))]
         } else {

@@ -1,6 +1,7 @@
-//! From what people write (an agent's configuration, a scenario file) to a valid [`Spec`].
+//! Builds a valid [`Spec`] from user input: an agent's configuration or a scenario file.
 //!
-//! One struct with the names of the scenario format, and two sets of defaults: [`Settings::product_defaults`] and [`Settings::scenario_defaults`].
+//! There is one struct, with the names of the scenario format, and two sets of defaults:
+//! [`Settings::product_defaults`] and [`Settings::scenario_defaults`].
 
 use core::time::Duration;
 
@@ -10,53 +11,54 @@ use serde_json::Value;
 use crate::spec::{Greeting, Phrasing, Spec, ToolSpec, VadTiming};
 use crate::stop_words;
 
-/// The longest time that a setting may name, in seconds.
+/// The longest duration that a setting allows, in seconds.
 pub const MAX_SECONDS: f64 = 1e7;
 
-/// The product's words for a stage that failed.
+/// The product's message after a stage failed.
 pub const DEFAULT_ERROR_MESSAGE: &str = "I'm sorry, something went wrong. Please say that again.";
 
 /// A setting is out of range or of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct SettingError {
-    /// Which one, by its name in the scenario format.
+    /// Name of the setting in the scenario format.
     pub field: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
 impl SettingError {
-    /// A setting at fault.
+    /// Creates the error for one setting.
     pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { field: field.into(), reason: reason.into() }
     }
 }
 
-/// Words to be spoken.
+/// A message to speak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpokenMessage {
-    /// The words.
+    /// The text.
     #[serde(rename = "say")]
     pub text: String,
-    /// Seconds that they last; only of scripted voices.
+    /// Duration of its audio in seconds; for scripted voices only.
     #[serde(default)]
     #[serde(rename = "audio")]
     pub audio_seconds: f64,
-    /// Seconds before them; only of the greeting.
+    /// Delay before it in seconds; for the greeting only.
     #[serde(default)]
     #[serde(rename = "wait")]
     pub delay_seconds: f64,
 }
 
 impl SpokenMessage {
-    /// Words that a real voice will speak.
+    /// Creates a message for a real voice.
     pub fn new(say: impl Into<String>) -> Self {
         Self { text: say.into(), ..Self::default() }
     }
 }
 
-/// How a conversation behaves, in seconds and counts. Names are those of the scenario format; the default is the product's.
+/// The behaviour of a conversation, in seconds and counts. The names are those of the scenario
+/// format; the default is the product's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)] // the fields of `Spec`, one to one
@@ -113,7 +115,7 @@ pub const TURN_SETTING_KEYS: [&str; 15] = [
 ];
 
 impl Settings {
-    /// What an agent gets that says nothing: `balanced`, `medium`.
+    /// The defaults of an agent without turn-taking settings: `balanced`, `medium`.
     #[must_use]
     pub fn product_defaults() -> Self {
         Self {
@@ -144,7 +146,7 @@ impl Settings {
         }
     }
 
-    /// What a scenario gets that says nothing.
+    /// The defaults of a scenario.
     #[must_use]
     pub fn scenario_defaults() -> Self {
         Self {
@@ -163,10 +165,11 @@ impl Settings {
         }
     }
 
-    /// The presets of `turn_handling` × `interruptability`, over what is there. An absent word is the default.
+    /// Applies the presets of `turn_handling` and `interruptability` over the current values. An
+    /// absent preset means the default one.
     ///
     /// # Errors
-    /// A word that is none of the six.
+    /// A preset that is none of the six.
     pub fn apply_presets(
         &mut self,
         turn_handling: Option<&str>,
@@ -196,7 +199,7 @@ impl Settings {
 
     /// Sets one of [`TURN_SETTING_KEYS`], or any other setting that is a number, a flag or null.
     ///
-    /// Returns whether there is such a setting.
+    /// Returns whether the setting exists.
     ///
     /// # Errors
     /// A value of the wrong type or out of range.
@@ -230,8 +233,8 @@ impl Settings {
         Ok(true)
     }
 
-    /// Checks every value and makes the [`Spec`]. The caller sets what settings do not know: `phrasing`, `fallback_*`, `vad`,
-    /// `user_id`, `tools`, `turn_model`.
+    /// Checks every value and builds the [`Spec`]. The caller sets the fields that settings do not
+    /// cover: `phrasing`, `fallback_*`, `vad`, `user_id`, `tools`, `turn_model`.
     ///
     /// # Errors
     /// The first value that is out of range.
@@ -308,22 +311,22 @@ impl Settings {
     }
 }
 
-/// What an agent's configuration says about turn-taking, unchecked. Everything absent is the default.
+/// The turn-taking part of an agent's configuration, unchecked. Absent values have defaults.
 #[derive(Clone, Debug, Default)]
 pub struct AgentTurnConfig<'a> {
-    /// proactive, balanced, deliberate.
+    /// `proactive`, `balanced` or `deliberate`.
     pub turn_handling: Option<&'a str>,
-    /// low, medium, high.
+    /// `low`, `medium` or `high`.
     pub interruptability: Option<&'a str>,
-    /// `config.turn`: an object by the names of [`TURN_SETTING_KEYS`]; others are ignored.
+    /// `config.turn`: an object with the keys of [`TURN_SETTING_KEYS`]; other keys are ignored.
     pub turn: Option<&'a Value>,
-    /// `stt.min_endpointing_delay`, where the request states it.
+    /// `stt.min_endpointing_delay` in seconds, if the request sets it.
     pub min_endpointing_delay: Option<f64>,
-    /// `stt.max_endpointing_delay`, where the request states it.
+    /// `stt.max_endpointing_delay` in seconds, if the request sets it.
     pub max_endpointing_delay: Option<f64>,
     /// Whether `stt.turn_model` is on.
     pub turn_model: bool,
-    /// `stt.language`: whose stop words count.
+    /// `stt.language`: selects the stop words.
     pub language: Option<&'a str>,
     /// The welcome message of this conversation.
     pub greeting: Option<&'a str>,
@@ -335,7 +338,7 @@ pub struct AgentTurnConfig<'a> {
     pub idle_messages: Vec<String>,
     /// `idle_timeout.end_after`: outer `None` = absent (3), inner = never.
     pub idle_end_after: Option<Option<u32>>,
-    /// Seconds, the precedence resolved; absent = 300.
+    /// Limit of the call in seconds, precedence resolved; absent or 0 = 300.
     pub max_call_duration: Option<f64>,
     /// `exit_heads_up_message.callout_before` in seconds; absent = 10.
     pub call_warning_before: Option<f64>,
@@ -345,21 +348,21 @@ pub struct AgentTurnConfig<'a> {
     pub exit_message: Option<String>,
     /// `config.error_message`: outer `None` = absent, inner = silence.
     pub error_message: Option<Option<String>>,
-    /// Told by `participant_left`: the user's id, else the conversation's.
+    /// The user's id in `participant_left`, or the conversation's id without one.
     pub user_id: String,
-    /// Messages of the tools.
+    /// The tools with their messages.
     pub tools: Vec<ToolSpec>,
-    /// Whether a second LLM, a second voice may be asked.
+    /// Whether a second LLM is available.
     pub fallback_llm: bool,
-    /// Whether a second voice may be asked.
+    /// Whether a second voice is available.
     pub fallback_tts: bool,
 }
 
 impl AgentTurnConfig<'_> {
-    /// The conversation's rules: presets, then `config.turn`, then the delays of `stt`.
+    /// Builds the rules of the conversation: presets, then `config.turn`, then the delays of `stt`.
     ///
     /// # Errors
-    /// The first value at fault, by its name.
+    /// The first invalid value, by its name.
     pub fn to_spec(&self) -> Result<Spec, SettingError> {
         let mut s = Settings::product_defaults();
         s.apply_presets(self.turn_handling, self.interruptability)?;
@@ -417,10 +420,10 @@ fn message_text(message: Option<&SpokenMessage>) -> Option<String> {
     message.map(|m| m.text.trim().to_owned()).filter(|say| !say.is_empty())
 }
 
-/// A time that is a number of seconds from 0 to [`LONGEST`].
+/// Parses a duration: a number of seconds from 0 to [`MAX_SECONDS`].
 ///
 /// # Errors
-/// Anything else.
+/// Any other value.
 pub fn parse_seconds(field: &str, value: &Value) -> Result<f64, SettingError> {
     let number = value.as_f64().ok_or_else(|| SettingError::new(field, "must be a number"))?;
     duration_from_seconds(field, number).map(|_| number)

@@ -1,7 +1,8 @@
 //! Runs a scenario: the real conversation with scripted providers, in simulated time.
 //!
-//! The only machine here is a clock: what happens next is either a deadline of the conversation or something scripted. Of one instant,
-//! deadlines come first, then what providers and playout do, then the user's voice, then actions.
+//! The only mechanism here is a clock. The next event is either a deadline of the conversation or
+//! something scripted. At the same time, deadlines come first, then providers and playout, then the
+//! user's speech, then actions.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -22,13 +23,14 @@ use crate::trace;
 
 pub use crate::scenario::{MAX_SCENARIO_BYTES, ScenarioError};
 
-/// More inputs than any conversation of a file's size has: a scenario that is not done then never will be.
+/// More steps than any conversation needs: a scenario that is not finished by then never ends.
 const MAX_STEPS: u32 = 20_000_000;
 
-/// Plays a scenario file and returns what happened, one JSON object a line; with `explain`, why it did.
+/// Runs a scenario file and returns its events, one JSON object per line; with `explain` also the
+/// reasons.
 ///
 /// # Errors
-/// The file is no scenario.
+/// The file is not a valid scenario.
 pub fn simulate(json: &[u8], explain: bool) -> Result<String, ScenarioError> {
     let scenario = parse_scenario(json)?;
     let mut simulation = Simulation::new(&scenario, explain)?;
@@ -36,10 +38,10 @@ pub fn simulate(json: &[u8], explain: bool) -> Result<String, ScenarioError> {
     Ok(simulation.into_report())
 }
 
-/// Plays a scenario file as if it were a traced call: what is printed, and the trace.
+/// Runs a scenario file like a traced call. Returns the printed lines and the trace.
 ///
 /// # Errors
-/// The file is no scenario.
+/// The file is not a valid scenario.
 pub fn simulate_traced(json: &[u8]) -> Result<(String, String), ScenarioError> {
     let scenario = parse_scenario(json)?;
     let mut simulation = Simulation::new(&scenario, false)?;
@@ -49,26 +51,26 @@ pub fn simulate_traced(json: &[u8]) -> Result<(String, String), ScenarioError> {
     Ok((simulation.into_report(), trace))
 }
 
-/// Something that will happen.
+/// A scheduled event.
 pub(crate) enum ScheduledEvent {
-    /// All at one instant.
+    /// Inputs at the same time.
     Inputs(Vec<Input>),
-    /// What the STT of a user's item has so far.
+    /// The interim transcript of a user item.
     Interim(usize),
-    /// What it has in the end.
+    /// The final transcript of a user item.
     Final(usize),
-    /// The sounding piece ends, unless it was held since.
+    /// The playing segment ends, unless playout has changed since this version.
     PlayoutFinished(u64),
 }
 
-/// The piece that sounds.
+/// The segment that is playing.
 struct PlayingSegment {
     segment: SegmentId,
     played: Duration,
     resumed_at: Time,
 }
 
-/// A piece that was asked for.
+/// A segment that was sent to the TTS.
 pub(crate) struct RequestedSegment {
     pub(crate) epoch: Epoch,
     pub(crate) duration: Duration,
@@ -82,7 +84,7 @@ pub(crate) struct Simulation<'a> {
     event_queue: BinaryHeap<Reverse<(Time, u8, u64)>>,
     scheduled_events: BTreeMap<u64, ScheduledEvent>,
     immediate_inputs: VecDeque<Input>,
-    /// Which answer each step is, by its index; `None` = the script has none.
+    /// Index of the scripted reply for each generation; `None` = the script has none.
     pub(crate) generations: BTreeMap<GenerationId, Option<usize>>,
     pub(crate) last_generation: BTreeMap<Epoch, Option<usize>>,
     pub(crate) segments: BTreeMap<SegmentId, RequestedSegment>,
@@ -91,10 +93,10 @@ pub(crate) struct Simulation<'a> {
     playout_queue: VecDeque<SegmentId>,
     paused: bool,
     playout_version: u64,
-    /// Which items have an interim out, and no final.
+    /// Which user items have an interim transcript but no final one.
     interim_pending: Vec<bool>,
     report: Report,
-    /// As a live call would have written it, if it is wanted.
+    /// The trace of a live call, if requested.
     trace: Option<String>,
     ended: bool,
 }
@@ -135,7 +137,7 @@ impl<'a> Simulation<'a> {
         let mut conversation = Conversation::new(spec);
         conversation.set_explain(explain);
         let mut simulation = Self {
-            scenario: scenario,
+            scenario,
             conversation,
             now: Time::ZERO,
             next_order: 0,
@@ -169,7 +171,8 @@ impl<'a> Simulation<'a> {
     fn schedule_user_speech(&mut self, hold_after: Duration) {
         let scenario = self.scenario;
         let (start, silence) = scenario.vad;
-        // What the detector takes for one speech: its beginning, its end, and what the turn model says of it.
+        // Merges items into speech segments as the VAD does: onset, end, and the turn model's
+        // answer.
         let mut speech_segments: Vec<(Duration, Duration, Option<f64>)> = Vec::new();
         for item in &scenario.user {
             match speech_segments.last_mut().filter(|last| item.from < last.1 + silence) {
@@ -196,8 +199,7 @@ impl<'a> Simulation<'a> {
                 }
             }
             let speech_segment = SpeechSegmentId(index as u32);
-            let model =
-                p.map(|p| Input::TurnProbability { speech_segment: speech_segment, probability: p as f32 });
+            let model = p.map(|p| Input::TurnProbability { speech_segment, probability: p as f32 });
             let stopped = model.into_iter().chain([Input::SpeechStopped { end: time_at(to) }]);
             self.schedule(time_at(to + silence), 1, ScheduledEvent::Inputs(stopped.collect()));
         }
@@ -287,7 +289,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What the STT has heard and not said for good.
+    /// The interim text: the first two words of each item whose final transcript is pending.
     fn interim_text(&self) -> String {
         let first_two = |item: &ScriptedSpeech| {
             item.text.iter().flat_map(|text| text.split_whitespace().take(2)).collect::<Vec<_>>().join(" ")
@@ -296,7 +298,7 @@ impl<'a> Simulation<'a> {
         out.map(|(item, _)| first_two(item)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Tells the conversation, does what it asks for, and answers what can be answered at once.
+    /// Passes an input to the conversation, applies its outputs, and sends the immediate answers.
     fn send_input(&mut self, input: Input) {
         self.handle(input);
         self.send_immediate_inputs();
@@ -383,15 +385,14 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Starts the next permitted piece, if nothing sounds.
+    /// Starts the next permitted segment if none is playing.
     fn start_next_segment(&mut self) {
         if self.paused || self.playing.is_some() {
             return;
         }
         let Some(segment) = self.playout_queue.pop_front() else { return };
-        self.playing =
-            Some(PlayingSegment { segment: segment, played: Duration::ZERO, resumed_at: self.now });
-        self.immediate_inputs.push_back(Input::Playout { segment: segment, event: PlayoutEvent::Started });
+        self.playing = Some(PlayingSegment { segment, played: Duration::ZERO, resumed_at: self.now });
+        self.immediate_inputs.push_back(Input::Playout { segment, event: PlayoutEvent::Started });
         self.schedule_playout_end();
     }
 

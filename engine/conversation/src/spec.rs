@@ -1,4 +1,5 @@
-//! How one conversation behaves: parsed once from the agent's configuration or a scenario, valid ever after.
+//! The behaviour of one conversation. Parsed once from the agent's configuration or a scenario, and
+//! valid from then on.
 
 use core::time::Duration;
 
@@ -6,79 +7,84 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::{MAX_SECONDS, SettingError};
 
-/// Everything that the pure conversation knows of its agent. Made by [`crate::settings`]; every value is in range.
+/// Everything that the state machine knows about its agent. Built by [`crate::settings`]; every
+/// value is in range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Wait after the true end of speech, where no turn model objects.
+    /// Wait after the true end of speech, unless the turn model predicts that the turn continues.
     pub min_endpointing_delay: Duration,
-    /// Wait where the turn model says that the turn goes on; never below the minimum.
+    /// Wait if the turn model predicts that the turn continues; never less than the minimum.
     pub max_endpointing_delay: Duration,
-    /// P(turn is over) below which the maximum holds.
+    /// P(turn is over) below which the maximum delay applies.
     pub turn_threshold: f32,
-    /// Whether a turn model is asked.
+    /// Whether a turn model is used.
     pub turn_model: bool,
-    /// How long a transcript is waited for after the detector's end report; `None` = as long as it takes.
+    /// Maximum wait for a transcript after the VAD reports the end of speech; `None` = no limit.
     pub transcript_timeout: Option<Duration>,
-    /// Speech of this length holds the agent.
+    /// Duration of speech that holds the agent.
     pub min_interruption_duration: Duration,
-    /// Words that an interruption needs.
+    /// Minimum number of words of an interruption.
     pub min_interruption_words: usize,
-    /// How long a held reply waits for words before it goes on; `None` = a hold is a kill.
+    /// How long a held reply waits for words before it resumes; `None` = a hold cuts the reply.
     pub false_interruption_timeout: Option<Duration>,
     /// Whether the user may interrupt replies and messages.
     pub allow_interruptions: bool,
-    /// Whether "mm-hm" and its like let the agent go on.
+    /// Whether the agent continues after backchannels such as "mm-hm".
     pub backchannels: bool,
-    /// Words that end a reply as soon as they are recognised, where the user's turn begins with one; none = that is left to the other rules.
+    /// Words that end a reply as soon as they are recognised at the start of the user's turn. If
+    /// empty, only the other rules apply.
     #[serde(default)]
     pub stop_words: Vec<String>,
-    /// Whether the LLM is asked before the turn is committed.
+    /// Whether the LLM is called before the turn is committed.
     pub preemptive_generation: bool,
-    /// Whether the TTS is too.
+    /// Whether the TTS is called before the turn is committed, too.
     pub preemptive_tts: bool,
-    /// Time from the call's first sample in which the user's voice neither ducks nor holds.
+    /// Time from the first sample of the call in which the user's speech neither ducks nor holds
+    /// the agent.
     pub echo_warmup: Duration,
-    /// Silence before a call-out; `None` = never.
+    /// Silence before a call-out; `None` = no call-outs.
     pub idle_timeout: Option<Duration>,
-    /// Call-outs before the next idle ends the call; `None` = never.
+    /// Number of unanswered call-outs after which the next idle timeout ends the call; `None` =
+    /// never.
     pub idle_end_after: Option<u32>,
-    /// Rounds of tools in one turn.
+    /// Maximum rounds of tools in one turn.
     pub max_tool_steps: u32,
-    /// Silence between two utterances.
+    /// Minimum silence between two utterances.
     pub min_consecutive_speech_delay: Duration,
-    /// Length of the call; `None` = no limit.
+    /// Maximum duration of the call; `None` = no limit.
     pub max_call_duration: Option<Duration>,
-    /// The warning comes this long before the limit.
+    /// Time between the warning and the limit.
     pub call_warning_before: Duration,
-    /// Spoken first, after `wait`.
+    /// Spoken first, after [`Greeting::delay`].
     pub greeting: Option<Greeting>,
-    /// Spoken when idle, round robin.
+    /// Spoken when idle, in rotation.
     pub idle_messages: Vec<String>,
-    /// Spoken at the warning.
+    /// Spoken at the warning before the limit.
     pub warning_message: Option<String>,
-    /// Spoken whole before the limit ends the call.
+    /// Spoken in full before the call ends by its limit or by a stop with exit message.
     pub exit_message: Option<String>,
-    /// Spoken when a stage failed; `None` = silence.
+    /// Spoken after a stage failed; `None` = silence.
     pub error_message: Option<String>,
-    /// How the LLM's text is cut into pieces for the TTS.
+    /// How the LLM's text is split into segments for the TTS.
     pub phrasing: Phrasing,
-    /// Whether a second LLM may be asked after a failure.
+    /// Whether a second LLM is available after a failure.
     pub fallback_llm: bool,
-    /// Whether a second voice may be asked after a failure.
+    /// Whether a second voice is available after a failure.
     pub fallback_tts: bool,
-    /// The speech detector's own times: onset is reported `start` after it was, the end `silence` after it was.
+    /// Timing of the VAD: it reports an onset `min_speech_duration` late, and an end
+    /// `min_silence_duration` late.
     pub vad: VadTiming,
-    /// Told by `participant_left`.
+    /// The user's id in `participant_left`.
     pub user_id: String,
-    /// Tools by name, with the words said around them.
+    /// The tools by name, with their messages.
     pub tools: Vec<ToolSpec>,
 }
 
 impl Spec {
-    /// Whether every value is in range, as it is wherever settings made it; a file may say otherwise.
+    /// Checks that every value is in range. Settings guarantee this; a file does not.
     ///
     /// # Errors
-    /// The first value that is not.
+    /// The first value that is out of range.
     pub fn validate(&self) -> Result<(), SettingError> {
         let durations = [
             ("min_endpointing_delay", Some(self.min_endpointing_delay)),
@@ -110,7 +116,7 @@ impl Spec {
         if !(0.0..=1.0).contains(&self.turn_threshold) {
             return Err(SettingError::new("turn_threshold", "must be between 0 and 1"));
         }
-        // Silence of no length is always over: the call-outs would never end.
+        // A timeout of zero always fires: the call-outs would never end.
         if self.idle_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(SettingError::new("idle_timeout", "must not be 0"));
         }
@@ -118,40 +124,44 @@ impl Spec {
     }
 }
 
-/// Times of the speech detector.
+/// Timing of the VAD.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VadTiming {
-    /// Speech must last this long to be reported.
+    /// Minimum duration of speech before its onset is reported.
     #[serde(rename = "start")]
     pub min_speech_duration: Duration,
-    /// Silence must last this long to be the end.
+    /// Minimum duration of silence before the end of speech is reported.
     #[serde(rename = "silence")]
     pub min_silence_duration: Duration,
 }
 
-/// The agent speaks first.
+/// The message with which the agent starts the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Greeting {
-    /// Its words.
+    /// The text.
     #[serde(rename = "say")]
     pub text: String,
-    /// Its TTS is asked this long after the beginning.
+    /// Time from the start of the call to the TTS request.
     #[serde(rename = "wait")]
     pub delay: Duration,
 }
 
-/// How text becomes pieces of speech.
+/// How text is split into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phrasing {
-    /// As the words stream in: the first phrase early, then whole sentences, asked as they are complete (live).
+    /// Live: while the text streams in. The first phrase is sent early, then whole sentences, each
+    /// as soon as it is complete.
     Stream,
-    /// Only where the LLM says so, and only when the step is complete (`simulate`).
+    /// `simulate`: only where the LLM flushes, and only when the generation is complete.
     Flushed,
 }
 
 impl Phrasing {
-    /// Pieces of an utterance that are with the TTS or wait to be played, the sounding one included: the rest waits in the conversation. Live,
-    /// a long text must not take the voice from other calls, nor be made to be thrown away; a script's pieces are all asked at once.
+    /// Maximum number of segments of an utterance that are at the TTS or wait for playout,
+    /// including the playing one. The rest waits in the conversation.
+    ///
+    /// In a live call a long text must not block the TTS for other calls, and audio should not be
+    /// synthesized only to be discarded. A script's segments are all requested at once.
     pub(crate) fn max_segments_ahead(self) -> usize {
         match self {
             Self::Stream => 3,
@@ -160,19 +170,19 @@ impl Phrasing {
     }
 }
 
-/// A tool as far as turn-taking is concerned.
+/// A tool, as far as turn-taking is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Its name.
     pub name: String,
-    /// Said as it starts.
+    /// Spoken when the tool starts.
     pub on_start: Option<String>,
-    /// Said once if the result is still out `delay` after the start.
+    /// Spoken once if the result is still pending `delay` after the start.
     pub on_delay: Option<String>,
-    /// When `on_delay` is due.
+    /// Time from the start of the tool to `on_delay`.
     pub delay: Duration,
-    /// Said as the result comes in.
+    /// Spoken when the tool returns its result.
     pub on_success: Option<String>,
-    /// Said as it fails.
+    /// Spoken when the tool fails.
     pub on_error: Option<String>,
 }

@@ -1,4 +1,15 @@
-//! What the detector says of the user's voice.
+//! The user's speech as the VAD reports it.
+//!
+//! ```text
+//!           start(onset)
+//! SILENT ------------------> ACTIVE <---+
+//!    ^                        |  |      | SpeechContinued: `end` advances
+//!    |        stop(end)       |  +------+
+//!    +------------------------+
+//! ```
+//!
+//! While the segment is active, `has_lasted` becomes true after `min_interruption_duration` of
+//! speech. The hold decision is made once, then.
 
 use core::time::Duration;
 
@@ -6,20 +17,21 @@ use crate::input::SpeechSegmentId;
 use crate::spec::VadTiming;
 use crate::time::Time;
 
-/// The last stretch of the user's speech.
+/// The current or last speech segment of the user.
 #[derive(Default)]
 pub(crate) struct UserSpeech {
-    /// Whether the detector hears the user.
+    /// Whether the VAD reports speech now.
     pub(crate) active: bool,
-    /// True onset.
+    /// True onset: the time at which speech began, not the time of the report.
     pub(crate) onset: Time,
-    /// True end so far.
+    /// True end so far: the end of the last window with speech.
     pub(crate) end: Time,
-    /// Whether it was asked whether it holds the agent: that is asked once, when it has lasted long enough.
+    /// Whether the hold decision of this segment was made. It is made once, when the segment has
+    /// lasted long enough.
     pub(crate) hold_evaluated: bool,
-    /// When its end was reported.
+    /// Time of the VAD's report of the end.
     pub(crate) end_reported_at: Option<Time>,
-    /// How many stretches there were.
+    /// Number of speech segments so far.
     segment_count: u32,
 }
 
@@ -38,17 +50,17 @@ impl UserSpeech {
         self.end_reported_at = Some(now);
     }
 
-    /// The current stretch, or the last one.
+    /// Identifier of the current or last segment.
     pub(crate) fn segment_id(&self) -> SpeechSegmentId {
         SpeechSegmentId(self.segment_count.saturating_sub(1))
     }
 
-    /// When speech without a break has lasted `least`, as far as the detector can know it.
+    /// The earliest time at which the VAD can know that unbroken speech has lasted `min_duration`.
     pub(crate) fn hold_deadline(&self, vad: VadTiming, min_duration: Duration) -> Time {
         self.onset + vad.min_speech_duration + min_duration
     }
 
-    /// Whether the speech itself, without trailing silence, has lasted `least` by `now`.
+    /// Whether the speech itself, without trailing silence, has lasted `min_duration` by `now`.
     pub(crate) fn has_lasted(&self, vad: VadTiming, min_duration: Duration, now: Time) -> bool {
         self.segment_count > 0
             && now >= self.hold_deadline(vad, min_duration)

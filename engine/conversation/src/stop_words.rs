@@ -1,5 +1,6 @@
-//! Words that ask an agent to be silent. Said first over its voice, they end the reply as soon as they are recognised: no length of
-//! speech and no final transcript is waited for.
+//! Stop words: words with which a user asks the agent to be silent. A turn that begins with one
+//! ends the agent's reply as soon as the STT recognises it. It does not wait for a minimum duration
+//! of speech or for the final transcript.
 
 use crate::endpoint::normalize_text;
 
@@ -72,7 +73,8 @@ const STOP_WORDS: [(&str, &[&str]); 11] = [
     ("zh", &["停", "停下", "等等", "等一下", "别说了", "安静"]),
 ];
 
-/// The stop words of a language tag such as `en` or `de-AT`; those of English where the language has none here.
+/// The stop words for a language tag such as `en` or `de-AT`. A language without an entry gets the
+/// English ones.
 #[must_use]
 pub(crate) fn stop_words_for(language: &str) -> Vec<String> {
     let primary = language.split(['-', '_']).next().unwrap_or_default().to_lowercase();
@@ -81,7 +83,8 @@ pub(crate) fn stop_words_for(language: &str) -> Vec<String> {
     of(&primary).or_else(|| of("en")).unwrap_or_default().iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Whether a transcript begins with one of these words, as a whole word. In a script without blanks nothing marks a word's end.
+/// Whether a transcript begins with one of these words, as a whole word. A script without spaces
+/// does not mark the end of a word, so there a prefix is enough.
 pub(crate) fn begins_with_stop_word(stop_words: &[String], text: &str) -> bool {
     let plain = normalize_text(text);
     stop_words.iter().any(|word| {

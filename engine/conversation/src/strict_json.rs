@@ -1,19 +1,20 @@
-//! Reading JSON without loss: a key that stands twice in one object is refused, where serde_json's own [`MetricValue`] keeps its last value.
+//! Reads JSON without loss. A key that occurs twice in one object is an error here, whereas
+//! serde_json's own [`Value`] keeps the last value.
 
 use core::fmt::{self, Write as _};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Error, Map, Value};
 
-/// Why a text was not read.
+/// Why a text cannot be parsed.
 pub(crate) enum StrictJsonError {
-    /// It is no JSON, from the value at this path on; the path is empty for the text as a whole.
+    /// Not valid JSON from the value at this path on; the path is empty for the text as a whole.
     InvalidJson { path: String, error: Error },
-    /// The key at this path stands twice in its object, the second time in this line, from 1.
+    /// The key at this path occurs twice in its object, the second time in this line, from 1.
     DuplicateKey { path: String, line: usize },
 }
 
-/// Reads a JSON text.
+/// Parses a JSON text.
 pub(crate) fn parse_strict(json: &[u8]) -> Result<Value, StrictJsonError> {
     let mut place = ReaderPosition::default();
     let mut reader = serde_json::Deserializer::from_slice(json);
@@ -27,7 +28,7 @@ pub(crate) fn parse_strict(json: &[u8]) -> Result<Value, StrictJsonError> {
     }
 }
 
-/// Where the reader is; it stays where it failed.
+/// The position of the reader. After an error it stays there.
 #[derive(Default)]
 struct ReaderPosition {
     path: String,
@@ -83,7 +84,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         let Self(place) = self;
         let (mut list, above) = (Vec::new(), place.path.len());
         loop {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(place.path, "[{}]", list.len());
             let Some(item) = items.next_element_seed(ValueSeed(place))? else { break };
             list.push(item);
@@ -112,10 +113,11 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 }
 
-/// Longest path or reason that is told.
+/// Longest path or reason in a message, in bytes.
 const MAX_QUOTE_BYTES: usize = 200;
 
-/// A path or a reason that quotes the file, on one line that a person can read: the middle of a long one is left out.
+/// Makes a path or reason that quotes the file fit on one readable line: control characters are
+/// escaped, and the middle of a long text is omitted.
 pub(crate) fn to_single_line(mut text: String) -> String {
     if text.len() > MAX_QUOTE_BYTES {
         let (head, tail) = (

@@ -1,4 +1,4 @@
-//! The LLM's side of a reply: steps, preparation, failures.
+//! The LLM's side of a reply: generations, preemptive replies, failures.
 
 use core::time::Duration;
 
@@ -12,20 +12,23 @@ use crate::reply::{Generation, Reply, ReplyKind, ToolCallRequest, Utterance, Utt
 use crate::spec::Phrasing;
 use crate::time::Time;
 
-/// No first token, no further token, no first audio for so long is a failure. What comes at that very instant still counts.
+/// Timeout for the first token, each further token, and the first audio: 5 s. The additional
+/// microsecond makes an event at exactly 5 s count.
 pub(crate) const PROVIDER_TIMEOUT: Duration = Duration::from_micros(5_000_001);
 
-/// A turn that has lasted longer gets no prepared reply.
+/// Maximum age of a turn that gets a preemptive reply, measured from its first speech onset.
 const MAX_PREEMPTIVE_TURN: Duration = Duration::from_secs(10);
 
-/// Characters of one live reply, all its steps together: some twenty minutes of speech. A model that goes on has lost its end.
+/// Maximum length in characters of one live reply, over all its generations: about twenty minutes
+/// of speech. A longer reply means that the model fails to stop.
 const MAX_REPLY_CHARS: usize = 20_000;
 
-/// Prepared replies of one turn, replaced ones included.
+/// Maximum number of preemptive replies for one turn, including discarded ones.
 const MAX_PREEMPTIVE_REPLIES: u32 = 3;
 
 impl Conversation {
-    /// Asks the LLM before the turn is committed, where that is wanted.
+    /// Requests the LLM before the turn is committed, if `preemptive_generation` is set and the
+    /// floor is empty.
     pub(crate) fn start_preemptive_reply(&mut self) {
         self.discard_preemptive_reply("the turn has more words");
         let wanted = self.spec.preemptive_generation && self.floor.is_empty() && !self.is_ending();
@@ -55,7 +58,7 @@ impl Conversation {
         self.preemptive_reply = Some(Box::new(reply));
     }
 
-    /// The prepared reply, if it is still the answer to `text`.
+    /// The preemptive reply, if it still answers `text` and the history has not changed since.
     fn adopt_preemptive_reply(&mut self, text: &str) -> Option<Reply> {
         let (prepared, version) = self.preemptive_reply.as_ref()?.preemptive_basis.as_ref()?;
         if normalize_text(prepared) != normalize_text(text) {
@@ -70,8 +73,8 @@ impl Conversation {
         self.preemptive_reply.take().map(|reply| *reply)
     }
 
-    /// A turn is over: it enters history, and a reply begins where `answered`.
-    /// One that was `typed` leaves what is prepared for the open turn alone.
+    /// Commits a turn: adds it to the history and starts a reply if `wants_reply` is set. A turn
+    /// with `is_typed` does not use the preemptive reply, which belongs to the open turn.
     pub(crate) fn commit_turn(
         &mut self,
         text: String,
@@ -134,7 +137,7 @@ impl Conversation {
         }
     }
 
-    /// The head's next step, after its tools.
+    /// Starts the head's next generation, after its tools.
     pub(crate) fn start_next_generation(&mut self) {
         let Some(mut head) = self.floor.pop_front() else { return };
         head.awaiting_tools = false;
@@ -178,7 +181,8 @@ impl Conversation {
         }));
     }
 
-    /// News of a question. `None` of the floor's indices = the preparation.
+    /// Handles an event of a generation. A reply's index on the floor is `None` for the preemptive
+    /// reply.
     pub(crate) fn handle_llm_event(&mut self, id: GenerationId, event: LlmEvent) {
         let is_generating = |reply: &Reply| {
             reply.generation.as_ref().is_some_and(|generation| generation.id == id && !generation.ended)
@@ -272,7 +276,7 @@ impl Conversation {
             }
         }
         if over {
-            // As if it had ended here, without calls.
+            // The generation is treated as if it had ended here, without tool calls.
             self.emit(Event::Warning {
                 text: format!("The language model's reply was cut at {MAX_REPLY_CHARS} characters."),
             });
@@ -321,7 +325,7 @@ impl Conversation {
         }
     }
 
-    /// The LLM gave nothing for too long.
+    /// Fails a generation that produced no token for too long.
     pub(crate) fn llm_timed_out(&mut self) {
         let now = self.now;
         let late = |reply: &Reply| {
@@ -377,7 +381,7 @@ impl Conversation {
             generation.ended = true;
             generation.tool_calls.clear();
             if let Some(words) = utterance_of(&mut reply.utterances, generation.id) {
-                // Only phrases that the voice has been given are spoken.
+                // Only segments that the TTS has already received are spoken.
                 while words.segments.back().is_some_and(|segment| segment.requested_at.is_none()) {
                     words.segments.pop_back();
                 }
@@ -392,7 +396,7 @@ impl Conversation {
         self.update_agent_state();
     }
 
-    /// The error message, as the last utterance of a reply.
+    /// Appends the error message as the last utterance of a reply.
     pub(crate) fn push_error_message(&mut self, reply: &mut Reply) {
         if let Some(text) = self.spec.error_message.clone() {
             self.explain_decision(|| "error_message is said".into());
@@ -401,7 +405,7 @@ impl Conversation {
         }
     }
 
-    /// A guardrail fired for the turn that was committed last.
+    /// Handles a guardrail that fired for the last committed turn.
     pub(crate) fn handle_guardrail(&mut self, say: &str) {
         let say = say.trim();
         let Some(turn) = self.last_turn_times.as_ref().map(|times| times.turn).filter(|_| !self.is_ending())

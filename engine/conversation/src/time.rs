@@ -1,4 +1,5 @@
-//! The two measures of a conversation: [`Time`] since it began and [`Position`] in what is played. Nothing else counts time.
+//! The two units of a conversation: [`Time`] since its start, and [`Position`] in what is played.
+//! Nothing else counts time.
 
 use core::fmt;
 use core::ops::{Add, Sub};
@@ -6,43 +7,43 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Samples a second on which [`Position`] counts, whatever rate a voice or a codec uses.
+/// Samples per second of [`Position`], whatever the sample rate of a voice or codec.
 pub const SAMPLE_RATE: u64 = 48_000;
 
-/// Microseconds since the conversation began. Only the driver makes one from a clock.
+/// Microseconds since the start of the conversation. Only the driver derives one from a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(u64);
 
 impl Time {
-    /// The beginning of the conversation.
+    /// The start of the conversation.
     pub const ZERO: Self = Self(0);
 
-    /// The instant `micros` µs after the beginning.
+    /// The time `micros` µs after the start.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// The instant nearest to `seconds` after the beginning; negative and NaN count as the beginning.
+    /// The time nearest to `seconds` after the start; negative values and NaN give the start.
     #[must_use]
     pub fn from_seconds(seconds: f64) -> Self {
         Self((seconds * 1e6).round().max(0.0) as u64)
     }
 
-    /// µs since the beginning.
+    /// µs since the start.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     #[must_use]
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The duration from `earlier` to this time; zero if this time is not later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -60,7 +61,7 @@ impl Add<Duration> for Time {
 impl Sub<Duration> for Time {
     type Output = Self;
 
-    /// Stops at the beginning.
+    /// Saturates at the start.
     fn sub(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
     }
@@ -72,7 +73,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// Samples at [`SAMPLE_RATE`] since the first one of a piece of speech.
+/// Samples at [`SAMPLE_RATE`] since the first sample of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Position(u64);
@@ -87,19 +88,19 @@ impl Position {
         Self(samples)
     }
 
-    /// The position nearest to `seconds`; negative and NaN count as zero.
+    /// The position nearest to `seconds`; negative values and NaN give zero.
     #[must_use]
     pub fn from_seconds(seconds: f64) -> Self {
         Self((seconds * SAMPLE_RATE as f64).round().max(0.0) as u64)
     }
 
-    /// Samples at [`SAMPLE_RATE`].
+    /// The number of samples at [`SAMPLE_RATE`].
     #[must_use]
     pub const fn as_samples(self) -> u64 {
         self.0
     }
 
-    /// Seconds of sound before this position.
+    /// Seconds of audio before this position.
     #[must_use]
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / SAMPLE_RATE as f64

@@ -1,39 +1,40 @@
-//! Deadlines, in a fixed table, each with its reason.
+//! Deadlines of a conversation: a fixed table with one entry for each [`TimerKind`].
 
 use crate::time::Time;
 
-/// Why the conversation wants to be called. The order is the order in which deadlines of one instant are served.
+/// Kind of a deadline: why the conversation needs a call of `handle`. Deadlines with the same time
+/// are served in the order of this enum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimerKind {
-    /// The LLM gave nothing for 5 s.
+    /// No token from the LLM for 5 s.
     LlmTimeout,
-    /// The TTS gave nothing for 5 s.
+    /// No first audio from the TTS for 5 s.
     TtsTimeout,
-    /// A tool gave no result for 20 s.
+    /// No result from a tool for 20 s.
     ToolTimeout,
-    /// The user's voice makes the agent quieter.
+    /// The user has spoken long enough to duck the agent.
     Duck,
-    /// The user's voice has lasted long enough to hold the agent.
+    /// The user has spoken long enough to hold the agent.
     Hold,
-    /// The time in which the agent's own echo is feared is over.
+    /// The echo warm-up is over: the agent's own echo is no longer likely.
     WarmupEnd,
-    /// No transcript came.
+    /// No final transcript arrived in time.
     TranscriptTimeout,
     /// The user's turn is over.
     Commit,
-    /// The interruption was false.
+    /// The interruption was false, and the held reply resumes.
     Resume,
-    /// A tool is slow: its message is due.
+    /// A tool is slow, and its `on_delay` message is due.
     ToolDelay,
-    /// The next utterance may be asked for.
+    /// The TTS may be requested for the next utterance.
     Spacing,
-    /// What was heard is told.
+    /// The heard text of the playing utterance is due.
     HeardUpdate,
-    /// The warning before the limit.
+    /// The warning before the call limit.
     LimitWarning,
-    /// The limit of the call.
+    /// The call limit.
     CallLimit,
-    /// Nobody says anything.
+    /// The user is idle.
     Idle,
 }
 
@@ -56,7 +57,7 @@ impl TimerKind {
         Self::Idle,
     ];
 
-    /// A label for metrics and logs.
+    /// The label for metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,7 +80,7 @@ impl TimerKind {
     }
 }
 
-/// One deadline at most for each reason.
+/// At most one deadline for each kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
     deadlines: [Option<Time>; TimerKind::ALL.len()],
@@ -106,7 +107,7 @@ impl Timers {
         self.deadlines[kind as usize]
     }
 
-    /// The earliest; of one instant the first in the order of [`TimerKind`].
+    /// The earliest deadline. At equal times, the first in the order of [`TimerKind`].
     pub(crate) fn next_deadline(&self) -> Option<(Time, TimerKind)> {
         let set = TimerKind::ALL.into_iter().filter_map(|kind| Some((self.deadline(kind)?, kind)));
         set.min()

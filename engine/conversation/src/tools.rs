@@ -1,4 +1,4 @@
-//! The tools of a step and the words said around them.
+//! The tools of a generation and the messages spoken around them.
 
 use core::time::Duration;
 
@@ -13,11 +13,12 @@ use crate::reply::{RunningTool, UtteranceOrigin};
 use crate::spec::ToolSpec;
 use crate::time::Time;
 
-/// A tool that is out for longer has failed. A result at that very instant still counts.
+/// Timeout for a tool's result: 20 s. The additional microsecond makes a result at exactly 20 s
+/// count.
 const TOOL_TIMEOUT: Duration = Duration::from_micros(20_000_001);
 
 impl Conversation {
-    /// Tools whose servers have told of them only now.
+    /// Adds tools whose servers announced them after the start of the call.
     pub(crate) fn add_tools(&mut self, names: Vec<String>) {
         for name in names {
             if self.spec.tools.iter().all(|known| known.name != name) {
@@ -26,7 +27,7 @@ impl Conversation {
         }
     }
 
-    /// Starts the tools of a step that is complete and whose turn is committed.
+    /// Starts the tools of a generation that has ended and whose turn is committed.
     pub(crate) fn start_tools(&mut self, index: usize) {
         let Some(reply) = self.floor.get_mut(index) else { return };
         let Some(generation) = reply
@@ -55,7 +56,7 @@ impl Conversation {
             });
             self.running_tools.push(RunningTool {
                 call,
-                generation: generation,
+                generation,
                 name: request.name.clone(),
                 arguments: request.arguments.clone(),
                 started_at: self.now,
@@ -130,7 +131,7 @@ impl Conversation {
         }
     }
 
-    /// The result is there before a word of "this takes a moment" was.
+    /// Discards the `on_delay` message if the result arrives before the message starts.
     fn discard_delay_message(&mut self, call: ToolCallId, epoch: Epoch) {
         let from = UtteranceOrigin::Message(SpeechSource::Tool { call, message: ToolMessage::OnDelay });
         let Some(reply) = self.floor.iter_mut().find(|reply| reply.epoch == epoch) else { return };
@@ -148,7 +149,7 @@ impl Conversation {
         }
     }
 
-    /// A slow tool's message, judged once.
+    /// Handles the message of a slow tool. The decision to speak it is made once.
     pub(crate) fn tool_delay_due(&mut self) {
         let now = self.now;
         let quiet = self.floor.iter().all(|reply| reply.utterances.is_empty() && !reply.held);
@@ -184,13 +185,13 @@ impl Conversation {
         }
     }
 
-    /// When the next tool has been out for too long, and when the next one is slow.
+    /// The next timeout of a running tool, and the next due `on_delay` message.
     pub(crate) fn tool_deadlines(&self) -> (Option<Time>, Option<Time>) {
         let late = self.running_tools.iter().map(|tool| tool.started_at + TOOL_TIMEOUT).min();
         (late, self.running_tools.iter().filter_map(|tool| tool.delay_message_at).min())
     }
 
-    /// A reply is gone: its tools run on and nothing follows them.
+    /// Marks the tools of an ended reply as orphaned: they run to their end and trigger nothing.
     pub(crate) fn orphan_tools(&mut self, epoch: Epoch) {
         for tool in self.running_tools.iter_mut().filter(|tool| tool.generation.epoch == epoch) {
             tool.orphaned = true;

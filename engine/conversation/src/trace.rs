@@ -1,9 +1,16 @@
-//! A call's trace: what went into its conversation and what came out of it, as JSON lines from which it replays ([`crate::replay`]).
+//! The trace of a call: its inputs and outputs as JSON lines, from which it replays
+//! ([`crate::replay`]).
 //!
-//! The first line is `{"trace":1,"visavis":"0.1.0","conversation":id,"unix_micros":µs,"spec":{…}}`. Each further line is one input with
-//! all that the conversation put out because of it, `{"at":µs,"input":…,"out":[…]}`, without `out` where that was nothing; or
-//! `{"dropped":n}`, where n inputs are missing. A question to the LLM is written with the number of items of its history and their
-//! digest: each item was written as a fact before. No line is longer than [`MAX_LINE_BYTES`].
+//! The first line is `{"trace":1,"visavis":"0.1.0","conversation":id,"unix_micros":µs,"spec":{…}}`.
+//! Each further line is one of two:
+//!
+//! - `{"at":µs,"input":…,"out":[…]}`: one input with all outputs that it caused; without `out` if
+//!   there were none.
+//! - `{"dropped":n}`: n inputs are missing here.
+//!
+//! A request to the LLM is written with the number of items of its history and their digest,
+//! because each committed item was already written as an event. No line is longer than
+//! [`MAX_LINE_BYTES`].
 
 use std::io;
 use std::sync::Arc;
@@ -21,28 +28,28 @@ use crate::spec::Spec;
 use crate::strict_json;
 use crate::time::Time;
 
-/// The version of the format.
+/// Version of the trace format.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The longest line, in bytes. What a person, a model or a tool may say at once is shorter.
+/// The longest line in bytes. A single text from a user, a model or a tool is shorter.
 pub const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// What is wrong with a key of which an object has two.
+/// The reason for a key that occurs twice in an object.
 const DUPLICATE_KEY: &str = "stands there twice";
 
-/// The folder of traces in the data folder.
+/// Name of the folder of traces in the data folder.
 pub const TRACES_FOLDER: &str = "traces";
 
-/// This program.
+/// Version of this program.
 pub(crate) const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The name of a conversation's trace in that folder.
+/// File name of a conversation's trace.
 #[must_use]
 pub fn file_name(conversation: ConversationId) -> String {
     format!("{conversation}.jsonl")
 }
 
-/// The first line, with its line end. `unix_micros`: wall clock of the call's beginning.
+/// The first line, with its newline. `unix_micros` is the wall clock at the start of the call.
 #[must_use]
 pub fn header_line(conversation: ConversationId, unix_micros: u64, spec: &Spec) -> String {
     json_line(&Header {
@@ -54,26 +61,26 @@ pub fn header_line(conversation: ConversationId, unix_micros: u64, spec: &Spec) 
     })
 }
 
-/// An input and what came of it, with its line end.
+/// The line of an input and its outputs, with its newline.
 #[must_use]
 pub fn step_line(at: Time, input: &Input, outputs: &[Output]) -> String {
     json_line(&StepLine { at, input, outputs: outputs.iter().map(TracedOutput).collect() })
 }
 
-/// The line, with its line end, that says that `n` inputs are missing.
+/// The line, with its newline, that marks `n` missing inputs.
 #[must_use]
 pub fn dropped_line(n: u64) -> String {
     format!("{{\"dropped\":{n}}}\n")
 }
 
 fn json_line(line: &impl Serialize) -> String {
-    // Nothing that is written here can fail: every key is a text, and the text is in memory.
+    // Serialisation cannot fail here: every key is a string, and the output is in memory.
     let mut text = serde_json::to_string(line).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// An output as it stands in a trace.
+/// An output in its trace form.
 pub(crate) fn output_json(output: &Output) -> String {
     serde_json::to_string(&TracedOutput(output)).unwrap_or_default()
 }
@@ -123,7 +130,8 @@ impl Serialize for TracedOutput<'_> {
     }
 }
 
-/// A history in short: all of it in each question would make the trace grow with the square of the call.
+/// A digest of a history. With the full history in each request, the trace would grow with the
+/// square of the call's length.
 #[derive(Serialize)]
 struct HistoryDigest {
     items: usize,
@@ -141,7 +149,8 @@ impl HistoryDigest {
     }
 }
 
-/// FNV-1a of 64 bit (<http://www.isthe.com/chongo/tech/comp/fnv/>): the same in every build and on every machine.
+/// 64-bit FNV-1a (<http://www.isthe.com/chongo/tech/comp/fnv/>): the same in every build and on
+/// every machine.
 struct FnvHasher(u64);
 
 impl io::Write for FnvHasher {
@@ -157,24 +166,24 @@ impl io::Write for FnvHasher {
     }
 }
 
-/// What is wrong with a line: its field, empty for the line as a whole, and the reason.
+/// An error in a line: the field (empty for the line as a whole) and the reason.
 pub(crate) type FieldError = (String, String);
 
-/// The first line, read.
+/// The parsed first line.
 pub(crate) struct TraceHeader {
-    /// The program that wrote it.
+    /// Version of the program that wrote the trace.
     pub(crate) program_version: String,
     pub(crate) spec: Spec,
 }
 
-/// A further line, read.
-#[allow(clippy::large_enum_variant)] // taken apart at once, and nearly all are steps
+/// A parsed further line.
+#[allow(clippy::large_enum_variant)] // destructured immediately, and nearly all lines are steps
 pub(crate) enum TraceLine<'a> {
     Step { at: Time, input: Input, outputs: Vec<&'a RawValue> },
     Dropped(u64),
 }
 
-/// Reads the first line.
+/// Parses the first line.
 pub(crate) fn read_header(text: &str) -> Result<TraceHeader, FieldError> {
     #[derive(Deserialize)]
     struct Version {
@@ -182,7 +191,7 @@ pub(crate) fn read_header(text: &str) -> Result<TraceHeader, FieldError> {
     }
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    #[allow(dead_code)] // checked, not used
+    #[allow(dead_code)] // validated, not used
     struct Fields<'a> {
         trace: u32,
         visavis: String,
@@ -208,7 +217,7 @@ pub(crate) fn read_header(text: &str) -> Result<TraceHeader, FieldError> {
     Ok(TraceHeader { program_version: fields.visavis, spec })
 }
 
-/// Reads a further line.
+/// Parses a further line.
 pub(crate) fn read_line(text: &str) -> Result<TraceLine<'_>, FieldError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -237,7 +246,7 @@ pub(crate) fn read_line(text: &str) -> Result<TraceLine<'_>, FieldError> {
     }
 }
 
-/// Parses a line.
+/// Parses a line, which must be an object.
 fn parse_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldError> {
     let is_object = text.trim_start().starts_with('{');
     if !is_object && serde_json::from_str::<&RawValue>(text).is_ok() {
@@ -246,7 +255,7 @@ fn parse_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldError> 
     parse_json(text, "")
 }
 
-/// Parses JSON; what is at fault is named with its path below `within`.
+/// Parses JSON. An error names the field by its path below `within`.
 fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, FieldError> {
     let mut json = serde_json::Deserializer::from_str(text);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -254,9 +263,9 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, 
         let path = if path == "." { String::new() } else { path };
         let error = error.into_inner();
         let reason = error.to_string();
-        // A line is all that is parsed at once.
+        // Each parsed text is a single line, so the line number is useless.
         let reason = reason.split(" at line 1 column ").next().unwrap_or_default();
-        // Names of types are ours, not the reader's.
+        // Replaces names of Rust types, which mean nothing to a reader of the message.
         let reason = ["usize", "u64", "u32"].into_iter().fold(
             reason.replace("struct Duration", "a duration {secs, nanos}"),
             |reason, number| {
@@ -265,7 +274,8 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, 
         );
         let reason = reason.as_str();
         if !error.is_data() {
-            // What is not looked into on the way, such as the settings, is read again for the place.
+            // Raw values such as the settings are not parsed on the way; a second parse finds the
+            // place.
             let path = match strict_json::parse_strict(text.as_bytes()) {
                 Err(strict_json::StrictJsonError::InvalidJson { path, .. }) => path,
                 _ => String::new(),
@@ -273,7 +283,7 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, 
             return (join_path(within, &path), format!("is no JSON: {reason} (column {})", error.column()));
         }
         let named = |prefix: &str| reason.strip_prefix(prefix)?.split('`').next();
-        // The path names the field already, or ends above it.
+        // The path already names the field, or ends above it.
         let at = |field| {
             if path.rsplit('.').next() == Some(field) { path.clone() } else { join_path(&path, field) }
         };
@@ -301,13 +311,13 @@ fn join_path(path: &str, field: &str) -> String {
     }
 }
 
-/// Parses what must hold nothing else than a `T`: a key that is not one of its is refused, however deep.
+/// Parses a value that contains only the fields of `T`. An unknown key is an error at any depth.
 fn parse_known_keys<'a, T: Deserialize<'a> + Serialize>(
     text: &'a str,
     within: &str,
 ) -> Result<T, FieldError> {
     let parsed: T = parse_json(text, within)?;
-    // As this program writes it: nothing can be in it that was not understood.
+    // If it serialises to the same text, it contains nothing unknown.
     if serde_json::to_string(&parsed).is_ok_and(|again| again == text) {
         return Ok(parsed);
     }
@@ -344,7 +354,7 @@ fn find_unknown_key(raw_value: &Value, known: &Value, path: &str) -> Option<Stri
     }
 }
 
-/// Reads a number that is written as null where it is none.
+/// Parses a number; null gives NaN, because JSON has no NaN.
 pub(crate) fn number_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f32::NAN))
 }

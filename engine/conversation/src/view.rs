@@ -1,4 +1,4 @@
-//! What REST returns of a conversation: the fold of its facts. No second truth is kept.
+//! What REST returns about a conversation: the projection of its events. There is no other source.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -6,37 +6,38 @@ use serde_json::{Map, Value, json};
 use crate::event::{AgentState, EndReason, Event, EventEnvelope, Role, Snippet, TurnTimes, UtteranceId};
 use crate::time::Time;
 
-/// A conversation as its facts tell it so far.
+/// The state of a conversation after the events so far.
 ///
-/// Times are relative to the conversation's beginning; the caller knows when that was. Without an `ended` fact (the server died),
-/// [`ConversationView::transcript`] and [`ConversationView::messages`] hold what was heard up to the last `agent.heard`.
+/// Times are relative to the start of the conversation; the caller knows the wall clock. Without an
+/// `ended` event (the server died), [`ConversationView::transcript`] and
+/// [`ConversationView::messages`] contain what was heard up to the last `agent.heard`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConversationView {
-    /// Whether the user came.
+    /// Whether the user joined.
     pub started: bool,
-    /// Why it ended, if it did.
+    /// Why the conversation ended, if it did.
     #[serde(rename = "ended")]
     pub end_reason: Option<EndReason>,
-    /// Time of the last fact.
+    /// Time of the last event.
     #[serde(rename = "last")]
     pub last_event_at: Time,
-    /// What the agent does.
+    /// The state of the agent.
     #[serde(rename = "state")]
     pub agent_state: AgentState,
     /// Finished items, oldest first.
     pub items: Vec<TranscriptItem>,
-    /// The utterance that sounds now, with what is known to have been heard.
+    /// The utterance that is playing, with the text that is known to have been heard.
     #[serde(rename = "sounding")]
     pub speaking_item: Option<TranscriptItem>,
-    /// What the agent's knowledge gave.
+    /// The passages that the knowledge search returned.
     pub snippets: Vec<UsedSnippet>,
-    /// Sentences for the operator or the caller.
+    /// Warnings for the operator or the caller.
     pub warnings: Vec<String>,
-    /// One entry per committed turn, by number.
+    /// One entry per committed turn, in order of their numbers.
     pub turns: Vec<TurnTimes>,
-    /// What was used.
+    /// Consumption.
     pub usage: Usage,
-    /// When the detector began to hear the user, while it does.
+    /// When the VAD reported the start of the user's current speech.
     #[serde(rename = "user_since")]
     pub user_speaking_since: Option<Time>,
 }
@@ -44,9 +45,9 @@ pub struct ConversationView {
 /// An item of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TranscriptItem {
-    /// Who.
+    /// The author.
     pub role: Role,
-    /// The words: said by the user, heard from the agent, returned by the tool.
+    /// The text: spoken by the user, heard from the agent, or returned by the tool.
     pub text: String,
     /// When its first word was spoken.
     #[serde(rename = "began")]
@@ -57,51 +58,51 @@ pub struct TranscriptItem {
     pub utterance: Option<UtteranceId>,
     /// Whether it was cut.
     pub interrupted: bool,
-    /// Tool's name and arguments.
+    /// The tool's name and arguments.
     pub tool: Option<(String, Value)>,
 }
 
-/// A snippet with the answer that it went into.
+/// A passage with the answer that it was used for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsedSnippet {
-    /// What was found.
+    /// The passage.
     #[serde(flatten)]
     pub snippet: Snippet,
-    /// The answer's first utterance, once it is known.
+    /// The first utterance of the answer, once it is known.
     pub utterance: Option<UtteranceId>,
 }
 
-/// What a conversation used.
+/// Consumption of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Seconds that the user's speech lasted, as the detector reported it.
+    /// Total duration of the user's speech in seconds, between the reports of the VAD.
     pub stt_seconds: f64,
-    /// Tokens of questions.
+    /// Tokens of requests to the LLM.
     pub prompt_tokens: u64,
     /// Tokens of answers.
     pub completion_tokens: u64,
-    /// Characters given to the voice.
+    /// Characters sent to the TTS.
     pub tts_characters: u64,
 }
 
-/// How the values of one stage are spread over the turns, in seconds.
+/// The distribution of one latency over the turns, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Half of the turns were as fast.
+    /// Median.
     pub p50: f64,
-    /// Nine of ten.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99: f64,
-    /// The slowest.
+    /// Maximum.
     pub max: f64,
-    /// How many.
+    /// Number of values.
     #[serde(rename = "n")]
     pub count: usize,
 }
 
 impl ConversationView {
-    /// Takes in the next fact.
+    /// Applies the next event.
     pub fn apply(&mut self, envelope: &EventEnvelope) {
         let at = envelope.at;
         self.last_event_at = self.last_event_at.max(at);
@@ -201,13 +202,14 @@ impl ConversationView {
         }
     }
 
-    /// Everything said and heard in the order in which it ended; what sounds now (or sounded as the server died) last, where a word of it was heard.
+    /// All items in the order of their end. The utterance that is playing (or was, when the server
+    /// died) comes last, if a word of it was heard.
     pub fn messages(&self) -> impl Iterator<Item = &TranscriptItem> {
         self.items.iter().chain(self.speaking_item.iter().filter(|item| !item.text.is_empty()))
     }
 
-    /// The spoken part of it, user and assistant, in the order in which it began: an utterance that was held and resumed ends behind what was
-    /// said meanwhile.
+    /// The spoken messages of user and agent, in the order of their start. An utterance that was
+    /// held and resumed ends after what the user said meanwhile, but comes before it here.
     pub fn transcript(&self) -> impl Iterator<Item = &TranscriptItem> {
         let spoken = |item: &&TranscriptItem| matches!(item.role, Role::User | Role::Assistant);
         let mut items: Vec<&TranscriptItem> = self.messages().filter(spoken).collect();
@@ -215,13 +217,14 @@ impl ConversationView {
         items.into_iter()
     }
 
-    /// How long the conversation has lasted, in seconds; 0 if the user never came.
+    /// Duration of the conversation in seconds; 0 if the user never joined.
     #[must_use]
     pub fn duration(&self) -> f64 {
         if self.started { self.last_event_at.as_seconds() } else { 0.0 }
     }
 
-    /// The `messages` of `chat_history`; `timestamp(began)` makes the wall-clock time of an item.
+    /// The `messages` of `chat_history`; `timestamp` converts the start of an item to wall-clock
+    /// time.
     pub fn chat_history(&self, mut timestamp: impl FnMut(Time) -> Value) -> Value {
         let messages: Vec<Value> = self
             .messages()
@@ -249,7 +252,7 @@ impl ConversationView {
         json!({ "messages": messages })
     }
 
-    /// `snippets` as REST returns them.
+    /// `snippets` as returned by REST.
     #[must_use]
     pub fn snippets_json(&self) -> Value {
         let items: Vec<Value> = self
@@ -263,7 +266,7 @@ impl ConversationView {
         json!({ "items": items })
     }
 
-    /// `usage_json` as an object; `video_seconds` is known to the caller only.
+    /// `usage_json` as an object; only the caller knows `video_seconds`.
     #[must_use]
     pub fn usage_json(&self, video_seconds: f64) -> Value {
         let of = |pick: fn(&TurnTimes) -> Option<f64>| json!(self.percentiles(pick));
@@ -286,7 +289,8 @@ impl ConversationView {
         })
     }
 
-    /// How one value of the turns is spread; `None` where no turn has it. Percentiles are nearest-rank.
+    /// The distribution of one value over the turns; `None` if no turn has it. Nearest-rank
+    /// percentiles.
     pub fn percentiles(&self, pick: impl Fn(&TurnTimes) -> Option<f64>) -> Option<Percentiles> {
         let mut values: Vec<f64> = self.turns.iter().filter_map(pick).collect();
         values.sort_by(f64::total_cmp);
@@ -298,13 +302,13 @@ impl ConversationView {
     }
 }
 
-/// An utterance's name for clients.
+/// An utterance's id as clients see it.
 #[must_use]
 pub fn speech_id(utterance: UtteranceId) -> String {
     format!("speech_{}", utterance.0)
 }
 
-/// Seconds to the millisecond, without float noise.
+/// Rounds seconds to milliseconds, without float noise.
 #[must_use]
 pub fn round_to_millis(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3

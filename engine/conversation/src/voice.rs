@@ -12,7 +12,7 @@ use crate::time::{Position, Time};
 use crate::timers::TimerKind;
 
 impl Conversation {
-    /// Asks for the pieces of the head's front utterance that may be asked for and were not yet.
+    /// Requests the segments of the head's front utterance that may be requested and were not yet.
     pub(crate) fn request_tts(&mut self) {
         let Some(mut head) = self.floor.pop_front() else { return };
         self.request_segments(&mut head);
@@ -70,7 +70,8 @@ impl Conversation {
         }));
     }
 
-    /// The piece with its utterance, and whose it is: `None` = the preparation's.
+    /// Indices of a segment: reply on the floor (`None` for the preemptive reply), utterance,
+    /// segment.
     fn find_segment(&self, id: SegmentId) -> Option<(Option<usize>, usize, usize)> {
         let within = |reply: &Reply| {
             let in_utterance = |(at, utterance): (usize, &Utterance)| {
@@ -141,7 +142,7 @@ impl Conversation {
         }
     }
 
-    /// When the LLM, and when the TTS has been silent for too long.
+    /// The next timeout of the LLM, and the next timeout of the TTS.
     pub(crate) fn provider_deadlines(&self) -> (Option<Time>, Option<Time>) {
         let (mut llm, mut tts): (Option<Time>, Option<Time>) = (None, None);
         let earlier = |at: Option<Time>, new: Time| Some(at.map_or(new, |at| at.min(new)));
@@ -187,7 +188,8 @@ impl Conversation {
             self.floor.insert(index, reply);
             return;
         }
-        // What comes before the piece is spoken; the piece and what follows are not. A piece that fails in its middle ends there.
+        // The text before the failed segment is spoken. The segment and the text after it are not.
+        // A segment that fails while it plays ends at the current position.
         let (sounds, start, position) =
             (segment.has_started, segment.start, segment.position(self.now).as_seconds());
         if sounds {
@@ -245,7 +247,7 @@ impl Conversation {
             return;
         }
         if !segment.has_started {
-            // A position of zero, reported in answer to a hold, is no sample.
+            // A position of zero is the answer to a hold. It does not prove that a sample has left.
             let nothing = Position::ZERO;
             if matches!(event, PlayoutEvent::Progress(at) | PlayoutEvent::Stalled(at) if at == nothing) {
                 return;
@@ -277,7 +279,7 @@ impl Conversation {
         }
     }
 
-    /// The first sample of the head's front piece leaves.
+    /// Handles the first sample of the head's front segment.
     fn handle_first_sample(&mut self) {
         let now = self.now;
         let Some(head) = self.floor.front_mut() else { return };
@@ -325,7 +327,7 @@ impl Conversation {
         }
     }
 
-    /// Tells what was heard of the utterance that sounds, where there is more than before.
+    /// Emits the heard text of the playing utterance, if it has grown.
     pub(crate) fn emit_heard_text(&mut self) {
         let now = self.now;
         let Some(utterance) = self.floor.front_mut().and_then(|head| head.utterances.front_mut()) else {

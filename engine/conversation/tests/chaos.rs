@@ -1,4 +1,5 @@
-//! Whatever comes in, in whatever order: no panic, facts without a gap, commands answered, nothing after the end.
+//! Any input in any order: no panic, events without a gap, every command answered, and nothing but
+//! command results after the end.
 
 use core::time::Duration;
 
@@ -14,7 +15,7 @@ use conversation::spec::{Phrasing, Spec, ToolSpec};
 use conversation::time::{Position, Time};
 use serde_json::json;
 
-/// xorshift64*: enough to shuffle, the same everywhere.
+/// xorshift64*: sufficient for shuffling, and the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -95,7 +96,7 @@ impl Random {
                 },
             },
             9 | 10 => Input::Tts {
-                segment: segment,
+                segment,
                 event: match self.below(5) {
                     0 => TtsEvent::FirstAudio,
                     1 => TtsEvent::WordTimestamps(vec![
@@ -107,7 +108,7 @@ impl Random {
                 },
             },
             11 | 12 => Input::Playout {
-                segment: segment,
+                segment,
                 event: match self.below(4) {
                     0 => PlayoutEvent::Started,
                     1 => PlayoutEvent::Progress(self.random_position()),
@@ -202,7 +203,7 @@ fn any_input_in_any_order_is_survived() {
         let (mut now, mut seq, mut commands, mut answered, mut ended) = (0, 0, 0, 0, false);
         for _ in 0..600 {
             now += if random.one_in(30) { 2_000_000 } else { random.below(150_000) };
-            // A clock that runs backwards now and then.
+            // Sometimes the clock runs backwards.
             let at = if random.one_in(50) { now / 2 } else { now };
             let input = random.random_input(now);
             commands += u32::from(matches!(input, Input::Command { .. }));

@@ -1,4 +1,5 @@
-//! The view of a conversation is the fold of its facts, and there is no other: over all scenarios it says what the machine itself says.
+//! The view of a conversation is the projection of its events and nothing else. Over all scenarios
+//! it agrees with the state machine.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use conversation::simulate::simulate_traced;
 use conversation::view::ConversationView;
 use serde_json::{Value, json};
 
-/// The facts of a trace, read from its text as a store would give them back.
+/// The events of a trace, read from its text as from a store.
 fn trace_events(trace: &str) -> Vec<EventEnvelope> {
     let outputs = trace.lines().skip(1).flat_map(|line| {
         serde_json::from_str::<Value>(line).unwrap()["out"].as_array().cloned().unwrap_or_default()
@@ -43,7 +44,7 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
         let view = fold_events(&events);
         let summary: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
 
-        // What was said and heard.
+        // The history.
         let folded: Vec<Value> = view
             .items
             .iter()
@@ -56,7 +57,7 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
             .collect();
         assert_eq!(Value::from(folded), summary["history"], "{name}");
 
-        // The agent's words there are those that were told when it fell silent.
+        // The agent's texts are those of its `agent.stopped_speaking` events.
         let stopped = events.iter().filter_map(|envelope| match &envelope.event {
             Event::AgentStoppedSpeaking { text, .. } if !text.is_empty() => Some(text.as_str()),
             _ => None,
@@ -65,7 +66,7 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
             view.items.iter().filter(|item| item.role == Role::Assistant).map(|item| item.text.as_str());
         assert!(stopped.eq(spoken), "{name}");
 
-        // Turns that were told. One whose reply is on the way is in the summary alone.
+        // Turns with an event. A turn whose reply is pending is in the summary only.
         let turns = summary["turns"].as_array().unwrap();
         for turn in &view.turns {
             let round = |value: Option<f64>| json!(value.map(conversation::view::round_to_millis));
@@ -73,7 +74,8 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
             assert_eq!(round(turn.endpointing), turns[turn.turn as usize]["endpointing"], "{name}");
         }
 
-        // It may be taken up anywhere: what was folded so far, kept as JSON, goes on with the facts that follow.
+        // The projection can be resumed anywhere: a view that was stored as JSON continues with the
+        // events that follow.
         for at in 0..events.len() {
             let view_json = serde_json::to_string(&fold_events(&events[..at])).unwrap();
             let mut resumed: ConversationView = serde_json::from_str(&view_json).unwrap();

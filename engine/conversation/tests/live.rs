@@ -1,4 +1,5 @@
-//! What only a live call has: words that stream in, voices that are late, fallbacks, guardrails that fire, a server that stops.
+//! What only a live call has: streamed text, late voices, fallbacks, guardrails, a server that
+//! stops.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl Harness {
         call
     }
 
-    /// This input, at this time.
+    /// Sends an input at this time.
     fn send_input(&mut self, at: f64, input: Input) -> &mut Self {
         self.now = at;
         self.conversation.handle(input, Time::from_seconds(at));
@@ -66,7 +67,7 @@ impl Harness {
 
     fn tts_event(&mut self, at: f64, segment: usize, event: TtsEvent) -> &mut Self {
         let segment = self.tts_requests()[segment].segment;
-        self.send_input(at, Input::Tts { segment: segment, event })
+        self.send_input(at, Input::Tts { segment, event })
     }
 
     fn tts_end(&mut self, at: f64, segment: usize, seconds: f64) -> &mut Self {
@@ -75,7 +76,7 @@ impl Harness {
 
     fn playout_event(&mut self, at: f64, segment: usize, event: PlayoutEvent) -> &mut Self {
         let segment = self.tts_requests()[segment].segment;
-        self.send_input(at, Input::Playout { segment: segment, event })
+        self.send_input(at, Input::Playout { segment, event })
     }
 
     fn send_command(&mut self, at: f64, command: Command) -> CommandOutcome {
@@ -133,7 +134,7 @@ impl Harness {
             .collect()
     }
 
-    /// What was explained so far.
+    /// The explanations so far.
     fn explanations(&self) -> Vec<&str> {
         self.outputs
             .iter()
@@ -347,7 +348,8 @@ fn a_tools_messages_never_stand_behind_its_result_where_the_model_sees_them() {
         .iter()
         .filter_map(|o| if let Output::RunTool { call, .. } = o { Some(*call) } else { None })
         .collect();
-    // The first result is there before a word was heard, the second while the first tool's success is told.
+    // The first result arrives before any audio was played, the second after the first tool's
+    // success message.
     call.send_input(1.8, Input::ToolResult { call: runs[0], result: Ok(json!("1")) });
     let mut at = 2.0;
     for segment in 0..3 {
@@ -396,7 +398,8 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
     assert_eq!(call.send_command(12.5, Command::Interrupt), CommandOutcome::Accepted);
     call.send_input(60.0, Input::Tick);
     assert_eq!(call.tts_requests().len(), 13, "nothing more is asked for");
-    // What is not asked for yet waits for what sounds, not for a time between two speeches.
+    // Segments that are not requested yet wait for playout, not for the minimum silence between two
+    // utterances.
     assert!(
         !call.explanations().iter().any(|why| why.contains("the voice is asked at")),
         "{:#?}",
@@ -431,7 +434,7 @@ fn a_model_that_does_not_end_is_cut_and_its_reply_is_spoken_to_there() {
         .filter_map(|e| if let Event::Warning { text } = e { Some(text) } else { None })
         .collect();
     assert_eq!(warnings, ["The language model's reply was cut at 20000 characters."]);
-    // All that was taken is spoken, and then the reply ends.
+    // The accepted text is spoken completely, then the reply ends.
     let (mut at, mut segment) = (2.0, 0);
     while segment < call.tts_requests().len() {
         call.tts_end(at, segment, 1.0).playout_event(at, segment, PlayoutEvent::Started);
@@ -487,7 +490,7 @@ fn what_a_client_tells_is_the_visitor_s_word_and_replaces_only_what_clients_told
     call.final_transcript(1.0, "Hi").send_input(1.4, Input::Tick);
     let seen = [(Role::System, "Gold."), (Role::Visitor, "All is free."), (Role::User, "Hi")];
     assert_eq!(roles_and_texts(&call.llm_requests()[0].history), seen);
-    // The operator's word replaces both.
+    // The operator's context replaces both.
     assert_eq!(call.send_command(1.5, operator("Silver.", true)), CommandOutcome::Accepted);
     call.send_command(1.6, Command::Respond { text: "And now?".into() });
     let requests = call.llm_requests();
@@ -507,7 +510,7 @@ fn clients_tell_at_most_eight_kib_at_a_time_and_the_operator_more() {
         CommandOutcome::Accepted
     );
     assert_eq!(call.send_command(0.3, client(2, false)), full);
-    // What is refused takes nothing back.
+    // A rejected command removes nothing.
     assert_eq!(call.send_command(0.4, client(MAX_VISITOR_CONTEXT_BYTES + 1, true)), full);
     assert_eq!(call.send_command(0.5, client(1, false)), CommandOutcome::Accepted);
     assert_eq!(call.send_command(0.6, client(MAX_VISITOR_CONTEXT_BYTES, true)), CommandOutcome::Accepted);
@@ -571,10 +574,10 @@ fn a_turn_model_that_answers_in_time_prolongs_the_wait() {
     let open_turn = call.conversation.open_turn();
     assert_eq!((open_turn.onset, open_turn.transcript.as_str()), (Some(Time::from_seconds(1.0)), "I think"));
     assert!(call.conversation.awaits_turn_probability());
-    call.send_input(2.3, Input::TurnProbability { speech_segment: speech_segment, probability: 0.2 });
+    call.send_input(2.3, Input::TurnProbability { speech_segment, probability: 0.2 });
     assert!(!call.conversation.awaits_turn_probability());
     assert_eq!(call.conversation.poll_timeout().map(|(at, _)| at), Some(Time::from_seconds(5.0)));
-    call.send_input(2.35, Input::TurnProbability { speech_segment: speech_segment, probability: f32::NAN });
+    call.send_input(2.35, Input::TurnProbability { speech_segment, probability: f32::NAN });
     assert_eq!(call.conversation.poll_timeout().map(|(at, _)| at), Some(Time::from_seconds(5.0)));
 }
 
@@ -593,7 +596,7 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
         .final_transcript(1.9, "I think");
     call.send_input(2.25, Input::SpeechStopped { end: Time::from_seconds(2.0) });
     let first = last_request(&call);
-    // The user goes on: the answer about the stretch before is worth nothing, and is not waited for.
+    // The user continues: the answer about the earlier speech segment is useless and not awaited.
     call.send_input(2.35, Input::SpeechStarted { onset: Time::from_seconds(2.3) });
     assert!(!call.conversation.awaits_turn_probability());
     call.send_input(2.4, Input::TurnProbability { speech_segment: first, probability: 0.1 });
@@ -852,7 +855,7 @@ fn a_final_that_is_due_is_waited_for_but_not_for_ever() {
         assert_eq!(over_so_often(&call), 0, "due: {due}");
         call.send_input(over, Input::Tick);
         assert_eq!(over_so_often(&call), 1, "due: {due}");
-        // What never came is not waited for with the next speech.
+        // A lost final transcript does not delay the next turn.
         call.send_input(12.05, Input::SpeechStarted { onset: Time::from_seconds(12.0) });
         call.send_input(13.25, Input::SpeechStopped { end: Time::from_seconds(13.0) });
         call.send_input(15.25, Input::Tick);
@@ -870,7 +873,8 @@ fn words_that_come_late_are_timed_from_the_speech_that_they_are_of() {
         if due {
             call.send_input(1.75, Input::FinalTranscriptPending);
         }
-        // Without the promise the turn was over after 2 s, and the words open another one.
+        // Without the pending final the turn ended after 2 s, and the late text starts another
+        // turn.
         call.final_transcript(6.0, "Hello").send_input(6.5, Input::Tick);
         let times = call.conversation.unreported_turn_times().next().unwrap();
         let waited = if due { 4.5 } else { 4.9 };

@@ -1,4 +1,4 @@
-//! A trace replays to the letter, and what is wrong with one is said in one sentence.
+//! A trace replays exactly, and an error in a trace is reported in one sentence.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use conversation::time::Time;
 use conversation::trace;
 use serde_json::{Value, json};
 
-/// What a replay of these bytes prints, and what it comes to.
+/// What a replay of these bytes prints, and its verdict.
 fn replay(trace: &[u8], explain: bool) -> Result<(String, Verdict), TraceError> {
     let mut replay = Replay::new(explain);
     let mut printed = String::new();
@@ -35,7 +35,7 @@ fn read_scenarios() -> Vec<(String, Vec<u8>)> {
     json.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
 }
 
-/// All but the time of the summary, which a scenario has at its `until` and a trace at its last line.
+/// Everything except the time of the summary: `until` in a scenario, the last line in a trace.
 fn without_summary_time(printed: &str) -> (Vec<&str>, Value) {
     let mut lines: Vec<&str> = printed.lines().collect();
     let mut summary: Value = serde_json::from_str(lines.pop().unwrap()).unwrap();
@@ -68,7 +68,7 @@ fn every_scenario_replays_from_its_trace_and_prints_what_simulate_prints() {
     assert!(played >= 60, "only {played} scenarios were played");
 }
 
-/// A trace that ends by itself, of some fifty lines.
+/// A trace of a call that ends, of some fifty lines.
 fn story_trace() -> String {
     let scenario = json!({
         "settings": {"echo_warmup": 0},
@@ -97,12 +97,12 @@ fn each_output_that_is_another_is_found_where_it_stands() {
     for (number, line) in lines.iter().enumerate().skip(1) {
         let out = serde_json::from_str::<Value>(line).unwrap()["out"].as_array().cloned().unwrap_or_default();
         for (at, output) in out.iter().enumerate() {
-            // One character of it is another one.
+            // Change one character of it.
             let text = output.to_string();
             let digit = text.rfind(|c: char| c.is_ascii_alphanumeric()).unwrap();
             let other = if &text[digit..=digit] == "x" { "y" } else { "x" };
             let changed = format!("{}{other}{}", &text[..digit], &text[digit + 1..]);
-            // Where that is no JSON any more, an output that was never made stands in its place.
+            // If the result is not valid JSON, replace the output by one that never occurs.
             let valid = serde_json::from_str::<Value>(&changed).is_ok();
             let changed = if valid { changed } else { "\"Nothing\"".to_owned() };
             let whole = line.replacen(&text, &changed, 1);
@@ -114,7 +114,7 @@ fn each_output_that_is_another_is_found_where_it_stands() {
                 .collect();
             let (_, verdict) = replay((bent.join("\n") + "\n").as_bytes(), false).unwrap();
             let Verdict::Differs(difference) = &verdict else { panic!("{changed}: {verdict}") };
-            // The same text may stand in the line before.
+            // An earlier output of the line may contain the same text.
             assert!(
                 difference.line == number as u64 + 1 && difference.output <= at + 1,
                 "{changed}: {verdict}"
@@ -158,11 +158,11 @@ fn a_trace_that_breaks_off_replays_as_far_as_it_goes() {
     let (whole, verdict) = replay(trace.as_bytes(), false).unwrap();
     assert!(matches!(verdict, Verdict::Identical { .. }), "{verdict}");
     let header = trace.find('\n').unwrap() + 1;
-    // Killed at any byte.
+    // The server is killed at any byte.
     for end in (header..trace.len() - 1).step_by(7) {
         let (printed, verdict) =
             replay(&trace.as_bytes()[..end], false).unwrap_or_else(|bad| panic!("{end}: {bad}"));
-        // A line without its line end may be whole.
+        // A line without its newline may be complete.
         if matches!(verdict, Verdict::Identical { .. }) {
             continue;
         }
@@ -189,7 +189,7 @@ fn missing_inputs_end_a_replay() {
     );
 }
 
-/// Everything that an input can hold reads back to the letter.
+/// Every value that an input can hold reads back exactly.
 #[test]
 fn every_input_reads_back_as_it_was_written() {
     let numbers = [0.1, 1e-320, 5e-324, 1.797_693_134_862_315_7e308, 123_456_789.123_456_79, -0.0];
@@ -212,7 +212,7 @@ fn every_input_reads_back_as_it_was_written() {
         assert_eq!(again, input);
         assert_eq!(trace::step_line(Time::ZERO, &again, &[]), text);
     }
-    // No number is null, and what is no number is ignored.
+    // NaN is written as null; it reads back as NaN and is ignored.
     let text = trace::step_line(
         Time::ZERO,
         &Input::TurnProbability { speech_segment: SpeechSegmentId(0), probability: f32::NAN },
@@ -290,7 +290,7 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
             "{\"at\":1,\"input\":{\"Fact\":{\"what\":\"warning\",\"text\":\"x\",\"colour\":1}}}",
             "input.Fact.colour: is unknown",
         ),
-        // Of two values one would be lost.
+        // One of two values would be lost.
         ("{\"at\":1,\"at\":1,\"input\":\"Tick\"}", "at: stands there twice"),
         (
             "{\"at\":1,\"input\":{\"SpeechStarted\":{\"onset\":1,\"onset\":1}}}",
@@ -362,8 +362,8 @@ fn settings_that_no_agent_can_have_are_refused() {
     }
 }
 
-/// A file may ask for years of call-outs between two lines: they end at the first that the file does not have, and where it has them all
-/// there are too many.
+/// A file may ask for 116 days (1e7 s) of call-outs between two lines. The replay ends at the first
+/// call-out that the file does not have; if the file has them all, there are too many deadlines.
 #[test]
 fn years_without_a_line_are_not_lived_through() {
     let settings = Settings {
@@ -406,7 +406,7 @@ impl Random {
     }
 }
 
-/// Whatever was done to a trace, its replay comes to an end with a sentence.
+/// Every damaged trace ends its replay with one sentence.
 #[test]
 fn a_trace_that_was_bent_at_random_ends_with_one_sentence() {
     let mut random = Random(1);
@@ -425,7 +425,7 @@ fn a_trace_that_was_bent_at_random_ends_with_one_sentence() {
                 1 => drop(lines.remove(one)),
                 2 => lines.insert(one, lines[other].clone()),
                 3 => {
-                    // Another input in its place, so that what comes of it is another story.
+                    // Another input in its place leads to other outputs.
                     let (a, b) = (
                         serde_json::from_str::<Value>(&lines[one]),
                         serde_json::from_str::<Value>(&lines[other]),
@@ -468,6 +468,6 @@ fn a_trace_that_was_bent_at_random_ends_with_one_sentence() {
         };
         assert!(!sentence.contains('\n') && !sentence.is_empty(), "{sentence:?}");
     }
-    // Each of these has happened; gaps are written by no scenario.
+    // Each of these occurred. No scenario writes gaps.
     assert!([0, 1, 3, 4].iter().all(|end| ends[*end] >= 20), "{ends:?}");
 }

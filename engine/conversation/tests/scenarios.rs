@@ -1,5 +1,9 @@
-//! Every file of `tests/scenarios` prints what its neighbour `.out` holds. Each is a small story; its `name` says what a person would
-//! experience. Some have `.why`, too: the explanations. After a change that is meant, `VISAVIS_ACCEPT=1` writes the neighbours anew: read the difference before committing it.
+//! Every scenario of `tests/scenarios` prints what the `.out` file beside it contains. Each
+//! scenario is a small story; its `name` says what a user would experience. Some have a `.why` file
+//! with the explanations.
+//!
+//! After an intended change, `VISAVIS_ACCEPT=1` rewrites these files. Read the difference before
+//! you commit it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -71,7 +75,7 @@ fn explanations_change_nothing_but_add_lines() {
     }
 }
 
-/// Why each decision was taken, in lines of `time why`.
+/// The reason of each decision, in lines of `time why`.
 fn explanations(json: &[u8]) -> String {
     let printed = simulate(json, true).unwrap();
     let lines = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -79,7 +83,7 @@ fn explanations(json: &[u8]) -> String {
     why.map(|line| format!("{} {}\n", line["t"], line["why"].as_str().unwrap())).collect()
 }
 
-/// Some scenarios have a second neighbour, `.why`, with all that `--explain` adds.
+/// Some scenarios have a `.why` file with everything that `--explain` adds.
 #[test]
 fn each_decision_is_explained_as_the_scenarios_neighbour_says() {
     let files = scenario_files("why");
@@ -101,7 +105,7 @@ fn each_decision_is_explained_as_the_scenarios_neighbour_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each decision comes with its rule, its moment, and the setting that made it so.
+/// Each explanation contains the rule, the time and the setting that caused the decision.
 #[test]
 fn an_explanation_names_rule_deadline_and_setting() {
     let why = |p: Value, more: Value| -> Vec<String> {
@@ -150,7 +154,7 @@ fn an_explanation_names_rule_deadline_and_setting() {
     for expected in ["6.4 held: the user's words are final", "6.4 killed: the user's words are final"] {
         assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
     }
-    // Words that never come.
+    // A transcript that never comes.
     let said = why(json!(null), json!({"from": 6, "to": 7}));
     assert!(
         said.iter().any(|why| why == "9.5 transcript_timeout 2s: no words came, the turn is over"),
@@ -158,7 +162,7 @@ fn an_explanation_names_rule_deadline_and_setting() {
     );
 }
 
-/// The same of what goes wrong, and of the end of a call.
+/// The same for failures and the end of a call.
 #[test]
 fn an_explanation_names_what_failed_and_what_it_waited_for() {
     let why = |scenario: Value| -> Vec<String> {
@@ -202,7 +206,8 @@ fn an_explanation_names_what_failed_and_what_it_waited_for() {
     }
 }
 
-/// The same call under other words for its behaviour: when the turns end, when the agent is held, what a "yes" and a single word do.
+/// The same call with different presets and delays: when turns end, when the agent is held, and the
+/// effect of a "yes" and of a single word.
 #[test]
 fn a_call_goes_as_its_presets_and_delays_say() {
     let lines = |agent: &AgentTurnConfig, end_of_turn: f64, over: Value| -> Vec<Value> {
@@ -258,7 +263,7 @@ fn a_call_goes_as_its_presets_and_delays_say() {
         let two = json!({"from": 10, "to": 12, "text": "Please stop!", "stt_delay": 0});
         assert_eq!(cut(two), held.or(Some(12.0)), "{word:?}");
     }
-    // Its own delays win over the preset, those of the recogniser over both.
+    // The agent's own delays override the preset; the delays of the STT override both.
     let turn = json!({"min_endpointing_delay": 1.0, "max_endpointing_delay": 2.5});
     let own = AgentTurnConfig { turn: Some(&turn), ..agent(Some("deliberate"), None) };
     let stated =
@@ -327,7 +332,7 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
         (r#"{"until": 1, "actions": [{"at": 1, "do": "say", "text": "x"}]}"#, "actions[0].audio: is missing"),
         (r#"{"until": 1, "actions": [{"at": 1, "do": "end", "text": "x"}]}"#, "actions[0].text: is unknown"),
         ("[]", "file: must be an object"),
-        // Of two values one would be lost.
+        // One of two values would be lost.
         (r#"{"until": 1, "until": 2}"#, "until: stands there twice, again in line 1"),
         (
             "{\"until\": 1, \"settings\": {\n\"idle_timeout\": 1,\n\"idle_timeout\": 1}}",
@@ -344,7 +349,7 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
         (r#"{"until": 1, "": 1}"#, r#""": is unknown"#),
         (r#"{"": 1, "": 1}"#, r#""": stands there twice, again in line 1"#),
         (r#"{"until": 1, "two\nlines": 1}"#, r"two\nlines: is unknown"),
-        // What is no JSON is named by the value in which it ceases to be.
+        // Invalid JSON is reported at the value where it becomes invalid.
         (r#"{"until": NaN}"#, "until: is no JSON: expected value at line 1 column 11"),
         (
             r#"{"until": 1, "settings": {"idle_timeout": -Infinity}}"#,

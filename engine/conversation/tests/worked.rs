@@ -3,7 +3,7 @@
 use conversation::simulate::simulate;
 use serde_json::{Map, Value, json};
 
-/// What a scenario prints.
+/// The output of a scenario.
 struct SimulationOutput(Vec<Value>);
 
 impl SimulationOutput {
@@ -15,7 +15,7 @@ impl SimulationOutput {
         Self(out.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
     }
 
-    /// Times of all lines of this kind.
+    /// Checks the times of all lines of this kind.
     #[track_caller]
     fn assert_times(&self, what: &str, expected: &[f64]) -> &Self {
         let times: Vec<f64> = self.lines_of(what).map(|line| line["t"].as_f64().unwrap()).collect();
@@ -29,7 +29,7 @@ impl SimulationOutput {
         self.0.iter().filter(move |line| line["what"] == what)
     }
 
-    /// The n-th line of this kind has this field.
+    /// Checks a field of the n-th line of this kind.
     #[track_caller]
     fn assert_field(&self, what: &str, n: usize, field: &str, value: Value) -> &Self {
         let found = &self.lines_of(what).nth(n).unwrap_or(&Value::Null)[field];
@@ -38,7 +38,7 @@ impl SimulationOutput {
         self
     }
 
-    /// (time, state) of all changes.
+    /// Checks time and state of all state changes.
     #[track_caller]
     fn assert_states(&self, expected: &[(f64, &str)]) -> &Self {
         let states: Vec<_> = self
@@ -51,7 +51,7 @@ impl SimulationOutput {
         self
     }
 
-    /// (role, text) of the history.
+    /// Checks role and text of all items of the history.
     #[track_caller]
     fn assert_history(&self, expected: &[(&str, &str)]) -> &Self {
         let history = self.0.last().unwrap()["history"].as_array().unwrap();
@@ -232,7 +232,7 @@ fn an_unfinished_sentence_is_one_turn_with_its_end() {
         json!({}),
         json!({"user": [{"from": 0.5, "to": 1.5, "text": "Well I think", "end_of_turn": 0.1}, {"from": 3.0, "to": 4.0, "text": "we should go", "end_of_turn": 0.1}]}),
     );
-    // The page's 7.00 = end of speech 4.0 + max 3.0.
+    // 7.00 on the page = end of speech 4.0 + maximum delay 3.0.
     lines.assert_field("utterance_committed", 0, "text", json!("Well I think we should go"));
     let lines = SimulationOutput::run(
         json!({"max_endpointing_delay": 3.0}),

@@ -1,12 +1,12 @@
-//! Bytes as the choices of a random world.
+//! Bytes as the choices of a random call.
 
 use crate::harness::Random;
 use crate::laws::{first_broken_law, run_random_call};
 
-/// The history that these bytes choose keeps the laws.
+/// The call that these bytes choose satisfies the laws.
 ///
 /// # Panics
-/// Where it does not.
+/// A law is broken.
 pub(crate) fn keeps_the_laws(bytes: &[u8]) {
     if bytes.len() > 1 << 13 {
         return;

@@ -1,5 +1,5 @@
-//! What the fuzz targets do, as ordinary tests: their seeds and everything that they ever found, and a bounded number of random bytes.
-//! See `engine/conversation/fuzz/README.md`.
+//! The checks of the fuzz targets as ordinary tests: their seeds, which include all earlier
+//! findings, and a bounded number of random bytes. See `engine/conversation/fuzz/README.md`.
 
 #[path = "../laws/harness.rs"]
 mod harness;
@@ -17,7 +17,7 @@ use conversation::simulate::simulate_traced;
 use conversation::trace::header_line;
 use harness::Random;
 
-/// Files of a target's seeds.
+/// The seed files of a target.
 fn seed_files(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
     let mut files: Vec<PathBuf> =
@@ -27,7 +27,7 @@ fn seed_files(target: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Gives each seed to `body`; one that fails is named by its panic.
+/// Runs `check` on each seed. A panic names the seed that fails.
 fn run_seeds(target: &str, check: fn(&[u8])) {
     for file in seed_files(target) {
         let bytes = std::fs::read(&file).expect("a seed can be read");
@@ -90,7 +90,7 @@ const TOKENS: [&str; 16] = [
     "\u{fffd}",
 ];
 
-/// Some bytes are changed, left out or put in, some values are others.
+/// Changes, removes or inserts some bytes, and replaces some values.
 fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(3) {
         let at = random.below(bytes.len() as u64) as usize;
@@ -103,7 +103,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
                 bytes.push(b'}');
             }
             _ => {
-                // A whole value in place of another.
+                // Replace a whole value by another.
                 let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b'\n');
                 let from = bytes[..at].iter().rposition(|b| matches!(b, b':' | b'[')).map_or(at, |n| n + 1);
                 let to = bytes[from..].iter().position(ends).map_or(bytes.len(), |n| from + n);
@@ -113,7 +113,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Files that are nearly right: a shipped scenario with a few bytes changed, left out or put in.
+/// Nearly valid files: a shipped scenario with a few bytes changed, removed or inserted.
 #[test]
 fn damaged_scenarios_are_played_or_refused() {
     let (files, mut random) = (read_scenarios(), Random::new(21));
@@ -124,7 +124,7 @@ fn damaged_scenarios_are_played_or_refused() {
     }
 }
 
-/// The same of traces: of what those scenarios would have written, had they been calls.
+/// The same for traces: those that the scenarios would have written as calls.
 #[test]
 fn damaged_traces_are_replayed_or_refused() {
     let traced = |json: &Vec<u8>| simulate_traced(json).expect("a scenario is traced").1.into_bytes();
@@ -136,7 +136,8 @@ fn damaged_traces_are_replayed_or_refused() {
     }
 }
 
-/// A header that asks for 1 MiB to be said at each idle moment of a year: the file has no output for all that, and none is kept.
+/// A header that asks for 1 MB of speech at each idle timeout, over 104 days. The file has no
+/// outputs for it, so the replay must not generate them.
 #[test]
 fn a_trace_makes_no_more_than_it_holds() {
     let settings = Settings {

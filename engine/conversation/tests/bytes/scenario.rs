@@ -3,11 +3,11 @@
 use conversation::simulate::simulate;
 use serde_json::Value;
 
-/// A file that is refused is refused in one sentence that begins with a field; one that is played ends with a summary, its lines in
-/// the order of time, and an explanation only adds lines.
+/// An invalid file is rejected in one sentence that starts with a field. A valid file ends with a
+/// summary, its lines are in the order of time, and `explain` only adds lines.
 ///
 /// # Panics
-/// Where that is not so.
+/// One of these does not hold.
 pub(crate) fn played_or_refused(bytes: &[u8]) {
     if bytes.len() > 1 << 16 || takes_long(bytes) {
         return;
@@ -33,7 +33,7 @@ pub(crate) fn played_or_refused(bytes: &[u8]) {
     }
 }
 
-/// Legal, and of no use here: hours of call-outs, tools that call each other for ever.
+/// Valid but too slow for this test: hours of call-outs, or endless tool calls.
 fn takes_long(bytes: &[u8]) -> bool {
     let Ok(file) = serde_json::from_slice::<Value>(bytes) else { return false };
     let settings = &file["settings"];

@@ -3,11 +3,12 @@
 use conversation::replay::{Replay, TraceError, Verdict};
 use serde_json::Value;
 
-/// A trace that is refused is refused in one sentence that begins with a line; one that is replayed ends with a verdict of one sentence
-/// and a summary, its lines in the order of time, and an explanation only adds lines.
+/// An invalid trace is rejected in one sentence that starts with a line. A valid trace ends with a
+/// verdict of one sentence and a summary, its lines are in the order of time, and `explain` only
+/// adds lines.
 ///
 /// # Panics
-/// Where that is not so.
+/// One of these does not hold.
 pub(crate) fn replayed_or_refused(bytes: &[u8]) {
     if bytes.len() > 1 << 16 {
         return;
@@ -40,7 +41,7 @@ fn parse_lines(printed: &str) -> Vec<Value> {
     printed.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// What a replay of these bytes prints, and what it comes to.
+/// What a replay of these bytes prints, and its verdict.
 pub(crate) fn replay(trace: &[u8], explain: bool) -> Result<(String, Verdict), TraceError> {
     let mut replay = Replay::new(explain);
     let mut printed = String::new();

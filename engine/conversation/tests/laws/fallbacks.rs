@@ -1,4 +1,4 @@
-//! The laws of what is asked again: fallbacks, and the guardrail that takes a reply's place.
+//! The laws of retries: fallbacks, and the guardrail that replaces a reply.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,14 @@ use conversation::output::{LlmRequest, Output, SpeechSource, TtsRequest};
 use super::{RunLog, events};
 use crate::harness::{LogEntry, random_spec};
 
-/// The outputs that follow from the input at this place, all of its instant.
+/// The outputs that follow from the input at this index, at the same time.
 fn immediate_outputs(steps: &[LogEntry], input: usize) -> impl Iterator<Item = &Output> {
     let until_drained = steps[input + 1..].iter().take_while(|step| !matches!(step, LogEntry::Drained(..)));
     until_drained.filter_map(|step| if let LogEntry::Output(_, output) = step { Some(output) } else { None })
 }
 
-/// A model that fails before its first words were given to the voice is replaced, where there is another; the other one is not.
+/// If a model fails before the TTS received any of its text, the fallback model (if any) replaces
+/// it. The fallback model itself is not replaced.
 pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
     let exists = random_spec(&mut h.source.clone()).fallback_llm;
     let mut requests: BTreeMap<GenerationId, LlmRequest> = BTreeMap::new();
@@ -31,7 +32,7 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
                 let Some(request) = requests.get(step).filter(|_| open) else { continue };
                 let due =
                     exists && !request.use_fallback && !request.preemptive && !sent_to_tts.contains(step);
-                // What is due at that instant goes first, and may have stopped it.
+                // Deadlines of the same time come first and may have stopped the request.
                 let again = |output: &Output| match output {
                     Output::RequestLlm(again) => again.use_fallback && again.generation.epoch == step.epoch,
                     Output::CancelLlm(stopped) => stopped == step,
@@ -79,7 +80,8 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
     Ok(())
 }
 
-/// A voice that fails before its first sound is replaced, where there is another; the other one is not.
+/// If a voice fails before its first audio, the fallback voice (if any) replaces it. The fallback
+/// voice itself is not replaced.
 pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
     let exists = random_spec(&mut h.source.clone()).fallback_tts;
     let mut requests: BTreeMap<SegmentId, TtsRequest> = BTreeMap::new();
@@ -88,14 +90,14 @@ pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
     let mut again: Vec<(Epoch, SpeechSource, String)> = Vec::new();
     for (place, step) in h.entries.iter().enumerate() {
         match step {
-            LogEntry::Input(at, Input::Tts { segment: segment, event }) => {
+            LogEntry::Input(at, Input::Tts { segment, event }) => {
                 let open = over.insert(*segment);
                 if matches!(event, TtsEvent::WordTimestamps(_)) && open {
                     over.remove(segment);
                 }
                 let Some(speech) = requests.get(segment).filter(|_| open && exists) else { continue };
                 let due = !speech.use_fallback && !prepared.contains(&speech.epoch);
-                // What is due at that instant goes first, and may have stopped it.
+                // Deadlines of the same time come first and may have stopped the request.
                 let replaced = |output: &Output| match output {
                     Output::Synthesize(other) => other.use_fallback && other.source == speech.source,
                     Output::Discard(stopped) => stopped == segment,
@@ -137,8 +139,8 @@ pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
     Ok(())
 }
 
-/// Where a guardrail fires for the last turn, the reply to that turn asks for nothing more and does not sound any more; the guardrail's
-/// own words do.
+/// If a guardrail fires for the last turn, the reply to that turn makes no further request and is
+/// no longer played. The guardrail's response is played.
 pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
     let mut reply: Option<Epoch> = None;
     let mut replaced: BTreeSet<Epoch> = BTreeSet::new();
@@ -150,12 +152,12 @@ pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
                 fired = true;
                 words_due |= reply.is_some();
             }
-            // What was due at that instant went before it.
+            // Deadlines of the same time come before the guardrail.
             LogEntry::Drained(..) if fired => {
                 fired = false;
                 replaced.extend(reply);
             }
-            // Whether a prepared reply is its answer is not known.
+            // It is unknown whether a preemptive reply becomes its answer.
             LogEntry::Output(_, Output::Emit(envelope))
                 if matches!(envelope.event, Event::UtteranceCommitted { .. }) =>
             {
@@ -194,7 +196,7 @@ pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
     Ok(())
 }
 
-/// At rest all that the voice was asked for has sounded, but for what failed or was taken back.
+/// At rest every segment that was sent to the TTS was played, unless it failed or was discarded.
 pub(super) fn what_was_asked_sounds(h: &RunLog) -> Result<(), String> {
     let mut due: BTreeMap<SegmentId, &TtsRequest> = BTreeMap::new();
     for step in &h.entries {
@@ -203,7 +205,7 @@ pub(super) fn what_was_asked_sounds(h: &RunLog) -> Result<(), String> {
                 due.insert(speech.segment, speech);
             }
             LogEntry::Output(_, Output::Play(segment) | Output::Discard(segment))
-            | LogEntry::Input(_, Input::Tts { segment: segment, event: TtsEvent::Failed(_) }) => {
+            | LogEntry::Input(_, Input::Tts { segment, event: TtsEvent::Failed(_) }) => {
                 due.remove(segment);
             }
             LogEntry::Output(_, Output::Cancel(epoch)) => due.retain(|_, speech| speech.epoch != *epoch),

@@ -1,5 +1,6 @@
-//! A random world around one conversation: a user who speaks, providers that answer, fail and dawdle, a playout that plays.
-//! Everything comes from one source, a seed or a fuzzer's bytes, so a broken law is found again by it.
+//! A random environment for one conversation: a user who speaks, providers that answer, fail or are
+//! late, and a playout. All choices come from one source, a seed or a fuzzer's bytes, which
+//! reproduces a broken law.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,7 +15,8 @@ use conversation::output::Output;
 use conversation::spec::{Greeting, Phrasing, Spec, ToolSpec, VadTiming};
 use conversation::time::{Position, Time};
 
-/// Where choices come from: bytes as long as there are any, then SplitMix64, which is small and the same on every machine.
+/// The source of choices: the bytes first, then SplitMix64, which is small and the same on every
+/// machine.
 #[derive(Clone)]
 pub(crate) struct Random {
     bytes: VecDeque<u8>,
@@ -26,13 +28,13 @@ impl Random {
         Self { bytes: VecDeque::new(), state: seed }
     }
 
-    /// Choices are read off `bytes`, one or two for each.
-    #[allow(dead_code)] // Not every test that has this file wants it.
+    /// Takes choices from `bytes`, one or two bytes for each.
+    #[allow(dead_code)] // not every test that includes this file uses it
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self { bytes: bytes.iter().copied().collect(), state: bytes.len() as u64 }
     }
 
-    /// A source of choices that has nothing to do with this one.
+    /// An independent source of choices.
     pub(crate) fn fork(&self) -> Self {
         Self::new(self.state ^ 0x5eed)
     }
@@ -59,7 +61,7 @@ impl Random {
         items[self.below(items.len() as u64) as usize].clone()
     }
 
-    /// µs on a grid of 10 ms, so that instants often coincide.
+    /// µs in steps of 10 ms, so that times often coincide.
     fn grid_micros(&mut self, low: u64, high: u64) -> u64 {
         (low + self.below((high - low) / 10_000 + 1) * 10_000).min(high)
     }
@@ -148,12 +150,12 @@ struct Segment {
     play_allowed: bool,
 }
 
-/// What was put in and what came out, in order, with its time.
+/// Inputs and outputs in order, with their times.
 #[derive(Clone, Debug)]
 pub(crate) enum LogEntry {
     Input(Time, Input),
     Output(Time, Output),
-    /// All outputs were drained: now, and the next deadline.
+    /// All outputs were drained: the current time and the next deadline.
     Drained(Time, Option<Time>),
 }
 
@@ -168,7 +170,7 @@ pub(crate) struct Harness {
     segments: BTreeMap<SegmentId, Segment>,
     playout_queue: VecDeque<SegmentId>,
     playing_segment: Option<SegmentId>,
-    /// When the sounding piece was (re)started, and its position then, µs.
+    /// When playout of the current segment (re)started, and the position at that time, in µs.
     playing_since: (u64, u64),
     held: bool,
     cancelled_generations: BTreeSet<GenerationId>,
@@ -209,7 +211,7 @@ impl Harness {
         self.scheduled.insert((at.max(self.now), self.next_order), input);
     }
 
-    /// A random user: some utterances, some noise, some commands, some nonsense, over about `seconds`.
+    /// A random user over about `seconds`: some utterances, noises, commands and invalid inputs.
     pub(crate) fn schedule_script(&mut self, seconds: u64) {
         let mut at = self.random.grid_micros(100_000, 2_000_000);
         while at < seconds * 1_000_000 {
@@ -286,7 +288,7 @@ impl Harness {
             };
             self.schedule(at, nonsense);
         }
-        // From a source of its own: the other calls stay what they were.
+        // A source of its own, so that the other choices do not change.
         let mut guard = self.random.fork();
         for _ in 0..guard.below(8).saturating_sub(5) {
             let at = guard.grid_micros(0, seconds * 1_000_000);
@@ -308,7 +310,7 @@ impl Harness {
             .then(|| self.playing_since.0 + segment.length_micros.saturating_sub(self.playing_since.1))
     }
 
-    /// One step of the world. False when nothing is left to happen before `until` µs.
+    /// One step of the environment. False if nothing happens before `until` µs.
     pub(crate) fn step(&mut self, until: u64) -> bool {
         if self.ended {
             return false;
@@ -325,7 +327,7 @@ impl Harness {
             let length = self.segments[&segment].length_micros;
             self.segments.remove(&segment);
             self.send_input(Input::Playout {
-                segment: segment,
+                segment,
                 event: PlayoutEvent::Finished(position_from_micros(length)),
             });
             self.start_next_segment();
@@ -335,7 +337,7 @@ impl Harness {
                 return true;
             }
             match &input {
-                Input::Tts { segment: segment, event } => {
+                Input::Tts { segment, event } => {
                     if let Some(p) = self.segments.get_mut(segment) {
                         match event {
                             TtsEvent::FirstAudio => p.ready = true,
@@ -347,7 +349,7 @@ impl Harness {
                         }
                     }
                 }
-                Input::Playout { segment: segment, event: PlayoutEvent::Progress(_) }
+                Input::Playout { segment, event: PlayoutEvent::Progress(_) }
                     if self.playing_segment != Some(*segment) || self.held =>
                 {
                     return true;
@@ -356,10 +358,10 @@ impl Harness {
                 _ => {}
             }
             let input = match input {
-                Input::Playout { segment: segment, event: PlayoutEvent::Progress(_) } => {
+                Input::Playout { segment, event: PlayoutEvent::Progress(_) } => {
                     let limit = self.segments[&segment].length_micros;
                     Input::Playout {
-                        segment: segment,
+                        segment,
                         event: PlayoutEvent::Progress(position_from_micros(
                             self.position_micros().min(limit),
                         )),
@@ -375,20 +377,19 @@ impl Harness {
         true
     }
 
-    /// Most news of what was cancelled never arrive; a few do, and must not matter.
+    /// Most events of cancelled requests never arrive. A few do, and must have no effect.
     fn is_stale(&mut self, input: &Input) -> bool {
         match input {
             Input::Llm { generation: step, .. } => {
                 self.cancelled_generations.contains(step) && self.random.chance(90)
             }
-            Input::Tts { segment: segment, .. } => {
-                !self.segments.contains_key(segment) && self.random.chance(90)
-            }
+            Input::Tts { segment, .. } => !self.segments.contains_key(segment) && self.random.chance(90),
             _ => false,
         }
     }
 
-    /// One input and everything that follows from it at this instant: always drained before the next input.
+    /// One input and everything that follows from it at this time. Outputs are drained before the
+    /// next input.
     fn send_input(&mut self, input: Input) {
         self.immediate_inputs.push_back(input);
         if self.is_draining {
@@ -450,7 +451,7 @@ impl Harness {
                     return;
                 }
                 if self.random.chance(4) {
-                    return; // never answers: the conversation's own time-out must serve
+                    return; // never answers: the conversation's own timeout must apply
                 }
                 self.schedule(at, Input::Llm { generation: step, event: LlmEvent::Started });
                 let text = self.random.pick(REPLIES);
@@ -508,16 +509,13 @@ impl Harness {
                 );
                 let at = self.now + self.random.grid_micros(0, 400_000);
                 if self.random.chance(4) {
-                    self.schedule(
-                        at,
-                        Input::Tts { segment: segment, event: TtsEvent::Failed("scripted".into()) },
-                    );
+                    self.schedule(at, Input::Tts { segment, event: TtsEvent::Failed("scripted".into()) });
                     return;
                 }
                 if self.random.chance(2) {
                     return;
                 }
-                self.schedule(at, Input::Tts { segment: segment, event: TtsEvent::FirstAudio });
+                self.schedule(at, Input::Tts { segment, event: TtsEvent::FirstAudio });
                 if self.random.chance(40) {
                     let words: Vec<&str> = request.text.split_whitespace().collect();
                     let each = length / words.len().max(1) as u64;
@@ -526,18 +524,12 @@ impl Harness {
                         .enumerate()
                         .map(|(i, w)| ((*w).to_owned(), position_from_micros(each * (i as u64 + 1))))
                         .collect();
-                    self.schedule(
-                        at,
-                        Input::Tts { segment: segment, event: TtsEvent::WordTimestamps(words) },
-                    );
+                    self.schedule(at, Input::Tts { segment, event: TtsEvent::WordTimestamps(words) });
                 }
                 let last = at + self.random.grid_micros(0, 50_000);
                 self.schedule(
                     last,
-                    Input::Tts {
-                        segment: segment,
-                        event: TtsEvent::End { duration: position_from_micros(length) },
-                    },
+                    Input::Tts { segment, event: TtsEvent::End { duration: position_from_micros(length) } },
                 );
             }
             Output::Play(segment) => {
@@ -555,7 +547,7 @@ impl Harness {
                 if let Some(segment) = self.playing_segment {
                     let at =
                         position_from_micros(self.playing_since.1.min(self.segments[&segment].length_micros));
-                    self.send_input(Input::Playout { segment: segment, event: PlayoutEvent::Progress(at) });
+                    self.send_input(Input::Playout { segment, event: PlayoutEvent::Progress(at) });
                 }
             }
             Output::Resume => {
@@ -589,10 +581,7 @@ impl Harness {
                 if self.random.chance(80) {
                     let p = self.random.below(100) as f32 / 100.0;
                     let at = self.now + self.random.grid_micros(0, 200_000);
-                    self.schedule(
-                        at,
-                        Input::TurnProbability { speech_segment: speech_segment, probability: p },
-                    );
+                    self.schedule(at, Input::TurnProbability { speech_segment, probability: p });
                 }
             }
             Output::End(_) => self.ended = true,

@@ -1,4 +1,4 @@
-//! The laws of turn-taking, each a question to a whole history.
+//! The laws of turn-taking. Each law is a check of a whole run.
 
 #[path = "fallbacks.rs"]
 mod fallbacks;
@@ -19,7 +19,7 @@ use conversation::input::{Command, Epoch, Input};
 use conversation::output::{CommandOutcome, Output};
 use conversation::time::Time;
 
-/// A history: what went in and what came out, and whether the world came to rest.
+/// A run: its inputs and outputs, and whether the conversation came to rest.
 pub(crate) struct RunLog {
     source: Random,
     pub(crate) entries: Vec<LogEntry>,
@@ -28,13 +28,13 @@ pub(crate) struct RunLog {
     final_state: AgentState,
 }
 
-/// Lives through the world that comes from this source.
+/// Runs the random call that this source chooses.
 pub(crate) fn run_random_call(source: &Random) -> RunLog {
     let mut harness = Harness::new(source.clone());
     let seconds = 5 + harness.random.below(40);
     harness.schedule_script(seconds);
     while harness.step(seconds * 1_000_000) {}
-    // No more user: everything must come to rest within the longest chain of time-outs.
+    // No more user input: everything must come to rest within the longest chain of timeouts.
     let has_idle = random_spec(&mut source.clone()).idle_timeout.is_some();
     while harness.step((seconds + 300) * 1_000_000) {}
     let rested = harness.ended || harness.conversation.poll_timeout().is_none();
@@ -189,8 +189,9 @@ fn split_words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
-/// Before each interruption that is told at least as many replies have begun. A reply shows itself by its question to the LLM; one that
-/// needs none by what made it, for it may be stopped before its voice is asked, while it keeps its distance from the words before it.
+/// At each interruption event, at least as many replies have started as there were interruptions. A
+/// reply is counted by its request to the LLM. A reply without one is counted by its cause, because
+/// it may be stopped while it waits for the minimum silence before its TTS request.
 fn interrupted_once(h: &RunLog) -> Result<(), String> {
     let spec = random_spec(&mut h.source.clone());
     let mut answers: BTreeSet<Epoch> = BTreeSet::new();
@@ -262,7 +263,8 @@ fn deadlines_ahead(h: &RunLog) -> Result<(), String> {
     Ok(())
 }
 
-/// The outputs of the same inputs, with `extra` ticks in between or with none but the given ones left out.
+/// The outputs of the same inputs: with extra random ticks in between (`extra`), or without the
+/// ticks of the run (`keep_ticks` false).
 fn rerun(h: &RunLog, keep_ticks: bool, extra: Option<&mut Random>) -> Vec<Output> {
     let mut conversation = Conversation::new(random_spec(&mut h.source.clone()));
     let mut outputs = Vec::new();
@@ -319,7 +321,7 @@ fn replay_is_identical(h: &RunLog) -> Result<(), String> {
 
 fn late_driver_changes_nothing(h: &RunLog) -> Result<(), String> {
     let until_last_input = {
-        // Deadlines after the last real input are served by nobody when the ticks are left out.
+        // Without ticks, deadlines after the last real input are not processed.
         let mut all = rerun(h, false, None);
         let full = outputs_of(h);
         all.truncate(full.len());
@@ -331,7 +333,7 @@ fn late_driver_changes_nothing(h: &RunLog) -> Result<(), String> {
     compare_outputs(&full, &rerun(h, true, Some(&mut random)))
 }
 
-/// The first law that a history breaks, and how.
+/// The first law that a run breaks, and how.
 pub(crate) fn first_broken_law(history: &RunLog) -> Option<String> {
     LAWS.iter().find_map(|(name, law)| law(history).err().map(|why| format!("{name}: {why}")))
 }

@@ -1,7 +1,9 @@
-//! The laws of turn-taking over random histories.
+//! The laws of turn-taking over random calls.
 //!
-//! A broken law prints the seed of its world; `VISAVIS_LAWS_SEED=N` runs that one alone and prints its whole history.
-//! `VISAVIS_LAWS_INPUTS` sets how many inputs are drawn (default 1 000 000). The worlds are the same in each run; the long tier draws others.
+//! A broken law prints its seed. `VISAVIS_LAWS_SEED=N` runs that call alone and writes its whole
+//! run to `visavis-laws.txt` in the folder of temporary files. `VISAVIS_LAWS_INPUTS` sets the
+//! number of inputs (default 1 000 000). The calls are the same in each run; the long tier draws
+//! others.
 
 mod harness;
 mod laws;
@@ -17,7 +19,7 @@ fn check(seed: u64) -> (usize, Option<String>) {
     (inputs, first_broken_law(&history).map(|why| format!("seed {seed}: {why}")))
 }
 
-/// Threads that play histories: a fixed number, so that each machine plays the same ones.
+/// Number of threads. It is fixed, so that every machine runs the same calls.
 const WORKERS: u64 = 4;
 
 #[test]
@@ -41,7 +43,7 @@ fn long_fuzz_the_laws_hold_over_random_histories() {
     laws_hold(seed::random_seed(), 50_000_000);
 }
 
-/// Plays the histories of the seeds from this one on, until they have had so many inputs.
+/// Runs the calls of the seeds from `seed` on, until they have had `min_inputs` inputs.
 fn laws_hold(seed: u64, min_inputs: usize) {
     let results: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)

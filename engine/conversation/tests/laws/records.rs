@@ -1,4 +1,4 @@
-//! The laws of what is told and kept: words, turns, tools, history, view.
+//! The laws of what is emitted and stored: words, turns, tools, history, view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +110,8 @@ pub(super) fn no_word_lost(h: &RunLog) -> Result<(), String> {
         return Err(format!("finals {finals:?}, committed {committed:?}"));
     }
     let over = events(&h.entries).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
-    // With minimum words a turn may be kept open over speech that never ends in a turn of its own; else at rest all is committed.
+    // With a minimum number of words, a text may be carried over to a turn that never comes.
+    // Without it, everything is committed at rest.
     let min_words = random_spec(&mut h.source.clone()).min_interruption_words;
     if h.came_to_rest && !over && min_words == 0 && finals.len() != committed.len() {
         return Err(format!("at rest finals {finals:?}, committed {committed:?}"));
@@ -121,11 +122,12 @@ pub(super) fn no_word_lost(h: &RunLog) -> Result<(), String> {
 pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
     let line = |item: &HistoryItem| format!("{:?} {} {}", item.role, item.text, item.interrupted);
     let mut emitted: Vec<(Role, String)> = Vec::new();
-    // The command, and the roles whose items it takes back.
+    // The command, and the roles whose items it removes.
     let mut taken_back: Option<(_, &[Role])> = None;
     for step in &h.entries {
         match step {
-            // What is due at that instant is served before the command: it still knows what is taken back.
+            // Deadlines of that time come before the command, so their requests still contain the
+            // removed items.
             LogEntry::Input(_, Input::Command { id, command: Command::Context { overwrite: true, .. } }) => {
                 taken_back = Some((*id, &[Role::System, Role::Visitor]));
             }
@@ -152,7 +154,7 @@ pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
             }
             LogEntry::Output(at, Output::RequestLlm(request)) => {
                 let mut seen: Vec<String> = request.history.iter().map(|item| line(item)).collect();
-                // The open turn comes last, and was not told yet.
+                // The open turn comes last and was not emitted yet.
                 if request.preemptive {
                     seen.pop();
                 }

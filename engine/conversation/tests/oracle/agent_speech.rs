@@ -1,7 +1,10 @@
-//! What the agent says: steps of the LLM, tools, the voice, the first sample and the last.
+//! What the agent says: generations, tools, the TTS, the first sample and the last.
 //!
-//! Readings: the voice of a reply behind other speech is asked when that has ended; pieces before a failed one are still spoken; the
-//! result of a tool stands in the history when it came in.
+//! Assumptions where the turn-taking page leaves room:
+//!
+//! - The TTS request of a reply that waits for other speech follows the end of that speech.
+//! - Segments before a failed one are still spoken.
+//! - The result of a tool enters the history at the time it arrives.
 
 use serde_json::{Value, json};
 
@@ -12,20 +15,20 @@ use super::record::{
     CallRecord, Generation, ReplyKind, RunningTool, Segment, Stage, Utterance, UtteranceKind,
 };
 
-/// A stage that fails for so long ends the call.
+/// A stage that fails for this long ends the call.
 const MAX_STAGE_FAILURE_TIME: Micros = 30 * SECOND;
-/// What the voice adds to each piece.
+/// Audio that the TTS adds to each segment, in µs.
 const SEGMENT_TAIL: Micros = 10_000;
 
 impl CallRecord<'_> {
-    /// First token and whole text, after the asking.
+    /// Time from the request to the first token, and to the whole text.
     pub(crate) fn llm_times(&self, answer: Option<usize>) -> (Micros, Micros) {
         answer.map_or((self.case.defaults.0, self.case.defaults.1), |n| {
             (self.case.replies[n].llm_ttft, self.case.replies[n].llm_duration)
         })
     }
 
-    /// The first step of an answer to `text`.
+    /// Starts the first generation of an answer to `text`.
     pub(crate) fn request_llm(&mut self, r: usize, text: &str) {
         let wanted = heard_text::normalize_text(text);
         let fits = |answer: &ScriptedReply| {
@@ -41,7 +44,7 @@ impl CallRecord<'_> {
         let tools = self.replies[r].generations.len() < self.case.settings.max_tool_steps;
         let requested = self.next_request();
         self.replies[r].generations.push(Generation {
-            requested: requested,
+            requested,
             script_index: answer,
             tools_allowed: tools,
             first_token_at: None,
@@ -62,7 +65,8 @@ impl CallRecord<'_> {
         }
     }
 
-    /// A stage that has failed for 30 s on end, from its first failure since a success, ends the call.
+    /// A stage that has failed for 30 s without a success, counted from its first failure, ends the
+    /// call.
     fn stage_failed(&mut self, stage: Stage, reason: &str) {
         let name = if stage == Stage::Llm { "llm" } else { "tts" };
         self.emit("error", json!({"stage": name, "reason": reason}));
@@ -93,7 +97,7 @@ impl CallRecord<'_> {
         }
     }
 
-    /// A step's whole text and calls are there.
+    /// The whole text and the tool calls of a generation are available.
     pub(crate) fn whole_text_received(&mut self, r: usize) {
         self.stage_outcomes.push((self.now, Stage::Llm, true));
         let Some(step) = self.replies[r].generations.last_mut() else { return };
@@ -107,16 +111,12 @@ impl CallRecord<'_> {
                 ..Segment::new(&part.text, part.audio_duration + SEGMENT_TAIL)
             });
             let segments = segments.collect();
-            let utterance = Utterance {
-                kind: UtteranceKind::Generation,
-                segments: segments,
-                ttfb: answer.tts_ttfb,
-                closed: false,
-            };
+            let utterance =
+                Utterance { kind: UtteranceKind::Generation, segments, ttfb: answer.tts_ttfb, closed: false };
             self.replies[r].utterances.push(utterance);
         }
         if self.replies[r].floor_position.is_some() {
-            // The words come before the calls: their voice is asked first.
+            // The text comes before the tool calls, so its TTS request comes first.
             if let Some((_, u)) =
                 self.needs_tts().filter(|(whose, _)| *whose == r && self.tts_allowed_at(r) <= self.now)
             {
@@ -126,7 +126,7 @@ impl CallRecord<'_> {
         }
     }
 
-    /// The reply's turn is committed, and its step may have ended: guardrail and tools take effect.
+    /// Applies guardrail and tool calls, once the turn is committed and the generation has ended.
     pub(crate) fn apply_generation(&mut self, r: usize) {
         let Some(step) = self.replies[r].generations.last().filter(|step| step.done && !step.failed) else {
             return;
@@ -214,13 +214,13 @@ impl CallRecord<'_> {
         self.push_tool_message(r, UtteranceKind::OnResult, words);
     }
 
-    /// An utterance of one fixed text.
+    /// An utterance with a fixed text.
     pub(crate) fn new_message_utterance(&self, of: UtteranceKind, say: &str, audio: Micros) -> Utterance {
         let segments = vec![Segment::new(say, audio + SEGMENT_TAIL)];
-        Utterance { kind: of, segments: segments, ttfb: self.case.defaults.2, closed: false }
+        Utterance { kind: of, segments, ttfb: self.case.defaults.2, closed: false }
     }
 
-    /// When a reply's voice may be asked.
+    /// The earliest time of a reply's TTS request.
     fn tts_allowed_at(&self, r: usize) -> Micros {
         let spaced = self
             .playout_ends
@@ -230,7 +230,8 @@ impl CallRecord<'_> {
         self.replies[r].not_before.max(spaced)
     }
 
-    /// Whose voice is wanted now: that of whoever has the floor, else that of a preparation.
+    /// The reply and utterance that need the TTS now: the reply that holds the floor, or else a
+    /// preemptive reply.
     fn needs_tts(&self) -> Option<(usize, usize)> {
         let of_preparation = || self.preemptive_reply().filter(|_| self.case.settings.preemptive_tts);
         let r = self.head().or_else(of_preparation)?;
@@ -246,7 +247,7 @@ impl CallRecord<'_> {
         self.needs_tts().map(|(r, _)| self.tts_allowed_at(r)).filter(|at| *at > self.now)
     }
 
-    /// The next thing that is possible without news.
+    /// Performs the next action that is possible without a new event. False if there is none.
     pub(crate) fn settle_once(&mut self) -> bool {
         if self.can_say_warning() {
             self.say_warning();
@@ -293,7 +294,7 @@ impl CallRecord<'_> {
         true
     }
 
-    /// Words were played and all results are in.
+    /// All text was played and all results are in.
     fn can_start_next_generation(&self, r: usize) -> bool {
         let reply = &self.replies[r];
         let open = reply.utterances.iter().filter(|utterance| !utterance.closed);
@@ -373,7 +374,7 @@ impl CallRecord<'_> {
         self.update_agent_state();
     }
 
-    /// The sounding piece was played to its end.
+    /// The playing segment was played to its end.
     pub(crate) fn finish_segment(&mut self, r: usize) {
         let now = self.now;
         let Some(u) = self.replies[r].sounding_utterance() else { return };
@@ -425,7 +426,7 @@ impl Segment {
 }
 
 impl Utterance {
-    /// The piece and those behind it will never sound, unless they do.
+    /// Discards this segment and those after it, unless they have started to play.
     fn discard_from(&mut self, from: usize) {
         for segment in self.segments.iter_mut().skip(from).filter(|segment| segment.started_at.is_none()) {
             segment.discarded = true;

@@ -1,9 +1,13 @@
 //! Barge-in: duck, hold, kill, resume.
 //!
-//! Readings: finals that are all backchannels stay one even where a new speech brought them, and a follow-up without words makes an
-//! ordinary turn of them; "nothing was transcribed" means that the open turn has no text, or
-//! too little to end a reply; what the echo warm-up puts off is judged at its end; a reply that begins in the midst of a long speech is held when its
-//! first sample is there; a greeting is never held before its first sample.
+//! Assumptions where the turn-taking page leaves room:
+//!
+//! - Finals that are all backchannels stay a backchannel, even if a new speech segment brought
+//!   them. A follow-up without words makes an ordinary turn of them.
+//! - "Nothing was transcribed" means that the open turn has no text, or too little to end a reply.
+//! - What the echo warm-up postpones is evaluated at its end.
+//! - A reply that starts during a long speech segment is held when its first sample is available.
+//! - A greeting is never held before its first sample.
 
 use serde_json::json;
 
@@ -14,7 +18,7 @@ use super::record::{CallRecord, ReplyKind};
 const BACKCHANNELS: &str = "yeah yes yep yup yah ya mhm mmhm mhmm mmhmm mm mmm hm hmm uhhuh aha okay ok right alright sure \
                             isee gotit";
 
-/// Whether a text is one of the small words, said once or several times.
+/// Whether a text is one of the backchannel words, once or repeated.
 fn is_backchannel(text: &str) -> bool {
     let plain = heard_text::normalize_text(text);
     let known = |word: &str| BACKCHANNELS.split_whitespace().any(|known| known == word);
@@ -90,7 +94,7 @@ impl CallRecord<'_> {
         }
     }
 
-    /// The speech has lasted long enough: does it hold the agent?
+    /// Holds the agent if the speech, which has lasted long enough, is an interruption.
     fn try_hold(&mut self) {
         let Some(head) = self.head() else { return };
         if !self.replies[head].is_unheard_greeting() && self.may_hold(head) {
@@ -104,7 +108,8 @@ impl CallRecord<'_> {
         reply.interruptible && !reply.is_held() && self.echo_warmup_end().is_none() && enough
     }
 
-    /// A first sample is there while the user speaks. Has the speech lasted long enough for a hold?
+    /// Whether a first sample that is available while the user speaks is held: the speech has
+    /// lasted long enough.
     pub(crate) fn holds_first_sample(&self, r: usize) -> bool {
         let long = self
             .user_input
@@ -149,7 +154,7 @@ impl CallRecord<'_> {
             .then_some(stop + self.case.settings.false_interruption_timeout?)
     }
 
-    /// Nothing was transcribed, and the time-out has passed.
+    /// Nothing was transcribed within the timeout.
     pub(crate) fn resume_due(&mut self) {
         let Some(head) = self.head() else { return };
         if let (Some((held, _, _)), Some(stop)) =
@@ -181,7 +186,7 @@ impl CallRecord<'_> {
         self.update_agent_state();
     }
 
-    /// All of the turn's finals were backchannels, and nothing was said behind them.
+    /// Whether all finals of the turn are backchannels and no speech follows them.
     pub(crate) fn turn_is_backchannel(&self) -> bool {
         let turn = self.open_turn();
         !turn.finals.is_empty()
@@ -239,7 +244,7 @@ impl CallRecord<'_> {
         self.kill_waiting_answers();
     }
 
-    /// Answers to older turns that wait behind other speech.
+    /// Ends the answers to older turns that wait for other speech.
     pub(crate) fn kill_waiting_answers(&mut self) {
         for r in self.floor().into_iter().skip(1) {
             if self.replies[r].kind == ReplyKind::Answer {

@@ -1,15 +1,16 @@
-//! A call as plain data: settings, what the user does and when, what providers answer. The scenario file is made from it for the
-//! machine; the oracle reads it as it is. Times are whole microseconds, texts are texts: nothing here is a type of the crate.
+//! A call as plain data: settings, what the user does and when, what providers answer. The scenario
+//! file for the state machine is made from it; the oracle reads it directly. Times are whole
+//! microseconds and texts are strings: no type of the crate is used here.
 
 use serde_json::{Map, Value, json};
 
 /// Microseconds.
 pub(crate) type Micros = i64;
 
-/// A second.
+/// One second.
 pub(crate) const SECOND: Micros = 1_000_000;
 
-/// Words with the length of their sound; `wait` is the greeting's.
+/// A message with the duration of its audio; `delay` is for the greeting only.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) text: String,
@@ -45,18 +46,18 @@ pub(crate) struct Settings {
     pub(crate) error_message: Option<Message>,
 }
 
-/// One stretch of the user's voice, or one noise.
+/// One speech segment of the user, or one noise.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptedSpeech {
     pub(crate) from: Micros,
     pub(crate) to: Micros,
     pub(crate) text: Option<String>,
     pub(crate) stt_delay: Micros,
-    /// What the turn model says, in hundredths.
+    /// The answer of the turn model, in hundredths.
     pub(crate) end_of_turn: Option<i64>,
 }
 
-/// One piece of a reply.
+/// One segment of a reply.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptedSegment {
     pub(crate) text: String,
@@ -69,7 +70,7 @@ pub(crate) struct ScriptedSegment {
 pub(crate) struct ScriptedReply {
     pub(crate) in_reply_to: String,
     pub(crate) segments: Vec<ScriptedSegment>,
-    /// Tools, and with what.
+    /// Tools with their arguments.
     pub(crate) tool_calls: Vec<(String, Value)>,
     pub(crate) llm_ttft: Micros,
     pub(crate) llm_duration: Micros,
@@ -110,9 +111,9 @@ pub(crate) struct ScriptedAction {
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) settings: Settings,
-    /// Start and silence of the detector.
+    /// `start` and `silence` of the VAD.
     pub(crate) vad: (Micros, Micros),
-    /// First token, whole text, first audio, where a reply does not say.
+    /// Defaults for replies: time to first token, to the whole text, and to first audio.
     pub(crate) defaults: (Micros, Micros, Micros),
     pub(crate) user: Vec<ScriptedSpeech>,
     pub(crate) replies: Vec<ScriptedReply>,

@@ -1,15 +1,16 @@
-//! How much of a piece was heard, as the page counts it: word times where given, else syllables in proportion.
+//! How much of a segment was heard, by the rules of the turn-taking page: by word times if
+//! available, otherwise by syllables in proportion.
 
 use super::case::Micros;
 
-/// Words of a text, each with the index of its end and its syllables.
+/// The words of a text, each with the byte index of its end and its number of syllables.
 fn words_with_syllables(text: &str) -> Vec<(usize, u64)> {
     let mut words: Vec<(usize, u64)> = Vec::new();
     for token in text.split_whitespace() {
         let from = token.as_ptr() as usize - text.as_ptr() as usize;
         let mut latin = String::new();
         let mut end = from;
-        // A character of CJK is a word of its own, with the signs behind it.
+        // A CJK character is a word of its own, together with the punctuation after it.
         for (at, c) in token.char_indices() {
             let after = from + at + c.len_utf8();
             if ('\u{3040}'..='\u{30ff}').contains(&c) || ('\u{4e00}'..='\u{9fff}').contains(&c) {
@@ -28,15 +29,15 @@ fn words_with_syllables(text: &str) -> Vec<(usize, u64)> {
         if latin.chars().any(char::is_alphanumeric) {
             words.push((end, count_syllables(&latin)));
         } else if let Some(last) = words.last_mut() {
-            // No letters or digits: it goes with the word before it.
+            // No letters or digits: it belongs to the word before it.
             last.0 = end;
         }
     }
     words
 }
 
-/// Groups of aeiouy, minus one for a final e that is not alone (but not -le), at least one. A sign parts two groups; a final e is alone
-/// where it is the only group.
+/// Counts groups of the letters aeiouy, at least one. A final e does not count, unless the word
+/// ends in -le or has no other group. Punctuation separates groups.
 fn count_syllables(word: &str) -> u64 {
     let vowel = |c: char| "aeiouy".contains(c);
     let signs: Vec<char> = word.to_lowercase().chars().map(without_marks).collect();
@@ -64,7 +65,7 @@ fn without_marks(c: char) -> char {
     }
 }
 
-/// The part of a piece that was heard at `position` of `length`.
+/// The part of a segment that was heard at `position` of `length`.
 pub(crate) fn heard_prefix<'a>(
     text: &'a str,
     times: &[(String, Micros)],
@@ -94,7 +95,7 @@ pub(crate) fn heard_prefix<'a>(
     &text[..end]
 }
 
-/// A text as words alone, case and punctuation apart.
+/// The words of a text without case and punctuation.
 pub(crate) fn normalize_text(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
         word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()

@@ -1,7 +1,10 @@
 //! The call as a whole: greeting, commands, silence, limit, end.
 //!
-//! Readings: a `say` that interrupts is an `interrupt` first, the queue included; an answer that waits behind other speech is no speech
-//! yet, and an interrupt drops it even where answers may not be interrupted.
+//! Assumptions where the turn-taking page leaves room:
+//!
+//! - A `say` that interrupts is an `interrupt` first, including the queue.
+//! - An answer that waits for other speech is not speech yet: an interrupt discards it even if
+//!   answers cannot be interrupted.
 
 use serde_json::{Value, json};
 
@@ -69,7 +72,8 @@ impl CallRecord<'_> {
         self.new_message_reply(ReplyKind::Say, text, audio, allow, floor_position);
     }
 
-    /// Nothing sounds, is held, queued or pending, no tool runs, no turn is open and nobody is heard.
+    /// Nothing is playing, held, queued or pending, no tool runs, no turn is open and the user is
+    /// silent.
     fn floor_is_free(&self) -> bool {
         self.head().is_none()
             && self.preemptive_reply().is_none()
@@ -88,7 +92,7 @@ impl CallRecord<'_> {
         let limit = self.case.settings.max_call_duration.unwrap_or(0);
         let fields = json!({"call_duration": to_seconds(self.now), "max_call_duration": to_seconds(limit)});
         self.emit("max_call_duration_warning", fields);
-        // Before anything else that is due now could take the floor.
+        // Immediately, before anything else that is due now can take the floor.
         if self.can_say_warning() {
             self.say_warning();
         }
@@ -187,7 +191,7 @@ impl CallRecord<'_> {
         }
     }
 
-    /// Cuts what sounds and drops the rest.
+    /// Cuts the current speech and discards the rest.
     fn stop_all_speech(&mut self) {
         for r in self.floor() {
             self.kill_reply(r, false);

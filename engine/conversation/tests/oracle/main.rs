@@ -1,11 +1,13 @@
-//! The machine against a naive oracle over random calls.
+//! Compares the state machine with a naive oracle over random calls.
 //!
-//! A call is plain data ([`case`]): settings, what the user does and when, what providers answer. The machine plays it as a scenario;
-//! the oracle takes the whole list and works out from the rules, by looking through everything that ever happened at each instant,
-//! which lines must come when, with which text and in which order. It shares no code or type with the crate.
+//! A call is plain data ([`oracle::case`]): settings, what the user does and when, what providers
+//! answer. The state machine plays it as a scenario. The oracle takes the whole list and derives
+//! from the rules which lines must be printed when, with which text and in which order. At each
+//! time it examines everything that has happened so far. It shares no code or type with the crate.
 //!
-//! A difference prints the smallest call that shows it, as a scenario file. `VISAVIS_ORACLE_SEED=N` runs one call alone,
-//! `VISAVIS_LAWS_INPUTS` sets how many inputs are drawn (default 300 000). The calls are the same in each run; the long tier draws others.
+//! A difference prints the smallest call that shows it, as a scenario file. `VISAVIS_ORACLE_SEED=N`
+//! runs one call alone. `VISAVIS_LAWS_INPUTS` sets the number of inputs (default 300 000). The
+//! calls are the same in each run; the long tier draws others.
 
 #[path = "oracle.rs"]
 mod oracle;
@@ -16,7 +18,7 @@ use std::collections::BTreeSet;
 
 use oracle::random_case::{self, Random};
 
-/// What must have been printed in some call, or the calls are not nasty enough to prove anything.
+/// Lines that must occur in some call; without them the calls are too simple to prove anything.
 const REQUIRED_LINES: [&str; 40] = [
     "user.started_speaking",
     "user.stopped_speaking",
@@ -82,7 +84,7 @@ impl Tally {
     }
 }
 
-/// Threads that play calls: a fixed number, so that each machine plays the same ones.
+/// Number of threads. It is fixed, so that every machine runs the same calls.
 const WORKERS: usize = 4;
 
 #[test]
@@ -103,7 +105,7 @@ fn long_fuzz_the_machine_does_what_the_oracle_says() {
     machine_does_what_the_oracle_says(seed::random_seed(), 20_000_000);
 }
 
-/// Plays the calls of the seeds from this one on, until they have had so many inputs.
+/// Runs the calls of the seeds from `seed` on, until they have had `min_inputs` inputs.
 fn machine_does_what_the_oracle_says(seed: u64, min_inputs: usize) {
     let tallies: Vec<Tally> = std::thread::scope(|scope| {
         let work = |worker: usize| {
@@ -130,7 +132,8 @@ fn machine_does_what_the_oracle_says(seed: u64, min_inputs: usize) {
     assert!(tallies.iter().map(|tally| tally.inputs).sum::<usize>() >= min_inputs);
 }
 
-/// What the shipped scenarios print is what the oracle says, not only what the machine once did.
+/// The expected output of the shipped scenarios agrees with the oracle, not only with the state
+/// machine that wrote it.
 #[test]
 fn the_oracle_agrees_with_every_shipped_scenario() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
@@ -140,7 +143,8 @@ fn the_oracle_agrees_with_every_shipped_scenario() {
     let mut wrong = Vec::new();
     for file in files {
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        // The oracle was written from the page of turn-taking, which knows no stop words; what they do stands in the files themselves.
+        // The oracle follows the turn-taking page, which does not mention stop words. The expected
+        // outputs of these files define their effect.
         if json["settings"]["stop_words"] == true {
             continue;
         }

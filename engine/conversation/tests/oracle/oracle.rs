@@ -1,4 +1,4 @@
-//! The machine against the naive oracle, for one call.
+//! Compares the state machine with the naive oracle, for one call.
 
 mod agent_speech;
 mod barge_in;
@@ -17,7 +17,7 @@ use case::Case;
 use conversation::simulate::simulate;
 use serde_json::{Map, Value, json};
 
-/// The lines that must come.
+/// The expected lines.
 pub(crate) fn expected_lines(case: &Case) -> Vec<String> {
     let lines = predict::predict(case).into_iter().map(|(at, line)| {
         let t = ((at as f64 / 1e6) * 1e3).round() / 1e3;
@@ -37,17 +37,18 @@ fn printed_lines(case: &Case) -> Vec<String> {
     }
 }
 
-/// How a call went.
+/// The result of a comparison.
 pub(crate) struct Outcome {
-    /// About how many inputs the machine got: what the user and commands bring, and two for each thing that it asks for.
+    /// Approximate number of inputs of the state machine: those of the user and the commands, and
+    /// two for each of its requests.
     pub(crate) inputs: usize,
-    /// What the machine printed, line by line.
+    /// The printed lines.
     pub(crate) lines: Vec<String>,
-    /// Where machine and oracle differ: the smallest call that shows it, with the lines of both.
+    /// The difference, if any: the smallest call that shows it, with the lines of both sides.
     pub(crate) report: Option<String>,
 }
 
-/// Plays the call and compares.
+/// Runs the call and compares.
 pub(crate) fn compare(case: &Case) -> Outcome {
     let lines = printed_lines(case);
     let user: usize = case.user.iter().map(|item| 4 + 2 * usize::from(item.text.is_some())).sum();
@@ -66,10 +67,10 @@ pub(crate) fn compare(case: &Case) -> Outcome {
     Outcome { inputs: user + case.actions.len() + 2 * requests, lines, report }
 }
 
-/// The call that these bytes choose goes as the oracle says.
+/// The call that these bytes choose agrees with the oracle.
 ///
 /// # Panics
-/// Where it does not, with the smallest call that shows it.
+/// It does not agree; the message contains the smallest call that shows it.
 pub(crate) fn assert_agrees(bytes: &[u8]) {
     if bytes.len() <= 1 << 12
         && let Some(report) =

@@ -1,4 +1,4 @@
-//! A scenario file as a call, with the values that the page gives to what is left out.
+//! Reads a scenario file as a call, with the page's defaults for absent values.
 
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ fn action(value: &Value, allow: bool) -> ScriptedAction {
     ScriptedAction { at: micros(&value["at"]).unwrap_or(0), kind: what }
 }
 
-/// The call of a valid scenario file.
+/// Parses a valid scenario file.
 pub(crate) fn parse_case(file: &Value) -> Case {
     let default = |key: &str, or: Micros| micros(&file["defaults"][key]).unwrap_or(or);
     let defaults = (

@@ -1,4 +1,5 @@
-//! From one instant to the next. What will happen is looked for in the whole record each time: nothing is kept in a queue.
+//! Advances from one event to the next. Each time, the next events are derived from the whole
+//! record; there is no queue.
 
 use serde_json::{Value, json};
 
@@ -6,16 +7,18 @@ use super::case::{Case, Micros, SECOND};
 use super::record::CallRecord;
 use super::user_input::UserEvent;
 
-/// Silence of a provider that is a failure: longer than 5 s, so that what comes at that very instant still counts.
+/// Silence of a provider that is a failure: longer than 5 s, so an event at exactly 5 s still
+/// counts.
 const PROVIDER_TIMEOUT: Micros = 5 * SECOND + 1;
-/// A tool that is out for more than 20 s has failed.
+/// A tool without a result for more than 20 s has failed.
 const TOOL_TIMEOUT: Micros = 20 * SECOND + 1;
-/// No call of a sensible length has so many instants.
+/// More steps than any reasonable call has.
 const MAX_STEPS: usize = 50_000;
 const DUCK_DELAY: Micros = SECOND * 6 / 100;
 
-/// Something that is next. Of one instant the first of this list comes first; what is due comes before what providers do (in the order
-/// in which they were asked), that before the user's voice, and commands come last.
+/// The next event. Among events of the same time, the order of this list applies. Deadlines come
+/// first, then events of providers (in the order of their requests), then the user's speech, then
+/// commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum NextEvent {
     LlmTimeout(usize),
@@ -23,12 +26,12 @@ enum NextEvent {
     ToolTimeout(usize),
     Duck(usize),
     Hold(usize),
-    /// The echo warm-up is over: what it kept back is possible.
+    /// The echo warm-up has ended: what it postponed becomes possible.
     WarmupEnd,
     TurnEnd,
     Resume,
     ToolDelay(usize),
-    /// A voice may be asked now.
+    /// A TTS request is allowed now.
     TtsAllowed,
     Warning,
     Limit,
@@ -46,7 +49,7 @@ enum ProviderEvent {
     ToolResult(usize),
 }
 
-/// The lines of this call, the summary last.
+/// The lines of this call; the summary is the last one.
 pub(crate) fn predict(case: &Case) -> Vec<(Micros, Value)> {
     let mut record = CallRecord::new(case);
     record.start();
@@ -69,7 +72,7 @@ pub(crate) fn predict(case: &Case) -> Vec<(Micros, Value)> {
 }
 
 impl CallRecord<'_> {
-    /// Everything that follows at this instant: what is due, then what is possible.
+    /// Everything that follows at this time: deadlines first, then possible actions.
     pub(crate) fn settle(&mut self) {
         for _ in 0..MAX_STEPS {
             if self.failure_limit_reached && !self.over {
@@ -99,7 +102,7 @@ impl CallRecord<'_> {
         all.into_iter().map(|(at, next)| (at.max(self.now), next)).min()
     }
 
-    /// All that the rules themselves make happen, with its time.
+    /// All events that the rules themselves cause, with their times.
     fn due_events(&self) -> Vec<(Micros, NextEvent)> {
         let mut due: Vec<(Option<Micros>, NextEvent)> = vec![
             (self.limit_at(), NextEvent::Limit),
@@ -111,7 +114,7 @@ impl CallRecord<'_> {
             (self.next_tts_at(), NextEvent::TtsAllowed),
         ];
         if let Some(n) = self.user_input.active_segment() {
-            // The echo warm-up puts off what falls into it.
+            // The echo warm-up postpones what falls into it.
             let judged_at = |at: Micros| self.echo_warmup_end().map_or(at, |end| at.max(end));
             if !self.duck_judged.contains(&n) {
                 let at = (self.user_input.speech_segments[n].from + DUCK_DELAY)
@@ -145,7 +148,7 @@ impl CallRecord<'_> {
         due.into_iter().filter_map(|(at, next)| Some((at?, next))).collect()
     }
 
-    /// All that providers and playout will do, in which order they were asked.
+    /// All events of providers and playout, with the order of their requests.
     fn provider_events(&self) -> Vec<(Micros, u64, ProviderEvent)> {
         let mut all = Vec::new();
         for (n, tool) in self.tools.iter().enumerate().filter(|(_, tool)| tool.result_at.is_none()) {

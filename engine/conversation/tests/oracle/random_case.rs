@@ -1,5 +1,5 @@
-//! Random calls: plausible, and nasty. Late transcripts, a flickering detector, commands on top of each other, failing stages, tools
-//! that outlive their reply.
+//! Random calls, plausible and hostile: late transcripts, a flickering VAD, overlapping commands,
+//! failing stages, tools that outlive their reply.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,13 @@ use super::case::{
     ScriptedTool, Settings,
 };
 
-/// Where choices come from: bytes as long as there are any, then SplitMix64, which is small and the same on every machine.
+/// The source of choices: the bytes first, then SplitMix64, which is small and the same on every
+/// machine.
 pub(crate) struct Random {
     bytes: VecDeque<u8>,
     state: u64,
-    /// Times are multiples of this: fine enough that instants seldom coincide, or coarse so that they often do.
+    /// Times are multiples of this, in µs. A fine grid makes equal times rare, a coarse one
+    /// frequent.
     grid: Micros,
 }
 
@@ -23,7 +25,7 @@ impl Random {
         Self { bytes: VecDeque::new(), state: seed, grid: 200 }
     }
 
-    /// Choices are read off `bytes`, one or two for each.
+    /// Takes choices from `bytes`, one or two bytes for each.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self { bytes: bytes.iter().copied().collect(), ..Self::new(bytes.len() as u64) }
     }
@@ -51,7 +53,7 @@ impl Random {
         items[self.below(items.len())].clone()
     }
 
-    /// Between two times in milliseconds.
+    /// A time between two bounds in milliseconds.
     fn time(&mut self, low: Micros, high: Micros) -> Micros {
         let (low, high) = (low * 1000, high * 1000);
         let steps = (high - low) / self.grid + 1;
@@ -251,10 +253,10 @@ fn random_action(r: &mut Random, until: Micros) -> ScriptedAction {
     ScriptedAction { at, kind: what }
 }
 
-/// The call that comes from this source.
+/// The call that this source chooses.
 pub(crate) fn random_case(mut random: Random) -> Case {
     let r = &mut random;
-    // Coarse times coincide often.
+    // A coarse grid makes equal times frequent.
     r.grid = if r.chance(20) { 50_000 } else { 200 };
     let until = r.time(4000, 30_000);
     let with_model = r.chance(35);

@@ -1,5 +1,6 @@
-//! The record of a call: everything that was ever done, with its time. Nothing is forgotten and nothing is kept twice; what the
-//! agent does now, how far it has sounded, what was heard are read off the record whenever they are asked for.
+//! The record of a call: everything that was done, with its time. Nothing is removed and nothing is
+//! stored twice. The state of the agent, its position and the heard text are derived from the
+//! record on each request.
 
 use serde_json::{Value, json};
 
@@ -17,13 +18,13 @@ pub(crate) enum ReplyKind {
     Exit,
 }
 
-/// What an utterance is.
+/// The kind of an utterance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum UtteranceKind {
     Generation,
     Message,
     OnStart,
-    /// Of the tool with this index.
+    /// The message of the tool with this index.
     OnDelay(usize),
     OnResult,
 }
@@ -34,14 +35,14 @@ pub(crate) struct Segment {
     pub(crate) length: Micros,
     pub(crate) word_times: Vec<(String, Micros)>,
     pub(crate) tts_fails: bool,
-    /// When, and as which request of the call.
+    /// Time and number of the request in the call.
     pub(crate) requested: Option<(Micros, u64)>,
     pub(crate) ready_at: Option<Micros>,
     pub(crate) started_at: Option<Micros>,
-    /// Its place in the order of requests, from where its end is counted.
+    /// Its place in the order of requests, which orders its end among events of the same time.
     pub(crate) running_since: u64,
     pub(crate) ended_at: Option<Micros>,
-    /// It will never sound (any more).
+    /// It will not be played (any further).
     pub(crate) discarded: bool,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Generation {
     pub(crate) script_index: Option<usize>,
     pub(crate) tools_allowed: bool,
     pub(crate) first_token_at: Option<Micros>,
-    /// It ended, failed or was cancelled.
+    /// It has ended, failed or was cancelled.
     pub(crate) done: bool,
     pub(crate) failed: bool,
 }
@@ -69,19 +70,19 @@ pub(crate) struct Generation {
 pub(crate) struct Reply {
     pub(crate) kind: ReplyKind,
     pub(crate) interruptible: bool,
-    /// Its place in the order of the floor; `None` = it is only prepared.
+    /// Its place in the order of the floor; `None` = a preemptive reply.
     pub(crate) floor_position: Option<i64>,
     pub(crate) ended_at: Option<Micros>,
     pub(crate) generations: Vec<Generation>,
     pub(crate) utterances: Vec<Utterance>,
-    /// From, to, and whether playout was told.
+    /// Start, end, and whether `playout.held` was emitted.
     pub(crate) holds: Vec<(Micros, Option<Micros>, bool)>,
     pub(crate) interruption_emitted: bool,
-    /// Of a preparation: the text it answers, and how many items the history had.
+    /// For a preemptive reply: the text that it answers, and the number of items in the history.
     pub(crate) preemptive_basis: Option<(String, usize)>,
-    /// Its voice is asked no sooner.
+    /// The earliest time of its TTS request.
     pub(crate) not_before: Micros,
-    /// Tools of its last step were started, and the step after them is still to come.
+    /// Tools of its last generation were started, and the next generation is pending.
     pub(crate) awaiting_tools: bool,
 }
 
@@ -97,7 +98,7 @@ pub(crate) struct RunningTool {
     pub(crate) delay_judged: bool,
 }
 
-/// A turn that was committed.
+/// A committed turn.
 #[derive(Debug)]
 pub(crate) struct CommittedTurn {
     pub(crate) committed_at: Micros,
@@ -114,25 +115,26 @@ pub(crate) struct CallRecord<'a> {
     pub(crate) replies: Vec<Reply>,
     pub(crate) tools: Vec<RunningTool>,
     pub(crate) turns: Vec<CommittedTurn>,
-    /// How many news lay behind when the open turn began.
+    /// Number of user events that had passed when the open turn began.
     pub(crate) turn_start: usize,
-    /// Texts that min words kept back.
+    /// Texts that had too few words and are carried over to the next turn.
     pub(crate) carried_texts: Vec<String>,
-    /// Indices of the finals that were backchannels.
+    /// User items whose finals were backchannels.
     pub(crate) backchannel_finals: Vec<usize>,
-    /// Where speech ended whose words had not come in time.
+    /// End of speech whose transcript did not arrive in time.
     pub(crate) late_speech_end: Option<Micros>,
-    /// How many preparations the open turn has had.
+    /// Number of preemptive replies of the open turn.
     pub(crate) preemptive_attempts: usize,
-    /// Stretches whose duck and whose hold were judged, and which stretch ducked which utterance of which reply.
+    /// Speech segments whose duck and whose hold were evaluated; and which segment ducked which
+    /// utterance of which reply.
     pub(crate) duck_judged: Vec<usize>,
     pub(crate) hold_judged: Vec<usize>,
     pub(crate) ducks: Vec<(usize, usize, Option<usize>)>,
-    /// When the resume of the hold that began then was judged.
+    /// Holds whose resume was evaluated: start of the hold, and the last reported end of speech.
     pub(crate) resume_judged: Vec<(Micros, Micros)>,
-    /// Ends of playout.
+    /// Times when playout ended.
     pub(crate) playout_ends: Vec<Micros>,
-    /// Call-outs, and how many turns were committed before each.
+    /// Call-outs, each with the number of turns committed before it.
     pub(crate) callouts: Vec<(Micros, usize)>,
     pub(crate) idle_messages_spoken: usize,
     pub(crate) warning_emitted: bool,
@@ -141,7 +143,7 @@ pub(crate) struct CallRecord<'a> {
     pub(crate) over: bool,
     pub(crate) failure_limit_reached: bool,
     pub(crate) request_count: u64,
-    /// Failures and successes of LLM and TTS, in order.
+    /// Failures (false) and successes (true) of LLM and TTS, in order.
     pub(crate) stage_outcomes: Vec<(Micros, Stage, bool)>,
 }
 
@@ -202,7 +204,7 @@ impl<'a> CallRecord<'a> {
         (self.now, self.request_count)
     }
 
-    /// Replies that have or await the floor, in order.
+    /// The replies that hold or await the floor, in order.
     pub(crate) fn floor(&self) -> Vec<usize> {
         let mut floor: Vec<usize> = (0..self.replies.len())
             .filter(|r| self.replies[*r].ended_at.is_none() && self.replies[*r].floor_position.is_some())
@@ -215,7 +217,7 @@ impl<'a> CallRecord<'a> {
         self.floor().first().copied()
     }
 
-    /// The reply that is prepared for the open turn.
+    /// The preemptive reply to the open turn.
     pub(crate) fn preemptive_reply(&self) -> Option<usize> {
         self.replies.iter().position(|reply| reply.ended_at.is_none() && reply.floor_position.is_none())
     }
@@ -224,7 +226,7 @@ impl<'a> CallRecord<'a> {
         self.user_input.turn_since(self.turn_start)
     }
 
-    /// All of the open turn's text, what was kept back before it included.
+    /// The whole text of the open turn, including carried-over text.
     pub(crate) fn open_turn_text(&self) -> String {
         let turn = self.open_turn();
         let carried = self.carried_texts.iter().map(String::as_str);
@@ -236,7 +238,7 @@ impl<'a> CallRecord<'a> {
             + self.user_input.interim_word_count(&self.open_turn())
     }
 
-    /// Whether the open turn has a text of its own, if only an interim one.
+    /// Whether the open turn has text of its own, interim or final.
     pub(crate) fn turn_is_open(&self) -> bool {
         let turn = self.open_turn();
         !turn.finals.is_empty() || !turn.interims.is_empty()
@@ -257,7 +259,7 @@ impl<'a> CallRecord<'a> {
             && self.tools.iter().any(|tool| tool.reply == r && tool.result_at.is_none())
     }
 
-    /// The state that was told last.
+    /// The last emitted state.
     pub(crate) fn emitted_state(&self) -> &str {
         let state = self.lines.iter().rev().find(|(_, line)| line["what"] == "agent.state");
         state.and_then(|(_, line)| line["state"].as_str()).unwrap_or("listening")
@@ -283,7 +285,7 @@ impl<'a> CallRecord<'a> {
         }
     }
 
-    /// Position in the sounding piece of a reply.
+    /// Position in the playing segment of a reply.
     pub(crate) fn position(&self, r: usize) -> Option<Micros> {
         let reply = &self.replies[r];
         let segment = reply.sounding_segment()?;
@@ -296,7 +298,7 @@ impl<'a> CallRecord<'a> {
         Some((self.now - started - held).min(segment.length))
     }
 
-    /// What was heard of the sounding utterance, and of its sounding piece.
+    /// The heard text of the playing utterance and of its playing segment.
     pub(crate) fn heard_text(&self, r: usize) -> (String, Option<String>) {
         let reply = &self.replies[r];
         let Some(u) = reply.sounding_utterance() else { return (String::new(), None) };
@@ -333,7 +335,7 @@ impl Reply {
         self.holds.last().is_some_and(|(_, to, _)| to.is_none())
     }
 
-    /// Whether a first sample of it ever left.
+    /// Whether a sample of it was ever played.
     pub(crate) fn has_spoken(&self) -> bool {
         self.utterances.iter().flat_map(|u| &u.segments).any(|segment| segment.started_at.is_some())
     }
@@ -342,23 +344,23 @@ impl Reply {
         self.kind == ReplyKind::Greeting && !self.has_spoken()
     }
 
-    /// Whether the LLM is being asked.
+    /// Whether a request to the LLM is in progress.
     pub(crate) fn is_generating(&self) -> bool {
         self.generations.last().is_some_and(|step| !step.done)
     }
 
-    /// The utterance that sounds or is the next to sound.
+    /// The utterance that is playing or plays next.
     pub(crate) fn front_utterance(&self) -> Option<usize> {
         self.utterances.iter().position(|utterance| !utterance.closed)
     }
 
-    /// The piece of it that sounds, or is about to.
+    /// The segment that is playing or plays next, in the playing utterance.
     pub(crate) fn sounding_segment(&self) -> Option<&Segment> {
         let utterance = &self.utterances[self.sounding_utterance()?];
         utterance.current_segment().map(|p| &utterance.segments[p])
     }
 
-    /// Pieces whose sound was asked for and has not come.
+    /// Segments that were sent to the TTS and have no audio yet.
     pub(crate) fn awaited_segments(&self) -> impl Iterator<Item = (usize, usize, &Segment)> {
         let segments = self.utterances.iter().enumerate().flat_map(|(u, utterance)| {
             utterance.segments.iter().enumerate().map(move |(p, segment)| (u, p, segment))
@@ -368,7 +370,7 @@ impl Reply {
         })
     }
 
-    /// The utterance whose first sample has left and whose last has not.
+    /// The utterance whose first sample was played and whose last was not.
     pub(crate) fn sounding_utterance(&self) -> Option<usize> {
         self.front_utterance().filter(|u| self.utterances[*u].has_started())
     }
@@ -379,12 +381,12 @@ impl Utterance {
         self.segments.iter().any(|segment| segment.started_at.is_some())
     }
 
-    /// The piece that sounds or is the next to sound.
+    /// The segment that is playing or plays next.
     pub(crate) fn current_segment(&self) -> Option<usize> {
         self.segments.iter().position(|segment| segment.ended_at.is_none() && !segment.discarded)
     }
 
-    /// Its text, as far as it will sound or has sounded.
+    /// Its text without discarded segments.
     pub(crate) fn text(&self) -> String {
         let segments = self.segments.iter().filter(|segment| !segment.discarded);
         segments.map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ")

@@ -1,14 +1,15 @@
-//! The smallest call that still shows a difference: things are left out and times made round as long as it does.
+//! Finds the smallest call that still shows a difference: removes items and rounds times as long as
+//! it does.
 
 use super::case::{ActionKind, Case, Micros, SECOND, ScriptedSpeech};
 
-/// More rounds seldom help.
+/// More rounds rarely help.
 const MAX_ROUNDS: usize = 5;
 
-/// A way to make a call simpler.
+/// A change that makes a call simpler.
 type Simplification = Box<dyn Fn(&mut Case)>;
 
-/// Leaves out and rounds what `differs` does not need.
+/// Removes and rounds everything that `differs` does not need.
 pub(crate) fn shrink(mut case: Case, differs: impl Fn(&Case) -> bool) -> Case {
     for _ in 0..MAX_ROUNDS {
         let mut simpler_found = false;
@@ -155,7 +156,7 @@ fn default_settings() -> Vec<Simplification> {
     ]
 }
 
-/// Every time of a call that may be made round.
+/// All times of a call that can be rounded.
 fn times(case: &mut Case) -> Vec<&mut Micros> {
     let mut times: Vec<&mut Micros> = Vec::new();
     for ScriptedSpeech { from, to, stt_delay: stt, .. } in &mut case.user {

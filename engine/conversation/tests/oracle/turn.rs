@@ -1,7 +1,11 @@
-//! The end of the user's turn, and the replies that are prepared before it.
+//! The end of the user's turn, and preemptive replies.
 //!
-//! Readings: a final drops the preparation there was, whether or not another follows; three preparations count from the turn's
-//! beginning; a turn without text that is over takes its onset and its speech with it, but words that come later are timed from that speech.
+//! Assumptions where the turn-taking page leaves room:
+//!
+//! - A final discards the current preemptive reply, whether or not another one follows.
+//! - The limit of three preemptive replies counts from the start of the turn.
+//! - When a turn without text ends, its onset and speech are dropped. A transcript that arrives
+//!   later is still timed from that speech.
 
 use serde_json::{Value, json};
 
@@ -9,11 +13,11 @@ use super::case::{Micros, SECOND};
 use super::heard_text;
 use super::record::{CallRecord, CommittedTurn, Reply, ReplyKind, UtteranceKind};
 
-/// A turn that began longer ago is not prepared for.
+/// A turn that began longer ago gets no preemptive reply.
 const MAX_PREEMPTIVE_TURN: Micros = 10 * SECOND;
 const MAX_PREEMPTIVE_REPLIES: usize = 3;
 
-/// Where a committed turn comes from.
+/// The origin of a committed turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TurnSource {
     Spoken { backchannel: bool },
@@ -21,7 +25,7 @@ pub(crate) enum TurnSource {
 }
 
 impl CallRecord<'_> {
-    /// The wait is over.
+    /// The wait for the end of the turn is over.
     pub(crate) fn end_turn(&mut self) {
         let turn = self.open_turn();
         if turn.finals.is_empty() {
@@ -53,7 +57,7 @@ impl CallRecord<'_> {
         self.backchannel_finals.clear();
     }
 
-    /// A turn enters history; its reply begins.
+    /// A turn enters the history and its reply starts.
     pub(crate) fn commit_turn(&mut self, text: &str, speech_end: Option<Micros>, turn: TurnSource) {
         let silent = turn == TurnSource::Spoken { backchannel: true } || self.ending;
         if !silent {
@@ -75,7 +79,7 @@ impl CallRecord<'_> {
             self.discard_preemptive_reply();
         }
         self.append_history(json!({"role": "user", "text": text, "interrupted": false}));
-        self.turns.push(CommittedTurn { committed_at: self.now, speech_end: speech_end, reply: None });
+        self.turns.push(CommittedTurn { committed_at: self.now, speech_end, reply: None });
         if silent {
             return;
         }
@@ -111,7 +115,7 @@ impl CallRecord<'_> {
         }
     }
 
-    /// A final may begin a preparation.
+    /// Starts a preemptive reply after a final, if allowed.
     pub(crate) fn start_preemptive_reply(&mut self) {
         if self.ending {
             return;
@@ -131,7 +135,7 @@ impl CallRecord<'_> {
         self.request_llm(self.replies.len() - 1, &text);
     }
 
-    /// Where each turn's time went.
+    /// The latencies of each turn.
     pub(crate) fn turn_times(&self) -> Vec<Value> {
         let seconds = |us: Micros| json!(((us as f64 / 1e6) * 1e3).round() / 1e3);
         let each = self.turns.iter().map(|turn| {
@@ -156,7 +160,7 @@ impl CallRecord<'_> {
         each.collect()
     }
 
-    /// A reply of one message.
+    /// Creates a reply with one message.
     pub(crate) fn new_message_reply(
         &mut self,
         kind: ReplyKind,

@@ -1,15 +1,19 @@
-//! What reaches the agent's ear: the complete list of what the user does, known from the start, and every question about the user
-//! answered from that list by looking at the part of it that lies behind.
+//! The input from the user: the complete list of what the user does, known from the start. Every
+//! question about the user is answered from the part of the list that has passed.
 //!
-//! Readings where the page leaves room: items that the detector takes for one speech are heard without a gap; the turn model's word
-//! about a merged speech is that of its last item. A turn with text waits for an outstanding final from its last trigger on ("each
-//! restarts the wait"). An interim of words that were never detected is such a trigger, and words are text from their interim on.
-//! With each interim and behind each final the STT tells anew all that is still outstanding.
+//! Assumptions where the turn-taking page leaves room:
+//!
+//! - Items that the VAD merges into one speech segment have no gap. The turn model's answer for a
+//!   merged segment is that of its last item.
+//! - A turn with text waits for an outstanding final from its last trigger on ("each restarts the
+//!   wait"). An interim without detected speech is such a trigger. An interim counts as text of the
+//!   turn.
+//! - With each interim and after each final, the STT repeats all outstanding interim text.
 
 use super::case::{Case, Micros, ScriptedAction};
 use super::heard_text;
 
-/// A speech as the detector takes it.
+/// A speech segment as the VAD sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpeechSegment {
     pub(crate) from: Micros,
@@ -19,19 +23,19 @@ pub(crate) struct SpeechSegment {
 
 #[derive(Clone, Debug)]
 pub(crate) enum UserEvent {
-    /// The detector reports the start of a stretch.
+    /// The VAD reports the start of a speech segment.
     Start(usize),
-    /// It reports its end.
+    /// The VAD reports its end.
     Stop(usize),
-    /// First two words of an item.
+    /// The first two words of an item.
     Interim(usize),
-    /// All of an item.
+    /// The whole text of an item.
     Final(usize),
     /// A command.
     Action(ScriptedAction),
 }
 
-/// The list, and how much of it lies behind.
+/// The list, and how much of it has passed.
 pub(crate) struct UserInput<'a> {
     case: &'a Case,
     pub(crate) speech_segments: Vec<SpeechSegment>,
@@ -68,16 +72,16 @@ impl<'a> UserInput<'a> {
             list.push((item.to + item.stt_delay, UserEvent::Final(n)));
         }
         list.extend(case.actions.iter().map(|action| (action.at, UserEvent::Action(action.clone()))));
-        // Of one instant: the user's voice, then commands.
+        // At the same time, the user's speech comes before commands.
         list.sort_by_key(|(at, event)| (*at, matches!(event, UserEvent::Action(_))));
-        Self { case, speech_segments: speech_segments, events: list, consumed: 0 }
+        Self { case, speech_segments, events: list, consumed: 0 }
     }
 
     pub(crate) fn past_events(&self) -> &[(Micros, UserEvent)] {
         &self.events[..self.consumed]
     }
 
-    /// The stretch that the detector hears now.
+    /// The speech segment that the VAD detects now.
     pub(crate) fn active_segment(&self) -> Option<usize> {
         self.past_events().iter().rev().find_map(|(_, event)| match event {
             UserEvent::Start(n) => Some(Some(*n)),
@@ -86,7 +90,7 @@ impl<'a> UserInput<'a> {
         })?
     }
 
-    /// The stretch whose start was reported last.
+    /// The speech segment whose start was reported last.
     pub(crate) fn latest_segment(&self) -> Option<usize> {
         self.past_events()
             .iter()
@@ -94,7 +98,7 @@ impl<'a> UserInput<'a> {
             .find_map(|(_, event)| if let UserEvent::Start(n) = event { Some(*n) } else { None })
     }
 
-    /// When the detector reported the end of the last speech.
+    /// When the VAD last reported the end of speech.
     pub(crate) fn last_stop_at(&self) -> Option<Micros> {
         self.past_events()
             .iter()
@@ -107,7 +111,7 @@ impl<'a> UserInput<'a> {
         self.speech_segments[speech_segment].from + self.case.vad.0
     }
 
-    /// When the stretch has lasted long enough to be an interruption, if it ever does.
+    /// When the speech segment has lasted long enough for an interruption, if it does.
     pub(crate) fn min_duration_at(&self, speech_segment: usize) -> Option<Micros> {
         let SpeechSegment { from, to, .. } = self.speech_segments[speech_segment];
         let min_duration = self.case.settings.min_interruption_duration;
@@ -118,7 +122,7 @@ impl<'a> UserInput<'a> {
         self.case.user[item].text.as_deref().unwrap_or_default()
     }
 
-    /// The turn that began behind the first `from` news.
+    /// The turn that began after the first `from` events.
     pub(crate) fn turn_since(&self, from: usize) -> Turn<'a> {
         let events = &self.past_events()[from..];
         let speaks_at = |index: usize| {
@@ -169,7 +173,7 @@ impl<'a> UserInput<'a> {
         turn
     }
 
-    /// Items whose interim has come and whose final has not.
+    /// Items with an interim but no final yet.
     fn pending_interims(&self) -> Vec<usize> {
         let mut out = Vec::new();
         for (_, event) in self.past_events() {
@@ -182,30 +186,31 @@ impl<'a> UserInput<'a> {
         out
     }
 
-    /// How many words the interims have that no final has replaced yet.
+    /// Number of words in the interims that no final has replaced yet.
     pub(crate) fn interim_word_count(&self, turn: &Turn<'_>) -> usize {
         turn.interims.iter().map(|item| heard_text::count_words(self.item_text(*item)).min(2)).sum()
     }
 }
 
-/// The open turn, as far as the user made it.
+/// The open turn, as far as the user's events define it.
 #[derive(Default)]
 pub(crate) struct Turn<'a> {
     pub(crate) finals: Vec<&'a str>,
-    /// Interims whose finals are still to come.
+    /// Interims whose finals are pending.
     pub(crate) interims: Vec<usize>,
-    /// True onset of its first speech.
+    /// True onset of its first speech segment.
     pub(crate) onset: Option<Micros>,
-    /// The latest trigger, unless speech began since.
+    /// The last trigger of the wait, unless speech started since.
     pub(crate) wait_started_at: Option<Micros>,
-    /// Its last speech that has ended.
+    /// Its last speech segment that has ended.
     pub(crate) last_segment: Option<SpeechSegment>,
-    /// Speech began behind its last words, and has brought none yet.
+    /// Speech started after its last text and has brought no text yet.
     pub(crate) followed_by_speech: bool,
 }
 
 impl Turn<'_> {
-    /// When the turn is over, if nothing else happens: the end of the wait. `None` while the user speaks or something is awaited.
+    /// When the turn ends if nothing else happens. `None` while the user speaks, or if the wait has
+    /// no limit.
     pub(crate) fn ends_at(&self, case: &Case) -> Option<Micros> {
         let settings = &case.settings;
         let trigger = self.wait_started_at?;
