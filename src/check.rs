@@ -50,8 +50,8 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         ),
     });
     lines.push(match Avatars::built_in() {
-        Ok(avatars) if !avatars.all().is_empty() => {
-            let names: Vec<String> = avatars.stock().into_iter().map(|a| a.avatar_name).collect();
+        Ok(avatars) if !avatars.as_slice().is_empty() => {
+            let names: Vec<String> = avatars.stock_avatars().into_iter().map(|a| a.avatar_name).collect();
             line("faces", "face", true, true, names.join(", "))
         }
         Ok(_) => line("faces", "face", false, true, "none is built in".into()),
@@ -108,9 +108,10 @@ fn events(config: &crate::config::Config) -> Result<Option<Line>, Failure> {
 fn buffer() -> Line {
     let name = "UDP receive buffer";
     let hosts = vec![std::net::Ipv4Addr::LOCALHOST.into()];
-    let bound = Socket::bind(&socket::Config { hosts, ..socket::Config::default() });
+    let bound =
+        Socket::bind(&socket::SocketConfig { host_addresses: hosts, ..socket::SocketConfig::default() });
     match bound.and_then(|socket| socket.receive_buffer()) {
-        Ok(bytes) if bytes >= socket::BUFFER => {
+        Ok(bytes) if bytes >= socket::SOCKET_BUFFER_BYTES => {
             line(name, "net", true, false, format!("{} KiB", bytes >> 10))
         }
         Ok(bytes) => line(
@@ -121,7 +122,7 @@ fn buffer() -> Line {
             format!(
                 "{} KiB: a burst of packets may be lost; run `sysctl -w net.core.rmem_max={}` or give the server CAP_NET_ADMIN",
                 bytes >> 10,
-                socket::BUFFER
+                socket::SOCKET_BUFFER_BYTES
             ),
         ),
         Err(error) => line(name, "net", false, false, error.to_string()),

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
 use conversation::metrics::MetricFamily;
-use engine::hear::vad::{Judge, Silero};
-use engine::{Chosen, Models};
+use engine::hear::vad::{Silero, Vad};
+use engine::{Models, WithWarning};
 use models::registry::{self, Registry};
 use models::turn::{self, SmartTurn, TurnModel};
 use models::{Error, llm, net, paths, stt, tts, vad};
@@ -96,28 +96,28 @@ impl Models for Local {
         Ok(())
     }
 
-    fn judge(&self) -> Result<Box<dyn Judge>, String> {
+    fn vad(&self) -> Result<Box<dyn Vad>, String> {
         let network = self.detector.get().ok_or("the speech detector is not loaded")?;
         Ok(Box::new(Silero::new(Arc::clone(network))))
     }
 
-    fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn stt::Stt>, Error>> {
+    fn stt(&self, choice: &SttChoice) -> WithWarning<Result<Arc<dyn stt::Stt>, Error>> {
         self.registry.stt(choice)
     }
 
-    fn turn(&self) -> Result<Arc<dyn TurnModel>, Error> {
+    fn turn_model(&self) -> Result<Arc<dyn TurnModel>, Error> {
         self.registry.turn()
     }
 
-    fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn llm::Llm>> {
+    fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> WithWarning<Arc<dyn llm::Llm>> {
         self.registry.llm(choice, agent_name, fallback)
     }
 
-    fn tts(&self, choice: &TtsChoice) -> Chosen<Result<Arc<dyn tts::Tts>, Error>> {
+    fn tts(&self, choice: &TtsChoice) -> WithWarning<Result<Arc<dyn tts::Tts>, Error>> {
         self.registry.tts(choice)
     }
 
-    fn behind(&self) -> Option<String> {
+    fn overloaded(&self) -> Option<String> {
         let decoders = self.ears.get().map_or(0, |pool| pool.ready() - pool.free());
         let heard = self.ears.get().is_some_and(|pool| pool.waiting().0 > decoders.max(1) * BEHIND);
         let said = self.voices.get().is_some_and(|voices| voices.waiting().0 > TEXTS);
@@ -128,12 +128,12 @@ impl Models for Local {
         }
     }
 
-    fn deaf(&self) -> Option<String> {
+    fn stt_unavailable(&self) -> Option<String> {
         let pool = self.ears.get()?;
         (pool.free() == 0).then(|| format!("all {} speech decoders are taken", pool.ready()))
     }
 
-    fn measures(&self) -> Vec<MetricFamily> {
+    fn metrics(&self) -> Vec<MetricFamily> {
         let (ears, voices, turn) = (self.ears.get(), self.voices.get(), self.turn.get());
         let states = ears.map(|pool| [("free", pool.free()), ("taken", pool.ready() - pool.free())]);
         let queues = [

@@ -72,7 +72,7 @@ fn subscriber(
 /// The call that this thread works for, where the event does not say which.
 fn served(event: &Event<'_>) -> Option<String> {
     let said = event.metadata().fields().field(FIELD).is_some();
-    engine::thread::served().filter(|_| !said).map(|id| id.to_string())
+    engine::thread::current_call().filter(|_| !said).map(|id| id.to_string())
 }
 
 struct Text<F>(F);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use engine::show::Avatars;
-use engine::show::pose::Viseme;
+use engine::show::visemes::Viseme;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -56,7 +56,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     if let Some(dir) = &config.avatars.dir {
         avatars.add_dir(dir).context("avatars.dir")?;
     }
-    let stock = avatars.stock().into_iter().map(|a| control_api::StockAvatar {
+    let stock = avatars.stock_avatars().into_iter().map(|a| control_api::StockAvatar {
         avatar_key_id: a.avatar_key_id,
         avatar_name: a.avatar_name,
         gender: a.gender,
@@ -242,10 +242,10 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
     let seconds = Duration::from_secs_f64;
     Ok(engine::Config {
         threads: config.media.threads,
-        calls: config.limits.calls as usize,
+        max_calls: config.limits.calls as usize,
         // A page of this machine connects fastest, and in every network, over loopback.
-        hosts: engine::transport::socket::hosts(listen.is_loopback()),
-        public: config.media.public_ip.clone(),
+        host_addresses: engine::transport::socket::host_addresses(listen.is_loopback()),
+        public_addresses: config.media.public_ip.clone(),
         udp_ports: (*ports.start() != 0).then_some(ports),
         tcp_port: Some(config.media.tcp_port),
         timeouts: engine::Timeouts {
@@ -253,10 +253,10 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
             closed: seconds(config.timeouts.closed),
             silence: seconds(config.timeouts.silence),
         },
-        most_load: config.limits.load,
-        least_memory: config.limits.memory << 20,
-        questions: config.limits.questions,
-        traces: Some(config.server.data.join(conversation::trace::TRACES_FOLDER)),
+        max_load: config.limits.load,
+        min_free_memory: config.limits.memory << 20,
+        max_questions_per_second: config.limits.questions,
+        trace_dir: Some(config.server.data.join(conversation::trace::TRACES_FOLDER)),
     })
 }
 

@@ -1,6 +1,6 @@
 //! The recording that the load generator's callers say: its utterances, as a call hears and as an agent could say them.
 
-use engine::speak::encode::{Encoder, FRAME};
+use engine::speak::encode::{Encoder, FRAME_SAMPLES};
 use engine::speak::tts::Upsampler;
 
 /// Samples a second of [`utterances`].
@@ -37,11 +37,11 @@ pub fn utterances() -> Vec<Vec<i16>> {
 /// # Panics
 /// As [`utterances`].
 #[must_use]
-pub fn speech() -> Vec<[i16; FRAME]> {
+pub fn speech() -> Vec<[i16; FRAME_SAMPLES]> {
     let mut upsampler = Upsampler::new(RATE as u32).expect("a rate of voices");
     let mut samples = upsampler.push(&utterances().concat());
     samples.extend(upsampler.finish());
-    samples.as_chunks::<FRAME>().0.to_vec()
+    samples.as_chunks::<FRAME_SAMPLES>().0.to_vec()
 }
 
 /// Opus packets of [`speech`], coded by prediction with copies of the packets before, as browsers do.
@@ -51,6 +51,6 @@ pub fn speech() -> Vec<[i16; FRAME]> {
 #[must_use]
 pub fn packets() -> Vec<Vec<u8>> {
     let mut encoder = Encoder::new().expect("an encoder");
-    encoder.lost(0.1).expect("it codes for loss");
+    encoder.on_packet_loss(0.1).expect("it codes for loss");
     speech().iter().map(|block| encoder.encode(block).expect("a packet").to_vec()).collect()
 }

@@ -13,10 +13,10 @@ use conversation::spec;
 use conversation::time::Time;
 use criterion::Criterion;
 use engine::clock;
-use engine::hear::Hearing;
+use engine::hear::AudioInput;
 use engine::hear::decode::Decoder;
-use engine::hear::jitter::{Buffer, Frame, Kind};
-use engine::hear::vad::{Judge as _, Silero, State, WINDOW};
+use engine::hear::jitter::{Frame, FrameKind, JitterBuffer};
+use engine::hear::vad::{Silero, State, Vad as _, WINDOW};
 use models::vad::{Isa, Network};
 
 /// Length of a packet.
@@ -61,7 +61,7 @@ fn arrivals(bad: bool) -> Vec<Vec<u64>> {
 /// CPU time of so many stretches: what comes is pushed, what is due is pulled.
 fn receive(order: &[Vec<u64>], payload: &Bytes, count: u64) -> Duration {
     let start = clock::now();
-    let mut buffer = Buffer::default();
+    let mut buffer = JitterBuffer::default();
     cpu::taken(|| {
         for n in 0..count {
             let now = start + PACKET * n as u32;
@@ -88,8 +88,9 @@ fn jitter(c: &mut Criterion<CpuTime>) {
 
 fn decode(c: &mut Criterion<CpuTime>) {
     let at = clock::now();
-    let frame = |kind: Kind| Frame { timestamp: 0, samples: 960, at, kind };
-    let frames: Vec<Frame> = sound::packets().into_iter().map(|p| frame(Kind::Packet(p.into()))).collect();
+    let frame = |kind: FrameKind| Frame { timestamp: 0, samples: 960, end_time: at, kind };
+    let frames: Vec<Frame> =
+        sound::packets().into_iter().map(|p| frame(FrameKind::Packet(p.into()))).collect();
     let mut decoder = Decoder::new().expect("a decoder");
     let mut pcm = Vec::with_capacity(1_920);
     let mut next = frames.iter().cycle();
@@ -99,8 +100,8 @@ fn decode(c: &mut Criterion<CpuTime>) {
             decoder.decode(black_box(frame), &mut pcm);
         }
     });
-    assert_eq!(decoder.broken(), 0, "the packets are Opus");
-    let lost = frame(Kind::Conceal);
+    assert_eq!(decoder.decode_failures(), 0, "the packets are Opus");
+    let lost = frame(FrameKind::Conceal);
     // One in four is lost: further ones in a row fade out and cost less.
     bench_each(c, "decode: four packets, one of them lost", || {
         pcm.clear();
@@ -125,7 +126,7 @@ impl models::stt::Stream for Deaf {
 fn windows(c: &mut Criterion<CpuTime>) {
     let speech = sound::utterances().concat();
     let mut blocks = speech.chunks_exact(320).cycle();
-    let mut hearing = Hearing::new(
+    let mut hearing = AudioInput::new(
         spec::VadTiming {
             min_speech_duration: Duration::from_millis(50),
             min_silence_duration: Duration::from_millis(250),
@@ -137,12 +138,12 @@ fn windows(c: &mut Criterion<CpuTime>) {
     bench_each(c, "hear: 20 ms into windows, windows into speech", || {
         number += 1;
         if let Some(block) = blocks.next() {
-            hearing.take(black_box(block), Time::from_micros(number * 20_000));
+            hearing.push_audio(black_box(block), Time::from_micros(number * 20_000));
         }
         // Two seconds of speech, one of silence.
         let p = if number % 150 < 100 { 0.9 } else { 0.05 };
-        black_box(hearing.judged(p));
-        black_box(hearing.level());
+        black_box(hearing.on_probability(p));
+        black_box(hearing.take_level());
     });
 }
 
@@ -163,7 +164,7 @@ fn detector(c: &mut Criterion<CpuTime>) {
             let given: Vec<&[f32; WINDOW]> =
                 (0..streams).map(|stream| &windows[(number + stream * 31) % windows.len()]).collect();
             number += 1;
-            silero.judge(&mut states, &given, &mut probabilities);
+            silero.infer(&mut states, &given, &mut probabilities);
             probabilities[0]
         };
         let loudest = (0..30).map(|_| judge()).fold(0.0, f32::max);

@@ -7,17 +7,20 @@ use std::time::Duration;
 use benches::cpu::{CpuTime, bench_each};
 use conversation::input::GenerationId;
 use criterion::Criterion;
-use engine::edge;
-use engine::graph::{CallKey, Message, NEWS, News};
+use engine::channel;
+use engine::messages::{CallId, Message, STAGE_EVENTS, StageEvent};
 use mio::{Events, Poll, Token, Waker};
 
 /// A token of the language model's, as most messages are.
 fn message(text: &str) -> Message {
-    Message::News(CallKey(1), News::Llm(GenerationId::default(), models::llm::Event::Text(text.to_owned())))
+    Message::StageEvent(
+        CallId(1),
+        StageEvent::Llm(GenerationId::default(), models::llm::Event::Text(text.to_owned())),
+    )
 }
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
-    let (sender, receiver) = edge::open(&NEWS, None);
+    let (sender, receiver) = channel::open(&STAGE_EVENTS, None);
     bench_each(c, "inbox: a message in and out", || {
         drop(sender.send(message(black_box("museum "))));
         black_box(receiver.try_recv().is_ok())
@@ -26,7 +29,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let mut poll = Poll::new().expect("a poll");
     let waker = Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
     let mut events = Events::with_capacity(8);
-    let (sender, receiver) = edge::open(&NEWS, Some(waker));
+    let (sender, receiver) = channel::open(&STAGE_EVENTS, Some(waker));
     bench_each(c, "inbox: a message that wakes the thread", || {
         drop(sender.send(message(black_box("museum "))));
         poll.poll(&mut events, Some(Duration::ZERO)).expect("a poll");

@@ -8,7 +8,7 @@ use conversation::event::AgentState;
 use conversation::input::SegmentId;
 use conversation::time::Time;
 use criterion::Criterion;
-use engine::show::{Avatars, Face};
+use engine::show::{AvatarAnimator, Avatars};
 use models::face::PoseSet;
 use models::tts::Phone;
 
@@ -23,33 +23,33 @@ const PICTURES: u64 = 82;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let avatars = Avatars::built_in().expect("the people in the binary");
-    let set = Arc::clone(&avatars.all()[0].set);
+    let set = Arc::clone(&avatars.as_slice()[0].pose_set);
     let mut face = face(&set);
     let mut number = 0;
     bench_each(c, "face: a picture while speaking", || {
         number += 1;
         let at = (number % PICTURES) as f32 * PERIOD as f32 / 1e6;
-        black_box(face.frame(Time::from_micros(number * PERIOD), Some((PIECE, at))))
+        black_box(face.next_frame(Time::from_micros(number * PERIOD), Some((PIECE, at))))
     });
     // It listens: most of the time nothing changes, and nothing is sent.
-    face.keep(|piece| piece != PIECE);
+    face.retain_segments(|piece| piece != PIECE);
     face.set_state(AgentState::Listening, false);
     bench_each(c, "face: a picture while listening", || {
         number += 1;
-        black_box(face.frame(Time::from_micros(number * PERIOD), None))
+        black_box(face.next_frame(Time::from_micros(number * PERIOD), None))
     });
 }
 
 /// One that has shown its key frame, and knows what it will say.
-fn face(set: &Arc<PoseSet>) -> Face {
+fn face(set: &Arc<PoseSet>) -> AvatarAnimator {
     let phone = |word: &str| {
         let (name, end) = word.split_once(':').expect("name:end");
         Phone { name: name.into(), end: end.parse().expect("seconds") }
     };
     let phones: Vec<Phone> = SENTENCE.split_whitespace().map(phone).collect();
-    let mut face = Face::new(Arc::clone(set), 25, 1);
-    assert!(face.frame(Time::ZERO, None).is_some_and(|frame| frame.key));
+    let mut face = AvatarAnimator::new(Arc::clone(set), 25, 1);
+    assert!(face.next_frame(Time::ZERO, None).is_some_and(|frame| frame.is_key_frame));
     face.set_state(AgentState::Speaking, false);
-    face.phones(PIECE, &phones);
+    face.add_phones(PIECE, &phones);
     face
 }

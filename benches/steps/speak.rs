@@ -7,8 +7,8 @@ use benches::cpu::{self, CpuTime, bench, bench_each};
 use benches::sound;
 use conversation::input::{Epoch, SegmentId};
 use criterion::Criterion;
-use engine::speak::encode::{Encoder, FRAME};
-use engine::speak::playout::{BLOCK, Playout};
+use engine::speak::encode::{self, Encoder};
+use engine::speak::playout::{FRAME_SAMPLES, Playout};
 use models::lips::Lips;
 
 /// Blocks of one piece: two seconds.
@@ -37,17 +37,17 @@ fn lips(c: &mut Criterion<CpuTime>) {
 /// CPU time of so many blocks of pieces that are made, sound and end, one behind the other.
 fn play(speech: &[i16], ducked: bool, count: u64) -> Duration {
     let mut playout = Playout::default();
-    let (mut block, mut reports) = ([0; BLOCK], Vec::with_capacity(8));
+    let (mut block, mut reports) = ([0; FRAME_SAMPLES], Vec::with_capacity(8));
     let mut total = Duration::ZERO;
     for number in 0..count.div_ceil(PIECE as u64) {
         let blocks = (count - number * PIECE as u64).min(PIECE as u64) as usize;
         // The voice's thread makes them.
         let mut chunks: Vec<Vec<i16>> =
-            speech.chunks(CHUNK * BLOCK).take(PIECE / CHUNK).map(Vec::from).collect();
+            speech.chunks(CHUNK * FRAME_SAMPLES).take(PIECE / CHUNK).map(Vec::from).collect();
         chunks.reverse();
         let piece = SegmentId(number as u32);
         total += cpu::taken(|| {
-            playout.open(piece, Epoch(number as u32));
+            playout.add_segment(piece, Epoch(number as u32));
             playout.play(piece);
             if ducked {
                 playout.duck();
@@ -74,7 +74,7 @@ fn play(speech: &[i16], ducked: bool, count: u64) -> Duration {
 /// Where the agent is silent.
 fn rest(count: u64) -> Duration {
     let mut playout = Playout::default();
-    let (mut block, mut reports) = ([0; BLOCK], Vec::new());
+    let (mut block, mut reports) = ([0; FRAME_SAMPLES], Vec::new());
     cpu::taken(|| {
         for _ in 0..count {
             playout.render(&mut block, &mut reports);
@@ -96,7 +96,7 @@ fn encode(c: &mut Criterion<CpuTime>) {
     for (name, lost) in
         [("encode: 20 ms of speech", 0.0), ("encode: 20 ms of speech for a line that loses", 0.1)]
     {
-        encoder.lost(lost).expect("it codes for loss");
+        encoder.on_packet_loss(lost).expect("it codes for loss");
         let mut next = speech.iter().cycle();
         bench_each(c, name, || {
             if let Some(block) = next.next() {
@@ -105,7 +105,7 @@ fn encode(c: &mut Criterion<CpuTime>) {
         });
     }
     let mut encoder = Encoder::new().expect("an encoder");
-    let silence = [0; FRAME];
+    let silence = [0; encode::FRAME_SAMPLES];
     // The first few are encoded, until the packet no longer changes.
     for _ in 0..20 {
         encoder.encode(&silence).expect("a packet");

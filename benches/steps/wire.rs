@@ -10,8 +10,8 @@ use benches::sound;
 use criterion::Criterion;
 use engine::clock;
 use engine::show::Avatars;
-use engine::transport::webrtc::{Certificate, Connection, LocalCandidate, Protocol, Transmit};
-use engine::transport::{Event, VideoFrame};
+use engine::transport::webrtc::{Certificate, LocalCandidate, PeerConnection, Protocol, Transmit};
+use engine::transport::{TransportEvent, VideoFrame};
 use str0m::change::SdpAnswer;
 use str0m::format::Codec;
 use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
@@ -30,7 +30,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Line {
     start: Instant,
     now: Instant,
-    server: Connection,
+    server: PeerConnection,
     client: Rtc,
     microphone: Mid,
     /// On the way to the client, with the instants of leaving.
@@ -54,7 +54,7 @@ impl Line {
         let (offer, pending) = api.apply().expect("an offer");
         let local = [LocalCandidate { address: SERVER, protocol: Protocol::Udp }];
         let (server, answer) =
-            Connection::accept(&offer.to_sdp_string(), &local, &certificate, now).expect("a good offer");
+            PeerConnection::accept(&offer.to_sdp_string(), &local, &certificate, now).expect("a good offer");
         let answer = SdpAnswer::from_sdp_string(&answer).expect("an answer");
         client.sdp_api().accept_answer(pending, answer).expect("a good answer");
         let sent = Vec::with_capacity(1_024);
@@ -78,8 +78,8 @@ impl Line {
         let sent = &mut self.sent;
         while let Some(event) = self.server.poll(now, &mut |t| sent.push((now, t))) {
             match black_box(event) {
-                Event::Audio { .. } => self.heard += 1,
-                Event::ChannelOpen => self.up = true,
+                TransportEvent::Audio { .. } => self.heard += 1,
+                TransportEvent::ChannelOpen => self.up = true,
                 _ => {}
             }
         }
@@ -127,7 +127,7 @@ impl Line {
         &mut self,
         mut count: u64,
         period: Duration,
-        mut write: impl FnMut(&mut Connection, Instant, u64),
+        mut write: impl FnMut(&mut PeerConnection, Instant, u64),
     ) -> Duration {
         let mut total = Duration::ZERO;
         while count > 0 {
@@ -186,7 +186,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         })
     });
     let avatars = Avatars::built_in().expect("the people in the binary");
-    let set = Arc::clone(&avatars.all()[0].set);
+    let set = Arc::clone(&avatars.as_slice()[0].pose_set);
     let speaking: Vec<VideoFrame> = set
         .manifest()
         .frames
@@ -194,7 +194,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         .filter(|(pose, _)| pose.mouth != 0)
         .map(|(pose, _)| VideoFrame {
             payload: set.frame(set.index(*pose), 0).clone(),
-            key: false,
+            is_key_frame: false,
             base_layer: false,
         })
         .collect();

@@ -11,11 +11,11 @@ use conversation::engine::EventSink;
 use conversation::event::EventEnvelope;
 use conversation::settings::Settings;
 use engine::clock;
-use engine::graph::{CallKey, CallModels, Kit, Loopback, Message, News, Opening};
-use engine::hear::vad::{Judge, Silero, State, WINDOW};
-use engine::host::{Presence, Seat, Shared};
-use engine::shard::{Inbox, Shard, TICK};
-use engine::transport::loopback::{self, Far, Left};
+use engine::engine::{EngineContext, PresenceGuard, Slot};
+use engine::hear::vad::{Silero, State, Vad, WINDOW};
+use engine::media_thread::{Inbox, MediaThread, TICK_INTERVAL};
+use engine::messages::{CallId, CallModels, CallSetup, LoopbackCall, Message, StageEvent, ThreadResources};
+use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
 use engine::transport::webrtc::Certificate;
 use models::{Error, Handle, Sink, llm, stt, tts};
 
@@ -152,8 +152,8 @@ impl EventSink for Nobody {
 /// Takes what is not silence for speech: in the network's place where instructions are counted, which would take half an hour with it.
 struct Loudness;
 
-impl Judge for Loudness {
-    fn judge(&mut self, _: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+impl Vad for Loudness {
+    fn infer(&mut self, _: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
         for (probability, window) in probabilities.iter_mut().zip(windows) {
             *probability = if window.iter().any(|sample| sample.abs() > 0.02) { 0.9 } else { 0.05 };
         }
@@ -162,7 +162,7 @@ impl Judge for Loudness {
 
 /// A user, who says one utterance of the recording after the other, one each turn, and hears.
 struct User {
-    far: Far,
+    far: LoopbackClient,
     /// The next block, counted from the beginning of a turn of the first utterance.
     block: usize,
     tick: usize,
@@ -184,7 +184,7 @@ impl Spoken {
 
 /// One media thread with its calls.
 pub(crate) struct World {
-    shard: Shard,
+    shard: MediaThread,
     inbox: Inbox,
     agenda: Agenda,
     models: Arc<Scripted>,
@@ -204,21 +204,26 @@ impl World {
         let now = clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let client = models::net::Client::new(models::net::Policy { allow_private: true }).expect("a client");
-        let shared = Shared {
-            net: runtime.handle().clone(),
-            client,
-            ledger: Arc::new(Nobody),
+        let shared = EngineContext {
+            runtime: runtime.handle().clone(),
+            http_client: client,
+            event_sink: Arc::new(Nobody),
             trace: None,
             timeouts: engine::Timeouts::default(),
             latencies: Arc::default(),
-            most_load: 0.0,
-            questions: 0.0,
+            max_load: 0.0,
+            max_questions_per_second: 0.0,
         };
-        let (shard, inbox, _) = Shard::bare(Arc::new(shared), now);
+        let (shard, inbox, _) = MediaThread::without_network(Arc::new(shared), now);
         let certificate = Arc::new(Certificate::generate().expect("a certificate"));
-        let judge: Box<dyn Judge> =
+        let judge: Box<dyn Vad> =
             if counting() { Box::new(Loudness) } else { Box::new(Silero::new(super::hear::network())) };
-        assert!(inbox.requests.send(Message::Ready(Box::new(Kit { certificate, judge }))).is_ok());
+        assert!(
+            inbox
+                .requests
+                .send(Message::Ready(Box::new(ThreadResources { certificate, vad: judge })))
+                .is_ok()
+        );
         let agenda = Agenda::from(now);
         let tone = (0..CHUNK).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
         let models = Arc::new(Scripted { agenda: agenda.clone(), tone, asked: Mutex::default() });
@@ -245,14 +250,14 @@ impl World {
         for _ in 0..2 * TURN {
             world.tick();
         }
-        assert_eq!(world.shard.calls(), calls);
+        assert_eq!(world.shard.call_count(), calls);
         world.spoken = Spoken::default();
         world
     }
 
     /// A call begins, its user at this block of a turn.
     fn call(&mut self, number: usize, block: usize) {
-        let key = CallKey(number as u64);
+        let key = CallId(number as u64);
         let settings = Settings {
             echo_warmup: 0.0,
             idle_timeout: None,
@@ -261,21 +266,27 @@ impl World {
         };
         let spec = settings.to_spec().expect("the defaults are valid");
         let call = CallConfig::minimal(ConversationId(number as u128), spec);
-        let news = self.inbox.sink(key);
-        let ear = Ear(self.agenda.clone(), Sink::new(move |event| news.send(News::Stt(event))));
+        let news = self.inbox.stage_event_sink(key);
+        let ear = Ear(self.agenda.clone(), Sink::new(move |event| news.send(StageEvent::Stt(event))));
         let models = CallModels {
             stt: Box::new(ear),
-            turn: None,
+            turn_model: None,
             llm: Arc::clone(&self.models) as _,
             llm_fallback: None,
             tts: Arc::clone(&self.models) as _,
             tts_fallback: None,
             warnings: Vec::new(),
         };
-        let opening = Opening { key, call: Arc::new(call), models, face: None, seat: Seat::free() };
+        let opening =
+            CallSetup { id: key, config: Arc::new(call), models, poses: None, slot: Slot::for_test() };
         let (near, far) = loopback::pair();
         let opening = Box::new(opening);
-        let begins = Loopback { opening, commands: Vec::new(), near, presence: Presence::default() };
+        let begins = LoopbackCall {
+            setup: opening,
+            early_commands: Vec::new(),
+            server: near,
+            presence: PresenceGuard::default(),
+        };
         assert!(self.inbox.requests.send(Message::Loopback(Box::new(begins))).is_ok());
         let mut user = User { far, block, tick: self.ticks };
         // The transport never waits for a block.
@@ -290,7 +301,7 @@ impl World {
         for user in self.users.iter_mut().filter(|user| user.tick % 2 == even) {
             user.say(&self.recording);
         }
-        let (mut taken, end) = (Duration::ZERO, self.now + TICK);
+        let (mut taken, end) = (Duration::ZERO, self.now + TICK_INTERVAL);
         loop {
             self.agenda.advance(self.now);
             taken += self.settle();
@@ -300,8 +311,8 @@ impl World {
         }
         self.now = end;
         self.ticks += 1;
-        for left in self.users.iter().flat_map(|user| user.far.heard()) {
-            if let Left::Sound { piece, .. } = left {
+        for left in self.users.iter().flat_map(|user| user.far.drain_outputs()) {
+            if let LoopbackOutput::Audio { segment: piece, .. } = left {
                 self.spoken.all += 1;
                 self.spoken.of_speech += u64::from(piece.is_some());
             }
@@ -320,7 +331,7 @@ impl World {
                     tokio::task::yield_now().await;
                 }
             });
-            if self.inbox.news.waiting() == 0 {
+            if self.inbox.stage_events.depth() == 0 {
                 return taken;
             }
         }
@@ -332,6 +343,6 @@ impl User {
         let said = &recording[self.block / TURN % recording.len()];
         let from = self.block % TURN * BLOCK;
         self.block += 1;
-        self.far.say(said.get(from..from + BLOCK).map_or_else(|| vec![0; BLOCK], <[i16]>::to_vec));
+        self.far.send_audio(said.get(from..from + BLOCK).map_or_else(|| vec![0; BLOCK], <[i16]>::to_vec));
     }
 }

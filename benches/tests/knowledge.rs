@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use benches::cpu;
-use knowledge::{Direction, Index};
+use knowledge::{Embedding, Index};
 
 const CHUNKS: u32 = 10_000;
 /// Components of a vector of OpenAI's small model.
@@ -45,9 +45,9 @@ impl Chance {
         (0..words).map(|_| self.word()).collect::<Vec<_>>().join(" ")
     }
 
-    fn direction(&mut self) -> Option<Direction> {
+    fn direction(&mut self) -> Option<Embedding> {
         let vector: Vec<f32> = (0..COMPONENTS).map(|_| self.next() - 0.5).collect();
-        Direction::of(&vector)
+        Embedding::from_vector(&vector)
     }
 }
 
@@ -67,16 +67,16 @@ fn ten_thousand_chunks_are_searched_in_ten_milliseconds() {
         for chunk in 0..CHUNKS {
             // 80 words: one chunk each.
             let text = chance.text(80);
-            index.insert_with_directions(&chunk, &text, vec![chance.direction()]);
+            index.insert_with_embeddings(&chunk, &text, vec![chance.direction()]);
         }
     });
     eprintln!("{} chunks made and indexed in {indexing:?}", index.len());
     assert_eq!(index.len(), CHUNKS as usize);
     // A question, of which a word is misheard: it is compared with all that are known.
     let asked: Vec<String> = (0..QUERIES).map(|_| format!("{} {}x", chance.text(9), chance.word())).collect();
-    let meant: Vec<Direction> = (0..QUERIES).filter_map(|_| chance.direction()).collect();
+    let meant: Vec<Embedding> = (0..QUERIES).filter_map(|_| chance.direction()).collect();
     let words = times(|i| index.search(&asked[i as usize], 4).len());
-    let fused = times(|i| index.search_fused(&asked[i as usize], &meant[i as usize], 4).len());
+    let fused = times(|i| index.hybrid_search(&asked[i as usize], &meant[i as usize], 4).len());
     eprintln!(
         "by words: median {:?}, p95 {:?}; by words and meaning: median {:?}, p95 {:?}",
         words.0, words.1, fused.0, fused.1

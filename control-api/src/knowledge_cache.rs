@@ -40,7 +40,7 @@ impl Knowledge for Known {
                 None => None,
             };
             let hits = match direction {
-                Some(direction) => self.index.search_fused(query, &direction, limit),
+                Some(direction) => self.index.hybrid_search(query, &direction, limit),
                 None => self.index.search(query, limit),
             };
             hits.into_iter().map(snippet).collect()
@@ -82,12 +82,12 @@ pub(crate) async fn of(
         let mut index = Index::new();
         for body in bodies {
             let directions = directions::kept_with(&body);
-            index.insert_with_directions(&(Arc::from(body.kb), Arc::from(body.id)), &body.body, directions);
+            index.insert_with_embeddings(&(Arc::from(body.kb), Arc::from(body.id)), &body.body, directions);
         }
         index
     });
     let index = index.await.map_err(|e| store::Error::Damaged("kb_document", e.to_string()))?;
-    let meaning = shared.meaning.clone().filter(|_| index.has_directions());
+    let meaning = shared.meaning.clone().filter(|_| index.has_embeddings());
     let known: Arc<dyn Knowledge> = Arc::new(Known { index, meaning });
     let mut cache = cache();
     if cache.len() >= REMEMBERED {

@@ -9,30 +9,30 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use engine::hear::decode::{Decoder, Level};
-use engine::hear::jitter::{Buffer, Kind};
+use engine::hear::decode::{Decoder, LevelMeter};
+use engine::hear::jitter::{FrameKind, JitterBuffer};
 use engine::speak::encode::Encoder;
-use engine::transport::socket::{Config, Demux, Socket, hosts};
-use engine::transport::webrtc::{Certificate, Connection, Protocol, Transmit};
-use engine::transport::{Event, VideoFrame, rtvi, tcp, tell};
+use engine::transport::socket::{Demux, Socket, SocketConfig, host_addresses};
+use engine::transport::webrtc::{Certificate, PeerConnection, Protocol, Transmit};
+use engine::transport::{TransportEvent, VideoFrame, client_messages, server_messages, tcp};
 use mio::{Events, Interest, Poll, Token, Waker};
 use serde_json::{Value, json};
 
-struct Call {
-    connection: Connection,
-    ear: Buffer,
+struct EchoCall {
+    connection: PeerConnection,
+    jitter_buffer: JitterBuffer,
     decoder: Decoder,
-    level: Level,
-    heard: Vec<i16>,
-    silence: Encoder,
+    level: LevelMeter,
+    pcm: Vec<i16>,
+    silence_encoder: Encoder,
     echoes: std::collections::VecDeque<Bytes>,
-    audio: u64,
-    video: u64,
-    frame: usize,
+    next_audio: u64,
+    next_video: u64,
+    next_frame: usize,
     connected: bool,
 }
 
-fn clip(path: &str) -> std::io::Result<Vec<Bytes>> {
+fn read_ivf(path: &str) -> std::io::Result<Vec<Bytes>> {
     let data = std::fs::read(path)?;
     let mut rest = &data[32..];
     let mut frames = Vec::new();
@@ -45,9 +45,10 @@ fn clip(path: &str) -> std::io::Result<Vec<Bytes>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let frames = clip(&std::env::args().nth(1).ok_or("echo CLIP.ivf")?)?;
+    let frames = read_ivf(&std::env::args().nth(1).ok_or("echo CLIP.ivf")?)?;
     let certificate = Certificate::generate().ok_or("no certificate")?;
-    let mut socket = Socket::bind(&Config { hosts: hosts(true), ..Config::default() })?;
+    let mut socket =
+        Socket::bind(&SocketConfig { host_addresses: host_addresses(true), ..SocketConfig::default() })?;
     let mut poll = Poll::new()?;
     poll.registry().register(&mut socket, Token(0), Interest::READABLE)?;
     let waker = Arc::new(Waker::new(poll.registry(), Token(1))?);
@@ -62,8 +63,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::process::exit(0);
     });
 
-    let mut tcp = tcp::Server::bind(0, &hosts(true), &[])?;
-    let (tcp_candidates, outlet) = (tcp.candidates().to_vec(), tcp.outlet());
+    let mut tcp = tcp::Server::bind(0, &host_addresses(true), &[])?;
+    let (tcp_candidates, outlet) = (tcp.candidates().to_vec(), tcp.datagram_sender());
     let names: Arc<Mutex<Vec<String>>> = Arc::default();
     let (datagrams, over_tcp) = crossbeam_channel::bounded::<tcp::Datagram>(1024);
     let known = names.clone();
@@ -76,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
 
     let start = Instant::now();
-    let mut calls: HashMap<usize, Call> = HashMap::new();
+    let mut calls: HashMap<usize, EchoCall> = HashMap::new();
     let mut demux: Demux<usize> = Demux::new();
     let mut events = Events::with_capacity(16);
     let mut tick = start;
@@ -89,7 +90,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Some(id) = demux.route(now, source, datagram) else { return };
             let Some(call) = calls.get_mut(&id) else { return };
             if call.connection.receive(now, proto, source, destination, datagram) {
-                demux.learn(source, id);
+                demux.learn_address(source, id);
             }
         };
         while socket.receive(|source, to, datagram| receive(Protocol::Udp, source, to, datagram))?.1 {}
@@ -100,7 +101,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let offer: Value = serde_json::from_str(&line)?;
             let candidates =
                 if offer["transport"] == "tcp" { &tcp_candidates[..] } else { socket.candidates() };
-            let answer = match Connection::accept(
+            let answer = match PeerConnection::accept(
                 offer["sdp"].as_str().unwrap_or(""),
                 candidates,
                 &certificate,
@@ -112,17 +113,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     names.lock().map_err(|_| "a thread failed")?.push(connection.ufrag().to_owned());
                     calls.insert(
                         id,
-                        Call {
+                        EchoCall {
                             connection,
-                            ear: Buffer::new(),
+                            jitter_buffer: JitterBuffer::new(),
                             decoder: Decoder::new()?,
-                            level: Level::default(),
-                            heard: Vec::new(),
-                            silence: Encoder::new()?,
+                            level: LevelMeter::default(),
+                            pcm: Vec::new(),
+                            silence_encoder: Encoder::new()?,
                             echoes: std::collections::VecDeque::new(),
-                            audio: 0,
-                            video: 0,
-                            frame: 0,
+                            next_audio: 0,
+                            next_video: 0,
+                            next_frame: 0,
                             connected: false,
                         },
                     );
@@ -142,13 +143,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         for call in calls.values_mut() {
             if call.connection.timeout() <= now {
-                call.connection.tick(now);
+                call.connection.handle_timeout(now);
             }
             while let Some(event) = call.connection.poll(now, &mut transmit) {
                 call.handle(event, now);
             }
             if media && call.connected {
-                call.play(now, now.duration_since(start), &frames)?;
+                call.send_media(now, now.duration_since(start), &frames)?;
                 while let Some(event) = call.connection.poll(now, &mut transmit) {
                     call.handle(event, now);
                 }
@@ -158,63 +159,68 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-impl Call {
-    fn handle(&mut self, event: Event, now: Instant) {
+impl EchoCall {
+    fn handle(&mut self, event: TransportEvent, now: Instant) {
         match event {
-            Event::Connected => self.connected = true,
-            Event::Audio { sequence, timestamp, payload } => self.ear.push(now, sequence, timestamp, payload),
-            Event::KeyframeRequested => self.frame = 0,
-            Event::Text(text) if text == "bye" => {
-                self.connection.send_text(now, rtvi::peer_left());
+            TransportEvent::Connected => self.connected = true,
+            TransportEvent::Audio { sequence, timestamp, payload } => {
+                self.jitter_buffer.push(now, sequence, timestamp, payload)
+            }
+            TransportEvent::KeyFrameRequested => self.next_frame = 0,
+            TransportEvent::Text(text) if text == "bye" => {
+                self.connection.send_text(now, client_messages::peer_left());
                 self.connection.close(now);
             }
-            Event::Text(text) => self.connection.send_text(now, format!("echo: {text}")),
-            Event::Bandwidth(bits) => {
+            TransportEvent::Text(text) => self.connection.send_text(now, format!("echo: {text}")),
+            TransportEvent::BandwidthEstimate(bits) => {
                 self.connection.send_text(now, json!({ "bandwidth": bits }).to_string())
             }
-            Event::ChannelOpen | Event::Closed | Event::Lost(_) => {}
+            TransportEvent::ChannelOpen | TransportEvent::Closed | TransportEvent::PacketLoss(_) => {}
         }
     }
 
-    fn play(
+    fn send_media(
         &mut self,
         now: Instant,
         elapsed: Duration,
         frames: &[Bytes],
     ) -> Result<(), Box<dyn std::error::Error>> {
-        while let Some(frame) = self.ear.pull(now) {
-            self.heard.clear();
-            self.decoder.decode(&frame, &mut self.heard);
-            self.level.add(&self.heard);
-            if let Kind::Packet(packet) = frame.kind {
+        while let Some(frame) = self.jitter_buffer.pull(now) {
+            self.pcm.clear();
+            self.decoder.decode(&frame, &mut self.pcm);
+            self.level.add(&self.pcm);
+            if let FrameKind::Packet(packet) = frame.kind {
                 self.echoes.push_back(packet);
             }
         }
         while self.echoes.len() > 10 {
             self.echoes.pop_front();
         }
-        if self.level.count() >= 1600 {
-            let level = tell::level(self.level.take());
+        if self.level.sample_count() >= 1600 {
+            let level = server_messages::level_message(self.level.take());
             self.connection.send_text(now, level);
         }
         let elapsed = elapsed.as_micros() as u64;
-        if self.audio == 0 {
-            (self.audio, self.video) = (elapsed / 20_000, elapsed / 40_000);
+        if self.next_audio == 0 {
+            (self.next_audio, self.next_video) = (elapsed / 20_000, elapsed / 40_000);
         }
-        while self.audio * 20_000 <= elapsed {
-            let stamp = self.audio * 960;
+        while self.next_audio * 20_000 <= elapsed {
+            let stamp = self.next_audio * 960;
             match self.echoes.pop_front() {
                 Some(packet) => self.connection.send_audio(now, stamp, false, &packet),
-                None => self.connection.send_audio(now, stamp, false, self.silence.encode(&[0; 960])?),
+                None => {
+                    self.connection.send_audio(now, stamp, false, self.silence_encoder.encode(&[0; 960])?)
+                }
             }
-            self.audio += 1;
+            self.next_audio += 1;
         }
-        while self.video * 40_000 <= elapsed {
-            let key = self.frame == 0;
-            let frame = VideoFrame { payload: frames[self.frame].clone(), key, base_layer: true };
-            self.connection.send_video(now, self.video * 3600, &frame);
-            self.frame = (self.frame + 1) % frames.len();
-            self.video += 1;
+        while self.next_video * 40_000 <= elapsed {
+            let key = self.next_frame == 0;
+            let frame =
+                VideoFrame { payload: frames[self.next_frame].clone(), is_key_frame: key, base_layer: true };
+            self.connection.send_video(now, self.next_video * 3600, &frame);
+            self.next_frame = (self.next_frame + 1) % frames.len();
+            self.next_video += 1;
         }
         Ok(())
     }

@@ -8,24 +8,24 @@ mod lips;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use engine::show::pose::Viseme;
+use engine::show::visemes::Viseme;
 use models::tts::Phone;
 use serde_json::{Value, json};
 
-type Failure = Box<dyn std::error::Error>;
+type BoxError = Box<dyn std::error::Error>;
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), BoxError> {
     let folder = std::env::args().nth(1).ok_or("say which folder holds the voices")?;
     let mut scores = BTreeMap::new();
-    for voice in entries(Path::new(&folder))? {
+    for voice in list_entries(Path::new(&folder))? {
         let name = voice.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        scores.insert(name, score(&voice)?);
+        scores.insert(name, score_voice(&voice)?);
     }
     println!("{}", json!(scores));
     Ok(())
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn list_entries(folder: &Path) -> Result<Vec<PathBuf>, BoxError> {
     let mut all =
         std::fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<Result<Vec<_>, std::io::Error>>()?;
     all.sort();
@@ -33,31 +33,31 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 #[derive(serde::Deserialize)]
-struct About {
+struct Recording {
     rate: u32,
     phones: Vec<(String, f32)>,
 }
 
-fn score(voice: &Path) -> Result<Value, Failure> {
-    let mut pieces = lips::Pieces::default();
-    for file in entries(voice)?.iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
-        let about: About = serde_json::from_slice(&std::fs::read(file)?)?;
+fn score_voice(voice: &Path) -> Result<Value, BoxError> {
+    let mut pieces = lips::LipComparison::default();
+    for file in list_entries(voice)?.iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
+        let about: Recording = serde_json::from_slice(&std::fs::read(file)?)?;
         let bytes = std::fs::read(file.with_extension("pcm"))?;
         let pcm: Vec<i16> = bytes.as_chunks().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
         let said: Vec<Phone> = about.phones.into_iter().map(|(name, end)| Phone { name, end }).collect();
-        pieces.add(&said, &lips::read(&pcm, about.rate));
+        pieces.add(&said, &lips::phones_from_audio(&pcm, about.rate));
     }
-    let (closures, closed) = pieces.closed();
-    let counts = pieces.visemes();
+    let (closures, closed) = pieces.count_closures();
+    let counts = pieces.viseme_counts();
     let visemes: BTreeMap<String, (usize, usize)> =
         Viseme::ALL.iter().zip(counts).map(|(v, c)| (format!("{v:?}"), c)).collect();
     Ok(json!({
         "seconds": pieces.seconds(),
-        "jaw": pieces.jaws(0.0),
+        "jaw": pieces.jaw_correlation(0.0),
         "lag": pieces.lag(),
         "closures": closures,
         "closed": closed,
-        "invented": pieces.invented(),
+        "invented": pieces.false_closures(),
         "visemes": visemes,
     }))
 }

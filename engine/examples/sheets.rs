@@ -5,57 +5,57 @@ use std::error::Error;
 use std::path::Path;
 
 use bytes::Bytes;
-use engine::show::life::Manner;
-use engine::show::pose::Viseme;
+use engine::show::idle_motion::PoseState;
 use engine::show::pose_cache::PoseCache;
+use engine::show::visemes::Viseme;
 use models::face::picture::I420;
 use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH, PONDERING, STRESSING};
 use models::face::vp8::Decoder;
 use models::face::{Brows, Eyes, Head, Look, Mouth, PoseSet, Stance, webp};
 
 /// Quantisers of a sheet: the first with which it is no larger than [`MOST`].
-const QUANTIZERS: [u32; 5] = [22, 26, 30, 34, 40];
+const SHEET_QUANTIZERS: [u32; 5] = [22, 26, 30, 34, 40];
 /// Bytes of a sheet.
-const MOST: usize = 60_000;
+const MAX_SHEET_BYTES: usize = 60_000;
 /// Pixels a side of each picture on a sheet.
-const TILE: usize = 256;
+const TILE_SIZE: usize = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (folder, sets) = arguments.split_first().ok_or("say where to, and which sets")?;
     for set in sets {
-        let person = Person::new(PoseSet::parse(&Bytes::from(std::fs::read(set)?))?)?;
+        let person = SheetAvatar::new(PoseSet::parse(&Bytes::from(std::fs::read(set)?))?)?;
         let write = |kind: &str, sheet: &Sheet| -> Result<(), Box<dyn Error>> {
             let picture = I420::from_rgb(&sheet.rgb, sheet.width, sheet.rgb.len() / 3 / sheet.width);
             let mut encoded = Vec::new();
-            for quantizer in QUANTIZERS {
+            for quantizer in SHEET_QUANTIZERS {
                 encoded = webp::encode_i420(&picture, quantizer)?;
-                if encoded.len() <= MOST {
+                if encoded.len() <= MAX_SHEET_BYTES {
                     break;
                 }
             }
             let file = Path::new(folder).join(format!("{}-{kind}.webp", person.id));
             Ok(std::fs::write(file, encoded)?)
         };
-        write("visemes", &person.visemes()?)?;
-        write("moods", &person.moods()?)?;
+        write("visemes", &person.viseme_sheet()?)?;
+        write("moods", &person.mood_sheet()?)?;
     }
     Ok(())
 }
 
 /// Neutral, breathed in, half a smile, a whole one; leaning, nodding, thinking, smiling while leaning; a blink, a glance, and brows raised.
-fn moods() -> [Manner; 12] {
-    let calm = Manner::default();
+fn mood_poses() -> [PoseState; 12] {
+    let calm = PoseState::default();
     let look = |lids, [gaze_x, gaze_y]: [f32; 2], brows| {
         let eyes = Eyes { lids, gaze_x, gaze_y, squint: 0.0 };
-        Manner { look: Look { eyes, brows }, ..calm }
+        PoseState { look: Look { eyes, brows }, ..calm }
     };
     let (user, level) = ([0.0; 2], Brows::default());
-    let stance = |head, smile| Manner { stance: Stance { head, smile }, ..calm };
+    let stance = |head, smile| PoseState { stance: Stance { head, smile }, ..calm };
     let nod = Head { pitch: LISTENING.pitch + NOD_DEPTH, ..LISTENING };
     [
         calm,
-        Manner { breath: 1.0, ..calm },
+        PoseState { breath: 1.0, ..calm },
         stance(Head::default(), 0.5),
         stance(Head::default(), 1.0),
         stance(LISTENING, 0.0),
@@ -78,26 +78,26 @@ struct Sheet {
 impl Sheet {
     /// `columns` in a row; all tiles are [`TILE`] pixels wide and high.
     fn new(tiles: &[Vec<u8>], columns: usize) -> Self {
-        let mut rgb = Vec::with_capacity(tiles.len() * TILE * TILE * 3);
+        let mut rgb = Vec::with_capacity(tiles.len() * TILE_SIZE * TILE_SIZE * 3);
         for row in tiles.chunks_exact(columns) {
-            for y in 0..TILE {
+            for y in 0..TILE_SIZE {
                 for tile in row {
-                    rgb.extend(&tile[y * TILE * 3..(y + 1) * TILE * 3]);
+                    rgb.extend(&tile[y * TILE_SIZE * 3..(y + 1) * TILE_SIZE * 3]);
                 }
             }
         }
-        Self { rgb, width: TILE * columns }
+        Self { rgb, width: TILE_SIZE * columns }
     }
 }
 
 /// A set, and what shows it.
-struct Person {
+struct SheetAvatar {
     id: String,
     cache: PoseCache,
     size: (usize, usize),
 }
 
-impl Person {
+impl SheetAvatar {
     fn new(set: PoseSet) -> Result<Self, Box<dyn Error>> {
         let about = set.manifest();
         Ok(Self {
@@ -108,53 +108,55 @@ impl Person {
     }
 
     /// The pose as it is decoded behind key and anchor.
-    fn shown(&self, manner: &Manner, mouth: Mouth) -> Result<I420, Box<dyn Error>> {
+    fn render(&self, manner: &PoseState, mouth: Mouth) -> Result<I420, Box<dyn Error>> {
         let mut decoder = Decoder::new(self.size.0, self.size.1)?;
-        decoder.decode(self.cache.key())?;
-        if !self.cache.anchor().is_empty() {
-            decoder.decode(self.cache.anchor())?;
+        decoder.decode(self.cache.key_frame())?;
+        if !self.cache.altref_frame().is_empty() {
+            decoder.decode(self.cache.altref_frame())?;
         }
-        Ok(decoder.decode(self.cache.frame(self.cache.nearest(manner, mouth, false), 0))?)
+        Ok(decoder.decode(self.cache.frame(self.cache.nearest_frame(manner, mouth, false), 0))?)
     }
 
     /// A tile: the pose, from `left` and `top` on `share` of its sides, all as shares of the picture.
-    fn tile(
+    fn render_tile(
         &self,
-        manner: &Manner,
+        manner: &PoseState,
         mouth: Mouth,
         [left, top, share]: [f64; 3],
     ) -> Result<Vec<u8>, Box<dyn Error>> {
         /// A pixel of a tile is the mean of so many points a side.
-        const POINTS: usize = 6;
-        let rgb = self.shown(manner, mouth)?.to_rgb();
+        const POINTS_PER_PIXEL: usize = 6;
+        let rgb = self.render(manner, mouth)?.to_rgb();
         let (width, height) = self.size;
         let along = |sides: usize, from: f64, point: usize| {
-            let at = (from + share * (point as f64 + 0.5) / (TILE * POINTS) as f64) * sides as f64;
+            let at =
+                (from + share * (point as f64 + 0.5) / (TILE_SIZE * POINTS_PER_PIXEL) as f64) * sides as f64;
             (at as usize).min(sides - 1)
         };
-        let mut tile = Vec::with_capacity(TILE * TILE * 3);
-        for i in 0..TILE * TILE {
+        let mut tile = Vec::with_capacity(TILE_SIZE * TILE_SIZE * 3);
+        for i in 0..TILE_SIZE * TILE_SIZE {
             let mut sum = [0u32; 3];
-            for point in 0..POINTS * POINTS {
-                let x = along(width, left, i % TILE * POINTS + point % POINTS);
-                let y = along(height, top, i / TILE * POINTS + point / POINTS);
+            for point in 0..POINTS_PER_PIXEL * POINTS_PER_PIXEL {
+                let x = along(width, left, i % TILE_SIZE * POINTS_PER_PIXEL + point % POINTS_PER_PIXEL);
+                let y = along(height, top, i / TILE_SIZE * POINTS_PER_PIXEL + point / POINTS_PER_PIXEL);
                 let pixel = &rgb[(y * width + x) * 3..][..3];
                 sum.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += u32::from(*value));
             }
-            tile.extend(sum.map(|sum| (sum / (POINTS * POINTS) as u32) as u8));
+            tile.extend(sum.map(|sum| (sum / (POINTS_PER_PIXEL * POINTS_PER_PIXEL) as u32) as u8));
         }
         Ok(tile)
     }
 
     /// Faces: lips alone tell nothing of how somebody looks who speaks.
-    fn visemes(&self) -> Result<Sheet, Box<dyn Error>> {
+    fn viseme_sheet(&self) -> Result<Sheet, Box<dyn Error>> {
         let face = [0.125, 0.078, 0.75];
-        let tiles = Viseme::ALL.iter().map(|v| self.tile(&Manner::default(), v.mouth(), face));
+        let tiles = Viseme::ALL.iter().map(|v| self.render_tile(&PoseState::default(), v.mouth(), face));
         Ok(Sheet::new(&tiles.collect::<Result<Vec<_>, _>>()?, 5))
     }
 
-    fn moods(&self) -> Result<Sheet, Box<dyn Error>> {
-        let tiles = moods().into_iter().map(|mood| self.tile(&mood, Mouth::default(), [0.0, 0.0, 1.0]));
+    fn mood_sheet(&self) -> Result<Sheet, Box<dyn Error>> {
+        let tiles =
+            mood_poses().into_iter().map(|mood| self.render_tile(&mood, Mouth::default(), [0.0, 0.0, 1.0]));
         Ok(Sheet::new(&tiles.collect::<Result<Vec<_>, _>>()?, 4))
     }
 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use conversation::event::{Event as Fact, Stage};
 use conversation::metrics::MetricFamily;
 
-use crate::meter::Histogram;
+use crate::stats::Histogram;
 
 /// Bounds in µs.
-const BOUNDS: &[u64] = &[
+const BUCKET_BOUNDS_US: &[u64] = &[
     25_000, 50_000, 75_000, 100_000, 150_000, 200_000, 250_000, 300_000, 400_000, 500_000, 600_000, 800_000,
     1_000_000, 1_200_000, 1_500_000, 2_000_000, 3_000_000, 5_000_000, 10_000_000,
 ];
 
 /// Histograms of the turns' stages, by all media threads together: each is written some times a minute for a call.
 #[derive(Debug)]
-pub struct Latencies {
+pub struct LatencyMetrics {
     voice_to_voice: Histogram,
     endpointing: Histogram,
     llm_first_token: Histogram,
@@ -27,9 +27,9 @@ pub struct Latencies {
     failures: [AtomicU64; Stage::ALL.len()],
 }
 
-impl Default for Latencies {
+impl Default for LatencyMetrics {
     fn default() -> Self {
-        let new = || Histogram::new(BOUNDS);
+        let new = || Histogram::new(BUCKET_BOUNDS_US);
         Self {
             voice_to_voice: new(),
             endpointing: new(),
@@ -42,12 +42,12 @@ impl Default for Latencies {
     }
 }
 
-impl Latencies {
+impl LatencyMetrics {
     /// Counts what a fact tells of a turn, if it does.
-    pub fn note(&self, fact: &Fact) {
+    pub fn observe(&self, fact: &Fact) {
         let add = |histogram: &Histogram, seconds: Option<f64>| {
             if let Some(seconds) = seconds {
-                histogram.note(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+                histogram.observe(Duration::try_from_secs_f64(seconds).unwrap_or_default());
             }
         };
         match fact {
@@ -68,9 +68,9 @@ impl Latencies {
 
     /// All of them.
     #[must_use]
-    pub fn measures(&self) -> Vec<MetricFamily> {
+    pub fn metrics(&self) -> Vec<MetricFamily> {
         let histogram =
-            |name, help, of: &Histogram| MetricFamily::histogram(name, help).with_value(of.read());
+            |name, help, of: &Histogram| MetricFamily::histogram(name, help).with_value(of.snapshot());
         vec![
             histogram(
                 "visavis_turn_voice_to_voice_seconds",

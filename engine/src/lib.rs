@@ -8,7 +8,7 @@
 //! | `ice-tcp` | one, where a port is given | streams to datagrams and back ([`transport::tcp`]) | know a call |
 //! | models' own | theirs | speech to text, the turn model, text to speech; resampling to 48 kHz ([`speak::tts`]) | know what a turn is |
 //! | the net pool | the binary's tokio | language models, the search before them, tools, the doors ([`think`], [`host`]) | compute for over 1 ms |
-//! | `disk` | one, where calls are traced | traces ([`keep::trace`]) | push back on anyone |
+//! | `disk` | one, where calls are traced | traces ([`trace`]) | push back on anyone |
 //! | `warm-up` | for a moment | certificate and weights, behind the start | |
 //!
 //! A call lives on one media thread from birth to end, so its state needs no lock; all else reaches it through that thread's bounded inbox
@@ -25,27 +25,27 @@
 //! - What is told as heard has left for the network: [`speak::playout`] counts samples, and nothing else says what was heard.
 //! - News of what was cancelled, or of a call that is over, finds nobody and is dropped where it arrives.
 
-mod bucket;
+mod call;
+pub mod channel;
 pub mod clock;
-pub mod edge;
-pub mod graph;
-pub mod headroom;
+mod connection;
+pub mod engine;
 pub mod hear;
-pub mod host;
-pub mod keep;
 pub mod latency;
-mod link;
+pub mod load;
+pub mod media_thread;
 mod memory;
-pub mod meter;
-mod node;
-pub mod shard;
+pub mod messages;
 pub mod show;
 pub mod speak;
+pub mod stats;
 pub mod think;
 pub mod thread;
+mod token_bucket;
+pub mod trace;
 pub mod transport;
 
 #[cfg(test)]
-mod tests_support;
+mod test_support;
 
-pub use host::{CallEngine, Chosen, Config, Models, Timeouts};
+pub use engine::{CallEngine, Config, Models, Timeouts, WithWarning};

@@ -5,34 +5,34 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a look holds.
-const FRESH: Duration = Duration::from_secs(1);
+const READING_MAX_AGE: Duration = Duration::from_secs(1);
 
 /// What is left, looked at no more than once a second.
-pub(crate) struct Memory {
+pub(crate) struct MemoryMonitor {
     /// Bytes that must be left for a new call; 0 = whatever is.
-    least: u64,
-    last: Mutex<Option<(Instant, u64)>>,
-    look: fn() -> Option<u64>,
+    min_free: u64,
+    last_reading: Mutex<Option<(Instant, u64)>>,
+    read_available: fn() -> Option<u64>,
 }
 
-impl Memory {
+impl MemoryMonitor {
     pub(crate) fn new(least: u64) -> Self {
-        Self { least, last: Mutex::new(None), look: available }
+        Self { min_free: least, last_reading: Mutex::new(None), read_available: available }
     }
 
     /// Whether there is too little of it for a new call. Reads some small files; not for media threads.
-    pub(crate) fn is_short(&self, now: Instant) -> bool {
-        if self.least == 0 {
+    pub(crate) fn is_low(&self, now: Instant) -> bool {
+        if self.min_free == 0 {
             return false;
         }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_reading.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some((at, left)) if now.saturating_duration_since(*at) < FRESH => *left < self.least,
+            Some((at, left)) if now.saturating_duration_since(*at) < READING_MAX_AGE => *left < self.min_free,
             // What cannot be read refuses nobody.
             _ => {
-                let left = (self.look)().unwrap_or(u64::MAX);
+                let left = (self.read_available)().unwrap_or(u64::MAX);
                 *last = Some((now, left));
-                left < self.least
+                left < self.min_free
             }
         }
     }
@@ -40,20 +40,20 @@ impl Memory {
 
 /// Bytes that can be had, `None` where the system does not tell.
 fn available() -> Option<u64> {
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_meminfo(&text));
     let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
-    let group = || of_group(&read("memory.max")?, &read("memory.current")?, &read("memory.stat")?);
+    let group = || parse_cgroup(&read("memory.max")?, &read("memory.current")?, &read("memory.stat")?);
     machine.into_iter().chain(group()).min()
 }
 
 /// From `/proc/meminfo`.
-fn of_machine(text: &str) -> Option<u64> {
+fn parse_meminfo(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// From the files of a control group; `None` where it has no limit. Files that were read and are not in use are given back when asked for.
-fn of_group(max: &str, current: &str, stat: &str) -> Option<u64> {
+fn parse_cgroup(max: &str, current: &str, stat: &str) -> Option<u64> {
     let (max, current): (u64, u64) = (max.trim().parse().ok()?, current.trim().parse().ok()?);
     let idle = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse().ok());
     Some(max.saturating_sub(current.saturating_sub(idle.unwrap_or(0))))
@@ -67,11 +67,11 @@ mod tests {
     #[test]
     fn the_smaller_of_machine_and_container_counts() {
         let machine = "MemTotal:       8000 kB\nMemFree:  10 kB\nMemAvailable:    4000 kB\n";
-        assert_eq!(of_machine(machine), Some(4_096_000));
-        assert_eq!(of_machine("MemTotal: 1 kB\n"), None);
-        assert_eq!(of_group("1000000\n", "900000\n", "anon 5\ninactive_file 300000\n"), Some(400_000));
-        assert_eq!(of_group("max\n", "900000\n", ""), None, "no limit");
-        assert_eq!(of_group("5\n", "900000\n", ""), Some(0), "over it");
+        assert_eq!(parse_meminfo(machine), Some(4_096_000));
+        assert_eq!(parse_meminfo("MemTotal: 1 kB\n"), None);
+        assert_eq!(parse_cgroup("1000000\n", "900000\n", "anon 5\ninactive_file 300000\n"), Some(400_000));
+        assert_eq!(parse_cgroup("max\n", "900000\n", ""), None, "no limit");
+        assert_eq!(parse_cgroup("5\n", "900000\n", ""), Some(0), "over it");
         assert!(available().is_some_and(|left| left > 1 << 20), "of this machine: {:?}", available());
     }
 
@@ -79,13 +79,13 @@ mod tests {
     fn a_look_holds_for_a_second() {
         use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
         static LEFT: AtomicU64 = AtomicU64::new(50);
-        let memory = Memory { look: || Some(LEFT.load(Relaxed)), ..Memory::new(100) };
+        let memory = MemoryMonitor { read_available: || Some(LEFT.load(Relaxed)), ..MemoryMonitor::new(100) };
         let now = clock::now();
-        assert!(memory.is_short(now));
+        assert!(memory.is_low(now));
         LEFT.store(100, Relaxed);
-        assert!(memory.is_short(now + FRESH / 2));
-        assert!(!memory.is_short(now + FRESH));
-        let without = Memory { look: || Some(0), ..Memory::new(0) };
-        assert!(!without.is_short(now));
+        assert!(memory.is_low(now + READING_MAX_AGE / 2));
+        assert!(!memory.is_low(now + READING_MAX_AGE));
+        let without = MemoryMonitor { read_available: || Some(0), ..MemoryMonitor::new(0) };
+        assert!(!without.is_low(now));
     }
 }

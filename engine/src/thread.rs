@@ -19,63 +19,63 @@ pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Join
 }
 
 /// Nearer to the front than anything that keeps the usual priority, and far from what the system keeps for itself.
-const NICE: i32 = -10;
+const MEDIA_THREAD_NICE: i32 = -10;
 
 /// This thread goes before those that share its processors, where the system allows it (`CAP_SYS_NICE`, or a limit `nice` of -10): a
 /// model that comes 5 ms later is not heard, sound that does is. Whether it is allowed.
-pub fn goes_first() -> bool {
-    rustix::process::setpriority_process(None, NICE).is_ok()
+pub fn raise_priority() -> bool {
+    rustix::process::setpriority_process(None, MEDIA_THREAD_NICE).is_ok()
 }
 
 /// Panics of the whole process since [`log_panics`].
-static PANICS: AtomicU64 = AtomicU64::new(0);
+static PANIC_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// From now on panics are logged with thread and place, and counted, instead of being written to standard error. Their texts are ours or a
 /// library's; a call's words are in none.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        PANICS.fetch_add(1, Relaxed);
+        PANIC_COUNT.fetch_add(1, Relaxed);
         let thread = std::thread::current();
         let text = panic.payload_as_str().unwrap_or("no text");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let conversation = served().map(|id| id.to_string());
+        let conversation = current_call().map(|id| id.to_string());
         tracing::error!(thread = thread.name(), place, conversation, "panic: {text}");
     }));
 }
 
 /// Panics of the process so far.
 #[must_use]
-pub fn panics() -> u64 {
-    PANICS.load(Relaxed)
+pub fn panic_count() -> u64 {
+    PANIC_COUNT.load(Relaxed)
 }
 
 thread_local! {
-    static WAITS: Cell<bool> = const { Cell::new(true) };
-    static SERVED: Cell<Option<ConversationId>> = const { Cell::new(None) };
+    static MAY_BLOCK: Cell<bool> = const { Cell::new(true) };
+    static CURRENT_CALL: Cell<Option<ConversationId>> = const { Cell::new(None) };
 }
 
 /// What this thread does from now on, it does for this call; `None`: for none. So a line that is logged meanwhile, by whatever library, can
 /// name its call, and what is not logged costs nothing: a span is entered behind a lock.
-pub(crate) fn serves(call: Option<ConversationId>) {
-    SERVED.set(call);
+pub(crate) fn set_current_call(call: Option<ConversationId>) {
+    CURRENT_CALL.set(call);
 }
 
 /// The call that this thread works for.
 #[must_use]
-pub fn served() -> Option<ConversationId> {
-    SERVED.get()
+pub fn current_call() -> Option<ConversationId> {
+    CURRENT_CALL.get()
 }
 
 /// From now on this thread waits for no edge, whatever the edge says ([`crate::edge::OnFull::Wait`]): a media thread that waited for room in
 /// its own inbox would wait for itself.
-pub fn never_waits() {
-    WAITS.set(false);
+pub fn forbid_blocking() {
+    MAY_BLOCK.set(false);
 }
 
 /// Whether this thread may wait for room in an edge.
 #[must_use]
-pub fn may_wait() -> bool {
-    WAITS.get()
+pub fn may_block() -> bool {
+    MAY_BLOCK.get()
 }
 
 /// How many threads the machine runs at once.

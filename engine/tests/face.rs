@@ -6,9 +6,9 @@ use std::sync::Arc;
 use conversation::event::AgentState;
 use conversation::input::SegmentId;
 use conversation::time::Time;
-use engine::show::pose::Track;
 use engine::show::pose_cache::PoseCache;
-use engine::show::{Avatars, Face};
+use engine::show::visemes::VisemeTrack;
+use engine::show::{AvatarAnimator, Avatars};
 use engine::transport::VideoFrame;
 use models::face::bake::{self, News, Parts, Plan, Share};
 use models::face::people;
@@ -22,9 +22,9 @@ const SENTENCE: &str = "pau:0.119 hh:0.212 ax:0.261 l:0.412 ow:0.582 dh:0.638 eh
     n:1.227 ey:1.476 m:1.560 ih:1.637 z:1.727 th:1.840 iy:1.963 ow:2.064 pau:2.152 ae:2.301 n:2.340 d:2.365 ay:2.590 ae:2.721 \
     m:2.801 p:2.922 l:2.975 iy:3.120 z:3.212 d:3.263 t:3.337 ax:3.378 m:3.469 iy:3.579 t:3.652 y:3.767 uw:3.919 pau:4.153";
 
-const PIECE: SegmentId = SegmentId(1);
+const SEGMENT: SegmentId = SegmentId(1);
 
-fn sentence() -> Vec<Phone> {
+fn sentence_phones() -> Vec<Phone> {
     SENTENCE
         .split_whitespace()
         .map(|word| {
@@ -34,15 +34,15 @@ fn sentence() -> Vec<Phone> {
         .collect()
 }
 
-fn sets() -> Vec<Arc<PoseSet>> {
-    Avatars::built_in().unwrap().all().iter().map(|avatar| Arc::clone(&avatar.set)).collect()
+fn built_in_pose_sets() -> Vec<Arc<PoseSet>> {
+    Avatars::built_in().unwrap().as_slice().iter().map(|avatar| Arc::clone(&avatar.pose_set)).collect()
 }
 
-fn set() -> Arc<PoseSet> {
-    sets().swap_remove(0)
+fn first_pose_set() -> Arc<PoseSet> {
+    built_in_pose_sets().swap_remove(0)
 }
 
-fn decoder(set: &PoseSet) -> Decoder {
+fn decoder_for(set: &PoseSet) -> Decoder {
     let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
     decoder.decode(set.key()).unwrap();
     decoder.decode(set.anchor()).unwrap();
@@ -50,14 +50,14 @@ fn decoder(set: &PoseSet) -> Decoder {
 }
 
 /// How dark the mouth is, measured where an open one is darker than a closed one: mean levels below rest.
-struct Darkness {
+struct MouthDarkness {
     rest: I420,
     mask: Vec<(usize, usize)>,
 }
 
-impl Darkness {
-    fn of(set: &PoseSet, stance: u8) -> Self {
-        let mut decoder = decoder(set);
+impl MouthDarkness {
+    fn new(set: &PoseSet, stance: u8) -> Self {
+        let mut decoder = decoder_for(set);
         let still = Key { stance, ..Key::default() };
         let rest = decoder.decode(set.frame(set.index(still), 0)).unwrap();
         let mouths = &set.manifest().mouths;
@@ -84,19 +84,20 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Decoded frames of the sentence with their times, in seconds of the sound; `delay` shows pictures late.
-fn say(set: &Arc<PoseSet>, frames: usize, delay: f32) -> Vec<(f32, f64)> {
-    let darkness = Darkness::of(set, 0);
-    let mut decoder = decoder(set);
-    let mut face = Face::new(Arc::clone(set), 25, 3);
-    let mut picture = decoder.decode(&face.frame(Time::ZERO, None).unwrap().payload).unwrap();
+fn render_sentence(set: &Arc<PoseSet>, frames: usize, delay: f32) -> Vec<(f32, f64)> {
+    let darkness = MouthDarkness::new(set, 0);
+    let mut decoder = decoder_for(set);
+    let mut face = AvatarAnimator::new(Arc::clone(set), 25, 3);
+    let mut picture = decoder.decode(&face.next_frame(Time::ZERO, None).unwrap().payload).unwrap();
     face.set_state(AgentState::Speaking, false);
-    face.phones(PIECE, &sentence());
+    face.add_phones(SEGMENT, &sentence_phones());
     (0..frames)
         .map(|n| {
             let at = n as f32 * 0.04;
             let now = Time::from_micros((n as u64 + 1) * 40_000);
-            let frame =
-                face.frame(now, Some((PIECE, at - delay))).expect("every frame is sent while speaking");
+            let frame = face
+                .next_frame(now, Some((SEGMENT, at - delay)))
+                .expect("every frame is sent while speaking");
             picture = decoder.decode(&frame.payload).unwrap();
             (at, darkness.measure(&picture))
         })
@@ -104,13 +105,15 @@ fn say(set: &Arc<PoseSet>, frames: usize, delay: f32) -> Vec<(f32, f64)> {
 }
 
 /// The lag of the seen mouth behind the phones, in frames, where both agree best, and how well.
-fn lag(seen: &[(f32, f64)]) -> (i32, f64) {
-    let track = Track::new(&sentence());
+fn mouth_lag(seen: &[(f32, f64)]) -> (i32, f64) {
+    let track = VisemeTrack::new(&sentence_phones());
     let dark: Vec<f64> = seen.iter().map(|(_, d)| *d).collect();
     (-6..=6)
         .map(|shift| {
-            let wanted: Vec<f64> =
-                seen.iter().map(|(at, _)| f64::from(track.at(at + 0.04 - shift as f32 * 0.04).jaw)).collect();
+            let wanted: Vec<f64> = seen
+                .iter()
+                .map(|(at, _)| f64::from(track.mouth_at(at + 0.04 - shift as f32 * 0.04).jaw))
+                .collect();
             (shift, correlation(&dark, &wanted))
         })
         .max_by(|a, b| a.1.total_cmp(&b.1))
@@ -119,8 +122,8 @@ fn lag(seen: &[(f32, f64)]) -> (i32, f64) {
 
 #[test]
 fn the_mouth_is_dark_when_and_only_when_the_phones_open_it() {
-    for set in sets() {
-        let (shift, agreement) = lag(&say(&set, 108, 0.0));
+    for set in built_in_pose_sets() {
+        let (shift, agreement) = mouth_lag(&render_sentence(&set, 108, 0.0));
         assert_eq!(shift, 0, "{}", set.manifest().name);
         assert!(agreement > 0.8, "{}: r = {agreement}", set.manifest().name);
     }
@@ -128,21 +131,21 @@ fn the_mouth_is_dark_when_and_only_when_the_phones_open_it() {
 
 #[test]
 fn a_picture_that_comes_late_is_noticed_by_this_measure() {
-    assert_eq!(lag(&say(&set(), 108, 0.2)).0, 5);
+    assert_eq!(mouth_lag(&render_sentence(&first_pose_set(), 108, 0.2)).0, 5);
 }
 
 #[test]
 fn lips_are_shut_in_the_middle_of_every_closure_and_of_silence() {
-    for set in sets() {
-        shut(&set);
+    for set in built_in_pose_sets() {
+        assert_lips_shut(&set);
     }
 }
 
-fn shut(set: &Arc<PoseSet>) {
+fn assert_lips_shut(set: &Arc<PoseSet>) {
     let name = &set.manifest().name;
-    let seen = say(set, 108, 0.0);
+    let seen = render_sentence(set, 108, 0.0);
     let loudest = seen.iter().map(|(_, d)| *d).fold(0.0, f64::max);
-    let phones = sentence();
+    let phones = sentence_phones();
     let mut start = 0.0;
     let mut closures = 0;
     for phone in &phones {
@@ -164,11 +167,11 @@ fn shut(set: &Arc<PoseSet>) {
 /// rungs.
 #[test]
 fn mouths_that_are_called_closed_look_closed() {
-    for set in sets() {
+    for set in built_in_pose_sets() {
         let manifest = set.manifest();
         for stance in [0, 4] {
-            let darkness = Darkness::of(&set, stance);
-            let mut decoder = decoder(&set);
+            let darkness = MouthDarkness::new(&set, stance);
+            let mut decoder = decoder_for(&set);
             let mut seen = |mouth: u8, look: u8, rung: usize| {
                 let index = set.index(Key { stance, look, mouth, breath: 0 });
                 darkness.measure(&decoder.decode(set.frame(index, rung)).unwrap())
@@ -201,15 +204,15 @@ fn mouths_that_are_called_closed_look_closed() {
 
 #[test]
 fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
-    let set = set();
+    let set = first_pose_set();
     let rungs = set.rungs();
     let keys = set.manifest().frames.iter().map(|(key, _)| set.index(*key));
     let frames: Vec<_> = keys
         .flat_map(|at| (0..rungs).map(move |rung| (at, rung)))
         .map(|(at, rung)| set.frame(at, rung).clone())
         .collect();
-    let alone: Vec<I420> = frames.iter().map(|frame| decoder(&set).decode(frame).unwrap()).collect();
-    let mut spliced = decoder(&set);
+    let alone: Vec<I420> = frames.iter().map(|frame| decoder_for(&set).decode(frame).unwrap()).collect();
+    let mut spliced = decoder_for(&set);
     let mut random = 1u32;
     for step in 0..1500 {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -222,7 +225,7 @@ fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
 }
 
 /// Two shares of a person and all of it, as they are baked, small.
-fn growing() -> Vec<Arc<PoseSet>> {
+fn growing_pose_sets() -> Vec<Arc<PoseSet>> {
     let all = Plan::new();
     let plan = Plan {
         stances: all.stances[..5].to_vec(),
@@ -251,7 +254,7 @@ fn growing() -> Vec<Arc<PoseSet>> {
 
 #[test]
 fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
-    let sets = growing();
+    let sets = growing_pose_sets();
     let mut random = 1u32;
     let mut one_in = |n: u32| {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -261,46 +264,46 @@ fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
     for seed in 0..16 {
         let mut poses = Arc::new(PoseCache::new(Arc::clone(&sets[0])));
         let mut at = 0;
-        let mut face = Face::of(Arc::clone(&poses), 25, seed);
-        face.phones(PIECE, &sentence());
+        let mut face = AvatarAnimator::with_poses(Arc::clone(&poses), 25, seed);
+        face.add_phones(SEGMENT, &sentence_phones());
         let mut receiver = Decoder::new(128, 128).unwrap();
         let (mut keys, mut asked, mut blind, mut speaks) = (0, 1, false, false);
         for n in 0..400 {
             if at + 1 < sets.len() && one_in(120) {
                 at += 1;
                 let better = Arc::new(PoseCache::new(Arc::clone(&sets[at])));
-                poses.lead_to(Arc::clone(&better));
+                poses.set_upgrade(Arc::clone(&better));
                 poses = better;
             }
-            renewed += u32::from(face.renew());
+            renewed += u32::from(face.swap_pose_set());
             if one_in(80) {
                 speaks = !speaks;
                 face.set_state(if speaks { AgentState::Speaking } else { AgentState::Listening }, false);
             }
             let now = Time::from_micros(n * 40_000);
-            let Some(frame) = face.frame(now, speaks.then(|| (PIECE, n as f32 * 0.04 % 4.2))) else {
+            let Some(frame) = face.next_frame(now, speaks.then(|| (SEGMENT, n as f32 * 0.04 % 4.2))) else {
                 continue;
             };
-            keys += u32::from(frame.key);
+            keys += u32::from(frame.is_key_frame);
             // 5 % are lost. Of the base layer the receiver notices, and shows nothing until it has a key again.
             if one_in(20) {
                 if frame.base_layer {
-                    face.request_key();
+                    face.request_key_frame();
                     asked += 1;
                     blind = true;
                 }
                 continue;
             }
-            blind &= !frame.key;
+            blind &= !frame.is_key_frame;
             if blind {
                 continue;
             }
             let Ok(seen) = receiver.decode(&frame.payload) else { panic!("seed {seed}, frame {n}") };
-            let baked = if frame.key {
+            let baked = if frame.is_key_frame {
                 Decoder::new(128, 128).unwrap().decode(&frame.payload).unwrap()
             } else {
                 leant += u32::from(frame.payload == *sets[at].anchor());
-                decoder(&sets[at]).decode(&frame.payload).unwrap()
+                decoder_for(&sets[at]).decode(&frame.payload).unwrap()
             };
             assert!(seen == baked, "seed {seed}, frame {n}, set {at}");
             compared += 1;
@@ -313,8 +316,8 @@ fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
 
 #[test]
 fn a_person_is_small_and_has_a_picture() {
-    for avatar in Avatars::built_in().unwrap().all() {
-        let file = avatar.set.to_file();
+    for avatar in Avatars::built_in().unwrap().as_slice() {
+        let file = avatar.pose_set.to_file();
         assert!(file.len() <= 600_000, "{} bytes", file.len());
         assert!(avatar.display_picture.starts_with("data:image/webp;base64,UklGR"));
         assert!(avatar.display_picture.len() <= 40_000 * 4 / 3);
@@ -322,7 +325,7 @@ fn a_person_is_small_and_has_a_picture() {
 }
 
 /// Bytes on the wire of a frame in packets: UDP, IP, RTP with its extensions, SRTP's tag and VP8's descriptor.
-fn on_the_wire(frame: &VideoFrame) -> usize {
+fn wire_bytes(frame: &VideoFrame) -> usize {
     const PACKET: usize = 1114;
     const HEADERS: usize = 64;
     frame.payload.len() + frame.payload.len().div_ceil(PACKET) * HEADERS
@@ -330,7 +333,7 @@ fn on_the_wire(frame: &VideoFrame) -> usize {
 
 /// What goes on for a minute.
 #[derive(Clone, Copy, PartialEq)]
-enum Minute {
+enum Activity {
     /// Nobody says a word.
     Idle,
     /// The user speaks and makes pauses, and the face nods.
@@ -340,16 +343,16 @@ enum Minute {
 }
 
 /// Mean kbit/s of a minute after the key.
-fn kilobits(set: &Arc<PoseSet>, frame_rate: u32, minute: Minute, seed: u64) -> f64 {
-    let mut face = Face::new(Arc::clone(set), frame_rate, seed);
-    face.phones(PIECE, &sentence());
+fn mean_kilobits(set: &Arc<PoseSet>, frame_rate: u32, minute: Activity, seed: u64) -> f64 {
+    let mut face = AvatarAnimator::new(Arc::clone(set), frame_rate, seed);
+    face.add_phones(SEGMENT, &sentence_phones());
     let bytes = (0..u64::from(frame_rate) * 60).map(|n| {
         let now = Time::from_micros(n * 1_000_000 / u64::from(frame_rate));
         let seconds = now.as_micros() as f32 * 1e-6;
-        face.set_user_speaks(minute == Minute::Listening && seconds % 8.0 < 6.0);
-        let speaking = minute == Minute::Speaking;
-        let frame = face.frame(now, speaking.then(|| (PIECE, seconds % 4.2)));
-        frame.filter(|frame| !frame.key).map_or(0, |frame| on_the_wire(&frame))
+        face.set_user_speaking(minute == Activity::Listening && seconds % 8.0 < 6.0);
+        let speaking = minute == Activity::Speaking;
+        let frame = face.next_frame(now, speaking.then(|| (SEGMENT, seconds % 4.2)));
+        frame.filter(|frame| !frame.is_key_frame).map_or(0, |frame| wire_bytes(&frame))
     });
     bytes.sum::<usize>() as f64 * 8.0 / 60.0 / 1000.0
 }
@@ -357,10 +360,12 @@ fn kilobits(set: &Arc<PoseSet>, frame_rate: u32, minute: Minute, seed: u64) -> f
 #[test]
 fn an_idle_face_takes_thirty_six_kilobits_a_second_and_a_speaking_one_hundred_and_seventy() {
     let mut over = Vec::new();
-    for (set, rate) in sets().into_iter().flat_map(|set| [25, 30].map(|rate| (Arc::clone(&set), rate))) {
+    for (set, rate) in
+        built_in_pose_sets().into_iter().flat_map(|set| [25, 30].map(|rate| (Arc::clone(&set), rate)))
+    {
         let name = &set.manifest().name;
-        let mean = |minute| (0..8).map(|seed| kilobits(&set, rate, minute, seed)).sum::<f64>() / 8.0;
-        let [idle, listening, speaking] = [Minute::Idle, Minute::Listening, Minute::Speaking].map(mean);
+        let mean = |minute| (0..8).map(|seed| mean_kilobits(&set, rate, minute, seed)).sum::<f64>() / 8.0;
+        let [idle, listening, speaking] = [Activity::Idle, Activity::Listening, Activity::Speaking].map(mean);
         println!(
             "{name}, {rate} fps: {idle:.1} kbit/s idle, {listening:.1} listening, {speaking:.1} speaking"
         );

@@ -8,29 +8,29 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
-use engine::transport::socket::{Config, Socket};
+use engine::transport::socket::{Socket, SocketConfig};
 use str0m::change::SdpAnswer;
 use str0m::format::Codec;
 use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Input, Output, Rtc};
-use support::{Bench, call};
+use support::{Harness, call_config};
 
 /// Stray datagrams before a tick: what 150,000 a second are.
-const STRAYS: usize = 1_500;
+const UNKNOWN_DATAGRAMS: usize = 1_500;
 /// Bytes that the kernel counts for a small datagram, at most.
-const HELD: usize = 1_280;
+const KERNEL_BYTES_PER_DATAGRAM: usize = 1_280;
 
 /// A client on str0m whose time is the bench's.
 struct Client {
     rtc: Rtc,
     socket: UdpSocket,
     audio: Mid,
-    up: bool,
+    connected: bool,
 }
 
 impl Client {
-    fn join(bench: &mut Bench) -> Self {
+    fn join(bench: &mut Harness) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
         let mut rtc = Rtc::builder().build(bench.now);
@@ -38,18 +38,18 @@ impl Client {
         let mut api = rtc.sdp_api();
         let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
         let (offer, pending) = api.apply().unwrap();
-        let accepted = bench.offer(call(1), offer.to_sdp_string());
+        let accepted = bench.offer_call(call_config(1), offer.to_sdp_string());
         rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&accepted.answer).unwrap()).unwrap();
-        let mut client = Self { rtc, socket, audio, up: false };
+        let mut client = Self { rtc, socket, audio, connected: false };
         for _ in 0..5_000 {
             client.exchange(bench.now);
             bench.now += Duration::from_millis(1);
-            bench.shard.step(bench.now);
-            if client.up && bench.book.names(1).contains(&"joined".to_owned()) {
+            bench.media_thread.step(bench.now);
+            if client.connected && bench.recorder.event_names(1).contains(&"joined".to_owned()) {
                 return client;
             }
         }
-        panic!("it never connected: {:?}", bench.book.names(1));
+        panic!("it never connected: {:?}", bench.recorder.event_names(1));
     }
 
     /// Sends what is to be sent, and takes what has come.
@@ -62,7 +62,7 @@ impl Client {
                 Output::Transmit(datagram) => {
                     drop(self.socket.send_to(&datagram.contents, datagram.destination))
                 }
-                Output::Event(event) => self.up |= matches!(event, str0m::Event::Connected),
+                Output::Event(event) => self.connected |= matches!(event, str0m::Event::Connected),
                 Output::Timeout(_) => match self.socket.recv_from(&mut buffer) {
                     Ok((n, from)) => {
                         let received = Receive::new(Protocol::Udp, from, to, &buffer[..n]).unwrap();
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    fn speak(&mut self, now: Instant, n: u64) {
+    fn send_voice(&mut self, now: Instant, n: u64) {
         let writer = self.rtc.writer(self.audio).unwrap();
         let pt = writer.payload_params().find(|p| p.spec().codec == Codec::Opus).unwrap().pt();
         writer
@@ -87,43 +87,52 @@ impl Client {
 #[test]
 fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
     let hosts = vec![[127, 0, 0, 1].into()];
-    let mut socket = Socket::bind(&Config { hosts, ..Config::default() }).unwrap();
+    let mut socket =
+        Socket::bind(&SocketConfig { host_addresses: hosts, ..SocketConfig::default() }).unwrap();
     let port = socket.candidates()[0].address;
-    let held = STRAYS.min(socket.receive_buffer().unwrap() / HELD);
-    let feed = socket.feed();
-    let mut bench = Bench::listening(socket);
+    let held = UNKNOWN_DATAGRAMS.min(socket.receive_buffer().unwrap() / KERNEL_BYTES_PER_DATAGRAM);
+    let feed = socket.injector();
+    let mut bench = Harness::with_socket(socket);
     let mut client = Client::join(&mut bench);
     // Past its handshakes the thread reads its socket at its ticks alone.
     for _ in 0..150 {
         client.exchange(bench.now);
-        bench.run(Duration::from_millis(10));
+        bench.run_for(Duration::from_millis(10));
     }
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     let source = stranger.local_addr().unwrap();
     let mut spent = Vec::new();
     for n in 0..50 {
-        let (strange, windows) = (bench.stats.strays.load(Relaxed), bench.stats.windows.load(Relaxed));
-        for _ in held..STRAYS {
+        let (strange, windows) =
+            (bench.stats.unknown_datagrams.load(Relaxed), bench.stats.vad_windows.load(Relaxed));
+        for _ in held..UNKNOWN_DATAGRAMS {
             feed.send((source, vec![0x55; 60])).unwrap();
         }
         for _ in 0..held {
             stranger.send_to(&[0x55; 60], port).unwrap();
         }
-        client.speak(bench.now, 2 * n);
-        client.speak(bench.now, 2 * n + 1);
-        let tick = bench.shard.wake_at().unwrap().max(bench.now);
+        client.send_voice(bench.now, 2 * n);
+        client.send_voice(bench.now, 2 * n + 1);
+        let tick = bench.media_thread.wake_at().unwrap().max(bench.now);
         let begun = ThreadTime::now();
-        bench.shard.step(tick);
+        bench.media_thread.step(tick);
         spent.push(begun.elapsed());
         bench.now = tick;
-        assert_eq!(bench.stats.strays.load(Relaxed) - strange, STRAYS as u64, "after {n} ticks");
-        bench.run(Duration::from_millis(40) - Duration::from_micros(1));
+        assert_eq!(
+            bench.stats.unknown_datagrams.load(Relaxed) - strange,
+            UNKNOWN_DATAGRAMS as u64,
+            "after {n} ticks"
+        );
+        bench.run_for(Duration::from_millis(40) - Duration::from_micros(1));
         // Two packets are 40 ms, and a window is 32 ms.
-        assert!(bench.stats.windows.load(Relaxed) > windows, "the call was not heard after {n} ticks");
+        assert!(bench.stats.vad_windows.load(Relaxed) > windows, "the call was not heard after {n} ticks");
     }
     // The median: of a tick that another program interrupts the kernel counts some as ours.
     spent.sort();
     let half = Duration::from_millis(5);
     let median = spent[spent.len() / 2];
-    assert!(median < half, "a tick with {STRAYS} strays, {held} of the kernel, takes {median:?} of CPU time");
+    assert!(
+        median < half,
+        "a tick with {UNKNOWN_DATAGRAMS} strays, {held} of the kernel, takes {median:?} of CPU time"
+    );
 }

@@ -9,11 +9,11 @@ use conversation::call_config::{Tool, ToolBackend};
 use conversation::event::{Event, Role, TriggeredGuardrail};
 use conversation::spec::ToolSpec;
 use models::{Handle, Sink, llm};
-use support::{Bench, WORD, call, voice};
+use support::{Harness, WORD_DURATION, call_config, user_audio};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn guarded(response: Option<&str>) -> conversation::call_config::CallConfig {
+fn call_with_guardrail(response: Option<&str>) -> conversation::call_config::CallConfig {
     let guardrail = conversation::call_config::Guardrail {
         key: "sue".into(),
         category: "law".into(),
@@ -21,12 +21,12 @@ fn guarded(response: Option<&str>) -> conversation::call_config::CallConfig {
         response_message: response.map(str::to_owned),
         callback_url: None,
     };
-    conversation::call_config::CallConfig { guardrails: vec![guardrail], ..call(1) }
+    conversation::call_config::CallConfig { guardrails: vec![guardrail], ..call_config(1) }
 }
 
 /// What the record says of guardrails that fired.
-fn fired(bench: &Bench) -> Vec<TriggeredGuardrail> {
-    let facts = bench.book.of(1).into_iter();
+fn triggered_guardrails(bench: &Harness) -> Vec<TriggeredGuardrail> {
+    let facts = bench.recorder.events_of(1).into_iter();
     facts
         .filter_map(|fact| match fact.event {
             Event::GuardrailTriggered(fired) => Some(*fired),
@@ -39,31 +39,34 @@ fn fired(bench: &Bench) -> Vec<TriggeredGuardrail> {
 fn a_guardrail_that_does_not_fire_costs_no_time_and_leaves_no_trace() {
     let started = |event: &Event| matches!(event, Event::AgentStartedSpeaking { .. });
     let mut times = Vec::new();
-    for call in [call(1), guarded(Some("I must not."))] {
-        let mut bench = Bench::new();
-        let far = bench.call(call, &["What is new?"], "Nothing at all.");
-        far.say(voice(&[(0.5, 1.0)]));
-        bench.run(4 * SECOND);
-        assert_eq!(fired(&bench), []);
-        times.push(bench.book.when(1, started).expect("it answered"));
+    for call in [call_config(1), call_with_guardrail(Some("I must not."))] {
+        let mut bench = Harness::new();
+        let far = bench.start_call(call, &["What is new?"], "Nothing at all.");
+        far.send_audio(user_audio(&[(0.5, 1.0)]));
+        bench.run_for(4 * SECOND);
+        assert_eq!(triggered_guardrails(&bench), []);
+        times.push(bench.recorder.time_of(1, started).expect("it answered"));
     }
     assert_eq!(times[0], times[1]);
 }
 
 #[test]
 fn a_guardrail_s_words_take_the_place_of_the_reply_that_has_begun() {
-    let mut bench = Bench::new();
-    let far =
-        bench.call(guarded(Some("I must not.")), &["May I sue?"], "Yes of course you may always do that.");
-    far.say(voice(&[(0.5, 1.0)]));
-    bench.run(8 * SECOND);
-    let fired = fired(&bench);
+    let mut bench = Harness::new();
+    let far = bench.start_call(
+        call_with_guardrail(Some("I must not.")),
+        &["May I sue?"],
+        "Yes of course you may always do that.",
+    );
+    far.send_audio(user_audio(&[(0.5, 1.0)]));
+    bench.run_for(8 * SECOND);
+    let fired = triggered_guardrails(&bench);
     let [one] = fired.as_slice() else { panic!("it fires once: {fired:?}") };
     assert_eq!((one.key.as_str(), one.category.as_str(), one.content.as_str()), ("sue", "law", "May I sue?"));
     assert_eq!((one.response_message.as_deref(), &one.verdict), (Some("I must not."), &None));
     let spoken: Vec<String> = bench
-        .book
-        .of(1)
+        .recorder
+        .events_of(1)
         .into_iter()
         .filter_map(|fact| match fact.event {
             Event::AgentStoppedSpeaking { text, .. } => Some(text),
@@ -75,25 +78,25 @@ fn a_guardrail_s_words_take_the_place_of_the_reply_that_has_begun() {
     let words = |text: &str| text == "I must not.";
     let began = |event: &Event| matches!(event, Event::AgentStartedSpeaking { text, .. } if words(text));
     let over = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if words(text));
-    let (began, over) = (bench.book.when(1, began).unwrap(), bench.book.when(1, over).unwrap());
+    let (began, over) = (bench.recorder.time_of(1, began).unwrap(), bench.recorder.time_of(1, over).unwrap());
     assert!(
-        (over - began - 3.0 * WORD.as_secs_f64()).abs() < 0.03,
+        (over - began - 3.0 * WORD_DURATION.as_secs_f64()).abs() < 0.03,
         "three words to their end: {began} to {over}"
     );
     drop(far);
 }
 
 /// Calls the rule that it is offered, then declines; it has no moderation endpoint.
-struct Judge {
+struct ToolCallingLlm {
     /// What it was told that the rule's tool said.
-    told: Arc<Mutex<Vec<String>>>,
+    tool_results: Arc<Mutex<Vec<String>>>,
 }
 
-impl llm::Llm for Judge {
+impl llm::Llm for ToolCallingLlm {
     fn ask(&self, request: llm::Request, sink: Sink<llm::Event>) -> Handle {
         let last = request.history.last().expect("something was said");
         if last.role == Role::Tool {
-            self.told.lock().unwrap().push(last.text.clone());
+            self.tool_results.lock().unwrap().push(last.text.clone());
             sink.send(llm::Event::Text("I had better not.".into()));
         } else {
             let rule = request.tools.iter().find(|tool| tool.rule.is_some()).expect("the rule is offered");
@@ -110,9 +113,9 @@ impl llm::Llm for Judge {
 
 #[test]
 fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_endpoint_does() {
-    let mut bench = Bench::new();
+    let mut bench = Harness::new();
     let told = Arc::new(Mutex::new(Vec::new()));
-    let mut call = guarded(None);
+    let mut call = call_with_guardrail(None);
     call.spec.tools.push(ToolSpec { name: "sue".into(), ..ToolSpec::default() });
     call.tools.push(Tool {
         name: "sue".into(),
@@ -120,10 +123,14 @@ fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_en
         parameters: serde_json::json!({"type": "object"}),
         backend: ToolBackend::Moderation,
     });
-    let far = bench.thinking(call, &["May I sue?"], Arc::new(Judge { told: Arc::clone(&told) }));
-    far.say(voice(&[(0.5, 1.0)]));
-    bench.run(6 * SECOND);
-    let fired = fired(&bench);
+    let far = bench.start_call_with_llm(
+        call,
+        &["May I sue?"],
+        Arc::new(ToolCallingLlm { tool_results: Arc::clone(&told) }),
+    );
+    far.send_audio(user_audio(&[(0.5, 1.0)]));
+    bench.run_for(6 * SECOND);
+    let fired = triggered_guardrails(&bench);
     let [one] = fired.as_slice() else { panic!("it fires once: {fired:?}") };
     let verdict = one.verdict.as_ref().map(|verdict| verdict["error"].clone());
     assert_eq!(
@@ -134,5 +141,5 @@ fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_en
     assert_eq!((&told["flagged"], &told["rule"]), (&true.into(), &"The user wants to sue".into()));
     assert!(told["instruction"].as_str().unwrap().contains("keeping with the rule"), "{told}");
     let stopped = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if text == "I had better not.");
-    assert!(bench.book.when(1, stopped).is_some(), "{:?}", bench.book.names(1));
+    assert!(bench.recorder.time_of(1, stopped).is_some(), "{:?}", bench.recorder.event_names(1));
 }

@@ -16,24 +16,24 @@ use std::time::{Duration, Instant};
 use conversation::event::AgentState;
 use conversation::input::SegmentId;
 use conversation::time::{Position, Time};
-use engine::show::pose::Track;
-use engine::show::{Avatars, Face};
-use engine::speak::tts::{self as voice, News};
-use engine::transport::loopback::Left;
-use lips::{CLOSE, Pieces, closes, closures, correlation, shut};
+use engine::show::visemes::VisemeTrack;
+use engine::show::{AvatarAnimator, Avatars};
+use engine::speak::tts::{self as voice, SynthesisEvent};
+use engine::transport::loopback::LoopbackOutput;
+use lips::{CLOSURE_TOLERANCE, LipComparison, closures, correlation, is_closure, lips_are_shut};
 use models::face::{Mouth, PoseSet};
 use models::tts::{Event, Flite, Phone, Request, Tts, Word};
 use models::{Handle, Sink};
 use noise::same_noise;
-use support::{Bench, World, call};
+use support::{Harness, VirtualTime, call_config};
 
 const SECOND: Duration = Duration::from_secs(1);
-const PIECE: SegmentId = SegmentId(1);
+const SEGMENT: SegmentId = SegmentId(1);
 
 /// Seconds for which a picture is shown.
-const PICTURE: f32 = 0.04;
+const FRAME_SECONDS: f32 = 0.04;
 
-const WHO: [&str; 16] = [
+const SUBJECTS: [&str; 16] = [
     "A plumber",
     "Every baby",
     "My uncle",
@@ -51,7 +51,7 @@ const WHO: [&str; 16] = [
     "A vivid dream",
     "The beaver",
 ];
-const DOES: [&str; 15] = [
+const VERBS: [&str; 15] = [
     "pumps",
     "bumped into",
     "improves",
@@ -68,7 +68,7 @@ const DOES: [&str; 15] = [
     "hopes to buy",
     "moved with",
 ];
-const WHAT: [&str; 17] = [
+const OBJECTS: [&str; 17] = [
     "five pumpkins",
     "the empty bathtub",
     "a lump of marble",
@@ -87,7 +87,7 @@ const WHAT: [&str; 17] = [
     "Tim's film",
     "a wolf cub",
 ];
-const HOW: [&str; 13] = [
+const ADVERBIALS: [&str; 13] = [
     "before noon",
     "for a hobby",
     "above the farm",
@@ -107,8 +107,8 @@ const HOW: [&str; 13] = [
 fn sentences() -> Vec<String> {
     let all: Vec<String> = (0..200)
         .map(|n| {
-            let (who, does) = (WHO[n % WHO.len()], DOES[n % DOES.len()]);
-            format!("{who} {does} {} {}.", WHAT[n % WHAT.len()], HOW[n % HOW.len()])
+            let (who, does) = (SUBJECTS[n % SUBJECTS.len()], VERBS[n % VERBS.len()]);
+            format!("{who} {does} {} {}.", OBJECTS[n % OBJECTS.len()], ADVERBIALS[n % ADVERBIALS.len()])
         })
         .collect();
     assert!(all.iter().enumerate().all(|(n, s)| !all[..n].contains(s)));
@@ -116,15 +116,15 @@ fn sentences() -> Vec<String> {
 }
 
 #[derive(Clone, Default)]
-struct Said {
+struct SpokenSentence {
     phones: Vec<Phone>,
     words: Vec<Word>,
     pcm: Vec<i16>,
-    rate: u32,
+    sample_rate: u32,
 }
 
 /// All of `texts`, one after the other in these voices; the first of each voice first.
-fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
+fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let ask = |text: &String, voice: &str| {
         let (news, heard) = crossbeam_channel::unbounded();
@@ -134,13 +134,13 @@ fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
     let mut all = vec![Vec::new(); voices.len()];
     for (n, text) in texts.iter().enumerate() {
         let (_handle, heard) = ask(text, voices[n % voices.len()]);
-        let mut said = Said::default();
+        let mut said = SpokenSentence::default();
         for event in heard {
             match event {
                 Event::Phones(phones) => said.phones.extend(phones),
                 Event::Audio { pcm, sample_rate } => {
                     said.pcm.extend(pcm);
-                    said.rate = sample_rate;
+                    said.sample_rate = sample_rate;
                 }
                 Event::Words(words) => said.words.extend(words),
                 Event::End => break,
@@ -153,7 +153,7 @@ fn say(texts: &[String], voices: &[&str]) -> Vec<Vec<Said>> {
 }
 
 /// Which mouth each picture of a person shows, by where its bytes are.
-fn mouths(set: &PoseSet) -> HashMap<*const u8, Mouth> {
+fn mouths_by_frame(set: &PoseSet) -> HashMap<*const u8, Mouth> {
     let manifest = set.manifest();
     let shown = |key| set.frame(set.index(key), 0).as_ptr();
     let poses = manifest.frames.iter().map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)]));
@@ -164,29 +164,29 @@ fn mouths(set: &PoseSet) -> HashMap<*const u8, Mouth> {
 #[test]
 fn every_closure_of_twelve_sentences_is_shown_by_every_person() {
     let _alone = same_noise();
-    every_closure_is_shown(&sentences()[..12]);
+    assert_closures_shown(&sentences()[..12]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_every_closure_of_two_hundred_sentences_is_shown_by_every_person() {
     let _alone = same_noise();
-    every_closure_is_shown(&sentences());
+    assert_closures_shown(&sentences());
 }
 
-fn every_closure_is_shown(sentences: &[String]) {
-    let said: Vec<Said> = say(sentences, &["slt", "rms", "awb", "kal16"]).concat();
+fn assert_closures_shown(sentences: &[String]) {
+    let said: Vec<SpokenSentence> = synthesize(sentences, &["slt", "rms", "awb", "kal16"]).concat();
     assert_eq!(said.len(), sentences.len());
     let (mut seen, mut missed) = (0, Vec::new());
-    for avatar in Avatars::built_in().unwrap().all() {
-        let mouths = mouths(&avatar.set);
+    for avatar in Avatars::built_in().unwrap().as_slice() {
+        let mouths = mouths_by_frame(&avatar.pose_set);
         for (n, said) in said.iter().enumerate() {
             // Pictures may fall anywhere on the sound.
             for (rate, phase) in [(25, 0.0), (25, 0.01), (25, 0.02), (25, 0.03), (30, 0.0), (30, 0.02)] {
-                let mut face = Face::new(Arc::clone(&avatar.set), rate, 1);
-                assert!(face.frame(Time::ZERO, None).is_some_and(|first| first.key));
+                let mut face = AvatarAnimator::new(Arc::clone(&avatar.pose_set), rate, 1);
+                assert!(face.next_frame(Time::ZERO, None).is_some_and(|first| first.is_key_frame));
                 face.set_state(AgentState::Speaking, false);
-                face.phones(PIECE, &said.phones);
+                face.add_phones(SEGMENT, &said.phones);
                 let length = 1.0 / rate as f32;
                 let pictures = (said.phones.last().unwrap().end / length) as u64;
                 let mut closed = false;
@@ -195,20 +195,22 @@ fn every_closure_is_shown(sentences: &[String]) {
                         let at = phase + n as f32 * length;
                         let time = Time::from_micros((n + 1) * 1_000_000 / u64::from(rate));
                         // What is not sent is what stands: more often than 25 times a second, only what differs is.
-                        match face.frame(time, Some((PIECE, at))) {
-                            Some(picture) => closed = shut(&mouths[&picture.payload.as_ptr()]),
+                        match face.next_frame(time, Some((SEGMENT, at))) {
+                            Some(picture) => closed = lips_are_shut(&mouths[&picture.payload.as_ptr()]),
                             None => assert!(rate > 25, "every picture is sent while lips move"),
                         }
                         closed.then_some(at + length / 2.0)
                     })
                     .collect();
                 for (start, end) in closures(&said.phones) {
-                    let shown = shut.iter().any(|middle| (start - CLOSE..=end + CLOSE).contains(middle));
+                    let shown = shut
+                        .iter()
+                        .any(|middle| (start - CLOSURE_TOLERANCE..=end + CLOSURE_TOLERANCE).contains(middle));
                     seen += usize::from(shown);
                     if !shown {
                         missed.push(format!(
                             "{}, sentence {n}, {start} to {end}, {rate} a second, phase {phase}",
-                            avatar.set.manifest().name
+                            avatar.pose_set.manifest().name
                         ));
                     }
                 }
@@ -222,34 +224,34 @@ fn every_closure_is_shown(sentences: &[String]) {
 #[test]
 fn lips_that_are_read_from_sound_follow_the_phones() {
     let _alone = same_noise();
-    lips_follow(&sentences()[..32]);
+    assert_lips_follow(&sentences()[..32]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_lips_that_are_read_from_the_sound_of_two_hundred_sentences_follow_the_phones() {
     let _alone = same_noise();
-    lips_follow(&sentences());
+    assert_lips_follow(&sentences());
 }
 
-fn lips_follow(sentences: &[String]) {
+fn assert_lips_follow(sentences: &[String]) {
     // Of each voice the least r of the jaw's opening, and the least part of the closures that are shut. rms was never heard in training.
     let bounds = [("slt", 0.80, 0.93), ("rms", 0.48, 0.93), ("awb", 0.76, 0.93), ("kal16", 0.69, 0.92)];
-    let said = say(sentences, &bounds.map(|(voice, ..)| voice));
+    let said = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
     for ((voice, least, part), said) in bounds.into_iter().zip(said) {
-        let mut pieces = Pieces::default();
+        let mut pieces = LipComparison::default();
         for said in &said {
-            pieces.add(&said.phones, &lips::read(&said.pcm, said.rate));
+            pieces.add(&said.phones, &lips::phones_from_audio(&said.pcm, said.sample_rate));
         }
-        let (all, shut) = pieces.closed();
-        let (r, lag) = (pieces.jaws(0.0), pieces.lag());
+        let (all, shut) = pieces.count_closures();
+        let (r, lag) = (pieces.jaw_correlation(0.0), pieces.lag());
         let minutes = pieces.seconds() / 60.0;
         println!(
             "{voice}: {} sentences, r = {r:.3}, lag {:.0} ms, {shut} of {all} closures shut ({:.1} %), {} of other sounds in {minutes:.1} minutes",
             said.len(),
             lag * 1e3,
             shut as f64 * 100.0 / all as f64,
-            pieces.invented()
+            pieces.false_closures()
         );
         assert!(r >= least, "{voice}: r = {r}");
         assert!(shut as f64 >= part * all as f64, "{voice}: {shut} of {all}");
@@ -258,68 +260,70 @@ fn lips_follow(sentences: &[String]) {
 }
 
 /// What becomes of a sentence in chunks of .1 s, with these events before the chunks of these numbers.
-fn through(lips: bool, said: &Said, mut events: Vec<(usize, Event)>) -> Vec<News> {
+fn run_tts_sink(lips: bool, said: &SpokenSentence, mut events: Vec<(usize, Event)>) -> Vec<SynthesisEvent> {
     let news = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&news);
-    let sink = voice::sink(lips, move |news| kept.lock().unwrap().push(news));
-    for (n, chunk) in said.pcm.chunks(said.rate as usize / 10).enumerate() {
+    let sink = voice::synthesis_sink(lips, move |news| kept.lock().unwrap().push(news));
+    for (n, chunk) in said.pcm.chunks(said.sample_rate as usize / 10).enumerate() {
         for (_, event) in events.extract_if(.., |(before, _)| *before == n) {
             sink.send(event);
         }
-        sink.send(Event::Audio { pcm: chunk.to_vec(), sample_rate: said.rate });
+        sink.send(Event::Audio { pcm: chunk.to_vec(), sample_rate: said.sample_rate });
     }
     sink.send(Event::End);
     drop(sink);
     Arc::into_inner(news).unwrap().into_inner().unwrap()
 }
 
-fn phones(news: &[News]) -> Vec<Phone> {
-    news.iter().flat_map(|n| if let News::Phones(p) = n { p.clone() } else { Vec::new() }).collect()
+fn collect_phones(news: &[SynthesisEvent]) -> Vec<Phone> {
+    news.iter().flat_map(|n| if let SynthesisEvent::Phones(p) = n { p.clone() } else { Vec::new() }).collect()
 }
 
 #[test]
 fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
     let _alone = same_noise();
-    let said = &say(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
-    let read = through(true, said, vec![]);
+    let said = &synthesize(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
+    let read = run_tts_sink(true, said, vec![]);
     let (mut known, mut given) = (0.0, 0.0);
     for news in &read {
         match news {
-            News::Phones(phones) => known = phones.last().unwrap().end,
-            News::Samples(samples) => {
+            SynthesisEvent::Phones(phones) => known = phones.last().unwrap().end,
+            SynthesisEvent::Samples(samples) => {
                 given += samples.len() as f32 / 48_000.0;
                 let behind = given - known;
                 assert!(behind <= models::lips::Lips::look_ahead() + 1e-3, "{given} s given, {known} known");
             }
-            News::End => assert!((given - known).abs() < 0.011, "all of it is known: {known} of {given}"),
+            SynthesisEvent::End => {
+                assert!((given - known).abs() < 0.011, "all of it is known: {known} of {given}")
+            }
             other => panic!("{other:?}"),
         }
     }
-    assert!(phones(&read).iter().any(|p| closes(&p.name)), "{read:?}");
+    assert!(collect_phones(&read).iter().any(|p| is_closure(&p.name)), "{read:?}");
 
     let told = vec![(0, Event::Phones(said.phones.clone()))];
-    assert_eq!(phones(&through(true, said, told)), said.phones);
-    assert_eq!(phones(&through(false, said, vec![])), [], "nobody looks at the lips");
+    assert_eq!(collect_phones(&run_tts_sink(true, said, told)), said.phones);
+    assert_eq!(collect_phones(&run_tts_sink(false, said, vec![])), [], "nobody looks at the lips");
 }
 
 /// Says one recorded sentence to everything, in chunks of .1 s, the first after .1 s, so many times as fast as it sounds: a vendor that
 /// gives sound and nothing else, or the words with the first of it.
-struct Vendor {
-    world: World,
-    said: Said,
+struct RecordedTts {
+    time: VirtualTime,
+    sentence: SpokenSentence,
     speed: f64,
     words: bool,
 }
 
-impl Tts for Vendor {
+impl Tts for RecordedTts {
     fn speak(&self, _: Request, sink: Sink<Event>) -> Result<Handle, models::Error> {
-        let sample_rate = self.said.rate;
-        let chunks = self.said.pcm.chunks(sample_rate as usize / 10);
+        let sample_rate = self.sentence.sample_rate;
+        let chunks = self.sentence.pcm.chunks(sample_rate as usize / 10);
         let last = chunks.len();
         for (n, chunk) in chunks.enumerate() {
             let (pcm, sink) = (chunk.to_vec(), sink.clone());
-            let words = (self.words && n == 0).then(|| self.said.words.clone());
-            self.world.after(SECOND.mul_f64(0.1 + 0.1 * n as f64 / self.speed), move || {
+            let words = (self.words && n == 0).then(|| self.sentence.words.clone());
+            self.time.schedule_after(SECOND.mul_f64(0.1 + 0.1 * n as f64 / self.speed), move || {
                 if let Some(words) = words {
                     sink.send(Event::Words(words));
                 }
@@ -336,28 +340,35 @@ impl Tts for Vendor {
 #[test]
 fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_with_it() {
     let _alone = same_noise();
-    let said = say(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
+    let said =
+        synthesize(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
     let said = &said[0][0];
     // What is read is known too late where sound is made hardly faster than it is spoken; words are known before.
     for (speed, words) in [(5.0, false), (2.0, false), (1.2, true)] {
         let avatars = Avatars::built_in().unwrap();
-        let set = &avatars.all()[0].set;
-        let mouths = mouths(set);
-        let mut bench = Bench::new();
-        bench.face = Some(Arc::clone(set));
-        let vendor = Vendor { world: bench.world.clone(), said: said.clone(), speed, words };
-        let far = bench.call_with(call(1), &["What is new?"], "Nothing at all.", Arc::new(vendor), None);
-        far.say(support::voice(&[(0.5, 1.0)]));
-        bench.run(8 * SECOND);
+        let set = &avatars.as_slice()[0].pose_set;
+        let mouths = mouths_by_frame(set);
+        let mut bench = Harness::new();
+        bench.pose_set = Some(Arc::clone(set));
+        let vendor = RecordedTts { time: bench.time.clone(), sentence: said.clone(), speed, words };
+        let far = bench.start_call_with_tts(
+            call_config(1),
+            &["What is new?"],
+            "Nothing at all.",
+            Arc::new(vendor),
+            None,
+        );
+        far.send_audio(support::user_audio(&[(0.5, 1.0)]));
+        bench.run_for(8 * SECOND);
 
         let (mut began, mut pictures): (Option<Instant>, Vec<(Instant, Mouth)>) = (None, Vec::new());
-        for left in far.heard() {
+        for left in far.drain_outputs() {
             match left {
-                Left::Sound { at, piece: Some((_, position)), .. } if began.is_none() => {
+                LoopbackOutput::Audio { at, segment: Some((_, position)), .. } if began.is_none() => {
                     assert_eq!(position, Position::from_samples(0));
                     began = Some(at);
                 }
-                Left::Picture { at, frame } if !frame.key => {
+                LoopbackOutput::Video { at, frame } if !frame.is_key_frame => {
                     // The second key is of no mouth: the head leans.
                     pictures.extend(mouths.get(&frame.payload.as_ptr()).map(|mouth| (at, *mouth)));
                 }
@@ -365,22 +376,23 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
             }
         }
         let began = began.expect("it speaks");
-        let track = Track::new(&said.phones);
+        let track = VisemeTrack::new(&said.phones);
         let (mut wanted, mut shown, mut closed) = (Vec::new(), Vec::new(), Vec::new());
         for (at, mouth) in &pictures {
             // What a picture shows is the middle of its time.
-            let middle = at.saturating_duration_since(began).as_secs_f32() + PICTURE / 2.0;
+            let middle = at.saturating_duration_since(began).as_secs_f32() + FRAME_SECONDS / 2.0;
             if *at >= began && middle < track.end() {
-                wanted.push(f64::from(track.at(middle).jaw));
+                wanted.push(f64::from(track.mouth_at(middle).jaw));
                 shown.push(f64::from(mouth.jaw));
-                if shut(mouth) {
+                if lips_are_shut(mouth) {
                     closed.push(middle);
                 }
             }
         }
         let all = closures(&said.phones);
-        let near =
-            |(start, end): &&(f32, f32)| closed.iter().any(|at| (start - CLOSE..=end + CLOSE).contains(at));
+        let near = |(start, end): &&(f32, f32)| {
+            closed.iter().any(|at| (start - CLOSURE_TOLERANCE..=end + CLOSURE_TOLERANCE).contains(at))
+        };
         let (r, seen) = (correlation(&wanted, &shown), all.iter().filter(near).count());
         println!(
             "{speed} times as fast: {} pictures, r = {r:.3}, {seen} of {} closures",

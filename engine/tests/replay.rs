@@ -19,11 +19,11 @@ use conversation::settings::AgentTurnConfig;
 use conversation::spec::{Spec, ToolSpec};
 use conversation::time::Time;
 use conversation::trace;
-use engine::keep::trace::Line;
-use engine::{edge, graph};
+use engine::trace::TraceMessage;
+use engine::{channel, messages};
 use models::{Handle, Sink, llm};
 use serde_json::{Value, json};
-use support::{Bench, Oracle, World, call_of, voice};
+use support::{Harness, ScriptedTurnModel, VirtualTime, call_config_of, user_audio};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SECRET: &str = "correct-horse-battery";
@@ -32,22 +32,22 @@ const SECRET: &str = "correct-horse-battery";
 type Step = (Time, Input, Vec<Output>);
 
 /// What one call's machine was given and put out, as the node saw it, and the file that was written of it.
-struct Recorded {
+struct RecordedCall {
     steps: Vec<Step>,
-    facts: Vec<EventEnvelope>,
-    text: String,
+    events: Vec<EventEnvelope>,
+    trace: String,
 }
 
 /// Runs calls on a traced thread; `play` says what happens to them.
-fn record(calls: u128, play: impl FnOnce(&mut Bench)) -> Vec<Recorded> {
-    let (tap, lines) = edge::open(&graph::TRACE, None);
-    let mut bench = Bench::traced(tap);
+fn record_calls(calls: u128, play: impl FnOnce(&mut Harness)) -> Vec<RecordedCall> {
+    let (tap, lines) = channel::open(&messages::TRACE, None);
+    let mut bench = Harness::with_trace(tap);
     play(&mut bench);
-    let folder = folder();
-    let (disk, thread) = engine::keep::trace::start(folder.clone()).unwrap();
+    let folder = temp_folder();
+    let (disk, thread) = engine::trace::start(folder.clone()).unwrap();
     let mut steps: Vec<(ConversationId, Step)> = Vec::new();
     for line in lines.try_iter() {
-        if let Line::Step(id, at, step) = &line {
+        if let TraceMessage::Step(id, at, step) = &line {
             steps.push((*id, (*at, step.0.clone(), step.1.clone())));
         }
         assert!(disk.send(line).is_ok());
@@ -55,27 +55,27 @@ fn record(calls: u128, play: impl FnOnce(&mut Bench)) -> Vec<Recorded> {
     drop(disk);
     thread.join().unwrap();
     let recorded = (1..=calls)
-        .map(|id| Recorded {
+        .map(|id| RecordedCall {
             steps: steps.iter().filter(|(of, _)| of.0 == id).map(|(_, step)| step.clone()).collect(),
-            facts: bench.book.of(id),
-            text: fs::read_to_string(folder.join(trace::file_name(ConversationId(id)))).unwrap(),
+            events: bench.recorder.events_of(id),
+            trace: fs::read_to_string(folder.join(trace::file_name(ConversationId(id)))).unwrap(),
         })
         .collect();
     fs::remove_dir_all(folder).unwrap();
     recorded
 }
 
-fn folder() -> PathBuf {
+fn temp_folder() -> PathBuf {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     std::env::temp_dir().join(format!("visavis-replay-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)))
 }
 
 /// Proves it twice: by what `replay` says, and by a machine that knows nothing but the inputs in the file.
-fn prove(call: &Recorded) -> String {
+fn assert_replays(call: &RecordedCall) -> String {
     let mut replay = Replay::new(true);
     let mut printed = String::new();
-    for line in call.text.lines() {
+    for line in call.trace.lines() {
         printed += &replay.read_line(line.as_bytes()).unwrap();
     }
     let (summary, verdict) = replay.finish().unwrap();
@@ -83,7 +83,7 @@ fn prove(call: &Recorded) -> String {
     let outputs = call.steps.iter().map(|(_, _, out)| out.len() as u64).sum();
     assert_eq!(verdict, Verdict::Identical { inputs: call.steps.len() as u64, outputs }, "{verdict}");
 
-    let mut lines = call.text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut lines = call.trace.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let spec: Spec = serde_json::from_value(lines.next().unwrap()["spec"].take()).unwrap();
     let mut conversation = Conversation::new(spec);
     for (mut line, (at, input, out)) in lines.zip(&call.steps) {
@@ -98,19 +98,19 @@ fn prove(call: &Recorded) -> String {
         Output::Emit(fact) => Some(fact),
         _ => None,
     });
-    assert!(told.eq(&call.facts), "the ledger was told what the trace tells");
+    assert!(told.eq(&call.events), "the ledger was told what the trace tells");
     printed
 }
 
 /// Wants a tool for the first question, breaks down at the second, then talks.
-struct Moody {
-    world: World,
-    asked: Mutex<u32>,
+struct FlakyLlm {
+    time: VirtualTime,
+    requests: Mutex<u32>,
 }
 
-impl llm::Llm for Moody {
+impl llm::Llm for FlakyLlm {
     fn ask(&self, _: llm::Request, sink: Sink<llm::Event>) -> Handle {
-        let mut asked = self.asked.lock().unwrap();
+        let mut asked = self.requests.lock().unwrap();
         *asked += 1;
         let end = llm::Event::End { prompt_tokens: 3, completion_tokens: 4 };
         let events = match *asked {
@@ -126,13 +126,13 @@ impl llm::Llm for Moody {
         };
         for (n, event) in events.into_iter().enumerate() {
             let sink = sink.clone();
-            self.world.after(Duration::from_millis(5 + 2 * n as u64), move || sink.send(event));
+            self.time.schedule_after(Duration::from_millis(5 + 2 * n as u64), move || sink.send(event));
         }
         Handle::done()
     }
 }
 
-fn traced(mut call: CallConfig) -> CallConfig {
+fn traced_call(mut call: CallConfig) -> CallConfig {
     call.record_trace = true;
     call.spec.echo_warmup = Duration::ZERO;
     call
@@ -146,7 +146,7 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
     agent.tools =
         vec![ToolSpec { name: "map".into(), on_start: Some("One moment.".into()), ..ToolSpec::default() }];
     let spec = agent.to_spec().unwrap();
-    let mut call = traced(call_of(1, agent));
+    let mut call = traced_call(call_config_of(1, agent));
     call.spec.greeting = spec.greeting;
     call.llm.token = Some(SECRET.into());
     call.llm.url = Some(format!("https://models.example/{SECRET}/v1"));
@@ -165,15 +165,19 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
     };
     call.tools = vec![tool("map", ToolBackend::Client), tool("weather", api)];
 
-    let recorded = record(1, |bench| {
-        let moody = Arc::new(Moody { world: bench.world.clone(), asked: Mutex::new(0) });
-        let far = bench.thinking(call.clone(), &["Where is it?", "", "Stop it.", "And now?", "okay"], moody);
+    let recorded = record_calls(1, |bench| {
+        let moody = Arc::new(FlakyLlm { time: bench.time.clone(), requests: Mutex::new(0) });
+        let far = bench.start_call_with_llm(
+            call.clone(),
+            &["Where is it?", "", "Stop it.", "And now?", "okay"],
+            moody,
+        );
         // A question over the greeting; a cough; a real interruption; a question; a "mm-hm".
-        far.say(voice(&[(2.5, 1.0), (22.5, 0.9), (4.0, 1.2), (6.0, 1.0), (2.2, 0.3)]));
-        bench.run(45 * SECOND);
+        far.send_audio(user_audio(&[(2.5, 1.0), (22.5, 0.9), (4.0, 1.2), (6.0, 1.0), (2.2, 0.3)]));
+        bench.run_for(45 * SECOND);
         bench.command(1, Command::Context { text: "It rains.".into(), overwrite: true });
         bench.command(1, Command::Respond { text: "What do you mean?".into() });
-        bench.run(2 * SECOND);
+        bench.run_for(2 * SECOND);
         let say = |interrupt| Command::Say {
             text: "Nobody stops this.".into(),
             interrupt,
@@ -181,15 +185,15 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
             add_to_context: false,
         };
         bench.command(1, say(true));
-        bench.run(SECOND / 2);
+        bench.run_for(SECOND / 2);
         bench.command(1, Command::Interrupt);
         bench.command(1, say(false));
-        let newer = bench.call_again(call.clone());
-        bench.run(8 * SECOND);
-        newer.event(engine::transport::Event::Closed);
-        bench.run(10 * SECOND);
+        let newer = bench.reconnect(call.clone());
+        bench.run_for(8 * SECOND);
+        newer.send_event(engine::transport::TransportEvent::Closed);
+        bench.run_for(10 * SECOND);
     });
-    let printed = prove(&recorded[0]);
+    let printed = assert_replays(&recorded[0]);
     let has =
         |name: &str| assert!(printed.contains(&format!("\"what\":\"{name}\"")), "no {name} in\n{printed}");
     [
@@ -205,7 +209,7 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
     ]
     .into_iter()
     .for_each(has);
-    let text = &recorded[0].text;
+    let text = &recorded[0].trace;
     assert!(
         !text.contains(SECRET),
         "{}",
@@ -220,9 +224,9 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
 }
 
 /// SplitMix64.
-struct Random(u64);
+struct SplitMix(u64);
 
-impl Random {
+impl SplitMix {
     fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -239,15 +243,15 @@ impl Random {
 #[test]
 fn calls_of_every_kind_replay_side_by_side() {
     const CALLS: u128 = 24;
-    let recorded = record(CALLS, |bench| {
-        let mut random = Random(7);
+    let recorded = record_calls(CALLS, |bench| {
+        let mut random = SplitMix(7);
         let probabilities: Vec<_> = (0..600)
             .map(|_| {
                 (random.below(5) > 0)
                     .then(|| (Duration::from_millis(random.below(400)), random.seconds(0.0, 1.0) as f32))
             })
             .collect();
-        bench.turn = Some(Arc::new(Oracle::new(bench.world.clone(), &probabilities)));
+        bench.turn_model = Some(Arc::new(ScriptedTurnModel::new(bench.time.clone(), &probabilities)));
         let mut far = Vec::new();
         for id in 1..=CALLS {
             let handling = ["proactive", "balanced", "deliberate"][random.below(3) as usize];
@@ -264,13 +268,16 @@ fn calls_of_every_kind_replay_side_by_side() {
             let script: Vec<&'static str> = (0..12).map(|_| words[random.below(5) as usize]).collect();
             let speech: Vec<(f64, f64)> =
                 (0..12).map(|_| (random.seconds(0.1, 4.0), random.seconds(0.02, 2.0))).collect();
-            let call =
-                bench.call(traced(call_of(id, agent)), &script, "Nothing at all, to be honest, but thanks.");
-            call.say(voice(&speech));
+            let call = bench.start_call(
+                traced_call(call_config_of(id, agent)),
+                &script,
+                "Nothing at all, to be honest, but thanks.",
+            );
+            call.send_audio(user_audio(&speech));
             far.push(call);
         }
         for _ in 0..30 {
-            bench.run(SECOND);
+            bench.run_for(SECOND);
             let command = match random.below(5) {
                 0 => Command::Interrupt,
                 1 => Command::Respond { text: "Well?".into() },
@@ -288,26 +295,26 @@ fn calls_of_every_kind_replay_side_by_side() {
         for id in 1..=CALLS {
             bench.command(id, if id % 2 == 0 { Command::End } else { Command::Leave });
         }
-        bench.run(3 * SECOND);
+        bench.run_for(3 * SECOND);
     });
     let mut turns = 0;
-    let judged = |call: &Recorded| {
+    let judged = |call: &RecordedCall| {
         call.steps.iter().any(|(_, input, _)| matches!(input, Input::TurnProbability { .. }))
     };
     assert!(recorded.iter().any(judged), "the turn model was asked");
     for call in &recorded {
-        prove(call);
-        turns += call.facts.iter().filter(|f| matches!(f.event, Event::UtteranceCommitted { .. })).count();
+        assert_replays(call);
+        turns += call.events.iter().filter(|f| matches!(f.event, Event::UtteranceCommitted { .. })).count();
     }
     assert!(turns > 50, "{turns} turns in {CALLS} calls");
 }
 
 #[test]
 fn a_call_that_does_not_ask_for_it_leaves_no_trace() {
-    let (tap, lines) = edge::open(&graph::TRACE, None);
-    let mut bench = Bench::traced(tap);
-    let far = bench.call(support::call(1), &["What is new?"], "Nothing at all.");
-    far.say(voice(&[(0.5, 1.0)]));
-    bench.run(4 * SECOND);
+    let (tap, lines) = channel::open(&messages::TRACE, None);
+    let mut bench = Harness::with_trace(tap);
+    let far = bench.start_call(support::call_config(1), &["What is new?"], "Nothing at all.");
+    far.send_audio(user_audio(&[(0.5, 1.0)]));
+    bench.run_for(4 * SECOND);
     assert_eq!(lines.try_iter().count(), 0);
 }

@@ -14,64 +14,65 @@ use conversation::event::{Event, EventEnvelope};
 use conversation::output::OpenTurn;
 use conversation::settings::AgentTurnConfig;
 use conversation::time::Time;
-use engine::hear::turn::Asker;
+use engine::hear::turn::TurnDetector;
 use engine::hear::vad::Silero;
 use models::turn::{Config, Question, SmartTurn, TurnModel};
 use models::{Handle, Sink, paths, tts, vad};
-use support::{Bench, Oracle, World, call, call_of, voice};
+use support::{Harness, ScriptedTurnModel, VirtualTime, call_config, call_config_of, user_audio};
 
 const SECOND: Duration = Duration::from_secs(1);
-const SOON: Duration = Duration::from_millis(60);
+const EARLY_ANSWER: Duration = Duration::from_millis(60);
 /// So long after the question the turn is committed already.
-const LATE: Duration = Duration::from_millis(400);
+const LATE_ANSWER: Duration = Duration::from_millis(400);
 
-fn wants_a_turn_model(id: u128) -> conversation::call_config::CallConfig {
-    call_of(id, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() })
+fn call_with_turn_model(id: u128) -> conversation::call_config::CallConfig {
+    call_config_of(id, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() })
 }
 
-fn committed(event: &Event) -> bool {
+fn is_committed(event: &Event) -> bool {
     matches!(event, Event::UtteranceCommitted { .. })
 }
 
 /// One stretch of speech that ends 1.5 s into the call, in a call whose turn model says this of it: the model and the bench afterwards.
-fn one_stretch(script: &[Option<(Duration, f32)>]) -> (Oracle, Bench) {
-    let mut bench = Bench::new();
-    let oracle = Oracle::new(bench.world.clone(), script);
-    bench.turn = Some(Arc::new(oracle.clone()));
-    let far = bench.call(wants_a_turn_model(1), &["What is new?"], "Nothing at all.");
-    far.say(voice(&[(0.5, 1.0), (6.0, 0.0)]));
-    bench.run(7 * SECOND);
+fn run_one_segment(script: &[Option<(Duration, f32)>]) -> (ScriptedTurnModel, Harness) {
+    let mut bench = Harness::new();
+    let oracle = ScriptedTurnModel::new(bench.time.clone(), script);
+    bench.turn_model = Some(Arc::new(oracle.clone()));
+    let far = bench.start_call(call_with_turn_model(1), &["What is new?"], "Nothing at all.");
+    far.send_audio(user_audio(&[(0.5, 1.0), (6.0, 0.0)]));
+    bench.run_for(7 * SECOND);
     (oracle, bench)
 }
 
 /// All that became known of the call, but for the wall clock.
-fn story(bench: &Bench) -> Vec<EventEnvelope> {
-    bench.book.of(1).into_iter().filter(|f| !matches!(f.event, Event::Joined { .. })).collect()
+fn events_without_join(bench: &Harness) -> Vec<EventEnvelope> {
+    bench.recorder.events_of(1).into_iter().filter(|f| !matches!(f.event, Event::Joined { .. })).collect()
 }
 
 #[test]
 fn a_turn_ends_sooner_or_later_by_what_the_model_says() {
     for (p, wait) in [(0.9, 0.4), (0.4, 0.4), (0.3, 3.0), (0.0, 3.0)] {
-        let (oracle, bench) = one_stretch(&[Some((SOON, p))]);
-        let waited = bench.book.when(1, committed).unwrap() - 1.5;
+        let (oracle, bench) = run_one_segment(&[Some((EARLY_ANSWER, p))]);
+        let waited = bench.recorder.time_of(1, is_committed).unwrap() - 1.5;
         assert!((waited - wait).abs() < 0.06, "P(turn is over) {p}: committed {waited:.3} s after the end");
-        let replied = bench.book.when(1, |e| matches!(e, Event::AgentStartedSpeaking { .. })).unwrap() - 1.5;
+        let replied =
+            bench.recorder.time_of(1, |e| matches!(e, Event::AgentStartedSpeaking { .. })).unwrap() - 1.5;
         assert!((replied - wait).abs() < 0.12, "P(turn is over) {p}: replied {replied:.3} s after the end");
-        assert_eq!(oracle.asked.lock().unwrap().len(), 1, "asked once, after the speech");
+        assert_eq!(oracle.questions.lock().unwrap().len(), 1, "asked once, after the speech");
     }
 }
 
 #[test]
 fn a_deadline_that_passes_without_an_answer_decides_and_a_late_answer_changes_nothing() {
-    let mut without = Bench::new();
-    let far = without.call(call(1), &["What is new?"], "Nothing at all.");
-    far.say(voice(&[(0.5, 1.0), (6.0, 0.0)]));
-    without.run(7 * SECOND);
-    let expected = story(&without);
-    assert_eq!(expected.iter().filter(|f| committed(&f.event)).count(), 1);
-    for script in [None, Some((LATE, 0.0)), Some((SOON, f32::NAN))] {
-        let (oracle, bench) = one_stretch(&[script]);
-        assert_eq!(story(&bench), expected, "{script:?}: as without a turn model");
+    let mut without = Harness::new();
+    let far = without.start_call(call_config(1), &["What is new?"], "Nothing at all.");
+    far.send_audio(user_audio(&[(0.5, 1.0), (6.0, 0.0)]));
+    without.run_for(7 * SECOND);
+    let expected = events_without_join(&without);
+    assert_eq!(expected.iter().filter(|f| is_committed(&f.event)).count(), 1);
+    for script in [None, Some((LATE_ANSWER, 0.0)), Some((EARLY_ANSWER, f32::NAN))] {
+        let (oracle, bench) = run_one_segment(&[script]);
+        assert_eq!(events_without_join(&bench), expected, "{script:?}: as without a turn model");
         assert_eq!(*oracle.withdrawn.lock().unwrap(), [0], "nobody works for an answer that is not wanted");
     }
 }
@@ -79,57 +80,62 @@ fn a_deadline_that_passes_without_an_answer_decides_and_a_late_answer_changes_no
 #[test]
 fn the_model_has_as_long_as_the_detector_too_to_think() {
     // .15 s more than between the report and the commit.
-    let (_, bench) = one_stretch(&[Some((Duration::from_millis(200), 0.0))]);
-    let waited = bench.book.when(1, committed).unwrap() - 1.5;
+    let (_, bench) = run_one_segment(&[Some((Duration::from_millis(200), 0.0))]);
+    let waited = bench.recorder.time_of(1, is_committed).unwrap() - 1.5;
     assert!((waited - 3.0).abs() < 0.06, "committed {waited:.3} s after the end");
 }
 
 #[test]
 fn what_was_said_of_a_pause_is_void_where_the_user_goes_on() {
-    let mut bench = Bench::new();
-    let oracle =
-        Oracle::new(bench.world.clone(), &[Some((Duration::from_millis(10), 0.0)), Some((SOON, 0.9))]);
-    bench.turn = Some(Arc::new(oracle.clone()));
-    let far = bench.call(wants_a_turn_model(1), &["I think we should go"], "So do I.");
+    let mut bench = Harness::new();
+    let oracle = ScriptedTurnModel::new(
+        bench.time.clone(),
+        &[Some((Duration::from_millis(10), 0.0)), Some((EARLY_ANSWER, 0.9))],
+    );
+    bench.turn_model = Some(Arc::new(oracle.clone()));
+    let far = bench.start_call(call_with_turn_model(1), &["I think we should go"], "So do I.");
     // A pause that is long enough to ask, and too short for the detector.
-    far.say(voice(&[(0.5, 1.0), (0.21, 1.0), (6.0, 0.0)]));
-    bench.run(7 * SECOND);
-    assert_eq!(oracle.asked.lock().unwrap().len(), 2);
+    far.send_audio(user_audio(&[(0.5, 1.0), (0.21, 1.0), (6.0, 0.0)]));
+    bench.run_for(7 * SECOND);
+    assert_eq!(oracle.questions.lock().unwrap().len(), 2);
     assert_eq!(oracle.withdrawn.lock().unwrap()[0], 0);
-    let waited = bench.book.when(1, committed).unwrap() - 2.71;
+    let waited = bench.recorder.time_of(1, is_committed).unwrap() - 2.71;
     assert!((waited - 0.4).abs() < 0.06, "committed {waited:.3} s after the end");
 }
 
 #[test]
 fn a_question_is_withdrawn_as_soon_as_the_user_goes_on() {
-    let mut bench = Bench::new();
-    let oracle = Oracle::new(bench.world.clone(), &[]);
-    bench.turn = Some(Arc::new(oracle.clone()));
-    let far = bench.call(wants_a_turn_model(1), &["I think", "we should go"], "So do I.");
-    far.say(voice(&[(0.5, 1.0), (0.35, 2.0)]));
-    bench.run(Duration::from_millis(1_840));
-    assert_eq!(oracle.asked.lock().unwrap().len(), 1);
+    let mut bench = Harness::new();
+    let oracle = ScriptedTurnModel::new(bench.time.clone(), &[]);
+    bench.turn_model = Some(Arc::new(oracle.clone()));
+    let far = bench.start_call(call_with_turn_model(1), &["I think", "we should go"], "So do I.");
+    far.send_audio(user_audio(&[(0.5, 1.0), (0.35, 2.0)]));
+    bench.run_for(Duration::from_millis(1_840));
+    assert_eq!(oracle.questions.lock().unwrap().len(), 1);
     assert!(oracle.withdrawn.lock().unwrap().is_empty(), "the pause is not over for the detector");
-    bench.run(Duration::from_millis(200));
+    bench.run_for(Duration::from_millis(200));
     assert_eq!(*oracle.withdrawn.lock().unwrap(), [0]);
 }
 
 #[test]
 fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_turn() {
-    let mut bench = Bench::new();
-    let oracle = Oracle::new(bench.world.clone(), &[Some((SOON, 0.1)), Some((SOON, 0.9)), Some((SOON, 0.9))]);
-    bench.turn = Some(Arc::new(oracle.clone()));
+    let mut bench = Harness::new();
+    let oracle = ScriptedTurnModel::new(
+        bench.time.clone(),
+        &[Some((EARLY_ANSWER, 0.1)), Some((EARLY_ANSWER, 0.9)), Some((EARLY_ANSWER, 0.9))],
+    );
+    bench.turn_model = Some(Arc::new(oracle.clone()));
     let script = ["Well, I think", "we should go.", "Now."];
-    let far = bench.call(wants_a_turn_model(1), &script, "Yes.");
-    let sound = voice(&[(1.0, 1.0), (0.5, 0.7), (4.0, 0.5), (2.0, 0.0)]);
-    far.say(sound.clone());
-    bench.run(11 * SECOND);
-    let told: Vec<String> = story(&bench)
+    let far = bench.start_call(call_with_turn_model(1), &script, "Yes.");
+    let sound = user_audio(&[(1.0, 1.0), (0.5, 0.7), (4.0, 0.5), (2.0, 0.0)]);
+    far.send_audio(sound.clone());
+    bench.run_for(11 * SECOND);
+    let told: Vec<String> = events_without_join(&bench)
         .into_iter()
         .filter_map(|f| if let Event::UtteranceCommitted { text } = f.event { Some(text) } else { None })
         .collect();
     assert_eq!(told, ["Well, I think we should go.", "Now."]);
-    let asked = oracle.asked.lock().unwrap();
+    let asked = oracle.questions.lock().unwrap();
     let words: Vec<&str> = asked.iter().map(|q| q.words.as_str()).collect();
     assert_eq!(words, ["", "Well, I think", ""], "the last words come after the question");
     // Onset and end of what each question is about, in seconds of the user's sound.
@@ -147,40 +153,40 @@ fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_tu
 #[test]
 fn a_long_turn_is_judged_by_its_last_seconds_and_a_model_that_only_reads_keeps_no_sound() {
     for (span, length) in [(8 * SECOND, 128_000), (Duration::ZERO, 0)] {
-        let mut bench = Bench::new();
-        let oracle = Oracle { span, ..Oracle::new(bench.world.clone(), &[]) };
-        bench.turn = Some(Arc::new(oracle.clone()));
-        let far = bench.call(wants_a_turn_model(1), &["And so on."], "Yes.");
-        far.say(voice(&[(0.5, 12.0), (1.0, 0.0)]));
-        bench.run(14 * SECOND);
-        let asked = oracle.asked.lock().unwrap();
+        let mut bench = Harness::new();
+        let oracle = ScriptedTurnModel { span, ..ScriptedTurnModel::new(bench.time.clone(), &[]) };
+        bench.turn_model = Some(Arc::new(oracle.clone()));
+        let far = bench.start_call(call_with_turn_model(1), &["And so on."], "Yes.");
+        far.send_audio(user_audio(&[(0.5, 12.0), (1.0, 0.0)]));
+        bench.run_for(14 * SECOND);
+        let asked = oracle.questions.lock().unwrap();
         assert_eq!(asked.iter().map(|q| q.sound.len()).collect::<Vec<_>>(), [length]);
     }
 }
 
 #[test]
 fn an_agent_that_does_not_want_it_never_asks() {
-    let mut bench = Bench::new();
-    let oracle = Oracle::new(bench.world.clone(), &[Some((SOON, 0.0))]);
-    bench.turn = Some(Arc::new(oracle.clone()));
-    let far = bench.call(call(1), &["What is new?"], "Nothing at all.");
-    far.say(voice(&[(0.5, 1.0)]));
-    bench.run(3 * SECOND);
-    assert!(oracle.asked.lock().unwrap().is_empty());
-    assert!(bench.book.when(1, committed).is_some());
+    let mut bench = Harness::new();
+    let oracle = ScriptedTurnModel::new(bench.time.clone(), &[Some((EARLY_ANSWER, 0.0))]);
+    bench.turn_model = Some(Arc::new(oracle.clone()));
+    let far = bench.start_call(call_config(1), &["What is new?"], "Nothing at all.");
+    far.send_audio(user_audio(&[(0.5, 1.0)]));
+    bench.run_for(3 * SECOND);
+    assert!(oracle.questions.lock().unwrap().is_empty());
+    assert!(bench.recorder.time_of(1, is_committed).is_some());
 }
 
 #[test]
 fn keeping_the_sound_for_the_model_allocates_nothing() {
-    let mut asker = Asker::new(Arc::new(Oracle::new(Bench::new().world, &[])));
+    let mut asker = TurnDetector::new(Arc::new(ScriptedTurnModel::new(Harness::new().time, &[])));
     let block = [7; 320];
-    let before = allocations::count();
+    let before = allocations::allocation_count();
     for i in 1..=1_000u64 {
-        asker.audio(&block, Time::from_micros(i * 20_000));
+        asker.push_audio(&block, Time::from_micros(i * 20_000));
     }
-    assert_eq!(allocations::count(), before);
-    asker.ahead(OpenTurn::default(), |_| Sink::new(|_| {}));
-    assert!(allocations::count() > before, "it counts");
+    assert_eq!(allocations::allocation_count(), before);
+    asker.prefetch(OpenTurn::default(), |_| Sink::new(|_| {}));
+    assert!(allocations::allocation_count() > before, "it counts");
 }
 
 fn models_dir() -> PathBuf {
@@ -191,7 +197,7 @@ fn models_dir() -> PathBuf {
 }
 
 /// A sentence in a voice of flite, at 16 kHz, without the silence around it.
-fn said(text: &str) -> Vec<i16> {
+fn synthesize(text: &str) -> Vec<i16> {
     let flite = tts::Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (news, heard) = crossbeam_channel::unbounded();
     let request = tts::Request { text: text.into(), voice: "rms".into(), pronunciation: Vec::new() };
@@ -211,13 +217,13 @@ fn said(text: &str) -> Vec<i16> {
 }
 
 /// The real model in virtual time: what it says is told after 60 ms, however long it took.
-struct Real {
+struct RealTurnModel {
     model: SmartTurn,
-    world: World,
-    said: Arc<Mutex<Vec<f32>>>,
+    time: VirtualTime,
+    probabilities: Arc<Mutex<Vec<f32>>>,
 }
 
-impl TurnModel for Real {
+impl TurnModel for RealTurnModel {
     fn prepare(&self) -> Result<(), models::Error> {
         self.model.prepare()
     }
@@ -231,8 +237,8 @@ impl TurnModel for Real {
         let asked = self.model.ask(question, Sink::new(move |p| tell.send(p).unwrap()));
         let p = told.recv().expect("an answer");
         drop(asked);
-        self.said.lock().unwrap().push(p);
-        self.world.after(SOON, move || answer.send(p));
+        self.probabilities.lock().unwrap().push(p);
+        self.time.schedule_after(EARLY_ANSWER, move || answer.send(p));
         Handle::done()
     }
 }
@@ -250,21 +256,21 @@ fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() 
         };
         model.prepare().unwrap();
         let network = vad::Network::load(&paths::vad(&dir)).unwrap_or_else(|e| panic!("{e}"));
-        let mut bench = Bench::judged_by(Box::new(Silero::new(Arc::new(network))));
+        let mut bench = Harness::with_vad(Box::new(Silero::new(Arc::new(network))));
         let told = Arc::<Mutex<Vec<f32>>>::default();
-        let real = Real { model, world: bench.world.clone(), said: Arc::clone(&told) };
-        bench.turn = Some(Arc::new(real));
-        let far = bench.call(wants_a_turn_model(1), &[text], "Yes.");
+        let real = RealTurnModel { model, time: bench.time.clone(), probabilities: Arc::clone(&told) };
+        bench.turn_model = Some(Arc::new(real));
+        let far = bench.start_call(call_with_turn_model(1), &[text], "Yes.");
         let mut sound = vec![0; 16_000];
-        sound.extend(said(text));
+        sound.extend(synthesize(text));
         let end = sound.len() as f64 / 16_000.0;
         sound.extend([0; 5 * 16_000]);
-        far.say(sound);
-        bench.run(9 * SECOND);
+        far.send_audio(sound);
+        bench.run_for(9 * SECOND);
         let told = told.lock().unwrap().clone();
-        let waited = bench.book.when(1, committed).unwrap() - end;
+        let waited = bench.recorder.time_of(1, is_committed).unwrap() - end;
         eprintln!("{text:?}: P(turn is over) {told:?}, committed {waited:.2} s after its end");
-        assert_eq!(told.len(), 1, "one stretch of speech: {:?}", bench.book.names(1));
+        assert_eq!(told.len(), 1, "one stretch of speech: {:?}", bench.recorder.event_names(1));
         waits.push((text, waited, wait));
     }
     // The detector's end of speech is within two windows of the last loud sample.

@@ -388,8 +388,8 @@ impl Llm for Scripted {
         let at = Instant::now() + seconds(script.providers.llm.first_token);
         Box::pin(async move {
             sleep_until(at).await;
-            let words = knowledge::plain(&check.said);
-            let said = script.utterances.iter().find(|u| knowledge::plain(&u.transcript) == words);
+            let words = knowledge::normalize_words(&check.said);
+            let said = script.utterances.iter().find(|u| knowledge::normalize_words(&u.transcript) == words);
             let broken = said.and_then(|utterance| utterance.guardrail.clone());
             Ok(broken.filter(|key| check.rules.iter().any(|rule| rule.key == *key)))
         })
@@ -402,8 +402,8 @@ fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<
     match last.map(AsRef::as_ref) {
         Some(HistoryItem { role: Role::Tool, text, .. }) => (text.clone(), Vec::new(), None),
         item => {
-            let words = knowledge::plain(item.map_or("", |item| &item.text));
-            let fits = |utterance: &&Utterance| knowledge::plain(&utterance.transcript) == words;
+            let words = knowledge::normalize_words(item.map_or("", |item| &item.text));
+            let fits = |utterance: &&Utterance| knowledge::normalize_words(&utterance.transcript) == words;
             let found = script
                 .utterances
                 .iter()

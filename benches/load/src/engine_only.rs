@@ -116,7 +116,7 @@ impl Counts {
     fn read(engine: &CallEngine) -> Self {
         engine.stats().fold(Self::default(), |sum, stats| Self {
             late_ticks: sum.late_ticks + stats.late_ticks.load(Relaxed),
-            worst_tick: sum.worst_tick.max(stats.worst_tick.load(Relaxed)),
+            worst_tick: sum.worst_tick.max(stats.max_tick_lateness_us.load(Relaxed)),
             underruns: sum.underruns + stats.underruns.load(Relaxed),
         })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use knowledge::Direction;
+use knowledge::Embedding;
 use models::Kind;
 use models::embeddings::Embeddings;
 use tokio::sync::watch;
@@ -42,12 +42,12 @@ impl Meaning {
     }
 
     /// What a question means; `None` where that is not known in time.
-    pub(crate) async fn of(&self, question: &str) -> Option<Direction> {
+    pub(crate) async fn of(&self, question: &str) -> Option<Embedding> {
         if clock::now() < self.rests_until.load(Ordering::Relaxed) {
             return None;
         }
         match self.server.embed(&[question.to_owned()], QUESTION).await {
-            Ok(vectors) => Direction::of(vectors.first()?),
+            Ok(vectors) => Embedding::from_vector(vectors.first()?),
             Err(error) => {
                 self.rests_until.store(clock::now().saturating_add(REST), Ordering::Relaxed);
                 tracing::warn!(%error, "a question's embedding is missing: for ten seconds knowledge is searched by words alone");
@@ -58,7 +58,7 @@ impl Meaning {
 }
 
 /// The directions that are kept with a document, one for each chunk; none where there are none for these chunks.
-pub(crate) fn kept_with(body: &Body) -> Vec<Option<Direction>> {
+pub(crate) fn kept_with(body: &Body) -> Vec<Option<Embedding>> {
     let Some(bytes) = body.directions.as_deref().and_then(|text| STANDARD.decode(text).ok()) else {
         return Vec::new();
     };
@@ -67,21 +67,21 @@ pub(crate) fn kept_with(body: &Body) -> Vec<Option<Direction>> {
 
 /// Bytes of all chunks' directions, one after the other, as the store keeps them; the number of chunks tells their length. A chunk that has
 /// none is all zeros.
-fn split(bytes: &[u8], chunks: usize) -> Vec<Option<Direction>> {
+fn split(bytes: &[u8], chunks: usize) -> Vec<Option<Embedding>> {
     let length = bytes.len().checked_div(chunks).unwrap_or(0);
     if length == 0 || bytes.len() != length * chunks {
         return Vec::new();
     }
     bytes
         .chunks(length)
-        .map(|part| Direction::from_bytes(part.iter().map(|b| b.cast_signed()).collect()))
+        .map(|part| Embedding::from_bytes(part.iter().map(|b| b.cast_signed()).collect()))
         .collect()
 }
 
 /// The same for a document that was asked for: each chunk's bytes, all of one length.
 fn joined(directions: &[Vec<f32>]) -> Vec<u8> {
     let length = directions.first().map_or(0, Vec::len);
-    let bytes = directions.iter().flat_map(|vector| match Direction::of(vector) {
+    let bytes = directions.iter().flat_map(|vector| match Embedding::from_vector(vector) {
         Some(direction) => direction.bytes().iter().map(|b| b.cast_unsigned()).collect(),
         None => vec![0; length],
     });
@@ -164,7 +164,7 @@ mod tests {
     fn what_is_kept_comes_back() {
         let vectors = [vec![1.0, 0.5], vec![0.0, 0.0], vec![-0.2, 0.1]];
         let back = split(&joined(&vectors), 3);
-        assert_eq!(back, vectors.iter().map(|v| Direction::of(v)).collect::<Vec<_>>());
+        assert_eq!(back, vectors.iter().map(|v| Embedding::from_vector(v)).collect::<Vec<_>>());
         assert!(back[0].is_some() && back[1].is_none());
         assert!(
             split(&joined(&vectors), 4).is_empty() && split(&[], 3).is_empty() && split(&[1], 0).is_empty()

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use crate::meaning::Direction;
-use crate::sound::Sound;
+use crate::embedding::Embedding;
+use crate::phonetic::PhoneticKey;
 use crate::text::chunks;
 use crate::words::{Word, words};
 
@@ -19,41 +19,41 @@ const B: f32 = 0.75;
 pub struct Index<Id> {
     /// Gaps are removed chunks.
     chunks: Vec<Option<Entry<Id>>>,
-    free: Vec<u32>,
-    live: usize,
+    free_slots: Vec<u32>,
+    chunk_count: usize,
     total_length: f64,
     terms: Vec<Term>,
     /// Beside `terms`, packed: all are compared with a word that is not known.
-    shapes: Vec<Shape>,
+    signatures: Vec<WordSignature>,
     by_stem: HashMap<String, u32>,
-    by_sound: HashMap<Sound, Vec<u32>>,
+    by_phonetic_key: HashMap<PhoneticKey, Vec<u32>>,
     /// The same by the number of sounds: near ones differ by one at most.
-    by_sounds: [Vec<(Sound, u32)>; 17],
+    by_key_length: [Vec<(PhoneticKey, u32)>; 17],
 }
 
 /// What tells at once that two words differ.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct WordSignature {
     /// See [`pairs`].
-    pairs: u64,
+    bigrams: u64,
     /// The set of its letters, by their last five bits.
     letters: u32,
     /// In characters.
     length: u8,
 }
 
-impl Shape {
-    fn of(word: &str) -> Self {
+impl WordSignature {
+    fn new(word: &str) -> Self {
         let letters = word.chars().fold(0, |set, letter| set | 1 << (u32::from(letter) & 31));
-        Self { pairs: pairs(word), letters, length: word.chars().count().min(255) as u8 }
+        Self { bigrams: letter_bigrams(word), letters, length: word.chars().count().min(255) as u8 }
     }
 
     /// Whether `edits` might lead from one to the other: a test of a nanosecond that spares nearly all comparisons. An edit changes the length by
     /// one at most, two letters of the set at most, and (a swap of neighbours) six pairs at most.
-    fn near(self, other: Self, edits: u32) -> bool {
+    fn may_be_within(self, other: Self, edits: u32) -> bool {
         u32::from(self.length.abs_diff(other.length)) <= edits
             && (self.letters ^ other.letters).count_ones() <= 2 * edits
-            && (self.pairs ^ other.pairs).count_ones() <= 6 * edits
+            && (self.bigrams ^ other.bigrams).count_ones() <= 6 * edits
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Entry<Id> {
     /// In words that are no stop words.
     length: f32,
     /// What it means, if that is known.
-    pub(crate) direction: Option<Direction>,
+    pub(crate) embedding: Option<Embedding>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,14 +94,14 @@ impl<Id> Default for Index<Id> {
     fn default() -> Self {
         Self {
             chunks: Vec::new(),
-            free: Vec::new(),
-            live: 0,
+            free_slots: Vec::new(),
+            chunk_count: 0,
             total_length: 0.0,
             terms: Vec::new(),
-            shapes: Vec::new(),
+            signatures: Vec::new(),
             by_stem: HashMap::new(),
-            by_sound: HashMap::new(),
-            by_sounds: Default::default(),
+            by_phonetic_key: HashMap::new(),
+            by_key_length: Default::default(),
         }
     }
 }
@@ -116,13 +116,13 @@ impl<Id: Clone + PartialEq> Index<Id> {
     /// Chunks in it.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.live
+        self.chunk_count
     }
 
     /// Whether it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.live == 0
+        self.chunk_count == 0
     }
 
     /// Adds a document, cut into chunks.
@@ -134,37 +134,38 @@ impl<Id: Clone + PartialEq> Index<Id> {
 
     /// Adds one chunk as it is.
     pub fn insert_chunk(&mut self, id: &Id, ordinal: u32, text: String) {
-        self.put(id, ordinal, text, None);
+        self.insert_entry(id, ordinal, text, None);
     }
 
-    pub(crate) fn put(&mut self, id: &Id, ordinal: u32, text: String, direction: Option<Direction>) {
-        let words: Vec<Word> = words(&text).into_iter().filter(|word| !word.is_stop()).collect();
+    pub(crate) fn insert_entry(&mut self, id: &Id, ordinal: u32, text: String, direction: Option<Embedding>) {
+        let words: Vec<Word> = words(&text).into_iter().filter(|word| !word.is_stop_word()).collect();
         let mut times: HashMap<&str, (u16, &Word)> = HashMap::new();
         for word in &words {
             let entry = times.entry(&word.stem).or_insert((0, word));
             entry.0 = entry.0.saturating_add(1);
         }
-        let slot = self.free.pop().unwrap_or_else(|| {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.chunks.push(None);
             (self.chunks.len() - 1) as u32
         });
         for (stem, (times, word)) in times {
-            let term = self.by_stem.get(stem).copied().unwrap_or_else(|| self.learn(word));
+            let term = self.by_stem.get(stem).copied().unwrap_or_else(|| self.add_term(word));
             self.terms[term as usize].postings.push((slot, times));
         }
         let length = words.len() as f32;
-        self.live += 1;
+        self.chunk_count += 1;
         self.total_length += f64::from(length);
-        self.chunks[slot as usize] = Some(Entry { id: id.clone(), ordinal, text, length, direction });
+        self.chunks[slot as usize] =
+            Some(Entry { id: id.clone(), ordinal, text, length, embedding: direction });
     }
 
-    fn learn(&mut self, word: &Word) -> u32 {
+    fn add_term(&mut self, word: &Word) -> u32 {
         let number = self.terms.len() as u32;
         // The sound is that of the first form of the word that came.
-        let sound = Sound::of(&word.plain);
-        self.by_sound.entry(sound).or_default().push(number);
-        self.by_sounds[sound.len() as usize].push((sound, number));
-        self.shapes.push(Shape::of(&word.stem));
+        let sound = PhoneticKey::new(&word.normalized);
+        self.by_phonetic_key.entry(sound).or_default().push(number);
+        self.by_key_length[sound.len() as usize].push((sound, number));
+        self.signatures.push(WordSignature::new(&word.stem));
         self.by_stem.insert(word.stem.clone(), number);
         self.terms.push(Term { stem: word.stem.clone(), postings: Vec::new() });
         number
@@ -183,8 +184,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
             for term in &mut self.terms {
                 term.postings.retain(|(slot, _)| !gone.contains(slot));
             }
-            self.live -= gone.len();
-            self.free.extend(gone);
+            self.chunk_count -= gone.len();
+            self.free_slots.extend(gone);
         }
     }
 
@@ -197,16 +198,16 @@ impl<Id: Clone + PartialEq> Index<Id> {
     /// The same for a query in parts that count differently (a follow-up and the question before it).
     #[must_use]
     pub fn search_weighted(&self, query: &[(&str, f32)], limit: usize) -> Vec<Hit<'_, Id>> {
-        self.ranked(query, limit).into_iter().map(|(_, hit)| hit).collect()
+        self.rank(query, limit).into_iter().map(|(_, hit)| hit).collect()
     }
 
     /// The same, with the place of each.
-    pub(crate) fn ranked(&self, query: &[(&str, f32)], limit: usize) -> Vec<(u32, Hit<'_, Id>)> {
-        let asked = self.asked(query);
-        if asked.is_empty() || self.live == 0 {
+    pub(crate) fn rank(&self, query: &[(&str, f32)], limit: usize) -> Vec<(u32, Hit<'_, Id>)> {
+        let asked = self.query_terms(query);
+        if asked.is_empty() || self.chunk_count == 0 {
             return Vec::new();
         }
-        let average = (self.total_length / self.live as f64).max(1.0) as f32;
+        let average = (self.total_length / self.chunk_count as f64).max(1.0) as f32;
         let all: f32 = asked.iter().map(|one| one.weight * one.information).sum();
         let mut scores = Scores::new(self.chunks.len());
         let mut best = Scores::new(self.chunks.len());
@@ -220,12 +221,12 @@ impl<Id: Clone + PartialEq> Index<Id> {
                     let times = f32::from(times);
                     let norm = K1 * (1.0 - B + B * chunk.length / average);
                     let score = likeness * idf * times * (K1 + 1.0) / (times + norm);
-                    let entry = best.at(slot);
+                    let entry = best.entry(slot);
                     *entry = (entry.0.max(score), entry.1.max(likeness));
                 }
             }
             best.drain(|slot, (score, likeness)| {
-                let entry = scores.at(slot);
+                let entry = scores.entry(slot);
                 *entry = (entry.0 + one.weight * score, entry.1 + one.weight * one.information * likeness);
             });
         }
@@ -260,50 +261,50 @@ impl<Id: Clone + PartialEq> Index<Id> {
     }
 
     /// What is asked for, each with the terms that it may stand for.
-    fn asked(&self, query: &[(&str, f32)]) -> Vec<Asked> {
+    fn query_terms(&self, query: &[(&str, f32)]) -> Vec<QueryTerm> {
         let mut all = Vec::new();
         let mut seen: HashMap<String, usize> = HashMap::new();
         for &(text, weight) in query {
             let words = words(text);
             let mut taken = vec![false; words.len()];
-            self.joined(&words, weight, &mut taken, &mut all);
+            self.match_joined_words(&words, weight, &mut taken, &mut all);
             for (word, taken) in words.iter().zip(taken) {
-                if word.is_stop() || taken {
+                if word.is_stop_word() || taken {
                     continue;
                 }
                 if let Some(&i) = seen.get(&word.stem) {
-                    let known: &mut Asked = &mut all[i];
+                    let known: &mut QueryTerm = &mut all[i];
                     known.weight = known.weight.max(weight);
                     continue;
                 }
                 seen.insert(word.stem.clone(), all.len());
-                let terms = self.alike(word);
-                all.push(Asked { information: self.information(&terms), weight, terms });
+                let terms = self.matching_terms(word);
+                all.push(QueryTerm { information: self.information(&terms), weight, terms });
             }
         }
         all
     }
 
     /// Neighbouring words that are one word of the index: "data base", or a name that the recogniser did not know ("sore blacks").
-    fn joined(&self, words: &[Word], weight: f32, taken: &mut [bool], all: &mut Vec<Asked>) {
+    fn match_joined_words(&self, words: &[Word], weight: f32, taken: &mut [bool], all: &mut Vec<QueryTerm>) {
         for length in [3, 2] {
             for at in 0..(words.len() + 1).saturating_sub(length) {
                 let window = &words[at..at + length];
-                let strange = |word: &Word| !word.is_stop() && !self.knows(&word.stem);
+                let strange = |word: &Word| !word.is_stop_word() && !self.contains_stem(&word.stem);
                 if taken[at..at + length].contains(&true)
                     || window.iter().any(Word::is_number)
-                    || window.iter().all(Word::is_stop)
+                    || window.iter().all(Word::is_stop_word)
                 {
                     continue;
                 }
-                let spelling: String = window.iter().map(|word| word.plain.as_str()).collect();
+                let spelling: String = window.iter().map(|word| word.normalized.as_str()).collect();
                 let exact = crate::words::words(&spelling)
                     .first()
                     .and_then(|word| self.by_stem.get(&word.stem))
                     .filter(|term| self.df(**term) > 0);
                 let terms = match exact {
                     Some(&term) => vec![(term, 1.0)],
-                    None if window.iter().any(strange) => self.sounding(&spelling),
+                    None if window.iter().any(strange) => self.terms_sounding_like(&spelling),
                     None => continue,
                 };
                 if terms.is_empty() {
@@ -311,15 +312,15 @@ impl<Id: Clone + PartialEq> Index<Id> {
                 }
                 // Its parts are explained by it, unless they are words of the index themselves.
                 for (i, word) in window.iter().enumerate() {
-                    taken[at + i] = word.is_stop() || strange(word);
+                    taken[at + i] = word.is_stop_word() || strange(word);
                 }
-                all.push(Asked { information: self.information(&terms), weight, terms });
+                all.push(QueryTerm { information: self.information(&terms), weight, terms });
             }
         }
     }
 
     /// Terms that a word may stand for, with how likely: itself, else those spelt or sounding like it.
-    fn alike(&self, word: &Word) -> Vec<(u32, f32)> {
+    fn matching_terms(&self, word: &Word) -> Vec<(u32, f32)> {
         if let Some(&term) = self.by_stem.get(&word.stem).filter(|term| self.df(**term) > 0) {
             return vec![(term, 1.0)];
         }
@@ -327,49 +328,51 @@ impl<Id: Clone + PartialEq> Index<Id> {
         if word.is_number() || length < 3 {
             return Vec::new();
         }
-        let mut found = self.sounding(&word.plain);
+        let mut found = self.terms_sounding_like(&word.normalized);
         let most = match length {
             ..4 => 0,
             4..8 => 1,
             _ => 2,
         };
         if most > 0 {
-            let shape = Shape::of(&word.stem);
-            for (number, _) in (0_u32..).zip(&self.shapes).filter(|(_, known)| known.near(shape, most)) {
+            let shape = WordSignature::new(&word.stem);
+            for (number, _) in
+                (0_u32..).zip(&self.signatures).filter(|(_, known)| known.may_be_within(shape, most))
+            {
                 let distance = strsim::osa_distance(&self.terms[number as usize].stem, &word.stem) as u32;
                 if distance <= most && self.df(number) > 0 {
                     found.push((number, 0.9 - 0.2 * distance as f32));
                 }
             }
         }
-        best_of(found)
+        best_matches(found)
     }
 
     /// Terms that sound like `spelling`. Short words sound like too many to be told apart.
-    fn sounding(&self, spelling: &str) -> Vec<(u32, f32)> {
-        let sound = Sound::of(spelling);
+    fn terms_sounding_like(&self, spelling: &str) -> Vec<(u32, f32)> {
+        let sound = PhoneticKey::new(spelling);
         if sound.len() < 3 {
             return Vec::new();
         }
-        let equal = self.by_sound.get(&sound).into_iter().flatten();
+        let equal = self.by_phonetic_key.get(&sound).into_iter().flatten();
         let mut found: Vec<(u32, f32)> = equal.map(|&term| (term, 0.7)).collect();
         if found.is_empty() && sound.len() >= 4 {
             let length = sound.len() as usize;
-            let near = self.by_sounds[(length - 1).max(4)..=(length + 1).min(16)].iter().flatten();
-            found.extend(near.filter(|(known, _)| known.near(sound)).map(|&(_, number)| (number, 0.5)));
+            let near = self.by_key_length[(length - 1).max(4)..=(length + 1).min(16)].iter().flatten();
+            found.extend(near.filter(|(known, _)| known.is_similar(sound)).map(|&(_, number)| (number, 0.5)));
         }
         found.retain(|&(term, _)| self.df(term) > 0);
         // Of those that sound alike, the ones that are also spelt alike are likelier: Dice's coefficient of their pairs of letters.
-        let spelt = pairs(spelling);
+        let spelt = letter_bigrams(spelling);
         for (term, likeness) in &mut found {
-            let known = self.shapes[*term as usize].pairs;
+            let known = self.signatures[*term as usize].bigrams;
             let shared = 2 * (known & spelt).count_ones();
             *likeness *= 0.5 + 0.5 * shared as f32 / (known.count_ones() + spelt.count_ones()) as f32;
         }
-        best_of(found)
+        best_matches(found)
     }
 
-    fn knows(&self, stem: &str) -> bool {
+    fn contains_stem(&self, stem: &str) -> bool {
         self.by_stem.get(stem).is_some_and(|&term| self.df(term) > 0)
     }
 
@@ -378,7 +381,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
     }
 
     fn idf(&self, df: usize) -> f32 {
-        let (n, df) = (self.live as f32, df as f32);
+        let (n, df) = (self.chunk_count as f32, df as f32);
         ((n - df + 0.5) / (df + 0.5)).ln_1p()
     }
 
@@ -389,14 +392,14 @@ impl<Id: Clone + PartialEq> Index<Id> {
 }
 
 /// A word of a query, or several that make one.
-struct Asked {
+struct QueryTerm {
     terms: Vec<(u32, f32)>,
     weight: f32,
     information: f32,
 }
 
 /// At most four, the likeliest first, each once.
-fn best_of(mut found: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
+fn best_matches(mut found: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
     found.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0)));
     let mut seen = HashSet::new();
     found.retain(|(term, _)| seen.insert(*term));
@@ -405,7 +408,7 @@ fn best_of(mut found: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
 }
 
 /// The set of a word's pairs of neighbouring letters, its ends included, spread over 64 bits.
-fn pairs(word: &str) -> u64 {
+fn letter_bigrams(word: &str) -> u64 {
     let padded = std::iter::once(b'^').chain(word.bytes()).chain(std::iter::once(b'$'));
     let after = word.bytes().chain(std::iter::once(b'$'));
     padded.zip(after).fold(0, |set, (a, b)| {
@@ -416,18 +419,18 @@ fn pairs(word: &str) -> u64 {
 
 /// Two numbers for each chunk, and which chunks have any.
 struct Scores {
-    of: Vec<(f32, f32)>,
+    values: Vec<(f32, f32)>,
     touched: Vec<u32>,
 }
 
 impl Scores {
     fn new(chunks: usize) -> Self {
-        Self { of: vec![(0.0, 0.0); chunks], touched: Vec::new() }
+        Self { values: vec![(0.0, 0.0); chunks], touched: Vec::new() }
     }
 
     /// A touched chunk's likeness is above zero.
-    fn at(&mut self, slot: u32) -> &mut (f32, f32) {
-        let entry = &mut self.of[slot as usize];
+    fn entry(&mut self, slot: u32) -> &mut (f32, f32) {
+        let entry = &mut self.values[slot as usize];
         if entry.1 == 0.0 {
             self.touched.push(slot);
         }
@@ -436,7 +439,7 @@ impl Scores {
 
     fn drain(&mut self, mut each: impl FnMut(u32, (f32, f32))) {
         for slot in self.touched.drain(..) {
-            each(slot, std::mem::take(&mut self.of[slot as usize]));
+            each(slot, std::mem::take(&mut self.values[slot as usize]));
         }
     }
 }

@@ -5,13 +5,13 @@
 //! recogniser broke a name in two ("sore blacks" finds "Zorblax").
 
 mod dot;
+mod embedding;
 mod index;
-mod meaning;
-mod sound;
+mod phonetic;
 mod text;
 mod words;
 
+pub use embedding::Embedding;
 pub use index::{Hit, Index};
-pub use meaning::Direction;
 pub use text::{Chunk, chunks, sentences};
-pub use words::{Word, number, plain, stop_word, words};
+pub use words::{Word, is_stop_word, normalize_words, parse_number, words};

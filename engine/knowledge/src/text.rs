@@ -12,10 +12,10 @@ pub struct Chunk {
 }
 
 /// Paragraphs are put together up to this many bytes.
-const TARGET: usize = 500;
+const TARGET_CHUNK_BYTES: usize = 500;
 
 /// A chunk is never longer than this many bytes.
-const MAX: usize = 900;
+const MAX_CHUNK_BYTES: usize = 900;
 
 /// Cuts `text` between paragraphs, long paragraphs between sentences, long sentences between words. A heading stays with what follows it.
 #[must_use]
@@ -25,14 +25,18 @@ pub fn chunks(text: &str) -> Vec<Chunk> {
     let mut heading = true; // the last paragraph wants its successor
     for paragraph in paragraphs(text) {
         let is_heading = is_heading(&paragraph);
-        let fits = open.len() + 1 + paragraph.len() <= if heading { MAX } else { TARGET };
+        let fits =
+            open.len() + 1 + paragraph.len() <= if heading { MAX_CHUNK_BYTES } else { TARGET_CHUNK_BYTES };
         if !open.is_empty()
-            && (!fits || (is_heading && !heading && (paragraph.starts_with('#') || open.len() > TARGET / 4)))
+            && (!fits
+                || (is_heading
+                    && !heading
+                    && (paragraph.starts_with('#') || open.len() > TARGET_CHUNK_BYTES / 4)))
         {
             done.push(std::mem::take(&mut open));
         }
-        for part in parts(&paragraph) {
-            if !open.is_empty() && open.len() + 1 + part.len() > MAX {
+        for part in split_paragraph(&paragraph) {
+            if !open.is_empty() && open.len() + 1 + part.len() > MAX_CHUNK_BYTES {
                 done.push(std::mem::take(&mut open));
             }
             if !open.is_empty() {
@@ -78,7 +82,7 @@ fn is_heading(paragraph: &str) -> bool {
         || (paragraph.len() < 80
             && !paragraph.contains('\n')
             && !ends_sentence(paragraph)
-            && !is_item(paragraph))
+            && !is_list_item(paragraph))
 }
 
 fn ends_sentence(text: &str) -> bool {
@@ -87,21 +91,21 @@ fn ends_sentence(text: &str) -> bool {
 }
 
 /// A paragraph in pieces of at most [`MAX`] bytes.
-fn parts(paragraph: &str) -> Vec<&str> {
-    if paragraph.len() <= MAX {
+fn split_paragraph(paragraph: &str) -> Vec<&str> {
+    if paragraph.len() <= MAX_CHUNK_BYTES {
         return vec![paragraph];
     }
     let mut parts = Vec::new();
     let (mut from, mut to) = (0, 0);
     for (start, piece) in paragraph.split_sentence_bound_indices().flat_map(|(start, sentence)| {
-        let whole = sentence.len() <= MAX;
+        let whole = sentence.len() <= MAX_CHUNK_BYTES;
         // A sentence without an end (a table, a list of names) is cut between words, a word without an end between characters.
         let pieces: Vec<(usize, &str)> =
             if whole { vec![(0, sentence)] } else { sentence.split_word_bound_indices().collect() };
         let pieces: Vec<(usize, &str)> = pieces
             .into_iter()
             .flat_map(|(at, p)| {
-                if p.len() <= MAX {
+                if p.len() <= MAX_CHUNK_BYTES {
                     vec![(at, p)]
                 } else {
                     p.char_indices().map(|(i, c)| (at + i, &p[i..i + c.len_utf8()])).collect()
@@ -110,7 +114,7 @@ fn parts(paragraph: &str) -> Vec<&str> {
             .collect();
         pieces.into_iter().map(move |(at, piece)| (start + at, piece))
     }) {
-        if start + piece.len() - from > MAX {
+        if start + piece.len() - from > MAX_CHUNK_BYTES {
             parts.push(paragraph[from..to].trim());
             from = start;
         }
@@ -128,8 +132,8 @@ pub fn sentences(text: &str) -> Vec<String> {
     let mut goes_on = false;
     for line in text.lines() {
         let line = line.trim();
-        let item = is_item(line) || line.starts_with('#');
-        let line = unmarked(line);
+        let item = is_list_item(line) || line.starts_with('#');
+        let line = strip_marker(line);
         if line.is_empty() {
             goes_on = false;
             continue;
@@ -145,15 +149,15 @@ pub fn sentences(text: &str) -> Vec<String> {
         }
         goes_on = !ends_sentence(line) && !line.ends_with(':');
     }
-    lines.iter().flat_map(|line| split(line)).collect()
+    lines.iter().flat_map(|line| split_line(line)).collect()
 }
 
-fn is_item(line: &str) -> bool {
-    unmarked(line).len() < line.len() && !line.starts_with('#')
+fn is_list_item(line: &str) -> bool {
+    strip_marker(line).len() < line.len() && !line.starts_with('#')
 }
 
 /// Without the mark of a heading or of a list's item.
-fn unmarked(line: &str) -> &str {
+fn strip_marker(line: &str) -> &str {
     let line = line.trim_start_matches('#').trim_start();
     for mark in ["- ", "* ", "+ ", "• ", "– ", "> "] {
         if let Some(rest) = line.strip_prefix(mark) {
@@ -168,7 +172,7 @@ fn unmarked(line: &str) -> &str {
 }
 
 /// A line's sentences (UAX 29), joined again after abbreviations.
-fn split(line: &str) -> Vec<String> {
+fn split_line(line: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut joins = false;
     for sentence in line.split_sentence_bounds() {
@@ -176,7 +180,7 @@ fn split(line: &str) -> Vec<String> {
             Some(last) if joins => last.push_str(sentence),
             _ => all.push(sentence.to_owned()),
         }
-        joins = all.last().is_some_and(|sentence| abbreviated(sentence.trim_end()));
+        joins = all.last().is_some_and(|sentence| ends_with_abbreviation(sentence.trim_end()));
     }
     all.into_iter()
         .map(|sentence| sentence.trim().to_owned())
@@ -184,7 +188,7 @@ fn split(line: &str) -> Vec<String> {
         .collect()
 }
 
-fn abbreviated(sentence: &str) -> bool {
+fn ends_with_abbreviation(sentence: &str) -> bool {
     const ABBREVIATIONS: [&str; 18] = [
         "dr", "mr", "mrs", "ms", "prof", "st", "no", "vs", "approx", "inc", "ltd", "co", "e.g", "i.e", "fig",
         "dept", "tel", "jr",
@@ -221,7 +225,7 @@ mod tests {
         let word = "ß".repeat(2000);
         let text = format!("{long}\n\n{sentences}\n\n{word}");
         let chunks = chunks(&text);
-        assert!(chunks.iter().all(|chunk| chunk.text.len() <= MAX && !chunk.text.is_empty()));
+        assert!(chunks.iter().all(|chunk| chunk.text.len() <= MAX_CHUNK_BYTES && !chunk.text.is_empty()));
         let squeezed = |text: &str| text.split_whitespace().collect::<String>();
         assert_eq!(
             squeezed(&chunks.iter().map(|chunk| chunk.text.as_str()).collect::<String>()),

@@ -11,7 +11,7 @@ use unicode_segmentation::UnicodeSegmentation;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Word {
     /// As spelt, in lower case without accents; digits for numbers.
-    pub plain: String,
+    pub normalized: String,
     /// Its stem: what is compared.
     pub stem: String,
 }
@@ -19,19 +19,19 @@ pub struct Word {
 impl Word {
     fn new(plain: String) -> Self {
         let stem = if plain.is_ascii() { stem(&plain) } else { plain.clone() };
-        Self { plain, stem }
+        Self { normalized: plain, stem }
     }
 
     /// Whether it is a number in digits.
     #[must_use]
     pub fn is_number(&self) -> bool {
-        self.plain.bytes().all(|b| b.is_ascii_digit())
+        self.normalized.bytes().all(|b| b.is_ascii_digit())
     }
 
     /// Whether it says too little to be searched for.
     #[must_use]
-    pub fn is_stop(&self) -> bool {
-        stop_word(&self.plain)
+    pub fn is_stop_word(&self) -> bool {
+        is_stop_word(&self.normalized)
     }
 }
 
@@ -39,12 +39,12 @@ impl Word {
 /// other ("four two seven", "twenty twenty six", "555 0100") the digits of them all are a word too, at the end of the run.
 #[must_use]
 pub fn words(text: &str) -> Vec<Word> {
-    digits(&plain(text)).into_iter().map(Word::new).collect()
+    replace_number_words(&normalize_words(text)).into_iter().map(Word::new).collect()
 }
 
 /// The words of `text` in lower case without accents and possessive endings, split between digits and letters.
 #[must_use]
-pub fn plain(text: &str) -> Vec<String> {
+pub fn normalize_words(text: &str) -> Vec<String> {
     let folded: String =
         text.nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect();
     let mut plain = Vec::new();
@@ -74,14 +74,14 @@ pub fn plain(text: &str) -> Vec<String> {
 
 /// The number that `words` spell together ("one hundred and five"), if they spell exactly one.
 #[must_use]
-pub fn number(words: &[String]) -> Option<u64> {
-    match group(words) {
+pub fn parse_number(words: &[String]) -> Option<u64> {
+    match parse_number_prefix(words) {
         Some((value, length)) if length == words.len() => Some(value),
         _ => None,
     }
 }
 
-fn digits(plain: &[String]) -> Vec<String> {
+fn replace_number_words(plain: &[String]) -> Vec<String> {
     let mut out = Vec::with_capacity(plain.len());
     let mut at = 0;
     while at < plain.len() {
@@ -91,7 +91,7 @@ fn digits(plain: &[String]) -> Vec<String> {
             if zero || plain[at].bytes().all(|b| b.is_ascii_digit()) {
                 run.push(if zero { "0".into() } else { plain[at].clone() });
                 at += 1;
-            } else if let Some((value, length)) = group(&plain[at..]) {
+            } else if let Some((value, length)) = parse_number_prefix(&plain[at..]) {
                 run.push(value.to_string());
                 at += length;
             } else {
@@ -120,7 +120,7 @@ fn digits(plain: &[String]) -> Vec<String> {
 }
 
 /// The longest number spelt at the beginning of `words`, and how many words it takes.
-fn group(words: &[String]) -> Option<(u64, usize)> {
+fn parse_number_prefix(words: &[String]) -> Option<(u64, usize)> {
     #[derive(PartialEq)]
     enum Last {
         Nothing,
@@ -133,7 +133,7 @@ fn group(words: &[String]) -> Option<(u64, usize)> {
     let (mut total, mut current, mut last, mut length) = (0_u64, 0_u64, Last::Nothing, 0);
     for (i, word) in words.iter().enumerate() {
         let fresh = matches!(last, Last::Nothing | Last::Hundred | Last::Scale);
-        match (word.as_str(), small(word)) {
+        match (word.as_str(), small_number(word)) {
             ("zero", _) if last == Last::Nothing => return Some((0, 1)),
             (_, Some(value @ 1..=9)) if fresh || last == Last::Tens => {
                 current += value;
@@ -158,7 +158,7 @@ fn group(words: &[String]) -> Option<(u64, usize)> {
             }
             ("and", _)
                 if matches!(last, Last::Hundred | Last::Scale)
-                    && words.get(i + 1).is_some_and(|w| small(w).is_some()) =>
+                    && words.get(i + 1).is_some_and(|w| small_number(w).is_some()) =>
             {
                 continue;
             }
@@ -169,7 +169,7 @@ fn group(words: &[String]) -> Option<(u64, usize)> {
     (length > 0).then_some((total + current, length))
 }
 
-fn small(word: &str) -> Option<u64> {
+fn small_number(word: &str) -> Option<u64> {
     const UNITS: [&str; 19] = [
         "one",
         "two",
@@ -199,9 +199,9 @@ fn small(word: &str) -> Option<u64> {
 fn stem(word: &str) -> String {
     thread_local! {
         // The stemmer is slow on long texts (tens of thousands of words), and texts repeat their words.
-        static KNOWN: RefCell<HashMap<String, String>> = RefCell::new(HashMap::new());
+        static STEM_CACHE: RefCell<HashMap<String, String>> = RefCell::new(HashMap::new());
     }
-    KNOWN.with_borrow_mut(|known| {
+    STEM_CACHE.with_borrow_mut(|known| {
         if let Some(stem) = known.get(word) {
             return stem.clone();
         }
@@ -216,12 +216,12 @@ fn stem(word: &str) -> String {
 
 /// Whether a word (lower case, without apostrophes) says too little to be searched for.
 #[must_use]
-pub fn stop_word(word: &str) -> bool {
-    STOP.binary_search(&word).is_ok()
+pub fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
 }
 
 /// Sorted.
-const STOP: [&str; 167] = [
+const STOP_WORDS: [&str; 167] = [
     "a",
     "about",
     "actually",
@@ -395,52 +395,52 @@ const STOP: [&str; 167] = [
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> String {
-        words(text).into_iter().map(|word| word.plain).collect::<Vec<_>>().join(" ")
+    fn normalized_text(text: &str) -> String {
+        words(text).into_iter().map(|word| word.normalized).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn the_stop_words_are_sorted() {
-        assert!(STOP.is_sorted());
-        assert!(stop_word("the") && stop_word("yours") && stop_word("a") && !stop_word("price"));
+        assert!(STOP_WORDS.is_sorted());
+        assert!(is_stop_word("the") && is_stop_word("yours") && is_stop_word("a") && !is_stop_word("price"));
     }
 
     #[test]
     fn words_lose_case_accents_and_endings() {
-        assert_eq!(all("The Café's menu — don't panic!"), "the cafe menu dont panic");
+        assert_eq!(normalized_text("The Café's menu — don't panic!"), "the cafe menu dont panic");
         assert_eq!(words("opening")[0].stem, words("opens")[0].stem);
-        assert_eq!(all("open 9am, v2 costs $10,000 or 3.5"), "open 9 am v 2 costs 10000 or 3.5");
+        assert_eq!(normalized_text("open 9am, v2 costs $10,000 or 3.5"), "open 9 am v 2 costs 10000 or 3.5");
     }
 
     #[test]
     fn numbers_in_words_become_digits() {
-        assert_eq!(all("forty-two"), "42");
-        assert_eq!(all("one hundred and five rooms"), "105 rooms");
-        assert_eq!(all("three thousand two hundred"), "3200");
-        assert_eq!(all("two million and one"), "2000001");
-        assert_eq!(all("nineteen hundred"), "1900");
-        assert_eq!(all("sixteen and seventeen"), "16 and 17");
-        assert_eq!(all("zero"), "0");
+        assert_eq!(normalized_text("forty-two"), "42");
+        assert_eq!(normalized_text("one hundred and five rooms"), "105 rooms");
+        assert_eq!(normalized_text("three thousand two hundred"), "3200");
+        assert_eq!(normalized_text("two million and one"), "2000001");
+        assert_eq!(normalized_text("nineteen hundred"), "1900");
+        assert_eq!(normalized_text("sixteen and seventeen"), "16 and 17");
+        assert_eq!(normalized_text("zero"), "0");
     }
 
     #[test]
     fn numbers_in_a_row_are_read_together_too() {
-        assert_eq!(all("twenty twenty six"), "20 26 2026");
-        assert_eq!(all("room four two seven please"), "room 427 please");
-        assert_eq!(all("four oh seven"), "407");
-        assert_eq!(all("call 555 0100"), "call 555 0100 5550100");
-        assert_eq!(all("ten thirty"), "10 30 1030");
+        assert_eq!(normalized_text("twenty twenty six"), "20 26 2026");
+        assert_eq!(normalized_text("room four two seven please"), "room 427 please");
+        assert_eq!(normalized_text("four oh seven"), "407");
+        assert_eq!(normalized_text("call 555 0100"), "call 555 0100 5550100");
+        assert_eq!(normalized_text("ten thirty"), "10 30 1030");
     }
 
     #[test]
     fn a_lone_one_stays_a_word() {
-        assert_eq!(all("which one is it"), "which one is it");
-        assert_eq!(all("twenty one"), "21");
+        assert_eq!(normalized_text("which one is it"), "which one is it");
+        assert_eq!(normalized_text("twenty one"), "21");
     }
 
     #[test]
     fn one_number_is_told_from_several() {
-        let of = |text: &str| number(&plain(text));
+        let of = |text: &str| parse_number(&normalize_words(text));
         assert_eq!(of("forty two"), Some(42));
         assert_eq!(of("forty two cats"), None);
         assert_eq!(of("cats"), None);

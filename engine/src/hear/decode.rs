@@ -2,12 +2,12 @@
 
 use opus::Channels;
 
-use super::jitter::{Frame, Kind};
+use super::jitter::{Frame, FrameKind};
 
 /// Samples a second of the result.
-pub const RATE: u32 = 16_000;
+pub const SAMPLE_RATE: u32 = 16_000;
 /// Longest packet of Opus: 120 ms.
-const MAX_SAMPLES: usize = 1920;
+const MAX_FRAME_SAMPLES: usize = 1920;
 
 /// The Opus library refused.
 #[derive(Debug, thiserror::Error)]
@@ -17,8 +17,8 @@ pub struct Error(#[from] opus::Error);
 /// One call's decoder.
 pub struct Decoder {
     opus: opus::Decoder,
-    buffer: [i16; MAX_SAMPLES],
-    broken: u64,
+    buffer: [i16; MAX_FRAME_SAMPLES],
+    decode_failures: u64,
 }
 
 impl Decoder {
@@ -26,27 +26,31 @@ impl Decoder {
     ///
     /// The library is out of memory.
     pub fn new() -> Result<Self, Error> {
-        Ok(Self { opus: opus::Decoder::new(RATE, Channels::Mono)?, buffer: [0; MAX_SAMPLES], broken: 0 })
+        Ok(Self {
+            opus: opus::Decoder::new(SAMPLE_RATE, Channels::Mono)?,
+            buffer: [0; MAX_FRAME_SAMPLES],
+            decode_failures: 0,
+        })
     }
 
     /// Packets that could not be decoded and were replaced by silence.
     #[must_use]
-    pub fn broken(&self) -> u64 {
-        self.broken
+    pub fn decode_failures(&self) -> u64 {
+        self.decode_failures
     }
 
     /// Appends the frame's samples: a third of `frame.samples`, always, whatever the packet holds.
     pub fn decode(&mut self, frame: &Frame, out: &mut Vec<i16>) {
-        let samples = (frame.samples as usize / 3).min(MAX_SAMPLES);
+        let samples = (frame.samples as usize / 3).min(MAX_FRAME_SAMPLES);
         let decoded = match &frame.kind {
-            Kind::Packet(packet) => self.opus.decode(packet, &mut self.buffer, false),
+            FrameKind::Packet(packet) => self.opus.decode(packet, &mut self.buffer, false),
             // With FEC and concealment the output's length says how much is missing.
-            Kind::Fec(next) => self.opus.decode(next, &mut self.buffer[..samples], true),
-            Kind::Conceal => self.opus.decode(&[], &mut self.buffer[..samples], false),
-            Kind::Silence => Ok(0),
+            FrameKind::Fec(next) => self.opus.decode(next, &mut self.buffer[..samples], true),
+            FrameKind::Conceal => self.opus.decode(&[], &mut self.buffer[..samples], false),
+            FrameKind::Silence => Ok(0),
         };
         let length = decoded.unwrap_or_else(|_| {
-            self.broken += 1;
+            self.decode_failures += 1;
             0
         });
         let length = length.min(samples);
@@ -57,15 +61,15 @@ impl Decoder {
 
 /// Loudness of sound in dB of full scale: 0 is a full-scale square wave, −3 a sine, silence [`SILENCE`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Level {
+pub struct LevelMeter {
     sum: f64,
     count: u32,
 }
 
 /// What silence measures.
-pub const SILENCE: f32 = -90.0;
+pub const SILENCE_DBFS: f32 = -90.0;
 
-impl Level {
+impl LevelMeter {
     /// Takes samples in.
     pub fn add(&mut self, samples: &[i16]) {
         self.sum += samples.iter().map(|sample| f64::from(*sample) * f64::from(*sample)).sum::<f64>();
@@ -74,7 +78,7 @@ impl Level {
 
     /// Samples taken in since the last [`Level::take`].
     #[must_use]
-    pub fn count(&self) -> u32 {
+    pub fn sample_count(&self) -> u32 {
         self.count
     }
 
@@ -82,10 +86,10 @@ impl Level {
     pub fn take(&mut self) -> f32 {
         let Self { sum, count } = std::mem::take(self);
         if count == 0 || sum == 0.0 {
-            return SILENCE;
+            return SILENCE_DBFS;
         }
         let rms = (sum / f64::from(count)).sqrt() / 32_768.0;
-        ((20.0 * rms.log10()) as f32).max(SILENCE)
+        ((20.0 * rms.log10()) as f32).max(SILENCE_DBFS)
     }
 }
 
@@ -98,7 +102,7 @@ mod tests {
     fn packets(count: usize) -> Vec<Bytes> {
         let mut encoder = crate::speak::encode::Encoder::new().unwrap();
         // With copies of the packets before.
-        encoder.lost(0.1).unwrap();
+        encoder.on_packet_loss(0.1).unwrap();
         (0..count)
             .map(|at| {
                 let tone: [i16; 960] =
@@ -108,12 +112,12 @@ mod tests {
             .collect()
     }
 
-    fn frame(kind: Kind) -> Frame {
-        Frame { timestamp: 0, samples: 960, at: crate::clock::now(), kind }
+    fn frame(kind: FrameKind) -> Frame {
+        Frame { timestamp: 0, samples: 960, end_time: crate::clock::now(), kind }
     }
 
     fn level(samples: &[i16]) -> f32 {
-        let mut level = Level::default();
+        let mut level = LevelMeter::default();
         level.add(samples);
         level.take()
     }
@@ -124,11 +128,11 @@ mod tests {
         let mut decoder = Decoder::new().unwrap();
         let mut out = Vec::new();
         for packet in &packets[..10] {
-            decoder.decode(&frame(Kind::Packet(packet.clone())), &mut out);
+            decoder.decode(&frame(FrameKind::Packet(packet.clone())), &mut out);
         }
         out.clear();
-        decoder.decode(&frame(Kind::Fec(packets[11].clone())), &mut out);
-        decoder.decode(&frame(Kind::Packet(packets[11].clone())), &mut out);
+        decoder.decode(&frame(FrameKind::Fec(packets[11].clone())), &mut out);
+        decoder.decode(&frame(FrameKind::Packet(packets[11].clone())), &mut out);
         assert_eq!(out.len(), 640);
         assert!((level(&out[..320]) + 14.0).abs() < 3.0, "{}", level(&out[..320]));
         assert!((level(&out[320..]) + 14.0).abs() < 3.0);
@@ -139,14 +143,14 @@ mod tests {
         let mut decoder = Decoder::new().unwrap();
         let mut out = Vec::new();
         for packet in &packets(10) {
-            decoder.decode(&frame(Kind::Packet(packet.clone())), &mut out);
+            decoder.decode(&frame(FrameKind::Packet(packet.clone())), &mut out);
         }
         out.clear();
-        decoder.decode(&frame(Kind::Conceal), &mut out);
+        decoder.decode(&frame(FrameKind::Conceal), &mut out);
         assert_eq!(out.len(), 320);
         assert!(level(&out) > -40.0);
         out.clear();
-        decoder.decode(&frame(Kind::Silence), &mut out);
+        decoder.decode(&frame(FrameKind::Silence), &mut out);
         assert_eq!(out, vec![0; 320]);
     }
 
@@ -154,15 +158,15 @@ mod tests {
     fn nonsense_is_silence_of_the_right_length() {
         let mut decoder = Decoder::new().unwrap();
         let mut out = Vec::new();
-        decoder.decode(&frame(Kind::Packet(Bytes::from_static(&[0xff, 0xff, 0xff]))), &mut out);
+        decoder.decode(&frame(FrameKind::Packet(Bytes::from_static(&[0xff, 0xff, 0xff]))), &mut out);
         assert_eq!(out.len(), 320);
-        assert_eq!(decoder.broken(), 1);
+        assert_eq!(decoder.decode_failures(), 1);
     }
 
     #[test]
     fn levels_are_those_of_known_signals() {
-        assert_eq!(level(&[]), SILENCE);
-        assert_eq!(level(&[0; 100]), SILENCE);
+        assert_eq!(level(&[]), SILENCE_DBFS);
+        assert_eq!(level(&[0; 100]), SILENCE_DBFS);
         assert!(level(&[i16::MIN; 100]).abs() < 0.01);
         assert!((level(&[3277; 100]) + 20.0).abs() < 0.01);
     }

@@ -15,34 +15,34 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 /// Samples of an ordinary packet (20 ms), and of each filled piece.
-const FRAME: u64 = 960;
+const FRAME_SAMPLES: u64 = 960;
 /// Least and longest wait behind a gap.
-const TARGET: (i64, i64) = (20_000, 200_000);
+const TARGET_DELAY_MICROS: (i64, i64) = (20_000, 200_000);
 /// Least wait from the packet that shows the gap: two packets that changed places come close together.
-const SWAPPED: i64 = 10_000;
+const MIN_REORDER_WAIT_MICROS: i64 = 10_000;
 /// Where nothing comes at all, time goes on in silence this much later still.
-const UNDERRUN: i64 = 40_000;
+const UNDERRUN_MARGIN_MICROS: i64 = 40_000;
 /// Filled pieces in a row that are concealed; the rest is silence.
-const MAX_CONCEALED: u32 = 3;
+const MAX_CONCEALED_FRAMES: u32 = 3;
 /// Silence that is made without hearing from the sender, then nothing.
-const MAX_SILENCE: i64 = 5_000_000;
+const MAX_SILENCE_MICROS: i64 = 5_000_000;
 /// A packet this far from where its time stamp should come belongs to a new numbering.
-const RESTART: i64 = 1_000_000;
+const MAX_TIMESTAMP_JUMP_MICROS: i64 = 1_000_000;
 /// A packet in sequence may be this late and still belong to the old numbering.
-const STALL: i64 = 10_000_000;
+const MAX_STALL_MICROS: i64 = 10_000_000;
 /// Samples of a gap that is filled in at most.
-const LONGEST_GAP: u64 = 2 * 48_000;
+const MAX_GAP_SAMPLES: u64 = 2 * 48_000;
 /// Packets held at most.
-const MAX_HELD: usize = 128;
+const MAX_BUFFERED_PACKETS: usize = 128;
 /// The least transit time is that of this window and the one before it.
-const WINDOW: i64 = 5_000_000;
+const TRANSIT_WINDOW_MICROS: i64 = 5_000_000;
 /// Packets after which the measured jitter is believed. Before that, a line that brings packets in bursts looks like one without jitter.
-const LEARNT: u64 = 50;
+const WARM_UP_PACKETS: u64 = 50;
 /// Least wait while the jitter is not known: five packets that come together.
-const UNKNOWN: i64 = 80_000;
+const WARM_UP_DELAY_MICROS: i64 = 80_000;
 /// A sender may be this much faster than real time for ever, and this many samples ahead of that at once: what a line that stood still held back.
-const FASTEST: f64 = 1.2;
-const AHEAD: f64 = 5.0 * 48_000.0;
+const MAX_SENDER_SPEED: f64 = 1.2;
+const MAX_BURST_SAMPLES: f64 = 5.0 * 48_000.0;
 
 /// Sound, or what stands for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,14 +52,14 @@ pub struct Frame {
     /// Length in samples at 48 kHz.
     pub samples: u32,
     /// When its last sample would have come without any jitter. Never goes back.
-    pub at: Instant,
+    pub end_time: Instant,
     /// What it is.
-    pub kind: Kind,
+    pub kind: FrameKind,
 }
 
 /// What a [`Frame`] is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// An Opus packet.
     Packet(Bytes),
     /// A lost one, of which this next packet knows a copy.
@@ -88,12 +88,12 @@ pub struct Stats {
     /// Packets that are no Opus, or more than can be held.
     pub dropped: u64,
     /// Packets of a sender that is faster than real time.
-    pub excess: u64,
+    pub excess_packets: u64,
     /// New numberings: another source, or a jump.
     pub restarts: u64,
 }
 
-struct Held {
+struct BufferedPacket {
     arrived: i64,
     sequence: u64,
     samples: u64,
@@ -102,47 +102,47 @@ struct Held {
 
 /// One call's buffer.
 #[derive(Default)]
-pub struct Buffer {
-    held: BTreeMap<u64, Held>,
+pub struct JitterBuffer {
+    packets: BTreeMap<u64, BufferedPacket>,
     origin: Option<Instant>,
     /// Where the next frame begins; `None` before the first packet and after a long silence.
-    next: Option<u64>,
+    next_timestamp: Option<u64>,
     /// End and sequence number of the last true packet.
-    heard: Option<(u64, u64)>,
+    last_packet: Option<(u64, u64)>,
     /// Last arrival, µs since the origin.
-    arrived: i64,
-    transit: Transit,
-    filled: u32,
-    at: i64,
+    last_arrival: i64,
+    transit: TransitEstimator,
+    consecutive_fills: u32,
+    last_end_time: i64,
     /// Packets by which the jitter was learnt.
-    learnt: u64,
+    measured_packets: u64,
     /// The latest end of a packet that came, and of one that was refused as too much: its place is not filled in.
-    top: Option<u64>,
-    refused: u64,
-    allowance: Allowance,
+    latest_end: Option<u64>,
+    excess_end: u64,
+    rate_limit: AudioRateLimit,
     stats: Stats,
-    told_excess: u64,
+    reported_excess: u64,
 }
 
 /// How much sound a sender may still bring: a token bucket. Sound costs time of decoder, detector and recogniser, so a sender that is faster
 /// than real time would take it from other calls.
-struct Allowance {
+struct AudioRateLimit {
     samples: f64,
-    since: i64,
+    last_refill: i64,
 }
 
-impl Default for Allowance {
+impl Default for AudioRateLimit {
     fn default() -> Self {
-        Self { samples: AHEAD, since: 0 }
+        Self { samples: MAX_BURST_SAMPLES, last_refill: 0 }
     }
 }
 
-impl Allowance {
+impl AudioRateLimit {
     /// Whether so many samples more may come at `now`, µs.
-    fn take(&mut self, now: i64, samples: u64) -> bool {
-        let passed = (now - self.since).max(0) as f64 * 48e-3;
-        self.since = now;
-        self.samples = (self.samples + passed * FASTEST).min(AHEAD);
+    fn try_take(&mut self, now: i64, samples: u64) -> bool {
+        let passed = (now - self.last_refill).max(0) as f64 * 48e-3;
+        self.last_refill = now;
+        self.samples = (self.samples + passed * MAX_SENDER_SPEED).min(MAX_BURST_SAMPLES);
         let admits = self.samples >= samples as f64;
         if admits {
             self.samples -= samples as f64;
@@ -153,44 +153,44 @@ impl Allowance {
 
 /// Transit times: arrival less time stamp, in µs, with an unknown constant. Follows the drift of the two clocks.
 #[derive(Default)]
-struct Transit {
-    least: Option<i64>,
-    previous: i64,
-    began: i64,
+struct TransitEstimator {
+    min: Option<i64>,
+    previous_min: i64,
+    window_start: i64,
     /// What nearly all packets exceed the least transit by; rises at once, falls slowly.
     jitter: f64,
 }
 
-impl Transit {
+impl TransitEstimator {
     fn measure(&mut self, now: i64, transit: i64) {
-        match self.least {
+        match self.min {
             None => {
-                *self = Self { least: Some(transit), previous: transit, began: now, jitter: 0.0 };
+                *self = Self { min: Some(transit), previous_min: transit, window_start: now, jitter: 0.0 };
             }
-            Some(least) if now - self.began > WINDOW => {
-                (self.previous, self.least, self.began) = (least, Some(transit), now);
+            Some(least) if now - self.window_start > TRANSIT_WINDOW_MICROS => {
+                (self.previous_min, self.min, self.window_start) = (least, Some(transit), now);
             }
-            Some(least) => self.least = Some(least.min(transit)),
+            Some(least) => self.min = Some(least.min(transit)),
         }
-        let excess = (transit - self.base()).max(0) as f64;
+        let excess = (transit - self.min_transit()).max(0) as f64;
         let weight = if excess > self.jitter { 0.5 } else { 0.01 };
         self.jitter += (excess - self.jitter) * weight;
     }
 
-    fn base(&self) -> i64 {
-        self.least.unwrap_or(0).min(self.previous)
+    fn min_transit(&self) -> i64 {
+        self.min.unwrap_or(0).min(self.previous_min)
     }
 
-    fn target(&self) -> i64 {
-        ((self.jitter * 1.5) as i64).clamp(TARGET.0, TARGET.1)
+    fn target_delay(&self) -> i64 {
+        ((self.jitter * 1.5) as i64).clamp(TARGET_DELAY_MICROS.0, TARGET_DELAY_MICROS.1)
     }
 }
 
-fn micros(samples: u64) -> i64 {
+fn samples_to_micros(samples: u64) -> i64 {
     (samples as i128 * 1000 / 48) as i64
 }
 
-impl Buffer {
+impl JitterBuffer {
     /// An empty one.
     #[must_use]
     pub fn new() -> Self {
@@ -204,21 +204,25 @@ impl Buffer {
     }
 
     /// Packets since the last call of a sender that was faster than real time. They were dropped.
-    pub(crate) fn take_excess(&mut self) -> u64 {
-        let new = self.stats.excess - self.told_excess;
-        self.told_excess = self.stats.excess;
+    pub(crate) fn take_excess_packets(&mut self) -> u64 {
+        let new = self.stats.excess_packets - self.reported_excess;
+        self.reported_excess = self.stats.excess_packets;
         new
     }
 
     /// How long a missing packet is waited for at present.
     #[must_use]
-    pub fn target(&self) -> Duration {
-        Duration::from_micros(self.wait() as u64)
+    pub fn target_delay(&self) -> Duration {
+        Duration::from_micros(self.target_delay_micros() as u64)
     }
 
     /// [`Buffer::target`] in µs.
-    fn wait(&self) -> i64 {
-        self.transit.target().max(if self.learnt < LEARNT { UNKNOWN } else { 0 })
+    fn target_delay_micros(&self) -> i64 {
+        self.transit.target_delay().max(if self.measured_packets < WARM_UP_PACKETS {
+            WARM_UP_DELAY_MICROS
+        } else {
+            0
+        })
     }
 
     fn since_origin(&self, now: Instant) -> i64 {
@@ -234,22 +238,25 @@ impl Buffer {
         let samples = samples as u64;
         self.origin.get_or_insert(now);
         let now = self.since_origin(now);
-        let transit = now - micros(timestamp + samples);
-        if self.transit.least.is_some() {
-            let excess = transit - self.transit.base();
-            let follows = self.heard.is_some_and(|(_, last)| sequence > last && sequence - last < 1_000);
-            if !(-RESTART..=STALL).contains(&excess) || (excess > RESTART && !follows) {
+        let transit = now - samples_to_micros(timestamp + samples);
+        if self.transit.min.is_some() {
+            let excess = transit - self.transit.min_transit();
+            let follows =
+                self.last_packet.is_some_and(|(_, last)| sequence > last && sequence - last < 1_000);
+            if !(-MAX_TIMESTAMP_JUMP_MICROS..=MAX_STALL_MICROS).contains(&excess)
+                || (excess > MAX_TIMESTAMP_JUMP_MICROS && !follows)
+            {
                 self.restart();
             }
         }
-        self.arrived = now;
+        self.last_arrival = now;
         self.transit.measure(now, transit);
-        self.learnt += 1;
-        if self.held.contains_key(&timestamp) {
+        self.measured_packets += 1;
+        if self.packets.contains_key(&timestamp) {
             self.stats.duplicates += 1;
             return;
         }
-        match (self.next, self.heard) {
+        match (self.next_timestamp, self.last_packet) {
             (Some(next), Some((end, last))) if timestamp < next && timestamp < end => {
                 if sequence == last {
                     self.stats.duplicates += 1;
@@ -262,80 +269,88 @@ impl Buffer {
         }
         // What lies between this packet and those before is filled in, and costs as much as sound does. Over a longer gap it is jumped.
         let end = timestamp + samples;
-        let more = end.saturating_sub(self.top.unwrap_or(timestamp));
-        let more = if more > samples + LONGEST_GAP { samples } else { more };
-        self.top = Some(self.top.map_or(end, |top| top.max(end)));
-        if !self.allowance.take(now, more) {
-            self.stats.excess += 1;
-            self.refused = self.refused.max(end);
+        let more = end.saturating_sub(self.latest_end.unwrap_or(timestamp));
+        let more = if more > samples + MAX_GAP_SAMPLES { samples } else { more };
+        self.latest_end = Some(self.latest_end.map_or(end, |top| top.max(end)));
+        if !self.rate_limit.try_take(now, more) {
+            self.stats.excess_packets += 1;
+            self.excess_end = self.excess_end.max(end);
             return;
         }
-        match (self.next, self.heard) {
+        match (self.next_timestamp, self.last_packet) {
             (Some(next), Some(_)) if timestamp < next => {
                 // Time went on in silence, but nothing true was passed: hand it on after all.
-                self.next = Some(timestamp);
-                self.filled = 0;
+                self.next_timestamp = Some(timestamp);
+                self.consecutive_fills = 0;
             }
-            (None, _) => self.next = Some(timestamp),
+            (None, _) => self.next_timestamp = Some(timestamp),
             _ => {}
         }
-        if self.held.len() >= MAX_HELD {
-            self.held.pop_first();
+        if self.packets.len() >= MAX_BUFFERED_PACKETS {
+            self.packets.pop_first();
             self.stats.dropped += 1;
-            self.next = self.held.first_key_value().map(|(first, _)| *first);
+            self.next_timestamp = self.packets.first_key_value().map(|(first, _)| *first);
         }
-        self.held.insert(timestamp, Held { arrived: now, sequence, samples, payload });
+        self.packets.insert(timestamp, BufferedPacket { arrived: now, sequence, samples, payload });
     }
 
     fn restart(&mut self) {
         self.stats.restarts += 1;
-        self.stats.dropped += self.held.len() as u64;
-        self.held.clear();
-        self.next = None;
-        self.heard = None;
-        self.filled = 0;
-        (self.top, self.refused) = (None, 0);
-        self.transit = Transit { jitter: self.transit.jitter, ..Transit::default() };
-        self.transit.least = None;
+        self.stats.dropped += self.packets.len() as u64;
+        self.packets.clear();
+        self.next_timestamp = None;
+        self.last_packet = None;
+        self.consecutive_fills = 0;
+        (self.latest_end, self.excess_end) = (None, 0);
+        self.transit = TransitEstimator { jitter: self.transit.jitter, ..TransitEstimator::default() };
+        self.transit.min = None;
     }
 
     /// When the samples before `end` should have come, µs since the origin.
-    fn due(&self, end: u64) -> i64 {
-        self.transit.base() + micros(end)
+    fn expected_arrival(&self, end: u64) -> i64 {
+        self.transit.min_transit() + samples_to_micros(end)
     }
 
     /// What to do next, and from when on.
-    fn plan(&self) -> Option<(i64, Plan)> {
-        let next = self.next?;
-        let Some((&first, held)) = self.held.first_key_value() else {
+    fn next_action(&self) -> Option<(i64, Action)> {
+        let next = self.next_timestamp?;
+        let Some((&first, held)) = self.packets.first_key_value() else {
             // Counted from the last packet too: where all packets come later than they used to, each is late, and none is missing.
-            let end = next + FRAME;
-            let after = self.heard.map_or(0, |(heard, _)| self.arrived + micros(end.saturating_sub(heard)));
-            let at = self.due(end).max(after) + self.wait() + UNDERRUN;
-            if at > self.arrived + MAX_SILENCE {
-                return Some((at, Plan::Rest));
+            let end = next + FRAME_SAMPLES;
+            let after = self
+                .last_packet
+                .map_or(0, |(heard, _)| self.last_arrival + samples_to_micros(end.saturating_sub(heard)));
+            let at =
+                self.expected_arrival(end).max(after) + self.target_delay_micros() + UNDERRUN_MARGIN_MICROS;
+            if at > self.last_arrival + MAX_SILENCE_MICROS {
+                return Some((at, Action::Idle));
             }
-            let plan = if self.filled < MAX_CONCEALED { Plan::Conceal(FRAME) } else { Plan::Silence(FRAME) };
+            let plan = if self.consecutive_fills < MAX_CONCEALED_FRAMES {
+                Action::Conceal(FRAME_SAMPLES)
+            } else {
+                Action::Silence(FRAME_SAMPLES)
+            };
             return Some((at, plan));
         };
         if first <= next {
-            return Some((i64::MIN, Plan::Packet));
+            return Some((i64::MIN, Action::Packet));
         }
         let gap = first - next;
-        let in_sequence = self.heard.is_some_and(|(_, last)| last + 1 == held.sequence);
-        if gap > LONGEST_GAP || next < self.refused {
-            return Some((i64::MIN, Plan::Skip));
+        let in_sequence = self.last_packet.is_some_and(|(_, last)| last + 1 == held.sequence);
+        if gap > MAX_GAP_SAMPLES || next < self.excess_end {
+            return Some((i64::MIN, Action::Skip));
         }
         if in_sequence {
-            return Some((i64::MIN, Plan::Silence(gap.min(FRAME))));
+            return Some((i64::MIN, Action::Silence(gap.min(FRAME_SAMPLES))));
         }
-        let at = (self.due(next + gap.min(FRAME)) + self.wait()).max(held.arrived + SWAPPED);
-        let plan = if gap <= held.samples.min(2 * FRAME) {
-            Plan::Fec(gap)
-        } else if self.filled < MAX_CONCEALED {
-            Plan::Conceal(gap.min(FRAME))
+        let at = (self.expected_arrival(next + gap.min(FRAME_SAMPLES)) + self.target_delay_micros())
+            .max(held.arrived + MIN_REORDER_WAIT_MICROS);
+        let plan = if gap <= held.samples.min(2 * FRAME_SAMPLES) {
+            Action::Fec(gap)
+        } else if self.consecutive_fills < MAX_CONCEALED_FRAMES {
+            Action::Conceal(gap.min(FRAME_SAMPLES))
         } else {
-            Plan::Silence(gap.min(FRAME))
+            Action::Silence(gap.min(FRAME_SAMPLES))
         };
         Some((at, plan))
     }
@@ -344,65 +359,65 @@ impl Buffer {
     pub fn pull(&mut self, now: Instant) -> Option<Frame> {
         let now = self.since_origin(now);
         loop {
-            let (at, plan) = self.plan()?;
+            let (at, plan) = self.next_action()?;
             if now < at {
                 return None;
             }
-            let next = self.next?;
+            let next = self.next_timestamp?;
             let (samples, kind) = match plan {
-                Plan::Rest => {
-                    self.next = None;
-                    self.heard = None;
-                    self.filled = 0;
+                Action::Idle => {
+                    self.next_timestamp = None;
+                    self.last_packet = None;
+                    self.consecutive_fills = 0;
                     return None;
                 }
-                Plan::Skip => {
-                    self.next = self.held.first_key_value().map(|(first, _)| *first);
+                Action::Skip => {
+                    self.next_timestamp = self.packets.first_key_value().map(|(first, _)| *first);
                     continue;
                 }
-                Plan::Packet => {
-                    let (timestamp, held) = self.held.pop_first()?;
-                    self.filled = 0;
+                Action::Packet => {
+                    let (timestamp, held) = self.packets.pop_first()?;
+                    self.consecutive_fills = 0;
                     self.stats.packets += 1;
-                    self.heard = Some((timestamp + held.samples, held.sequence));
-                    self.next = Some(timestamp + held.samples);
-                    let frame = self.frame(timestamp, held.samples, Kind::Packet(held.payload));
+                    self.last_packet = Some((timestamp + held.samples, held.sequence));
+                    self.next_timestamp = Some(timestamp + held.samples);
+                    let frame = self.make_frame(timestamp, held.samples, FrameKind::Packet(held.payload));
                     return Some(frame);
                 }
-                Plan::Fec(samples) => {
+                Action::Fec(samples) => {
                     self.stats.recovered += 1;
-                    (samples, Kind::Fec(self.held.first_key_value()?.1.payload.clone()))
+                    (samples, FrameKind::Fec(self.packets.first_key_value()?.1.payload.clone()))
                 }
-                Plan::Conceal(samples) => {
+                Action::Conceal(samples) => {
                     self.stats.concealed += 1;
-                    (samples, Kind::Conceal)
+                    (samples, FrameKind::Conceal)
                 }
-                Plan::Silence(samples) => {
+                Action::Silence(samples) => {
                     self.stats.silent += 1;
-                    (samples, Kind::Silence)
+                    (samples, FrameKind::Silence)
                 }
             };
-            self.filled += 1;
-            self.next = Some(next + samples);
-            return Some(self.frame(next, samples, kind));
+            self.consecutive_fills += 1;
+            self.next_timestamp = Some(next + samples);
+            return Some(self.make_frame(next, samples, kind));
         }
     }
 
-    fn frame(&mut self, timestamp: u64, samples: u64, kind: Kind) -> Frame {
-        self.at = self.at.max(self.due(timestamp + samples));
-        let at = self.origin.map(|origin| origin + Duration::from_micros(self.at.max(0) as u64));
-        Frame { timestamp, samples: samples as u32, at: at.expect("a packet has come"), kind }
+    fn make_frame(&mut self, timestamp: u64, samples: u64, kind: FrameKind) -> Frame {
+        self.last_end_time = self.last_end_time.max(self.expected_arrival(timestamp + samples));
+        let at = self.origin.map(|origin| origin + Duration::from_micros(self.last_end_time.max(0) as u64));
+        Frame { timestamp, samples: samples as u32, end_time: at.expect("a packet has come"), kind }
     }
 
     /// When [`Buffer::pull`] will have something though nothing comes.
     #[must_use]
     pub fn timeout(&self) -> Option<Instant> {
-        let (at, _) = self.plan()?;
+        let (at, _) = self.next_action()?;
         self.origin.map(|origin| origin + Duration::from_micros(at.max(0) as u64))
     }
 }
 
-enum Plan {
+enum Action {
     Packet,
     Fec(u64),
     Conceal(u64),
@@ -410,7 +425,7 @@ enum Plan {
     /// Jump over a gap that is no loss.
     Skip,
     /// Wait for a first packet again.
-    Rest,
+    Idle,
 }
 
 #[cfg(test)]

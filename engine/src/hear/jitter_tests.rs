@@ -12,24 +12,27 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-struct Line {
-    buffer: Buffer,
+struct Harness {
+    buffer: JitterBuffer,
     start: Instant,
 }
 
-impl Line {
+impl Harness {
     /// A line whose jitter is known: there was none so far.
     fn new() -> Self {
-        Self { buffer: Buffer { learnt: LEARNT, ..Buffer::new() }, ..Self::unknown() }
+        Self {
+            buffer: JitterBuffer { measured_packets: WARM_UP_PACKETS, ..JitterBuffer::new() },
+            ..Self::without_history()
+        }
     }
 
-    fn unknown() -> Self {
-        Self { buffer: Buffer::new(), start: crate::clock::now() }
+    fn without_history() -> Self {
+        Self { buffer: JitterBuffer::new(), start: crate::clock::now() }
     }
 
     /// Packet `n`, whose last sample was taken at 20·(n+1) ms, comes `late` ms later.
     fn push(&mut self, n: u64, late: u64) {
-        self.push_as(n, n * FRAME + 7_000, 20 * (n + 1) + late);
+        self.push_as(n, n * FRAME_SAMPLES + 7_000, 20 * (n + 1) + late);
     }
 
     fn push_as(&mut self, sequence: u64, timestamp: u64, at: u64) {
@@ -40,10 +43,10 @@ impl Line {
         let now = self.start + ms(at);
         std::iter::from_fn(|| self.buffer.pull(now))
             .map(|frame| match frame.kind {
-                Kind::Packet(p) => format!("{}", u16::from_le_bytes([p[1], p[2]])),
-                Kind::Fec(p) => format!("fec of {}", u16::from_le_bytes([p[1], p[2]])),
-                Kind::Conceal => "conceal".into(),
-                Kind::Silence => "silence".into(),
+                FrameKind::Packet(p) => format!("{}", u16::from_le_bytes([p[1], p[2]])),
+                FrameKind::Fec(p) => format!("fec of {}", u16::from_le_bytes([p[1], p[2]])),
+                FrameKind::Conceal => "conceal".into(),
+                FrameKind::Silence => "silence".into(),
             })
             .collect()
     }
@@ -51,7 +54,7 @@ impl Line {
 
 #[test]
 fn packets_in_order_are_handed_on_at_once() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     for n in 0..10 {
         line.push(n, 5);
         assert_eq!(line.pull(20 * (n + 1) + 5), [n.to_string()]);
@@ -61,7 +64,7 @@ fn packets_in_order_are_handed_on_at_once() {
 
 #[test]
 fn two_packets_in_the_wrong_order_are_put_right() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     line.push(0, 0);
     assert_eq!(line.pull(20), ["0"]);
     line.push(2, 0);
@@ -72,7 +75,7 @@ fn two_packets_in_the_wrong_order_are_put_right() {
 
 #[test]
 fn a_lost_packet_is_waited_for_and_then_recovered_from_the_next() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     line.push(0, 0);
     line.push(2, 0);
     // Packet 1 was due at 40 ms, the gap was seen at 60 ms.
@@ -86,7 +89,7 @@ fn a_lost_packet_is_waited_for_and_then_recovered_from_the_next() {
 
 #[test]
 fn a_longer_loss_is_concealed_then_silent_and_its_end_recovered() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     line.push(0, 0);
     line.push(7, 0);
     assert_eq!(line.pull(20), ["0"]);
@@ -95,17 +98,17 @@ fn a_longer_loss_is_concealed_then_silent_and_its_end_recovered() {
 
 #[test]
 fn a_pause_of_the_sender_is_silence_and_no_loss() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     line.push(0, 0);
     assert_eq!(line.pull(20), ["0"]);
     // Sequence numbers go on, time stamps jump by 5 packets: DTX.
-    line.push_as(1, 6 * FRAME + 7_000, 140);
+    line.push_as(1, 6 * FRAME_SAMPLES + 7_000, 140);
     assert_eq!(line.pull(140), ["silence", "silence", "silence", "silence", "silence", "1"]);
 }
 
 #[test]
 fn when_nothing_comes_time_goes_on_in_silence_and_then_rests() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     line.push(0, 0);
     assert_eq!(line.pull(20), ["0"]);
     assert_eq!(line.pull(99), Vec::<String>::new());
@@ -115,13 +118,13 @@ fn when_nothing_comes_time_goes_on_in_silence_and_then_rests() {
     let rest = line.pull(60_000);
     assert!((200..=250).contains(&rest.len()), "{}", rest.len());
     assert_eq!(line.buffer.timeout(), None);
-    line.push_as(1, 3_000 * FRAME, 60_020);
+    line.push_as(1, 3_000 * FRAME_SAMPLES, 60_020);
     assert_eq!(line.pull(60_020), ["1"]);
 }
 
 #[test]
 fn the_first_burst_is_waited_for_before_the_jitter_is_known() {
-    let mut line = Line::unknown();
+    let mut line = Harness::without_history();
     for burst in 0..4 {
         let at = 100 * (burst + 1);
         assert_eq!(line.pull(at - 1).len(), 0);
@@ -135,58 +138,58 @@ fn the_first_burst_is_waited_for_before_the_jitter_is_known() {
 #[test]
 fn a_sender_that_is_faster_than_real_time_is_bounded() {
     // A packet of 20 ms each millisecond, for two seconds; all are pulled at once.
-    let mut line = Line::new();
+    let mut line = Harness::new();
     for n in 0..2_000 {
-        line.push_as(n, n * FRAME, n);
+        line.push_as(n, n * FRAME_SAMPLES, n);
         line.pull(n);
     }
     let stats = line.buffer.stats();
-    let most = (AHEAD / FRAME as f64 + 2_000.0 / 20.0 * FASTEST) as u64;
+    let most = (MAX_BURST_SAMPLES / FRAME_SAMPLES as f64 + 2_000.0 / 20.0 * MAX_SENDER_SPEED) as u64;
     assert!((most - 2..=most).contains(&stats.packets), "{stats:?}");
-    assert_eq!(stats.packets + stats.excess, 2_000);
+    assert_eq!(stats.packets + stats.excess_packets, 2_000);
     // Neither does the decoder fill in what was refused, nor what a sender leaves out between packets: whatever it sends, the sound that comes
     // out is bounded.
     for (packets, apart, step) in [(2_000, 1, 1), (2_000, 10, 1), (4_000, 2, 4), (2_000, 5, 90), (500, 20, 2)]
     {
-        let mut line = Line::new();
+        let mut line = Harness::new();
         let mut samples = 0;
         for n in 0..packets {
             let now = line.start + ms(n * apart);
-            line.push_as(n * step, n * step * FRAME, n * apart);
+            line.push_as(n * step, n * step * FRAME_SAMPLES, n * apart);
             samples += std::iter::from_fn(|| line.buffer.pull(now))
                 .map(|frame| u64::from(frame.samples))
                 .sum::<u64>();
         }
-        let most = AHEAD + (packets * apart) as f64 * 48.0 * FASTEST;
+        let most = MAX_BURST_SAMPLES + (packets * apart) as f64 * 48.0 * MAX_SENDER_SPEED;
         assert!(
             samples as f64 <= most + 10_000.0,
             "{packets} packets, {apart} ms apart, each {step}th: {samples} of {most}"
         );
-        assert!(samples as f64 > 0.3 * most.min((packets * FRAME) as f64), "{samples}");
+        assert!(samples as f64 > 0.3 * most.min((packets * FRAME_SAMPLES) as f64), "{samples}");
     }
     // One whose clock is fast by a tenth loses nothing, and neither does what a line held back for four seconds.
-    let mut line = Line::new();
+    let mut line = Harness::new();
     for n in 0..6_000 {
-        line.push_as(n, n * FRAME, 18 * n);
+        line.push_as(n, n * FRAME_SAMPLES, 18 * n);
         line.pull(18 * n);
     }
     for n in 6_000..6_200 {
-        line.push_as(n, n * FRAME, 18 * 6_000 + 4_000);
+        line.push_as(n, n * FRAME_SAMPLES, 18 * 6_000 + 4_000);
         line.pull(18 * 6_000 + 4_000);
     }
-    assert_eq!(line.buffer.stats().excess, 0);
+    assert_eq!(line.buffer.stats().excess_packets, 0);
 }
 
 #[test]
 fn words_that_a_standing_network_held_back_are_still_heard() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     for n in 0..50 {
         line.push(n, 0);
         line.pull(20 * (n + 1));
     }
     assert!(!line.pull(1_700).is_empty());
     for n in 50..85 {
-        line.push_as(n, n * FRAME + 7_000, 1_710);
+        line.push_as(n, n * FRAME_SAMPLES + 7_000, 1_710);
     }
     let burst = line.pull(1_710);
     assert_eq!(burst, (50..85).map(|n| n.to_string()).collect::<Vec<_>>());
@@ -195,12 +198,12 @@ fn words_that_a_standing_network_held_back_are_still_heard() {
 
 #[test]
 fn a_path_that_becomes_longer_for_good_costs_one_pause() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     let mut heard = Vec::new();
     let mut packets = (0..200_u64).map(|n| (20 * (n + 1) + if n < 50 { 0 } else { 400 }, n)).peekable();
     for at in (0..4_500).step_by(10) {
         while let Some((due, n)) = packets.next_if(|(due, _)| *due <= at) {
-            line.push_as(n, n * FRAME + 7_000, due);
+            line.push_as(n, n * FRAME_SAMPLES + 7_000, due);
         }
         heard.extend(line.pull(at));
     }
@@ -214,7 +217,7 @@ fn a_path_that_becomes_longer_for_good_costs_one_pause() {
 
 #[test]
 fn a_new_source_with_other_numbers_goes_on_at_once() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     for n in 0..5 {
         line.push(n, 0);
     }
@@ -228,33 +231,33 @@ fn a_new_source_with_other_numbers_goes_on_at_once() {
 
 #[test]
 fn the_wait_follows_the_jitter_up_and_slowly_down() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     for n in 0..100 {
         line.push(n, if n % 3 == 0 { 80 } else { 0 });
         line.pull(20 * (n + 1) + 80);
     }
-    let high = line.buffer.target();
+    let high = line.buffer.target_delay();
     assert!((ms(60)..=ms(200)).contains(&high), "{high:?}");
     for n in 100..1_000 {
         line.push(n, 0);
         line.pull(20 * (n + 1));
     }
-    assert_eq!(line.buffer.target(), ms(20));
+    assert_eq!(line.buffer.target_delay(), ms(20));
 }
 
 #[test]
 fn clocks_that_drift_apart_lose_nothing_in_an_hour() {
     // The sender's clock runs 200 ppm fast, then 200 ppm slow.
     for ppm in [200_i64, -200] {
-        let mut line = Line::new();
+        let mut line = Harness::new();
         let mut heard = 0;
         for n in 0..180_000_u64 {
             let at = 20_000 * (n as i64 + 1) * (1_000_000 - ppm) / 1_000_000;
             let now = line.start + Duration::from_micros(at as u64);
-            line.buffer.push(now, n, n * FRAME, packet(n));
+            line.buffer.push(now, n, n * FRAME_SAMPLES, packet(n));
             while let Some(frame) = line.buffer.pull(now) {
-                assert!(matches!(frame.kind, Kind::Packet(_)));
-                assert!(now.saturating_duration_since(frame.at) < ms(10));
+                assert!(matches!(frame.kind, FrameKind::Packet(_)));
+                assert!(now.saturating_duration_since(frame.end_time) < ms(10));
                 heard += 1;
             }
         }
@@ -264,7 +267,7 @@ fn clocks_that_drift_apart_lose_nothing_in_an_hour() {
 
 #[test]
 fn nonsense_is_dropped() {
-    let mut line = Line::new();
+    let mut line = Harness::new();
     line.buffer.push(line.start, 0, 0, Bytes::new());
     line.buffer.push(line.start, 0, 0, Bytes::from_static(&[0xff, 0xff]));
     assert_eq!(line.buffer.pull(line.start), None);
@@ -273,7 +276,7 @@ fn nonsense_is_dropped() {
 
 /// A seed of this process's own, or the one that `VISAVIS_SEED` names.
 #[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
-fn drawn_seed() -> u64 {
+fn random_seed() -> u64 {
     let seed = std::env::var("VISAVIS_SEED").ok().map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
     let seed = seed.unwrap_or_else(rand::random);
     println!("VISAVIS_SEED={seed}");
@@ -282,28 +285,28 @@ fn drawn_seed() -> u64 {
 
 #[test]
 fn any_network() {
-    survives(1, 256);
+    check_random_networks(1, 256);
 }
 
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_any_network() {
-    survives(drawn_seed(), 100_000);
+    check_random_networks(random_seed(), 100_000);
 }
 
 /// Whatever the network does: every packet is handed on once or counted, in order, frames follow each other without a
 /// hole except where numbering restarts or time goes back to what came late, and nothing is held for ever.
-fn survives(seed: u64, cases: u32) {
+fn check_random_networks(seed: u64, cases: u32) {
     let bytes: Vec<u8> = seed.to_le_bytes().repeat(4);
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let fates = prop::collection::vec((0_u64..300, 0_u8..20), 1..400);
-    let run = TestRunner::new_with_rng(config, rng).run(&fates, |fates| network(&fates));
+    let run = TestRunner::new_with_rng(config, rng).run(&fates, |fates| simulate_network(&fates));
     run.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
 }
 
 /// Packets that are lost, come twice, or come this many milliseconds late.
-fn network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
+fn simulate_network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
     let start = crate::clock::now();
     let mut arrivals: Vec<(u64, u64)> = Vec::new();
     for (n, (late, fate)) in fates.iter().enumerate() {
@@ -316,22 +319,22 @@ fn network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
         }
     }
     arrivals.sort();
-    let mut buffer = Buffer::new();
+    let mut buffer = JitterBuffer::new();
     let mut heard: Vec<u64> = Vec::new();
     let mut at = None;
     let mut pending = arrivals.iter().peekable();
     for tick in 0..(fates.len() as u64 * 2 + 200) {
         let now = start + ms(tick * 10);
         while let Some((_, n)) = pending.next_if(|(due, _)| *due <= tick * 10) {
-            buffer.push(now, *n, n * FRAME, packet(*n));
+            buffer.push(now, *n, n * FRAME_SAMPLES, packet(*n));
         }
         let mut pulled = 0;
         while let Some(frame) = buffer.pull(now) {
             pulled += 1;
             prop_assert!(pulled < 400);
-            prop_assert!(at.is_none_or(|at| at <= frame.at));
-            at = Some(frame.at);
-            if let Kind::Packet(p) = frame.kind {
+            prop_assert!(at.is_none_or(|at| at <= frame.end_time));
+            at = Some(frame.end_time);
+            if let FrameKind::Packet(p) = frame.kind {
                 heard.push(u64::from(u16::from_le_bytes([p[1], p[2]])));
             }
         }
@@ -341,9 +344,9 @@ fn network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
     let stats = buffer.stats();
     prop_assert_eq!(stats.packets as usize, heard.len());
     prop_assert_eq!(
-        stats.packets + stats.late + stats.duplicates + stats.dropped + stats.excess,
+        stats.packets + stats.late + stats.duplicates + stats.dropped + stats.excess_packets,
         arrivals.len() as u64
     );
-    prop_assert_eq!(buffer.held.len(), 0);
+    prop_assert_eq!(buffer.packets.len(), 0);
     Ok(())
 }

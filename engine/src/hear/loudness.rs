@@ -8,94 +8,98 @@
 use models::vad::{SAMPLE_RATE, WINDOW};
 
 /// Samples of a frame, 4 ms.
-const FRAME: usize = 64;
+const FRAME_SAMPLES: usize = 64;
 /// Frames that are remembered, 1.02 s.
-const KEPT: usize = 256;
+const HISTORY_FRAMES: usize = 256;
 /// Samples by which an instant is moved at most, 150 ms: more than the network lags.
-pub(crate) const REACH: u64 = SAMPLE_RATE as u64 * 15 / 100;
+pub(crate) const MAX_SHIFT_SAMPLES: u64 = SAMPLE_RATE as u64 * 15 / 100;
 /// Mean square of a frame that belongs to speech, as a part of the loudest frame nearby: −40 dB. The s at the end of a word is 35 dB below its vowels.
-const QUIET: f32 = 1e-4;
+const SPEECH_FLOOR_RATIO: f32 = 1e-4;
 /// The same, as a multiple of the noise: +6 dB.
-const OVER_NOISE: f32 = 4.0;
+const NOISE_MARGIN_RATIO: f32 = 4.0;
 /// Frames below that within a beginning, as between a consonant and its vowel: 12 ms.
-const GAP: usize = 3;
+const MAX_GAP_FRAMES: usize = 3;
 /// Frames before the end, or after the beginning, whose loudest one counts: .3 s.
-const NEARBY: usize = 75;
+const PEAK_WINDOW_FRAMES: usize = 75;
 /// Weight of a new window in the measure of the noise.
-const FORGETS: f32 = 0.1;
+const NOISE_SMOOTHING: f32 = 0.1;
 
 /// How loud the last second was.
-pub(crate) struct Loudness {
+pub(crate) struct LoudnessHistory {
     /// Mean squares, a ring.
-    frames: Box<[f32; KEPT]>,
-    next: usize,
+    frames: Box<[f32; HISTORY_FRAMES]>,
+    write_index: usize,
     /// Mean square of what is no speech.
     noise: Option<f32>,
 }
 
-impl Default for Loudness {
+impl Default for LoudnessHistory {
     fn default() -> Self {
-        Self { frames: Box::new([0.0; KEPT]), next: 0, noise: None }
+        Self { frames: Box::new([0.0; HISTORY_FRAMES]), write_index: 0, noise: None }
     }
 }
 
-impl Loudness {
+impl LoudnessHistory {
     /// Takes the next window. `noise`: it is surely no speech.
     pub(crate) fn push(&mut self, window: &[f32; WINDOW], noise: bool) {
         let mut sum = 0.0;
-        for frame in window.chunks_exact(FRAME) {
-            let square = frame.iter().map(|s| s * s).sum::<f32>() / FRAME as f32;
+        for frame in window.chunks_exact(FRAME_SAMPLES) {
+            let square = frame.iter().map(|s| s * s).sum::<f32>() / FRAME_SAMPLES as f32;
             sum += square;
-            self.frames[self.next] = square;
-            self.next = (self.next + 1) % KEPT;
+            self.frames[self.write_index] = square;
+            self.write_index = (self.write_index + 1) % HISTORY_FRAMES;
         }
         if noise {
-            let mean = sum / (WINDOW / FRAME) as f32;
-            self.noise = Some(self.noise.map_or(mean, |known| known + FORGETS * (mean - known)));
+            let mean = sum / (WINDOW / FRAME_SAMPLES) as f32;
+            self.noise = Some(self.noise.map_or(mean, |known| known + NOISE_SMOOTHING * (mean - known)));
         }
     }
 
     /// The frame that ended `back` frames ago.
-    fn frame(&self, back: usize) -> f32 {
-        self.frames[(self.next + 2 * KEPT - 1 - back.min(KEPT - 1)) % KEPT]
+    fn frame_energy(&self, back: usize) -> f32 {
+        self.frames
+            [(self.write_index + 2 * HISTORY_FRAMES - 1 - back.min(HISTORY_FRAMES - 1)) % HISTORY_FRAMES]
     }
 
     /// What speech is louder than, near frames `from..to` ago; `None` where nothing sounds.
     fn threshold(&self, from: usize, to: usize) -> Option<f32> {
-        let peak = (from..to.min(KEPT)).map(|back| self.frame(back)).fold(0.0, f32::max);
-        let over = (QUIET * peak).max(OVER_NOISE * self.noise.unwrap_or(0.0));
+        let peak = (from..to.min(HISTORY_FRAMES)).map(|back| self.frame_energy(back)).fold(0.0, f32::max);
+        let over = (SPEECH_FLOOR_RATIO * peak).max(NOISE_MARGIN_RATIO * self.noise.unwrap_or(0.0));
         (peak > over).then_some(over)
     }
 
     /// How many samples ago speech ended that ended by the network `ago` samples ago: not later, and by [`REACH`] sooner at most.
-    pub(crate) fn end(&self, ago: u64) -> u64 {
-        let back = ago as usize / FRAME;
-        let Some(over) = self.threshold(back, back + NEARBY) else { return ago };
-        let last = (back..back + REACH as usize / FRAME).find(|back| self.frame(*back) > over);
-        last.map_or(ago, |last| (last * FRAME) as u64)
+    pub(crate) fn refine_end(&self, ago: u64) -> u64 {
+        let back = ago as usize / FRAME_SAMPLES;
+        let Some(over) = self.threshold(back, back + PEAK_WINDOW_FRAMES) else { return ago };
+        let last = (back..back + MAX_SHIFT_SAMPLES as usize / FRAME_SAMPLES)
+            .find(|back| self.frame_energy(*back) > over);
+        last.map_or(ago, |last| (last * FRAME_SAMPLES) as u64)
     }
 
     /// How many samples ago speech began that began by the network `ago` samples ago, [`REACH`] sooner or two windows later at most.
-    pub(crate) fn onset(&self, ago: u64) -> u64 {
-        let back = ago as usize / FRAME;
-        let Some(over) = self.threshold(back.saturating_sub(NEARBY), back) else { return ago };
-        let latest = back.saturating_sub(2 * WINDOW / FRAME);
-        let Some(mut first) = (latest..back).rev().find(|back| self.frame(*back) > over) else { return ago };
+    pub(crate) fn refine_onset(&self, ago: u64) -> u64 {
+        let back = ago as usize / FRAME_SAMPLES;
+        let Some(over) = self.threshold(back.saturating_sub(PEAK_WINDOW_FRAMES), back) else { return ago };
+        let latest = back.saturating_sub(2 * WINDOW / FRAME_SAMPLES);
+        let Some(mut first) = (latest..back).rev().find(|back| self.frame_energy(*back) > over) else {
+            return ago;
+        };
         if first + 1 == back {
             // It sounded already when the network's window began: since when?
             let mut quiet = 0;
-            for earlier in back..(back + REACH as usize / FRAME).min(KEPT) {
-                if self.frame(earlier) > over {
+            for earlier in back..(back + MAX_SHIFT_SAMPLES as usize / FRAME_SAMPLES).min(HISTORY_FRAMES) {
+                if self.frame_energy(earlier) > over {
                     (first, quiet) = (earlier, 0);
                 } else {
                     quiet += 1;
-                    if quiet > GAP {
+                    if quiet > MAX_GAP_FRAMES {
                         break;
                     }
                 }
             }
         }
-        ((first + 1) * FRAME) as u64
+        ((first + 1) * FRAME_SAMPLES) as u64
     }
 }
 
@@ -104,20 +108,20 @@ mod tests {
     use super::*;
 
     /// Windows of a sound of these amplitudes, one a frame; the amplitude of noise lies under it.
-    fn heard(amplitudes: &[f32], noise: f32) -> Loudness {
-        let mut loudness = Loudness::default();
+    fn loudness_of(amplitudes: &[f32], noise: f32) -> LoudnessHistory {
+        let mut loudness = LoudnessHistory::default();
         let mut seed = 7_u32;
         let mut random = move || {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (seed >> 8) as f32 / (1 << 23) as f32 - 1.0
         };
         // A second of noise alone.
-        let before = vec![0.0; 31 * WINDOW / FRAME];
+        let before = vec![0.0; 31 * WINDOW / FRAME_SAMPLES];
         for (n, frames) in before.iter().chain(amplitudes).copied().collect::<Vec<_>>().chunks(8).enumerate()
         {
             let mut window = [0.0; WINDOW];
             for (at, sample) in window.iter_mut().enumerate() {
-                let amplitude = frames.get(at / FRAME).copied().unwrap_or(0.0);
+                let amplitude = frames.get(at / FRAME_SAMPLES).copied().unwrap_or(0.0);
                 *sample = amplitude * (at as f32 * 0.3).sin() + noise * random();
             }
             loudness.push(&window, n < 31);
@@ -125,17 +129,20 @@ mod tests {
         loudness
     }
 
-    const MS: u64 = 16;
+    const SAMPLES_PER_MS: u64 = 16;
 
     #[test]
     fn an_end_is_dated_by_the_last_sound_under_any_noise_that_is_quieter() {
         // .4 s of speech, then .24 s of nothing.
         let sound: Vec<f32> = [vec![0.3; 100], vec![0.0; 60]].concat();
         for noise in [0.0, 0.001, 0.01, 0.05] {
-            let loudness = heard(&sound, noise);
+            let loudness = loudness_of(&sound, noise);
             for lag in [0, 20, 60, 90, 140] {
-                let end = loudness.end((240 - lag) * MS);
-                assert!(end.abs_diff(240 * MS) <= 4 * MS, "noise {noise}, {lag} ms late: {end}");
+                let end = loudness.refine_end((240 - lag) * SAMPLES_PER_MS);
+                assert!(
+                    end.abs_diff(240 * SAMPLES_PER_MS) <= 4 * SAMPLES_PER_MS,
+                    "noise {noise}, {lag} ms late: {end}"
+                );
             }
         }
     }
@@ -143,31 +150,31 @@ mod tests {
     #[test]
     fn a_network_that_lags_by_more_is_believed_and_noise_as_loud_as_speech_moves_nothing() {
         let sound: Vec<f32> = [vec![0.3; 100], vec![0.0; 60]].concat();
-        assert_eq!(heard(&sound, 0.0).end(80 * MS), 80 * MS);
-        assert_eq!(heard(&sound, 0.5).end(200 * MS), 200 * MS);
-        assert_eq!(heard(&sound, 0.5).onset(640 * MS), 640 * MS);
-        assert_eq!(heard(&[0.0; 64], 0.0).end(100 * MS), 100 * MS);
+        assert_eq!(loudness_of(&sound, 0.0).refine_end(80 * SAMPLES_PER_MS), 80 * SAMPLES_PER_MS);
+        assert_eq!(loudness_of(&sound, 0.5).refine_end(200 * SAMPLES_PER_MS), 200 * SAMPLES_PER_MS);
+        assert_eq!(loudness_of(&sound, 0.5).refine_onset(640 * SAMPLES_PER_MS), 640 * SAMPLES_PER_MS);
+        assert_eq!(loudness_of(&[0.0; 64], 0.0).refine_end(100 * SAMPLES_PER_MS), 100 * SAMPLES_PER_MS);
     }
 
     #[test]
     fn a_sound_that_dies_away_ends_forty_decibels_down() {
         // 1 dB a frame.
         let dying: Vec<f32> = (0..64).map(|n| 0.3 * 10_f32.powf(-(n as f32) / 20.0)).collect();
-        let loudness = heard(&[vec![0.3; 96], dying, vec![0.0; 24]].concat(), 0.0);
+        let loudness = loudness_of(&[vec![0.3; 96], dying, vec![0.0; 24]].concat(), 0.0);
         // 40 frames into the decay: 48 frames ago.
-        let end = loudness.end(48 * 4 * MS - 60 * MS);
-        assert!(end.abs_diff(48 * 4 * MS) <= 8 * MS, "{end}");
+        let end = loudness.refine_end(48 * 4 * SAMPLES_PER_MS - 60 * SAMPLES_PER_MS);
+        assert!(end.abs_diff(48 * 4 * SAMPLES_PER_MS) <= 8 * SAMPLES_PER_MS, "{end}");
     }
 
     #[test]
     fn a_beginning_is_dated_by_the_first_sound_before_or_in_the_networks_window() {
         for noise in [0.0, 0.001, 0.02] {
             // It begins 160 ms ago; the network says so sooner or later.
-            let loudness = heard(&[vec![0.0; 24], vec![0.3; 40]].concat(), noise);
+            let loudness = loudness_of(&[vec![0.0; 24], vec![0.3; 40]].concat(), noise);
             for said in [100, 128, 150, 160, 180, 200] {
-                let onset = loudness.onset(said * MS);
+                let onset = loudness.refine_onset(said * SAMPLES_PER_MS);
                 assert!(
-                    onset.abs_diff(160 * MS) <= 4 * MS,
+                    onset.abs_diff(160 * SAMPLES_PER_MS) <= 4 * SAMPLES_PER_MS,
                     "noise {noise}, {said} ms ago by the network: {onset}"
                 );
             }
@@ -178,8 +185,8 @@ mod tests {
     fn a_click_long_before_is_no_beginning_and_a_consonant_is_one() {
         let mut sound = [vec![0.0; 24], vec![0.3; 40]].concat();
         sound[15] = 0.3; // 20 ms apart
-        assert_eq!(heard(&sound, 0.0).onset(160 * MS), 160 * MS);
+        assert_eq!(loudness_of(&sound, 0.0).refine_onset(160 * SAMPLES_PER_MS), 160 * SAMPLES_PER_MS);
         sound[20..22].fill(0.05); // 8 ms apart
-        assert_eq!(heard(&sound, 0.0).onset(160 * MS), 176 * MS);
+        assert_eq!(loudness_of(&sound, 0.0).refine_onset(160 * SAMPLES_PER_MS), 176 * SAMPLES_PER_MS);
     }
 }

@@ -16,102 +16,107 @@ use conversation::time::Time;
 use models::stt::Stream;
 use models::turn::TurnModel;
 
-use decode::Level;
-use vad::{Change, Listener, State, WINDOW, Windows};
+use decode::LevelMeter;
+use vad::{SpeechDetector, SpeechEvent, State, VadFramer, WINDOW};
 
 /// Samples between two reports of the user's level: .1 s at 16 kHz.
-const LEVEL_EVERY: u32 = 1_600;
+const LEVEL_INTERVAL_SAMPLES: u32 = 1_600;
 
 /// One call's hearing: what comes is cut into windows, kept for the STT, measured; the windows are judged together with other calls'.
-pub struct Hearing {
-    windows: Windows,
+pub struct AudioInput {
+    framer: VadFramer,
     /// What the network remembers of this user.
-    pub(crate) state: State,
+    pub(crate) network_state: State,
     /// Windows to be judged, oldest first, with the instants of their ends.
-    pub(crate) ready: VecDeque<([f32; WINDOW], Time)>,
-    listener: Listener,
-    ear: stt::Ear,
-    asker: Option<turn::Asker>,
-    level: Level,
-    until: Time,
+    pub(crate) pending_windows: VecDeque<([f32; WINDOW], Time)>,
+    speech_detector: SpeechDetector,
+    stt_input: stt::SttInput,
+    turn_detector: Option<turn::TurnDetector>,
+    level_meter: LevelMeter,
+    last_window_end: Time,
     /// How long the user has been quiet while the detector still hears speech.
-    pause: Duration,
+    silence: Duration,
 }
 
-impl Hearing {
+impl AudioInput {
     /// Ears for one call; the turn model only where one is asked.
     #[must_use]
     pub fn new(times: spec::VadTiming, stream: Box<dyn Stream>, turn: Option<Arc<dyn TurnModel>>) -> Self {
         Self {
-            windows: Windows::default(),
-            state: State::default(),
-            ready: VecDeque::with_capacity(4),
-            listener: Listener::new(times),
-            ear: stt::Ear::new(stream),
-            asker: turn.map(turn::Asker::new),
-            level: Level::default(),
-            until: Time::ZERO,
-            pause: Duration::ZERO,
+            framer: VadFramer::default(),
+            network_state: State::default(),
+            pending_windows: VecDeque::with_capacity(4),
+            speech_detector: SpeechDetector::new(times),
+            stt_input: stt::SttInput::new(stream),
+            turn_detector: turn.map(turn::TurnDetector::new),
+            level_meter: LevelMeter::default(),
+            last_window_end: Time::ZERO,
+            silence: Duration::ZERO,
         }
     }
 
     /// Takes the user's sound (16 kHz mono), which ends at `end`.
-    pub fn take(&mut self, pcm: &[i16], end: Time) {
-        self.ear.audio(pcm);
-        if let Some(asker) = &mut self.asker {
-            asker.audio(pcm, end);
+    pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
+        self.stt_input.push_audio(pcm);
+        if let Some(asker) = &mut self.turn_detector {
+            asker.push_audio(pcm, end);
         }
-        self.level.add(pcm);
-        let ready = &mut self.ready;
-        self.windows.push(pcm, end, |window, end| ready.push_back((*window, end)));
+        self.level_meter.add(pcm);
+        let ready = &mut self.pending_windows;
+        self.framer.push(pcm, end, |window, end| ready.push_back((*window, end)));
     }
 
     /// The probability of the oldest window is known.
-    pub fn judged(&mut self, p: f32) -> Option<Change> {
-        let (window, end) = self.ready.pop_front()?;
-        self.until = end;
-        let change = self.listener.window(p, &window, end);
-        self.pause =
-            if self.hears() && p < vad::STAYS { self.pause + vad::span(WINDOW) } else { Duration::ZERO };
-        self.follow(change)
+    pub fn on_probability(&mut self, p: f32) -> Option<SpeechEvent> {
+        let (window, end) = self.pending_windows.pop_front()?;
+        self.last_window_end = end;
+        let change = self.speech_detector.push_window(p, &window, end);
+        self.silence = if self.is_user_speaking() && p < vad::CONTINUE_THRESHOLD {
+            self.silence + vad::samples_duration(WINDOW)
+        } else {
+            Duration::ZERO
+        };
+        self.apply_speech_event(change)
     }
 
     /// The sound stopped coming: speech under way is over.
-    pub fn gap(&mut self) -> Option<Change> {
-        let change = self.listener.interrupt(self.until);
-        self.follow(change)
+    pub fn on_audio_gap(&mut self) -> Option<SpeechEvent> {
+        let change = self.speech_detector.end_on_gap(self.last_window_end);
+        self.apply_speech_event(change)
     }
 
     /// Whether the user has been quiet, with the last window, for long enough to have finished perhaps.
     pub(crate) fn may_have_finished(&self) -> bool {
-        (turn::AHEAD..turn::AHEAD + vad::span(WINDOW)).contains(&self.pause)
+        (turn::PREFETCH_SILENCE..turn::PREFETCH_SILENCE + vad::samples_duration(WINDOW))
+            .contains(&self.silence)
     }
 
     /// Who asks the turn model, where there is one.
-    pub(crate) fn asker(&mut self) -> Option<&mut turn::Asker> {
-        self.asker.as_mut()
+    pub(crate) fn turn_detector(&mut self) -> Option<&mut turn::TurnDetector> {
+        self.turn_detector.as_mut()
     }
 
     /// RMS of the last .1 s in dBFS, once for each.
-    pub fn level(&mut self) -> Option<f32> {
-        (self.level.count() >= LEVEL_EVERY).then(|| self.level.take())
+    pub fn take_level(&mut self) -> Option<f32> {
+        (self.level_meter.sample_count() >= LEVEL_INTERVAL_SAMPLES).then(|| self.level_meter.take())
     }
 
     /// Whether the detector hears the user.
     #[must_use]
-    pub fn hears(&self) -> bool {
-        self.listener.hears()
+    pub fn is_user_speaking(&self) -> bool {
+        self.speech_detector.is_speaking()
     }
 
-    fn follow(&mut self, change: Option<Change>) -> Option<Change> {
-        if let (Some(Change::Started { .. } | Change::Heard { .. }), Some(asker)) = (&change, &mut self.asker)
+    fn apply_speech_event(&mut self, change: Option<SpeechEvent>) -> Option<SpeechEvent> {
+        if let (Some(SpeechEvent::Started { .. } | SpeechEvent::Continued { .. }), Some(asker)) =
+            (&change, &mut self.turn_detector)
         {
-            asker.went_on();
+            asker.resume_speech();
         }
         match change {
-            Some(Change::Started { .. }) => self.ear.begin(),
-            Some(Change::Stopped { .. }) => self.ear.end(),
-            Some(Change::Heard { .. }) | None => {}
+            Some(SpeechEvent::Started { .. }) => self.stt_input.start_speech(),
+            Some(SpeechEvent::Stopped { .. }) => self.stt_input.end_speech(),
+            Some(SpeechEvent::Continued { .. }) | None => {}
         }
         change
     }

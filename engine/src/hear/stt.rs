@@ -5,66 +5,71 @@ use std::collections::VecDeque;
 use models::stt::Stream;
 
 /// Samples kept from before the detector's report: .5 s at 16 kHz. The report comes some .1 s after the onset, the rest is for soft beginnings.
-const PRE_ROLL: usize = 8_000;
+const PRE_ROLL_SAMPLES: usize = 8_000;
 
 /// One call's ear.
-pub struct Ear {
+pub struct SttInput {
     stream: Box<dyn Stream>,
-    before: VecDeque<i16>,
-    open: bool,
+    pre_roll: VecDeque<i16>,
+    in_speech: bool,
     /// Samples given to the STT.
-    given: u64,
+    samples_sent: u64,
 }
 
-impl Ear {
+impl SttInput {
     /// An ear on a stream of its own.
     #[must_use]
     pub fn new(stream: Box<dyn Stream>) -> Self {
-        Self { stream, before: VecDeque::with_capacity(PRE_ROLL + 512), open: false, given: 0 }
+        Self {
+            stream,
+            pre_roll: VecDeque::with_capacity(PRE_ROLL_SAMPLES + 512),
+            in_speech: false,
+            samples_sent: 0,
+        }
     }
 
     /// The user's sound, 16 kHz mono, speech or not.
-    pub fn audio(&mut self, pcm: &[i16]) {
-        if self.open {
-            self.given += pcm.len() as u64;
+    pub fn push_audio(&mut self, pcm: &[i16]) {
+        if self.in_speech {
+            self.samples_sent += pcm.len() as u64;
             self.stream.audio(pcm);
         } else {
-            let surplus = (self.before.len() + pcm.len()).saturating_sub(PRE_ROLL);
-            self.before.drain(..surplus.min(self.before.len()));
-            self.before.extend(pcm);
+            let surplus = (self.pre_roll.len() + pcm.len()).saturating_sub(PRE_ROLL_SAMPLES);
+            self.pre_roll.drain(..surplus.min(self.pre_roll.len()));
+            self.pre_roll.extend(pcm);
         }
     }
 
     /// The detector hears the user: the STT gets what came just before, and what comes.
-    pub fn begin(&mut self) {
-        if self.open {
+    pub fn start_speech(&mut self) {
+        if self.in_speech {
             return;
         }
-        self.open = true;
+        self.in_speech = true;
         self.stream.begin();
-        self.given += self.before.len() as u64;
-        let (a, b) = self.before.as_slices();
+        self.samples_sent += self.pre_roll.len() as u64;
+        let (a, b) = self.pre_roll.as_slices();
         if !a.is_empty() {
             self.stream.audio(a);
         }
         if !b.is_empty() {
             self.stream.audio(b);
         }
-        self.before.clear();
+        self.pre_roll.clear();
     }
 
     /// The detector hears the user no more.
-    pub fn end(&mut self) {
-        if self.open {
-            self.open = false;
+    pub fn end_speech(&mut self) {
+        if self.in_speech {
+            self.in_speech = false;
             self.stream.end();
         }
     }
 
     /// Seconds of sound that the STT was given.
     #[must_use]
-    pub fn seconds(&self) -> f64 {
-        self.given as f64 / 16_000.0
+    pub fn seconds_sent(&self) -> f64 {
+        self.samples_sent as f64 / 16_000.0
     }
 }
 
@@ -75,9 +80,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Tape(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<i16>>>);
+    struct RecordingStream(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<i16>>>);
 
-    impl Stream for Tape {
+    impl Stream for RecordingStream {
         fn begin(&mut self) {
             self.0.lock().unwrap().push("begin".into());
         }
@@ -91,20 +96,20 @@ mod tests {
 
     #[test]
     fn speech_begins_half_a_second_early_and_silence_is_never_given() {
-        let tape = Tape::default();
-        let mut ear = Ear::new(Box::new(tape.clone()));
+        let tape = RecordingStream::default();
+        let mut ear = SttInput::new(Box::new(tape.clone()));
         let sound: Vec<i16> = (0..20_000).collect();
         for part in sound.chunks(320) {
-            ear.audio(part);
+            ear.push_audio(part);
         }
-        ear.begin();
-        ear.begin();
-        ear.audio(&[1, 2, 3]);
-        ear.end();
-        ear.audio(&[4; 320]);
+        ear.start_speech();
+        ear.start_speech();
+        ear.push_audio(&[1, 2, 3]);
+        ear.end_speech();
+        ear.push_audio(&[4; 320]);
         let heard = tape.1.lock().unwrap();
-        assert_eq!(heard.len(), PRE_ROLL + 3);
-        assert_eq!(heard[..PRE_ROLL], sound[20_000 - PRE_ROLL..]);
+        assert_eq!(heard.len(), PRE_ROLL_SAMPLES + 3);
+        assert_eq!(heard[..PRE_ROLL_SAMPLES], sound[20_000 - PRE_ROLL_SAMPLES..]);
         assert_eq!(*tape.0.lock().unwrap(), ["begin", "end"]);
     }
 }

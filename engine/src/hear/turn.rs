@@ -17,15 +17,15 @@ use conversation::time::Time;
 use models::turn::{Question, SAMPLE_RATE, TurnModel};
 use models::{Error, Handle, Sink};
 
-use crate::host::Models;
+use crate::engine::Models;
 
 /// Silence after which the model is asked, before the detector is sure that the speech is over (after .25 s by default).
-pub(crate) const AHEAD: Duration = Duration::from_millis(150);
+pub(crate) const PREFETCH_SILENCE: Duration = Duration::from_millis(150);
 /// How much before the turn's first speech belongs to it: as much as the STT hears of it.
-const PRE_ROLL: Duration = Duration::from_millis(500);
+const PRE_ROLL_DURATION: Duration = Duration::from_millis(500);
 
 /// The turn model, where the agent wants it and there is one; a warning for the conversation's record where there is none.
-pub(crate) fn wanted(
+pub(crate) fn resolve_turn_model(
     models: &dyn Models,
     call: &CallConfig,
     warnings: &mut Vec<String>,
@@ -38,119 +38,124 @@ pub(crate) fn wanted(
         tracing::warn!(conversation = %call.id, %error, cause, "turns are decided without the turn model");
         warnings.push(format!("stt.turn_model is on, but {error}; turns are decided without it."));
     };
-    models.turn().inspect_err(missing).ok()
+    models.turn_model().inspect_err(missing).ok()
 }
 
 /// One call's way to the turn model.
-pub struct Asker {
+pub struct TurnDetector {
     model: Arc<dyn TurnModel>,
-    ring: Ring,
-    open: Option<Open>,
+    audio: SampleRing,
+    pending: Option<PendingRequest>,
     /// Questions asked so far.
-    count: u64,
+    request_count: u64,
 }
 
 /// A question whose answer may still count.
-struct Open {
-    number: u64,
+struct PendingRequest {
+    request_id: u64,
     _handle: Handle,
     /// What it is about, once the detector has reported the end.
-    stretch: Option<SpeechSegmentId>,
+    speech_segment: Option<SpeechSegmentId>,
     /// The answer, where it was there before the report.
-    p: Option<f32>,
+    probability: Option<f32>,
 }
 
-impl Asker {
+impl TurnDetector {
     /// Keeps as much sound as the model listens to, at most: 256 KB for 8 s, allocated here.
     #[must_use]
     pub fn new(model: Arc<dyn TurnModel>) -> Self {
-        let ring = Ring::new(samples(model.span()));
-        Self { model, ring, open: None, count: 0 }
+        let ring = SampleRing::new(samples_in(model.span()));
+        Self { model, audio: ring, pending: None, request_count: 0 }
     }
 
     /// The user's sound, 16 kHz mono, speech or not, which ends at `end`.
-    pub fn audio(&mut self, pcm: &[i16], end: Time) {
-        self.ring.push(pcm, end);
+    pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
+        self.audio.push(pcm, end);
     }
 
     /// The user pauses and may have finished: asks whether the turn is over. `answer` gets the question's number and the probability.
-    pub fn ahead(&mut self, turn: OpenTurn, answer: impl FnOnce(u64) -> Sink<f32>) {
-        let length = turn.onset.map(|onset| self.ring.end.since(onset) + PRE_ROLL);
-        let sound = self.ring.last(length.map_or(usize::MAX, samples));
-        self.count += 1;
-        let number = self.count;
+    pub fn prefetch(&mut self, turn: OpenTurn, answer: impl FnOnce(u64) -> Sink<f32>) {
+        let length = turn.onset.map(|onset| self.audio.end_time.since(onset) + PRE_ROLL_DURATION);
+        let sound = self.audio.last(length.map_or(usize::MAX, samples_in));
+        self.request_count += 1;
+        let number = self.request_count;
         // What was asked before is withdrawn first, so that the model does not work for both.
-        self.open = None;
+        self.pending = None;
         let handle = self.model.ask(Question { sound, words: turn.transcript }, answer(number));
-        self.open = Some(Open { number, _handle: handle, stretch: None, p: None });
+        self.pending = Some(PendingRequest {
+            request_id: number,
+            _handle: handle,
+            speech_segment: None,
+            probability: None,
+        });
     }
 
     /// The detector has reported the end of this stretch: the answer that was asked for ahead and its question's number, if it is there. Where
     /// nothing was asked, it is now.
-    pub fn ask(
+    pub fn request(
         &mut self,
         stretch: SpeechSegmentId,
         turn: OpenTurn,
         answer: impl FnOnce(u64) -> Sink<f32>,
     ) -> Option<(u64, f32)> {
-        if self.open.as_ref().is_none_or(|open| open.stretch.is_some()) {
-            self.ahead(turn, answer);
+        if self.pending.as_ref().is_none_or(|open| open.speech_segment.is_some()) {
+            self.prefetch(turn, answer);
         }
-        let open = self.open.as_mut()?;
-        open.stretch = Some(stretch);
-        Some((open.number, open.p?))
+        let open = self.pending.as_mut()?;
+        open.speech_segment = Some(stretch);
+        Some((open.request_id, open.probability?))
     }
 
     /// An answer: the stretch that it is about, if its end is reported already and the answer is still wanted.
-    pub fn answered(&mut self, number: u64, p: f32) -> Option<SpeechSegmentId> {
-        let open = self.open.as_mut().filter(|open| open.number == number)?;
-        open.p = Some(p);
-        open.stretch
+    pub fn on_answer(&mut self, number: u64, p: f32) -> Option<SpeechSegmentId> {
+        let open = self.pending.as_mut().filter(|open| open.request_id == number)?;
+        open.probability = Some(p);
+        open.speech_segment
     }
 
     /// The user goes on before the end was reported: what was asked ahead is void.
-    pub fn went_on(&mut self) {
-        if self.open.as_ref().is_some_and(|open| open.stretch.is_none()) {
-            self.open = None;
+    pub fn resume_speech(&mut self) {
+        if self.pending.as_ref().is_some_and(|open| open.speech_segment.is_none()) {
+            self.pending = None;
         }
     }
 
     /// The answer about a stretch is not wanted any more.
-    pub fn withdraw(&mut self) {
-        if self.open.as_ref().is_some_and(|open| open.stretch.is_some()) {
-            self.open = None;
+    pub fn cancel(&mut self) {
+        if self.pending.as_ref().is_some_and(|open| open.speech_segment.is_some()) {
+            self.pending = None;
         }
     }
 }
 
-fn samples(span: Duration) -> usize {
+fn samples_in(span: Duration) -> usize {
     (span.as_micros() * u128::from(SAMPLE_RATE) / 1_000_000) as usize
 }
 
 /// The last samples.
-struct Ring {
+struct SampleRing {
     samples: Box<[i16]>,
     /// Where the next one goes.
-    next: usize,
+    write_index: usize,
     filled: usize,
-    end: Time,
+    end_time: Time,
 }
 
-impl Ring {
+impl SampleRing {
     fn new(length: usize) -> Self {
-        Self { samples: vec![0; length].into(), next: 0, filled: 0, end: Time::ZERO }
+        Self { samples: vec![0; length].into(), write_index: 0, filled: 0, end_time: Time::ZERO }
     }
 
     fn push(&mut self, pcm: &[i16], end: Time) {
-        self.end = end;
+        self.end_time = end;
         let length = self.samples.len();
         let pcm = &pcm[pcm.len().saturating_sub(length)..];
-        let (first, rest) = pcm.split_at(pcm.len().min(length - self.next));
-        self.samples[self.next..self.next + first.len()].copy_from_slice(first);
+        let (first, rest) = pcm.split_at(pcm.len().min(length - self.write_index));
+        self.samples[self.write_index..self.write_index + first.len()].copy_from_slice(first);
         self.samples[..rest.len()].copy_from_slice(rest);
-        self.next = if rest.is_empty() { self.next + first.len() } else { rest.len() };
-        if self.next == length {
-            self.next = 0;
+        self.write_index = if rest.is_empty() { self.write_index + first.len() } else { rest.len() };
+        if self.write_index == length {
+            self.write_index = 0;
         }
         self.filled = length.min(self.filled + pcm.len());
     }
@@ -159,9 +164,9 @@ impl Ring {
     fn last(&self, count: usize) -> Vec<i16> {
         let count = count.min(self.filled);
         let mut out = Vec::with_capacity(count);
-        let wrapped = count.saturating_sub(self.next);
+        let wrapped = count.saturating_sub(self.write_index);
         out.extend_from_slice(&self.samples[self.samples.len() - wrapped..]);
-        out.extend_from_slice(&self.samples[self.next - (count - wrapped)..self.next]);
+        out.extend_from_slice(&self.samples[self.write_index - (count - wrapped)..self.write_index]);
         out
     }
 }
@@ -174,7 +179,7 @@ mod tests {
     fn the_ring_holds_the_last_samples_in_their_order_whatever_the_pieces() {
         for length in [0, 1, 7, 100] {
             for piece in [1, 3, 7, 33, 250] {
-                let mut ring = Ring::new(length);
+                let mut ring = SampleRing::new(length);
                 let sound: Vec<i16> = (1..=400).collect();
                 let mut heard = 0;
                 for part in sound.chunks(piece) {

@@ -8,27 +8,27 @@ use conversation::time::Time;
 use models::vad::{Detector, Network, Report, Scratch};
 pub use models::vad::{State, WINDOW};
 
-use super::loudness::Loudness;
+use super::loudness::LoudnessHistory;
 
 /// p of a window at or over which speech goes on; the [`Detector`]'s own lower threshold.
-pub(crate) const STAYS: f32 = 0.35;
+pub(crate) const CONTINUE_THRESHOLD: f32 = 0.35;
 /// p of a window below which it is noise for sure.
-const NOISE: f32 = 0.1;
+const NOISE_THRESHOLD: f32 = 0.1;
 
 /// What the detector reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Change {
+pub enum SpeechEvent {
     /// Speech began.
     Started {
         /// Start of its first window at or over the threshold.
         onset: Time,
         /// End of the window that made it certain.
-        until: Time,
+        window_end: Time,
     },
     /// Speech goes on.
-    Heard {
+    Continued {
         /// End of the window.
-        until: Time,
+        window_end: Time,
     },
     /// Speech ended.
     Stopped {
@@ -38,18 +38,18 @@ pub enum Change {
 }
 
 /// Makes windows of what comes, with the instants at which they began and ended.
-pub struct Windows {
+pub struct VadFramer {
     samples: Box<[f32; WINDOW]>,
     filled: usize,
 }
 
-impl Default for Windows {
+impl Default for VadFramer {
     fn default() -> Self {
         Self { samples: Box::new([0.0; WINDOW]), filled: 0 }
     }
 }
 
-impl Windows {
+impl VadFramer {
     /// Takes samples (16 kHz), which end at `end`; calls `ready` with each full window and the instant of its end.
     pub fn push(&mut self, pcm: &[i16], end: Time, mut ready: impl FnMut(&[f32; WINDOW], Time)) {
         let mut rest = pcm;
@@ -62,7 +62,7 @@ impl Windows {
             rest = &rest[n..];
             if self.filled == WINDOW {
                 self.filled = 0;
-                ready(&self.samples, end - span(rest.len()));
+                ready(&self.samples, end - samples_duration(rest.len()));
             }
         }
     }
@@ -70,14 +70,14 @@ impl Windows {
 
 /// How long `samples` at 16 kHz last.
 #[must_use]
-pub fn span(samples: usize) -> Duration {
+pub fn samples_duration(samples: usize) -> Duration {
     Duration::from_nanos(samples as u64 * 62_500)
 }
 
 /// Who judges windows of sound: the network, or a test's double.
-pub trait Judge: Send {
+pub trait Vad: Send {
     /// The next window of each stream: `probabilities[i]` becomes P(speech) in `windows[i]`.
-    fn judge(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]);
+    fn infer(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]);
 }
 
 /// The network with a thread's own buffers.
@@ -95,55 +95,56 @@ impl Silero {
     }
 }
 
-impl Judge for Silero {
-    fn judge(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+impl Vad for Silero {
+    fn infer(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
         self.network.run(&mut self.scratch, states, windows, probabilities);
     }
 }
 
 /// The detector of one call, on the call's time.
-pub struct Listener {
+pub struct SpeechDetector {
     detector: Detector,
-    loudness: Loudness,
+    loudness: LoudnessHistory,
 }
 
-impl Listener {
+impl SpeechDetector {
     /// One with the call's times.
     #[must_use]
     pub fn new(times: spec::VadTiming) -> Self {
-        Self { detector: Detector::new(times), loudness: Loudness::default() }
+        Self { detector: Detector::new(times), loudness: LoudnessHistory::default() }
     }
 
     /// Judges the window that ended at `end`.
-    pub fn window(&mut self, p: f32, sound: &[f32; WINDOW], end: Time) -> Option<Change> {
-        self.loudness.push(sound, p < NOISE && !self.hears());
+    pub fn push_window(&mut self, p: f32, sound: &[f32; WINDOW], end: Time) -> Option<SpeechEvent> {
+        self.loudness.push(sound, p < NOISE_THRESHOLD && !self.is_speaking());
         match self.detector.window(p) {
-            Some(report) => Some(self.date(report, end)),
-            None => (self.hears() && p >= STAYS).then_some(Change::Heard { until: end }),
+            Some(report) => Some(self.to_event(report, end)),
+            None => (self.is_speaking() && p >= CONTINUE_THRESHOLD)
+                .then_some(SpeechEvent::Continued { window_end: end }),
         }
     }
 
     /// The sound has a gap: speech under way ended with its last window. `now` is the end of the last window.
-    pub fn interrupt(&mut self, end: Time) -> Option<Change> {
+    pub fn end_on_gap(&mut self, end: Time) -> Option<SpeechEvent> {
         let report = self.detector.interrupt()?;
-        Some(self.date(report, end))
+        Some(self.to_event(report, end))
     }
 
     /// Whether the user is heard.
     #[must_use]
-    pub fn hears(&self) -> bool {
+    pub fn is_speaking(&self) -> bool {
         self.detector.speaking()
     }
 
     /// Positions count back from the end of the last window: the sender's clock and ours never drift apart by more than one stretch does.
-    fn date(&self, report: Report, end: Time) -> Change {
+    fn to_event(&self, report: Report, end: Time) -> SpeechEvent {
         let ago = |position: u64| self.detector.position() - position;
-        let at = |ago: u64| end - span(ago as usize);
+        let at = |ago: u64| end - samples_duration(ago as usize);
         match report {
             Report::Start { onset } => {
-                Change::Started { onset: at(self.loudness.onset(ago(onset))), until: end }
+                SpeechEvent::Started { onset: at(self.loudness.refine_onset(ago(onset))), window_end: end }
             }
-            Report::End { end, .. } => Change::Stopped { end: at(self.loudness.end(ago(end))) },
+            Report::End { end, .. } => SpeechEvent::Stopped { end: at(self.loudness.refine_end(ago(end))) },
         }
     }
 }
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn speech_is_reported_with_its_true_ends() {
-        let mut listener = Listener::new(spec::VadTiming {
+        let mut listener = SpeechDetector::new(spec::VadTiming {
             min_speech_duration: Duration::from_millis(50),
             min_silence_duration: Duration::from_millis(250),
         });
@@ -166,17 +167,19 @@ mod tests {
         // The user's first window ended 1 s into the call.
         let told: Vec<_> = p
             .enumerate()
-            .filter_map(|(i, p)| listener.window(p, &[0.0; WINDOW], ms(1000 + i as u64 * 32)).map(|c| (i, c)))
+            .filter_map(|(i, p)| {
+                listener.push_window(p, &[0.0; WINDOW], ms(1000 + i as u64 * 32)).map(|c| (i, c))
+            })
             .collect();
         assert_eq!(told.len(), 1 + 18 + 1);
-        assert_eq!(told[0], (5, Change::Started { onset: ms(1096), until: ms(1160) }));
-        assert_eq!(told[18], (23, Change::Heard { until: ms(1736) }));
-        assert_eq!(told[19], (31, Change::Stopped { end: ms(1736) }));
+        assert_eq!(told[0], (5, SpeechEvent::Started { onset: ms(1096), window_end: ms(1160) }));
+        assert_eq!(told[18], (23, SpeechEvent::Continued { window_end: ms(1736) }));
+        assert_eq!(told[19], (31, SpeechEvent::Stopped { end: ms(1736) }));
     }
 
     #[test]
     fn windows_are_cut_and_dated_to_the_sample() {
-        let mut windows = Windows::default();
+        let mut windows = VadFramer::default();
         let mut ends = Vec::new();
         for i in 1..=8u64 {
             windows.push(&[16_384; 320], Time::from_micros(i * 20_000), |w, end| {

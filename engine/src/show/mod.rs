@@ -7,15 +7,15 @@
 //!
 //! Nothing is drawn or encoded here: a frame is a reference into the [`models::face::PoseSet`] that all calls share.
 
-pub mod face;
-pub mod library;
-pub mod life;
-mod line;
-pub mod pace;
-pub mod pose;
+pub mod animator;
+pub mod avatars;
+mod bandwidth_estimator;
+pub mod frame_clock;
+pub mod idle_motion;
 pub mod pose_cache;
+pub mod visemes;
 
-pub use face::Face;
-pub(crate) use library::Library;
-pub use library::{Avatar, Avatars, StockAvatar};
-pub use pace::Pace;
+pub use animator::AvatarAnimator;
+pub(crate) use avatars::AvatarLibrary;
+pub use avatars::{Avatar, Avatars, StockAvatar};
+pub use frame_clock::FrameClock;

@@ -7,20 +7,20 @@ use bytes::Bytes;
 
 use models::face::{Brows, Eyes, Key, Look, Mouth, PoseSet, Stance};
 
-use super::life::Manner;
+use super::idle_motion::PoseState;
 
 /// What a whole smile is beside a radian of the head: half a smile counts as a degree.
-const SMILE: f32 = 1.2e-3;
+const SMILE_WEIGHT: f32 = 1.2e-3;
 
 /// A person's poses, and how to find the nearest.
 pub struct PoseCache {
-    set: Arc<PoseSet>,
+    pose_set: Arc<PoseSet>,
     /// A better set of the same person, once there is one. Written once by another thread; a face that looks takes no lock.
-    better: OnceLock<Arc<PoseCache>>,
+    upgrade: OnceLock<Arc<PoseCache>>,
     /// The stances in which lips move, with the looks that are baked with every mouth there: the only ones while they do, lest the eyes flicker
     /// with the lips. Rest first; never empty.
-    talking: Vec<(u8, Vec<u8>)>,
-    mean_bytes: f64,
+    speaking_stances: Vec<(u8, Vec<u8>)>,
+    mean_frame_bytes: f64,
 }
 
 impl PoseCache {
@@ -46,94 +46,106 @@ impl PoseCache {
         let spoken = manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
         let (count, sum) = spoken.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
         let mean_bytes = if count > 0.0 { sum / count } else { 0.0 };
-        Self { talking, mean_bytes, set, better: OnceLock::new() }
+        Self {
+            speaking_stances: talking,
+            mean_frame_bytes: mean_bytes,
+            pose_set: set,
+            upgrade: OnceLock::new(),
+        }
     }
 
     /// Leads all who show this set to a better one of the same person. The first one that is named is it.
-    pub fn lead_to(&self, better: Arc<Self>) {
-        let _ = self.better.set(better);
+    pub fn set_upgrade(&self, better: Arc<Self>) {
+        let _ = self.upgrade.set(better);
     }
 
     /// The better set that this one was led to.
     #[must_use]
-    pub fn better(&self) -> Option<&Arc<Self>> {
-        self.better.get()
+    pub fn upgrade(&self) -> Option<&Arc<Self>> {
+        self.upgrade.get()
     }
 
     /// The set.
     #[must_use]
-    pub fn set(&self) -> &Arc<PoseSet> {
-        &self.set
+    pub fn pose_set(&self) -> &Arc<PoseSet> {
+        &self.pose_set
     }
 
     /// The key frame: rest.
     #[must_use]
-    pub fn key(&self) -> &Bytes {
-        self.set.key()
+    pub fn key_frame(&self) -> &Bytes {
+        self.pose_set.key()
     }
 
     /// The second key, which anchored frames depend on.
     #[must_use]
-    pub fn anchor(&self) -> &Bytes {
-        self.set.anchor()
+    pub fn altref_frame(&self) -> &Bytes {
+        self.pose_set.anchor()
     }
 
     /// Whether a frame depends on the anchor.
     #[must_use]
-    pub fn is_anchored(&self, index: u16) -> bool {
-        self.set.is_anchored(index)
+    pub fn uses_altref(&self, index: u16) -> bool {
+        self.pose_set.is_anchored(index)
     }
 
     /// The number of the frame nearest to this pose. Two equal numbers are one picture. `speaking` confines the eyes to what is baked with
     /// every mouth.
     #[must_use]
-    pub fn nearest(&self, manner: &Manner, mouth: Mouth, speaking: bool) -> u16 {
-        self.set.index(self.key_of(manner, mouth, speaking))
+    pub fn nearest_frame(&self, manner: &PoseState, mouth: Mouth, speaking: bool) -> u16 {
+        self.pose_set.index(self.nearest_pose_id(manner, mouth, speaking))
     }
 
     /// The states nearest to this pose, baked together or not.
-    fn key_of(&self, manner: &Manner, mouth: Mouth, speaking: bool) -> Key {
+    fn nearest_pose_id(&self, manner: &PoseState, mouth: Mouth, speaking: bool) -> Key {
         let mouth = self.nearest_mouth(mouth);
         if mouth != 0 {
-            let near = nearest(self.talking.iter().map(|(stance, _)| self.apart(*stance, manner.stance)));
-            let (stance, looks) = &self.talking[usize::from(near)];
-            return Key { stance: *stance, look: self.nearest_of(looks, manner.look), mouth, breath: 0 };
+            let near = index_of_min(
+                self.speaking_stances.iter().map(|(stance, _)| self.stance_distance(*stance, manner.stance)),
+            );
+            let (stance, looks) = &self.speaking_stances[usize::from(near)];
+            return Key { stance: *stance, look: self.nearest_look(looks, manner.look), mouth, breath: 0 };
         }
-        let stance =
-            nearest((0..self.set.manifest().stances.len() as u8).map(|s| self.apart(s, manner.stance)));
+        let stance = index_of_min(
+            (0..self.pose_set.manifest().stances.len() as u8).map(|s| self.stance_distance(s, manner.stance)),
+        );
         let look = if speaking {
-            let there = self.talking.iter().find(|(talks, _)| *talks == stance).unwrap_or(&self.talking[0]);
-            self.nearest_of(&there.1, manner.look)
+            let there = self
+                .speaking_stances
+                .iter()
+                .find(|(talks, _)| *talks == stance)
+                .unwrap_or(&self.speaking_stances[0]);
+            self.nearest_look(&there.1, manner.look)
         } else {
-            nearest(self.set.manifest().looks.iter().map(|look| difference(look, &manner.look)))
+            index_of_min(self.pose_set.manifest().looks.iter().map(|look| look_distance(look, &manner.look)))
         };
-        let breaths = &self.set.manifest().breaths;
-        let breath = nearest(breaths.iter().map(|breath| (breath - manner.breath).abs()));
+        let breaths = &self.pose_set.manifest().breaths;
+        let breath = index_of_min(breaths.iter().map(|breath| (breath - manner.breath).abs()));
         Key { stance, look, mouth, breath }
     }
 
     /// Whether lips move in another stance than that of rest, too.
     #[must_use]
-    pub fn speaks_leaning(&self) -> bool {
-        self.talking.len() > 1
+    pub fn can_speak_leaning(&self) -> bool {
+        self.speaking_stances.len() > 1
     }
 
     /// A frame by its number, in a rung: 0 is the finest.
     #[must_use]
     pub fn frame(&self, index: u16, rung: usize) -> &Bytes {
-        self.set.frame(index, rung)
+        self.pose_set.frame(index, rung)
     }
 
     /// Mean length of a frame with moving lips, in bytes.
     #[must_use]
-    pub fn mean_bytes(&self) -> f64 {
-        self.mean_bytes
+    pub fn mean_frame_bytes(&self) -> f64 {
+        self.mean_frame_bytes
     }
 
     /// The baked mouth that looks most like `mouth`. A closure is answered by a closure.
     #[must_use]
     pub fn nearest_mouth(&self, mouth: Mouth) -> u8 {
-        let mouths = &self.set.manifest().mouths;
+        let mouths = &self.pose_set.manifest().mouths;
         let closure = |m: &Mouth| (m.press > 0.7, m.tuck > 0.7);
         let distance = |m: &Mouth| {
             let misses = if closure(m) == closure(&mouth) { 0.0 } else { 10.0 };
@@ -147,26 +159,26 @@ impl PoseCache {
                 + d(m.tuck, mouth.tuck, 0.8)
                 + d(m.tongue, mouth.tongue, 0.25 * (mouth.jaw * 3.0).min(1.0))
         };
-        nearest(mouths.iter().map(distance))
+        index_of_min(mouths.iter().map(distance))
     }
 
     /// Of these looks the one most like `look`.
-    fn nearest_of(&self, looks: &[u8], look: Look) -> u8 {
-        let all = &self.set.manifest().looks;
-        looks[usize::from(nearest(looks.iter().map(|i| difference(&all[usize::from(*i)], &look))))]
+    fn nearest_look(&self, looks: &[u8], look: Look) -> u8 {
+        let all = &self.pose_set.manifest().looks;
+        looks[usize::from(index_of_min(looks.iter().map(|i| look_distance(&all[usize::from(*i)], &look))))]
     }
 
     /// How much one of the set's stances differs from `stance`.
-    fn apart(&self, one: u8, stance: Stance) -> f32 {
-        let one = &self.set.manifest().stances[usize::from(one)];
+    fn stance_distance(&self, one: u8, stance: Stance) -> f32 {
+        let one = &self.pose_set.manifest().stances[usize::from(one)];
         let (a, b) = (&one.head, &stance.head);
         let head = (a.yaw - b.yaw).powi(2) + (a.pitch - b.pitch).powi(2) + (a.roll - b.roll).powi(2);
-        head + SMILE * (one.smile - stance.smile).powi(2)
+        head + SMILE_WEIGHT * (one.smile - stance.smile).powi(2)
     }
 }
 
 /// How much a baked look differs from what is wanted.
-fn difference(baked: &Look, wanted: &Look) -> f32 {
+fn look_distance(baked: &Look, wanted: &Look) -> f32 {
     let (a, b): (&Eyes, &Eyes) = (&baked.eyes, &wanted.eyes);
     let (c, d): (&Brows, &Brows) = (&baked.brows, &wanted.brows);
     3.0 * (a.lids - b.lids).powi(2)
@@ -177,7 +189,7 @@ fn difference(baked: &Look, wanted: &Look) -> f32 {
 }
 
 /// Index of the least distance; the first of equals.
-fn nearest(distances: impl Iterator<Item = f32>) -> u8 {
+fn index_of_min(distances: impl Iterator<Item = f32>) -> u8 {
     let mut best = (f32::INFINITY, 0);
     for (i, distance) in distances.enumerate() {
         if distance < best.0 {
@@ -195,8 +207,8 @@ mod tests {
     use models::face::set::Manifest;
 
     use super::*;
-    use crate::show::life::Life;
-    use crate::show::pose::Viseme;
+    use crate::show::idle_motion::IdleMotion;
+    use crate::show::visemes::Viseme;
 
     /// All poses that are baked today, each one byte.
     fn cache() -> PoseCache {
@@ -219,8 +231,8 @@ mod tests {
 
     /// How far apart two pictures are: in quarters of the lean, thirds of a nod, halves of a smile, fifths of a breath, and how far brows rise or
     /// are knit.
-    fn jump(cache: &PoseCache, a: Key, b: Key) -> [f32; 5] {
-        let (stances, looks) = (&cache.set.manifest().stances, &cache.set.manifest().looks);
+    fn pose_jump(cache: &PoseCache, a: Key, b: Key) -> [f32; 5] {
+        let (stances, looks) = (&cache.pose_set.manifest().stances, &cache.pose_set.manifest().looks);
         let measures = |key: Key| {
             let Stance { head, smile } = stances[usize::from(key.stance)];
             let lean = head.roll / models::face::plan::LISTENING.roll;
@@ -245,7 +257,7 @@ mod tests {
         };
         let mut seen = std::collections::HashSet::new();
         for (seed, hurry) in (0..40).flat_map(|seed| [25, 150].map(|hurry| (seed, hurry))) {
-            let mut life = Life::new(seed);
+            let mut life = IdleMotion::new(seed);
             let mut last = Key::default();
             let mut state = 0;
             for n in 0..25 * 120u64 {
@@ -255,25 +267,26 @@ mod tests {
                     life.set_state(states[state], now);
                 }
                 if one_in(60) {
-                    life.nod(now);
+                    life.request_nod(now);
                 }
                 if one_in(100) {
-                    life.user_speaks();
+                    life.on_user_speech();
                 }
                 if one_in(20) {
-                    life.pause(now);
+                    life.on_speech_pause(now);
                 }
-                let manner = life.at(now);
+                let manner = life.update(now);
                 let speaking = states[state] == AgentState::Speaking;
-                let lips = if speaking && manner.settled { Viseme::Aa.mouth() } else { Mouth::default() };
-                let key = cache.key_of(&manner, lips, speaking);
-                let shown = cache.set.manifest().frames[usize::from(cache.set.index(key))].0;
+                let lips =
+                    if speaking && manner.ready_to_speak { Viseme::Aa.mouth() } else { Mouth::default() };
+                let key = cache.nearest_pose_id(&manner, lips, speaking);
+                let shown = cache.pose_set.manifest().frames[usize::from(cache.pose_set.index(key))].0;
                 assert_eq!(shown, key, "seed {seed}, frame {n}: {manner:?}");
-                let [lean, nod, smile, breath, brows] = jump(&cache, last, key);
+                let [lean, nod, smile, breath, brows] = pose_jump(&cache, last, key);
                 let told = format!("seed {seed}, frame {n}: {last:?} to {key:?}");
                 assert!(lean <= 2.01 && nod <= 2.1 && smile <= 1.01 && breath <= 2.01, "{told}");
                 // Half of what they do. Behind lids that shut or open all of it, and where speech ends a thought: lips wait for no brows.
-                let look = |key: Key| cache.set.manifest().looks[usize::from(key.look)];
+                let look = |key: Key| cache.pose_set.manifest().looks[usize::from(key.look)];
                 let blinks = look(last).eyes.lids + look(key).eyes.lids > 0.2;
                 let begins = last.mouth == 0 && key.mouth != 0;
                 assert!(brows <= if blinks || begins { 0.46 } else { 0.26 }, "{told}");

@@ -3,9 +3,9 @@
 use opus::{Application, Bitrate, Channels, Signal};
 
 /// Samples of a packet of 20 ms.
-pub const FRAME: usize = 960;
+pub const FRAME_SAMPLES: usize = 960;
 /// Largest packet we make.
-const MAX_PACKET: usize = 1000;
+const MAX_PACKET_BYTES: usize = 1000;
 
 /// The Opus library refused.
 #[derive(Debug, thiserror::Error)]
@@ -17,37 +17,37 @@ const BITRATE: i32 = 40_000;
 /// Of 10. The next levels cost more than they give: at this rate a packet of speech at 5 takes twice as long, and its spectrum is .5 dB nearer.
 const COMPLEXITY: i32 = 1;
 /// Part of packets lost from which the sound is coded for a line that loses.
-const LOSSY: f32 = 0.02;
+const LOSSY_THRESHOLD: f32 = 0.02;
 /// Part of packets lost below which a report is one of a good line.
-const GOOD: f32 = 0.005;
+const CLEAN_THRESHOLD: f32 = 0.005;
 /// Reports of a good line after which it is believed again; they come about once a second.
-const BELIEVED: u32 = 10;
+const CLEAN_REPORTS_TO_SWITCH: u32 = 10;
 
 /// What the line is coded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum LossMode {
     /// Each packet for itself. (By transform alone would take half the time; in Chromium the voice seemed to come later then, and why is not known.)
-    Good,
+    Clean,
     /// Each packet with a coarse copy of the one before.
-    Lossy { good_reports: u32 },
+    Lossy { clean_reports: u32 },
 }
 
 /// One call's encoder.
 pub struct Encoder {
     opus: opus::Encoder,
-    packet: [u8; MAX_PACKET],
-    silence: Silence,
-    line: Line,
+    packet: [u8; MAX_PACKET_BYTES],
+    silence: SilenceCache,
+    loss_mode: LossMode,
 }
 
 /// Digital silence: after a few encoded frames of it the packet no longer changes, and is kept, one for each length of a packet.
-struct Silence {
+struct SilenceCache {
     frames: u32,
     packets: [Vec<u8>; 2],
 }
 
 /// Frames of silence that are still encoded, so that the voice before them fades out inside the decoder as it should.
-const SETTLE: u32 = 5;
+const SETTLE_FRAMES: u32 = 5;
 
 impl Encoder {
     /// # Errors
@@ -59,17 +59,17 @@ impl Encoder {
         opus.set_vbr(true)?;
         opus.set_complexity(COMPLEXITY)?;
         opus.set_signal(Signal::Voice)?;
-        let silence = Silence { frames: 0, packets: [Vec::new(), Vec::new()] };
-        let mut this = Self { opus, packet: [0; MAX_PACKET], silence, line: Line::Good };
-        this.code_for(Line::Good, 0.0)?;
+        let silence = SilenceCache { frames: 0, packets: [Vec::new(), Vec::new()] };
+        let mut this = Self { opus, packet: [0; MAX_PACKET_BYTES], silence, loss_mode: LossMode::Clean };
+        this.set_loss_mode(LossMode::Clean, 0.0)?;
         Ok(this)
     }
 
-    fn code_for(&mut self, line: Line, lost: f32) -> Result<(), Error> {
-        let lossy = line != Line::Good;
+    fn set_loss_mode(&mut self, line: LossMode, lost: f32) -> Result<(), Error> {
+        let lossy = line != LossMode::Clean;
         self.opus.set_inband_fec(lossy)?;
         self.opus.set_packet_loss_perc(if lossy { (lost * 100.0).clamp(5.0, 25.0) as i32 } else { 0 })?;
-        self.line = line;
+        self.loss_mode = line;
         self.silence.packets.iter_mut().for_each(Vec::clear);
         Ok(())
     }
@@ -79,19 +79,23 @@ impl Encoder {
     /// # Errors
     ///
     /// The library refuses to change; it goes on as it was.
-    pub fn lost(&mut self, part: f32) -> Result<(), Error> {
-        match self.line {
-            Line::Good if part >= LOSSY => self.code_for(Line::Lossy { good_reports: 0 }, part),
-            Line::Lossy { good_reports } if part < GOOD => {
+    pub fn on_packet_loss(&mut self, part: f32) -> Result<(), Error> {
+        match self.loss_mode {
+            LossMode::Clean if part >= LOSSY_THRESHOLD => {
+                self.set_loss_mode(LossMode::Lossy { clean_reports: 0 }, part)
+            }
+            LossMode::Lossy { clean_reports: good_reports } if part < CLEAN_THRESHOLD => {
                 let good_reports = good_reports + 1;
-                if good_reports >= BELIEVED {
-                    return self.code_for(Line::Good, 0.0);
+                if good_reports >= CLEAN_REPORTS_TO_SWITCH {
+                    return self.set_loss_mode(LossMode::Clean, 0.0);
                 }
-                self.line = Line::Lossy { good_reports };
+                self.loss_mode = LossMode::Lossy { clean_reports: good_reports };
                 Ok(())
             }
-            Line::Lossy { .. } if part >= LOSSY => self.code_for(Line::Lossy { good_reports: 0 }, part),
-            Line::Good | Line::Lossy { .. } => Ok(()),
+            LossMode::Lossy { .. } if part >= LOSSY_THRESHOLD => {
+                self.set_loss_mode(LossMode::Lossy { clean_reports: 0 }, part)
+            }
+            LossMode::Clean | LossMode::Lossy { .. } => Ok(()),
         }
     }
 
@@ -101,17 +105,17 @@ impl Encoder {
     ///
     /// The library fails, or the frame has another length; nothing was encoded.
     pub fn encode(&mut self, frame: &[i16]) -> Result<&[u8], Error> {
-        let kept = usize::from(frame.len() < FRAME);
+        let kept = usize::from(frame.len() < FRAME_SAMPLES);
         if frame.iter().any(|sample| *sample != 0) {
             self.silence.frames = 0;
         } else {
-            self.silence.frames = (self.silence.frames + 1).min(SETTLE + 1);
-            if self.silence.frames > SETTLE && !self.silence.packets[kept].is_empty() {
+            self.silence.frames = (self.silence.frames + 1).min(SETTLE_FRAMES + 1);
+            if self.silence.frames > SETTLE_FRAMES && !self.silence.packets[kept].is_empty() {
                 return Ok(&self.silence.packets[kept]);
             }
         }
         let length = self.opus.encode(frame, &mut self.packet)?;
-        if self.silence.frames > SETTLE {
+        if self.silence.frames > SETTLE_FRAMES {
             self.silence.packets[kept] = self.packet[..length].to_vec();
         }
         Ok(&self.packet[..length])
@@ -122,8 +126,8 @@ impl Encoder {
 mod tests {
     use super::*;
 
-    fn tone(at: usize) -> [i16; FRAME] {
-        core::array::from_fn(|i| ((((at * FRAME + i) as f32) * 0.05).sin() * 8000.0) as i16)
+    fn tone(at: usize) -> [i16; FRAME_SAMPLES] {
+        core::array::from_fn(|i| ((((at * FRAME_SAMPLES + i) as f32) * 0.05).sin() * 8000.0) as i16)
     }
 
     #[test]
@@ -132,12 +136,13 @@ mod tests {
         for i in 0..10 {
             assert!(!encoder.encode(&tone(i)).unwrap().is_empty());
         }
-        let quiet: Vec<Vec<u8>> = (0..20).map(|_| encoder.encode(&[0; FRAME]).unwrap().to_vec()).collect();
+        let quiet: Vec<Vec<u8>> =
+            (0..20).map(|_| encoder.encode(&[0; FRAME_SAMPLES]).unwrap().to_vec()).collect();
         assert!(quiet[6..].iter().all(|packet| *packet == quiet[6]));
         let mut decoder = opus::Decoder::new(48_000, Channels::Mono).unwrap();
-        let mut out = [1; FRAME];
+        let mut out = [1; FRAME_SAMPLES];
         for packet in &quiet {
-            assert_eq!(decoder.decode(packet, &mut out, false).unwrap(), FRAME);
+            assert_eq!(decoder.decode(packet, &mut out, false).unwrap(), FRAME_SAMPLES);
         }
         assert!(out.iter().all(|sample| sample.abs() <= 4), "{:?}", out.iter().max());
     }
@@ -145,8 +150,8 @@ mod tests {
     #[test]
     fn sound_after_silence_is_encoded_again() {
         let mut encoder = Encoder::new().unwrap();
-        (0..20).for_each(|_| drop(encoder.encode(&[0; FRAME]).map(<[u8]>::len)));
-        let silent = encoder.encode(&[0; FRAME]).unwrap().to_vec();
+        (0..20).for_each(|_| drop(encoder.encode(&[0; FRAME_SAMPLES]).map(<[u8]>::len)));
+        let silent = encoder.encode(&[0; FRAME_SAMPLES]).unwrap().to_vec();
         let loud: Vec<_> = (0..3).map(|i| encoder.encode(&tone(i)).unwrap().to_vec()).collect();
         assert!(loud.iter().all(|packet| *packet != silent && packet.len() > silent.len()));
     }
@@ -155,11 +160,11 @@ mod tests {
     fn silence_and_sound_may_change_the_length_of_their_packets_at_any_time() {
         let (mut encoder, mut decoder) =
             (Encoder::new().unwrap(), opus::Decoder::new(48_000, Channels::Mono).unwrap());
-        let mut out = [1; FRAME];
+        let mut out = [1; FRAME_SAMPLES];
         for at in 0..400 {
             let (sounds, short) = (at / 20 % 2 == 0, at / 7 % 2 == 0);
-            let frame = if sounds { tone(at) } else { [0; FRAME] };
-            let frame = if short { &frame[..FRAME / 2] } else { &frame[..] };
+            let frame = if sounds { tone(at) } else { [0; FRAME_SAMPLES] };
+            let frame = if short { &frame[..FRAME_SAMPLES / 2] } else { &frame[..] };
             let packet = encoder.encode(frame).unwrap();
             assert_eq!(decoder.decode(packet, &mut out, false).unwrap(), frame.len(), "frame {at}");
             let settled = !sounds && at % 20 > 10;
@@ -172,7 +177,7 @@ mod tests {
     fn a_line_that_loses_gets_copies_until_it_was_good_for_ten_reports() {
         let mut encoder = Encoder::new().unwrap();
         let mut report = |part: f32, times: usize| {
-            (0..times).for_each(|_| encoder.lost(part).unwrap());
+            (0..times).for_each(|_| encoder.on_packet_loss(part).unwrap());
             encoder.opus.get_inband_fec().unwrap()
         };
         assert!(!report(0.01, 3), "a little is nothing");

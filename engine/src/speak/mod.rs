@@ -11,63 +11,63 @@ use conversation::input::{Epoch, PlayoutEvent, SegmentId};
 use models::Handle;
 
 use encode::Encoder;
-use playout::{BLOCK, Leaving, Playout, Reports, SHORT};
+use playout::{FRAME_SAMPLES, Playout, PlayoutEvents, PlayoutPosition, SHORT_FRAME_SAMPLES};
 
 /// Length of a block where no change is near.
-pub const FRAME: Duration = Duration::from_millis(20);
+pub const FRAME_DURATION: Duration = Duration::from_millis(20);
 /// Length of a block where one is.
-const BRISK: Duration = Duration::from_millis(10);
+const SHORT_FRAME_DURATION: Duration = Duration::from_millis(10);
 /// Blocks of [`FRAME`] sent at once after a late tick; what is missed beyond is left out, and counted.
-const CATCH_UP: u32 = 10;
+const MAX_CATCH_UP_FRAMES: u32 = 10;
 
 /// A piece that the TTS is making.
-struct Making {
-    piece: SegmentId,
+struct PendingSynthesis {
+    segment: SegmentId,
     epoch: Epoch,
     /// Samples have come.
-    ready: bool,
+    has_samples: bool,
     _handle: Handle,
 }
 
 /// One call's voice on the media clock: block behind block, silence included. A block has 20 ms of sound; where a change is near, 10, so
 /// that an answer begins, and a voice that is interrupted ends, half as late.
-pub struct Speaking {
+pub struct AudioOutput {
     /// What sounds.
     pub playout: Playout,
     encoder: Encoder,
-    making: Vec<Making>,
-    block: Box<[i16; BLOCK]>,
-    reports: Reports,
+    pending: Vec<PendingSynthesis>,
+    frame: Box<[i16; FRAME_SAMPLES]>,
+    playout_events: PlayoutEvents,
     /// When the next block is due, and its time stamp: the clock of the RTP time stamps.
-    next: Instant,
+    next_due: Instant,
     timestamp: u64,
     /// When the last block was due.
-    last: Instant,
+    last_due: Instant,
     /// The user is heard.
-    talked_over: bool,
+    user_speaking: bool,
     /// Blocks left out since last told.
-    left_out: u64,
-    told_underruns: u64,
-    sounding: bool,
+    skipped_frames: u64,
+    reported_underruns: u64,
+    in_speech: bool,
 }
 
 /// A block that is due.
-pub struct Block<'a> {
+pub struct AudioFrame<'a> {
     /// RTP time stamp at 48 kHz.
     pub timestamp: u64,
     /// When the playout clock needs it.
     pub due: Instant,
     /// Whether speech begins in it, after silence.
-    pub begins: bool,
+    pub starts_talk_spurt: bool,
     /// The Opus packet; empty for a block that is not encoded.
     pub packet: &'a [u8],
     /// Its samples, 10 or 20 ms of them.
     pub pcm: &'a [i16],
     /// What sounds in it.
-    pub leaving: Option<Leaving>,
+    pub playout_position: Option<PlayoutPosition>,
 }
 
-impl Speaking {
+impl AudioOutput {
     /// A voice whose first block is due at `start`.
     ///
     /// # Errors
@@ -76,115 +76,127 @@ impl Speaking {
         Ok(Self {
             playout: Playout::default(),
             encoder: Encoder::new()?,
-            making: Vec::with_capacity(8),
-            block: Box::new([0; BLOCK]),
-            reports: Vec::with_capacity(8),
-            next: start,
+            pending: Vec::with_capacity(8),
+            frame: Box::new([0; FRAME_SAMPLES]),
+            playout_events: Vec::with_capacity(8),
+            next_due: start,
             timestamp: 0,
-            last: start,
-            talked_over: false,
-            left_out: 0,
-            told_underruns: 0,
-            sounding: false,
+            last_due: start,
+            user_speaking: false,
+            skipped_frames: 0,
+            reported_underruns: 0,
+            in_speech: false,
         })
     }
 
     /// The media clock begins: time stamps count from `origin`, the first block is due at `first`.
-    pub fn begin(&mut self, origin: Instant, first: Instant) {
-        self.next = first;
+    pub fn start_clock(&mut self, origin: Instant, first: Instant) {
+        self.next_due = first;
         self.timestamp = (first.saturating_duration_since(origin).as_micros() as u64) * 48 / 1_000;
     }
 
     /// Whether the user is heard: what the agent says may have to end soon.
-    pub fn set_talked_over(&mut self, talked_over: bool) {
-        self.talked_over = talked_over;
+    pub fn set_user_speaking(&mut self, talked_over: bool) {
+        self.user_speaking = talked_over;
     }
 
     /// Since last asked: blocks left out because a tick came too late for them, and blocks in which a sounding piece lacked samples.
-    pub fn losses(&mut self) -> (u64, u64) {
+    pub fn take_losses(&mut self) -> (u64, u64) {
         let underruns = self.playout.underruns();
-        let before = std::mem::replace(&mut self.told_underruns, underruns);
-        (std::mem::take(&mut self.left_out), underruns - before)
+        let before = std::mem::replace(&mut self.reported_underruns, underruns);
+        (std::mem::take(&mut self.skipped_frames), underruns - before)
     }
 
     /// Renders the block that is due at `now`, if one is. `audible`: somebody is there to hear; otherwise the sound waits.
-    pub fn render(&mut self, now: Instant, encode: bool, audible: bool) -> Option<Block<'_>> {
-        if now < self.next {
+    pub fn render_frame(&mut self, now: Instant, encode: bool, audible: bool) -> Option<AudioFrame<'_>> {
+        if now < self.next_due {
             return None;
         }
-        let behind = (now - self.next).as_millis() as u64 / FRAME.as_millis() as u64;
-        if behind > u64::from(CATCH_UP) {
+        let behind = (now - self.next_due).as_millis() as u64 / FRAME_DURATION.as_millis() as u64;
+        if behind > u64::from(MAX_CATCH_UP_FRAMES) {
             // Time stamps go on with the clock; what should have sounded sounds later.
-            let skipped = behind - u64::from(CATCH_UP);
-            self.timestamp += skipped * BLOCK as u64;
-            self.next += FRAME * u32::try_from(skipped).unwrap_or(u32::MAX);
-            self.left_out += skipped;
+            let skipped = behind - u64::from(MAX_CATCH_UP_FRAMES);
+            self.timestamp += skipped * FRAME_SAMPLES as u64;
+            self.next_due += FRAME_DURATION * u32::try_from(skipped).unwrap_or(u32::MAX);
+            self.skipped_frames += skipped;
         }
-        let near = self.playout.awaits() || (self.talked_over && self.playout.leaving().is_some());
+        let near =
+            self.playout.has_pending_audio() || (self.user_speaking && self.playout.position().is_some());
         // Behind a late tick there is nothing to win.
-        let (samples, length) = if near && behind == 0 { (SHORT, BRISK) } else { (BLOCK, FRAME) };
-        let block = &mut self.block[..samples];
+        let (samples, length) = if near && behind == 0 {
+            (SHORT_FRAME_SAMPLES, SHORT_FRAME_DURATION)
+        } else {
+            (FRAME_SAMPLES, FRAME_DURATION)
+        };
+        let block = &mut self.frame[..samples];
         if audible {
-            self.playout.render(block, &mut self.reports);
+            self.playout.render(block, &mut self.playout_events);
         } else {
             block.fill(0);
         }
-        let (timestamp, due) = (self.timestamp, self.next);
+        let (timestamp, due) = (self.timestamp, self.next_due);
         self.timestamp += samples as u64;
-        (self.last, self.next) = (due, due + length);
-        let leaving = self.playout.leaving().filter(|_| audible);
-        let begins = leaving.is_some() && !self.sounding;
-        self.sounding = leaving.is_some();
+        (self.last_due, self.next_due) = (due, due + length);
+        let leaving = self.playout.position().filter(|_| audible);
+        let begins = leaving.is_some() && !self.in_speech;
+        self.in_speech = leaving.is_some();
         // An encoder that fails once is likely to work again; the packet is missed like a lost one.
         let packet = if encode { self.encoder.encode(block).unwrap_or(&[]) } else { &[] };
-        Some(Block { timestamp, due, begins, packet, pcm: block, leaving })
+        Some(AudioFrame {
+            timestamp,
+            due,
+            starts_talk_spurt: begins,
+            packet,
+            pcm: block,
+            playout_position: leaving,
+        })
     }
 
     /// The receiver reports that it lost this part of the last packets.
-    pub fn lost(&mut self, part: f32) {
+    pub fn on_packet_loss(&mut self, part: f32) {
         // Refused, it is coded as before: it sounds all the same.
-        let _ = self.encoder.lost(part);
+        let _ = self.encoder.on_packet_loss(part);
     }
 
     /// What the last blocks told, in order.
-    pub fn reports(&mut self) -> Option<(SegmentId, PlayoutEvent)> {
-        if self.reports.is_empty() { None } else { Some(self.reports.remove(0)) }
+    pub fn next_playout_event(&mut self) -> Option<(SegmentId, PlayoutEvent)> {
+        if self.playout_events.is_empty() { None } else { Some(self.playout_events.remove(0)) }
     }
 
     /// Piece and second of it that leave at `now`.
     #[must_use]
-    pub fn mouth(&self, now: Instant) -> Option<(SegmentId, f32)> {
-        let leaving = self.playout.leaving()?;
-        let since = now.saturating_duration_since(self.last).as_secs_f64();
+    pub fn lip_sync_position(&self, now: Instant) -> Option<(SegmentId, f32)> {
+        let leaving = self.playout.position()?;
+        let since = now.saturating_duration_since(self.last_due).as_secs_f64();
         let at = leaving.position.as_seconds() - leaving.offset as f64 / 48_000.0 + since;
-        (at >= 0.0).then_some((leaving.piece, at as f32))
+        (at >= 0.0).then_some((leaving.segment, at as f32))
     }
 
     /// A piece is being made.
-    pub fn make(&mut self, piece: SegmentId, epoch: Epoch, handle: Handle) {
-        self.playout.open(piece, epoch);
-        self.making.push(Making { piece, epoch, ready: false, _handle: handle });
+    pub fn add_synthesis(&mut self, piece: SegmentId, epoch: Epoch, handle: Handle) {
+        self.playout.add_segment(piece, epoch);
+        self.pending.push(PendingSynthesis { segment: piece, epoch, has_samples: false, _handle: handle });
     }
 
     /// Whether a piece is still being made; whether these are its first samples.
-    pub fn arrived(&mut self, piece: SegmentId) -> Option<bool> {
-        let making = self.making.iter_mut().find(|m| m.piece == piece)?;
-        Some(!std::mem::replace(&mut making.ready, true))
+    pub fn on_samples(&mut self, piece: SegmentId) -> Option<bool> {
+        let making = self.pending.iter_mut().find(|m| m.segment == piece)?;
+        Some(!std::mem::replace(&mut making.has_samples, true))
     }
 
     /// Whether a piece is still being made.
     #[must_use]
-    pub fn makes(&self, piece: SegmentId) -> bool {
-        self.making.iter().any(|m| m.piece == piece)
+    pub fn is_synthesizing(&self, piece: SegmentId) -> bool {
+        self.pending.iter().any(|m| m.segment == piece)
     }
 
     /// A piece is made, or not wanted any more: whatever still makes it stops.
-    pub fn made(&mut self, piece: SegmentId) {
-        self.making.retain(|m| m.piece != piece);
+    pub fn end_synthesis(&mut self, piece: SegmentId) {
+        self.pending.retain(|m| m.segment != piece);
     }
 
     /// Nothing of an epoch is wanted any more.
-    pub fn cancelled(&mut self, epoch: Epoch) {
-        self.making.retain(|m| m.epoch != epoch);
+    pub fn cancel_epoch(&mut self, epoch: Epoch) {
+        self.pending.retain(|m| m.epoch != epoch);
     }
 }

@@ -10,20 +10,20 @@ use conversation::input::{Epoch, PlayoutEvent, SegmentId};
 use conversation::time::Position;
 
 /// Samples a block at most: 20 ms at 48 kHz.
-pub const BLOCK: usize = 960;
+pub const FRAME_SAMPLES: usize = 960;
 /// Samples of a short block, for when a change is near: 10 ms.
-pub const SHORT: usize = BLOCK / 2;
+pub const SHORT_FRAME_SAMPLES: usize = FRAME_SAMPLES / 2;
 
 /// −12 dB.
-const DUCKED: f32 = 0.251_19;
+const DUCK_GAIN: f32 = 0.251_19;
 /// Gain per sample of the ramp: the whole way within 20 ms.
-const RAMP: f32 = (1.0 - DUCKED) / BLOCK as f32;
+const GAIN_STEP: f32 = (1.0 - DUCK_GAIN) / FRAME_SAMPLES as f32;
 /// Samples of the fade at a hold and of the fade in at its end: 5 ms.
-const HOLD_FADE: usize = 240;
+const HOLD_FADE_SAMPLES: usize = 240;
 /// Samples between two reports of a sounding piece's position: .1 s.
-const REPORT_EVERY: usize = 5 * BLOCK;
+const PROGRESS_INTERVAL_SAMPLES: usize = 5 * FRAME_SAMPLES;
 
-struct Piece {
+struct Segment {
     id: SegmentId,
     epoch: Epoch,
     chunks: VecDeque<Vec<i16>>,
@@ -32,14 +32,14 @@ struct Piece {
     /// Samples that have left.
     position: u64,
     /// Samples given so far.
-    given: u64,
+    received: u64,
     complete: bool,
     started: bool,
 }
 
-impl Piece {
+impl Segment {
     /// The samples that come next, in one run: never empty unless all that were given have left.
-    fn next(&self) -> &[i16] {
+    fn next_samples(&self) -> &[i16] {
         self.chunks.front().map_or(&[], |c| &c[self.offset..])
     }
 
@@ -61,50 +61,50 @@ impl Piece {
 
 /// The agent's voice of one call.
 pub struct Playout {
-    pieces: Vec<Piece>,
+    segments: Vec<Segment>,
     /// What may sound, in order; the first one does.
     queue: VecDeque<SegmentId>,
     gain: f32,
-    target: f32,
+    target_gain: f32,
     held: bool,
     /// Samples left of the fade in after a hold.
     fade_in: usize,
     /// What a hold or a cut faded out, still to be mixed in.
-    tail: Box<[f32; BLOCK]>,
-    tail_len: usize,
+    fade_tail: Box<[f32; FRAME_SAMPLES]>,
+    fade_tail_len: usize,
     /// Samples until the next report.
-    unreported: usize,
+    until_progress: usize,
     /// What sounds has no samples; told.
     stalled: bool,
     underruns: u64,
     /// What sounded first in the last block.
-    leaving: Option<Leaving>,
+    position: Option<PlayoutPosition>,
 }
 
 impl Default for Playout {
     fn default() -> Self {
         Self {
-            pieces: Vec::with_capacity(8),
+            segments: Vec::with_capacity(8),
             queue: VecDeque::with_capacity(8),
             gain: 1.0,
-            target: 1.0,
+            target_gain: 1.0,
             held: false,
             fade_in: 0,
-            tail: Box::new([0.0; BLOCK]),
-            tail_len: 0,
-            unreported: REPORT_EVERY,
+            fade_tail: Box::new([0.0; FRAME_SAMPLES]),
+            fade_tail_len: 0,
+            until_progress: PROGRESS_INTERVAL_SAMPLES,
             stalled: false,
             underruns: 0,
-            leaving: None,
+            position: None,
         }
     }
 }
 
 /// Speech of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaving {
+pub struct PlayoutPosition {
     /// The block's first piece.
-    pub piece: SegmentId,
+    pub segment: SegmentId,
     /// Position in the piece of its first sample in this block.
     pub position: Position,
     /// Where in the block that sample is.
@@ -112,19 +112,19 @@ pub struct Leaving {
 }
 
 /// Reports of pieces, in order.
-pub type Reports = Vec<(SegmentId, PlayoutEvent)>;
+pub type PlayoutEvents = Vec<(SegmentId, PlayoutEvent)>;
 
 impl Playout {
     /// A piece whose samples will come.
-    pub fn open(&mut self, id: SegmentId, epoch: Epoch) {
+    pub fn add_segment(&mut self, id: SegmentId, epoch: Epoch) {
         let chunks = VecDeque::with_capacity(16);
-        self.pieces.push(Piece {
+        self.segments.push(Segment {
             id,
             epoch,
             chunks,
             offset: 0,
             position: 0,
-            given: 0,
+            received: 0,
             complete: false,
             started: false,
         });
@@ -132,9 +132,9 @@ impl Playout {
 
     /// More samples of a piece, mono at 48 kHz. False if it is not wanted any more.
     pub fn push(&mut self, id: SegmentId, samples: Vec<i16>) -> bool {
-        let Some(piece) = self.pieces.iter_mut().find(|p| p.id == id) else { return false };
+        let Some(piece) = self.segments.iter_mut().find(|p| p.id == id) else { return false };
         if !samples.is_empty() {
-            piece.given += samples.len() as u64;
+            piece.received += samples.len() as u64;
             piece.chunks.push_back(samples);
         }
         true
@@ -142,37 +142,37 @@ impl Playout {
 
     /// All samples of a piece were given; its length, if it is still wanted.
     pub fn complete(&mut self, id: SegmentId) -> Option<Position> {
-        let piece = self.pieces.iter_mut().find(|p| p.id == id)?;
+        let piece = self.segments.iter_mut().find(|p| p.id == id)?;
         piece.complete = true;
-        Some(Position::from_samples(piece.given))
+        Some(Position::from_samples(piece.received))
     }
 
     /// The piece may sound: at once, or behind what sounds.
     pub fn play(&mut self, id: SegmentId) {
-        if self.pieces.iter().any(|p| p.id == id) && !self.queue.contains(&id) {
+        if self.segments.iter().any(|p| p.id == id) && !self.queue.contains(&id) {
             self.queue.push_back(id);
         }
     }
 
     /// −12 dB within 20 ms.
     pub fn duck(&mut self) {
-        self.target = DUCKED;
+        self.target_gain = DUCK_GAIN;
     }
 
     /// As loud as before, within 20 ms.
     pub fn unduck(&mut self) {
-        self.target = 1.0;
+        self.target_gain = 1.0;
     }
 
     /// Pauses. The position of what sounded, if anything did: its next sample is the one it goes on with.
     pub fn hold(&mut self) -> Option<(SegmentId, Position)> {
         if self.held {
-            return self.sounding();
+            return self.current_segment();
         }
         self.held = true;
-        let sounding = self.sounding();
+        let sounding = self.current_segment();
         if let Some((id, _)) = sounding {
-            self.fade_out(id, HOLD_FADE);
+            self.fade_out(id, HOLD_FADE_SAMPLES);
         }
         sounding
     }
@@ -181,58 +181,59 @@ impl Playout {
     pub fn resume(&mut self) {
         if self.held {
             self.held = false;
-            self.fade_in = HOLD_FADE;
+            self.fade_in = HOLD_FADE_SAMPLES;
         }
     }
 
     /// Drops every piece of an epoch; the position of the one that sounded, if it was one of them. Its hold and its ducking end with it.
     pub fn cancel(&mut self, epoch: Epoch) -> Option<(SegmentId, Position)> {
-        let sounding =
-            self.sounding().filter(|(id, _)| self.pieces.iter().any(|p| p.id == *id && p.epoch == epoch));
+        let sounding = self
+            .current_segment()
+            .filter(|(id, _)| self.segments.iter().any(|p| p.id == *id && p.epoch == epoch));
         if let Some((id, _)) = sounding
             && !self.held
         {
-            self.fade_out(id, BLOCK);
+            self.fade_out(id, FRAME_SAMPLES);
         }
         let front_goes =
-            self.queue.front().is_none_or(|id| self.pieces.iter().any(|p| p.id == *id && p.epoch == epoch));
+            self.queue.front().is_none_or(|id| self.segments.iter().any(|p| p.id == *id && p.epoch == epoch));
         if front_goes {
             self.held = false;
             self.fade_in = 0;
             self.stalled = false;
-            self.target = 1.0;
+            self.target_gain = 1.0;
         }
-        let pieces = &self.pieces;
+        let pieces = &self.segments;
         self.queue.retain(|id| pieces.iter().any(|p| p.id == *id && p.epoch != epoch));
-        self.pieces.retain(|p| p.epoch != epoch);
+        self.segments.retain(|p| p.epoch != epoch);
         sounding
     }
 
     /// Whether a piece sounds, or may yet.
     #[must_use]
-    pub fn has(&self, id: SegmentId) -> bool {
-        self.pieces.iter().any(|p| p.id == id)
+    pub fn contains(&self, id: SegmentId) -> bool {
+        self.segments.iter().any(|p| p.id == id)
     }
 
     /// Drops one piece.
     pub fn discard(&mut self, id: SegmentId) {
-        if self.sounding().is_some_and(|(s, _)| s == id) && !self.held {
-            self.fade_out(id, BLOCK);
+        if self.current_segment().is_some_and(|(s, _)| s == id) && !self.held {
+            self.fade_out(id, FRAME_SAMPLES);
         }
         self.queue.retain(|q| *q != id);
-        self.pieces.retain(|p| p.id != id);
+        self.segments.retain(|p| p.id != id);
     }
 
     /// Whether anything sounds, may sound without a further word, or fades.
     #[must_use]
     pub fn is_silent(&self) -> bool {
-        self.tail_len == 0 && (self.held || self.queue.is_empty())
+        self.fade_tail_len == 0 && (self.held || self.queue.is_empty())
     }
 
     /// Whether something will sound that does not yet, or not now: a piece that waits for its samples, for its word, or for the end of a hold.
     #[must_use]
-    pub fn awaits(&self) -> bool {
-        !self.pieces.is_empty() && (self.leaving.is_none() || self.held)
+    pub fn has_pending_audio(&self) -> bool {
+        !self.segments.is_empty() && (self.position.is_none() || self.held)
     }
 
     /// How often a sounding piece had no sample in time.
@@ -243,24 +244,24 @@ impl Playout {
 
     /// What sounded first in the block rendered last, if speech did.
     #[must_use]
-    pub fn leaving(&self) -> Option<Leaving> {
-        self.leaving
+    pub fn position(&self) -> Option<PlayoutPosition> {
+        self.position
     }
 
     /// The next block, of at most [`BLOCK`] samples. Tells what happened in it.
-    pub fn render(&mut self, block: &mut [i16], reports: &mut Reports) {
-        debug_assert!(block.len() <= BLOCK);
-        self.leaving = None;
-        self.report(block.len(), reports);
+    pub fn render(&mut self, block: &mut [i16], reports: &mut PlayoutEvents) {
+        debug_assert!(block.len() <= FRAME_SAMPLES);
+        self.position = None;
+        self.report_progress(block.len(), reports);
         let mut filled = 0;
         while filled < block.len() && !self.held {
             let Some(id) = self.queue.front().copied() else { break };
-            let Some(at) = self.pieces.iter().position(|p| p.id == id) else {
+            let Some(at) = self.segments.iter().position(|p| p.id == id) else {
                 self.queue.pop_front();
                 continue;
             };
-            let piece = &mut self.pieces[at];
-            let n = piece.next().len().min(block.len() - filled);
+            let piece = &mut self.segments[at];
+            let n = piece.next_samples().len().min(block.len() - filled);
             if n == 0 && !piece.complete {
                 if piece.started {
                     self.underruns += 1;
@@ -276,30 +277,30 @@ impl Playout {
                 reports.push((id, PlayoutEvent::Started));
             }
             if n > 0 {
-                if self.leaving.is_none() {
-                    self.leaving = Some(Leaving {
-                        piece: id,
+                if self.position.is_none() {
+                    self.position = Some(PlayoutPosition {
+                        segment: id,
                         position: Position::from_samples(piece.position),
                         offset: filled,
                     });
                 }
-                let (gain, target) = (&mut self.gain, self.target);
+                let (gain, target) = (&mut self.gain, self.target_gain);
                 let out = &mut block[filled..filled + n];
                 #[allow(clippy::float_cmp)] // all are set from the same constants
                 if *gain == 1.0 && target == 1.0 && self.fade_in == 0 {
-                    out.copy_from_slice(&piece.next()[..n]);
+                    out.copy_from_slice(&piece.next_samples()[..n]);
                 } else if *gain == target && self.fade_in == 0 {
-                    for (out, sample) in out.iter_mut().zip(piece.next()) {
+                    for (out, sample) in out.iter_mut().zip(piece.next_samples()) {
                         *out = (f32::from(*sample) * target) as i16;
                     }
                 } else {
-                    for (out, sample) in out.iter_mut().zip(piece.next()) {
+                    for (out, sample) in out.iter_mut().zip(piece.next_samples()) {
                         *gain = if *gain > target {
-                            (*gain - RAMP).max(target)
+                            (*gain - GAIN_STEP).max(target)
                         } else {
-                            (*gain + RAMP).min(target)
+                            (*gain + GAIN_STEP).min(target)
                         };
-                        let rise = 1.0 - self.fade_in as f32 / HOLD_FADE as f32;
+                        let rise = 1.0 - self.fade_in as f32 / HOLD_FADE_SAMPLES as f32;
                         self.fade_in = self.fade_in.saturating_sub(1);
                         *out = (f32::from(*sample) * *gain * rise) as i16;
                     }
@@ -307,34 +308,35 @@ impl Playout {
                 piece.advance(n);
                 filled += n;
             }
-            if piece.complete && piece.next().is_empty() {
+            if piece.complete && piece.next_samples().is_empty() {
                 reports.push((id, PlayoutEvent::Finished(Position::from_samples(piece.position))));
                 self.queue.pop_front();
-                self.pieces.remove(at);
+                self.segments.remove(at);
             }
         }
         block[filled..].fill(0);
         if filled == 0 {
-            self.gain = self.target; // nothing sounds: no ramp is heard
+            self.gain = self.target_gain; // nothing sounds: no ramp is heard
         }
-        if self.tail_len > 0 {
-            for (out, faded) in block.iter_mut().zip(&self.tail[..self.tail_len]) {
+        if self.fade_tail_len > 0 {
+            for (out, faded) in block.iter_mut().zip(&self.fade_tail[..self.fade_tail_len]) {
                 *out = (f32::from(*out) + faded).clamp(-32768.0, 32767.0) as i16;
             }
             // The rest is for the next block.
-            let mixed = self.tail_len.min(block.len());
-            self.tail.copy_within(mixed..self.tail_len, 0);
-            self.tail_len -= mixed;
+            let mixed = self.fade_tail_len.min(block.len());
+            self.fade_tail.copy_within(mixed..self.fade_tail_len, 0);
+            self.fade_tail_len -= mixed;
         }
     }
 
     /// Tells the position of the first sample of a block of so many: regularly, and at once where a stall ends.
-    fn report(&mut self, samples: usize, reports: &mut Reports) {
-        let due = self.unreported <= samples;
-        self.unreported = if due { self.unreported + REPORT_EVERY } else { self.unreported } - samples;
-        let Some((id, position)) = self.sounding().filter(|_| !self.held) else { return };
-        let ends_stall =
-            self.stalled && self.pieces.iter().any(|p| p.id == id && (p.complete || !p.next().is_empty()));
+    fn report_progress(&mut self, samples: usize, reports: &mut PlayoutEvents) {
+        let due = self.until_progress <= samples;
+        self.until_progress =
+            if due { self.until_progress + PROGRESS_INTERVAL_SAMPLES } else { self.until_progress } - samples;
+        let Some((id, position)) = self.current_segment().filter(|_| !self.held) else { return };
+        let ends_stall = self.stalled
+            && self.segments.iter().any(|p| p.id == id && (p.complete || !p.next_samples().is_empty()));
         if ends_stall {
             self.stalled = false;
         }
@@ -344,26 +346,26 @@ impl Playout {
     }
 
     /// Piece and position that come next, if the piece has begun.
-    fn sounding(&self) -> Option<(SegmentId, Position)> {
+    fn current_segment(&self) -> Option<(SegmentId, Position)> {
         let id = *self.queue.front()?;
-        let piece = self.pieces.iter().find(|p| p.id == id && p.started)?;
+        let piece = self.segments.iter().find(|p| p.id == id && p.started)?;
         Some((id, Position::from_samples(piece.position)))
     }
 
     fn fade_out(&mut self, id: SegmentId, samples: usize) {
-        let Some(piece) = self.pieces.iter().find(|p| p.id == id) else { return };
+        let Some(piece) = self.segments.iter().find(|p| p.id == id) else { return };
         let mut n = 0;
         for (i, sample) in piece.peek(samples).enumerate() {
             let fall = 1.0 - (i + 1) as f32 / samples as f32;
             let faded = f32::from(sample) * self.gain * fall;
-            if i < self.tail_len {
-                self.tail[i] += faded
+            if i < self.fade_tail_len {
+                self.fade_tail[i] += faded
             } else {
-                self.tail[i] = faded
+                self.fade_tail[i] = faded
             }
             n = i + 1;
         }
-        self.tail_len = self.tail_len.max(n);
+        self.fade_tail_len = self.fade_tail_len.max(n);
     }
 }
 
@@ -371,23 +373,23 @@ impl Playout {
 mod tests {
     use super::*;
 
-    const E0: Epoch = Epoch(0);
+    const EPOCH: Epoch = Epoch(0);
 
     fn ramp(from: i16, n: usize) -> Vec<i16> {
         (0..n).map(|i| from + i as i16).collect()
     }
 
-    fn with(id: u32, samples: Vec<i16>) -> Playout {
+    fn playing(id: u32, samples: Vec<i16>) -> Playout {
         let mut playout = Playout::default();
-        playout.open(SegmentId(id), E0);
+        playout.add_segment(SegmentId(id), EPOCH);
         playout.push(SegmentId(id), samples);
         playout.complete(SegmentId(id));
         playout.play(SegmentId(id));
         playout
     }
 
-    fn block(playout: &mut Playout) -> (Box<[i16; BLOCK]>, Reports) {
-        let mut out = Box::new([0; BLOCK]);
+    fn render_frame(playout: &mut Playout) -> (Box<[i16; FRAME_SAMPLES]>, PlayoutEvents) {
+        let mut out = Box::new([0; FRAME_SAMPLES]);
         let mut reports = Vec::new();
         playout.render(&mut out[..], &mut reports);
         (out, reports)
@@ -395,15 +397,15 @@ mod tests {
 
     #[test]
     fn two_pieces_follow_each_other_without_a_gap() {
-        let mut playout = with(1, ramp(1, 1000));
-        playout.open(SegmentId(2), E0);
+        let mut playout = playing(1, ramp(1, 1000));
+        playout.add_segment(SegmentId(2), EPOCH);
         playout.push(SegmentId(2), ramp(1001, 300));
         playout.push(SegmentId(2), ramp(1301, 300));
         playout.complete(SegmentId(2));
         playout.play(SegmentId(2));
-        let (first, reports) = block(&mut playout);
+        let (first, reports) = render_frame(&mut playout);
         assert_eq!(reports, [(SegmentId(1), PlayoutEvent::Started)]);
-        let (second, reports) = block(&mut playout);
+        let (second, reports) = render_frame(&mut playout);
         assert_eq!(
             reports,
             [
@@ -421,10 +423,10 @@ mod tests {
     #[test]
     fn short_blocks_and_long_ones_are_the_same_sound() {
         let said = |sizes: &[usize]| {
-            let mut playout = with(1, ramp(1, 6_000));
+            let mut playout = playing(1, ramp(1, 6_000));
             let (mut heard, mut reports) = (Vec::new(), Vec::new());
             for (n, size) in sizes.iter().cycle().enumerate() {
-                let mut block = [0; BLOCK];
+                let mut block = [0; FRAME_SAMPLES];
                 playout.render(&mut block[..*size], &mut reports);
                 heard.extend_from_slice(&block[..*size]);
                 match heard.len() {
@@ -432,15 +434,16 @@ mod tests {
                     1_920 => drop(playout.hold()),
                     3_840 => playout.resume(),
                     4_800 => playout.duck(),
-                    5_760 => drop(playout.cancel(E0)),
+                    5_760 => drop(playout.cancel(EPOCH)),
                     8_640.. => break,
                     _ => assert!(n < 100),
                 }
             }
             (heard, reports)
         };
-        let (long, told) = said(&[BLOCK]);
-        for sizes in [&[SHORT][..], &[SHORT, SHORT, BLOCK]] {
+        let (long, told) = said(&[FRAME_SAMPLES]);
+        for sizes in [&[SHORT_FRAME_SAMPLES][..], &[SHORT_FRAME_SAMPLES, SHORT_FRAME_SAMPLES, FRAME_SAMPLES]]
+        {
             let (heard, reports) = said(sizes);
             let differs = heard.iter().zip(&long).position(|(a, b)| a != b);
             assert_eq!((differs, heard.len()), (None, long.len()));
@@ -451,100 +454,103 @@ mod tests {
     #[test]
     fn what_waits_is_awaited_and_what_sounds_or_is_over_is_not() {
         let mut playout = Playout::default();
-        assert!(!playout.awaits());
-        playout.open(SegmentId(1), E0);
-        block(&mut playout);
-        assert!(playout.awaits(), "no word and no sample yet");
+        assert!(!playout.has_pending_audio());
+        playout.add_segment(SegmentId(1), EPOCH);
+        render_frame(&mut playout);
+        assert!(playout.has_pending_audio(), "no word and no sample yet");
         playout.push(SegmentId(1), vec![5; 2_000]);
         playout.play(SegmentId(1));
         playout.complete(SegmentId(1));
-        block(&mut playout);
-        assert!(!playout.awaits());
+        render_frame(&mut playout);
+        assert!(!playout.has_pending_audio());
         playout.hold();
-        block(&mut playout);
-        assert!(playout.awaits(), "it may go on at any time");
+        render_frame(&mut playout);
+        assert!(playout.has_pending_audio(), "it may go on at any time");
         playout.resume();
-        block(&mut playout);
-        block(&mut playout);
-        assert!(!playout.awaits() && playout.is_silent());
+        render_frame(&mut playout);
+        render_frame(&mut playout);
+        assert!(!playout.has_pending_audio() && playout.is_silent());
     }
 
     #[test]
     fn a_held_piece_goes_on_at_the_sample_it_was_held_at() {
-        let mut playout = with(1, ramp(1, 5000));
-        block(&mut playout);
+        let mut playout = playing(1, ramp(1, 5000));
+        render_frame(&mut playout);
         assert_eq!(playout.hold(), Some((SegmentId(1), Position::from_samples(960))));
-        let (faded, _) = block(&mut playout);
+        let (faded, _) = render_frame(&mut playout);
         assert!(
             faded[0] > 900 && faded[120] > 400 && faded[120] < 600,
             "fades what would have come: {} {}",
             faded[0],
             faded[120]
         );
-        assert!(faded[HOLD_FADE..].iter().all(|s| *s == 0), "silent after 5 ms");
-        assert!(block(&mut playout).0.iter().all(|s| *s == 0));
+        assert!(faded[HOLD_FADE_SAMPLES..].iter().all(|s| *s == 0), "silent after 5 ms");
+        assert!(render_frame(&mut playout).0.iter().all(|s| *s == 0));
         playout.resume();
-        let (after, _) = block(&mut playout);
+        let (after, _) = render_frame(&mut playout);
         assert_eq!(
-            after[HOLD_FADE..],
-            ramp(961 + HOLD_FADE as i16, BLOCK - HOLD_FADE),
+            after[HOLD_FADE_SAMPLES..],
+            ramp(961 + HOLD_FADE_SAMPLES as i16, FRAME_SAMPLES - HOLD_FADE_SAMPLES),
             "the same samples at the same places"
         );
     }
 
     #[test]
     fn ducking_takes_one_block_and_twelve_decibels() {
-        let mut playout = with(1, vec![10_000; 4000]);
-        block(&mut playout);
+        let mut playout = playing(1, vec![10_000; 4000]);
+        render_frame(&mut playout);
         playout.duck();
-        let (ramped, _) = block(&mut playout);
-        assert!(ramped[0] > 9_900 && ramped[BLOCK - 1] < 2_600);
-        let (ducked, _) = block(&mut playout);
+        let (ramped, _) = render_frame(&mut playout);
+        assert!(ramped[0] > 9_900 && ramped[FRAME_SAMPLES - 1] < 2_600);
+        let (ducked, _) = render_frame(&mut playout);
         assert!(ducked.iter().all(|s| (2_505..=2_515).contains(s)), "{}", ducked[0]);
         playout.unduck();
-        let (risen, _) = block(&mut playout);
-        assert!(risen[BLOCK - 1] > 9_900);
+        let (risen, _) = render_frame(&mut playout);
+        assert!(risen[FRAME_SAMPLES - 1] > 9_900);
     }
 
     #[test]
     fn a_cut_fades_within_one_block_and_tells_where() {
-        let mut playout = with(1, vec![10_000; 48_000]);
-        block(&mut playout);
-        assert_eq!(playout.cancel(E0), Some((SegmentId(1), Position::from_samples(960))));
-        let (faded, reports) = block(&mut playout);
+        let mut playout = playing(1, vec![10_000; 48_000]);
+        render_frame(&mut playout);
+        assert_eq!(playout.cancel(EPOCH), Some((SegmentId(1), Position::from_samples(960))));
+        let (faded, reports) = render_frame(&mut playout);
         assert!(reports.is_empty(), "a cut piece never finishes");
-        assert!(faded[0] > 9_900 && faded[BLOCK / 2] < 5_100 && faded[BLOCK - 1] == 0);
+        assert!(faded[0] > 9_900 && faded[FRAME_SAMPLES / 2] < 5_100 && faded[FRAME_SAMPLES - 1] == 0);
         assert!(playout.is_silent());
         assert!(!playout.push(SegmentId(1), vec![1]), "late samples are not wanted");
     }
 
     #[test]
     fn a_cut_of_a_held_reply_ends_the_hold_and_makes_no_sound() {
-        let mut playout = with(1, vec![10_000; 48_000]);
-        block(&mut playout);
+        let mut playout = playing(1, vec![10_000; 48_000]);
+        render_frame(&mut playout);
         playout.hold();
-        block(&mut playout);
-        assert_eq!(playout.cancel(E0), Some((SegmentId(1), Position::from_samples(960))));
-        playout.open(SegmentId(2), Epoch(1));
+        render_frame(&mut playout);
+        assert_eq!(playout.cancel(EPOCH), Some((SegmentId(1), Position::from_samples(960))));
+        playout.add_segment(SegmentId(2), Epoch(1));
         playout.push(SegmentId(2), vec![7; 960]);
         playout.play(SegmentId(2));
-        assert_eq!(block(&mut playout).0[0], 7, "the next reply sounds");
+        assert_eq!(render_frame(&mut playout).0[0], 7, "the next reply sounds");
     }
 
     #[test]
     fn a_piece_without_samples_yet_waits_and_keeps_its_position() {
         let mut playout = Playout::default();
-        playout.open(SegmentId(1), E0);
+        playout.add_segment(SegmentId(1), EPOCH);
         playout.play(SegmentId(1));
-        assert!(block(&mut playout).1.is_empty(), "not begun");
+        assert!(render_frame(&mut playout).1.is_empty(), "not begun");
         playout.push(SegmentId(1), vec![5; 100]);
         let late = PlayoutEvent::Stalled(Position::from_samples(100));
-        assert_eq!(block(&mut playout).1, [(SegmentId(1), PlayoutEvent::Started), (SegmentId(1), late)]);
-        assert!(block(&mut playout).1.is_empty(), "told once");
+        assert_eq!(
+            render_frame(&mut playout).1,
+            [(SegmentId(1), PlayoutEvent::Started), (SegmentId(1), late)]
+        );
+        assert!(render_frame(&mut playout).1.is_empty(), "told once");
         assert_eq!(playout.underruns(), 2, "the rest of its first block, and the next one");
         playout.push(SegmentId(1), vec![6; 100]);
         playout.complete(SegmentId(1));
-        let (out, reports) = block(&mut playout);
+        let (out, reports) = render_frame(&mut playout);
         assert_eq!((out[0], out[99], out[100]), (6, 6, 0));
         let (goes_on, ends) = (Position::from_samples(100), Position::from_samples(200));
         assert_eq!(
@@ -555,10 +561,10 @@ mod tests {
 
     #[test]
     fn positions_are_told_ten_times_a_second() {
-        let mut playout = with(1, vec![1; 48_000]);
+        let mut playout = playing(1, vec![1; 48_000]);
         let mut told = Vec::new();
         for _ in 0..20 {
-            told.extend(block(&mut playout).1);
+            told.extend(render_frame(&mut playout).1);
         }
         let progress: Vec<_> = told.iter().filter(|(_, e)| matches!(e, PlayoutEvent::Progress(_))).collect();
         assert_eq!(progress.len(), 4);

@@ -9,11 +9,11 @@ use models::{Error, Kind, Sink};
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Indexing, Resampler};
 
-use super::lips::Source;
+use super::lips::PhoneSource;
 
 /// News of a piece, as a media thread wants them.
 #[derive(Debug)]
-pub enum News {
+pub enum SynthesisEvent {
     /// Phones, for the lips.
     Phones(Vec<Phone>),
     /// Words and the positions of their ends.
@@ -28,7 +28,7 @@ pub enum News {
 
 /// What the caller should know where an engine has no voice of this name.
 #[must_use]
-pub fn lacks(engine: &dyn Tts, voice: &str) -> Option<String> {
+pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
     let name: String = voice.chars().take(40).collect();
     let told =
         || format!("The voice {name:?} is not available on this server; the avatar's own speaks instead.");
@@ -37,82 +37,83 @@ pub fn lacks(engine: &dyn Tts, voice: &str) -> Option<String> {
 
 /// A sink for a voice that passes its news on, with samples at 48 kHz. With `lips`, a voice that tells no phones before its first sound
 /// has them made of its words, and read from its sound where it tells none of these either.
-pub fn sink(lips: bool, push: impl Fn(News) + Send + Sync + 'static) -> Sink<Event> {
+pub fn synthesis_sink(lips: bool, push: impl Fn(SynthesisEvent) + Send + Sync + 'static) -> Sink<Event> {
     // One thread speaks a piece, so the lock is never waited for; it is there because a sink is shared by type.
-    let sound = Mutex::new(Sound { upsampler: None, lips: Source::new(lips) });
+    let sound = Mutex::new(VoiceProcessor { upsampler: None, phone_source: PhoneSource::new(lips) });
     Sink::new(move |event| {
         let mut sound = sound.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Phones(phones) => {
-                sound.lips.phones();
-                push(News::Phones(phones));
+                sound.phone_source.use_voice_phones();
+                push(SynthesisEvent::Phones(phones));
             }
             Event::Words(words) => {
-                pass(&push, sound.lips.words(&words), Vec::new());
+                push_phones_and_samples(&push, sound.phone_source.push_words(&words), Vec::new());
                 let placed = words.into_iter().map(|word| (word.text, Position::from_seconds(word.end)));
-                push(News::Words(placed.collect()));
+                push(SynthesisEvent::Words(placed.collect()));
             }
             Event::Audio { pcm, sample_rate } => match sound.push(&pcm, sample_rate) {
-                Ok((phones, samples)) => pass(&push, phones, samples),
-                Err(e) => push(News::Failed(e)),
+                Ok((phones, samples)) => push_phones_and_samples(&push, phones, samples),
+                Err(e) => push(SynthesisEvent::Failed(e)),
             },
             Event::End => {
                 let (phones, samples) = sound.finish();
-                pass(&push, phones, samples);
-                push(News::End);
+                push_phones_and_samples(&push, phones, samples);
+                push(SynthesisEvent::End);
             }
-            Event::Failed(e) => push(News::Failed(e)),
+            Event::Failed(e) => push(SynthesisEvent::Failed(e)),
         }
     })
 }
 
 /// The lips first: they are to be known before the sound leaves.
-fn pass(push: &impl Fn(News), phones: Vec<Phone>, samples: Vec<i16>) {
+fn push_phones_and_samples(push: &impl Fn(SynthesisEvent), phones: Vec<Phone>, samples: Vec<i16>) {
     if !phones.is_empty() {
-        push(News::Phones(phones));
+        push(SynthesisEvent::Phones(phones));
     }
     if !samples.is_empty() {
-        push(News::Samples(samples));
+        push(SynthesisEvent::Samples(samples));
     }
 }
 
 /// A voice's samples on their way.
-struct Sound {
+struct VoiceProcessor {
     upsampler: Option<Upsampler>,
-    lips: Source,
+    phone_source: PhoneSource,
 }
 
-impl Sound {
+impl VoiceProcessor {
     fn push(&mut self, pcm: &[i16], rate: u32) -> Result<(Vec<Phone>, Vec<i16>), Error> {
         let upsampler = match &mut self.upsampler {
             Some(made) => made,
             none => none.insert(Upsampler::new(rate)?),
         };
         let samples = upsampler.push(pcm);
-        Ok((self.lips.sound(&samples), samples))
+        Ok((self.phone_source.push_samples(&samples), samples))
     }
 
     fn finish(&mut self) -> (Vec<Phone>, Vec<i16>) {
         let samples = self.upsampler.as_mut().map_or_else(Vec::new, Upsampler::finish);
-        let mut phones = if samples.is_empty() { Vec::new() } else { self.lips.sound(&samples) };
-        phones.extend(self.lips.finish());
+        let mut phones =
+            if samples.is_empty() { Vec::new() } else { self.phone_source.push_samples(&samples) };
+        phones.extend(self.phone_source.finish());
         (phones, samples)
     }
 }
 
 /// Samples of the voice's rate taken at once by the resampler.
-const CHUNK: usize = 160;
+const CHUNK_SAMPLES: usize = 160;
 
 /// Brings a voice to 48 kHz: no delay of its own (the filter's is cut off), exactly as long as the input.
 pub struct Upsampler {
     rate: u64,
-    inner: Option<Fft<f32>>,
+    resampler: Option<Fft<f32>>,
     input: Vec<f32>,
     output: Vec<f32>,
     /// Samples of the filter's delay still to be cut off.
-    skip: usize,
-    taken: u64,
-    given: u64,
+    delay_left: usize,
+    samples_in: u64,
+    samples_out: u64,
 }
 
 impl Upsampler {
@@ -130,35 +131,36 @@ impl Upsampler {
         }
         let mut this = Self {
             rate,
-            inner: None,
-            input: Vec::with_capacity(2 * CHUNK),
+            resampler: None,
+            input: Vec::with_capacity(2 * CHUNK_SAMPLES),
             output: Vec::new(),
-            skip: 0,
-            taken: 0,
-            given: 0,
+            delay_left: 0,
+            samples_in: 0,
+            samples_out: 0,
         };
         if rate != SAMPLE_RATE {
-            let inner = Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK, 1, FixedSync::Input)
+            let inner = Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK_SAMPLES, 1, FixedSync::Input)
                 .map_err(|e| Error::new(Kind::Refused, "no resampler for the voice").with_source(e))?;
-            this.skip = inner.output_delay();
+            this.delay_left = inner.output_delay();
             this.output = vec![0.0; inner.output_frames_max()];
-            this.inner = Some(inner);
+            this.resampler = Some(inner);
         }
         Ok(this)
     }
 
     /// Takes samples, gives those that are complete.
     pub fn push(&mut self, pcm: &[i16]) -> Vec<i16> {
-        self.taken += pcm.len() as u64;
-        if self.inner.is_none() {
-            self.given += pcm.len() as u64;
+        self.samples_in += pcm.len() as u64;
+        if self.resampler.is_none() {
+            self.samples_out += pcm.len() as u64;
             return pcm.to_vec();
         }
         self.input.extend(pcm.iter().map(|s| f32::from(*s)));
-        let mut out = Vec::with_capacity((pcm.len() as u64 * SAMPLE_RATE / self.rate) as usize + CHUNK * 6);
-        let whole = self.input.len() / CHUNK * CHUNK;
-        for from in (0..whole).step_by(CHUNK) {
-            self.chunk(from, CHUNK, &mut out);
+        let mut out =
+            Vec::with_capacity((pcm.len() as u64 * SAMPLE_RATE / self.rate) as usize + CHUNK_SAMPLES * 6);
+        let whole = self.input.len() / CHUNK_SAMPLES * CHUNK_SAMPLES;
+        for from in (0..whole).step_by(CHUNK_SAMPLES) {
+            self.process_chunk(from, CHUNK_SAMPLES, &mut out);
         }
         self.input.drain(..whole);
         out
@@ -167,36 +169,38 @@ impl Upsampler {
     /// The rest: what the filter still holds.
     pub fn finish(&mut self) -> Vec<i16> {
         let mut out = Vec::new();
-        let due = (self.taken * SAMPLE_RATE).div_ceil(self.rate);
+        let due = (self.samples_in * SAMPLE_RATE).div_ceil(self.rate);
         let left = self.input.len();
         if left > 0 {
-            self.input.resize(CHUNK, 0.0);
-            self.chunk(0, left, &mut out);
+            self.input.resize(CHUNK_SAMPLES, 0.0);
+            self.process_chunk(0, left, &mut out);
             self.input.clear();
         }
-        self.input.resize(CHUNK, 0.0);
-        while self.inner.is_some() && self.given < due {
-            self.chunk(0, 0, &mut out);
+        self.input.resize(CHUNK_SAMPLES, 0.0);
+        while self.resampler.is_some() && self.samples_out < due {
+            self.process_chunk(0, 0, &mut out);
         }
-        let surplus = (self.given - due) as usize;
+        let surplus = (self.samples_out - due) as usize;
         out.truncate(out.len().saturating_sub(surplus));
-        self.given = due;
+        self.samples_out = due;
         self.input.clear();
         out
     }
 
-    fn chunk(&mut self, from: usize, valid: usize, out: &mut Vec<i16>) {
-        let Some(inner) = self.inner.as_mut() else { return };
+    fn process_chunk(&mut self, from: usize, valid: usize, out: &mut Vec<i16>) {
+        let Some(inner) = self.resampler.as_mut() else { return };
         let frames = self.output.len();
-        let made = InterleavedSlice::new(&self.input[from..from + CHUNK], 1, CHUNK).ok().and_then(|input| {
-            let mut output = InterleavedSlice::new_mut(&mut self.output, 1, frames).ok()?;
-            inner.process_into_buffer(&input, &mut output, Some(&Indexing::new().partial_len(valid))).ok()
-        });
+        let made = InterleavedSlice::new(&self.input[from..from + CHUNK_SAMPLES], 1, CHUNK_SAMPLES)
+            .ok()
+            .and_then(|input| {
+                let mut output = InterleavedSlice::new_mut(&mut self.output, 1, frames).ok()?;
+                inner.process_into_buffer(&input, &mut output, Some(&Indexing::new().partial_len(valid))).ok()
+            });
         // The sizes are the resampler's own, so it never refuses; if it did, silence would take the place of the sound.
-        let (_, made) = made.unwrap_or((CHUNK, 0));
-        let cut = self.skip.min(made);
-        self.skip -= cut;
-        self.given += (made - cut) as u64;
+        let (_, made) = made.unwrap_or((CHUNK_SAMPLES, 0));
+        let cut = self.delay_left.min(made);
+        self.delay_left -= cut;
+        self.samples_out += (made - cut) as u64;
         // Halves are rounded away from zero, and `as` stays within the type: a `round` would be a call for each sample.
         out.extend(self.output[cut..made].iter().map(|s| (s + 0.5f32.copysign(*s)) as i16));
     }
@@ -212,7 +216,7 @@ mod tests {
             .collect()
     }
 
-    fn through(rate: u32, pcm: &[i16], portion: usize) -> Vec<i16> {
+    fn upsample(rate: u32, pcm: &[i16], portion: usize) -> Vec<i16> {
         let mut upsampler = Upsampler::new(rate).unwrap();
         let mut out = Vec::new();
         for part in pcm.chunks(portion) {
@@ -226,7 +230,7 @@ mod tests {
     fn a_tone_keeps_its_length_place_and_loudness() {
         for rate in [8_000, 16_000, 22_050, 24_000, 44_100, 48_000] {
             let n = rate as usize / 2 + 77;
-            let out = through(rate, &tone(rate, 440.0, n), 333);
+            let out = upsample(rate, &tone(rate, 440.0, n), 333);
             assert_eq!(out.len(), (n as u64 * 48_000).div_ceil(u64::from(rate)) as usize, "{rate}");
             let ideal = tone(48_000, 440.0, out.len());
             let worst = out[480..out.len() - 480]

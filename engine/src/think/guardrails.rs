@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle as Runtime;
 use tracing::Instrument as _;
 
-use super::span;
-use crate::graph::{Guarded, News};
+use super::call_span;
+use crate::messages::{GuardrailHit, StageEvent};
 
 /// Checks what the user said; the news come only if a guardrail fires. `None` where there is nothing to check.
 pub(crate) fn check(
@@ -20,7 +20,7 @@ pub(crate) fn check(
     llm: &Arc<dyn Llm>,
     guardrails: &[Guardrail],
     said: &str,
-    news: Sink<News>,
+    news: Sink<StageEvent>,
 ) -> Option<Handle> {
     // Those without words of their own are tools of the reply's question.
     let beside = guardrails.iter().enumerate().filter(|(_, rule)| rule.response_message.is_some());
@@ -36,14 +36,18 @@ pub(crate) fn check(
         match checking.await {
             Ok(Some(key)) => {
                 if let Some((guardrail, _)) = keys.into_iter().find(|(_, known)| *known == key) {
-                    news.send(News::Guarded(Guarded { guardrail, said, verdict: None }));
+                    news.send(StageEvent::Guardrail(GuardrailHit {
+                        index: guardrail,
+                        user_text: said,
+                        verdict: None,
+                    }));
                 }
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the guardrails could not be checked"),
         }
     };
-    let task = net.spawn(judging.instrument(span(call)));
+    let task = net.spawn(judging.instrument(call_span(call)));
     Some(Handle::new(move || task.abort()))
 }
 
@@ -53,7 +57,7 @@ pub(crate) async fn moderate(llm: &Arc<dyn Llm>, said: String) -> Value {
 }
 
 /// What the model is told that called the rule: the endpoint's word as it is; where there is none, what follows without it.
-pub(crate) fn told(rule: &Guardrail, verdict: &Value) -> Value {
+pub(crate) fn moderation_result(rule: &Guardrail, verdict: &Value) -> Value {
     if verdict.get("error").is_none() {
         return verdict.clone();
     }

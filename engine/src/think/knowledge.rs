@@ -5,20 +5,20 @@ use std::sync::Arc;
 use conversation::event::{HistoryItem, Role};
 
 /// Snippets given to the LLM with one question.
-pub const LIMIT: usize = 4;
+pub const MAX_SNIPPETS: usize = 4;
 
 /// A turn shorter than this many words is searched together with the turn before it: "And how much is it?"
-const ALONE: usize = 5;
+const MIN_STANDALONE_WORDS: usize = 5;
 
 /// The words to search for: the user's open turn, with the one before it where the last is too short to stand alone.
 ///
 /// `None` if nobody asked anything (the step after a tool, a greeting): there is nothing new to be found.
 #[must_use]
-pub fn query(history: &[Arc<HistoryItem>]) -> Option<String> {
+pub fn search_query(history: &[Arc<HistoryItem>]) -> Option<String> {
     let talked = |i: &&Arc<HistoryItem>| !matches!(i.role, Role::System | Role::Visitor);
     let mut turns = history.iter().rev().filter(talked).peekable();
     let last = turns.next_if(|i| i.role == Role::User)?;
-    if last.text.split_whitespace().count() >= ALONE {
+    if last.text.split_whitespace().count() >= MIN_STANDALONE_WORDS {
         return Some(last.text.clone());
     }
     let before = turns.find(|i| i.role == Role::User);
@@ -49,8 +49,8 @@ mod tests {
             item(Role::Assistant, "Ninety."),
             item(Role::User, "And its weight?"),
         ];
-        assert_eq!(query(&history[..1]).unwrap(), "What does the blue bicycle cost?");
-        assert_eq!(query(&history).unwrap(), "What does the blue bicycle cost? And its weight?");
+        assert_eq!(search_query(&history[..1]).unwrap(), "What does the blue bicycle cost?");
+        assert_eq!(search_query(&history).unwrap(), "What does the blue bicycle cost? And its weight?");
     }
 
     #[test]
@@ -60,12 +60,15 @@ mod tests {
             item(Role::System, "Today it is raining."),
             item(Role::Visitor, "The visitor looks at page three."),
         ];
-        assert_eq!(query(&history).unwrap(), "What does the blue bicycle cost?");
+        assert_eq!(search_query(&history).unwrap(), "What does the blue bicycle cost?");
     }
 
     #[test]
     fn the_step_after_a_tool_searches_nothing() {
-        assert_eq!(query(&[item(Role::User, "What is the weather?"), item(Role::Tool, "Sunny")]), None);
-        assert_eq!(query(&[]), None);
+        assert_eq!(
+            search_query(&[item(Role::User, "What is the weather?"), item(Role::Tool, "Sunny")]),
+            None
+        );
+        assert_eq!(search_query(&[]), None);
     }
 }

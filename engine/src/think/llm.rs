@@ -11,48 +11,48 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-use super::{knowledge, span};
-use crate::graph::News;
+use super::{call_span, knowledge};
+use crate::messages::StageEvent;
 
 /// A question under way. Dropping it cancels the question.
-pub struct Asked {
+pub struct GenerationHandle {
     /// Which one.
-    pub step: GenerationId,
+    pub generation: GenerationId,
     _cancel: oneshot::Sender<()>,
 }
 
 /// Asks on the net pool; the news come through `news`.
-pub fn ask(
+pub fn start_generation(
     net: &Handle,
     call: ConversationId,
     llm: Arc<dyn Llm>,
     source: Option<Arc<dyn Knowledge>>,
     mut request: Request,
     step: GenerationId,
-    news: Sink<News>,
-) -> Asked {
+    news: Sink<StageEvent>,
+) -> GenerationHandle {
     let (cancel, cancelled) = oneshot::channel();
     let asking = async move {
         if let Some(source) = source
-            && let Some(query) = knowledge::query(&request.history)
+            && let Some(query) = knowledge::search_query(&request.history)
         {
-            request.snippets = source.search(&query, knowledge::LIMIT).await;
+            request.snippets = source.search(&query, knowledge::MAX_SNIPPETS).await;
             if !request.snippets.is_empty() {
-                news.send(News::Snippets(request.snippets.clone()));
+                news.send(StageEvent::Snippets(request.snippets.clone()));
             }
         }
-        let handle = llm.ask(request, Sink::new(move |event: Event| news.send(News::Llm(step, event))));
+        let handle = llm.ask(request, Sink::new(move |event: Event| news.send(StageEvent::Llm(step, event))));
         // Resolves when the question is cancelled or done with: the sender is dropped, nothing is ever sent.
         let _ = cancelled.await;
         handle.cancel();
     };
-    net.spawn(asking.instrument(span(call)));
-    Asked { step, _cancel: cancel }
+    net.spawn(asking.instrument(call_span(call)));
+    GenerationHandle { generation: step, _cancel: cancel }
 }
 
 /// An adapter's news as the conversation knows them; whether they are the last.
 #[must_use]
-pub fn input(event: Event) -> (LlmEvent, bool) {
+pub fn to_llm_event(event: Event) -> (LlmEvent, bool) {
     match event {
         Event::Text(text) => (LlmEvent::Text(text), false),
         Event::Call { id, name, arguments } => (LlmEvent::ToolCall { id, name, arguments }, false),

@@ -6,6 +6,6 @@ pub mod llm;
 pub mod tools;
 
 /// A call's name for what is logged on the net pool. Of the highest level, so that no filter takes the name from a line that it lets through.
-pub(crate) fn span(call: conversation::call_config::ConversationId) -> tracing::Span {
+pub(crate) fn call_span(call: conversation::call_config::ConversationId) -> tracing::Span {
     tracing::error_span!("call", conversation = %call)
 }

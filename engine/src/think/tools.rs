@@ -13,13 +13,13 @@ use url::Url;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Bytes of an answer; more is cut.
-const LIMIT: usize = 256 << 10;
+const MAX_RESPONSE_BYTES: usize = 256 << 10;
 
 /// Characters of a server's words in a reason.
-const WORDS: usize = 200;
+const MAX_ERROR_CHARS: usize = 200;
 
 /// All but RFC 3986's unreserved characters: an argument is never more than a part of one segment or one value.
-const ARGUMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const ARGUMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Runs a tool of kind [`ToolRun::Api`] with `arguments`, an object. What comes back is an object.
 ///
@@ -33,16 +33,16 @@ pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<
         return Err("the tool runs in the browser".into());
     };
     let Value::Object(arguments) = arguments else { return Err("the arguments are no object".into()) };
-    let request = request(method, url, headers, arguments)?;
+    let request = build_request(method, url, headers, arguments)?;
     let told = |error: net::Error| error.to_string();
     let response = client.send(request).await.map_err(told)?;
     let (status, success) = (response.status(), response.success());
     let body = response.body().await.map_err(told)?;
     if success {
-        return Ok(result(&body));
+        return Ok(parse_result(&body));
     }
     let words: String = body.text().split_whitespace().collect::<Vec<_>>().join(" ");
-    let words: String = clean(words, url, headers).chars().take(WORDS).collect();
+    let words: String = redact_secrets(words, url, headers).chars().take(MAX_ERROR_CHARS).collect();
     Err(if words.is_empty() {
         format!("the tool's server answered {status}")
     } else {
@@ -50,7 +50,7 @@ pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<
     })
 }
 
-fn request(
+fn build_request(
     method: &str,
     template: &str,
     headers: &[(String, String)],
@@ -64,7 +64,7 @@ fn request(
         "DELETE" => net::Method::DELETE,
         _ => return Err("the tool's method is not one of GET, POST, PUT, PATCH, DELETE".into()),
     };
-    let (mut url, used) = filled(template, &arguments)?;
+    let (mut url, used) = fill_url_template(template, &arguments)?;
     let rest: Map<String, Value> = arguments.into_iter().filter(|(name, _)| !used.contains(name)).collect();
     let in_query = matches!(method, net::Method::GET | net::Method::DELETE);
     if in_query && !rest.is_empty() {
@@ -75,17 +75,19 @@ fn request(
                 Value::Array(values)
                     if values.iter().all(|value| !value.is_object() && !value.is_array()) =>
                 {
-                    query.extend_pairs(values.iter().map(|value| (name, text(value))));
+                    query.extend_pairs(values.iter().map(|value| (name, value_to_text(value))));
                 }
                 value => {
-                    query.append_pair(name, &text(value));
+                    query.append_pair(name, &value_to_text(value));
                 }
             }
         }
     }
     let told = |error: net::Error| error.to_string();
-    let mut request =
-        net::Request::new(method, url.as_str()).map_err(told)?.timeout(Some(TIMEOUT)).limit(LIMIT);
+    let mut request = net::Request::new(method, url.as_str())
+        .map_err(told)?
+        .timeout(Some(TIMEOUT))
+        .limit(MAX_RESPONSE_BYTES);
     for (name, value) in headers {
         request = request.header(name, value).map_err(told)?;
     }
@@ -93,20 +95,23 @@ fn request(
 }
 
 /// The URL with its `{name}`s filled, and the names of the arguments that went into it.
-fn filled(template: &str, arguments: &Map<String, Value>) -> Result<(Url, HashSet<String>), String> {
+fn fill_url_template(
+    template: &str,
+    arguments: &Map<String, Value>,
+) -> Result<(Url, HashSet<String>), String> {
     let template = template.trim();
     let mut url = String::with_capacity(template.len());
     let mut plain = String::with_capacity(template.len());
     let mut used = HashSet::new();
     let mut rest = template;
-    while let Some((before, name, after)) = placeholder(rest) {
+    while let Some((before, name, after)) = find_placeholder(rest) {
         let value = arguments
             .get(name)
             .filter(|value| !value.is_null())
             .ok_or_else(|| format!("the argument {name:?} is missing"))?;
         url.push_str(before);
         plain.push_str(before);
-        url.extend(utf8_percent_encode(&text(value), ARGUMENT));
+        url.extend(utf8_percent_encode(&value_to_text(value), ARGUMENT_ENCODE_SET));
         plain.push('x');
         used.insert(name.to_owned());
         rest = after;
@@ -130,7 +135,7 @@ fn filled(template: &str, arguments: &Map<String, Value>) -> Result<(Url, HashSe
 }
 
 /// The first `{name}` of `text`: what is before, the name, what is after. Other braces are left alone.
-fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
+fn find_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     while let Some(open) = text[from..].find('{').map(|i| from + i) {
         let inside = &text[open + 1..];
@@ -145,14 +150,14 @@ fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     None
 }
 
-fn text(value: &Value) -> String {
+fn value_to_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }
 
-fn result(body: &net::Body) -> Value {
+fn parse_result(body: &net::Body) -> Value {
     let text = body.text();
     if body.cut {
         return json!({"result": text, "truncated": true, "note": "cut after 256 KiB"});
@@ -166,7 +171,7 @@ fn result(body: &net::Body) -> Value {
 }
 
 /// A server's words without what the tool's headers and URL keep secret: some servers repeat the request.
-fn clean(words: String, url: &str, headers: &[(String, String)]) -> String {
+fn redact_secrets(words: String, url: &str, headers: &[(String, String)]) -> String {
     let url = Url::parse(url).ok();
     let password = url.as_ref().and_then(|url| url.password().map(str::to_owned));
     let query =

@@ -19,33 +19,33 @@ pub(super) fn force_receive_buffer(socket: RawFd, bytes: usize) -> bool {
 }
 
 /// Datagrams a call.
-pub(super) const BATCH: usize = 32;
+pub(super) const BATCH_SIZE: usize = 32;
 /// Longest datagram that is read whole.
-const LENGTH: usize = 2048;
+const MAX_DATAGRAM_BYTES: usize = 2048;
 /// Room for one `in_pktinfo` control message.
-const CONTROL: usize = 64;
+const CONTROL_BYTES: usize = 64;
 
 #[repr(align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL]);
+struct ControlBuffer([u8; CONTROL_BYTES]);
 
 /// Buffers for [`BATCH`] datagrams.
-pub(super) struct Batch {
-    data: Vec<[u8; LENGTH]>,
-    names: Vec<libc::sockaddr_in>,
-    controls: Vec<Control>,
+pub(super) struct ReceiveBatch {
+    data: Vec<[u8; MAX_DATAGRAM_BYTES]>,
+    source_addresses: Vec<libc::sockaddr_in>,
+    controls: Vec<ControlBuffer>,
     received: Vec<(usize, SocketAddrV4, Ipv4Addr)>,
 }
 
-impl Batch {
+impl ReceiveBatch {
     pub(super) fn new() -> Self {
         // SAFETY: all-zero bytes are a valid sockaddr_in.
         let name: libc::sockaddr_in = unsafe { mem::zeroed() };
         Self {
-            data: vec![[0; LENGTH]; BATCH],
-            names: vec![name; BATCH],
-            controls: vec![Control([0; CONTROL]); BATCH],
-            received: Vec::with_capacity(BATCH),
+            data: vec![[0; MAX_DATAGRAM_BYTES]; BATCH_SIZE],
+            source_addresses: vec![name; BATCH_SIZE],
+            controls: vec![ControlBuffer([0; CONTROL_BYTES]); BATCH_SIZE],
+            received: Vec::with_capacity(BATCH_SIZE),
         }
     }
 
@@ -53,26 +53,26 @@ impl Batch {
     pub(super) fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
         self.received.clear();
         // SAFETY: all-zero bytes are a valid iovec and a valid mmsghdr (null pointers, zero lengths).
-        let mut parts: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
+        let mut parts: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
         // SAFETY: as above.
-        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-        for i in 0..BATCH {
+        let mut headers: [libc::mmsghdr; BATCH_SIZE] = unsafe { mem::zeroed() };
+        for i in 0..BATCH_SIZE {
             parts[i].iov_base = self.data[i].as_mut_ptr().cast();
-            parts[i].iov_len = LENGTH;
+            parts[i].iov_len = MAX_DATAGRAM_BYTES;
             let header = &mut headers[i].msg_hdr;
-            header.msg_name = ptr::from_mut(&mut self.names[i]).cast();
+            header.msg_name = ptr::from_mut(&mut self.source_addresses[i]).cast();
             header.msg_namelen = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
             header.msg_iov = &raw mut parts[i];
             header.msg_iovlen = 1;
             header.msg_control = self.controls[i].0.as_mut_ptr().cast();
-            header.msg_controllen = CONTROL as _;
+            header.msg_controllen = CONTROL_BYTES as _;
         }
         // SAFETY: every header points to a name, an iovec, data and control space that live until after the call, with their lengths.
         let count = unsafe {
             libc::recvmmsg(
                 socket,
                 headers.as_mut_ptr(),
-                BATCH as u32,
+                BATCH_SIZE as u32,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
@@ -81,13 +81,13 @@ impl Batch {
             return Err(io::Error::last_os_error());
         }
         for (i, header) in headers.iter().enumerate().take(count as usize) {
-            let source = address(&self.names[i]);
+            let source = to_socket_addr(&self.source_addresses[i]);
             let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             let length = if truncated { 0 } else { header.msg_len as usize };
             self.received.push((
                 length,
                 source,
-                destination(&header.msg_hdr).unwrap_or(Ipv4Addr::UNSPECIFIED),
+                destination_address(&header.msg_hdr).unwrap_or(Ipv4Addr::UNSPECIFIED),
             ));
         }
         Ok(self.received.len())
@@ -103,11 +103,11 @@ impl Batch {
     }
 }
 
-fn address(name: &libc::sockaddr_in) -> SocketAddrV4 {
+fn to_socket_addr(name: &libc::sockaddr_in) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr)), u16::from_be(name.sin_port))
 }
 
-fn destination(header: &libc::msghdr) -> Option<Ipv4Addr> {
+fn destination_address(header: &libc::msghdr) -> Option<Ipv4Addr> {
     // SAFETY: the kernel filled the control space and its length; CMSG_FIRSTHDR and CMSG_NXTHDR stay within it.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
@@ -123,7 +123,7 @@ fn destination(header: &libc::msghdr) -> Option<Ipv4Addr> {
 }
 
 /// Asks for the local address of each datagram.
-pub(super) fn want_destination(socket: RawFd) -> io::Result<()> {
+pub(super) fn enable_pktinfo(socket: RawFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option's value is an int that outlives the call, and its length is given.
     let result = unsafe {
@@ -139,23 +139,26 @@ pub(super) fn want_destination(socket: RawFd) -> io::Result<()> {
 }
 
 /// One datagram to send. `source` unspecified: the system chooses.
-pub(super) struct Outgoing<'a> {
+pub(super) struct OutgoingDatagram<'a> {
     pub(super) data: &'a [u8],
     pub(super) source: Ipv4Addr,
     pub(super) destination: SocketAddrV4,
 }
 
 /// Sends at most [`BATCH`] of the datagrams and says how many went.
-pub(super) fn send<'a>(socket: RawFd, datagrams: impl Iterator<Item = Outgoing<'a>>) -> io::Result<usize> {
+pub(super) fn send_batch<'a>(
+    socket: RawFd,
+    datagrams: impl Iterator<Item = OutgoingDatagram<'a>>,
+) -> io::Result<usize> {
     // SAFETY: all-zero bytes are valid for these plain structures.
-    let mut parts: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
+    let mut parts: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
     // SAFETY: as above.
-    let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+    let mut headers: [libc::mmsghdr; BATCH_SIZE] = unsafe { mem::zeroed() };
     // SAFETY: as above.
-    let mut names: [libc::sockaddr_in; BATCH] = unsafe { mem::zeroed() };
-    let mut controls = [Control([0; CONTROL]); BATCH];
+    let mut names: [libc::sockaddr_in; BATCH_SIZE] = unsafe { mem::zeroed() };
+    let mut controls = [ControlBuffer([0; CONTROL_BYTES]); BATCH_SIZE];
     let mut count = 0;
-    for (i, datagram) in datagrams.take(BATCH).enumerate() {
+    for (i, datagram) in datagrams.take(BATCH_SIZE).enumerate() {
         names[i].sin_family = libc::AF_INET as libc::sa_family_t;
         names[i].sin_port = datagram.destination.port().to_be();
         names[i].sin_addr.s_addr = u32::from(*datagram.destination.ip()).to_be();
@@ -191,7 +194,7 @@ pub(super) fn send<'a>(socket: RawFd, datagrams: impl Iterator<Item = Outgoing<'
 }
 
 /// Addresses of the interfaces that are up.
-pub(super) fn interfaces() -> io::Result<Vec<IpAddr>> {
+pub(super) fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `list` is a place for the pointer that getifaddrs writes.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
@@ -208,7 +211,7 @@ pub(super) fn interfaces() -> io::Result<Vec<IpAddr>> {
             match i32::from(address.sa_family) {
                 libc::AF_INET => {
                     let name: libc::sockaddr_in = ptr::read_unaligned(interface.ifa_addr.cast());
-                    found.push(IpAddr::V4(*self::address(&name).ip()));
+                    found.push(IpAddr::V4(*self::to_socket_addr(&name).ip()));
                 }
                 libc::AF_INET6 => {
                     let name: libc::sockaddr_in6 = ptr::read_unaligned(interface.ifa_addr.cast());
@@ -223,7 +226,7 @@ pub(super) fn interfaces() -> io::Result<Vec<IpAddr>> {
 }
 
 /// An IPv4 address, or nothing.
-pub(super) fn v4(address: SocketAddr) -> Option<SocketAddrV4> {
+pub(super) fn to_ipv4(address: SocketAddr) -> Option<SocketAddrV4> {
     match address {
         SocketAddr::V4(address) => Some(address),
         SocketAddr::V6(_) => None,

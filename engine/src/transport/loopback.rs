@@ -7,18 +7,18 @@ use conversation::input::SegmentId;
 use conversation::time::Position;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 
-use super::{Event, VideoFrame};
+use super::{TransportEvent, VideoFrame};
 
 /// What leaves the call.
 #[derive(Clone, Debug)]
-pub enum Left {
+pub enum LoopbackOutput {
     /// The connection came up: the first sample that was said is heard as if it was spoken now.
-    Began {
+    Connected {
         /// When.
         at: Instant,
     },
     /// 10 or 20 ms of the agent's sound.
-    Sound {
+    Audio {
         /// When it left.
         at: Instant,
         /// On the media clock, at 48 kHz: counts from [`Left::Began`].
@@ -26,10 +26,10 @@ pub enum Left {
         /// 48 kHz mono.
         pcm: Box<[i16]>,
         /// Piece and position of its first sample that is speech.
-        piece: Option<(SegmentId, Position)>,
+        segment: Option<(SegmentId, Position)>,
     },
     /// A picture.
-    Picture {
+    Video {
         /// When it left.
         at: Instant,
         /// The frame.
@@ -42,92 +42,92 @@ pub enum Left {
 }
 
 /// The call's end.
-pub struct Near {
-    sound: Receiver<Vec<i16>>,
-    events: Receiver<Event>,
-    left: Sender<Left>,
-    rest: Vec<i16>,
+pub struct LoopbackServer {
+    audio: Receiver<Vec<i16>>,
+    events: Receiver<TransportEvent>,
+    outputs: Sender<LoopbackOutput>,
+    leftover: Vec<i16>,
     connected: bool,
 }
 
 /// The user's end.
-pub struct Far {
-    sound: Option<Sender<Vec<i16>>>,
-    events: Sender<Event>,
-    left: Receiver<Left>,
+pub struct LoopbackClient {
+    audio: Option<Sender<Vec<i16>>>,
+    events: Sender<TransportEvent>,
+    outputs: Receiver<LoopbackOutput>,
 }
 
 /// Both ends of a call's sound. The far one's `Drop` is a connection closed without a word.
 #[must_use]
-pub fn pair() -> (Near, Far) {
+pub fn pair() -> (LoopbackServer, LoopbackClient) {
     let (sound, near_sound) = unbounded();
     let (events, near_events) = unbounded();
     let (left, far_left) = unbounded();
-    let near = Near {
-        sound: near_sound,
+    let near = LoopbackServer {
+        audio: near_sound,
         events: near_events,
-        left,
-        rest: Vec::with_capacity(1_024),
+        outputs: left,
+        leftover: Vec::with_capacity(1_024),
         connected: false,
     };
-    (near, Far { sound: Some(sound), events, left: far_left })
+    (near, LoopbackClient { audio: Some(sound), events, outputs: far_left })
 }
 
-impl Near {
+impl LoopbackServer {
     /// What happened, one at a time.
-    pub(crate) fn poll(&mut self) -> Option<Event> {
+    pub(crate) fn poll(&mut self) -> Option<TransportEvent> {
         if !self.connected {
             self.connected = true;
-            return Some(Event::Connected);
+            return Some(TransportEvent::Connected);
         }
         self.events.try_recv().ok()
     }
 
     /// Fills a block of the user's sound; silence where none is given. False if the user's end is gone.
-    pub(crate) fn pull(&mut self, block: &mut [i16]) -> bool {
+    pub(crate) fn read_audio(&mut self, block: &mut [i16]) -> bool {
         let mut here = true;
-        while self.rest.len() < block.len() {
-            match self.sound.try_recv() {
-                Ok(more) => self.rest.extend(more),
+        while self.leftover.len() < block.len() {
+            match self.audio.try_recv() {
+                Ok(more) => self.leftover.extend(more),
                 Err(e) => {
                     here = e == TryRecvError::Empty;
                     break;
                 }
             }
         }
-        let n = self.rest.len().min(block.len());
-        block[..n].copy_from_slice(&self.rest[..n]);
+        let n = self.leftover.len().min(block.len());
+        block[..n].copy_from_slice(&self.leftover[..n]);
         block[n..].fill(0);
-        self.rest.drain(..n);
+        self.leftover.drain(..n);
         here
     }
 
-    pub(crate) fn send(&self, left: Left) {
+    pub(crate) fn send_output(&self, left: LoopbackOutput) {
         // Nobody listens any more: so it is with a real network.
-        let _ = self.left.send(left);
+        let _ = self.outputs.send(left);
     }
 }
 
-impl Far {
+impl LoopbackClient {
     /// Speaks: 16 kHz mono, taken in blocks of 20 ms.
-    pub fn say(&self, pcm: Vec<i16>) {
-        if let Some(sound) = &self.sound {
+    pub fn send_audio(&self, pcm: Vec<i16>) {
+        if let Some(sound) = &self.audio {
             let _ = sound.send(pcm);
         }
     }
 
     /// Something happens on the connection.
-    pub fn event(&self, event: Event) {
+    pub fn send_event(&self, event: TransportEvent) {
         let _ = self.events.send(event);
     }
 
     /// The network is gone: nothing is heard from now on.
-    pub fn vanish(&mut self) {
-        self.sound = None;
+    pub fn disconnect(&mut self) {
+        self.audio = None;
     }
 
     /// What left the call since last asked.
-    pub fn heard(&self) -> impl Iterator<Item = Left> + '_ {
-        self.left.try_iter()
+    pub fn drain_outputs(&self) -> impl Iterator<Item = LoopbackOutput> + '_ {
+        self.outputs.try_iter()
     }
 }

@@ -1,14 +1,14 @@
 //! What carries a call: WebRTC, or nothing at all (tests).
 
+pub mod client_messages;
+mod data_channel_queue;
 mod ffi;
 pub mod loopback;
-mod outbox;
 mod pacer;
-pub mod rtvi;
 mod sdp;
+pub mod server_messages;
 pub mod socket;
 pub mod tcp;
-pub mod tell;
 mod track;
 mod vp8;
 pub mod webrtc;
@@ -17,37 +17,37 @@ use bytes::Bytes;
 
 /// A text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct TextMessage {
     /// JSON.
     pub body: String,
     /// What it is worth to a client that takes none.
-    pub weight: Weight,
+    pub priority: Priority,
 }
 
 /// What is left out first where a client does not take its texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
+pub enum Priority {
     /// Tells how something goes on; what comes later makes up for it.
     Progress,
     /// Tells that something is so.
-    Fact,
+    Essential,
 }
 
-impl Text {
+impl TextMessage {
     /// The same as progress.
     #[must_use]
-    pub fn progress(self) -> Self {
-        Self { weight: Weight::Progress, ..self }
+    pub fn as_progress(self) -> Self {
+        Self { priority: Priority::Progress, ..self }
     }
 }
 
-impl From<String> for Text {
+impl From<String> for TextMessage {
     fn from(body: String) -> Self {
-        Self { body, weight: Weight::Fact }
+        Self { body, priority: Priority::Essential }
     }
 }
 
-impl From<&str> for Text {
+impl From<&str> for TextMessage {
     fn from(body: &str) -> Self {
         body.to_owned().into()
     }
@@ -55,7 +55,7 @@ impl From<&str> for Text {
 
 /// What a connection tells its call.
 #[derive(Debug)]
-pub enum Event {
+pub enum TransportEvent {
     /// ICE and DTLS are up: media may flow.
     Connected,
     /// An RTP packet of the user's voice.
@@ -72,11 +72,11 @@ pub enum Event {
     /// A text frame of the data channel.
     Text(String),
     /// The client needs a key frame (PLI, FIR).
-    KeyframeRequested,
+    KeyFrameRequested,
     /// The receiver's bandwidth estimate, bits a second.
-    Bandwidth(u64),
+    BandwidthEstimate(u64),
     /// The receiver lost this part of the last second's packets of the agent's voice.
-    Lost(f32),
+    PacketLoss(f32),
     /// The client closed the connection without a word (DTLS or channel closed).
     Closed,
 }
@@ -87,7 +87,7 @@ pub struct VideoFrame {
     /// The frame as the encoder made it.
     pub payload: Bytes,
     /// A key frame: sent reliably (NACK, RTX), as temporal layer 0.
-    pub key: bool,
+    pub is_key_frame: bool,
     /// Sent reliably too, as temporal layer 0 with the next TL0PICIDX; otherwise as layer 1, Y=1, N=1.
     pub base_layer: bool,
 }

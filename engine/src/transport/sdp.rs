@@ -4,14 +4,14 @@
 //! stays inactive, whoever looks.
 
 /// Largest offer that is read, bytes.
-pub(super) const MAX_OFFER: usize = 64 * 1024;
+pub(super) const MAX_OFFER_BYTES: usize = 64 * 1024;
 /// Most m-sections that are read.
 const MAX_SECTIONS: usize = 16;
 
 /// Why an offer is not even given to str0m.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    Bad(&'static str),
+pub(super) enum SdpRejection {
+    Invalid(&'static str),
     NoOpus,
 }
 
@@ -21,9 +21,9 @@ pub(super) enum Refused {
 /// - The first video section is the agent's face. We never look at the user, so `sendrecv` becomes `recvonly` (answered `sendonly`:
 ///   a camera would be uploaded for nothing) and `sendonly` becomes `inactive`. Further video sections (a screen) are inactive.
 /// - The client's candidates are dropped: an ICE-lite server learns the client's addresses from its checks, and `.local` names do not parse.
-pub(super) fn narrow(offer: &str) -> Result<String, Refused> {
-    if offer.len() > MAX_OFFER {
-        return Err(Refused::Bad("too long"));
+pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
+    if offer.len() > MAX_OFFER_BYTES {
+        return Err(SdpRejection::Invalid("too long"));
     }
     let mut parts: Vec<Vec<&str>> = vec![Vec::new()];
     for line in offer.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
@@ -37,11 +37,11 @@ pub(super) fn narrow(offer: &str) -> Result<String, Refused> {
     let mut parts = parts.into_iter();
     let head = parts.next().unwrap_or_default();
     if head.first() != Some(&"v=0") {
-        return Err(Refused::Bad("it does not begin with v=0"));
+        return Err(SdpRejection::Invalid("it does not begin with v=0"));
     }
     let default = head.iter().rev().find_map(|line| direction(line)).unwrap_or("sendrecv");
 
-    head.iter().try_for_each(|line| well_formed(line))?;
+    head.iter().try_for_each(|line| check_line(line))?;
     let mut text = String::with_capacity(offer.len());
     let push = |text: &mut String, line: &str| {
         text.push_str(line);
@@ -52,9 +52,9 @@ pub(super) fn narrow(offer: &str) -> Result<String, Refused> {
     for section in parts {
         sections += 1;
         if sections > MAX_SECTIONS {
-            return Err(Refused::Bad("too many sections"));
+            return Err(SdpRejection::Invalid("too many sections"));
         }
-        section.iter().try_for_each(|line| well_formed(line))?;
+        section.iter().try_for_each(|line| check_line(line))?;
         let first = section[0];
         let offered = section.iter().rev().find_map(|line| direction(line)).unwrap_or(default);
         let wanted = if first.starts_with("m=audio") && !voice && has_opus(&section) {
@@ -78,29 +78,29 @@ pub(super) fn narrow(offer: &str) -> Result<String, Refused> {
         }
     }
     if sections == 0 {
-        return Err(Refused::Bad("it has no m= section"));
+        return Err(SdpRejection::Invalid("it has no m= section"));
     }
-    if voice { Ok(text) } else { Err(Refused::NoOpus) }
+    if voice { Ok(text) } else { Err(SdpRejection::NoOpus) }
 }
 
 /// Refuses what would only fail when the client's packets come: str0m takes any number for a port, and any text for a fingerprint.
-fn well_formed(line: &str) -> Result<(), Refused> {
+fn check_line(line: &str) -> Result<(), SdpRejection> {
     let (good, why) = if let Some(media) = line.strip_prefix("m=") {
-        (is_media(media), "an m= line is not `media port protocol formats`")
+        (is_media_line(media), "an m= line is not `media port protocol formats`")
     } else if let Some(fingerprint) = line.strip_prefix("a=fingerprint:") {
         (is_fingerprint(fingerprint), "a=fingerprint is not a hash and its bytes in hexadecimal")
     } else if let Some(ufrag) = line.strip_prefix("a=ice-ufrag:") {
-        (is_ice(ufrag, 4), "a=ice-ufrag is not 4 to 256 letters, digits, + and /")
+        (is_ice_credential(ufrag, 4), "a=ice-ufrag is not 4 to 256 letters, digits, + and /")
     } else if let Some(password) = line.strip_prefix("a=ice-pwd:") {
-        (is_ice(password, 22), "a=ice-pwd is not 22 to 256 letters, digits, + and /")
+        (is_ice_credential(password, 22), "a=ice-pwd is not 22 to 256 letters, digits, + and /")
     } else {
         return Ok(());
     };
-    if good { Ok(()) } else { Err(Refused::Bad(why)) }
+    if good { Ok(()) } else { Err(SdpRejection::Invalid(why)) }
 }
 
 /// RFC 8866, 5.14.
-fn is_media(line: &str) -> bool {
+fn is_media_line(line: &str) -> bool {
     let mut fields = line.split(' ');
     let (kind, ports, protocol) = (fields.next(), fields.next(), fields.next());
     let (port, count) = ports.unwrap_or_default().split_once('/').unwrap_or((ports.unwrap_or_default(), "1"));
@@ -127,7 +127,7 @@ fn is_fingerprint(text: &str) -> bool {
 }
 
 /// RFC 8839, 5.4. A hyphen and an underscore are no ice-chars, and some clients use them.
-fn is_ice(text: &str, least: usize) -> bool {
+fn is_ice_credential(text: &str, least: usize) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte);
     (least..=256).contains(&text.len()) && text.bytes().all(allowed)
 }
@@ -144,7 +144,7 @@ fn has_opus(section: &[&str]) -> bool {
 
 /// The answer as the client shall see it: both tracks in the media stream `stream` (browsers synchronise lips within one stream
 /// only), and the server's candidates with their end in every live section, because the first one may be rejected.
-pub(super) fn complete(answer: &str, stream: &str) -> String {
+pub(super) fn complete_answer(answer: &str, stream: &str) -> String {
     let candidates: Vec<&str> = answer.lines().filter(|line| line.starts_with("a=candidate:")).collect();
     let mut text = String::with_capacity(answer.len() + 512);
     let mut section_live = false;
@@ -193,62 +193,76 @@ pub(super) fn complete(answer: &str, stream: &str) -> String {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n";
-    const OPUS: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\na=rtpmap:111 opus/48000/2\r\n";
+    const SESSION_LINES: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n";
+    const OPUS_SECTION: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\na=rtpmap:111 opus/48000/2\r\n";
 
-    fn video(direction: &str) -> String {
+    fn video_section(direction: &str) -> String {
         format!("m=video 9 UDP/TLS/RTP/SAVPF 96\r\na={direction}\r\na=rtpmap:96 VP8/90000\r\n")
     }
 
     #[test]
     fn the_face_is_only_ever_received_by_the_client_and_a_screen_is_inactive() {
-        let offer = format!("{HEAD}{OPUS}a=sendrecv\r\n{}{}", video("sendrecv"), video("sendonly"));
-        let narrowed = narrow(&offer).unwrap();
+        let offer = format!(
+            "{SESSION_LINES}{OPUS_SECTION}a=sendrecv\r\n{}{}",
+            video_section("sendrecv"),
+            video_section("sendonly")
+        );
+        let narrowed = restrict_offer(&offer).unwrap();
         let directions: Vec<_> = narrowed.lines().filter_map(direction).collect();
         assert_eq!(directions, ["sendrecv", "recvonly", "inactive"]);
     }
 
     #[test]
     fn a_first_video_that_only_sends_is_not_the_face() {
-        let narrowed = narrow(&format!("{HEAD}{OPUS}{}", video("sendonly"))).unwrap();
+        let narrowed =
+            restrict_offer(&format!("{SESSION_LINES}{OPUS_SECTION}{}", video_section("sendonly"))).unwrap();
         assert_eq!(narrowed.lines().filter_map(direction).collect::<Vec<_>>(), ["sendrecv", "inactive"]);
     }
 
     #[test]
     fn a_direction_of_the_session_holds_for_its_sections() {
-        let narrowed = narrow(&format!("{HEAD}a=recvonly\r\n{OPUS}")).unwrap();
+        let narrowed = restrict_offer(&format!("{SESSION_LINES}a=recvonly\r\n{OPUS_SECTION}")).unwrap();
         assert_eq!(narrowed.lines().filter_map(direction).collect::<Vec<_>>(), ["recvonly"]);
     }
 
     #[test]
     fn candidates_of_the_client_are_dropped() {
-        let offer =
-            format!("{HEAD}{OPUS}a=candidate:1 1 udp 1 abc.local 4 typ host\r\na=end-of-candidates\r\n");
-        assert!(!narrow(&offer).unwrap().contains("candidate"));
+        let offer = format!(
+            "{SESSION_LINES}{OPUS_SECTION}a=candidate:1 1 udp 1 abc.local 4 typ host\r\na=end-of-candidates\r\n"
+        );
+        assert!(!restrict_offer(&offer).unwrap().contains("candidate"));
     }
 
     #[test]
     fn an_offer_without_opus_is_told_from_a_bad_one() {
         let g722 = "m=audio 9 UDP/TLS/RTP/SAVPF 9\r\na=rtpmap:9 G722/8000\r\n";
-        assert_eq!(narrow(&format!("{HEAD}{g722}")), Err(Refused::NoOpus));
-        assert_eq!(narrow(&format!("{HEAD}{}", video("sendrecv"))), Err(Refused::NoOpus));
-        assert!(matches!(narrow("hello"), Err(Refused::Bad(_))));
-        assert!(matches!(narrow(HEAD), Err(Refused::Bad(_))));
-        assert!(matches!(narrow(&"v=0\n".repeat(20_000)), Err(Refused::Bad(_))));
-        assert!(matches!(narrow(&format!("{HEAD}{}", OPUS.repeat(17))), Err(Refused::Bad(_))));
+        assert_eq!(restrict_offer(&format!("{SESSION_LINES}{g722}")), Err(SdpRejection::NoOpus));
+        assert_eq!(
+            restrict_offer(&format!("{SESSION_LINES}{}", video_section("sendrecv"))),
+            Err(SdpRejection::NoOpus)
+        );
+        assert!(matches!(restrict_offer("hello"), Err(SdpRejection::Invalid(_))));
+        assert!(matches!(restrict_offer(SESSION_LINES), Err(SdpRejection::Invalid(_))));
+        assert!(matches!(restrict_offer(&"v=0\n".repeat(20_000)), Err(SdpRejection::Invalid(_))));
+        assert!(matches!(
+            restrict_offer(&format!("{SESSION_LINES}{}", OPUS_SECTION.repeat(17))),
+            Err(SdpRejection::Invalid(_))
+        ));
     }
 
     #[test]
     fn what_would_fail_only_later_is_refused_at_once() {
         let digits = ["AB"; 32].join(":");
         let offer = |port: &str, lines: &str| {
-            format!("{HEAD}m=audio {port} UDP/TLS/RTP/SAVPF 111\r\na=rtpmap:111 opus/48000/2\r\n{lines}")
+            format!(
+                "{SESSION_LINES}m=audio {port} UDP/TLS/RTP/SAVPF 111\r\na=rtpmap:111 opus/48000/2\r\n{lines}"
+            )
         };
         let ice = "a=ice-ufrag:abcd\r\na=ice-pwd:0123456789abcdefghijkl\r\n";
-        assert!(narrow(&offer("9", &format!("a=fingerprint:sha-256 {digits}\r\n{ice}"))).is_ok());
-        assert!(narrow(&offer("9/2", "")).is_ok());
+        assert!(restrict_offer(&offer("9", &format!("a=fingerprint:sha-256 {digits}\r\n{ice}"))).is_ok());
+        assert!(restrict_offer(&offer("9/2", "")).is_ok());
         for port in ["99999999999", "65536", "-1", "x", "", "9/x"] {
-            assert!(matches!(narrow(&offer(port, "")), Err(Refused::Bad(_))), "{port}");
+            assert!(matches!(restrict_offer(&offer(port, "")), Err(SdpRejection::Invalid(_))), "{port}");
         }
         for line in [
             format!("a=fingerprint:sha-256 zz{}", &digits[2..]),
@@ -259,10 +273,16 @@ mod tests {
             "a=ice-ufrag:a b c d".into(),
             "a=ice-pwd:0123456789abcdefghijk".into(),
         ] {
-            assert!(matches!(narrow(&offer("9", &line)), Err(Refused::Bad(_))), "{line}");
+            assert!(matches!(restrict_offer(&offer("9", &line)), Err(SdpRejection::Invalid(_))), "{line}");
         }
         for media in ["m=audio 9 UDP/TLS/RTP/SAVPF", "m=audio", "m="] {
-            assert!(matches!(narrow(&format!("{HEAD}{OPUS}{media}\r\n")), Err(Refused::Bad(_))), "{media}");
+            assert!(
+                matches!(
+                    restrict_offer(&format!("{SESSION_LINES}{OPUS_SECTION}{media}\r\n")),
+                    Err(SdpRejection::Invalid(_))
+                ),
+                "{media}"
+            );
         }
     }
 
@@ -271,7 +291,7 @@ mod tests {
         let answer = "v=0\r\na=msid-semantic:WMS a b\r\nm=audio 9 X 1\r\na=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=msid:a t0\r\n\
                       a=ssrc:7 msid:a t0\r\nm=video 0 X 0\r\na=inactive\r\nm=video 9 X 2\r\na=msid:b t1\r\n";
         assert_eq!(
-            complete(answer, "s"),
+            complete_answer(answer, "s"),
             "v=0\r\na=msid-semantic:WMS s\r\nm=audio 9 X 1\r\na=msid:s t0\r\na=ssrc:7 msid:s t0\r\n\
              a=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=end-of-candidates\r\nm=video 0 X 0\r\na=inactive\r\n\
              m=video 9 X 2\r\na=msid:s t1\r\na=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=end-of-candidates\r\n"

@@ -19,25 +19,25 @@ use super::ffi;
 use super::webrtc::LocalCandidate;
 
 /// System buffers that are asked for, bytes: a key frame to every call of a thread at once.
-pub const BUFFER: usize = 4 << 20;
+pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 /// Batches read in one go, so that one flooded socket does not starve the thread.
 const MAX_BATCHES: usize = 8;
 
 /// Where to listen.
 #[derive(Clone, Debug, Default)]
-pub struct Config {
+pub struct SocketConfig {
     /// This host's addresses, as [`hosts`] finds them; IPv6 ones are left out.
-    pub hosts: Vec<IpAddr>,
+    pub host_addresses: Vec<IpAddr>,
     /// Addresses under which a NAT in front of us is known; if any, they are told to clients instead of the host's.
-    pub public: Vec<IpAddr>,
+    pub public_addresses: Vec<IpAddr>,
     /// Ports to choose from; any free one without.
     pub ports: Option<RangeInclusive<u16>>,
 }
 
 /// Addresses of this host that a client may use. `loopback`: 127.0.0.1 too, for a server that serves this machine.
 #[must_use]
-pub fn hosts(loopback: bool) -> Vec<IpAddr> {
-    let mut found: Vec<IpAddr> = ffi::interfaces()
+pub fn host_addresses(loopback: bool) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = ffi::interface_addresses()
         .inspect_err(|error| tracing::warn!(%error, "the interfaces of this host cannot be listed"))
         .unwrap_or_default();
     found.retain(|address| match address {
@@ -56,17 +56,17 @@ pub fn hosts(loopback: bool) -> Vec<IpAddr> {
 pub struct Socket {
     inner: mio::net::UdpSocket,
     port: u16,
-    hosts: Vec<Ipv4Addr>,
+    host_addresses: Vec<Ipv4Addr>,
     candidates: Vec<LocalCandidate>,
-    batch: ffi::Batch,
+    batch: ffi::ReceiveBatch,
     queue: Vec<Transmit>,
     dropped: u64,
     /// See [`Socket::feed`].
-    fed: Option<Receiver<Fed>>,
+    injected: Option<Receiver<InjectedDatagram>>,
 }
 
 /// A datagram past the kernel: its source and its bytes.
-pub type Fed = (SocketAddr, Vec<u8>);
+pub type InjectedDatagram = (SocketAddr, Vec<u8>);
 
 impl Socket {
     /// Binds to the first free port of the range, on all interfaces, or on loopback alone if no other address is given.
@@ -74,11 +74,11 @@ impl Socket {
     /// # Errors
     ///
     /// No port is free, or there is no IPv4 address to tell.
-    pub fn bind(config: &Config) -> io::Result<Self> {
+    pub fn bind(config: &SocketConfig) -> io::Result<Self> {
         let v4 = |list: &[IpAddr]| -> Vec<Ipv4Addr> {
             list.iter().filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None }).collect()
         };
-        let (hosts, public) = (v4(&config.hosts), v4(&config.public));
+        let (hosts, public) = (v4(&config.host_addresses), v4(&config.public_addresses));
         let told = if public.is_empty() { &hosts } else { &public };
         if told.is_empty() {
             return Err(io::Error::new(
@@ -90,10 +90,10 @@ impl Socket {
         let ip = if local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
         let mut last = io::Error::new(io::ErrorKind::AddrInUse, "no port for media is free");
         for port in config.ports.clone().unwrap_or(0..=0) {
-            match Self::open(SocketAddrV4::new(ip, port)) {
+            match Self::open_socket(SocketAddrV4::new(ip, port)) {
                 Ok(socket) => {
                     let port = socket.local_addr()?.port();
-                    ffi::want_destination(socket.as_raw_fd())?;
+                    ffi::enable_pktinfo(socket.as_raw_fd())?;
                     let candidates = told
                         .iter()
                         .map(|ip| LocalCandidate {
@@ -102,8 +102,17 @@ impl Socket {
                         })
                         .collect();
                     let inner = mio::net::UdpSocket::from_std(socket);
-                    let (batch, queue) = (ffi::Batch::new(), Vec::with_capacity(64));
-                    return Ok(Self { inner, port, hosts, candidates, batch, queue, dropped: 0, fed: None });
+                    let (batch, queue) = (ffi::ReceiveBatch::new(), Vec::with_capacity(64));
+                    return Ok(Self {
+                        inner,
+                        port,
+                        host_addresses: hosts,
+                        candidates,
+                        batch,
+                        queue,
+                        dropped: 0,
+                        injected: None,
+                    });
                 }
                 Err(error) => last = error,
             }
@@ -111,14 +120,14 @@ impl Socket {
         Err(last)
     }
 
-    fn open(address: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
+    fn open_socket(address: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
         socket.set_nonblocking(true)?;
         // The kernel grants what it may; less is no error. Past its limit (net.core.rmem_max) only with CAP_NET_ADMIN.
-        if !ffi::force_receive_buffer(socket.as_raw_fd(), BUFFER) {
-            let _ = socket.set_recv_buffer_size(BUFFER);
+        if !ffi::force_receive_buffer(socket.as_raw_fd(), SOCKET_BUFFER_BYTES) {
+            let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
         }
-        let _ = socket.set_send_buffer_size(BUFFER);
+        let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
         socket.bind(&SocketAddr::V4(address).into())?;
         Ok(socket.into())
     }
@@ -140,9 +149,9 @@ impl Socket {
     /// From now on what is sent here is received too, ahead of what the kernel holds. For a test's flood, of which a stock kernel holds a
     /// part; nobody is woken by it.
     #[must_use]
-    pub fn feed(&mut self) -> Sender<Fed> {
+    pub fn injector(&mut self) -> Sender<InjectedDatagram> {
         let (feed, fed) = unbounded();
-        self.fed = Some(fed);
+        self.injected = Some(fed);
         feed
     }
 
@@ -164,8 +173,8 @@ impl Socket {
     ) -> io::Result<(usize, bool)> {
         let mut total = 0;
         for _ in 0..MAX_BATCHES {
-            if let Some(fed) = self.fed.as_ref().filter(|fed| !fed.is_empty()) {
-                for (source, mut datagram) in fed.try_iter().take(ffi::BATCH) {
+            if let Some(fed) = self.injected.as_ref().filter(|fed| !fed.is_empty()) {
+                for (source, mut datagram) in fed.try_iter().take(ffi::BATCH_SIZE) {
                     take(source, self.candidates[0].address, &mut datagram);
                     total += 1;
                 }
@@ -191,7 +200,7 @@ impl Socket {
                 take(SocketAddr::V4(source), to, datagram);
             }
             // Less than was asked for: the socket was found empty, and what comes from now on is told anew.
-            if count < ffi::BATCH {
+            if count < ffi::BATCH_SIZE {
                 return Ok((total, false));
             }
         }
@@ -211,14 +220,14 @@ impl Socket {
         while !rest.is_empty() {
             let outgoing = rest.iter().map(|datagram| {
                 let source = match datagram.source.ip() {
-                    IpAddr::V4(ip) if self.hosts.contains(&ip) => ip,
+                    IpAddr::V4(ip) if self.host_addresses.contains(&ip) => ip,
                     _ => Ipv4Addr::UNSPECIFIED,
                 };
                 let destination =
-                    ffi::v4(datagram.destination).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-                ffi::Outgoing { data: &datagram.contents, source, destination }
+                    ffi::to_ipv4(datagram.destination).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+                ffi::OutgoingDatagram { data: &datagram.contents, source, destination }
             });
-            match ffi::send(self.inner.as_raw_fd(), outgoing) {
+            match ffi::send_batch(self.inner.as_raw_fd(), outgoing) {
                 Ok(sent) => rest = &rest[sent..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -253,14 +262,18 @@ impl Source for Socket {
 /// Whose datagram it is: STUN checks by their user name, all else by its address, which is known only after a check with a valid
 /// MESSAGE-INTEGRITY.
 pub struct Demux<K> {
-    names: HashMap<String, K>,
-    addresses: HashMap<SocketAddr, K>,
-    limits: Limits,
+    by_ufrag: HashMap<String, K>,
+    by_address: HashMap<SocketAddr, K>,
+    rate_limiter: AddressRateLimiter,
 }
 
 impl<K: Copy + Eq + Hash> Default for Demux<K> {
     fn default() -> Self {
-        Self { names: HashMap::new(), addresses: HashMap::new(), limits: Limits::new(100.0, 200.0) }
+        Self {
+            by_ufrag: HashMap::new(),
+            by_address: HashMap::new(),
+            rate_limiter: AddressRateLimiter::new(100.0, 200.0),
+        }
     }
 }
 
@@ -273,19 +286,19 @@ impl<K: Copy + Eq + Hash> Demux<K> {
 
     /// A connection with this user name belongs to `call`. A connection may have had another name before.
     pub fn insert(&mut self, ufrag: &str, call: K) {
-        self.names.insert(ufrag.to_owned(), call);
+        self.by_ufrag.insert(ufrag.to_owned(), call);
     }
 
     /// Forgets all names and addresses of `call`.
     pub fn remove(&mut self, call: &K) {
-        self.names.retain(|_, other| other != call);
-        self.addresses.retain(|_, other| other != call);
+        self.by_ufrag.retain(|_, other| other != call);
+        self.by_address.retain(|_, other| other != call);
     }
 
     /// An authenticated check came from there ([`super::webrtc::Connection::receive`] said true).
-    pub fn learn(&mut self, source: SocketAddr, call: K) {
-        if self.addresses.get(&source) != Some(&call) {
-            self.addresses.insert(source, call);
+    pub fn learn_address(&mut self, source: SocketAddr, call: K) {
+        if self.by_address.get(&source) != Some(&call) {
+            self.by_address.insert(source, call);
         }
     }
 
@@ -296,11 +309,11 @@ impl<K: Copy + Eq + Hash> Demux<K> {
     /// after one look-up, or two, and leaves nothing behind: a limit by source would cost a look-up more for each, and memory for each
     /// forged address.
     pub fn route(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) -> Option<K> {
-        let known = self.addresses.get(&source).copied();
+        let known = self.by_address.get(&source).copied();
         let Some(ufrag) = stun_ufrag(datagram) else { return known };
-        let call = self.names.get(ufrag).copied()?;
+        let call = self.by_ufrag.get(ufrag).copied()?;
         let free = known.is_some() || source.ip().is_loopback();
-        (free || self.limits.admit(now, source.ip())).then_some(call)
+        (free || self.rate_limiter.admit(now, source.ip())).then_some(call)
     }
 }
 
@@ -323,7 +336,7 @@ pub fn stun_ufrag(datagram: &[u8]) -> Option<&str> {
 }
 
 /// So many things a second for each address: token buckets, of a bounded number of addresses.
-pub struct Limits {
+pub struct AddressRateLimiter {
     rate: f64,
     burst: f64,
     buckets: HashMap<IpAddr, (f64, Instant)>,
@@ -332,7 +345,7 @@ pub struct Limits {
 /// Addresses that are remembered; over that, those with a full bucket are forgotten, or else all.
 const MAX_ADDRESSES: usize = 10_000;
 
-impl Limits {
+impl AddressRateLimiter {
     /// `rate` a second, `burst` at once.
     #[must_use]
     pub fn new(rate: f64, burst: f64) -> Self {
@@ -365,7 +378,7 @@ mod tests {
 
     use super::*;
 
-    fn check(user: &str) -> Vec<u8> {
+    fn stun_check(user: &str) -> Vec<u8> {
         let mut datagram = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
         datagram.extend([0x80, 0x22, 0, 3, 1, 2, 3, 0]);
         datagram.extend([0, 6, 0, user.len() as u8]);
@@ -383,28 +396,29 @@ mod tests {
         let (mut demux, now) = (Demux::new(), crate::clock::now());
         demux.insert("abc", 1);
         demux.insert("xyz", 2);
-        assert_eq!(demux.route(now, client(1), &check("xyz:remote")), Some(2));
-        assert_eq!(demux.route(now, client(1), &check("nobody:remote")), None);
+        assert_eq!(demux.route(now, client(1), &stun_check("xyz:remote")), Some(2));
+        assert_eq!(demux.route(now, client(1), &stun_check("nobody:remote")), None);
         assert_eq!(demux.route(now, client(1), &[0x80, 111, 0, 0]), None);
-        demux.learn(client(1), 2);
+        demux.learn_address(client(1), 2);
         assert_eq!(demux.route(now, client(1), &[0x80, 111, 0, 0]), Some(2));
         // The same browser address may move to another call.
-        assert_eq!(demux.route(now, client(1), &check("abc:remote")), Some(1));
+        assert_eq!(demux.route(now, client(1), &stun_check("abc:remote")), Some(1));
         demux.remove(&2);
         assert_eq!(demux.route(now, client(1), &[0x80, 111, 0, 0]), None);
-        assert_eq!(demux.route(now, client(1), &check("xyz:remote")), None);
+        assert_eq!(demux.route(now, client(1), &stun_check("xyz:remote")), None);
     }
 
     #[test]
     fn a_flood_of_checks_from_one_address_is_cut_off_and_others_are_not() {
         let (mut demux, now) = (Demux::new(), crate::clock::now());
         demux.insert("abc", 1);
-        let routed = (0..1000).filter(|n| demux.route(now, client(*n), &check("abc:r")).is_some()).count();
+        let routed =
+            (0..1000).filter(|n| demux.route(now, client(*n), &stun_check("abc:r")).is_some()).count();
         assert_eq!(routed, 200);
-        assert_eq!(demux.route(now, SocketAddr::from(([192, 0, 2, 2], 1)), &check("abc:r")), Some(1));
-        demux.learn(client(5), 1);
-        assert_eq!(demux.route(now, client(5), &check("abc:r")), Some(1));
-        assert_eq!(demux.route(now + Duration::from_secs(1), client(6), &check("abc:r")), Some(1));
+        assert_eq!(demux.route(now, SocketAddr::from(([192, 0, 2, 2], 1)), &stun_check("abc:r")), Some(1));
+        demux.learn_address(client(5), 1);
+        assert_eq!(demux.route(now, client(5), &stun_check("abc:r")), Some(1));
+        assert_eq!(demux.route(now + Duration::from_secs(1), client(6), &stun_check("abc:r")), Some(1));
     }
 
     #[test]
@@ -413,29 +427,29 @@ mod tests {
         demux.insert("abc", 1);
         for n in 0..1000 {
             let source = SocketAddr::from(([198, 51, (n / 250) as u8, (n % 250) as u8], n));
-            for datagram in [&check("nobody:r")[..], &[0x80, 111, 0, 0], &[22, 254, 253], &[]] {
+            for datagram in [&stun_check("nobody:r")[..], &[0x80, 111, 0, 0], &[22, 254, 253], &[]] {
                 assert_eq!(demux.route(now, source, datagram), None);
             }
         }
-        assert!(demux.limits.buckets.is_empty() && demux.addresses.is_empty());
+        assert!(demux.rate_limiter.buckets.is_empty() && demux.by_address.is_empty());
     }
 
     #[test]
     fn user_names_are_found_in_checks_only() {
-        assert_eq!(stun_ufrag(&check("abc:def")), Some("abc"));
-        assert_eq!(stun_ufrag(&check("abc")), Some("abc"));
+        assert_eq!(stun_ufrag(&stun_check("abc:def")), Some("abc"));
+        assert_eq!(stun_ufrag(&stun_check("abc")), Some("abc"));
         assert_eq!(stun_ufrag(&[]), None);
-        let mut cut = check("abcdef:ghi");
+        let mut cut = stun_check("abcdef:ghi");
         cut.truncate(36);
         assert_eq!(stun_ufrag(&cut), None);
-        let mut media = check("abc:def");
+        let mut media = stun_check("abc:def");
         media[0] = 0x80;
         assert_eq!(stun_ufrag(&media), None);
     }
 
     #[test]
     fn the_limiter_remembers_a_bounded_number_of_addresses() {
-        let (mut limits, now) = (Limits::new(1.0, 2.0), crate::clock::now());
+        let (mut limits, now) = (AddressRateLimiter::new(1.0, 2.0), crate::clock::now());
         for n in 0..30_000_u32 {
             assert!(limits.admit(now, IpAddr::V4(Ipv4Addr::from(n))));
         }
@@ -444,7 +458,8 @@ mod tests {
 
     #[test]
     fn datagrams_go_round_with_the_local_address_that_they_came_to() {
-        let config = Config { hosts: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], ..Config::default() };
+        let config =
+            SocketConfig { host_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], ..SocketConfig::default() };
         let mut a = Socket::bind(&config).unwrap();
         let mut b = Socket::bind(&config).unwrap();
         let (from, to) = (a.candidates()[0].address, b.candidates()[0].address);
@@ -472,8 +487,11 @@ mod tests {
     #[test]
     fn behind_a_nat_clients_are_told_the_public_address_and_datagrams_count_as_sent_to_it() {
         let public = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
-        let config =
-            Config { hosts: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], public: vec![public], ports: None };
+        let config = SocketConfig {
+            host_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            public_addresses: vec![public],
+            ports: None,
+        };
         let mut a = Socket::bind(&config).unwrap();
         assert_eq!(a.candidates().iter().map(|c| c.address.ip()).collect::<Vec<_>>(), [public]);
         let port = a.candidates()[0].address.port();
@@ -494,7 +512,11 @@ mod tests {
 
     #[test]
     fn ports_come_from_the_range_until_it_is_used_up() {
-        let of = |ports| Config { hosts: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], public: vec![], ports };
+        let of = |ports| SocketConfig {
+            host_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            public_addresses: vec![],
+            ports,
+        };
         // A port that was free may be another program's by the time it is asked for.
         let (config, first, free) = (0..100)
             .find_map(|_| {

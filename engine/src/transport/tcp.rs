@@ -18,33 +18,37 @@ use super::socket::stun_ufrag;
 use super::webrtc::LocalCandidate;
 
 /// Longest datagram.
-const MAX_FRAME: usize = 2000;
+const MAX_FRAME_BYTES: usize = 2000;
 /// Bytes that wait for a slow client; over that, datagrams are dropped: media is live.
-const MAX_WAITING: usize = 256 * 1024;
+const MAX_SEND_QUEUE_BYTES: usize = 256 * 1024;
 /// Connections in all, and from one address (loopback exempt).
 const MAX_CONNECTIONS: usize = 2048;
-const MAX_PER_ADDRESS: usize = 32;
+const MAX_CONNECTIONS_PER_ADDRESS: usize = 32;
 /// A connection of which nothing comes is closed after this long.
-const MUTE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Datagrams on their way from media threads.
-const OUTGOING: usize = 8192;
+const OUTGOING_QUEUE_LEN: usize = 8192;
 
-const LISTENER: Token = Token(0);
-const WAKER: Token = Token(1);
+const LISTENER_TOKEN: Token = Token(0);
+const WAKER_TOKEN: Token = Token(1);
 
 /// What connections may do that have not sent a check yet: anybody can open them. Whoever is too many takes the place of the oldest of them,
 /// so that silence keeps nobody out who talks.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct PendingLimits {
     /// Their first check is complete within this time.
-    first_check: Duration,
+    first_check_timeout: Duration,
     /// So many in all.
-    strangers: usize,
+    max_pending: usize,
     /// So many from one address, loopback too.
-    per_address: usize,
+    max_pending_per_address: usize,
 }
 
-const LIMITS: Limits = Limits { first_check: Duration::from_secs(5), strangers: 256, per_address: 16 };
+const PENDING_LIMITS: PendingLimits = PendingLimits {
+    first_check_timeout: Duration::from_secs(5),
+    max_pending: 256,
+    max_pending_per_address: 16,
+};
 
 /// A datagram that came over TCP.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,12 +63,12 @@ pub struct Datagram {
 
 /// The way back, for media threads.
 #[derive(Clone)]
-pub struct Outlet {
+pub struct DatagramSender {
     queue: Sender<Option<(SocketAddr, Vec<u8>)>>,
     waker: Arc<Waker>,
 }
 
-impl Outlet {
+impl DatagramSender {
     /// Sends a datagram over the connection from `destination`; dropped if there is none or the queue is full. Never waits.
     pub fn send(&self, destination: SocketAddr, contents: Vec<u8>) {
         if self.queue.try_send(Some((destination, contents))).is_ok() {
@@ -81,13 +85,13 @@ impl Outlet {
 
 /// The frames of one stream, cut as its bytes come.
 #[derive(Default)]
-pub struct Frames {
+pub struct FrameDecoder {
     ufrag: Option<String>,
     /// A frame that is not whole yet.
-    incoming: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-impl Frames {
+impl FrameDecoder {
     /// The user name of the first check; `None` before it is whole.
     #[must_use]
     pub fn ufrag(&self) -> Option<&str> {
@@ -96,12 +100,12 @@ impl Frames {
 
     /// Takes the stream's next bytes and gives each frame that is now whole to `deliver`, with the user name of the first check. False
     /// if the stream is over: a frame is longer than 2,000 bytes, the first one is no STUN check, or `deliver` returned false.
-    pub fn take(&mut self, bytes: &[u8], mut deliver: impl FnMut(&str, &[u8]) -> bool) -> bool {
-        self.incoming.extend(bytes);
-        let mut rest = &self.incoming[..];
+    pub fn push(&mut self, bytes: &[u8], mut deliver: impl FnMut(&str, &[u8]) -> bool) -> bool {
+        self.buffer.extend(bytes);
+        let mut rest = &self.buffer[..];
         while let [high, low, tail @ ..] = rest {
             let length = usize::from(u16::from_be_bytes([*high, *low]));
-            if length > MAX_FRAME {
+            if length > MAX_FRAME_BYTES {
                 return false;
             }
             let Some(contents) = tail.get(..length) else { break };
@@ -114,19 +118,19 @@ impl Frames {
                 return false;
             }
         }
-        let read = self.incoming.len() - rest.len();
-        self.incoming.drain(..read);
+        let read = self.buffer.len() - rest.len();
+        self.buffer.drain(..read);
         true
     }
 }
 
-struct Connection {
+struct TcpConnection {
     stream: TcpStream,
     source: SocketAddr,
-    frames: Frames,
+    decoder: FrameDecoder,
     outgoing: Vec<u8>,
-    since: Instant,
-    heard: Instant,
+    opened_at: Instant,
+    last_heard: Instant,
 }
 
 /// The listener and its connections.
@@ -134,12 +138,12 @@ pub struct Server {
     poll: Poll,
     listener: TcpListener,
     candidates: Vec<LocalCandidate>,
-    outlet: Outlet,
-    queue: Receiver<Option<(SocketAddr, Vec<u8>)>>,
-    connections: HashMap<Token, Connection>,
+    datagram_sender: DatagramSender,
+    outgoing: Receiver<Option<(SocketAddr, Vec<u8>)>>,
+    connections: HashMap<Token, TcpConnection>,
     tokens: HashMap<SocketAddr, Token>,
-    next: usize,
-    limits: Limits,
+    next_token: usize,
+    limits: PendingLimits,
 }
 
 impl Server {
@@ -160,20 +164,20 @@ impl Server {
             .map(|ip| LocalCandidate { address: SocketAddr::new(*ip, port), protocol: Protocol::Tcp })
             .collect();
         let poll = Poll::new()?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let (sender, queue) = crossbeam_channel::bounded(OUTGOING);
-        let outlet = Outlet { queue: sender, waker };
+        poll.registry().register(&mut listener, LISTENER_TOKEN, Interest::READABLE)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER_TOKEN)?);
+        let (sender, queue) = crossbeam_channel::bounded(OUTGOING_QUEUE_LEN);
+        let outlet = DatagramSender { queue: sender, waker };
         Ok(Self {
             poll,
             listener,
             candidates,
-            outlet,
-            queue,
+            datagram_sender: outlet,
+            outgoing: queue,
             connections: HashMap::new(),
             tokens: HashMap::new(),
-            next: 2,
-            limits: LIMITS,
+            next_token: 2,
+            limits: PENDING_LIMITS,
         })
     }
 
@@ -185,8 +189,8 @@ impl Server {
 
     /// The way back.
     #[must_use]
-    pub fn outlet(&self) -> Outlet {
-        self.outlet.clone()
+    pub fn datagram_sender(&self) -> DatagramSender {
+        self.datagram_sender.clone()
     }
 
     /// Runs until [`Outlet::stop`]. `deliver(ufrag, datagram)` hands a datagram to the call of that name and returns false if there
@@ -203,7 +207,11 @@ impl Server {
         let mut events = Events::with_capacity(256);
         let mut swept = now();
         loop {
-            let look = if self.connections.is_empty() { MUTE / 4 } else { self.limits.first_check / 4 };
+            let look = if self.connections.is_empty() {
+                IDLE_TIMEOUT / 4
+            } else {
+                self.limits.first_check_timeout / 4
+            };
             match self.poll.poll(&mut events, Some(look)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
@@ -213,20 +221,20 @@ impl Server {
                 match event.token() {
                     LISTENER => self.accept(at),
                     WAKER => {}
-                    token => self.serve(token, at, &mut deliver),
+                    token => self.on_ready(token, at, &mut deliver),
                 }
             }
-            while let Ok(message) = self.queue.try_recv() {
+            while let Ok(message) = self.outgoing.try_recv() {
                 let Some((destination, contents)) = message else { return Ok(()) };
                 self.send(destination, &contents);
             }
             if at.saturating_duration_since(swept) >= look {
                 swept = at;
                 let limits = self.limits;
-                let over = |c: &Connection| {
-                    at.saturating_duration_since(c.heard) > MUTE
-                        || (c.frames.ufrag().is_none()
-                            && at.saturating_duration_since(c.since) > limits.first_check)
+                let over = |c: &TcpConnection| {
+                    at.saturating_duration_since(c.last_heard) > IDLE_TIMEOUT
+                        || (c.decoder.ufrag().is_none()
+                            && at.saturating_duration_since(c.opened_at) > limits.first_check_timeout)
                 };
                 let over: Vec<Token> =
                     self.connections.iter().filter(|(_, c)| over(c)).map(|(token, _)| *token).collect();
@@ -236,13 +244,13 @@ impl Server {
     }
 
     /// Makes room for one more connection that has not sent a check yet.
-    fn make_room(&mut self, source: IpAddr) {
-        let strangers = || self.connections.iter().filter(|(_, c)| c.frames.ufrag().is_none());
+    fn evict_oldest_pending(&mut self, source: IpAddr) {
+        let strangers = || self.connections.iter().filter(|(_, c)| c.decoder.ufrag().is_none());
         let same = || strangers().filter(move |(_, c)| c.source.ip() == source);
         // Tokens rise with every connection.
-        let oldest = if same().count() >= self.limits.per_address {
+        let oldest = if same().count() >= self.limits.max_pending_per_address {
             same().map(|(token, _)| *token).min()
-        } else if strangers().count() >= self.limits.strangers {
+        } else if strangers().count() >= self.limits.max_pending {
             strangers().map(|(token, _)| *token).min()
         } else {
             None
@@ -255,14 +263,14 @@ impl Server {
     fn accept(&mut self, now: Instant) {
         // An error other than "no more" (too many files, say) is tried again with the next event.
         while let Ok((mut stream, source)) = self.listener.accept() {
-            self.make_room(source.ip());
+            self.evict_oldest_pending(source.ip());
             let same = self.connections.values().filter(|c| c.source.ip() == source.ip()).count();
-            let many = same >= MAX_PER_ADDRESS && !source.ip().is_loopback();
+            let many = same >= MAX_CONNECTIONS_PER_ADDRESS && !source.ip().is_loopback();
             if many || self.connections.len() >= MAX_CONNECTIONS || !source.is_ipv4() {
                 continue;
             }
-            let token = Token(self.next);
-            self.next += 1;
+            let token = Token(self.next_token);
+            self.next_token += 1;
             let _ = stream.set_nodelay(true);
             if self
                 .poll
@@ -270,13 +278,13 @@ impl Server {
                 .register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)
                 .is_ok()
             {
-                let connection = Connection {
+                let connection = TcpConnection {
                     stream,
                     source,
-                    frames: Frames::default(),
+                    decoder: FrameDecoder::default(),
                     outgoing: Vec::new(),
-                    since: now,
-                    heard: now,
+                    opened_at: now,
+                    last_heard: now,
                 };
                 self.connections.insert(token, connection);
                 self.tokens.insert(source, token);
@@ -284,7 +292,7 @@ impl Server {
         }
     }
 
-    fn serve(&mut self, token: Token, now: Instant, deliver: &mut impl FnMut(&str, Datagram) -> bool) {
+    fn on_ready(&mut self, token: Token, now: Instant, deliver: &mut impl FnMut(&str, Datagram) -> bool) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let local = connection.stream.local_addr().ok();
         let known = |address: &SocketAddr| self.candidates.iter().any(|c| c.address == *address);
@@ -298,7 +306,7 @@ impl Server {
     fn send(&mut self, destination: SocketAddr, contents: &[u8]) {
         let Some(token) = self.tokens.get(&destination).copied() else { return };
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        if contents.len() > MAX_FRAME || connection.outgoing.len() > MAX_WAITING {
+        if contents.len() > MAX_FRAME_BYTES || connection.outgoing.len() > MAX_SEND_QUEUE_BYTES {
             return;
         }
         connection.outgoing.extend((contents.len() as u16).to_be_bytes());
@@ -316,7 +324,7 @@ impl Server {
     }
 }
 
-impl Connection {
+impl TcpConnection {
     /// Reads all there is; false if the connection is over.
     fn read(
         &mut self,
@@ -333,9 +341,9 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return false,
             };
-            self.heard = now;
+            self.last_heard = now;
             let source = self.source;
-            let go_on = self.frames.take(&buffer[..length], |ufrag, contents| {
+            let go_on = self.decoder.push(&buffer[..length], |ufrag, contents| {
                 deliver(ufrag, Datagram { source, destination, contents: contents.to_vec() })
             });
             if !go_on {

@@ -4,7 +4,7 @@ use std::net;
 
 use super::*;
 
-fn check(user: &str) -> Vec<u8> {
+fn stun_check(user: &str) -> Vec<u8> {
     let mut datagram = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
     datagram.extend([0, 6, 0, user.len() as u8]);
     datagram.extend(user.bytes());
@@ -12,7 +12,7 @@ fn check(user: &str) -> Vec<u8> {
     datagram
 }
 
-fn framed(contents: &[u8]) -> Vec<u8> {
+fn frame_bytes(contents: &[u8]) -> Vec<u8> {
     [&(contents.len() as u16).to_be_bytes()[..], contents].concat()
 }
 
@@ -21,7 +21,7 @@ fn framed(contents: &[u8]) -> Vec<u8> {
 fn datagrams_go_both_ways_and_strangers_are_turned_away() {
     let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
     let address = server.candidates()[0].address;
-    let outlet = server.outlet();
+    let outlet = server.datagram_sender();
     let back = outlet.clone();
     let thread = std::thread::spawn(move || {
         let mut got = Vec::new();
@@ -38,18 +38,18 @@ fn datagrams_go_both_ways_and_strangers_are_turned_away() {
         got
     });
     let mut friend = net::TcpStream::connect(address).unwrap();
-    let first = check("friend:me");
+    let first = stun_check("friend:me");
     // Two frames in one segment, the second cut in two.
     let second = vec![7; 300];
-    let bytes = [framed(&first), framed(&second)].concat();
+    let bytes = [frame_bytes(&first), frame_bytes(&second)].concat();
     friend.write_all(&bytes[..first.len() + 50]).unwrap();
     friend.write_all(&bytes[first.len() + 50..]).unwrap();
     let mut answer = vec![0; bytes.len()];
     friend.read_exact(&mut answer).unwrap();
     let turned: Vec<u8> = first.iter().rev().copied().collect();
-    assert_eq!(answer, [framed(&turned), framed(&second)].concat());
+    assert_eq!(answer, [frame_bytes(&turned), frame_bytes(&second)].concat());
 
-    for rude in [framed(&check("nobody:x")), framed(b"GET / HTTP/1.1"), vec![0xff; 4000]] {
+    for rude in [frame_bytes(&stun_check("nobody:x")), frame_bytes(b"GET / HTTP/1.1"), vec![0xff; 4000]] {
         let mut stranger = net::TcpStream::connect(address).unwrap();
         stranger.write_all(&rude).unwrap();
         let end = stranger.read(&mut [0; 10]);
@@ -81,20 +81,20 @@ fn is_open(stream: &mut net::TcpStream) -> bool {
 }
 
 /// A server that sends every datagram back, on a clock that the test moves.
-struct Echo {
+struct EchoServer {
     address: SocketAddr,
-    outlet: Outlet,
+    datagram_sender: DatagramSender,
     /// How much the clock has moved.
-    passed: std::sync::Arc<std::sync::Mutex<Duration>>,
+    clock_offset: std::sync::Arc<std::sync::Mutex<Duration>>,
     thread: std::thread::JoinHandle<io::Result<()>>,
 }
 
-impl Echo {
+impl EchoServer {
     #[allow(clippy::disallowed_methods)] // its result is wanted back
-    fn start(limits: Limits) -> Self {
+    fn start(limits: PendingLimits) -> Self {
         let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
         server.limits = limits;
-        let (address, outlet) = (server.candidates()[0].address, server.outlet());
+        let (address, outlet) = (server.candidates()[0].address, server.datagram_sender());
         let back = outlet.clone();
         let start = crate::clock::now();
         let passed = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
@@ -106,46 +106,47 @@ impl Echo {
                 true
             })
         });
-        Self { address, outlet, passed, thread }
+        Self { address, datagram_sender: outlet, clock_offset: passed, thread }
     }
 
     fn open(&self) -> net::TcpStream {
         net::TcpStream::connect(self.address).unwrap()
     }
 
-    fn pass(&self, time: Duration) {
-        *self.passed.lock().unwrap() += time;
+    fn advance_clock(&self, time: Duration) {
+        *self.clock_offset.lock().unwrap() += time;
     }
 
     fn stop(self) {
-        self.outlet.stop();
+        self.datagram_sender.stop();
         self.thread.join().unwrap().unwrap();
     }
 }
 
 /// Sends a check and has it back, twice: then the server has looked at its clock, and has accepted whoever connected before.
-fn talk(friend: &mut net::TcpStream) {
+fn exchange_checks(friend: &mut net::TcpStream) {
     for _ in 0..2 {
-        friend.write_all(&framed(&check("friend:me"))).unwrap();
-        friend.read_exact(&mut vec![0; framed(&check("friend:me")).len()]).unwrap();
+        friend.write_all(&frame_bytes(&stun_check("friend:me"))).unwrap();
+        friend.read_exact(&mut vec![0; frame_bytes(&stun_check("friend:me")).len()]).unwrap();
     }
 }
 
 #[test]
 fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
-    let server = Echo::start(Limits { strangers: 4, per_address: 4, ..LIMITS });
+    let server =
+        EchoServer::start(PendingLimits { max_pending: 4, max_pending_per_address: 4, ..PENDING_LIMITS });
     let mut friend = server.open();
-    talk(&mut friend);
+    exchange_checks(&mut friend);
     let mut silent: Vec<_> = (0..12).map(|_| server.open()).collect();
     assert!(silent[..8].iter_mut().all(is_closed), "the oldest make room for the newer");
     // Who talks comes in all the same.
     let mut another = server.open();
-    talk(&mut another);
+    exchange_checks(&mut another);
     let mut halting = server.open();
-    halting.write_all(&framed(&check("friend:me"))[..20]).unwrap();
-    talk(&mut friend);
-    server.pass(LIMITS.first_check + Duration::from_secs(1));
-    talk(&mut friend);
+    halting.write_all(&frame_bytes(&stun_check("friend:me"))[..20]).unwrap();
+    exchange_checks(&mut friend);
+    server.advance_clock(PENDING_LIMITS.first_check_timeout + Duration::from_secs(1));
+    exchange_checks(&mut friend);
     assert!(silent[8..].iter_mut().all(is_closed), "nothing came in time");
     assert!(is_closed(&mut halting), "no whole check came in time");
     assert!(is_open(&mut friend) && is_open(&mut another), "who has sent a check may be silent for longer");
@@ -154,13 +155,13 @@ fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
 
 #[test]
 fn the_first_check_is_waited_for_for_five_seconds() {
-    let server = Echo::start(LIMITS);
+    let server = EchoServer::start(PENDING_LIMITS);
     let (mut silent, mut friend) = (server.open(), server.open());
-    talk(&mut friend);
+    exchange_checks(&mut friend);
     // It closes what is late four times in that time, and once more.
     let mut quarter = || {
-        server.pass(Duration::from_millis(1_250));
-        talk(&mut friend);
+        server.advance_clock(Duration::from_millis(1_250));
+        exchange_checks(&mut friend);
     };
     for n in 1..=4 {
         quarter();

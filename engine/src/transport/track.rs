@@ -9,8 +9,8 @@ use str0m::rtp::{RtpWrite, Ssrc};
 use super::pacer::Packet;
 
 /// Packets and age of what may be sent again: a few key frames.
-const RESEND_PACKETS: usize = 512;
-const RESEND_AGE: Duration = Duration::from_secs(3);
+const RTX_CACHE_PACKETS: usize = 512;
+const RTX_CACHE_AGE: Duration = Duration::from_secs(3);
 
 pub(super) struct Track {
     pub(super) mid: Mid,
@@ -20,7 +20,7 @@ pub(super) struct Track {
     /// False until the first packet: before that str0m would send reports that tie RTP time 0 to the clock.
     declared: bool,
     sequence: u64,
-    offset: u32,
+    timestamp_offset: u32,
 }
 
 impl Track {
@@ -36,7 +36,7 @@ impl Track {
         api.remove_stream_tx(ssrc);
         // The first sequence number is below 2^15, so that a receiver that misses the first packets counts no rollover.
         let sequence = u64::from(rand::random::<u16>() >> 1);
-        Some(Self { mid, pt, ssrc, rtx, declared: false, sequence, offset: rand::random() })
+        Some(Self { mid, pt, ssrc, rtx, declared: false, sequence, timestamp_offset: rand::random() })
     }
 
     /// Tells str0m of the track, once.
@@ -49,7 +49,7 @@ impl Track {
         let stream = api.declare_stream_tx(self.ssrc, self.rtx, self.mid, None);
         if self.rtx.is_some() {
             // No cap on the share of resent bytes: a key frame after seconds of still picture is most of the traffic.
-            stream.set_rtx_cache(RESEND_PACKETS, RESEND_AGE, None);
+            stream.set_rtx_cache(RTX_CACHE_PACKETS, RTX_CACHE_AGE, None);
         }
     }
 
@@ -61,14 +61,14 @@ impl Track {
         self.declare(rtc);
         let mut api = rtc.direct_api();
         let Some(stream) = api.stream_tx_by_mid(self.mid, None) else { return };
-        let stamp = (packet.timestamp as u32).wrapping_add(self.offset);
+        let stamp = (packet.timestamp as u32).wrapping_add(self.timestamp_offset);
         let write = RtpWrite::new(self.pt, self.sequence.into(), stamp, packet.wallclock, packet.payload);
-        stream.write_rtp(write.marker(packet.marker).nackable(packet.again));
+        stream.write_rtp(write.marker(packet.marker).nackable(packet.nackable));
         self.sequence += 1;
     }
 
     /// Whether a datagram is a packet of this track that is sent once more (RFC 4588): such packets have an SSRC of their own.
-    pub(super) fn sends_again(&self, datagram: &[u8]) -> bool {
+    pub(super) fn is_retransmission(&self, datagram: &[u8]) -> bool {
         let Some(rtx) = self.rtx else { return false };
         // RTP has the version 2 in its first two bits, and the SSRC in bytes 8 to 11.
         datagram.first().is_some_and(|first| first >> 6 == 2)

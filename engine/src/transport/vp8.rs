@@ -8,26 +8,26 @@ use std::sync::Arc;
 use super::VideoFrame;
 
 /// Largest RTP payload, descriptor included: 1200 bytes of UDP payload less the RTP header, its extensions and the SRTP tag.
-pub(super) const MAX_PAYLOAD: usize = 1120;
+pub(super) const MAX_PAYLOAD_BYTES: usize = 1120;
 /// X, I+L+T, PictureID of 15 bits, TL0PICIDX, TID+Y.
-const DESCRIPTOR: usize = 6;
+const DESCRIPTOR_BYTES: usize = 6;
 
 /// Whether a frame takes several packets.
-pub(super) fn is_parted(frame: &[u8]) -> bool {
-    frame.len() > MAX_PAYLOAD - DESCRIPTOR
+pub(super) fn needs_fragmentation(frame: &[u8]) -> bool {
+    frame.len() > MAX_PAYLOAD_BYTES - DESCRIPTOR_BYTES
 }
 
 /// Counters of one outgoing track.
 #[derive(Debug, Default)]
 pub(super) struct Packetizer {
-    picture: u16,
-    base: u8,
+    picture_id: u16,
+    tl0_pic_idx: u8,
 }
 
 impl Packetizer {
     /// Starts the picture ids anywhere.
     pub(super) fn new(picture: u16, base: u8) -> Self {
-        Self { picture: picture & 0x7fff, base }
+        Self { picture_id: picture & 0x7fff, tl0_pic_idx: base }
     }
 
     /// Calls `send(payload, last)` for each packet of the frame, all about equally long.
@@ -35,19 +35,19 @@ impl Packetizer {
         if frame.payload.is_empty() {
             return;
         }
-        let layer0 = frame.key || frame.base_layer;
+        let layer0 = frame.is_key_frame || frame.base_layer;
         if layer0 {
-            self.base = self.base.wrapping_add(1);
+            self.tl0_pic_idx = self.tl0_pic_idx.wrapping_add(1);
         }
-        self.picture = (self.picture + 1) & 0x7fff;
-        let [high, low] = (self.picture | 0x8000).to_be_bytes();
+        self.picture_id = (self.picture_id + 1) & 0x7fff;
+        let [high, low] = (self.picture_id | 0x8000).to_be_bytes();
         let droppable = if layer0 { 0 } else { 0x20 };
         let layer = if layer0 { 0 } else { 0x60 };
-        let packets = frame.payload.len().div_ceil(MAX_PAYLOAD - DESCRIPTOR);
+        let packets = frame.payload.len().div_ceil(MAX_PAYLOAD_BYTES - DESCRIPTOR_BYTES);
         let size = frame.payload.len().div_ceil(packets);
         for (i, part) in frame.payload.chunks(size).enumerate() {
             let start = if i == 0 { 0x10 } else { 0 };
-            let descriptor = [0x80 | droppable | start, 0xe0, high, low, self.base, layer];
+            let descriptor = [0x80 | droppable | start, 0xe0, high, low, self.tl0_pic_idx, layer];
             send(descriptor.into_iter().chain(part.iter().copied()).collect(), i + 1 == packets);
         }
     }
@@ -67,8 +67,9 @@ mod tests {
     ) -> Vec<(Arc<[u8]>, bool)> {
         let payload = Bytes::from((0..len).map(|i| i as u8).collect::<Vec<_>>());
         let mut out = Vec::new();
-        packetizer
-            .packetize(&VideoFrame { payload, key, base_layer }, |packet, last| out.push((packet, last)));
+        packetizer.packetize(&VideoFrame { payload, is_key_frame: key, base_layer }, |packet, last| {
+            out.push((packet, last))
+        });
         out
     }
 
@@ -97,10 +98,10 @@ mod tests {
     fn no_packet_is_longer_than_the_limit() {
         for len in [1, 1113, 1114, 1115, 2228, 2229, 40_000] {
             let packets = packets(&mut Packetizer::default(), len, false, false);
-            assert!(packets.iter().all(|(p, _)| p.len() <= MAX_PAYLOAD));
+            assert!(packets.iter().all(|(p, _)| p.len() <= MAX_PAYLOAD_BYTES));
             assert_eq!(packets.iter().filter(|(_, last)| *last).count(), 1);
-            assert_eq!(packets.len() > 1, is_parted(&vec![0; len]));
-            assert_eq!(packets.iter().map(|(p, _)| p.len() - DESCRIPTOR).sum::<usize>(), len);
+            assert_eq!(packets.len() > 1, needs_fragmentation(&vec![0; len]));
+            assert_eq!(packets.iter().map(|(p, _)| p.len() - DESCRIPTOR_BYTES).sum::<usize>(), len);
         }
     }
 

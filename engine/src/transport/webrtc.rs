@@ -19,25 +19,25 @@ use str0m::{Candidate, IceCreds, Input, Output, Rtc};
 
 pub use str0m::net::{Protocol, Transmit};
 
-use super::outbox::Outbox;
+use super::data_channel_queue::SendQueue;
 use super::pacer::{Pacer, Packet};
 use super::track::Track;
 use super::vp8::{self, Packetizer};
-use super::{Event, Text, VideoFrame, sdp};
+use super::{TextMessage, TransportEvent, VideoFrame, sdp};
 
 /// Longest text frame that a client may send, bytes; told to it in the answer.
-pub const MAX_TEXT: usize = 64 * 1024;
+pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 /// How long a closing connection waits for its last texts to be acknowledged, and again for its close_notify to leave.
-const LINGER: Duration = Duration::from_millis(300);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 /// Both tracks' wall clock is set back by this much: str0m reports an RTP time of 0 if a packet's wall clock is in the future, and
 /// pictures are written a little early. Only the difference between the tracks matters to a receiver.
-const SET_BACK: Duration = Duration::from_millis(500);
+const CLOCK_OFFSET: Duration = Duration::from_millis(500);
 /// Time stamps that stray from the clock by more than this start a new relation to it.
-const STRAY: Duration = Duration::from_secs(2);
+const MAX_TIMESTAMP_DRIFT: Duration = Duration::from_secs(2);
 /// Due timeouts served in one `poll`; a guard against spinning.
-const MAX_TIMEOUTS: usize = 64;
+const MAX_TIMEOUTS_PER_POLL: usize = 64;
 /// Bytes that str0m's channel holds at once; it takes no text that is longer.
-const CHANNEL: usize = 128 * 1024;
+const MAX_CHANNEL_BUFFER_BYTES: usize = 128 * 1024;
 /// As good as never.
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -73,41 +73,41 @@ pub enum AcceptError {
     NoOpus,
 }
 
-impl From<sdp::Refused> for AcceptError {
-    fn from(refused: sdp::Refused) -> Self {
+impl From<sdp::SdpRejection> for AcceptError {
+    fn from(refused: sdp::SdpRejection) -> Self {
         match refused {
-            sdp::Refused::Bad(why) => Self::BadSdp(why.into()),
-            sdp::Refused::NoOpus => Self::NoOpus,
+            sdp::SdpRejection::Invalid(why) => Self::BadSdp(why.into()),
+            sdp::SdpRejection::NoOpus => Self::NoOpus,
         }
     }
 }
 
 /// One peer connection. Its owner feeds datagrams and time, and drains [`Connection::poll`].
-pub struct Connection {
+pub struct PeerConnection {
     rtc: Rtc,
     id: String,
     ufrag: String,
-    stream: String,
-    opus: Option<Pt>,
-    voice: Option<Track>,
-    face: Option<Track>,
+    stream_id: String,
+    opus_pt: Option<Pt>,
+    audio_track: Option<Track>,
+    video_track: Option<Track>,
     packetizer: Packetizer,
     pacer: Pacer,
     /// An instant and what the time stamps said at it.
-    clock: Option<(Instant, Duration)>,
-    channel: Option<ChannelId>,
-    outbox: Outbox,
+    clock_reference: Option<(Instant, Duration)>,
+    data_channel: Option<ChannelId>,
+    send_queue: SendQueue,
     /// What str0m put out after a datagram, for [`Connection::poll`].
-    held: VecDeque<Output>,
-    timeout: Instant,
+    pending_outputs: VecDeque<Output>,
+    next_timeout: Instant,
     last_heard: Option<Instant>,
     /// Deadline of the present step of closing.
-    closing: Option<Instant>,
-    closing_sent: bool,
-    closed_told: bool,
+    close_deadline: Option<Instant>,
+    close_sent: bool,
+    close_reported: bool,
 }
 
-impl Connection {
+impl PeerConnection {
     /// Answers an offer. The answer holds all `local` addresses; nothing of the client is trusted or kept before a STUN check with
     /// a valid MESSAGE-INTEGRITY.
     ///
@@ -122,7 +122,7 @@ impl Connection {
     ) -> Result<(Self, String), AcceptError> {
         let mut rtc = Rtc::builder()
             .set_ice_lite(true)
-            .set_local_ice_credentials(IceCreds { ufrag: unguessable(16), pass: unguessable(32) })
+            .set_local_ice_credentials(IceCreds { ufrag: random_hex(16), pass: random_hex(32) })
             .set_dtls_cert(certificate.0.clone())
             .set_rtp_mode(true)
             .clear_codecs()
@@ -133,7 +133,7 @@ impl Connection {
             .clear_extension_map()
             .set_extension(2, Extension::AbsoluteSendTime)
             .set_extension(4, Extension::RtpMid)
-            .set_sctp_max_message_size(MAX_TEXT as u32)
+            .set_sctp_max_message_size(MAX_MESSAGE_BYTES as u32)
             .set_rtcp_report_interval_audio(Duration::from_secs(1))
             .set_stats_interval(Some(Duration::from_secs(1)))
             .set_rtcp_report_interval_video(Duration::from_secs(1))
@@ -152,23 +152,23 @@ impl Connection {
         }
         let mut connection = Self {
             rtc,
-            id: unguessable(32),
+            id: random_hex(32),
             ufrag: String::new(),
-            stream: format!("agent-{}", unguessable(8)),
-            opus: None,
-            voice: None,
-            face: None,
+            stream_id: format!("agent-{}", random_hex(8)),
+            opus_pt: None,
+            audio_track: None,
+            video_track: None,
             packetizer: Packetizer::new(rand::random(), rand::random()),
             pacer: Pacer::new(now),
-            clock: None,
-            channel: None,
-            outbox: Outbox::default(),
-            held: VecDeque::new(),
-            timeout: now,
+            clock_reference: None,
+            data_channel: None,
+            send_queue: SendQueue::default(),
+            pending_outputs: VecDeque::new(),
+            next_timeout: now,
             last_heard: None,
-            closing: None,
-            closing_sent: false,
-            closed_told: false,
+            close_deadline: None,
+            close_sent: false,
+            close_reported: false,
         };
         let answer = connection.renegotiate(offer, now)?;
         Ok((connection, answer))
@@ -180,16 +180,16 @@ impl Connection {
     ///
     /// The offer does not fit; the connection goes on as it was, as far as str0m allows.
     pub fn renegotiate(&mut self, offer: &str, now: Instant) -> Result<String, AcceptError> {
-        let narrowed = sdp::narrow(offer)?;
-        let bad = |error: &dyn std::fmt::Display| AcceptError::BadSdp(without_addresses(&error.to_string()));
+        let narrowed = sdp::restrict_offer(offer)?;
+        let bad = |error: &dyn std::fmt::Display| AcceptError::BadSdp(redact_addresses(&error.to_string()));
         let offer = SdpOffer::from_sdp_string(&narrowed).map_err(|error| bad(&error))?;
         self.declare_tracks();
         let answer = self.rtc.sdp_api().accept_offer(offer).map_err(|error| bad(&error))?;
         self.ufrag = self.rtc.direct_api().local_ice_credentials().ufrag;
         let answer = answer.to_sdp_string();
         self.adopt_media(answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from))?;
-        self.timeout = now;
-        Ok(sdp::complete(&answer, &self.stream))
+        self.next_timeout = now;
+        Ok(sdp::complete_answer(&answer, &self.stream_id))
     }
 
     /// Reads from the session what was agreed.
@@ -223,11 +223,11 @@ impl Connection {
         if opus.is_none() {
             return Err(AcceptError::NoOpus);
         }
-        self.opus = opus;
-        self.voice = Track::adopt(&mut self.rtc, self.voice.take(), voice);
-        let shown = self.face.as_ref().map(|face| face.mid);
-        self.face = Track::adopt(&mut self.rtc, self.face.take(), face);
-        if self.face.as_ref().map(|face| face.mid) != shown {
+        self.opus_pt = opus;
+        self.audio_track = Track::adopt(&mut self.rtc, self.audio_track.take(), voice);
+        let shown = self.video_track.as_ref().map(|face| face.mid);
+        self.video_track = Track::adopt(&mut self.rtc, self.video_track.take(), face);
+        if self.video_track.as_ref().map(|face| face.mid) != shown {
             self.pacer.clear();
         }
         Ok(())
@@ -248,7 +248,7 @@ impl Connection {
     /// Whether the client wants to see the agent.
     #[must_use]
     pub fn has_video(&self) -> bool {
-        self.face.is_some()
+        self.video_track.is_some()
     }
 
     /// When something of the client last came, proven to be its own by ICE.
@@ -260,13 +260,13 @@ impl Connection {
     /// Texts lost because the client did not take them.
     #[must_use]
     pub fn dropped_texts(&self) -> u64 {
-        self.outbox.dropped()
+        self.send_queue.dropped()
     }
 
     /// Whether the datagram is this connection's: a STUN check with its user name and a valid MESSAGE-INTEGRITY, or anything from an
     /// address that sent such a check.
     #[must_use]
-    pub fn handles(
+    pub fn accepts_datagram(
         &self,
         now: Instant,
         proto: Protocol,
@@ -297,18 +297,18 @@ impl Connection {
             tracing::debug!(%error, "a datagram was not understood");
         } else {
             self.last_heard = Some(now);
-            self.hold();
+            self.drain_outputs();
         }
-        self.timeout = now;
+        self.next_timeout = now;
         true
     }
 
     /// Takes what str0m puts out. It keeps one received packet: a second datagram before that would replace it.
-    fn hold(&mut self) {
+    fn drain_outputs(&mut self) {
         loop {
             match self.rtc.poll_output() {
                 Ok(Output::Timeout(_)) => return,
-                Ok(output) => self.held.push_back(output),
+                Ok(output) => self.pending_outputs.push_back(output),
                 Err(error) => {
                     tracing::debug!(%error, "a connection failed");
                     return self.rtc.disconnect();
@@ -320,24 +320,27 @@ impl Connection {
     /// When [`Connection::tick`] is due next.
     #[must_use]
     pub fn timeout(&self) -> Instant {
-        self.timeout
+        self.next_timeout
     }
 
     /// Lets time pass. Drain [`Connection::poll`] afterwards.
-    pub fn tick(&mut self, now: Instant) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         if self.rtc.handle_input(Input::Timeout(now)).is_err() {
             self.rtc.disconnect();
         }
     }
 
     /// The next event; datagrams go to `transmit` on the way. Call it until `None` after every other call. Serves what is due.
-    pub fn poll(&mut self, now: Instant, transmit: &mut impl FnMut(Transmit)) -> Option<Event> {
+    pub fn poll(&mut self, now: Instant, transmit: &mut impl FnMut(Transmit)) -> Option<TransportEvent> {
         let mut served = 0;
         loop {
-            match self.held.pop_front().map_or_else(|| self.rtc.poll_output(), Ok) {
+            match self.pending_outputs.pop_front().map_or_else(|| self.rtc.poll_output(), Ok) {
                 Ok(Output::Transmit(datagram)) => {
-                    let again = self.face.as_ref().is_some_and(|face| face.sends_again(&datagram.contents));
-                    if !again || self.pacer.send_again(now, datagram.contents.len()) {
+                    let again = self
+                        .video_track
+                        .as_ref()
+                        .is_some_and(|face| face.is_retransmission(&datagram.contents));
+                    if !again || self.pacer.admit_retransmission(now, datagram.contents.len()) {
                         transmit(datagram);
                     }
                 }
@@ -350,76 +353,79 @@ impl Connection {
                     if self.flush_texts() || self.finish_closing(now) {
                         continue;
                     }
-                    if self.release(now) {
-                        self.tick(now);
+                    if self.send_due_packets(now) {
+                        self.handle_timeout(now);
                         continue;
                     }
-                    if at <= now && self.rtc.is_alive() && served < MAX_TIMEOUTS {
+                    if at <= now && self.rtc.is_alive() && served < MAX_TIMEOUTS_PER_POLL {
                         served += 1;
-                        self.tick(now);
+                        self.handle_timeout(now);
                         continue;
                     }
                     if !self.rtc.is_alive() {
-                        self.timeout = now + NEVER;
-                        return self.tell_closed();
+                        self.next_timeout = now + NEVER;
+                        return self.closed_event();
                     }
-                    let at = [self.closing, self.pacer.due()].into_iter().flatten().fold(at, Instant::min);
-                    self.timeout = at.max(now + Duration::from_micros(100));
+                    let at = [self.close_deadline, self.pacer.next_deadline()]
+                        .into_iter()
+                        .flatten()
+                        .fold(at, Instant::min);
+                    self.next_timeout = at.max(now + Duration::from_micros(100));
                     return None;
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection failed");
                     self.rtc.disconnect();
-                    self.timeout = now + NEVER;
-                    return self.tell_closed();
+                    self.next_timeout = now + NEVER;
+                    return self.closed_event();
                 }
             }
         }
     }
 
-    fn tell_closed(&mut self) -> Option<Event> {
-        let told = std::mem::replace(&mut self.closed_told, true);
-        (!told && self.closing.is_none()).then_some(Event::Closed)
+    fn closed_event(&mut self) -> Option<TransportEvent> {
+        let told = std::mem::replace(&mut self.close_reported, true);
+        (!told && self.close_deadline.is_none()).then_some(TransportEvent::Closed)
     }
 
-    fn translate(&mut self, now: Instant, event: str0m::Event) -> Option<Event> {
+    fn translate(&mut self, now: Instant, event: str0m::Event) -> Option<TransportEvent> {
         match event {
-            str0m::Event::Connected => Some(Event::Connected),
+            str0m::Event::Connected => Some(TransportEvent::Connected),
             str0m::Event::RtpPacket(packet) => {
-                let voice = Some(packet.header.payload_type) == self.opus && !packet.payload.is_empty();
-                voice.then(|| Event::Audio {
+                let voice = Some(packet.header.payload_type) == self.opus_pt && !packet.payload.is_empty();
+                voice.then(|| TransportEvent::Audio {
                     sequence: *packet.seq_no,
                     timestamp: packet.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
                     payload: Bytes::copy_from_slice(&packet.payload),
                 })
             }
             str0m::Event::KeyframeRequest(request) => self
-                .face
+                .video_track
                 .as_ref()
                 .is_some_and(|face| face.mid == request.mid)
-                .then_some(Event::KeyframeRequested),
+                .then_some(TransportEvent::KeyFrameRequested),
             str0m::Event::EgressBitrateEstimate(BweKind::Remb { estimate, .. }) => {
-                Some(Event::Bandwidth(estimate.as_u64()))
+                Some(TransportEvent::BandwidthEstimate(estimate.as_u64()))
             }
             str0m::Event::MediaEgressStats(stats) => {
                 let is = |track: &Option<Track>| track.as_ref().is_some_and(|track| track.mid == stats.mid);
-                if let Some(loss) = stats.loss.filter(|_| is(&self.face)) {
-                    self.pacer.reported(now, loss, stats.rtt);
+                if let Some(loss) = stats.loss.filter(|_| is(&self.video_track)) {
+                    self.pacer.on_report(now, loss, stats.rtt);
                 }
-                stats.loss.filter(|_| is(&self.voice)).map(Event::Lost)
+                stats.loss.filter(|_| is(&self.audio_track)).map(TransportEvent::PacketLoss)
             }
-            str0m::Event::ChannelOpen(id, _) if self.channel.is_none() => {
-                self.channel = Some(id);
-                Some(Event::ChannelOpen)
+            str0m::Event::ChannelOpen(id, _) if self.data_channel.is_none() => {
+                self.data_channel = Some(id);
+                Some(TransportEvent::ChannelOpen)
             }
-            str0m::Event::ChannelClose(id) if self.channel == Some(id) => {
-                self.channel = None;
+            str0m::Event::ChannelClose(id) if self.data_channel == Some(id) => {
+                self.data_channel = None;
                 None
             }
             str0m::Event::ChannelData(data) if !data.binary => {
-                String::from_utf8(data.data).ok().map(Event::Text)
+                String::from_utf8(data.data).ok().map(TransportEvent::Text)
             }
-            str0m::Event::Closed => self.tell_closed(),
+            str0m::Event::Closed => self.closed_event(),
             _ => None,
         }
     }
@@ -428,12 +434,19 @@ impl Connection {
     pub fn send_audio(&mut self, now: Instant, timestamp: u64, marker: bool, payload: &[u8]) {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 48_000) as u64));
-        let Some(track) = &mut self.voice else { return };
+        let Some(track) = &mut self.audio_track else { return };
         track.write(
             &mut self.rtc,
-            Packet { timestamp, wallclock, marker, key: false, again: false, payload: payload.into() },
+            Packet {
+                timestamp,
+                wallclock,
+                marker,
+                is_key_frame: false,
+                nackable: false,
+                payload: payload.into(),
+            },
         );
-        self.timeout = now;
+        self.next_timeout = now;
     }
 
     /// Queues a picture of the agent. `timestamp` counts at 90 kHz from the same zero as that of the voice. Some are
@@ -441,24 +454,24 @@ impl Connection {
     pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) -> bool {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64));
-        if self.face.is_none() || !self.rtc.is_connected() || !self.pacer.admits(now, frame) {
+        if self.video_track.is_none() || !self.rtc.is_connected() || !self.pacer.admit_frame(now, frame) {
             return false;
         }
         // A picture of several packets, of a nod or a lean, is lost with any of them; one packet's comes soon again, or the next one does.
-        let again = frame.key || frame.base_layer || vp8::is_parted(&frame.payload);
-        let (pacer, key) = (&mut self.pacer, frame.key);
+        let again = frame.is_key_frame || frame.base_layer || vp8::needs_fragmentation(&frame.payload);
+        let (pacer, key) = (&mut self.pacer, frame.is_key_frame);
         self.packetizer.packetize(frame, |payload, marker| {
-            pacer.push(Packet { timestamp, wallclock, marker, key, again, payload })
+            pacer.push(Packet { timestamp, wallclock, marker, is_key_frame: key, nackable: again, payload })
         });
-        self.timeout = now;
+        self.next_timeout = now;
         true
     }
 
     /// Hands those packets of pictures to str0m that may leave; true if any may.
-    fn release(&mut self, now: Instant) -> bool {
-        let Some(track) = &mut self.face else { return false };
+    fn send_due_packets(&mut self, now: Instant) -> bool {
+        let Some(track) = &mut self.video_track else { return false };
         let mut any = false;
-        while let Some(packet) = self.pacer.take(now) {
+        while let Some(packet) = self.pacer.pop_due(now) {
             track.write(&mut self.rtc, packet);
             any = true;
         }
@@ -467,43 +480,43 @@ impl Connection {
 
     /// The instant that a time stamp belongs to, by the relation that the first packet set up for both tracks.
     fn wallclock(&mut self, now: Instant, stamp: Duration) -> Instant {
-        let (zero, first) = *self.clock.get_or_insert((now, stamp));
+        let (zero, first) = *self.clock_reference.get_or_insert((now, stamp));
         let at =
             if stamp >= first { zero.checked_add(stamp - first) } else { zero.checked_sub(first - stamp) };
         let at = match at {
-            Some(at) if at.max(now) - at.min(now) <= STRAY => at,
+            Some(at) if at.max(now) - at.min(now) <= MAX_TIMESTAMP_DRIFT => at,
             _ => {
-                self.clock = Some((now, stamp));
+                self.clock_reference = Some((now, stamp));
                 now
             }
         };
-        at.checked_sub(SET_BACK).unwrap_or(at).min(now)
+        at.checked_sub(CLOCK_OFFSET).unwrap_or(at).min(now)
     }
 
     /// Sends a text frame on the client's data channel, as soon as it is open. While the client takes none, progress is dropped first,
     /// the oldest first, and counted. After [`Connection::close`] nothing is taken any more.
-    pub fn send_text(&mut self, now: Instant, text: impl Into<Text>) {
-        if self.closing.is_some() {
+    pub fn send_text(&mut self, now: Instant, text: impl Into<TextMessage>) {
+        if self.close_deadline.is_some() {
             return;
         }
-        self.outbox.push(text.into());
-        self.timeout = now;
+        self.send_queue.push(text.into());
+        self.next_timeout = now;
     }
 
     /// Hands waiting texts to SCTP; true if any went.
     fn flush_texts(&mut self) -> bool {
         let mut any = false;
-        while let (Some(id), Some(text)) = (self.channel, self.outbox.front()) {
+        while let (Some(id), Some(text)) = (self.data_channel, self.send_queue.front()) {
             let Some(mut channel) = self.rtc.channel(id) else { break };
             match channel.write(false, text.as_bytes()) {
                 Ok(true) => {
                     any = true;
-                    self.outbox.sent();
+                    self.send_queue.pop_front();
                 }
                 // It never will fit, and all that waits behind it would wait for ever.
-                Ok(false) if text.len() > CHANNEL => self.outbox.lost(),
+                Ok(false) if text.len() > MAX_CHANNEL_BUFFER_BYTES => self.send_queue.drop_front(),
                 Ok(false) => break,
-                Err(_) => self.outbox.lost(),
+                Err(_) => self.send_queue.drop_front(),
             }
         }
         any
@@ -512,14 +525,14 @@ impl Connection {
     /// Ends the connection: waiting texts first (for at most 0.3 s), then RTCP BYE and DTLS close_notify. Keep polling until
     /// [`Connection::is_closed`].
     pub fn close(&mut self, now: Instant) {
-        self.closing.get_or_insert(now + LINGER);
-        self.timeout = now;
+        self.close_deadline.get_or_insert(now + CLOSE_TIMEOUT);
+        self.next_timeout = now;
     }
 
     /// Ends the connection as [`Connection::close`] does, without waiting for texts to be acknowledged.
     pub fn abort(&mut self, now: Instant) {
-        self.closing = Some(now);
-        self.timeout = now;
+        self.close_deadline = Some(now);
+        self.next_timeout = now;
     }
 
     /// Whether nothing more will come of this connection.
@@ -530,22 +543,22 @@ impl Connection {
 
     /// Goes on with closing; true if there is something new to poll.
     fn finish_closing(&mut self, now: Instant) -> bool {
-        let Some(deadline) = self.closing.filter(|_| self.rtc.is_alive()) else { return false };
-        if self.closing_sent {
+        let Some(deadline) = self.close_deadline.filter(|_| self.rtc.is_alive()) else { return false };
+        if self.close_sent {
             if now >= deadline {
                 self.rtc.disconnect();
             }
             return false;
         }
         let waiting = self
-            .channel
+            .data_channel
             .and_then(|id| self.rtc.channel(id))
             .map_or(0, |mut channel| channel.buffered_amount());
-        if now < deadline && (waiting > 0 || (!self.outbox.is_empty() && self.channel.is_some())) {
+        if now < deadline && (waiting > 0 || (!self.send_queue.is_empty() && self.data_channel.is_some())) {
             return false;
         }
-        self.closing_sent = true;
-        self.closing = Some(now + LINGER);
+        self.close_sent = true;
+        self.close_deadline = Some(now + CLOSE_TIMEOUT);
         if self.rtc.close().is_err() {
             self.rtc.disconnect();
         }
@@ -553,21 +566,21 @@ impl Connection {
     }
 
     fn declare_tracks(&mut self) {
-        for track in [&mut self.voice, &mut self.face].into_iter().flatten() {
+        for track in [&mut self.audio_track, &mut self.video_track].into_iter().flatten() {
             track.declare(&mut self.rtc);
         }
     }
 }
 
 /// What str0m says of an offer, without the places in this process's memory that its parser names.
-fn without_addresses(text: &str) -> String {
+fn redact_addresses(text: &str) -> String {
     match text.find("0x") {
         Some(_) => "its lines cannot be read".to_owned(),
         None => text.to_owned(),
     }
 }
 
-fn unguessable(digits: usize) -> String {
+fn random_hex(digits: usize) -> String {
     let mut text = format!("{:032x}", rand::random::<u128>());
     text.truncate(digits);
     text

@@ -7,9 +7,9 @@ use str0m::media::{MediaData, MediaTime};
 
 use super::*;
 
-pub(crate) const CLIENT: &str = "192.0.2.1:5000";
-pub(crate) const SERVER: &str = "192.0.2.2:6000";
-const DELAY: Duration = Duration::from_millis(10);
+pub(crate) const CLIENT_ADDRESS: &str = "192.0.2.1:5000";
+pub(crate) const SERVER_ADDRESS: &str = "192.0.2.2:6000";
+const NETWORK_DELAY: Duration = Duration::from_millis(10);
 
 struct Packet {
     at: Instant,
@@ -18,35 +18,35 @@ struct Packet {
 }
 
 /// Both ends and the network between them.
-struct World {
+struct Harness {
     now: Instant,
     start: Instant,
-    server: Connection,
+    server: PeerConnection,
     client: Rtc,
-    wire: VecDeque<Packet>,
+    in_flight: VecDeque<Packet>,
     /// Returns true for a packet that gets lost: its number since the connection was up, whether it goes to the server, its bytes.
-    lose: Box<dyn FnMut(&Packet) -> bool>,
-    events: Vec<Event>,
-    seen: Vec<str0m::Event>,
-    audio: Option<Mid>,
+    drop_packet: Box<dyn FnMut(&Packet) -> bool>,
+    server_events: Vec<TransportEvent>,
+    client_events: Vec<str0m::Event>,
+    audio_mid: Option<Mid>,
 }
 
 pub(crate) fn certificate() -> Certificate {
-    static ONE: std::sync::OnceLock<Certificate> = std::sync::OnceLock::new();
-    ONE.get_or_init(|| Certificate::generate().unwrap()).clone()
+    static CERTIFICATE: std::sync::OnceLock<Certificate> = std::sync::OnceLock::new();
+    CERTIFICATE.get_or_init(|| Certificate::generate().unwrap()).clone()
 }
 
-pub(crate) fn local() -> [LocalCandidate; 1] {
-    [LocalCandidate { address: SERVER.parse().unwrap(), protocol: Protocol::Udp }]
+pub(crate) fn local_candidates() -> [LocalCandidate; 1] {
+    [LocalCandidate { address: SERVER_ADDRESS.parse().unwrap(), protocol: Protocol::Udp }]
 }
 
 /// A client and its offer: audio, then the videos, then a channel.
-pub(crate) fn client(
+pub(crate) fn client_with_offer(
     now: Instant,
     videos: &[Direction],
 ) -> (Rtc, String, str0m::change::SdpPendingOffer, Mid) {
     let mut client = Rtc::builder().set_dtls_cert(certificate().0).set_reordering_size_audio(0).build(now);
-    client.add_local_candidate(Candidate::host(CLIENT.parse().unwrap(), "udp").unwrap());
+    client.add_local_candidate(Candidate::host(CLIENT_ADDRESS.parse().unwrap(), "udp").unwrap());
     let mut api = client.sdp_api();
     let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
     for direction in videos {
@@ -57,51 +57,52 @@ pub(crate) fn client(
     (client, offer.to_sdp_string(), pending, audio)
 }
 
-impl World {
+impl Harness {
     fn new() -> Self {
         let now = crate::clock::now();
-        let (mut client, offer, pending, audio) = client(now, &[Direction::SendRecv]);
-        let (server, answer) = Connection::accept(&offer, &local(), &certificate(), now).unwrap();
+        let (mut client, offer, pending, audio) = client_with_offer(now, &[Direction::SendRecv]);
+        let (server, answer) =
+            PeerConnection::accept(&offer, &local_candidates(), &certificate(), now).unwrap();
         client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
         Self {
             now,
             start: now,
             server,
             client,
-            wire: VecDeque::new(),
-            lose: Box::new(|_| false),
-            events: Vec::new(),
-            seen: Vec::new(),
-            audio: Some(audio),
+            in_flight: VecDeque::new(),
+            drop_packet: Box::new(|_| false),
+            server_events: Vec::new(),
+            client_events: Vec::new(),
+            audio_mid: Some(audio),
         }
     }
 
     fn connected() -> Self {
         let mut world = Self::new();
         world.run_until(|world| {
-            let open = world.seen.iter().any(|e| matches!(e, str0m::Event::ChannelOpen(..)));
-            open && world.events.iter().any(|e| matches!(e, Event::ChannelOpen))
+            let open = world.client_events.iter().any(|e| matches!(e, str0m::Event::ChannelOpen(..)));
+            open && world.server_events.iter().any(|e| matches!(e, TransportEvent::ChannelOpen))
         });
-        assert!(world.events.iter().any(|e| matches!(e, Event::Connected)));
+        assert!(world.server_events.iter().any(|e| matches!(e, TransportEvent::Connected)));
         world
     }
 
     fn drain(&mut self) {
-        let (now, wire, lose) = (self.now, &mut self.wire, &mut self.lose);
+        let (now, wire, lose) = (self.now, &mut self.in_flight, &mut self.drop_packet);
         let mut put = |to_server, data: Vec<u8>| {
-            let packet = Packet { at: now + DELAY, to_server, data };
+            let packet = Packet { at: now + NETWORK_DELAY, to_server, data };
             if !lose(&packet) {
                 wire.push_back(packet);
             }
         };
         while let Some(event) = self.server.poll(now, &mut |t: Transmit| put(false, t.contents.to_vec())) {
-            self.events.push(event);
+            self.server_events.push(event);
         }
         assert!(self.server.timeout() > now);
         loop {
             match self.client.poll_output() {
                 Ok(Output::Transmit(t)) => put(true, t.contents.to_vec()),
-                Ok(Output::Event(event)) => self.seen.push(event),
+                Ok(Output::Event(event)) => self.client_events.push(event),
                 Ok(Output::Timeout(at)) if at <= now && self.client.is_alive() => {
                     self.client.handle_input(Input::Timeout(now)).unwrap();
                 }
@@ -114,9 +115,9 @@ impl World {
     fn step(&mut self) {
         self.drain();
         self.now += Duration::from_millis(1);
-        while self.wire.front().is_some_and(|packet| packet.at <= self.now) {
-            let packet = self.wire.pop_front().unwrap();
-            let (client, server) = (CLIENT.parse().unwrap(), SERVER.parse().unwrap());
+        while self.in_flight.front().is_some_and(|packet| packet.at <= self.now) {
+            let packet = self.in_flight.pop_front().unwrap();
+            let (client, server) = (CLIENT_ADDRESS.parse().unwrap(), SERVER_ADDRESS.parse().unwrap());
             if packet.to_server {
                 self.server.receive(self.now, Protocol::Udp, client, server, &packet.data);
             } else if let Ok(receive) = Receive::new(Protocol::Udp, server, client, &packet.data) {
@@ -124,7 +125,7 @@ impl World {
             }
         }
         if self.server.timeout() <= self.now {
-            self.server.tick(self.now);
+            self.server.handle_timeout(self.now);
         }
         let _ = self.client.handle_input(Input::Timeout(self.now));
         self.drain();
@@ -141,7 +142,7 @@ impl World {
             }
             self.step();
         }
-        panic!("it never happened: {:?} {:?}", self.events, self.seen.len());
+        panic!("it never happened: {:?} {:?}", self.server_events, self.client_events.len());
     }
 
     /// Milliseconds since the beginning.
@@ -150,8 +151,8 @@ impl World {
     }
 
     fn media(&self, audio: bool) -> Vec<&MediaData> {
-        let wanted = |data: &&MediaData| (Some(data.mid) == self.audio) == audio;
-        self.seen
+        let wanted = |data: &&MediaData| (Some(data.mid) == self.audio_mid) == audio;
+        self.client_events
             .iter()
             .filter_map(|e| if let str0m::Event::MediaData(d) = e { Some(d) } else { None })
             .filter(wanted)
@@ -159,8 +160,9 @@ impl World {
     }
 
     fn texts(&self) -> Vec<String> {
-        let text = |e: &Event| if let Event::Text(text) = e { Some(text.clone()) } else { None };
-        self.events.iter().filter_map(text).collect()
+        let text =
+            |e: &TransportEvent| if let TransportEvent::Text(text) = e { Some(text.clone()) } else { None };
+        self.server_events.iter().filter_map(text).collect()
     }
 
     fn client_texts(&self) -> Vec<String> {
@@ -168,19 +170,19 @@ impl World {
             str0m::Event::ChannelData(data) => Some(String::from_utf8(data.data.clone()).unwrap()),
             _ => None,
         };
-        self.seen.iter().filter_map(text).collect()
+        self.client_events.iter().filter_map(text).collect()
     }
 
-    fn client_says(&mut self, text: &str) {
+    fn client_sends_text(&mut self, text: &str) {
         let id = self
-            .seen
+            .client_events
             .iter()
             .find_map(|e| if let str0m::Event::ChannelOpen(id, _) = e { Some(*id) } else { None });
         assert!(self.client.channel(id.unwrap()).unwrap().write(false, text.as_bytes()).unwrap());
     }
 
-    fn client_speaks(&mut self, n: u64) {
-        let (audio, now) = (self.audio.unwrap(), self.now);
+    fn client_sends_audio(&mut self, n: u64) {
+        let (audio, now) = (self.audio_mid.unwrap(), self.now);
         let writer = self.client.writer(audio).unwrap();
         let pt = writer.payload_params().find(|p| p.spec().codec == Codec::Opus).unwrap().pt();
         let time = MediaTime::new(n * 960, Frequency::FORTY_EIGHT_KHZ);
@@ -189,38 +191,38 @@ impl World {
 }
 
 /// What a VP8 decoder would take for a key frame, or for another one.
-fn picture(key: bool, n: u8, len: usize) -> VideoFrame {
+fn vp8_frame(key: bool, n: u8, len: usize) -> VideoFrame {
     let mut data = vec![n; len];
     data[0] = if key { 0x10 } else { 0x11 };
     data[3..10].copy_from_slice(&[0x9d, 0x01, 0x2a, 0, 2, 0, 2]);
-    VideoFrame { payload: data.into(), key, base_layer: false }
+    VideoFrame { payload: data.into(), is_key_frame: key, base_layer: false }
 }
 
 #[test]
 fn a_call_connects_and_everything_flows_both_ways() {
-    let mut world = World::connected();
+    let mut world = Harness::connected();
     assert!(world.elapsed() < 300, "{} ms", world.elapsed());
     assert!(world.server.has_video());
-    world.client_says("hello");
+    world.client_sends_text("hello");
     world.server.send_text(world.now, "welcome");
     for n in 0..50 {
-        world.client_speaks(n);
+        world.client_sends_audio(n);
         let stamp = world.elapsed();
         world.server.send_audio(world.now, stamp * 48, n == 0, &[0xf8, n as u8]);
-        world.server.send_video(world.now, stamp * 90, &picture(n == 0, n as u8, 3000));
+        world.server.send_video(world.now, stamp * 90, &vp8_frame(n == 0, n as u8, 3000));
         world.run(20);
     }
     world.run(100);
     let heard: Vec<u8> = world
-        .events
+        .server_events
         .iter()
-        .filter_map(|e| if let Event::Audio { payload, .. } = e { Some(payload[1]) } else { None })
+        .filter_map(|e| if let TransportEvent::Audio { payload, .. } = e { Some(payload[1]) } else { None })
         .collect();
     assert_eq!(heard, (0..50).collect::<Vec<_>>());
     let stamps: Vec<u64> = world
-        .events
+        .server_events
         .iter()
-        .filter_map(|e| if let Event::Audio { timestamp, .. } = e { Some(*timestamp) } else { None })
+        .filter_map(|e| if let TransportEvent::Audio { timestamp, .. } = e { Some(*timestamp) } else { None })
         .collect();
     assert!(stamps.windows(2).all(|pair| pair[1] - pair[0] == 960));
     let sounds: Vec<u8> = world.media(true).iter().map(|d| d.data[1]).collect();
@@ -228,7 +230,7 @@ fn a_call_connects_and_everything_flows_both_ways() {
     let pictures = world.media(false);
     assert_eq!(pictures.len(), 50);
     for (n, data) in pictures.iter().enumerate() {
-        assert_eq!(data.data[..], picture(n == 0, n as u8, 3000).payload[..]);
+        assert_eq!(data.data[..], vp8_frame(n == 0, n as u8, 3000).payload[..]);
     }
     assert_eq!(world.texts(), ["hello"]);
     assert_eq!(world.client_texts(), ["welcome"]);
@@ -237,20 +239,20 @@ fn a_call_connects_and_everything_flows_both_ways() {
 
 #[test]
 fn packets_that_arrive_together_are_all_heard() {
-    let mut world = World::connected();
+    let mut world = Harness::connected();
     for burst in 0..20 {
         // Two to five packets leave at once, and no poll is between their arrivals.
         let packets = 2 + burst % 4;
         for n in 0..packets {
-            world.client_speaks(burst * 5 + n);
+            world.client_sends_audio(burst * 5 + n);
             world.drain();
         }
         world.run(20 * packets);
     }
     let heard: Vec<u8> = world
-        .events
+        .server_events
         .iter()
-        .filter_map(|e| if let Event::Audio { payload, .. } = e { Some(payload[1]) } else { None })
+        .filter_map(|e| if let TransportEvent::Audio { payload, .. } = e { Some(payload[1]) } else { None })
         .collect();
     let sent: Vec<u8> = (0..20).flat_map(|burst| (0..2 + burst % 4).map(move |n| burst * 5 + n)).collect();
     assert_eq!(heard, sent);
@@ -258,14 +260,14 @@ fn packets_that_arrive_together_are_all_heard() {
 
 #[test]
 fn the_sender_reports_tie_both_tracks_to_one_clock_from_the_first_on() {
-    let mut world = World::connected();
+    let mut world = Harness::connected();
     // Nothing is sent for a while: no report may tie RTP time zero to the clock.
     world.run(2_500);
     for n in 0..200 {
         let stamp = world.elapsed() + 3_600_000;
         world.server.send_audio(world.now, stamp * 48, false, &[0xf8, 1]);
         // Pictures are written 40 ms before their time.
-        world.server.send_video(world.now, (stamp + 40) * 90, &picture(n == 0, 0, 100));
+        world.server.send_video(world.now, (stamp + 40) * 90, &vp8_frame(n == 0, 0, 100));
         world.run(20);
     }
     let relation = |audio: bool, rate: f64| -> Vec<f64> {
@@ -289,21 +291,21 @@ fn the_sender_reports_tie_both_tracks_to_one_clock_from_the_first_on() {
 
 #[test]
 fn lost_packets_of_a_key_frame_are_sent_again_and_a_lost_cached_frame_is_not() {
-    let mut world = World::connected();
+    let mut world = Harness::connected();
     let sent = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = sent.clone();
     // RTP of more than 900 bytes is video here; packets 2, 5 and 9 of the key frame are lost, and the first cached frame.
-    world.lose = Box::new(move |packet| {
+    world.drop_packet = Box::new(move |packet| {
         let video = !packet.to_server && packet.data[0] & 0xc0 == 0x80 && packet.data.len() > 900;
         count.set(count.get() + u32::from(video));
         video && [2, 5, 9, 20].contains(&count.get())
     });
-    world.server.send_video(world.now, 0, &picture(true, 1, 17_000));
+    world.server.send_video(world.now, 0, &vp8_frame(true, 1, 17_000));
     world.run(300);
     assert_eq!(sent.get(), 16 + 3);
     for n in 2..100_u8 {
         // This client, unlike a browser, shows nothing after a lost frame before the next one of layer 0.
-        let frame = VideoFrame { base_layer: n == 10, ..picture(false, n, 950) };
+        let frame = VideoFrame { base_layer: n == 10, ..vp8_frame(false, n, 950) };
         world.server.send_video(world.now, u64::from(n) * 3600, &frame);
         world.run(40);
     }
@@ -315,20 +317,20 @@ fn lost_packets_of_a_key_frame_are_sent_again_and_a_lost_cached_frame_is_not() {
 
 #[test]
 fn a_request_for_a_key_frame_is_told() {
-    let mut world = World::connected();
-    world.server.send_video(world.now, 0, &picture(true, 1, 500));
+    let mut world = Harness::connected();
+    world.server.send_video(world.now, 0, &vp8_frame(true, 1, 500));
     world.run(50);
     let mid = world.media(false)[0].mid;
     world.client.writer(mid).unwrap().request_keyframe(None, str0m::media::KeyframeRequestKind::Pli).unwrap();
     world.run(50);
-    assert!(world.events.iter().any(|e| matches!(e, Event::KeyframeRequested)));
+    assert!(world.server_events.iter().any(|e| matches!(e, TransportEvent::KeyFrameRequested)));
 }
 
 #[test]
 fn texts_wait_for_the_channel_and_survive_loss() {
-    let mut world = World::new();
+    let mut world = Harness::new();
     let mut n = 0_u32;
-    world.lose = Box::new(move |_| {
+    world.drop_packet = Box::new(move |_| {
         n += 1;
         n.is_multiple_of(11)
     });
@@ -342,15 +344,16 @@ fn texts_wait_for_the_channel_and_survive_loss() {
 
 #[test]
 fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
-    let lost = |world: &World| {
-        let parts = |e: &Event| if let Event::Lost(part) = e { Some(*part) } else { None };
-        world.events.iter().filter_map(parts).fold(0.0, f32::max)
+    let lost = |world: &Harness| {
+        let parts =
+            |e: &TransportEvent| if let TransportEvent::PacketLoss(part) = e { Some(*part) } else { None };
+        world.server_events.iter().filter_map(parts).fold(0.0, f32::max)
     };
     for (every, expected) in [(u32::MAX, 0.0..0.001), (5, 0.1..0.35)] {
-        let mut world = World::connected();
+        let mut world = Harness::connected();
         let mut n = 0_u32;
         // RTP and RTCP to the client begin with these bits.
-        world.lose = Box::new(move |packet| {
+        world.drop_packet = Box::new(move |packet| {
             n += u32::from(!packet.to_server && packet.data[0] >> 6 == 2);
             !packet.to_server && packet.data[0] >> 6 == 2 && n.is_multiple_of(every)
         });
@@ -359,14 +362,17 @@ fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
             world.server.send_audio(world.now, block * 960, block == 0, &[0xfc, 1, 2, 3]);
             world.run(20);
         }
-        assert!(world.events.iter().any(|e| matches!(e, Event::Lost(_))), "nothing was reported");
+        assert!(
+            world.server_events.iter().any(|e| matches!(e, TransportEvent::PacketLoss(_))),
+            "nothing was reported"
+        );
         assert!(expected.contains(&lost(&world)), "every {every}th packet is lost: {}", lost(&world));
     }
 }
 
 #[test]
 fn a_text_that_no_channel_takes_holds_up_none_behind_it() {
-    let mut world = World::new();
+    let mut world = Harness::new();
     world.server.send_text(world.now, "x".repeat(200_000));
     world.server.send_text(world.now, "after it");
     world.run_until(|world| world.client_texts() == ["after it"]);
@@ -375,18 +381,19 @@ fn a_text_that_no_channel_takes_holds_up_none_behind_it() {
 
 #[test]
 fn a_client_that_opens_no_channel_costs_a_bounded_amount() {
-    let mut world = World::new();
+    let mut world = Harness::new();
     for _ in 0..100 {
         world.server.send_text(world.now, "y".repeat(10_000));
     }
-    assert!(world.server.outbox.bytes <= super::super::outbox::BYTES);
+    assert!(world.server.send_queue.bytes <= super::super::data_channel_queue::MAX_QUEUED_BYTES);
     assert!(world.server.dropped_texts() > 40);
 }
 
 #[test]
 fn garbage_changes_nothing() {
-    let mut world = World::connected();
-    let (client, server): (SocketAddr, SocketAddr) = (CLIENT.parse().unwrap(), SERVER.parse().unwrap());
+    let mut world = Harness::connected();
+    let (client, server): (SocketAddr, SocketAddr) =
+        (CLIENT_ADDRESS.parse().unwrap(), SERVER_ADDRESS.parse().unwrap());
     let stranger: SocketAddr = "192.0.2.66:1".parse().unwrap();
     let mut seed = 7_u64;
     for round in 0..3_000 {
@@ -404,27 +411,28 @@ fn garbage_changes_nothing() {
         world.server.receive(world.now, Protocol::Udp, client, server, &garbage);
         world.drain();
     }
-    assert!(!world.events.iter().any(|e| matches!(e, Event::Closed)));
-    let before = world.events.len();
-    world.client_says("still here");
-    world.client_speaks(1);
+    assert!(!world.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)));
+    let before = world.server_events.len();
+    world.client_sends_text("still here");
+    world.client_sends_audio(1);
     world.run(100);
     assert_eq!(world.texts(), ["still here"]);
-    assert!(world.events[before..].iter().any(|e| matches!(e, Event::Audio { .. })));
+    assert!(world.server_events[before..].iter().any(|e| matches!(e, TransportEvent::Audio { .. })));
 }
 
 #[test]
 fn a_check_with_a_wrong_password_is_not_ours() {
-    let mut world = World::new();
-    let (client, server): (SocketAddr, SocketAddr) = (CLIENT.parse().unwrap(), SERVER.parse().unwrap());
+    let mut world = Harness::new();
+    let (client, server): (SocketAddr, SocketAddr) =
+        (CLIENT_ADDRESS.parse().unwrap(), SERVER_ADDRESS.parse().unwrap());
     world.drain();
-    let check = world.wire.iter().find(|packet| packet.to_server).unwrap().data.clone();
+    let check = world.in_flight.iter().find(|packet| packet.to_server).unwrap().data.clone();
     assert!(super::super::socket::stun_ufrag(&check).is_some_and(|ufrag| ufrag == world.server.ufrag()));
-    assert!(world.server.handles(world.now, Protocol::Udp, client, server, &check));
+    assert!(world.server.accepts_datagram(world.now, Protocol::Udp, client, server, &check));
     let mut forged = check;
     let end = forged.len();
     forged[end - 20] ^= 1;
-    assert!(!world.server.handles(world.now, Protocol::Udp, client, server, &forged));
+    assert!(!world.server.accepts_datagram(world.now, Protocol::Udp, client, server, &forged));
     assert!(!world.server.receive(world.now, Protocol::Udp, client, server, &forged));
     assert_eq!(world.server.last_heard(), None);
     assert!(!world.server.receive(
@@ -438,7 +446,7 @@ fn a_check_with_a_wrong_password_is_not_ours() {
 
 #[test]
 fn closing_delivers_the_last_text_and_then_the_end() {
-    let mut world = World::connected();
+    let mut world = Harness::connected();
     world.server.send_text(world.now, "goodbye");
     world.server.close(world.now);
     world.run_until(|world| world.server.is_closed());
@@ -447,15 +455,18 @@ fn closing_delivers_the_last_text_and_then_the_end() {
     assert!(
         !world.client.is_connected()
             || !world.client.is_alive()
-            || world.seen.iter().any(|e| matches!(e, str0m::Event::Closed))
+            || world.client_events.iter().any(|e| matches!(e, str0m::Event::Closed))
     );
-    assert!(!world.events.iter().any(|e| matches!(e, Event::Closed)), "our own closing is no news");
+    assert!(
+        !world.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)),
+        "our own closing is no news"
+    );
 }
 
 #[test]
 fn closing_ends_though_the_client_is_gone() {
-    let mut world = World::connected();
-    world.lose = Box::new(|packet| packet.to_server);
+    let mut world = Harness::connected();
+    world.drop_packet = Box::new(|packet| packet.to_server);
     world.server.send_text(world.now, "goodbye");
     world.server.close(world.now);
     world.run(700);
@@ -464,26 +475,26 @@ fn closing_ends_though_the_client_is_gone() {
 
 #[test]
 fn a_client_that_closes_is_noticed_at_once() {
-    let mut world = World::connected();
+    let mut world = Harness::connected();
     world.client.close().unwrap();
     world.run(50);
-    assert_eq!(world.events.iter().filter(|e| matches!(e, Event::Closed)).count(), 1);
+    assert_eq!(world.server_events.iter().filter(|e| matches!(e, TransportEvent::Closed)).count(), 1);
 }
 
 #[test]
 fn a_client_that_goes_silent_is_not_reported_closed() {
-    let mut world = World::connected();
-    world.lose = Box::new(|_| true);
+    let mut world = Harness::connected();
+    world.drop_packet = Box::new(|_| true);
     world.run(20_000);
-    assert!(!world.events.iter().any(|e| matches!(e, Event::Closed)));
-    world.lose = Box::new(|_| false);
-    world.client_says("back again");
+    assert!(!world.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)));
+    world.drop_packet = Box::new(|_| false);
+    world.client_sends_text("back again");
     world.run_until(|world| !world.texts().is_empty());
 }
 
 #[test]
 fn an_offer_on_a_live_connection_is_answered_and_the_call_goes_on() {
-    let mut world = World::connected();
+    let mut world = Harness::connected();
     let mut api = world.client.sdp_api();
     api.add_media(MediaKind::Video, Direction::SendOnly, None, None, None);
     let (offer, pending) = api.apply().unwrap();
@@ -493,7 +504,7 @@ fn an_offer_on_a_live_connection_is_answered_and_the_call_goes_on() {
     world.client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
     assert_eq!(world.server.ufrag(), ufrag);
     world.server.send_audio(world.now, 0, true, &[0xf8, 9]);
-    world.server.send_video(world.now, 0, &picture(true, 1, 500));
+    world.server.send_video(world.now, 0, &vp8_frame(true, 1, 500));
     world.run(100);
     assert_eq!((world.media(true).len(), world.media(false).len()), (1, 1));
 }
@@ -502,8 +513,9 @@ fn an_offer_on_a_live_connection_is_answered_and_the_call_goes_on() {
 fn the_answer_keeps_the_order_of_sections_and_refuses_what_is_not_needed() {
     let now = crate::clock::now();
     let videos = [Direction::SendRecv, Direction::SendOnly];
-    let (_, offer, _, _) = client(now, &videos);
-    let (connection, answer) = Connection::accept(&offer, &local(), &certificate(), now).unwrap();
+    let (_, offer, _, _) = client_with_offer(now, &videos);
+    let (connection, answer) =
+        PeerConnection::accept(&offer, &local_candidates(), &certificate(), now).unwrap();
     let sections: Vec<&str> =
         answer.lines().filter(|l| l.starts_with("m=")).map(|l| l.split(' ').next().unwrap()).collect();
     assert_eq!(sections, ["m=audio", "m=video", "m=video", "m=application"]);
@@ -528,31 +540,32 @@ fn the_answer_keeps_the_order_of_sections_and_refuses_what_is_not_needed() {
         .collect();
     assert_eq!(streams.len(), 1);
     assert_eq!(connection.id().len(), 32);
-    let (other, _) = Connection::accept(&offer, &local(), &certificate(), now).unwrap();
+    let (other, _) = PeerConnection::accept(&offer, &local_candidates(), &certificate(), now).unwrap();
     assert_ne!(connection.id(), other.id());
 }
 
 #[test]
 fn an_offer_of_sound_alone_is_enough() {
     let now = crate::clock::now();
-    let (_, offer, _, _) = client(now, &[]);
-    let (mut connection, answer) = Connection::accept(&offer, &local(), &certificate(), now).unwrap();
+    let (_, offer, _, _) = client_with_offer(now, &[]);
+    let (mut connection, answer) =
+        PeerConnection::accept(&offer, &local_candidates(), &certificate(), now).unwrap();
     assert!(!connection.has_video());
     assert_eq!(answer.matches("m=").count(), 2);
-    connection.send_video(now, 0, &picture(true, 0, 100));
+    connection.send_video(now, 0, &vp8_frame(true, 0, 100));
 }
 
 #[test]
 fn bad_offers_are_told_apart() {
     let now = crate::clock::now();
-    let refuse = |offer: &str| Connection::accept(offer, &local(), &certificate(), now).err();
+    let refuse = |offer: &str| PeerConnection::accept(offer, &local_candidates(), &certificate(), now).err();
     assert!(matches!(refuse(""), Some(AcceptError::BadSdp(_))));
     for garbage in ["hello", "v=0\r\n\0\u{1}", "v=0\r\nm=audio 9 \r\n", "v=0\r\no=- 1 1 IN IP4"] {
         let said = format!("{:?}", refuse(garbage));
         assert!(!said.contains("0x") && !said.contains("Pointer"), "{said}");
     }
     assert!(matches!(refuse("v=0\r\nm=audio\r\n"), Some(AcceptError::BadSdp(_) | AcceptError::NoOpus)));
-    let (_, offer, _, _) = client(now, &[Direction::SendRecv]);
+    let (_, offer, _, _) = client_with_offer(now, &[Direction::SendRecv]);
     assert_eq!(refuse(&offer.replace("opus", "vorbis")), Some(AcceptError::NoOpus));
     for cut in ["a=ice-ufrag", "a=fingerprint"] {
         let without: String = offer.split_inclusive('\n').filter(|line| !line.starts_with(cut)).collect();
@@ -570,9 +583,10 @@ fn bad_offers_are_told_apart() {
 #[test]
 fn tcp_candidates_are_told_as_passive_and_carry_a_call() {
     let now = crate::clock::now();
-    let (_, offer, _, _) = client(now, &[]);
+    let (_, offer, _, _) = client_with_offer(now, &[]);
     let tcp = LocalCandidate { address: "192.0.2.2:7000".parse().unwrap(), protocol: Protocol::Tcp };
-    let (_, answer) = Connection::accept(&offer, &[local()[0], tcp], &certificate(), now).unwrap();
+    let (_, answer) =
+        PeerConnection::accept(&offer, &[local_candidates()[0], tcp], &certificate(), now).unwrap();
     assert!(
         answer.contains(" tcp ") && answer.contains("192.0.2.2 7000 typ host tcptype passive"),
         "{answer}"

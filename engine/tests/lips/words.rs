@@ -3,15 +3,15 @@
 use cpu_time::ThreadTime;
 
 use conversation::time::Position;
-use engine::speak::tts::News;
+use engine::speak::tts::SynthesisEvent;
 use models::tts::{Aligner, Event, Phone, Voice, Word};
 
-use crate::lips::{self, CLOSE, Pieces, closes, closures};
+use crate::lips::{self, CLOSURE_TOLERANCE, LipComparison, closures, is_closure};
 use crate::noise::same_noise;
-use crate::{Said, phones, say, sentences, through};
+use crate::{SpokenSentence, collect_phones, run_tts_sink, sentences, synthesize};
 
 /// The words of a sentence with their begins, as vendors tell them that leave out pauses.
-fn with_begins(said: &Said) -> Vec<Word> {
+fn words_with_starts(said: &SpokenSentence) -> Vec<Word> {
     let pauses: Vec<f64> = said.phones.iter().filter(|p| p.name == "pau").map(|p| f64::from(p.end)).collect();
     let mut from = 0.0;
     let placed = said.words.iter().map(|word| {
@@ -23,7 +23,7 @@ fn with_begins(said: &Said) -> Vec<Word> {
 }
 
 /// The words without begins, each end off by up to 50 ms to both sides.
-fn shaken(said: &Said) -> Vec<Word> {
+fn words_with_jitter(said: &SpokenSentence) -> Vec<Word> {
     let mut last: f64 = 0.0;
     let placed = said.words.iter().zip(said.phones.len()..).map(|(word, n)| {
         last = last.max(word.end + ((n * 7_919 % 101) as f64 - 50.0) * 1e-3);
@@ -33,53 +33,54 @@ fn shaken(said: &Said) -> Vec<Word> {
 }
 
 /// Lips of a voice that tells these words before its first sound, and no phones.
-fn by_words(said: &Said, words: Vec<Word>) -> Vec<Phone> {
-    phones(&through(true, said, vec![(0, Event::Words(words))]))
+fn phones_from_words(said: &SpokenSentence, words: Vec<Word>) -> Vec<Phone> {
+    collect_phones(&run_tts_sink(true, said, vec![(0, Event::Words(words))]))
 }
 
 /// What is found of each phone that shuts the lips.
 #[derive(Default)]
-struct Found {
+struct ClosureMatches {
     /// All, and those whose middle is at most [`CLOSE`] from that of a closure that is shown.
-    all: usize,
-    near: usize,
+    total: usize,
+    matched: usize,
 }
 
 /// How far the middle of each closure that was said is from that of the nearest one that is shown, on average, in seconds (at most .2 each); and
 /// what is found of `p b m f v`.
-fn placed(said: &[Said], shown: &[Vec<Phone>]) -> (f32, [Found; 5]) {
+fn closure_offsets(said: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f32, [ClosureMatches; 5]) {
     let middle = |(start, end): (f32, f32)| f32::midpoint(start, end);
-    let mut found: [Found; 5] = Default::default();
+    let mut found: [ClosureMatches; 5] = Default::default();
     let mut sum = 0.0;
     for (said, shown) in said.iter().zip(shown) {
         let shown = closures(shown);
-        let names = said.phones.iter().map(|p| p.name.as_str()).filter(|name| closes(name));
+        let names = said.phones.iter().map(|p| p.name.as_str()).filter(|name| is_closure(name));
         for (name, closure) in names.zip(closures(&said.phones)) {
             let off = shown.iter().map(|c| (middle(*c) - middle(closure)).abs()).fold(0.2, f32::min);
             let of = &mut found["pbmfv".find(name).unwrap()];
-            of.all += 1;
-            of.near += usize::from(off <= CLOSE);
+            of.total += 1;
+            of.matched += usize::from(off <= CLOSURE_TOLERANCE);
             sum += off;
         }
     }
-    let all: usize = found.iter().map(|f| f.all).sum();
+    let all: usize = found.iter().map(|f| f.total).sum();
     (sum / all as f32, found)
 }
 
 /// Prints what these lips are worth; gives r of the jaws, the part of the closures that are shut, and how far off they are.
-fn scored(what: &str, said: &[Said], shown: &[Vec<Phone>]) -> (f64, f64, f32) {
-    let mut pieces = Pieces::default();
+fn print_scores(what: &str, said: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f64, f64, f32) {
+    let mut pieces = LipComparison::default();
     for (said, shown) in said.iter().zip(shown) {
         pieces.add(&said.phones, shown);
     }
-    let (all, shut) = pieces.closed();
+    let (all, shut) = pieces.count_closures();
     let part = shut as f64 / all as f64;
-    let (off, found) = placed(said, shown);
+    let (off, found) = closure_offsets(said, shown);
     let each: Vec<String> = std::iter::zip(["p", "b", "m", "f", "v"], found)
-        .map(|(name, f)| format!("{name} {:.0}", f.near as f64 * 100.0 / f.all as f64))
+        .map(|(name, f)| format!("{name} {:.0}", f.matched as f64 * 100.0 / f.total as f64))
         .collect();
     let near = each.join(", ");
-    let (r, invented, minutes) = (pieces.jaws(0.0), pieces.invented(), pieces.seconds() / 60.0);
+    let (r, invented, minutes) =
+        (pieces.jaw_correlation(0.0), pieces.false_closures(), pieces.seconds() / 60.0);
     println!(
         "{what}: r = {r:.2}, {:.1} % of {all} shut, middles off by {:.0} ms, {invented} invented in {minutes:.1} minutes, middles within 40 ms in %: {near}",
         part * 100.0,
@@ -91,17 +92,17 @@ fn scored(what: &str, said: &[Said], shown: &[Vec<Phone>]) -> (f64, f64, f32) {
 #[test]
 fn lips_that_are_made_of_words_follow_the_phones() {
     let _alone = same_noise();
-    lips_follow(&sentences()[..32]);
+    assert_word_lips_follow(&sentences()[..32]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_lips_that_are_made_of_the_words_of_two_hundred_sentences_follow_the_phones() {
     let _alone = same_noise();
-    lips_follow(&sentences());
+    assert_word_lips_follow(&sentences());
 }
 
-fn lips_follow(sentences: &[String]) {
+fn assert_word_lips_follow(sentences: &[String]) {
     // Flite says these words too, so the lengths of a word's phones must not be its own: kal16 lends them to the others, and slt to kal16.
     // Of each voice the least r of the jaw's opening, the least part of the closures that are shut, and how far they may be off, in seconds.
     let bounds = [
@@ -110,26 +111,30 @@ fn lips_follow(sentences: &[String]) {
         ("awb", 0.86, 0.98, 0.019),
         ("kal16", 0.86, 0.98, 0.022),
     ];
-    let said = say(sentences, &bounds.map(|(voice, ..)| voice));
+    let said = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
     for ((voice, least, part, most), said) in bounds.into_iter().zip(said) {
-        let made = |words: fn(&Said) -> Vec<Word>| -> Vec<Vec<Phone>> {
-            let lips = |said: &Said| match voice {
+        let made = |words: fn(&SpokenSentence) -> Vec<Word>| -> Vec<Vec<Phone>> {
+            let lips = |said: &SpokenSentence| match voice {
                 "kal16" => Aligner::new(Voice::Slt).phones(&words(said)).unwrap(),
-                _ => by_words(said, words(said)),
+                _ => phones_from_words(said, words(said)),
             };
             said.iter().map(lips).collect()
         };
-        let sound: Vec<_> = said.iter().map(|said| lips::read(&said.pcm, said.rate)).collect();
-        let (_, heard, _) = scored(&format!("{voice}, sound"), &said, &sound);
-        let ends: fn(&Said) -> Vec<Word> = |said| said.words.clone();
-        for (what, words) in [("ends", ends), ("begins and ends", with_begins)] {
-            let (r, shut, off) = scored(&format!("{voice}, {what} of words"), &said, &made(words));
+        let sound: Vec<_> =
+            said.iter().map(|said| lips::phones_from_audio(&said.pcm, said.sample_rate)).collect();
+        let (_, heard, _) = print_scores(&format!("{voice}, sound"), &said, &sound);
+        let ends: fn(&SpokenSentence) -> Vec<Word> = |said| said.words.clone();
+        for (what, words) in [("ends", ends), ("begins and ends", words_with_starts)] {
+            let (r, shut, off) = print_scores(&format!("{voice}, {what} of words"), &said, &made(words));
             assert!(r >= least && shut >= part, "{voice}, {what}: r = {r}, {shut} shut");
             assert!(off <= most, "{voice}, {what}: {off} s off");
             assert!(shut + 0.01 >= heard, "{voice}, {what}: {shut} shut, from its sound {heard}");
         }
-        let (_, shut, _) =
-            scored(&format!("{voice}, ends that are off by up to 50 ms"), &said, &made(shaken));
+        let (_, shut, _) = print_scores(
+            &format!("{voice}, ends that are off by up to 50 ms"),
+            &said,
+            &made(words_with_jitter),
+        );
         assert!(shut >= 0.95, "{voice}, with times that are off: {shut} shut");
     }
     let start = ThreadTime::now();
@@ -145,29 +150,30 @@ fn lips_follow(sentences: &[String]) {
 #[test]
 fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     let _alone = same_noise();
-    let said =
-        &say(&["Maybe Bob will improve the map before my mother moves above the farm.".to_owned()], &["slt"])
-            [0][0];
-    let sound = phones(&through(true, said, vec![]));
+    let said = &synthesize(
+        &["Maybe Bob will improve the map before my mother moves above the farm.".to_owned()],
+        &["slt"],
+    )[0][0];
+    let sound = collect_phones(&run_tts_sink(true, said, vec![]));
     let aligned = Aligner::default().phones(&said.words).unwrap();
     let last = aligned.last().unwrap().end;
     let by = |words: &[(usize, &[Word])]| {
         let events = words.iter().map(|(before, words)| (*before, Event::Words(words.to_vec()))).collect();
-        through(true, said, events)
+        run_tts_sink(true, said, events)
     };
 
     let all = by(&[(0, &said.words)]);
-    let first = all.iter().position(|n| matches!(n, News::Samples(_))).unwrap();
-    assert_eq!(phones(&all[..first]), aligned, "known before any sound leaves");
-    let rest = &phones(&all)[aligned.len()..];
+    let first = all.iter().position(|n| matches!(n, SynthesisEvent::Samples(_))).unwrap();
+    assert_eq!(collect_phones(&all[..first]), aligned, "known before any sound leaves");
+    let rest = &collect_phones(&all)[aligned.len()..];
     assert!(rest.iter().all(|p| p.end > last), "behind the words the sound is read: {rest:?}");
-    assert!((phones(&all).last().unwrap().end - sound.last().unwrap().end).abs() < 0.011);
+    assert!((collect_phones(&all).last().unwrap().end - sound.last().unwrap().end).abs() < 0.011);
     let halves = by(&[(0, &said.words[..5]), (0, &said.words[5..])]);
-    assert_eq!(phones(&halves), phones(&all), "words that wait are one batch");
+    assert_eq!(collect_phones(&halves), collect_phones(&all), "words that wait are one batch");
 
     // The first words late, and the others by themselves in time.
     let (some, others) = said.words.split_at(6);
-    let parts = phones(&by(&[(5, some), (9, others)]));
+    let parts = collect_phones(&by(&[(5, some), (9, others)]));
     assert!(parts.is_sorted_by(|a, b| a.end < b.end), "{parts:?}");
     let known = parts.iter().take_while(|p| sound.contains(p)).last().expect("read before it was told").end;
     assert!((0.3..0.5).contains(&known), "{known} s of .5 s were read");
@@ -180,22 +186,27 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
 
     let foreign: Vec<Word> =
         said.words.iter().map(|word| Word { text: "größer".into(), ..word.clone() }).collect();
-    assert_eq!(phones(&by(&[(0, &foreign)])), sound, "no English: the sound is read");
+    assert_eq!(collect_phones(&by(&[(0, &foreign)])), sound, "no English: the sound is read");
     assert_eq!(
-        phones(&by(&[(0, &foreign[..4]), (0, &said.words[4..])])),
-        phones(&by(&[(0, &said.words[..0])]))
+        collect_phones(&by(&[(0, &foreign[..4]), (0, &said.words[4..])])),
+        collect_phones(&by(&[(0, &said.words[..0])]))
     );
     let none: Vec<Word> = said.words.iter().map(|word| Word { end: f64::NAN, ..word.clone() }).collect();
-    assert_eq!(phones(&by(&[(0, &none)])), sound, "no times: the sound is read");
+    assert_eq!(collect_phones(&by(&[(0, &none)])), sound, "no times: the sound is read");
 
     let told = |before| (before, Event::Phones(said.phones.clone()));
     let words = |before| (before, Event::Words(said.words.clone()));
-    assert_eq!(phones(&through(true, said, vec![words(0), told(0)])), said.phones, "phones are better");
-    assert_eq!(phones(&through(true, said, vec![told(0), words(0), words(3)])), said.phones);
-    assert_eq!(phones(&through(false, said, vec![words(0)])), [], "nobody looks at the lips");
+    assert_eq!(
+        collect_phones(&run_tts_sink(true, said, vec![words(0), told(0)])),
+        said.phones,
+        "phones are better"
+    );
+    assert_eq!(collect_phones(&run_tts_sink(true, said, vec![told(0), words(0), words(3)])), said.phones);
+    assert_eq!(collect_phones(&run_tts_sink(false, said, vec![words(0)])), [], "nobody looks at the lips");
     for lips in [true, false] {
-        let heard = through(lips, said, vec![words(0)]);
-        let heard = heard.iter().find_map(|n| if let News::Words(words) = n { Some(words) } else { None });
+        let heard = run_tts_sink(lips, said, vec![words(0)]);
+        let heard =
+            heard.iter().find_map(|n| if let SynthesisEvent::Words(words) = n { Some(words) } else { None });
         let wanted = said.words.iter().map(|w| (w.text.clone(), Position::from_seconds(w.end)));
         assert_eq!(heard.cloned(), Some(wanted.collect()), "what was heard is dated by them");
     }

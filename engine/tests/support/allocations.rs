@@ -10,15 +10,15 @@ thread_local! {
 }
 
 /// How often this thread has asked for memory.
-pub(crate) fn count() -> u64 {
+pub(crate) fn allocation_count() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
 /// Counts this thread's allocations.
-struct Counting;
+struct CountingAllocator;
 
 // SAFETY: every call goes to the system's allocator unchanged; counting touches a thread's own cell, which never allocates.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
         // SAFETY: the caller's promises are passed on.
@@ -32,4 +32,4 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;

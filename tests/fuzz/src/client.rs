@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use engine::transport::Event;
+use engine::transport::TransportEvent;
 use engine::transport::socket::{Demux, stun_ufrag};
-use engine::transport::webrtc::{Certificate, Connection, LocalCandidate, Protocol, Transmit};
+use engine::transport::webrtc::{Certificate, LocalCandidate, PeerConnection, Protocol, Transmit};
 use str0m::change::SdpAnswer;
 use str0m::channel::ChannelId;
 use str0m::config::DtlsCert;
@@ -57,7 +57,7 @@ fn clients_certificate() -> DtlsCert {
 /// Both ends.
 pub(crate) struct World {
     pub(crate) now: Instant,
-    pub(crate) connection: Connection,
+    pub(crate) connection: PeerConnection,
     demux: Demux<u8>,
     known: Vec<SocketAddr>,
     client: Rtc,
@@ -68,7 +68,7 @@ pub(crate) struct World {
     /// Whether the server has taken any datagram.
     taken: bool,
     /// What the connection told.
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<TransportEvent>,
 }
 
 impl World {
@@ -83,7 +83,7 @@ impl World {
         api.add_channel("chat".into());
         let (offer, pending) = api.apply().expect("an offer");
         let (connection, answer) =
-            Connection::accept(&offer.to_sdp_string(), &local(), certificate(), now).expect("an answer");
+            PeerConnection::accept(&offer.to_sdp_string(), &local(), certificate(), now).expect("an answer");
         let answer = SdpAnswer::from_sdp_string(&answer).expect("the answer is read");
         client.sdp_api().accept_answer(pending, answer).expect("the answer fits");
         let mut demux = Demux::new();
@@ -111,7 +111,7 @@ impl World {
             while let Some(datagram) = world.next() {
                 world.deliver(Protocol::Udp, addresses()[0], &datagram);
             }
-            let open = |event: &Event| matches!(event, Event::ChannelOpen);
+            let open = |event: &TransportEvent| matches!(event, TransportEvent::ChannelOpen);
             if world.channel.is_some() && world.client.is_connected() && world.events.iter().any(open) {
                 world.events.clear();
                 return world;
@@ -137,7 +137,7 @@ impl World {
         );
         let taken = slot.is_some() && self.connection.receive(self.now, protocol, source, server(), datagram);
         if taken {
-            self.demux.learn(source, CALL);
+            self.demux.learn_address(source, CALL);
             self.taken = true;
             if !learnt {
                 self.known.push(source);
@@ -151,7 +151,7 @@ impl World {
     pub(crate) fn pass(&mut self, time: Duration) {
         self.now += time;
         if self.connection.timeout() <= self.now {
-            self.connection.tick(self.now);
+            self.connection.handle_timeout(self.now);
         }
         self.serve_server();
         // It can fail where the server was made to send nonsense.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use engine::hear::decode::Decoder;
-use engine::hear::jitter::Buffer;
-use engine::transport::Event;
-use engine::transport::rtvi::Inbox;
+use engine::hear::jitter::JitterBuffer;
+use engine::transport::TransportEvent;
+use engine::transport::client_messages::ClientInbox;
 use engine::transport::webrtc::Protocol;
 
 use crate::LONGEST;
@@ -19,9 +19,9 @@ const FRAMES: usize = 10_000;
 
 /// What is heard, as a call hears it.
 struct Ear {
-    buffer: Buffer,
+    buffer: JitterBuffer,
     decoder: Decoder,
-    inbox: Inbox,
+    inbox: ClientInbox,
     pcm: Vec<i16>,
     packets: usize,
 }
@@ -30,12 +30,12 @@ impl Ear {
     fn take(&mut self, world: &mut World) {
         for event in world.events.drain(..) {
             match event {
-                Event::Audio { sequence, timestamp, payload } => {
+                TransportEvent::Audio { sequence, timestamp, payload } => {
                     assert!(!payload.is_empty(), "an empty packet is no sound");
                     self.packets += 1;
                     self.buffer.push(world.now, sequence, timestamp, payload);
                 }
-                Event::Text(text) => drop(self.inbox.read(world.now, &text)),
+                TransportEvent::Text(text) => drop(self.inbox.read(world.now, &text)),
                 _ => {}
             }
         }
@@ -63,9 +63,9 @@ pub fn rtp(bytes: &[u8]) {
     }
     let mut world = World::connected();
     let mut ear = Ear {
-        buffer: Buffer::default(),
+        buffer: JitterBuffer::default(),
         decoder: Decoder::new().expect("a decoder"),
-        inbox: Inbox::new(world.now),
+        inbox: ClientInbox::new(world.now),
         pcm: Vec::new(),
         packets: 0,
     };

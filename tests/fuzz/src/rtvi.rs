@@ -1,7 +1,7 @@
 //! A text of the data channel.
 
 use conversation::input::{Command, MAX_TEXT_CHARS};
-use engine::transport::rtvi::{ClientMessage, Inbox, decode};
+use engine::transport::client_messages::{ClientInbox, ClientMessage, decode};
 use serde_json::Value;
 
 use crate::LONGEST;
@@ -20,7 +20,7 @@ pub fn rtvi(bytes: &[u8]) {
     }
     let now = engine::clock::now();
     let read = decode(text);
-    assert_eq!(Inbox::new(now).read(now, text), read, "the limit is not reached");
+    assert_eq!(ClientInbox::new(now).read(now, text), read, "the limit is not reached");
     match read {
         Err(answer) => {
             assert!(answer.len() <= ANSWER, "{answer}");

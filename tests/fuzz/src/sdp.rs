@@ -1,6 +1,6 @@
 //! An offer.
 
-use engine::transport::webrtc::{AcceptError, Connection};
+use engine::transport::webrtc::{AcceptError, PeerConnection};
 
 use crate::LONGEST;
 use crate::client::{certificate, local};
@@ -16,7 +16,7 @@ pub fn sdp(bytes: &[u8]) {
         return;
     }
     let now = engine::clock::now();
-    match Connection::accept(offer, &local(), certificate(), now) {
+    match PeerConnection::accept(offer, &local(), certificate(), now) {
         Ok((mut connection, answer)) => {
             judge(offer, &answer);
             assert!(answer.contains(&format!("a=ice-ufrag:{}", connection.ufrag())), "{answer}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::transport::socket::stun_ufrag;
-use engine::transport::tcp::Frames;
+use engine::transport::tcp::FrameDecoder;
 use engine::transport::webrtc::Protocol;
 
 use crate::LONGEST;
@@ -44,9 +44,9 @@ pub fn tcp(bytes: &[u8]) {
 
 /// The frames of a stream that comes in parts of so many bytes, each with its user name, and whether the stream goes on.
 fn frames(stream: &[u8], part: usize) -> (Vec<(String, Vec<u8>)>, bool) {
-    let (mut frames, mut found) = (Frames::default(), Vec::new());
+    let (mut frames, mut found) = (FrameDecoder::default(), Vec::new());
     let goes_on = stream.chunks(part.max(1)).all(|bytes| {
-        frames.take(bytes, |ufrag, contents| {
+        frames.push(bytes, |ufrag, contents| {
             found.push((ufrag.to_owned(), contents.to_vec()));
             true
         })

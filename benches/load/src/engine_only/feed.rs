@@ -8,7 +8,7 @@ use conversation::call_config::{CallConfig, ConversationId};
 use conversation::engine::EventSink;
 use conversation::event::{Event, EventEnvelope};
 use crossbeam_channel::{Receiver, Sender};
-use engine::transport::loopback::{Far, Left};
+use engine::transport::loopback::{LoopbackClient, LoopbackOutput};
 use engine::{CallEngine, clock};
 
 use super::Counts;
@@ -77,7 +77,7 @@ pub(super) struct Ran {
 }
 
 struct Caller {
-    far: Far,
+    far: LoopbackClient,
     asked: Instant,
     /// When its connection came up: its first sample was spoken then.
     began: Option<Instant>,
@@ -190,25 +190,25 @@ impl Feeder {
 
 impl Caller {
     fn serve(&mut self, workload: &Workload, now: Instant, ends: Instant) {
-        for left in self.far.heard() {
+        for left in self.far.drain_outputs() {
             match left {
-                Left::Began { at } => {
+                LoopbackOutput::Connected { at } => {
                     self.began = Some(at);
                     let whole = ends.saturating_duration_since(at).as_secs_f64();
                     self.scorer.end(whole - LAST);
                 }
-                Left::Sound { at, timestamp, pcm, .. } => {
+                LoopbackOutput::Audio { at, timestamp, pcm, .. } => {
                     let Some(began) = self.began else { continue };
                     let at = at.saturating_duration_since(began).as_secs_f64();
                     let _ = self.late.frame(at, timestamp as i64, pcm.len() as i64);
                     self.scorer.frame(at, &pcm);
                 }
-                Left::Picture { at, .. } => {
+                LoopbackOutput::Video { at, .. } => {
                     let since = self.began.map(|began| at.saturating_duration_since(began).as_secs_f64());
                     self.scorer.picture(since.unwrap_or_default());
                 }
-                Left::Closed => self.closed = true,
-                Left::Text(_) => {}
+                LoopbackOutput::Closed => self.closed = true,
+                LoopbackOutput::Text(_) => {}
             }
         }
         let Some(began) = self.began else { return };
@@ -224,7 +224,7 @@ impl Caller {
 
     /// Hands over the next block.
     fn say(&mut self, workload: &Workload) {
-        self.far.say(workload.block(self.blocks).to_vec());
+        self.far.send_audio(workload.block(self.blocks).to_vec());
         self.blocks += 1;
     }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
-use engine::hear::vad::{Judge, Silero};
-use engine::{Chosen, Models};
+use engine::hear::vad::{Silero, Vad};
+use engine::{Models, WithWarning};
 use models::script::{Script, Scripted};
 use models::{Error, llm, paths, stt, tts, vad};
 use tokio::runtime::Handle;
@@ -33,20 +33,20 @@ impl Models for ScriptedModels {
         Ok(())
     }
 
-    fn judge(&self) -> Result<Box<dyn Judge>, String> {
+    fn vad(&self) -> Result<Box<dyn Vad>, String> {
         let network = self.detector.get().ok_or("the speech detector is not loaded")?;
         Ok(Box::new(Silero::new(Arc::clone(network))))
     }
 
-    fn stt(&self, _: &SttChoice) -> Chosen<Result<Arc<dyn stt::Stt>, Error>> {
+    fn stt(&self, _: &SttChoice) -> WithWarning<Result<Arc<dyn stt::Stt>, Error>> {
         (Ok(Arc::clone(&self.scripted) as _), None)
     }
 
-    fn llm(&self, _: &LlmChoice, _: &str, _: bool) -> Chosen<Arc<dyn llm::Llm>> {
+    fn llm(&self, _: &LlmChoice, _: &str, _: bool) -> WithWarning<Arc<dyn llm::Llm>> {
         (Arc::clone(&self.scripted) as _, None)
     }
 
-    fn tts(&self, _: &TtsChoice) -> Chosen<Result<Arc<dyn tts::Tts>, Error>> {
+    fn tts(&self, _: &TtsChoice) -> WithWarning<Result<Arc<dyn tts::Tts>, Error>> {
         (Ok(Arc::clone(&self.scripted) as _), None)
     }
 }

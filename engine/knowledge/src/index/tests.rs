@@ -1,6 +1,6 @@
 use super::*;
 
-fn clinic() -> Index<&'static str> {
+fn clinic_index() -> Index<&'static str> {
     let mut index = Index::new();
     index.insert(
         &"hours",
@@ -12,22 +12,22 @@ fn clinic() -> Index<&'static str> {
     index
 }
 
-fn first<'a>(index: &'a Index<&'static str>, query: &str) -> Option<&'a str> {
+fn first_hit<'a>(index: &'a Index<&'static str>, query: &str) -> Option<&'a str> {
     index.search(query, 3).first().map(|hit| *hit.id)
 }
 
 #[test]
 fn plain_questions_find_their_document() {
-    let index = clinic();
-    assert_eq!(first(&index, "When do you open on weekdays?"), Some("hours"));
-    assert_eq!(first(&index, "where can i park my car"), Some("parking"));
-    assert_eq!(first(&index, "how much is a check up"), Some("prices"));
-    assert_eq!(first(&index, "who is the head of surgery"), Some("people"));
+    let index = clinic_index();
+    assert_eq!(first_hit(&index, "When do you open on weekdays?"), Some("hours"));
+    assert_eq!(first_hit(&index, "where can i park my car"), Some("parking"));
+    assert_eq!(first_hit(&index, "how much is a check up"), Some("prices"));
+    assert_eq!(first_hit(&index, "who is the head of surgery"), Some("people"));
 }
 
 #[test]
 fn nothing_fits_where_no_word_is_known() {
-    let index = clinic();
+    let index = clinic_index();
     assert!(index.search("what is the capital of mongolia", 3).is_empty());
     assert!(index.search("and what is it", 3).is_empty());
     assert!(Index::<u8>::new().search("anything", 3).is_empty());
@@ -36,10 +36,10 @@ fn nothing_fits_where_no_word_is_known() {
 
 #[test]
 fn numbers_in_words_find_digits_and_the_other_way_round() {
-    let index = clinic();
-    assert_eq!(first(&index, "what costs forty two euros"), Some("prices"));
-    assert_eq!(first(&index, "one hundred and five"), Some("prices"));
-    assert_eq!(first(&index, "who is in four two seven"), Some("people"));
+    let index = clinic_index();
+    assert_eq!(first_hit(&index, "what costs forty two euros"), Some("prices"));
+    assert_eq!(first_hit(&index, "one hundred and five"), Some("prices"));
+    assert_eq!(first_hit(&index, "who is in four two seven"), Some("people"));
     let mut words = Index::new();
     words.insert(&1, "The password is ninety nine.");
     assert_eq!(*words.search("99", 1)[0].id, 1);
@@ -47,21 +47,21 @@ fn numbers_in_words_find_digits_and_the_other_way_round() {
 
 #[test]
 fn misheard_names_are_found_by_their_sound() {
-    let index = clinic();
+    let index = clinic_index();
     for query in ["where is doctor sore blacks", "zorblacks", "doctor zor blacks", "sorblax"] {
-        assert_eq!(first(&index, query), Some("people"), "{query}");
+        assert_eq!(first_hit(&index, query), Some("people"), "{query}");
     }
     for query in ["quillontrah", "who is kwillontra", "quill on tra"] {
-        assert_eq!(first(&index, query), Some("people"), "{query}");
+        assert_eq!(first_hit(&index, query), Some("people"), "{query}");
     }
 }
 
 #[test]
 fn misspelt_words_are_found_by_their_letters() {
-    let index = clinic();
-    assert_eq!(first(&index, "saturdey"), Some("hours"));
-    assert_eq!(first(&index, "surgary"), Some("people"));
-    assert_eq!(first(&index, "bilding"), Some("parking"));
+    let index = clinic_index();
+    assert_eq!(first_hit(&index, "saturdey"), Some("hours"));
+    assert_eq!(first_hit(&index, "surgary"), Some("people"));
+    assert_eq!(first_hit(&index, "bilding"), Some("parking"));
 }
 
 #[test]
@@ -69,12 +69,12 @@ fn a_word_that_was_torn_apart_is_found() {
     let mut index = Index::new();
     index.insert(&"a", "The database is backed up every night.");
     index.insert(&"b", "The printer stands in the hall.");
-    assert_eq!(first(&index, "is the data base safe"), Some("a"));
+    assert_eq!(first_hit(&index, "is the data base safe"), Some("a"));
 }
 
 #[test]
 fn coverage_tells_how_much_of_the_question_is_there() {
-    let index = clinic();
+    let index = clinic_index();
     let whole = index.search("head of surgery", 1)[0].coverage;
     let part = index.search("head of the mongolian navy", 1)[0].coverage;
     assert!(whole > 0.99 && part < 0.5, "{whole} {part}");
@@ -82,21 +82,21 @@ fn coverage_tells_how_much_of_the_question_is_there() {
 
 #[test]
 fn the_earlier_part_of_a_weighted_query_only_helps() {
-    let index = clinic();
+    let index = clinic_index();
     let hits = index.search_weighted(&[("and on sunday", 1.0), ("parking costs", 0.3)], 2);
     assert_eq!((*hits[0].id, *hits[1].id), ("hours", "parking"));
 }
 
 #[test]
 fn removed_documents_are_gone_and_their_place_is_used_again() {
-    let mut index = clinic();
+    let mut index = clinic_index();
     let before = index.len();
     index.remove(&"people");
     assert_eq!(index.len(), before - 1);
     assert!(index.search("zorblax quillontra surgery", 3).is_empty());
     index.insert(&"news", "Doctor Merrow is the head of surgery.");
     assert_eq!(index.len(), before);
-    assert_eq!(first(&index, "who is the head of surgery"), Some("news"));
+    assert_eq!(first_hit(&index, "who is the head of surgery"), Some("news"));
     index.remove(&"nobody");
     assert_eq!(index.len(), before);
 }
@@ -134,7 +134,7 @@ fn no_word_within_the_edits_is_passed_over() {
             }
         }
         let [a, b] = [word, changed].map(|word| word.into_iter().collect::<String>());
-        assert!(Shape::of(&a).near(Shape::of(&b), edits), "{a} {b} {edits}");
+        assert!(WordSignature::new(&a).may_be_within(WordSignature::new(&b), edits), "{a} {b} {edits}");
     }
 }
 

@@ -7,11 +7,11 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 
 use super::*;
 
-type Seen = Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>;
+type RecordedRequests = Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>;
 
 #[derive(Clone)]
 struct Server {
-    seen: Seen,
+    requests: RecordedRequests,
     status: StatusCode,
     body: String,
 }
@@ -23,7 +23,7 @@ async fn handle(
     headers: HeaderMap,
     body: Bytes,
 ) -> (StatusCode, String) {
-    server.seen.lock().unwrap().push((
+    server.requests.lock().unwrap().push((
         method,
         uri.to_string(),
         headers,
@@ -32,10 +32,13 @@ async fn handle(
     (server.status, server.body)
 }
 
-async fn serve(status: u16, body: impl Into<String>) -> (Seen, String) {
-    let seen = Seen::default();
-    let server =
-        Server { seen: Arc::clone(&seen), status: StatusCode::from_u16(status).unwrap(), body: body.into() };
+async fn serve(status: u16, body: impl Into<String>) -> (RecordedRequests, String) {
+    let seen = RecordedRequests::default();
+    let server = Server {
+        requests: Arc::clone(&seen),
+        status: StatusCode::from_u16(status).unwrap(),
+        body: body.into(),
+    };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(
@@ -59,7 +62,7 @@ fn client() -> net::Client {
 }
 
 fn url(template: &str, arguments: Value) -> Result<String, String> {
-    filled(template, arguments.as_object().unwrap()).map(|(url, _)| url.to_string())
+    fill_url_template(template, arguments.as_object().unwrap()).map(|(url, _)| url.to_string())
 }
 
 #[tokio::test]

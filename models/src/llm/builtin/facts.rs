@@ -1,7 +1,7 @@
 //! The sentence that answers.
 
 use conversation::event::Role;
-use knowledge::{Index, plain, sentences, stop_word, words};
+use knowledge::{Index, is_stop_word, normalize_words, sentences, words};
 
 use super::{Talk, speakable};
 
@@ -34,7 +34,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
             index.insert_chunk(&(facts.len() + i), 0, format!("{sentence} {next}"));
         }
     }
-    let said = plain(talk.said);
+    let said = normalize_words(talk.said);
     let follows = follows(&said) && !talk.before.is_empty();
     let (before_user, before_agent) =
         (talk.last(Role::User).unwrap_or_default(), talk.last(Role::Assistant).unwrap_or_default());
@@ -51,7 +51,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
         let pair = *hit.id >= facts.len();
         let origin = facts[*hit.id % facts.len()].0;
         // A sentence that only repeats the question tells nothing.
-        let news = words(hit.text).iter().any(|word| !word.is_stop() && !asked.contains(&word.stem));
+        let news = words(hit.text).iter().any(|word| !word.is_stop_word() && !asked.contains(&word.stem));
         hit.coverage + 0.3 * hit.score / top + origin.bonus + if wants.met(hit.text) { 0.1 } else { 0.0 }
             - if pair { 0.12 } else { 0.0 }
             - if news { 0.0 } else { 0.4 }
@@ -111,8 +111,9 @@ fn facts(talk: &Talk<'_>) -> Vec<(Origin, String)> {
         add(&item.text, -0.2, true, &whole);
     }
     for item in talk.before.iter().filter(|item| item.role == Role::User) {
-        let question = plain(&item.text).first().is_some_and(|word| QUESTIONS.contains(&word.as_str()))
-            || item.text.contains('?');
+        let question =
+            normalize_words(&item.text).first().is_some_and(|word| QUESTIONS.contains(&word.as_str()))
+                || item.text.contains('?');
         if !question {
             add(&item.text, -0.2, true, &whole);
         }
@@ -177,7 +178,7 @@ fn told(sentence: &str) -> Option<String> {
         "pretend",
         "dont",
     ];
-    let words = plain(sentence);
+    let words = normalize_words(sentence);
     let first = words.first()?.as_str();
     if INSTRUCTIONS.contains(&first) {
         return None;
@@ -225,7 +226,7 @@ fn follows(said: &[String]) -> bool {
         "it", "its", "they", "them", "their", "he", "him", "his", "she", "her", "hers", "that", "there",
         "those", "these", "this", "one", "ones", "else", "then",
     ];
-    let telling = said.iter().filter(|word| !stop_word(word)).count();
+    let telling = said.iter().filter(|word| !is_stop_word(word)).count();
     telling <= 1
         || said.first().is_some_and(|word| word == "and")
         || said.iter().any(|word| LEANING.contains(&word.as_str()))
@@ -272,7 +273,7 @@ impl Wants {
             "located",
         ];
         let plain = words(sentence);
-        let any = |list: &[&str]| plain.iter().any(|word| list.contains(&word.plain.as_str()));
+        let any = |list: &[&str]| plain.iter().any(|word| list.contains(&word.normalized.as_str()));
         let number = plain.iter().any(knowledge::Word::is_number);
         let name = sentence
             .split_whitespace()
@@ -291,7 +292,7 @@ fn is_title(sentence: &str) -> bool {
         || (sentence.len() < 60
             && !sentence.ends_with(['.', '!', ';', '…'])
             && !sentence.contains(": ")
-            && plain(sentence).len() <= 6)
+            && normalize_words(sentence).len() <= 6)
 }
 
 /// At most [`LONG`] bytes, cut behind a part of the sentence if it must be.

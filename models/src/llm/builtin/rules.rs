@@ -82,8 +82,12 @@ pub(super) fn broken<'a>(rules: &'a [Rule], said: &str) -> Option<&'a str> {
 }
 
 fn stems(text: &str) -> HashSet<String> {
-    let frame = |word: &Word| FRAME.contains(&word.plain.as_str());
-    words(text).into_iter().filter(|word| !word.is_stop() && !frame(word)).map(|word| word.stem).collect()
+    let frame = |word: &Word| FRAME.contains(&word.normalized.as_str());
+    words(text)
+        .into_iter()
+        .filter(|word| !word.is_stop_word() && !frame(word))
+        .map(|word| word.stem)
+        .collect()
 }
 
 #[cfg(test)]

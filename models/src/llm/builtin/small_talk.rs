@@ -1,14 +1,14 @@
 //! What is answered without knowing anything.
 
 use conversation::event::Role;
-use knowledge::plain;
+use knowledge::normalize_words;
 
 use super::{Talk, facts, speakable};
 
 /// The answer to greetings and questions about the agent itself; `None` for anything else.
 pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
-    let all = plain(talk.said);
-    let name: Vec<String> = plain(talk.name);
+    let all = normalize_words(talk.said);
+    let name: Vec<String> = normalize_words(talk.name);
     let filler = |word: &String| {
         matches!(
             word.as_str(),
@@ -200,7 +200,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
             .iter()
             .rev()
             .filter(|item| item.role == Role::User)
-            .find_map(|item| own_name(&plain(&item.text).join(" ")).map(titled));
+            .find_map(|item| own_name(&normalize_words(&item.text).join(" ")).map(titled));
         return Some(told.map_or_else(
             || "You haven't told me your name.".into(),
             |name| format!("Your name is {name}."),
@@ -211,7 +211,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
 
 /// What is said where nothing is known, in turn.
 pub(super) fn unknown(talk: &Talk<'_>) -> String {
-    let words = plain(talk.said);
+    let words = normalize_words(talk.said);
     if !asks(&words) && words.len() > 2 {
         return "I see. Ask me anything about what I was told.".into();
     }
@@ -264,7 +264,7 @@ fn own_name(words: &str) -> Option<&str> {
     let count = name.split(' ').count();
     (count <= 3
         && !name.is_empty()
-        && name.split(' ').all(|word| word != "what" && !knowledge::stop_word(word)))
+        && name.split(' ').all(|word| word != "what" && !knowledge::is_stop_word(word)))
     .then_some(name)
 }
 

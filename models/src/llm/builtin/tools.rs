@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use knowledge::{plain, stop_word, words};
+use knowledge::{is_stop_word, normalize_words, words};
 use serde_json::{Map, Value};
 
 use super::super::Tool;
@@ -60,7 +60,7 @@ fn fit(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
     let telling = |text: &str| -> HashSet<String> {
         words(&parted(text))
             .into_iter()
-            .filter(|word| !word.is_stop() && !GENERIC.contains(&word.plain.as_str()))
+            .filter(|word| !word.is_stop_word() && !GENERIC.contains(&word.normalized.as_str()))
             .map(|word| word.stem)
             .collect()
     };
@@ -93,7 +93,7 @@ fn filled(schema: &Value, said: &str) -> Option<Value> {
     let mut numbers = words(said)
         .into_iter()
         .filter(knowledge::Word::is_number)
-        .map(|word| word.plain)
+        .map(|word| word.normalized)
         .collect::<Vec<_>>()
         .into_iter();
     let mut object = said_object(said);
@@ -101,12 +101,12 @@ fn filled(schema: &Value, said: &str) -> Option<Value> {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let must = required.contains(&name.as_str());
         let value = if let Some(values) = property["enum"].as_array() {
-            let lower = plain(said).join(" ");
+            let lower = normalize_words(said).join(" ");
             values
                 .iter()
                 .find(|value| {
                     value.as_str().is_some_and(|value| {
-                        format!(" {lower} ").contains(&format!(" {} ", plain(value).join(" ")))
+                        format!(" {lower} ").contains(&format!(" {} ", normalize_words(value).join(" ")))
                     })
                 })
                 .cloned()
@@ -139,17 +139,20 @@ fn text(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
         "saturday",
         "sunday",
     ];
-    let kind = plain(&parted(name));
+    let kind = normalize_words(&parted(name));
     let is = |list: &[&str]| kind.iter().any(|word| list.contains(&word.as_str()));
     if is(&["query", "q", "question", "text", "message", "search", "prompt", "input", "utterance"]) {
         return Some(said.trim().to_owned());
     }
     if is(&["date", "day", "when"]) {
-        return plain(said).into_iter().find(|word| DAYS.contains(&word.as_str()));
+        return normalize_words(said).into_iter().find(|word| DAYS.contains(&word.as_str()));
     }
     if is(&["id", "number", "code", "reference"]) {
-        let number =
-            words(said).into_iter().filter(knowledge::Word::is_number).map(|word| word.plain).next_back();
+        let number = words(said)
+            .into_iter()
+            .filter(knowledge::Word::is_number)
+            .map(|word| word.normalized)
+            .next_back();
         if number.is_some() {
             return number;
         }
@@ -190,7 +193,7 @@ fn said_object(said: &str) -> Option<String> {
         from += 1;
     }
     let object = &tokens[from..end];
-    (!object.is_empty() && object.len() <= 5 && !lower[from..end].iter().all(|word| stop_word(word)))
+    (!object.is_empty() && object.len() <= 5 && !lower[from..end].iter().all(|word| is_stop_word(word)))
         .then(|| object.join(" "))
 }
 

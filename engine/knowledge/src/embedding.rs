@@ -1,0 +1,178 @@
+//! Search by meaning beside search by words: each chunk may have a direction (the embedding of its text), and a query too. The two rankings
+//! are fused by their ranks (G. Cormack, C. Clarke, S. Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
+//! Methods", 2009), since their scores have nothing in common.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use crate::dot::dot;
+use crate::index::{Entry, Hit, Index};
+use crate::text::chunks;
+
+/// The paper's constant: how little the first ranks stand out.
+const RRF_K: f32 = 60.0;
+
+/// Ranks of each search that count.
+const MAX_RANKED_HITS: usize = 50;
+
+/// A direction in space, each component in a byte: a quarter of the memory, and cosines within a hundredth of the exact ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embedding {
+    bytes: Box<[i8]>,
+    /// Length of `bytes` as a vector.
+    norm: f32,
+}
+
+impl Embedding {
+    /// The direction of `vector`; none where it is zero.
+    #[must_use]
+    pub fn from_vector(vector: &[f32]) -> Option<Self> {
+        let largest = vector.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+        if !(largest > 0.0 && largest.is_finite()) {
+            return None;
+        }
+        let byte = |x: &f32| (x / largest * 127.0).round() as i8;
+        Self::from_bytes(vector.iter().map(byte).collect())
+    }
+
+    /// A direction that was kept by its [`Direction::bytes`].
+    #[must_use]
+    pub fn from_bytes(bytes: Box<[i8]>) -> Option<Self> {
+        let norm = (dot(&bytes, &bytes) as f32).sqrt();
+        (norm > 0.0).then_some(Self { bytes, norm })
+    }
+
+    /// Its components, the largest ±127.
+    #[must_use]
+    pub fn bytes(&self) -> &[i8] {
+        &self.bytes
+    }
+
+    /// The cosine of the angle between them; none where they are of different spaces.
+    fn cosine(&self, other: &Self) -> Option<f32> {
+        let same = self.bytes.len() == other.bytes.len();
+        same.then(|| dot(&self.bytes, &other.bytes) as f32 / (self.norm * other.norm))
+    }
+}
+
+impl<Id: Clone + PartialEq> Index<Id> {
+    /// Adds a document, cut into chunks, each with its direction. Where there are not as many of these as chunks, none counts.
+    pub fn insert_with_embeddings(&mut self, id: &Id, text: &str, directions: Vec<Option<Embedding>>) {
+        let chunks = chunks(text);
+        let mut directions = if directions.len() == chunks.len() { directions } else { Vec::new() };
+        directions.resize(chunks.len(), None);
+        for (chunk, direction) in chunks.into_iter().zip(directions) {
+            self.insert_entry(id, chunk.ordinal, chunk.text, direction);
+        }
+    }
+
+    /// Whether any chunk has a direction.
+    #[must_use]
+    pub fn has_embeddings(&self) -> bool {
+        self.entries().any(|(_, entry)| entry.embedding.is_some())
+    }
+
+    /// The best `limit` chunks for `query` by its words and by its `direction`, best first. Scores are sums of 1 / (60 + rank).
+    #[must_use]
+    pub fn hybrid_search(&self, query: &str, direction: &Embedding, limit: usize) -> Vec<Hit<'_, Id>> {
+        let mut found: HashMap<u32, Hit<'_, Id>> = HashMap::new();
+        for (rank, (slot, hit)) in (1_u16..).zip(self.rank(&[(query, 1.0)], MAX_RANKED_HITS)) {
+            found.insert(slot, Hit { score: 1.0 / (RRF_K + f32::from(rank)), ..hit });
+        }
+        let near =
+            |(slot, entry): (u32, &Entry<Id>)| Some((slot, entry.embedding.as_ref()?.cosine(direction)?));
+        let mut nearest: Vec<(u32, f32)> = self.entries().filter_map(near).collect();
+        let order = |a: &(u32, f32), b: &(u32, f32)| {
+            b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0))
+        };
+        if nearest.len() > MAX_RANKED_HITS {
+            nearest.select_nth_unstable_by(MAX_RANKED_HITS - 1, order);
+            nearest.truncate(MAX_RANKED_HITS);
+        }
+        nearest.sort_unstable_by(order);
+        for (rank, (slot, _)) in (1_u16..).zip(nearest) {
+            let score = 1.0 / (RRF_K + f32::from(rank));
+            match found.get_mut(&slot) {
+                Some(hit) => hit.score += score,
+                None => {
+                    let Some(entry) = self.entry(slot) else { continue };
+                    let hit = Hit {
+                        id: &entry.id,
+                        ordinal: entry.ordinal,
+                        text: &entry.text,
+                        score,
+                        coverage: 0.0,
+                    };
+                    found.insert(slot, hit);
+                }
+            }
+        }
+        let mut fused: Vec<(u32, Hit<'_, Id>)> = found.into_iter().collect();
+        fused.sort_unstable_by(|(a, x), (b, y)| {
+            y.score.partial_cmp(&x.score).unwrap_or(Ordering::Equal).then(a.cmp(b))
+        });
+        fused.into_iter().take(limit).map(|(_, hit)| hit).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn embedding(vector: &[f32]) -> Option<Embedding> {
+        Embedding::from_vector(vector)
+    }
+
+    /// Numbers from -1 to 1 that look like chance (Numerical Recipes' linear congruential generator).
+    fn noise(seed: &mut u32) -> f32 {
+        *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (*seed >> 8) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    #[test]
+    fn cosines_of_bytes_are_nearly_those_of_the_numbers() {
+        let seed = &mut 1;
+        for _ in 0..100 {
+            let a: Vec<f32> = (0..384).map(|_| noise(seed)).collect();
+            let b: Vec<f32> = a.iter().map(|x| x + noise(seed)).collect();
+            let exact = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+            let wanted = exact(&a, &b) / (exact(&a, &a) * exact(&b, &b)).sqrt();
+            let got = embedding(&a).unwrap().cosine(&embedding(&b).unwrap()).unwrap();
+            assert!((got - wanted).abs() < 0.01, "{got} {wanted}");
+        }
+        assert_eq!(embedding(&[0.0, 0.0]), None);
+        assert_eq!(embedding(&[f32::NAN, f32::INFINITY]), None);
+    }
+
+    #[test]
+    fn what_words_and_meaning_both_find_comes_first() {
+        let mut index = Index::new();
+        for (id, text, vector) in [
+            ("dogs", "Every puppy must be on a leash.", [1.0, 0.1]),
+            ("soup", "The restaurant has soup at noon.", [0.1, 1.0]),
+            ("closed", "The restaurant is closed on Sundays.", [0.2, 0.9]),
+        ] {
+            index.insert_with_embeddings(&id, text, vec![embedding(&vector)]);
+        }
+        assert!(index.has_embeddings());
+        let found = |query: &str, vector: &[f32]| -> Vec<&str> {
+            let hits = index.hybrid_search(query, &embedding(vector).unwrap(), 2);
+            hits.into_iter().map(|hit| *hit.id).collect()
+        };
+        // No word of it is known.
+        assert_eq!(found("my beloved chihuahua", &[1.0, 0.0])[0], "dogs");
+        assert_eq!(found("soup in the restaurant", &[0.0, 1.0]), ["soup", "closed"]);
+        // A direction of another model leaves the words alone.
+        assert_eq!(
+            index.hybrid_search("soup", &embedding(&[1.0]).unwrap(), 1)[0].text,
+            "The restaurant has soup at noon."
+        );
+    }
+
+    #[test]
+    fn directions_that_do_not_fit_the_chunks_count_for_nothing() {
+        let mut index = Index::new();
+        index.insert_with_embeddings(&1, "One sentence.", vec![embedding(&[1.0]), embedding(&[1.0])]);
+        assert_eq!((index.has_embeddings(), index.len()), (false, 1));
+    }
+}

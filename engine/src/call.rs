@@ -1,0 +1,453 @@
+//! One call: a conversation with its connections, ears, voice, mind and face. Lives on one media thread from birth to end.
+//!
+//! Nothing here waits or reads a clock. The thread tells it what happened and when; it does what the conversation asks.
+
+mod client;
+mod connections;
+mod deadlines;
+mod hear;
+mod outputs;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use conversation::call_config::{CallConfig, Tool};
+use conversation::conversation::Conversation;
+use conversation::engine::CommandError;
+use conversation::event::{AgentState, Event as Fact};
+use conversation::input::{Command, CommandId, Input};
+use conversation::output::CommandOutcome;
+use conversation::time::Time;
+use models::{Handle, Sink};
+use tokio::sync::oneshot;
+
+use crate::clock;
+use crate::connection::Connection;
+use crate::engine::{EngineContext, PresenceGuard, Slot};
+use crate::hear::AudioInput;
+use crate::media_thread::pending_call::{CallHandover, MAX_EARLY_COMMANDS};
+use crate::messages::{CallModels, CallSetup, StageEvent};
+use crate::show::{AvatarAnimator, FrameClock};
+use crate::speak::AudioOutput;
+use crate::stats::StepMeter;
+use crate::think::llm::GenerationHandle;
+use crate::token_bucket::TokenBucket;
+use crate::trace::TraceWriter;
+use crate::transport::TransportEvent;
+use crate::transport::server_messages::RtviSession;
+use crate::transport::webrtc::{Protocol, Transmit};
+use client::ClientRequest;
+
+pub(crate) use deadlines::Lifecycle;
+
+/// Questions that a client may type at once, as seconds of [`Shared::questions`].
+const QUESTION_BURST_SECONDS: f64 = 5.0;
+/// Who waits for the answer to a command.
+enum ReplyTarget {
+    Api(oneshot::Sender<Result<CommandOutcome, CommandError>>),
+    Client(ClientRequest),
+}
+
+/// The face of a call.
+struct AvatarVideo {
+    animator: AvatarAnimator,
+    frame_clock: FrameClock,
+    agent_state: AgentState,
+    is_held: bool,
+}
+
+/// One call.
+pub(crate) struct Call {
+    /// The agent's settings.
+    pub(crate) config: Arc<CallConfig>,
+    context: Arc<EngineContext>,
+    stage_events: Sink<StageEvent>,
+    conversation: Conversation,
+    /// When the conversation began: its time zero.
+    started_at: Option<Instant>,
+    /// Answers that the driver owes the conversation at once.
+    inputs: VecDeque<Input>,
+    connections: Vec<Connection>,
+    /// Number of the link that carries the call.
+    current_connection: Option<u32>,
+    next_connection: u32,
+    rtvi_session: RtviSession,
+    audio_input: AudioInput,
+    /// Whether the client knows that no packet of the user's voice comes.
+    silence_reported: bool,
+    pcm: Vec<i16>,
+    audio_output: AudioOutput,
+    llm: Arc<dyn models::llm::Llm>,
+    llm_fallback: Option<Arc<dyn models::llm::Llm>>,
+    tts: Arc<dyn models::tts::Tts>,
+    tts_fallback: Option<Arc<dyn models::tts::Tts>>,
+    voice_id: String,
+    fallback_voice_id: String,
+    generations: Vec<GenerationHandle>,
+    /// Tools that the agent's servers brought.
+    server_tools: Vec<Tool>,
+    /// The asking of these servers.
+    tool_listing: Handle,
+    /// Checks of the agent's guardrails.
+    guardrail_checks: Vec<Handle>,
+    /// What the user said last, for guardrails.
+    last_user_text: String,
+    client_tools: Vec<client::ClientTool>,
+    avatar: Option<AvatarVideo>,
+    trace: Option<TraceWriter>,
+    early_commands: Vec<Command>,
+    warnings: Vec<String>,
+    /// Questions that clients may still type: each costs a request to the LLM.
+    question_bucket: Option<TokenBucket>,
+    pending_replies: Vec<(CommandId, ReplyTarget)>,
+    next_command: u32,
+    is_leaving: bool,
+    ended_at: Option<Instant>,
+    /// Links that are gone and still known by name.
+    dropped_connections: Vec<u32>,
+    next_tick: Instant,
+    /// [`Node::deadline`] as it was when the call was last served.
+    pub(crate) cached_deadline: Option<Instant>,
+    /// [`Node::is_settled`], as of when it was served last.
+    pub(crate) past_handshake: bool,
+    _slot: Slot,
+    _presence: PresenceGuard,
+}
+
+impl Call {
+    /// A call that waits for its connection.
+    ///
+    /// # Errors
+    /// No Opus encoder can be had.
+    pub(crate) fn new(
+        opening: CallSetup,
+        waited: CallHandover,
+        shared: Arc<EngineContext>,
+        news: Sink<StageEvent>,
+        now: Instant,
+    ) -> Result<Self, crate::speak::encode::Error> {
+        let CallSetup { id: key, config: call, models, poses: stock_poses, slot: seat } = opening;
+        let CallHandover {
+            connections: links,
+            next_connection: next_link,
+            presence,
+            early_commands: commands,
+        } = waited;
+        let CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
+        let own =
+            stock_poses.as_ref().map(|poses| poses.pose_set().manifest().voice.clone()).unwrap_or_default();
+        // The agent's voice where the engine has it, else its face's, else the engine's default.
+        let voice_of = |tts: &dyn models::tts::Tts| {
+            let names = [&call.tts.voice_id, &own].into_iter();
+            names.filter(|name| !name.is_empty()).find(|name| tts.knows(name)).cloned().unwrap_or_default()
+        };
+        let voice = voice_of(&*tts);
+        let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
+        let showing = stock_poses.map(|poses| AvatarVideo {
+            animator: AvatarAnimator::with_poses(poses, call.avatar.frame_rate, key.0),
+            frame_clock: FrameClock::new(call.avatar.frame_rate, Time::ZERO),
+            agent_state: AgentState::Listening,
+            is_held: false,
+        });
+        let session = client::rtvi_session(&call);
+        let rate = shared.max_questions_per_second;
+        let questions =
+            (rate > 0.0).then(|| TokenBucket::new(rate, (rate * QUESTION_BURST_SECONDS).max(1.0), now));
+        Ok(Self {
+            conversation: Conversation::new(call.spec.clone()),
+            audio_input: AudioInput::new(call.spec.vad, stt, turn),
+            audio_output: AudioOutput::new(now)?,
+            config: call,
+            context: shared,
+            stage_events: news,
+            started_at: None,
+            inputs: VecDeque::with_capacity(4),
+            connections: links,
+            current_connection: None,
+            next_connection: next_link,
+            rtvi_session: session,
+            silence_reported: false,
+            pcm: Vec::with_capacity(2_048),
+            llm,
+            llm_fallback,
+            tts,
+            tts_fallback,
+            voice_id: voice,
+            fallback_voice_id: fallback_voice,
+            generations: Vec::with_capacity(4),
+            server_tools: Vec::new(),
+            tool_listing: Handle::done(),
+            guardrail_checks: Vec::new(),
+            last_user_text: String::new(),
+            client_tools: Vec::new(),
+            avatar: showing,
+            trace: None,
+            early_commands: commands,
+            warnings,
+            question_bucket: questions,
+            pending_replies: Vec::new(),
+            next_command: 0,
+            is_leaving: false,
+            ended_at: None,
+            dropped_connections: Vec::new(),
+            next_tick: now,
+            cached_deadline: None,
+            past_handshake: false,
+            _slot: seat,
+            _presence: presence,
+        })
+    }
+
+    /// Whether a window of it waits for the detector.
+    #[must_use]
+    pub(crate) fn has_vad_window(&self) -> bool {
+        !self.audio_input.pending_windows.is_empty()
+    }
+
+    /// Whether the conversation is over.
+    #[must_use]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended_at.is_some()
+    }
+
+    /// Whether the conversation has begun: then its record must end.
+    #[must_use]
+    pub(crate) fn is_running(&self) -> bool {
+        self.started_at.is_some() && self.ended_at.is_none()
+    }
+
+    /// Tells the client that the call has failed, and closes its connections without waiting.
+    pub(crate) fn abort(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
+        for link in &mut self.connections {
+            link.abort(now);
+            while link.poll(now, transmit).is_some() {}
+        }
+    }
+
+    /// Conversation time.
+    fn conversation_time(&self, now: Instant) -> Time {
+        let micros = self.started_at.map_or(0, |origin| now.saturating_duration_since(origin).as_micros());
+        Time::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// The thread's next tick.
+    pub(crate) fn set_next_tick(&mut self, at: Instant) {
+        self.next_tick = at;
+    }
+
+    /// A datagram for one of its connections.
+    pub(crate) fn receive_datagram(
+        &mut self,
+        now: Instant,
+        number: u32,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        datagram: &[u8],
+    ) -> bool {
+        let link = self.connections.iter_mut().find(|l| l.number == number);
+        link.is_some_and(|l| l.receive(now, protocol, source, destination, datagram))
+    }
+
+    /// Drains all connections: what they tell happens, what they send goes to `transmit`.
+    pub(crate) fn poll_connections(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
+        let mut at = 0;
+        while at < self.connections.len() {
+            // A step of str0m that does nothing costs as much as one that sends a packet.
+            while self.connections[at].is_due(now)
+                && let Some(event) = self.connections[at].poll(now, transmit)
+            {
+                let number = self.connections[at].number;
+                self.handle_event(now, number, event);
+            }
+            at += 1;
+        }
+        // Answers written while a later link was drained.
+        for link in &mut self.connections {
+            while link.is_due(now) && link.poll(now, transmit).is_some() {}
+        }
+    }
+
+    /// What one of its connections tells.
+    pub(crate) fn handle_event(&mut self, now: Instant, number: u32, event: TransportEvent) {
+        match event {
+            TransportEvent::Connected => self.on_connected(now, number),
+            TransportEvent::Text(text) => self.handle_client_text(now, number, &text),
+            TransportEvent::KeyFrameRequested => {
+                if let Some(showing) = &mut self.avatar {
+                    showing.animator.request_key_frame();
+                }
+            }
+            TransportEvent::BandwidthEstimate(bps) => {
+                if let Some(showing) =
+                    self.avatar.as_mut().filter(|_| self.current_connection == Some(number))
+                {
+                    showing.animator.set_bandwidth(bps);
+                }
+            }
+            TransportEvent::PacketLoss(part) if self.current_connection == Some(number) => {
+                self.audio_output.on_packet_loss(part)
+            }
+            TransportEvent::ChannelOpen => self.on_channel_open(now, number),
+            // Clocks watch a closed link; voice went into the jitter buffer.
+            TransportEvent::Closed | TransportEvent::Audio { .. } | TransportEvent::PacketLoss(_) => {}
+        }
+    }
+
+    /// A connection is up: the call begins, or goes on with it.
+    fn on_connected(&mut self, now: Instant, number: u32) {
+        if self.ended_at.is_some() || self.current_connection == Some(number) {
+            return;
+        }
+        let older = self.current_connection.replace(number);
+        for link in self.connections.iter_mut().filter(|l| Some(l.number) == older) {
+            link.hang_up(now);
+        }
+        if let Some(showing) = &mut self.avatar {
+            showing.animator.request_key_frame();
+        }
+        if self.started_at.is_none() {
+            self.start(now);
+        }
+    }
+
+    fn start(&mut self, now: Instant) {
+        let first_block = self.next_tick.max(now);
+        self.started_at = Some(now);
+        let unix_micros = clock::unix_micros();
+        if self.config.record_trace
+            && let Some(disk) = &self.context.trace
+        {
+            self.trace = Some(TraceWriter::new(disk.clone(), &self.config, unix_micros));
+        }
+        // On the thread's tick, so that the blocks of all calls are due together.
+        self.audio_output.start_clock(now, first_block);
+        self.handle_input(now, Input::Start);
+        self.handle_input(now, Input::ExternalEvent(Fact::Joined { unix_micros }));
+        for text in std::mem::take(&mut self.warnings) {
+            self.handle_input(now, Input::ExternalEvent(Fact::Warning { text }));
+        }
+        self.list_server_tools();
+        for command in std::mem::take(&mut self.early_commands) {
+            self.handle_command(now, command, None);
+        }
+    }
+
+    /// A command from outside.
+    pub(crate) fn handle_command(
+        &mut self,
+        now: Instant,
+        command: Command,
+        reply: Option<oneshot::Sender<Result<CommandOutcome, CommandError>>>,
+    ) {
+        let answer = |reply: Option<oneshot::Sender<_>>, answer| {
+            if let Some(reply) = reply {
+                // Whoever asked may have gone meanwhile.
+                let _ = reply.send(answer);
+            }
+        };
+        if self.ended_at.is_some() {
+            return answer(reply, Err(CommandError::NotRunning));
+        }
+        if self.started_at.is_none() {
+            if matches!(command, Command::End | Command::Leave | Command::Stop { .. }) {
+                self.ended_at = Some(now); // it never began: it leaves no trace, and the record is not ours to close
+                return answer(reply, Err(CommandError::NotRunning));
+            }
+            if self.early_commands.len() < MAX_EARLY_COMMANDS {
+                self.early_commands.push(command);
+            }
+            return answer(reply, Ok(CommandOutcome::Accepted));
+        }
+        self.submit_command(now, command, reply.map(ReplyTarget::Api));
+    }
+
+    fn submit_command(&mut self, now: Instant, command: Command, waiting: Option<ReplyTarget>) {
+        self.queue_command(command, waiting);
+        self.drain_inputs(now);
+    }
+
+    /// The conversation is given the command with the next [`Node::settle`], or by the one that runs.
+    fn queue_command(&mut self, command: Command, waiting: Option<ReplyTarget>) {
+        let id = CommandId(self.next_command);
+        self.next_command += 1;
+        if let Some(waiting) = waiting {
+            self.pending_replies.push((id, waiting));
+        }
+        self.inputs.push_back(Input::Command { id, command });
+    }
+
+    /// A client closes one of the connections by itself: the user's leaving, if it carries the call. False if there is no such connection.
+    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
+        let Some(link) = self.connections.iter_mut().find(|l| l.id() == id) else { return false };
+        let number = link.number;
+        if self.current_connection == Some(number) {
+            self.user_left(now);
+        } else {
+            link.hang_up(now);
+            if self.started_at.is_none() && self.connections.iter().all(|l| l.number == number) {
+                self.ended_at = Some(now);
+            }
+        }
+        true
+    }
+
+    /// The user leaves.
+    fn user_left(&mut self, now: Instant) {
+        if self.ended_at.is_none() && !std::mem::replace(&mut self.is_leaving, true) {
+            self.submit_command(now, Command::Leave, None);
+        }
+    }
+
+    /// Sends the blocks and pictures that are due.
+    pub(crate) fn send_media(&mut self, now: Instant, meter: &mut StepMeter) {
+        if self.started_at.is_none() {
+            return;
+        }
+        let current = self.current_connection;
+        let mut link = self.connections.iter_mut().find(|l| Some(l.number) == current && l.is_up());
+        let audible = link.is_some();
+        let encode = link.as_ref().is_some_and(|l| l.wants_packets());
+        self.audio_output.set_user_speaking(self.audio_input.is_user_speaking());
+        while let Some(block) = self.audio_output.render_frame(now, encode, audible) {
+            if let Some(link) = &mut link {
+                link.send_audio(now, &block);
+                meter.record_frame(now.saturating_duration_since(block.due));
+            }
+        }
+        let (left_out, underruns) = self.audio_output.take_losses();
+        meter.record_losses(left_out, underruns);
+        while let Some((piece, event)) = self.audio_output.next_playout_event() {
+            if matches!(event, conversation::input::PlayoutEvent::Finished(_)) {
+                self.prune_phones();
+            }
+            self.handle_input(now, Input::Playout { segment: piece, event });
+        }
+        self.send_video_frame(now, meter);
+    }
+
+    fn send_video_frame(&mut self, now: Instant, meter: &mut StepMeter) {
+        let time = self.conversation_time(now);
+        let Some(showing) = &mut self.avatar else { return };
+        let Some(timestamp) = showing.frame_clock.take_due(time) else { return };
+        let Some(link) =
+            self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection && l.is_up())
+        else {
+            return;
+        };
+        if !link.has_video() {
+            return;
+        }
+        if showing.animator.swap_pose_set() {
+            meter.record_avatar_upgrade();
+        }
+        if let Some(frame) = showing.animator.next_frame(time, self.audio_output.lip_sync_position(now)) {
+            let key = frame.is_key_frame;
+            if !link.send_video(now, timestamp, frame) && key {
+                showing.animator.on_key_frame_dropped();
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What is said to the client over its data channel, and what it says.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use conversation::call_config::{CallConfig, ToolBackend};
+use conversation::event::EventEnvelope;
+use conversation::input::{Command, Input, ToolCallId};
+use conversation::output::CommandOutcome;
+
+use super::{Call, ReplyTarget};
+use crate::transport::client_messages::{self, ClientMessage};
+use crate::transport::server_messages::{self, RtviSession};
+
+/// Which request of the client a command came from, and what follows once it is accepted.
+pub(super) struct ClientRequest {
+    connection: u32,
+    id: String,
+    kind: Option<String>,
+    remaining: VecDeque<Command>,
+}
+
+/// A tool that runs in the user's browser.
+pub(super) struct ClientTool {
+    /// The call.
+    pub(super) call: ToolCallId,
+    /// The id by which the client answers.
+    pub(super) id: String,
+    /// When it has failed.
+    pub(super) deadline: Instant,
+}
+
+/// The call's side of the data channel.
+pub(super) fn rtvi_session(call: &CallConfig) -> RtviSession {
+    let in_client = call.tools.iter().filter(|t| t.backend == ToolBackend::Client);
+    RtviSession::new(server_messages::SessionInfo {
+        conversation_id: call.id,
+        user_id: call.spec.user_id.clone(),
+        expose_tools: call.expose_tools,
+        client_tools: in_client.map(|t| t.name.clone()).collect(),
+    })
+}
+
+impl Call {
+    /// A text frame of a client.
+    pub(super) fn handle_client_text(&mut self, now: Instant, number: u32, text: &str) {
+        let Some(link) = self.connections.iter_mut().find(|l| l.number == number) else { return };
+        let message = match link.message_reader.read(now, text) {
+            Ok(Some(message)) => message,
+            Ok(None) => return,
+            Err(answer) => return link.send_text(now, answer),
+        };
+        match message {
+            ClientMessage::Ready { id } => {
+                let answer = self.rtvi_session.bot_ready(&id, link.has_video() && self.avatar.is_some());
+                link.send_text(now, answer);
+            }
+            // A connection that was taken over, or has not taken over yet, commands nothing.
+            _ if self.current_connection != Some(number) => {}
+            ClientMessage::Commands { id, commands, .. }
+                if commands.iter().any(|command| matches!(command, Command::Respond { .. }))
+                    && self.question_bucket.as_mut().is_some_and(|questions| !questions.try_take(now)) =>
+            {
+                link.send_text(now, client_messages::error_response(&id, "too many questions"));
+            }
+            ClientMessage::Commands { id, kind, commands } => {
+                self.queue_next_command(ClientRequest {
+                    connection: number,
+                    id,
+                    kind,
+                    remaining: commands.into(),
+                });
+                self.drain_inputs(now);
+            }
+            ClientMessage::ToolResult { id, tool_call_id: call, result } => {
+                let open = self.client_tools.iter().position(|t| t.id == call);
+                match open.map(|at| self.client_tools.swap_remove(at)) {
+                    Some(open) => {
+                        self.handle_input(now, Input::ToolResult { call: open.call, result: Ok(result) })
+                    }
+                    None => {
+                        link.send_text(now, client_messages::error_response(&id, "No such tool call is open"))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the next command of a client's request.
+    fn queue_next_command(&mut self, mut origin: ClientRequest) {
+        if let Some(command) = origin.remaining.pop_front() {
+            self.is_leaving |= command == Command::Leave;
+            let command = match command {
+                Command::VisitorContext { text, overwrite } if self.config.trust_client_context => {
+                    Command::Context { text, overwrite }
+                }
+                command => command,
+            };
+            self.queue_command(command, Some(ReplyTarget::Client(origin)));
+        }
+    }
+
+    pub(super) fn reply_to_client(&mut self, now: Instant, origin: ClientRequest, answer: CommandOutcome) {
+        // A text typed over what cannot be interrupted is a turn all the same, as words said over it are: only the last command's refusal counts.
+        if let CommandOutcome::Rejected(why) = answer
+            && origin.remaining.is_empty()
+        {
+            return self.send_text_to(
+                now,
+                origin.connection,
+                client_messages::error_response(&origin.id, &why.to_string()),
+            );
+        }
+        if origin.remaining.is_empty() {
+            if let Some(kind) = &origin.kind {
+                self.send_text_to(
+                    now,
+                    origin.connection,
+                    client_messages::success_response(&origin.id, kind),
+                );
+            }
+        } else {
+            self.queue_next_command(origin);
+        }
+    }
+
+    fn send_text_to(&mut self, now: Instant, number: u32, text: String) {
+        if let Some(link) = self.connections.iter_mut().find(|l| l.number == number) {
+            link.send_text(now, text);
+        }
+    }
+
+    /// Tells the client a fact.
+    pub(super) fn send_event_to_client(&mut self, now: Instant, fact: &EventEnvelope) {
+        let mut link = self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection);
+        self.rtvi_session.on_event(fact, |text| {
+            if let Some(link) = &mut link {
+                link.send_text(now, text);
+            }
+        });
+    }
+
+    /// Tells the client how loud it is here.
+    pub(super) fn send_level_to_client(&mut self, now: Instant, level: f32) {
+        if let Some(link) = self
+            .connections
+            .iter_mut()
+            .find(|l| Some(l.number) == self.current_connection && l.channel_opened_at.is_some())
+        {
+            link.send_text(now, server_messages::level_message(level));
+        }
+    }
+
+    /// A client's channel is open: it may have come in mid-call.
+    pub(super) fn on_channel_open(&mut self, now: Instant, number: u32) {
+        let state = self.rtvi_session.state_message();
+        if let Some(link) = self.connections.iter_mut().find(|l| l.number == number) {
+            link.channel_opened_at = Some(now);
+            self.silence_reported = false;
+            link.send_text(now, state);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A call's connections: the one that carries it, and offers that try to take over.
+
+use super::Call;
+use crate::connection::Connection;
+
+impl Call {
+    /// Takes a connection that may become the call's; returns its number.
+    pub(crate) fn add_connection(&mut self, make: impl FnOnce(u32) -> Connection) -> u32 {
+        let number = self.next_connection;
+        self.next_connection += 1;
+        self.connections.push(make(number));
+        number
+    }
+
+    /// Drops a connection that does not carry the call, for a newer offer: the oldest one that is still pending, else the oldest that closes.
+    pub(crate) fn drop_oldest_connection(&mut self) {
+        let others = self.connections.iter().filter(|l| Some(l.number) != self.current_connection);
+        let Some(oldest) = others.min_by_key(|l| (l.connected_at.is_some(), l.number)).map(|l| l.number)
+        else {
+            return;
+        };
+        self.connections.retain(|l| l.number != oldest);
+        self.dropped_connections.push(oldest);
+    }
+
+    /// Drops the connection of an offer that makes room for a newer one.
+    pub(crate) fn evict_offer(&mut self, offer: u64) {
+        let Some(number) = self.connections.iter().find(|l| l.is_offer(offer)).map(|l| l.number) else {
+            return;
+        };
+        self.connections.retain(|l| l.number != number);
+        self.dropped_connections.push(number);
+    }
+
+    /// The connection of this name.
+    pub(crate) fn connection_by_id(&mut self, id: &str) -> Option<&mut Connection> {
+        self.connections.iter_mut().find(|l| l.id() == id)
+    }
+
+    /// Numbers of its connections.
+    pub(crate) fn connection_numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.connections.iter().map(|l| l.number)
+    }
+
+    /// Numbers of the connections that are gone since last asked.
+    pub(crate) fn take_dropped_connections(&mut self) -> impl Iterator<Item = u32> + '_ {
+        self.dropped_connections.drain(..)
+    }
+}

@@ -1,0 +1,144 @@
+//! When a call needs time, and when it is over: "Gone" and the hang-up.
+
+use std::time::{Duration, Instant};
+
+use conversation::input::{Input, ToolCallId};
+
+use super::Call;
+use crate::connection::Connection;
+
+/// What still sounds at the end of a call, a fade or the last block of a message, may take this long.
+const FINAL_AUDIO_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifecycle {
+    /// It goes on.
+    Running,
+    /// It is over and has said all it had to.
+    Finished,
+}
+
+impl Call {
+    /// Serves what is due: the conversation, the links, the user's being gone.
+    pub(crate) fn check_deadlines(&mut self, now: Instant) -> Lifecycle {
+        self.drop_expired_offers(now);
+        if self.ended_at.is_some() {
+            return self.finish(now);
+        }
+        if self.started_at.is_none() {
+            // The offers are all there is of it.
+            return if self.connections.is_empty() { Lifecycle::Finished } else { Lifecycle::Running };
+        }
+        self.tick_conversation(now);
+        self.fail_expired_tools(now);
+        if self.is_user_gone(now) {
+            self.user_left(now);
+        }
+        if self.ended_at.is_some() { self.finish(now) } else { Lifecycle::Running }
+    }
+
+    /// Lets the conversation do what its own deadlines ask for: before a tick's sound leaves, so that what is to end does not sound for one
+    /// block more.
+    pub(crate) fn tick_conversation(&mut self, now: Instant) {
+        let runs = self.started_at.is_some() && self.ended_at.is_none();
+        if runs && self.conversation.poll_timeout().is_some_and(|(at, _)| at <= self.conversation_time(now)) {
+            self.handle_input(now, Input::Tick);
+        }
+    }
+
+    /// When [`Node::clocks`] or [`Node::drive`] has something to do at the latest. The thread's tick serves sound, and all that is a matter of seconds.
+    #[must_use]
+    pub(crate) fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        let own = self.started_at.and_then(|origin| {
+            let (at, _) = self.conversation.poll_timeout().filter(|_| self.ended_at.is_none())?;
+            Some(origin + Duration::from_micros(at.as_micros()))
+        });
+        let links = self
+            .connections
+            .iter()
+            .filter(|link| !link.is_past_handshake(now))
+            .filter_map(Connection::next_deadline)
+            .min();
+        [own, links].into_iter().flatten().min()
+    }
+
+    /// Whether the thread's tick is soon enough for all its connections.
+    #[must_use]
+    pub(crate) fn is_past_handshake(&self, now: Instant) -> bool {
+        self.connections.iter().all(|link| link.is_past_handshake(now))
+    }
+
+    /// An offer that does not connect in time leaves nothing but a free decoder.
+    fn drop_expired_offers(&mut self, now: Instant) {
+        let limit = self.context.timeouts.offer;
+        let (current, dropped) = (self.current_connection, &mut self.dropped_connections);
+        self.connections.retain(|link| {
+            let pending = link.connected_at.is_none() && Some(link.number) != current;
+            let late = pending
+                && (link.closed_at.is_some() || now.saturating_duration_since(link.offered_at) >= limit);
+            let done = link.is_finished(now) || (link.closed_at.is_some() && Some(link.number) != current);
+            if late || done {
+                dropped.push(link.number);
+            }
+            !(late || done)
+        });
+    }
+
+    /// Closed without a word for as long as is allowed, or nothing heard for as long as is allowed. A pending offer stops these clocks, for as
+    /// long as it may take; a connection that went away by its time is dropped by [`Node::drop_late_offers`].
+    fn is_user_gone(&self, now: Instant) -> bool {
+        if self
+            .connections
+            .iter()
+            .any(|l| l.connected_at.is_none() && Some(l.number) != self.current_connection)
+        {
+            return false;
+        }
+        let timeouts = &self.context.timeouts;
+        let Some(link) = self.connections.iter().find(|l| Some(l.number) == self.current_connection) else {
+            return true;
+        };
+        let since = |at: Instant| now.saturating_duration_since(at);
+        if let Some(closed) = link.closed_at {
+            return since(closed) >= timeouts.closed;
+        }
+        link.last_received().or(link.connected_at).is_some_and(|at| since(at) >= timeouts.silence)
+    }
+
+    fn fail_expired_tools(&mut self, now: Instant) {
+        while let Some(at) = self.client_tools.iter().position(|t| now >= t.deadline) {
+            let call: ToolCallId = self.client_tools.swap_remove(at).call;
+            self.handle_input(now, Input::ToolResult { call, result: Err("timeout".into()) });
+        }
+    }
+
+    /// What sounds leaves, then every connection is hung up, then it is over.
+    fn finish(&mut self, now: Instant) -> Lifecycle {
+        let waits = self.ended_at.is_some_and(|at| now.saturating_duration_since(at) < FINAL_AUDIO_TIMEOUT);
+        if waits
+            && self.started_at.is_some()
+            && !self.audio_output.playout.is_silent()
+            && self.is_current_up()
+        {
+            return Lifecycle::Running;
+        }
+        self.generations.clear();
+        self.trace = None;
+        for link in &mut self.connections {
+            if link.closed_at.is_none() {
+                link.hang_up(now);
+            }
+        }
+        let current_closed = |l: &crate::connection::Connection| l.closed_at.is_some();
+        if self.connections.iter().all(|l| l.is_finished(now) || current_closed(l)) {
+            Lifecycle::Finished
+        } else {
+            Lifecycle::Running
+        }
+    }
+
+    fn is_current_up(&self) -> bool {
+        self.connections.iter().any(|l| Some(l.number) == self.current_connection && l.is_up())
+    }
+}

@@ -1,0 +1,94 @@
+//! The user's sound: from the connection to the detector's windows, and what the detector says to the conversation.
+
+use std::time::{Duration, Instant};
+
+use conversation::input::Input;
+use conversation::time::Time;
+
+use super::Call;
+use crate::connection::Connection;
+use crate::hear::AudioInput;
+use crate::hear::decode::SILENCE_DBFS;
+use crate::hear::vad::SpeechEvent;
+
+/// A detector that hears speech while no packet comes for this long hears it no more.
+const VOICE_GAP_TIMEOUT: Duration = Duration::from_millis(600);
+
+impl Call {
+    /// Takes the sound that has come; windows may become ready.
+    pub(crate) fn receive_audio(&mut self, now: Instant) {
+        if self.ended_at.is_some() || self.started_at.is_none() {
+            return;
+        }
+        let Some(link) = self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection)
+        else {
+            return;
+        };
+        let origin = self.started_at.unwrap_or(now);
+        while let Some(end) = link.receive_audio(now, &mut self.pcm) {
+            let end = end.min(now).saturating_duration_since(origin);
+            self.audio_input.push_audio(&self.pcm, Time::from_micros(end.as_micros() as u64));
+            self.pcm.clear();
+        }
+        let silent =
+            link.last_voice_at.is_none_or(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT);
+        if silent && self.audio_input.is_user_speaking() {
+            let change = self.audio_input.on_audio_gap();
+            self.on_vad_event(now, change);
+        }
+        if let Some(level) = self.audio_input.take_level() {
+            self.silence_reported = false;
+            self.send_level_to_client(now, level);
+        }
+        // Where no packet comes there is nothing to measure: that is told once.
+        if silent && !self.silence_reported && self.is_voice_overdue(now) {
+            self.silence_reported = true;
+            self.send_level_to_client(now, SILENCE_DBFS);
+        }
+    }
+
+    /// Packets of users' voices since the last call that came faster than real time.
+    pub(crate) fn take_excess_packets(&mut self) -> u64 {
+        self.connections.iter_mut().map(Connection::take_excess_packets).sum()
+    }
+
+    /// Whether the client's channel has been open for long enough that a packet of the user's voice would have come.
+    fn is_voice_overdue(&self, now: Instant) -> bool {
+        let link = self.connections.iter().find(|l| Some(l.number) == self.current_connection);
+        link.is_some_and(|l| {
+            l.channel_opened_at.is_some_and(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT)
+        })
+    }
+
+    /// Windows that wait for the detector.
+    pub(crate) fn audio_input(&mut self) -> &mut AudioInput {
+        &mut self.audio_input
+    }
+
+    /// The oldest window was judged.
+    pub(crate) fn on_probability(&mut self, now: Instant, p: f32) {
+        let change = self.audio_input.on_probability(p);
+        self.on_vad_event(now, change);
+        if self.audio_input.may_have_finished() {
+            self.prefetch_turn_probability();
+        }
+    }
+
+    fn on_vad_event(&mut self, now: Instant, change: Option<SpeechEvent>) {
+        match change {
+            Some(SpeechEvent::Started { onset, window_end: until }) => {
+                self.handle_input(now, Input::SpeechStarted { onset });
+                self.handle_input(now, Input::SpeechContinued { until });
+            }
+            Some(SpeechEvent::Continued { window_end: until }) => {
+                self.handle_input(now, Input::SpeechContinued { until })
+            }
+            Some(SpeechEvent::Stopped { end }) => {
+                self.handle_input(now, Input::SpeechStopped { end });
+                // What an STT promises (`models::stt::Stream::end`).
+                self.handle_input(now, Input::FinalTranscriptPending);
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! What the conversation asks for is done, and what models and tools answer is told to it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conversation::call_config::{Pronunciation, Tool, ToolBackend};
+use conversation::engine::CommandError;
+use conversation::event::{AgentState, Event as Fact, EventEnvelope, Stage, TriggeredGuardrail};
+use conversation::input::{Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent};
+use conversation::output::{CommandOutcome, LlmRequest, Output, TtsRequest};
+use models::{Handle, Sink};
+use serde_json::Value;
+use tracing::Instrument as _;
+
+use super::client::ClientTool;
+use super::{Call, ReplyTarget};
+use crate::messages::{GuardrailHit, StageEvent};
+use crate::speak::tts;
+use crate::think::{call_span, guardrails, llm, tools};
+
+/// A tool in the client that has not answered by then has failed.
+const CLIENT_TOOL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Checks of guardrails that may be out at once.
+const MAX_GUARDRAIL_CHECKS: usize = 4;
+
+impl Call {
+    /// Tells the conversation what happened, and does all that it asks for.
+    pub(super) fn handle_input(&mut self, now: Instant, input: Input) {
+        self.inputs.push_back(input);
+        self.drain_inputs(now);
+    }
+
+    /// Gives the conversation what is queued. Nothing that [`Node::act`] calls may call this: it queues, and the loop here goes on.
+    pub(super) fn drain_inputs(&mut self, now: Instant) {
+        while let Some(input) = self.inputs.pop_front() {
+            if self.ended_at.is_some() {
+                self.inputs.clear();
+                return;
+            }
+            let at = self.conversation_time(now);
+            let mut traced = self.trace.is_some().then(|| (input.clone(), Vec::new()));
+            self.conversation.handle(input, at);
+            while let Some(output) = self.conversation.poll() {
+                if let Some((_, out)) = &mut traced {
+                    out.push(output.clone());
+                }
+                self.apply_output(now, output);
+            }
+            if let (Some(trace), Some((input, out))) = (&mut self.trace, traced) {
+                trace.record_step(at, input, out);
+            }
+            if let Some(asker) = self.audio_input.turn_detector()
+                && !self.conversation.awaits_turn_probability()
+            {
+                asker.cancel();
+            }
+        }
+    }
+
+    fn apply_output(&mut self, now: Instant, output: Output) {
+        match output {
+            Output::Emit(fact) => self.emit_event(now, fact),
+            Output::RequestLlm(request) => self.start_generation(request),
+            Output::CancelLlm(step) => self.generations.retain(|a| a.generation != step),
+            Output::Synthesize(request) => self.synthesize(request),
+            Output::Play(piece) => self.audio_output.playout.play(piece),
+            Output::Duck => self.audio_output.playout.duck(),
+            Output::Unduck => self.audio_output.playout.unduck(),
+            Output::Hold => {
+                if let Some((piece, position)) = self.audio_output.playout.hold() {
+                    self.inputs.push_back(Input::Playout {
+                        segment: piece,
+                        event: PlayoutEvent::Progress(position),
+                    });
+                }
+                self.update_avatar_state(None, Some(true));
+            }
+            Output::Resume => {
+                self.audio_output.playout.resume();
+                self.update_avatar_state(None, Some(false));
+            }
+            Output::Cancel(epoch) => {
+                self.audio_output.playout.cancel(epoch);
+                self.audio_output.cancel_epoch(epoch);
+                self.generations.retain(|a| a.generation.epoch != epoch);
+                self.prune_phones();
+                self.update_avatar_state(None, Some(false));
+            }
+            Output::Discard(piece) => {
+                self.audio_output.playout.discard(piece);
+                self.audio_output.end_synthesis(piece);
+                self.prune_phones();
+            }
+            Output::RunTool { call, id, name, arguments } => self.run_tool(now, call, id, &name, arguments),
+            Output::RequestTurnProbability(stretch) => self.request_turn_probability(stretch),
+            Output::Explain(_) => {}
+            Output::CommandResult { id, outcome: answer } => self.reply_to_command(now, id, answer),
+            Output::End(_) => {
+                self.ended_at = Some(now);
+                // The sessions with servers of tools end with the call, not with its last packet. The net pool takes them down.
+                self.tool_listing = Handle::done();
+                let brought = std::mem::take(&mut self.server_tools);
+                self.context.runtime.spawn(async move { drop(brought) });
+            }
+        }
+    }
+
+    /// Phones are of no use longer than their sound.
+    pub(super) fn prune_phones(&mut self) {
+        if let Some(showing) = &mut self.avatar {
+            showing.animator.retain_segments(|piece| self.audio_output.playout.contains(piece));
+        }
+    }
+
+    fn emit_event(&mut self, now: Instant, fact: EventEnvelope) {
+        match &fact.event {
+            Fact::AgentState { state } => self.update_avatar_state(Some(*state), None),
+            Fact::UserStartedSpeaking => self.set_user_speaking(true),
+            Fact::UserStoppedSpeaking => self.set_user_speaking(false),
+            Fact::UtteranceCommitted { text } => self.check_guardrails(text),
+            Fact::Error { stage, reason } => {
+                tracing::warn!(conversation = %self.config.id, %reason, "the {} failed", stage.display_name());
+            }
+            _ => {}
+        }
+        self.context.latencies.observe(&fact.event);
+        self.send_event_to_client(now, &fact);
+        self.context.event_sink.record(self.config.id, fact);
+    }
+
+    /// Checks what the user said against the agent's guardrails, beside the reply.
+    fn check_guardrails(&mut self, said: &str) {
+        if self.config.guardrails.is_empty() {
+            return;
+        }
+        said.clone_into(&mut self.last_user_text);
+        let (net, news, call) = (&self.context.runtime, self.stage_events.clone(), self.config.id);
+        // A check that is still out goes on: what it finds counts even if the user has gone on talking.
+        self.guardrail_checks.extend(guardrails::check(
+            net,
+            call,
+            &self.llm,
+            &self.config.guardrails,
+            said,
+            news,
+        ));
+        let excess = self.guardrail_checks.len().saturating_sub(MAX_GUARDRAIL_CHECKS);
+        self.guardrail_checks.drain(..excess);
+    }
+
+    /// A guardrail fired: it is on record, and its words take the reply's place.
+    fn on_guardrail_triggered(
+        &mut self,
+        now: Instant,
+        GuardrailHit { index: guardrail, user_text: said, verdict }: GuardrailHit,
+    ) {
+        let Some(rule) = self.config.guardrails.get(guardrail) else { return };
+        let say = rule.response_message.clone();
+        let fact = Fact::GuardrailTriggered(Box::new(TriggeredGuardrail {
+            key: rule.key.clone(),
+            category: rule.category.clone(),
+            content: said,
+            response_message: say.clone(),
+            verdict,
+            callback_url: rule.callback_url.clone(),
+        }));
+        self.inputs.push_back(Input::ExternalEvent(fact));
+        if let Some(say) = say {
+            self.inputs.push_back(Input::GuardrailTriggered { response: say });
+        }
+        self.drain_inputs(now);
+    }
+
+    fn update_avatar_state(&mut self, state: Option<AgentState>, held: Option<bool>) {
+        if let Some(showing) = &mut self.avatar {
+            showing.agent_state = state.unwrap_or(showing.agent_state);
+            showing.is_held = held.unwrap_or(showing.is_held);
+            showing.animator.set_state(showing.agent_state, showing.is_held);
+        }
+    }
+
+    fn set_user_speaking(&mut self, speaks: bool) {
+        if let Some(showing) = &mut self.avatar {
+            showing.animator.set_user_speaking(speaks);
+        }
+    }
+
+    fn reply_to_command(&mut self, now: Instant, id: conversation::input::CommandId, answer: CommandOutcome) {
+        let Some(at) = self.pending_replies.iter().position(|(waiting, _)| *waiting == id) else { return };
+        match self.pending_replies.swap_remove(at).1 {
+            ReplyTarget::Api(reply) => {
+                let answer = match answer {
+                    CommandOutcome::Rejected(why) => Err(CommandError::Rejected(why)),
+                    taken => Ok(taken),
+                };
+                // Whoever asked may have gone meanwhile.
+                let _ = reply.send(answer);
+            }
+            ReplyTarget::Client(origin) => self.reply_to_client(now, origin, answer),
+        }
+    }
+
+    /// Where nobody answers, the turn ends after the shorter wait.
+    fn request_turn_probability(&mut self, stretch: SpeechSegmentId) {
+        let Some(asker) = self.audio_input.turn_detector() else { return };
+        let answer = turn_answer_sink(&self.stage_events);
+        if let Some((number, p)) = asker.request(stretch, self.conversation.open_turn(), answer) {
+            // By the way that it would have come.
+            self.stage_events.send(StageEvent::TurnProbability(number, p));
+        }
+    }
+
+    /// The user may have finished: the turn model begins to think about it.
+    pub(super) fn prefetch_turn_probability(&mut self) {
+        if let Some(asker) = self.audio_input.turn_detector().filter(|_| self.config.spec.turn_model) {
+            asker.prefetch(self.conversation.open_turn(), turn_answer_sink(&self.stage_events));
+        }
+    }
+
+    fn start_generation(&mut self, request: LlmRequest) {
+        let model = self.llm_fallback.as_ref().filter(|_| request.use_fallback).unwrap_or(&self.llm);
+        let tools = if request.tools_allowed {
+            let rule = |t: &Tool| {
+                let rule = self.config.guardrails.iter().find(|rule| rule.key == t.name);
+                rule.filter(|_| t.backend == ToolBackend::Moderation).map(|rule| rule.prompt.clone())
+            };
+            let seen = |t: &Tool| models::llm::Tool {
+                name: t.name.clone(),
+                description: t.description.clone(),
+                parameters: t.parameters.clone(),
+                rule: rule(t),
+            };
+            self.available_tools().map(seen).collect()
+        } else {
+            Vec::new()
+        };
+        let question = models::llm::Request {
+            prompt: self.config.system_prompt.clone(),
+            history: request.history,
+            snippets: Vec::new(),
+            tools,
+            model: String::new(),
+        };
+        let source = self.config.knowledge.clone();
+        self.generations.push(llm::start_generation(
+            &self.context.runtime,
+            self.config.id,
+            model.clone(),
+            source,
+            question,
+            request.generation,
+            self.stage_events.clone(),
+        ));
+    }
+
+    fn synthesize(&mut self, request: TtsRequest) {
+        let (engine, voice) = match self.tts_fallback.as_ref().filter(|_| request.use_fallback) {
+            Some(fallback) => (fallback, &self.fallback_voice_id),
+            None => (&self.tts, &self.voice_id),
+        };
+        let sounds = |p: &Pronunciation| (p.word.clone(), p.pronunciation.clone());
+        let words = models::tts::Request {
+            text: request.text,
+            voice: voice.clone(),
+            pronunciation: self.config.tts.custom_pronunciation.iter().map(sounds).collect(),
+        };
+        let (news, piece) = (self.stage_events.clone(), request.segment);
+        let lips = self.avatar.is_some();
+        match engine
+            .speak(words, tts::synthesis_sink(lips, move |event| news.send(StageEvent::Tts(piece, event))))
+        {
+            Ok(handle) => self.audio_output.add_synthesis(piece, request.epoch, handle),
+            Err(error) => {
+                self.inputs
+                    .push_back(Input::Tts { segment: piece, event: TtsEvent::Failed(error.to_string()) });
+            }
+        }
+    }
+
+    /// What the model may call now.
+    fn available_tools(&self) -> impl Iterator<Item = &Tool> {
+        let open =
+            |tool: &&Tool| !matches!(&tool.backend, ToolBackend::Remote(remote) if !remote.0.is_open());
+        self.config.tools.iter().chain(&self.server_tools).filter(open)
+    }
+
+    /// Asks the agent's servers of tools, beside the greeting: nobody waits for them.
+    pub(super) fn list_server_tools(&mut self) {
+        let Some(servers) = &self.config.tool_servers else { return };
+        let news = self.stage_events.clone();
+        let task = self
+            .context
+            .runtime
+            .spawn(servers.list_tools(Box::new(move |told| news.send(StageEvent::ToolList(told)))));
+        self.tool_listing = Handle::new(move || task.abort());
+    }
+
+    /// A server has brought its tools. Of tools of one name the first counts: the agent's own, then whichever came first.
+    fn add_server_tools(&mut self, now: Instant, tools: Vec<Tool>) {
+        let first = self.server_tools.len();
+        for tool in tools {
+            if self.available_tools().all(|known| known.name != tool.name) {
+                self.server_tools.push(tool);
+            }
+        }
+        let names: Vec<String> = self.server_tools[first..].iter().map(|tool| tool.name.clone()).collect();
+        if !names.is_empty() {
+            self.handle_input(now, Input::ToolsAdded(names));
+        }
+    }
+
+    fn run_tool(&mut self, now: Instant, call: ToolCallId, id: String, name: &str, arguments: Value) {
+        let Some(tool) = self.available_tools().find(|t| t.name == name).cloned() else {
+            return self.inputs.push_back(Input::ToolResult { call, result: Err("unknown tool".into()) });
+        };
+        if tool.backend == ToolBackend::Client {
+            // The fact that it was started is its request.
+            self.client_tools.push(ClientTool { call, id, deadline: now + CLIENT_TOOL_TIMEOUT });
+            return;
+        }
+        let (client, news) = (self.context.http_client.clone(), self.stage_events.clone());
+        let span = call_span(self.config.id);
+        if let ToolBackend::Remote(remote) = &tool.backend {
+            let running = remote.0.call(arguments);
+            let run = async move { news.send(StageEvent::ToolResult(call, running.await)) };
+            self.context.runtime.spawn(run.instrument(span));
+            return;
+        }
+        if tool.backend == ToolBackend::Moderation {
+            let Some(guardrail) = self.config.guardrails.iter().position(|rule| rule.key == name) else {
+                return;
+            };
+            let (llm, said) = (Arc::clone(&self.llm), self.last_user_text.clone());
+            let rule = self.config.guardrails[guardrail].clone();
+            let judge = async move {
+                let verdict = guardrails::moderate(&llm, said.clone()).await;
+                let told = guardrails::moderation_result(&rule, &verdict);
+                news.send(StageEvent::Guardrail(GuardrailHit {
+                    index: guardrail,
+                    user_text: said,
+                    verdict: Some(verdict),
+                }));
+                news.send(StageEvent::ToolResult(call, Ok(told)));
+            };
+            self.context.runtime.spawn(judge.instrument(span));
+            return;
+        }
+        let run = async move {
+            // It has a time-out of its own.
+            let result = tools::run(&client, &tool, arguments).await;
+            news.send(StageEvent::ToolResult(call, result));
+        };
+        self.context.runtime.spawn(run.instrument(span));
+    }
+
+    /// News of a model or a tool.
+    pub(crate) fn handle_stage_event(&mut self, now: Instant, news: StageEvent) {
+        if self.started_at.is_none() || self.ended_at.is_some() {
+            return;
+        }
+        match news {
+            StageEvent::Stt(event) => self.on_stt_event(now, event),
+            StageEvent::TurnProbability(number, p) => {
+                if let Some(stretch) =
+                    self.audio_input.turn_detector().and_then(|asker| asker.on_answer(number, p))
+                {
+                    self.handle_input(
+                        now,
+                        Input::TurnProbability { speech_segment: stretch, probability: p },
+                    );
+                }
+            }
+            StageEvent::Snippets(items) => {
+                self.handle_input(now, Input::ExternalEvent(Fact::Snippets { items }))
+            }
+            StageEvent::Llm(step, event) => {
+                // A question that was cancelled is not heard any more, whatever was on its way.
+                if !self.generations.iter().any(|a| a.generation == step) {
+                    return;
+                }
+                let (event, last) = llm::to_llm_event(event);
+                if last {
+                    self.generations.retain(|a| a.generation != step);
+                }
+                self.handle_input(now, Input::Llm { generation: step, event });
+            }
+            StageEvent::Tts(piece, event) => self.on_tts_event(now, piece, event),
+            StageEvent::ToolList(Ok(tools)) => self.add_server_tools(now, tools),
+            StageEvent::ToolList(Err(text)) => {
+                self.handle_input(now, Input::ExternalEvent(Fact::Warning { text }))
+            }
+            StageEvent::ToolResult(call, result) => {
+                self.handle_input(now, Input::ToolResult { call, result })
+            }
+            StageEvent::Guardrail(guarded) => self.on_guardrail_triggered(now, guarded),
+        }
+    }
+
+    fn on_stt_event(&mut self, now: Instant, event: models::stt::Event) {
+        let input = match event {
+            models::stt::Event::Interim(text) => {
+                Input::Transcript { text, is_final: false, trailing_interim: String::new() }
+            }
+            models::stt::Event::Final(text) => {
+                Input::Transcript { text, is_final: true, trailing_interim: String::new() }
+            }
+            models::stt::Event::Failed(error) => {
+                Input::StageFailed { stage: Stage::Stt, reason: error.to_string() }
+            }
+            models::stt::Event::Recovered => Input::StageRecovered { stage: Stage::Stt },
+        };
+        self.handle_input(now, input);
+    }
+
+    fn on_tts_event(&mut self, now: Instant, piece: SegmentId, event: tts::SynthesisEvent) {
+        if !self.audio_output.is_synthesizing(piece) {
+            return;
+        }
+        let event = match event {
+            tts::SynthesisEvent::Phones(phones) => {
+                if let Some(showing) = &mut self.avatar {
+                    showing.animator.add_phones(piece, &phones);
+                }
+                return;
+            }
+            tts::SynthesisEvent::Words(words) => TtsEvent::WordTimestamps(words),
+            tts::SynthesisEvent::Samples(samples) => {
+                self.audio_output.playout.push(piece, samples);
+                if self.audio_output.on_samples(piece) != Some(true) {
+                    return;
+                }
+                TtsEvent::FirstAudio
+            }
+            tts::SynthesisEvent::End => {
+                self.audio_output.end_synthesis(piece);
+                let Some(duration) = self.audio_output.playout.complete(piece) else { return };
+                TtsEvent::End { duration }
+            }
+            tts::SynthesisEvent::Failed(error) => {
+                self.audio_output.end_synthesis(piece);
+                self.audio_output.playout.discard(piece);
+                TtsEvent::Failed(error.to_string())
+            }
+        };
+        self.handle_input(now, Input::Tts { segment: piece, event });
+    }
+}
+
+/// Where a question to the turn model is answered.
+fn turn_answer_sink(news: &Sink<StageEvent>) -> impl FnOnce(u64) -> Sink<f32> + use<> {
+    let news = news.clone();
+    move |number| Sink::new(move |p| news.send(StageEvent::TurnProbability(number, p)))
+}

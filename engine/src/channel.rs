@@ -1,0 +1,188 @@
+//! Bounded edges between threads. Each says what happens when it is full, and counts it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, SendTimeoutError, TrySendError};
+use mio::Waker;
+
+use crate::thread;
+
+/// What happens to the newcomer when an edge is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// It is dropped and counted.
+    Drop,
+    /// The sender is told and decides.
+    Reject,
+    /// The sender waits at most this long, one that never waits ([`thread::never_waits`]) not at all; then the newcomer is dropped and counted.
+    Wait(Duration),
+}
+
+/// An edge of the graph, as [`crate::graph::EDGES`] documents it.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    /// Who sends to whom.
+    pub name: &'static str,
+    /// How many items it holds.
+    pub capacity: usize,
+    /// What happens when it is full.
+    pub overflow: Overflow,
+}
+
+/// The sending end. Cheap to clone.
+pub struct Sender<T> {
+    channel: &'static Channel,
+    sender: crossbeam_channel::Sender<T>,
+    waker: Option<Arc<Waker>>,
+    counts: Arc<ChannelCounts>,
+}
+
+/// What an edge counts of itself.
+#[derive(Default)]
+struct ChannelCounts {
+    full_count: AtomicU64,
+    max_depth: AtomicUsize,
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self {
+            channel: self.channel,
+            sender: self.sender.clone(),
+            waker: self.waker.clone(),
+            counts: Arc::clone(&self.counts),
+        }
+    }
+}
+
+/// An edge with its sending and receiving ends; `waker` interrupts the receiver's poll, if it has one.
+#[must_use]
+pub fn open<T>(edge: &'static Channel, waker: Option<Arc<Waker>>) -> (Sender<T>, Receiver<T>) {
+    let (channel, receiver) = crossbeam_channel::bounded(edge.capacity);
+    (Sender { channel: edge, sender: channel, waker, counts: Arc::default() }, receiver)
+}
+
+impl<T> Sender<T> {
+    /// The same receiver reached by another edge, with that one's behaviour when full and a count of its own.
+    #[must_use]
+    pub fn with_channel(&self, edge: &'static Channel) -> Self {
+        debug_assert_eq!(edge.capacity, self.channel.capacity, "one receiver has one depth");
+        Self { channel: edge, counts: Arc::default(), ..self.clone() }
+    }
+
+    /// Sends, and does what the edge says when it is full.
+    ///
+    /// # Errors
+    /// The item, if it was not taken: the edge is full, or nobody receives any more.
+    pub fn send(&self, item: T) -> Result<(), T> {
+        let sent = match self.channel.overflow {
+            Overflow::Drop | Overflow::Reject => self.sender.try_send(item).map_err(|e| match e {
+                TrySendError::Full(item) => (item, true),
+                TrySendError::Disconnected(item) => (item, false),
+            }),
+            Overflow::Wait(limit) => match self.sender.try_send(item) {
+                Ok(()) => Ok(()),
+                Err(TrySendError::Disconnected(item)) => Err((item, false)),
+                Err(TrySendError::Full(item)) if !thread::may_block() => Err((item, true)),
+                Err(TrySendError::Full(item)) => self.sender.send_timeout(item, limit).map_err(|e| match e {
+                    SendTimeoutError::Timeout(item) => (item, true),
+                    SendTimeoutError::Disconnected(item) => (item, false),
+                }),
+            },
+        };
+        match sent {
+            Ok(()) => {
+                self.counts.max_depth.fetch_max(self.sender.len(), Ordering::Relaxed);
+                if let Some(waker) = &self.waker {
+                    // Fails only where the poll is gone, and then nobody is to be woken.
+                    let _ = waker.wake();
+                }
+                Ok(())
+            }
+            Err((item, full)) => {
+                if full {
+                    self.counts.full_count.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(item)
+            }
+        }
+    }
+
+    /// How often it was full.
+    #[must_use]
+    pub fn full_count(&self) -> u64 {
+        self.counts.full_count.load(Ordering::Relaxed)
+    }
+
+    /// Most items that waited behind this sender, those of the receiver's other edges included.
+    #[must_use]
+    pub fn max_depth(&self) -> usize {
+        self.counts.max_depth.load(Ordering::Relaxed)
+    }
+
+    /// Items that wait now.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.sender.len()
+    }
+
+    /// Which edge it is.
+    #[must_use]
+    pub fn channel(&self) -> &'static Channel {
+        self.channel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static DROPPING: Channel = Channel { name: "test", capacity: 2, overflow: Overflow::Drop };
+    static BLOCKING: Channel =
+        Channel { name: "test, patient", capacity: 2, overflow: Overflow::Wait(Duration::from_millis(1)) };
+
+    #[test]
+    fn a_full_edge_gives_the_newcomer_back_and_counts_it() {
+        let (sender, receiver) = open(&DROPPING, None);
+        assert_eq!(sender.send(1), Ok(()));
+        assert_eq!(sender.send(2), Ok(()));
+        assert_eq!(sender.send(3), Err(3));
+        assert_eq!((sender.full_count(), sender.max_depth(), sender.depth()), (1, 2, 2));
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    /// Who waits here waits for ever: nobody reads.
+    static BLOCKING_FOREVER: Channel =
+        Channel { name: "test, endless", capacity: 1, overflow: Overflow::Wait(Duration::from_secs(3600)) };
+
+    #[test]
+    fn a_thread_that_never_waits_gets_the_newcomer_back_at_once() {
+        let (sender, receiver) = open(&BLOCKING_FOREVER, None);
+        let (told, came_back) = std::sync::mpsc::channel();
+        let full = sender.clone();
+        thread::spawn("test-media", move || {
+            thread::forbid_blocking();
+            told.send((full.send(1), full.send(2))).unwrap();
+        })
+        .unwrap();
+        let answer = came_back.recv_timeout(Duration::from_secs(60)).expect("it waits for itself");
+        assert_eq!(answer, (Ok(()), Err(2)));
+        assert_eq!(sender.full_count(), 1);
+        drop(receiver);
+    }
+
+    #[test]
+    fn edges_into_one_receiver_count_apart() {
+        let (sender, receiver) = open(&DROPPING, None);
+        let patient = sender.with_channel(&BLOCKING);
+        sender.send(1).unwrap();
+        patient.send(2).unwrap();
+        assert_eq!(patient.send(3), Err(3));
+        assert_eq!((sender.full_count(), patient.full_count()), (0, 1));
+        drop(receiver);
+        assert_eq!(patient.send(4), Err(4));
+        assert_eq!(patient.full_count(), 1, "nobody there is not full");
+    }
+}

@@ -1,0 +1,485 @@
+//! The engine: media threads, and the door that the control plane knocks at.
+
+mod admission;
+mod config;
+mod metrics_export;
+mod model_factory;
+mod offers;
+mod pending_offers;
+mod slot;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use conversation::call_config::{CallConfig, ConversationId, PoseSetFile};
+use conversation::engine::{AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, OfferError};
+use conversation::input::Command;
+use conversation::metrics::MetricFamily;
+use conversation::output::CommandOutcome;
+use models::contain::{contained, lasting};
+use models::{Error, Sink};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+
+use crate::channel::Sender;
+use crate::hear;
+use crate::latency::LatencyMetrics;
+use crate::media_thread::{Inbox, MediaThread};
+use crate::memory::MemoryMonitor;
+use crate::messages::{CallId, CallModels, LoopbackCall, Message, StageEvent, ThreadResources};
+use crate::show::{AvatarLibrary, Avatars};
+use crate::stats::ThreadStats;
+use crate::trace;
+use crate::transport::webrtc::Certificate;
+use crate::transport::{loopback, socket, tcp};
+use crate::{clock, thread};
+use admission::{RejectReason, RejectionCounts};
+pub use config::{Config, Timeouts};
+pub use model_factory::{Models, WithWarning};
+pub use pending_offers::PendingOffer;
+use pending_offers::PendingOffers;
+pub use slot::{PresenceGuard, Slot};
+
+/// How long an offer waits for certificate and models.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+/// A call that still runs this long before the end of a drain speaks its exit message.
+const EXIT_MESSAGE_TIME: Duration = Duration::from_secs(10);
+/// How often a drain looks whether all calls are over.
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What all media threads share. Nothing in it is waited for.
+pub struct EngineContext {
+    /// The net pool.
+    pub runtime: Handle,
+    /// For tools.
+    pub http_client: models::net::Client,
+    /// Where facts go.
+    pub event_sink: Arc<dyn EventSink>,
+    /// Where traced inputs go.
+    pub trace: Option<Sender<trace::TraceMessage>>,
+    /// When a user is gone.
+    pub timeouts: Timeouts,
+    /// Where turns spend their time.
+    pub latencies: Arc<LatencyMetrics>,
+    /// Share of a media thread's time above which it takes no new call; 0 = it always does.
+    pub max_load: f64,
+    /// Questions a second that a client may type; 0 = no limit.
+    pub max_questions_per_second: f64,
+}
+
+/// Where a call is.
+struct CallLocation {
+    thread: usize,
+    alive: Arc<AtomicBool>,
+}
+
+impl CallLocation {
+    fn is_alive(&self) -> bool {
+        self.alive.load(Relaxed)
+    }
+}
+
+#[derive(Default)]
+struct CallDirectory {
+    calls: HashMap<ConversationId, CallLocation>,
+    /// User names of ICE, for datagrams that come by TCP.
+    ufrags: HashMap<String, CallLocation>,
+    pending_offers: PendingOffers,
+    draining: bool,
+}
+
+/// Dead entries are forgotten whenever the directory has grown by this many.
+const CLEANUP_EVERY_INSERTS: usize = 256;
+
+impl CallDirectory {
+    /// Where a call is, or an offer for it.
+    fn find_live(&self, id: ConversationId) -> Option<&CallLocation> {
+        self.calls.get(&id).filter(|place| place.is_alive())
+    }
+
+    /// A call comes to this thread.
+    fn insert_call(&mut self, id: ConversationId, thread: usize) -> PresenceGuard {
+        let presence = PresenceGuard::default();
+        self.calls.insert(id, CallLocation { thread, alive: Arc::clone(&presence.0) });
+        self.remove_dead();
+        presence
+    }
+
+    fn remove_dead(&mut self) {
+        if self.calls.len().is_multiple_of(CLEANUP_EVERY_INSERTS) {
+            self.calls.retain(|_, place| place.is_alive());
+        }
+        if self.ufrags.len().is_multiple_of(CLEANUP_EVERY_INSERTS) {
+            self.ufrags.retain(|_, place| place.is_alive());
+        }
+    }
+}
+
+struct MediaThreadHandle {
+    inbox: Inbox,
+    slots_taken: Arc<AtomicUsize>,
+    stats: Arc<ThreadStats>,
+}
+
+/// Whether calls can be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Readiness {
+    Loading,
+    Ready,
+    /// It will not become so: what is missing.
+    Unavailable(String),
+}
+
+/// The engine.
+pub struct CallEngine {
+    threads: Vec<MediaThreadHandle>,
+    directory: Arc<Mutex<CallDirectory>>,
+    ready: watch::Sender<Readiness>,
+    models: Arc<dyn Models>,
+    library: AvatarLibrary,
+    next_key: AtomicU64,
+    /// Itself, for calls that ask for their place.
+    me: Weak<Self>,
+    net: Handle,
+    most_calls: usize,
+    tcp: Option<tcp::DatagramSender>,
+    trace: Option<Sender<trace::TraceMessage>>,
+    latencies: Arc<LatencyMetrics>,
+    memory: MemoryMonitor,
+    refused: RejectionCounts,
+}
+
+impl CallEngine {
+    /// Starts the media threads and, behind, the loading of certificate and models: returns at once.
+    ///
+    /// # Errors
+    /// A port is taken, a folder cannot be made, or the system has no thread left.
+    pub fn start(
+        config: Config,
+        models: Arc<dyn Models>,
+        avatars: Avatars,
+        client: models::net::Client,
+        ledger: Arc<dyn EventSink>,
+        net: Handle,
+    ) -> io::Result<Arc<Self>> {
+        let trace = config.trace_dir.map(trace::start).transpose()?.map(|(sender, _)| sender);
+        let latencies = Arc::<LatencyMetrics>::default();
+        let shared = Arc::new(EngineContext {
+            runtime: net.clone(),
+            http_client: client,
+            event_sink: ledger,
+            trace: trace.clone(),
+            timeouts: config.timeouts,
+            latencies: Arc::clone(&latencies),
+            max_load: config.max_load,
+            max_questions_per_second: config.max_questions_per_second,
+        });
+        let server = config
+            .tcp_port
+            .map(|port| tcp::Server::bind(port, &config.host_addresses, &config.public_addresses))
+            .transpose()?;
+        let outlet = server.as_ref().map(|s| (s.datagram_sender(), s.candidates().to_vec()));
+        let udp = socket::SocketConfig {
+            host_addresses: config.host_addresses,
+            public_addresses: config.public_addresses,
+            ports: config.udp_ports,
+        };
+        let count = if config.threads == 0 { thread::cores() } else { config.threads };
+        let mut threads = Vec::with_capacity(count);
+        for number in 0..count {
+            let socket = socket::Socket::bind(&udp)?;
+            let (shard, inbox, stats) =
+                MediaThread::new(socket, outlet.clone(), Arc::clone(&shared), clock::now())?;
+            thread::spawn(&format!("media-{number}"), move || shard.run())?;
+            threads.push(MediaThreadHandle { inbox, slots_taken: Arc::default(), stats });
+        }
+        let directory = Arc::<Mutex<CallDirectory>>::default();
+        if let Some(server) = server {
+            serve_tcp(server, &directory, threads.iter().map(|t| t.inbox.clone()).collect())?;
+        }
+        let (ready, _) = watch::channel(Readiness::Loading);
+        let engine = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            net,
+            threads,
+            directory,
+            ready,
+            models,
+            library: AvatarLibrary::new(avatars),
+            next_key: AtomicU64::new(1),
+            most_calls: config.max_calls,
+            tcp: outlet.map(|(outlet, _)| outlet),
+            trace,
+            latencies,
+            memory: MemoryMonitor::new(config.min_free_memory),
+            refused: RejectionCounts::default(),
+        });
+        let behind = Arc::clone(&engine);
+        thread::spawn("warm-up", move || {
+            let panicked = || Err("a panic while the models were loaded: see the log".to_owned());
+            let became = match contained(|| behind.warm_up()).unwrap_or_else(panicked) {
+                Ok(()) => Readiness::Ready,
+                Err(missing) => {
+                    tracing::error!(%missing, "no call can be taken");
+                    Readiness::Unavailable(missing)
+                }
+            };
+            behind.ready.send_replace(became);
+        })?;
+        Ok(engine)
+    }
+
+    fn warm_up(&self) -> Result<(), String> {
+        let certificate = Arc::new(Certificate::generate().ok_or("no DTLS certificate can be made")?);
+        self.models.load()?;
+        for thread in &self.threads {
+            let kit = ThreadResources { certificate: Arc::clone(&certificate), vad: self.models.vad()? };
+            let sent = thread.inbox.requests.send(Message::Ready(Box::new(kit)));
+            sent.map_err(|_| "a media thread is gone".to_owned())?;
+        }
+        Ok(())
+    }
+
+    /// What each media thread tells of itself.
+    pub fn stats(&self) -> impl Iterator<Item = &ThreadStats> {
+        self.threads.iter().map(|t| &*t.stats)
+    }
+
+    /// Takes no new calls; those that run go on for at most `limit`. What still runs shortly before speaks its exit message; what runs
+    /// at the end is stopped. Returns when no call is left.
+    pub async fn drain(&self, limit: Duration) {
+        self.locked().draining = true;
+        let all_over = async {
+            while self.active_calls() > 0 {
+                tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
+            }
+        };
+        let phases = async {
+            tokio::time::sleep(limit.saturating_sub(EXIT_MESSAGE_TIME)).await;
+            self.stop(limit > EXIT_MESSAGE_TIME);
+            tokio::time::sleep(EXIT_MESSAGE_TIME.min(limit)).await;
+            self.stop(false);
+            // Hanging up takes a moment; a thread that does not even do that is not waited for.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        };
+        tokio::select! {
+            () = all_over => {}
+            () = phases => {}
+        }
+        if let Some(trace) = &self.trace {
+            trace::flush(trace).await;
+        }
+    }
+
+    /// Stops every call now.
+    pub fn stop(&self, exit_message: bool) {
+        for thread in &self.threads {
+            drop(thread.inbox.requests.send(Message::Stop { exit_message }));
+        }
+    }
+
+    /// Begins a call without a network; its sound is at the returned end. For simulation and load.
+    ///
+    /// # Errors
+    /// As [`Host::offer`].
+    pub fn attach(
+        &self,
+        call: Arc<CallConfig>,
+        commands: Vec<Command>,
+    ) -> Result<loopback::LoopbackClient, OfferError> {
+        if let Some(missing) = self.not_ready_reason() {
+            return Err(self.refused.reject(&RejectReason::NotReady(missing)));
+        }
+        let (thread, seat, presence) = {
+            let mut directory = self.locked();
+            if directory.find_live(call.id).is_some() {
+                return Err(OfferError::NoCapacity("the call runs already".into()));
+            }
+            let (thread, seat) = self.place(&directory).map_err(|why| self.refused.reject(&why))?;
+            (thread, seat, directory.insert_call(call.id, thread))
+        };
+        let key = self.key();
+        let opening = self.open(thread, key, call, seat)?;
+        let (near, far) = loopback::pair();
+        let begins =
+            LoopbackCall { setup: Box::new(opening), early_commands: commands, server: near, presence };
+        let sent = self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(begins)));
+        sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
+        Ok(far)
+    }
+
+    fn held(&self) -> usize {
+        self.threads.iter().map(|t| t.slots_taken.load(Relaxed)).sum()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, CallDirectory> {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait_until_ready(&self) -> Result<(), OfferError> {
+        let mut ready = self.ready.subscribe();
+        // Whether it became ready or ran out of time is told below.
+        let _ = tokio::time::timeout(READY_TIMEOUT, ready.wait_for(|r| *r != Readiness::Loading)).await;
+        self.not_ready_reason()
+            .map_or(Ok(()), |missing| Err(self.refused.reject(&RejectReason::NotReady(missing))))
+    }
+
+    fn key(&self) -> CallId {
+        CallId(self.next_key.fetch_add(1, Relaxed))
+    }
+
+    fn thread_of(&self, id: ConversationId) -> Option<&MediaThreadHandle> {
+        let directory = self.locked();
+        let place = directory.calls.get(&id).filter(|p| p.is_alive())?;
+        self.threads.get(place.thread)
+    }
+}
+
+impl Drop for CallEngine {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            drop(thread.inbox.requests.send(Message::Quit));
+        }
+        if let Some(tcp) = &self.tcp {
+            tcp.stop();
+        }
+    }
+}
+
+impl Engine for CallEngine {
+    fn accept_offer(
+        &self,
+        offer: conversation::engine::Offer,
+    ) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
+        Box::pin(self.take(offer))
+    }
+
+    fn send_command(
+        &self,
+        conversation: ConversationId,
+        command: Command,
+    ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let thread = self.thread_of(conversation).ok_or(CommandError::NotRunning)?;
+            let message = Message::Command { conversation, command, reply: Some(reply) };
+            thread.inbox.requests.send(message).map_err(|_| CommandError::NotRunning)?;
+            answer.await.unwrap_or(Err(CommandError::NotRunning))
+        })
+    }
+
+    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let (reply, found) = oneshot::channel();
+            let Some(thread) = self.thread_of(conversation) else { return false };
+            let message = Message::HangUp { conversation, connection, reply };
+            thread.inbox.requests.send(message).is_ok() && found.await.unwrap_or(false)
+        })
+    }
+
+    fn swap_pose_set(&self, avatar_key_id: &str, face: PoseSetFile) {
+        self.library.swap_pose_set(avatar_key_id, &face);
+    }
+
+    fn active_calls(&self) -> usize {
+        self.held()
+    }
+
+    fn capacity_error(&self) -> Option<String> {
+        self.no_room().map(|why| why.to_string())
+    }
+
+    fn reject_new_call(&self) -> Option<String> {
+        let draining = self.locked().draining.then_some(RejectReason::Draining);
+        let why = draining.or_else(|| Self::no_room(self))?;
+        self.refused.reject(&why);
+        Some(why.to_string())
+    }
+
+    fn stt_unavailable(&self) -> Option<String> {
+        self.models.stt_unavailable()
+    }
+
+    fn degraded_reason(&self) -> Option<String> {
+        Self::failing(self)
+    }
+
+    fn not_ready_reason(&self) -> Option<String> {
+        match &*self.ready.borrow() {
+            Readiness::Ready => None,
+            Readiness::Loading => Some("certificate and models are still loading".into()),
+            Readiness::Unavailable(what) => Some(what.clone()),
+        }
+    }
+
+    fn metrics(&self) -> Vec<MetricFamily> {
+        self.measured()
+    }
+}
+
+/// The models of one call.
+///
+/// # Errors
+/// It would be deaf or mute: no decoder is free, or the voice is not there.
+pub fn resolve_models(
+    models: &dyn Models,
+    call: &CallConfig,
+    news: Sink<StageEvent>,
+) -> Result<CallModels, Error> {
+    let mut warnings = Vec::new();
+    let (stt, warning) = models.stt(&call.stt);
+    warnings.extend(warning);
+    let (tts, warning) = models.tts(&call.tts);
+    warnings.extend(warning);
+    let (llm, warning) = models.llm(&call.llm, &call.agent_name, false);
+    warnings.extend(warning);
+    let llm_fallback = call.spec.fallback_llm.then(|| models.llm(&call.llm, &call.agent_name, true)).map(
+        |(llm, warning)| {
+            warnings.extend(warning);
+            llm
+        },
+    );
+    let tts = tts?;
+    let turn = hear::turn::resolve_turn_model(models, call, &mut warnings);
+    warnings.extend(crate::speak::tts::missing_voice_warning(&*tts, &call.tts.voice_id));
+    let stt = stt?.open(Sink::new(move |event| news.send(StageEvent::Stt(event))))?;
+    llm.warm();
+    Ok(CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback: None, warnings })
+}
+
+fn serve_tcp(
+    mut server: tcp::Server,
+    directory: &Arc<Mutex<CallDirectory>>,
+    inboxes: Vec<Inbox>,
+) -> io::Result<()> {
+    let directory = Arc::clone(directory);
+    thread::spawn("ice-tcp", move || {
+        let deliver = |ufrag: &str, datagram: tcp::Datagram| {
+            let directory = directory.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = directory.ufrags.get(ufrag).filter(|p| p.is_alive());
+            let Some(inbox) = place.and_then(|p| inboxes.get(p.thread)) else { return false };
+            // A full inbox drops it, as a full socket would, and counts it; the connection stays.
+            drop(inbox.tcp.send(Message::Tcp(Box::new(datagram))));
+            true
+        };
+        lasting(|| {
+            if let Err(error) = server.run(clock::now, deliver) {
+                tracing::error!(%error, "ICE-TCP has ended");
+            }
+        });
+    })
+    .map(drop)
+}
+
+/// Sizes of things, for logs.
+impl std::fmt::Debug for CallEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = String::new();
+        write!(text, "{} media threads, {} calls", self.threads.len(), self.active_calls())?;
+        f.write_str(&text)
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether one more call may begin. Running calls are never asked: what is refused here is what would spoil them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{CallDirectory, CallEngine, PendingOffers, Slot};
+use crate::clock;
+use conversation::engine::OfferError;
+
+/// Why a new call is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RejectReason {
+    /// Certificate or models are not there.
+    NotReady(String),
+    /// The server is about to stop.
+    Draining,
+    /// `limits.calls` are held.
+    Full,
+    /// Every media thread failed and has not begun anew yet.
+    ThreadsDead,
+    /// No media thread has time left.
+    ThreadsOverloaded,
+    /// Too little memory is left.
+    LowMemory,
+    /// A built-in model is behind, in one sentence.
+    ModelsOverloaded(String),
+    /// The call's own models cannot be had: no decoder is free, say.
+    CallModels(String),
+}
+
+/// Names of [`Why`], as `/metrics` has them.
+pub(super) const REASON_NAMES: [&str; 8] =
+    ["not_ready", "draining", "full", "load", "memory", "models", "call", "dead"];
+
+impl RejectReason {
+    fn index(&self) -> usize {
+        match self {
+            Self::NotReady(_) => 0,
+            Self::Draining => 1,
+            Self::Full => 2,
+            Self::ThreadsOverloaded => 3,
+            Self::LowMemory => 4,
+            Self::ModelsOverloaded(_) => 5,
+            Self::CallModels(_) => 6,
+            Self::ThreadsDead => 7,
+        }
+    }
+}
+
+impl std::fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NotReady(what) | Self::ModelsOverloaded(what) | Self::CallModels(what) => what,
+            Self::Draining => "the server is shutting down",
+            Self::Full => "the server is full",
+            Self::ThreadsDead => "the media threads have failed and are tried again",
+            Self::ThreadsOverloaded => "the media threads have no time for another call",
+            Self::LowMemory => "too little memory is left for another call",
+        })
+    }
+}
+
+/// How often a call was refused, by reason.
+#[derive(Default)]
+pub(super) struct RejectionCounts([AtomicU64; REASON_NAMES.len()]);
+
+impl RejectionCounts {
+    /// Counts one and makes it an answer.
+    pub(super) fn reject(&self, why: &RejectReason) -> OfferError {
+        self.0[why.index()].fetch_add(1, Relaxed);
+        OfferError::NoCapacity(why.to_string())
+    }
+
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        REASON_NAMES.into_iter().zip(self.0.iter().map(|count| count.load(Relaxed)))
+    }
+}
+
+impl CallEngine {
+    /// Why a call that is not held yet would be refused now; `None` if it would not.
+    pub(super) fn no_room(&self) -> Option<RejectReason> {
+        // The cheapest first; the last one may read files.
+        let full = self.most_calls > 0 && self.held() >= self.most_calls;
+        if full {
+            return Some(RejectReason::Full);
+        }
+        if self.dead() == self.threads.len() {
+            return Some(RejectReason::ThreadsDead);
+        }
+        if self.least_loaded(None).is_none() {
+            return Some(RejectReason::ThreadsOverloaded);
+        }
+        if let Some(behind) = self.models.overloaded() {
+            return Some(RejectReason::ModelsOverloaded(behind));
+        }
+        self.memory.is_low(clock::now()).then_some(RejectReason::LowMemory)
+    }
+
+    /// Media threads that take no calls because they failed.
+    pub(super) fn dead(&self) -> usize {
+        self.threads.iter().filter(|thread| thread.stats.dead.load(Relaxed)).count()
+    }
+
+    /// What has failed while calls are taken still.
+    pub(super) fn failing(&self) -> Option<String> {
+        let (dead, all) = (self.dead(), self.threads.len());
+        (dead > 0).then(|| format!("media threads that have failed and are tried again: {dead} of {all}"))
+    }
+
+    /// The thread with the fewest calls, and offers for them, of those that have time for one more call.
+    fn least_loaded(&self, waiting: Option<&PendingOffers>) -> Option<usize> {
+        let free = (0..self.threads.len()).filter(|thread| self.has_time(*thread));
+        free.min_by_key(|thread| {
+            self.threads[*thread].slots_taken.load(Relaxed)
+                + waiting.map_or(0, |waiting| waiting.count_on_thread(*thread))
+        })
+    }
+
+    fn has_time(&self, thread: usize) -> bool {
+        let thread = &self.threads[thread];
+        !thread.stats.dead.load(Relaxed) && thread.stats.load.admits_call(thread.slots_taken.load(Relaxed))
+    }
+
+    /// The thread to which a call that is not here may come.
+    pub(super) fn thread_for(&self, directory: &CallDirectory) -> Result<usize, RejectReason> {
+        if directory.draining {
+            return Err(RejectReason::Draining);
+        }
+        if let Some(why) = self.no_room() {
+            return Err(why);
+        }
+        self.least_loaded(Some(&directory.pending_offers)).ok_or(RejectReason::ThreadsOverloaded)
+    }
+
+    /// A place on this thread. Places are taken under the directory's lock only, so that no limit is passed.
+    pub(super) fn seat_on(&self, directory: &CallDirectory, thread: usize) -> Result<Slot, RejectReason> {
+        if directory.draining {
+            return Err(RejectReason::Draining);
+        }
+        if let Some(why) = self.no_room() {
+            return Err(why);
+        }
+        if !self.has_time(thread) {
+            return Err(RejectReason::ThreadsOverloaded);
+        }
+        Ok(Slot::take(&self.threads[thread].slots_taken))
+    }
+
+    /// A place on the thread that has most time left.
+    pub(super) fn place(&self, directory: &CallDirectory) -> Result<(usize, Slot), RejectReason> {
+        let thread = self.thread_for(directory)?;
+        Ok((thread, self.seat_on(directory, thread)?))
+    }
+}

@@ -1,0 +1,178 @@
+//! Offers that were answered and have not connected. Each costs memory and no more, so anybody may make them: they are bounded by network,
+//! by agent and in all, and the oldest makes room for the newest.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use conversation::call_config::ConversationId;
+
+/// Offers of one network ([`conversation::host::Caller::network`]) that wait at once.
+const MAX_OFFERS_PER_NETWORK: usize = 16;
+/// Offers for one agent that wait at once.
+const MAX_OFFERS_PER_AGENT: usize = 32;
+/// Offers that wait at once.
+const MAX_PENDING_OFFERS: usize = 256;
+
+/// An offer's entry; dropping it, when the offer connects or is given up, frees the entry.
+#[derive(Debug)]
+pub struct PendingOffer {
+    pub(crate) number: u64,
+    is_pending: Arc<AtomicBool>,
+}
+
+impl PendingOffer {
+    /// An entry of no list, for a test's offer.
+    #[must_use]
+    pub fn new(number: u64) -> Self {
+        Self { number, is_pending: Arc::new(AtomicBool::new(true)) }
+    }
+}
+
+impl Drop for PendingOffer {
+    fn drop(&mut self) {
+        self.is_pending.store(false, Relaxed);
+    }
+}
+
+struct OfferEntry {
+    offer: EvictedOffer,
+    network: Option<IpAddr>,
+    agent: String,
+    is_pending: Arc<AtomicBool>,
+}
+
+/// An offer that makes room for a newer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EvictedOffer {
+    pub(super) thread: usize,
+    pub(super) conversation: ConversationId,
+    pub(super) number: u64,
+}
+
+/// The list.
+#[derive(Default)]
+pub(super) struct PendingOffers {
+    entries: VecDeque<OfferEntry>,
+    last_number: u64,
+    evicted_count: u64,
+}
+
+impl PendingOffers {
+    /// Enters an offer, and names those that make room for it. `network` is `None` where the limits do not hold.
+    pub(super) fn insert(
+        &mut self,
+        thread: usize,
+        conversation: ConversationId,
+        network: Option<IpAddr>,
+        agent: &str,
+    ) -> (PendingOffer, Vec<EvictedOffer>) {
+        self.remove_connected();
+        let mut evicted = Vec::new();
+        if network.is_some() {
+            self.evict_oldest(MAX_OFFERS_PER_NETWORK, |entry| entry.network == network, &mut evicted);
+            // Offers that no limit holds for neither count nor make room.
+            self.evict_oldest(
+                MAX_OFFERS_PER_AGENT,
+                |entry| entry.network.is_some() && entry.agent == agent,
+                &mut evicted,
+            );
+            self.evict_oldest(MAX_PENDING_OFFERS, |entry| entry.network.is_some(), &mut evicted);
+        }
+        self.last_number += 1;
+        let unconnected = PendingOffer::new(self.last_number);
+        self.entries.push_back(OfferEntry {
+            offer: EvictedOffer { thread, conversation, number: self.last_number },
+            network,
+            agent: agent.to_owned(),
+            is_pending: Arc::clone(&unconnected.is_pending),
+        });
+        (unconnected, evicted)
+    }
+
+    /// Drops the oldest of a kind until fewer than `limit` are left.
+    fn evict_oldest(
+        &mut self,
+        limit: usize,
+        of: impl Fn(&OfferEntry) -> bool,
+        evicted: &mut Vec<EvictedOffer>,
+    ) {
+        while self.entries.iter().filter(|entry| of(entry)).count() >= limit {
+            let Some(oldest) = self.entries.iter().position(&of) else { return };
+            evicted.extend(self.entries.remove(oldest).map(|entry| entry.offer));
+            self.evicted_count += 1;
+        }
+    }
+
+    fn remove_connected(&mut self) {
+        self.entries.retain(|entry| entry.is_pending.load(Relaxed));
+    }
+
+    /// Offers that wait on a thread.
+    pub(super) fn count_on_thread(&self, thread: usize) -> usize {
+        self.entries.iter().filter(|e| e.offer.thread == thread && e.is_pending.load(Relaxed)).count()
+    }
+
+    /// Offers that wait.
+    pub(super) fn count(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.is_pending.load(Relaxed)).count()
+    }
+
+    /// Offers that made room since the start.
+    pub(super) fn evicted_count(&self) -> u64 {
+        self.evicted_count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(n: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, n]))
+    }
+
+    #[test]
+    fn the_oldest_of_a_network_of_an_agent_and_of_all_makes_room() {
+        let mut waiting = PendingOffers::default();
+        let mut held = Vec::new();
+        let mut enter = |waiting: &mut PendingOffers, id: u128, network, agent: &str| {
+            let (entry, evicted) = waiting.insert(0, ConversationId(id), network, agent);
+            held.push(entry);
+            evicted.iter().map(|e| e.conversation).collect::<Vec<_>>()
+        };
+        let id = ConversationId;
+        for n in 0..16 {
+            assert_eq!(enter(&mut waiting, n, network(1), "a"), []);
+        }
+        assert_eq!(enter(&mut waiting, 16, network(1), "b"), [id(0)], "the seventeenth of one network");
+        for n in 17..34 {
+            assert_eq!(enter(&mut waiting, n, network(n as u8), "a"), []);
+        }
+        assert_eq!(enter(&mut waiting, 34, network(34), "a"), [id(1)], "the thirty-third for one agent");
+        for n in 35..258 {
+            let evicted = enter(&mut waiting, n, network(n as u8), &format!("of its own {n}"));
+            assert!(evicted.is_empty() || waiting.count() == 256, "{n}: {evicted:?}");
+        }
+        assert_eq!(waiting.count(), 256);
+        assert_eq!(waiting.evicted_count(), 2);
+        assert_eq!(enter(&mut waiting, 258, network(200), "last"), [id(2)], "the oldest of all");
+        assert_eq!(waiting.count(), 256);
+    }
+
+    #[test]
+    fn what_connected_does_not_count_and_who_is_exempt_evicts_nobody() {
+        let mut waiting = PendingOffers::default();
+        for n in 0..100 {
+            let (_connected, evicted) = waiting.insert(1, ConversationId(n), network(1), "a");
+            assert_eq!(evicted, []);
+        }
+        assert_eq!((waiting.count(), waiting.count_on_thread(1)), (0, 0));
+        let of_here: Vec<_> = (0..300).map(|n| waiting.insert(1, ConversationId(n), None, "a")).collect();
+        assert!(of_here.iter().all(|(_, evicted)| evicted.is_empty()));
+        assert_eq!((waiting.count(), waiting.count_on_thread(1), waiting.count_on_thread(0)), (300, 300, 0));
+        let (_entry, evicted) = waiting.insert(0, ConversationId(999), network(1), "a");
+        assert_eq!(evicted, [], "those of this machine neither count nor make room");
+    }
+}

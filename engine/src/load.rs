@@ -1,0 +1,383 @@
+//! How much of its time a media thread has left, and whether it may take one more call.
+//!
+//! Sound leaves every 20 ms, pictures every 40, and a listener's buffer holds about as much: sound suffers when the work of 40 ms does not
+//! fit into them. So each tick is measured: how much of the last 40 ms the thread worked, and how long after its time the tick was done.
+//! The 95th percentile over the last seconds decides, with a gap between closing and opening, so that a thread at its limit does not
+//! take a call each time that one is silent. What a call costs shows only once it has run for a while; until then it is reckoned with.
+//!
+//! Sound suffers as well when a voice comes too late because other threads of the program, models and network, have the processors. So
+//! what the whole process takes of them counts in the same way.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use cpu_time::ProcessTime;
+
+use crate::media_thread::TICK_INTERVAL;
+use crate::{clock, thread};
+
+/// Ticks that are looked at: five seconds of them.
+const WINDOW_TICKS: usize = 512;
+/// Ticks whose work must fit into their time together.
+const BUSY_SPAN_TICKS: usize = 4;
+/// Fewer say nothing.
+const MIN_TICKS: usize = 256;
+/// Ticks between two looks.
+const TICKS_PER_UPDATE: usize = 64;
+/// A thread that is closed opens again at this part of what closed it, in hundredths.
+const REOPEN_PERCENT: u32 = 80;
+/// A tick done so late lets sound wait that leaves every 20 ms. In thousandths of the tick: the 95th percentile that closes a thread.
+const MAX_TICK_DELAY: u32 = 2_000;
+/// Looks at the process that make its share: five seconds.
+const PROCESS_SAMPLES: usize = WINDOW_TICKS / TICKS_PER_UPDATE;
+/// What a call is reckoned with as long as none was measured, in thousandths of the tick.
+const ASSUMED_CALL_COST: u64 = 4;
+/// Calls from which a thread's cost of one call is learned.
+const MIN_CALLS_FOR_COST: usize = 8;
+
+/// A tick as it was.
+#[derive(Clone, Copy, Default)]
+struct TickSample {
+    /// Work in this tick and the [`TOGETHER`] − 1 before, and between them, in thousandths of their time.
+    busy: u16,
+    /// End of the tick after its time, the same.
+    tick_delay: u16,
+    calls: u16,
+}
+
+/// What a media thread tells of its time. Written by it alone, read by any.
+#[derive(Debug)]
+pub struct ThreadLoad {
+    /// Share of its time above which it is closed, in thousandths; 0 = it never is.
+    max_busy: u32,
+    busy: AtomicU32,
+    tick_delay: AtomicU32,
+    /// Share of its processors that the whole process takes, in thousandths.
+    process_busy: AtomicU32,
+    /// What a call costs, in millionths of the tick.
+    call_cost: AtomicU64,
+    /// The same of all threads, in millionths of the processors.
+    process_call_cost: AtomicU64,
+    /// Calls that the numbers above know: their mean.
+    measured_calls: AtomicU32,
+    closed: AtomicBool,
+}
+
+impl ThreadLoad {
+    /// Of a thread that is closed above `limit` of its time; 0 = never.
+    #[must_use]
+    pub fn new(limit: f64) -> Self {
+        Self {
+            max_busy: (limit * 1e3).round().clamp(0.0, 1e6) as u32,
+            busy: AtomicU32::new(0),
+            tick_delay: AtomicU32::new(0),
+            process_busy: AtomicU32::new(0),
+            call_cost: AtomicU64::new(ASSUMED_CALL_COST * 1_000),
+            process_call_cost: AtomicU64::new(0),
+            measured_calls: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Share of its time that the thread worked: 95th percentile of the last ticks.
+    #[must_use]
+    pub fn busy_ratio(&self) -> f64 {
+        f64::from(self.busy.load(Relaxed)) / 1e3
+    }
+
+    /// When its ticks were done after their time: the same percentile.
+    #[must_use]
+    pub fn tick_delay(&self) -> Duration {
+        TICK_INTERVAL * self.tick_delay.load(Relaxed) / 1_000
+    }
+
+    /// Share of the processors that it may use which the whole process took in the last seconds, as this thread saw it.
+    #[must_use]
+    pub fn process_busy_ratio(&self) -> f64 {
+        f64::from(self.process_busy.load(Relaxed)) / 1e3
+    }
+
+    /// Whether the thread may take one more call beside the `taken` ones that it has.
+    #[must_use]
+    pub fn admits_call(&self, taken: usize) -> bool {
+        if self.max_busy == 0 || taken == 0 {
+            return true;
+        }
+        let unknown = (taken + 1).saturating_sub(self.measured_calls.load(Relaxed) as usize) as u64;
+        let fits = |used: &AtomicU32, call: &AtomicU64| {
+            let reckoned = u64::from(used.load(Relaxed)) * 1_000 + unknown * call.load(Relaxed);
+            reckoned <= u64::from(self.max_busy) * 1_000
+        };
+        !self.closed.load(Relaxed)
+            && fits(&self.busy, &self.call_cost)
+            && fits(&self.process_busy, &self.process_call_cost)
+    }
+
+    fn publish(&self, found: LoadMeasurement, calls: usize) {
+        let LoadMeasurement { busy: used, tick_delay: done, process_busy: process, measured_calls: known } =
+            found;
+        self.busy.store(used, Relaxed);
+        self.tick_delay.store(done, Relaxed);
+        self.process_busy.store(process, Relaxed);
+        self.measured_calls.store(known.min(calls) as u32, Relaxed);
+        let learned =
+            |used: u32| (known >= MIN_CALLS_FOR_COST).then(|| u64::from(used) * 1_000 / known as u64);
+        self.call_cost.store(learned(used).unwrap_or(ASSUMED_CALL_COST * 1_000), Relaxed);
+        // Where there are several threads, each counts what is spent for all of their calls as its own calls', and each takes its share of
+        // the new ones: together that is right.
+        self.process_call_cost.store(learned(process).unwrap_or(0), Relaxed);
+        let (closes, opens) = (self.max_busy, self.max_busy * REOPEN_PERCENT / 100);
+        if used.max(process) > closes || done > MAX_TICK_DELAY {
+            self.closed.store(true, Relaxed);
+        } else if used.max(process) <= opens && done <= MAX_TICK_DELAY * 3 / 4 {
+            self.closed.store(false, Relaxed);
+        }
+    }
+}
+
+/// What the last seconds were like.
+#[derive(Clone, Copy, Default)]
+struct LoadMeasurement {
+    /// In thousandths of the tick.
+    busy: u32,
+    tick_delay: u32,
+    /// In thousandths of the processors.
+    process_busy: u32,
+    /// Calls that were there, on the average.
+    measured_calls: usize,
+}
+
+/// What all threads of the process take of the processors that it may use.
+struct ProcessLoad {
+    /// Time of the clock, and CPU time of all threads.
+    read_clocks: fn() -> (Instant, Duration),
+    cores: u32,
+    samples: [(Instant, Duration); PROCESS_SAMPLES],
+    sample_count: usize,
+}
+
+impl ProcessLoad {
+    fn new() -> Self {
+        let look = || (clock::now(), ProcessTime::now().as_duration());
+        let cores = u32::try_from(thread::cores()).unwrap_or(u32::MAX);
+        Self {
+            read_clocks: look,
+            cores,
+            samples: [(clock::now(), Duration::ZERO); PROCESS_SAMPLES],
+            sample_count: 0,
+        }
+    }
+
+    /// Its share since the oldest look that is kept, in thousandths; 0 at the first.
+    fn sample_ratio(&mut self) -> u32 {
+        let (now, cpu) = (self.read_clocks)();
+        let oldest = self.samples
+            [if self.sample_count < PROCESS_SAMPLES { 0 } else { self.sample_count % PROCESS_SAMPLES }];
+        self.samples[self.sample_count % PROCESS_SAMPLES] = (now, cpu);
+        self.sample_count += 1;
+        if self.sample_count == 1 {
+            return 0;
+        }
+        let whole = now.saturating_duration_since(oldest.0).as_secs_f64() * f64::from(self.cores);
+        (cpu.saturating_sub(oldest.1).as_secs_f64() / whole.max(1e-3) * 1e3) as u32
+    }
+}
+
+/// The last ticks, and what of the one that runs is known: the thread's own.
+pub(crate) struct LoadWindow {
+    samples: Box<[TickSample; WINDOW_TICKS]>,
+    scratch: Box<[u16; WINDOW_TICKS]>,
+    /// Samples since the thread was idle.
+    sample_count: usize,
+    /// Since the last tick was over.
+    busy: Duration,
+    /// In the last ticks, the oldest first.
+    recent_busy: [Duration; BUSY_SPAN_TICKS],
+    process: ProcessLoad,
+}
+
+impl LoadWindow {
+    pub(crate) fn new() -> Self {
+        Self {
+            samples: Box::new([TickSample::default(); WINDOW_TICKS]),
+            scratch: Box::new([0; WINDOW_TICKS]),
+            sample_count: 0,
+            busy: Duration::ZERO,
+            recent_busy: [Duration::ZERO; BUSY_SPAN_TICKS],
+            process: ProcessLoad::new(),
+        }
+    }
+
+    /// The thread worked for so long, in a step with or without a tick.
+    pub(crate) fn add_busy_time(&mut self, took: Duration) {
+        self.busy += took;
+    }
+
+    /// A tick is over that began so late and took so long, with so many calls.
+    pub(crate) fn record_tick(&mut self, late: Duration, took: Duration, calls: usize, told: &ThreadLoad) {
+        let share = |time: Duration| {
+            u16::try_from(time.as_micros() * 1_000 / TICK_INTERVAL.as_micros()).unwrap_or(u16::MAX)
+        };
+        let now = std::mem::take(&mut self.busy);
+        self.recent_busy.rotate_left(1);
+        self.recent_busy[BUSY_SPAN_TICKS - 1] = now;
+        let used = share(self.recent_busy.iter().sum::<Duration>() / BUSY_SPAN_TICKS as u32);
+        let calls = u16::try_from(calls).unwrap_or(u16::MAX);
+        self.samples[self.sample_count % WINDOW_TICKS] =
+            TickSample { busy: used, tick_delay: share(late + took), calls };
+        self.sample_count += 1;
+        if self.sample_count >= MIN_TICKS && self.sample_count.is_multiple_of(TICKS_PER_UPDATE) {
+            let n = self.sample_count.min(WINDOW_TICKS);
+            let known = self.samples[..n].iter().map(|s| usize::from(s.calls)).sum::<usize>() / n;
+            let found = LoadMeasurement {
+                busy: u32::from(self.percentile(n, |s| s.busy)),
+                tick_delay: u32::from(self.percentile(n, |s| s.tick_delay)),
+                process_busy: self.process.sample_ratio(),
+                measured_calls: known,
+            };
+            told.publish(found, usize::from(calls));
+        }
+    }
+
+    /// The thread has no call: what it measured is of no call that comes.
+    pub(crate) fn reset(&mut self, told: &ThreadLoad) {
+        if self.sample_count > 0 {
+            self.sample_count = 0;
+            self.busy = Duration::ZERO;
+            self.recent_busy = [Duration::ZERO; BUSY_SPAN_TICKS];
+            self.process.sample_count = 0;
+            told.publish(LoadMeasurement::default(), 0);
+        }
+    }
+
+    /// The 95th of `n` samples; nearest rank.
+    fn percentile(&mut self, n: usize, of: fn(&TickSample) -> u16) -> u16 {
+        let values = &mut self.scratch[..n];
+        for (value, sample) in values.iter_mut().zip(self.samples.iter()) {
+            *value = of(sample);
+        }
+        let at = (n * 95).div_ceil(100) - 1;
+        *values.select_nth_unstable(at).1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::OnceLock;
+
+    use super::*;
+
+    /// Runs `ticks` with these many calls, each using so many thousandths of the tick.
+    fn run_ticks(window: &mut LoadWindow, told: &ThreadLoad, ticks: usize, calls: usize, used: u64) {
+        for _ in 0..ticks {
+            let took = Duration::from_micros(used * 10);
+            window.add_busy_time(took);
+            window.record_tick(Duration::ZERO, took, calls, told);
+        }
+    }
+
+    /// A window whose process takes nothing.
+    fn idle_window() -> LoadWindow {
+        let mut window = LoadWindow::new();
+        window.process.read_clocks = || (clock::now(), Duration::ZERO);
+        window
+    }
+
+    #[test]
+    fn a_thread_closes_above_its_limit_and_opens_well_below_it() {
+        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        run_ticks(&mut window, &told, 1_024, 100, 700);
+        assert!(told.admits_call(100), "{told:?}");
+        run_ticks(&mut window, &told, 512, 100, 790);
+        assert!(told.admits_call(100), "one more at 7.9 of 1000 fits: {told:?}");
+        run_ticks(&mut window, &told, 512, 100, 810);
+        assert!(!told.admits_call(100));
+        run_ticks(&mut window, &told, 512, 100, 700);
+        assert!(!told.admits_call(50), "a little less does not open it");
+        run_ticks(&mut window, &told, 512, 50, 640);
+        assert!(told.admits_call(50));
+    }
+
+    #[test]
+    fn slow_ticks_among_quick_ones_are_borne_and_many_in_a_row_are_not() {
+        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        for (slow, admits) in [(1, true), (2, true), (3, false)] {
+            for at in 0..1_024 {
+                run_ticks(&mut window, &told, 1, 100, if at % 20 < slow { 1_400 } else { 100 });
+            }
+            assert_eq!(told.admits_call(100), admits, "{slow} of ten: {told:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_that_come_late_close_it_too() {
+        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        for _ in 0..512 {
+            window.record_tick(Duration::from_millis(21), Duration::from_millis(1), 10, &told);
+        }
+        assert!(!told.admits_call(10), "others have the core: {told:?}");
+        assert!(told.tick_delay() >= Duration::from_millis(21));
+        for _ in 0..512 {
+            window.record_tick(Duration::from_millis(2), Duration::from_millis(1), 10, &told);
+        }
+        assert!(told.admits_call(10));
+    }
+
+    #[test]
+    fn calls_that_came_a_moment_ago_are_reckoned_with() {
+        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        run_ticks(&mut window, &told, 1_024, 50, 400); // 8 of 1000 each
+        assert!(told.admits_call(50) && told.admits_call(98), "{told:?}");
+        assert!(!told.admits_call(100), "51 more would be 808");
+        // A thread of which nothing is known takes no thousand at once.
+        let fresh = ThreadLoad::new(0.8);
+        assert!(fresh.admits_call(0) && fresh.admits_call(199) && !fresh.admits_call(200));
+    }
+
+    #[test]
+    fn what_was_measured_is_forgotten_with_the_last_call() {
+        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        run_ticks(&mut window, &told, 1_024, 100, 900);
+        assert!(!told.admits_call(100));
+        window.reset(&told);
+        assert!(told.admits_call(1), "{told:?}");
+        run_ticks(&mut window, &told, 100, 1, 1_000);
+        assert!(told.admits_call(1), "a second says nothing");
+    }
+
+    #[test]
+    fn what_other_threads_of_the_process_take_closes_it_too() {
+        thread_local! { static CPU: Cell<(Duration, Duration)> = const { Cell::new((Duration::ZERO, Duration::ZERO)) } }
+        static START: OnceLock<Instant> = OnceLock::new();
+        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        window.process.read_clocks = || (*START.get_or_init(clock::now) + CPU.get().0, CPU.get().1);
+        window.process.cores = 2;
+        // `share` in hundredths of two processors, ten calls, five seconds at a time.
+        let mut seconds = |share: u64| {
+            for _ in 0..WINDOW_TICKS {
+                let (now, cpu) = CPU.get();
+                CPU.set((now + TICK_INTERVAL, cpu + TICK_INTERVAL * share as u32 / 50));
+                run_ticks(&mut window, &told, 1, 10, 100);
+            }
+        };
+        seconds(40);
+        seconds(40);
+        assert!((told.process_busy_ratio() - 0.4).abs() < 0.01, "{told:?}");
+        assert!(told.admits_call(10) && told.admits_call(19), "{told:?}");
+        assert!(!told.admits_call(20), "eleven more at a twenty-fifth each would be 84 of 100");
+        seconds(85);
+        seconds(85);
+        assert!(!told.admits_call(10), "{told:?}");
+        seconds(60);
+        seconds(60);
+        assert!(told.admits_call(10), "{told:?}");
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_none() {
+        let (mut window, told) = (idle_window(), ThreadLoad::new(0.0));
+        run_ticks(&mut window, &told, 1_024, 100, 2_000);
+        assert!(told.admits_call(10_000));
+    }
+}

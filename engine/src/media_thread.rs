@@ -1,0 +1,423 @@
+//! A media thread: its socket, its inbox, its tick, its calls.
+//!
+//! [`Shard::step`] does all that is due at a given instant and never waits; [`Shard::run`] calls it with the clock, and sleeps in
+//! between until a datagram, a message or a deadline. A test calls `step` with instants of its own.
+
+mod datagrams;
+mod offers;
+mod panic_isolation;
+pub(crate) mod pending_call;
+mod pending_calls;
+mod run_loop;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use conversation::call_config::ConversationId;
+use crossbeam_channel::Receiver;
+use mio::{Interest, Poll, Token, Waker};
+use models::Sink;
+use models::contain::contained;
+use smallvec::SmallVec;
+
+use self::pending_call::PendingCall;
+use crate::call::{Call, Lifecycle};
+use crate::channel::{self, Sender};
+use crate::engine::EngineContext;
+use crate::hear::vad::{State, WINDOW};
+use crate::messages::{self, CallId, Message, ThreadResources};
+use crate::stats::{StepMeter, ThreadStats};
+use crate::thread;
+use crate::transport::socket::{Demux, Socket};
+use crate::transport::tcp;
+use crate::transport::webrtc::{LocalCandidate, Protocol, Transmit};
+
+/// Time between two ticks.
+pub const TICK_INTERVAL: Duration = Duration::from_millis(10);
+/// Messages taken in one step, so that a flood of them does not starve the tick.
+const MAX_MESSAGES_PER_STEP: usize = 1_024;
+/// Connections of one call at once: the one that carries it, and offers that try to take over.
+const MAX_CONNECTIONS_PER_CALL: usize = 4;
+/// Windows judged in one go.
+const VAD_BATCH_SIZE: usize = 16;
+
+const SOCKET_TOKEN: Token = Token(0);
+const WAKER_TOKEN: Token = Token(1);
+
+/// A connection of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ConnectionRef {
+    call: CallId,
+    connection: u32,
+}
+
+/// How others reach a media thread.
+#[derive(Clone)]
+pub struct Inbox {
+    /// Offers, commands, hang-ups.
+    pub requests: Sender<Message>,
+    /// News of models and tools.
+    pub stage_events: Sender<Message>,
+    /// Datagrams by TCP.
+    pub tcp: Sender<Message>,
+}
+
+impl Inbox {
+    fn new(waker: Option<Arc<Waker>>) -> (Self, Receiver<Message>) {
+        let (requests, receiver) = channel::open(&messages::REQUESTS, waker);
+        (
+            Self {
+                stage_events: requests.with_channel(&messages::STAGE_EVENTS),
+                tcp: requests.with_channel(&messages::TCP),
+                requests,
+            },
+            receiver,
+        )
+    }
+
+    /// A sink for one call's news.
+    #[must_use]
+    pub fn stage_event_sink(&self, key: CallId) -> Sink<crate::messages::StageEvent> {
+        let news = self.stage_events.clone();
+        // An edge that stays full counts what it drops; nobody here could do more.
+        Sink::new(move |item| drop(news.send(Message::StageEvent(key, item))))
+    }
+}
+
+/// A media thread's state.
+pub struct MediaThread {
+    poll: Option<Poll>,
+    socket: Option<Socket>,
+    tcp: Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,
+    candidates: Vec<LocalCandidate>,
+    demux: Demux<ConnectionRef>,
+    messages: Receiver<Message>,
+    inbox: Inbox,
+    context: Arc<EngineContext>,
+    meter: StepMeter,
+    resources: Option<ThreadResources>,
+    calls: BTreeMap<CallId, Box<Call>>,
+    /// Calls of which there are only offers yet.
+    pending_calls: BTreeMap<CallId, Box<PendingCall>>,
+    by_conversation: HashMap<ConversationId, CallId>,
+    next_tick: Instant,
+    /// Calls that something happened to.
+    touched: Vec<CallId>,
+    /// Nothing is due before this, but for the tick: the least of the calls' own.
+    next_deadline: Option<Instant>,
+    probabilities: Vec<f32>,
+    running: bool,
+    /// Datagrams wait for the tick, which judges their sound anyway, instead of waking the thread one by one: every call is past its
+    /// handshakes. A wake-up for each would cost an idle call a third more.
+    reads_socket_on_tick: bool,
+    /// The socket was not empty after the last step.
+    socket_unread: bool,
+    /// What calls that broke while the socket was read say at last.
+    final_datagrams: Vec<Transmit>,
+    /// Calls that broke and of which the ledger does not know it yet.
+    unreported_failures: Vec<ConversationId>,
+}
+
+impl MediaThread {
+    /// A thread's state without a network, for calls by loop-back: a test steps it.
+    #[must_use]
+    pub fn without_network(shared: Arc<EngineContext>, now: Instant) -> (Self, Inbox, Arc<ThreadStats>) {
+        let (inbox, messages) = Inbox::new(None);
+        Self::from_parts(None, None, None, inbox, messages, shared, now)
+    }
+
+    /// A thread's state with its own socket.
+    ///
+    /// # Errors
+    /// The poll cannot be set up.
+    pub fn new(
+        mut socket: Socket,
+        tcp: Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,
+        shared: Arc<EngineContext>,
+        now: Instant,
+    ) -> io::Result<(Self, Inbox, Arc<ThreadStats>)> {
+        let poll = Poll::new()?;
+        poll.registry().register(&mut socket, SOCKET_TOKEN, Interest::READABLE)?;
+        let (inbox, messages) = Inbox::new(Some(Arc::new(Waker::new(poll.registry(), WAKER_TOKEN)?)));
+        Ok(Self::from_parts(Some(poll), Some(socket), tcp, inbox, messages, shared, now))
+    }
+
+    fn from_parts(
+        poll: Option<Poll>,
+        socket: Option<Socket>,
+        tcp: Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,
+        inbox: Inbox,
+        messages: Receiver<Message>,
+        shared: Arc<EngineContext>,
+        now: Instant,
+    ) -> (Self, Inbox, Arc<ThreadStats>) {
+        let stats = Arc::new(ThreadStats::new(shared.max_load));
+        let mut candidates = socket.as_ref().map(|s| s.candidates().to_vec()).unwrap_or_default();
+        candidates.extend(tcp.iter().flat_map(|(_, c)| c.iter().copied()));
+        let shard = Self {
+            poll,
+            socket,
+            tcp,
+            candidates,
+            demux: Demux::new(),
+            messages,
+            inbox: inbox.clone(),
+            context: shared,
+            meter: StepMeter::new(Arc::clone(&stats)),
+            resources: None,
+            calls: BTreeMap::new(),
+            pending_calls: BTreeMap::new(),
+            by_conversation: HashMap::new(),
+            next_tick: now,
+            touched: Vec::with_capacity(64),
+            next_deadline: None,
+            probabilities: Vec::with_capacity(64),
+            running: true,
+            reads_socket_on_tick: false,
+            socket_unread: false,
+            final_datagrams: Vec::new(),
+            unreported_failures: Vec::new(),
+        };
+        (shard, inbox, stats)
+    }
+
+    /// When [`Shard::step`] is due at the latest; `None` = something must come first.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Instant> {
+        let tick = (!self.calls.is_empty()).then_some(self.next_tick);
+        [tick, self.next_deadline].into_iter().flatten().min()
+    }
+
+    /// Calls held, connecting and closing ones included.
+    #[must_use]
+    pub fn call_count(&self) -> usize {
+        self.calls.len() + self.pending_calls.len()
+    }
+
+    /// Does what is due at `now`, in no time. Whether more is waiting to be read.
+    pub fn step(&mut self, now: Instant) -> bool {
+        let more = self.run_step(now);
+        self.meter.end_step(Duration::ZERO);
+        more
+    }
+
+    fn run_step(&mut self, now: Instant) -> bool {
+        let mut more = self.read_messages(now);
+        let tick = !self.calls.is_empty() && now >= self.next_tick;
+        // What did not fit into the last step is read at once: it would be lost to what comes until the next tick.
+        if tick || !self.reads_socket_on_tick || self.socket_unread {
+            self.socket_unread = self.read_socket(now);
+            more |= self.socket_unread;
+        }
+        if tick {
+            self.tick(now);
+        }
+        if tick {
+            self.touched.clear();
+            self.touched.extend(self.calls.keys());
+        } else if self.next_deadline.is_some_and(|due| now >= due) {
+            let due = |at: Option<Instant>| at.is_some_and(|due| now >= due);
+            self.touched
+                .extend(self.calls.iter().filter(|(_, node)| due(node.cached_deadline)).map(|(key, _)| *key));
+        }
+        if self.next_deadline.is_some_and(|due| now >= due) {
+            let due = |pending: &PendingCall| pending.next_deadline.is_some_and(|due| now >= due);
+            self.touched.extend(self.pending_calls.iter().filter(|(_, one)| due(one)).map(|(key, _)| *key));
+        }
+        // What was due may be gone.
+        if !self.touched.is_empty() || self.next_deadline.is_some_and(|due| now >= due) {
+            let mut touched = std::mem::take(&mut self.touched);
+            for key in touched.drain(..) {
+                self.serve_call(now, key, tick);
+            }
+            thread::set_current_call(None);
+            self.touched = touched;
+            let due = self.calls.values().filter_map(|node| node.cached_deadline);
+            self.next_deadline =
+                due.chain(self.pending_calls.values().filter_map(|pending| pending.next_deadline)).min();
+            let settled =
+                self.pending_calls.is_empty() && self.calls.values().all(|node| node.past_handshake);
+            self.reads_socket_on_tick = settled && !self.calls.is_empty();
+        }
+        if let Some(socket) = &mut self.socket {
+            socket.flush();
+            self.meter.stats().send_dropped_datagrams.store(socket.dropped(), Relaxed);
+        }
+        more
+    }
+
+    fn read_messages(&mut self, now: Instant) -> bool {
+        for _ in 0..MAX_MESSAGES_PER_STEP {
+            let Ok(message) = self.messages.try_recv() else { return false };
+            self.handle_message(now, message);
+            thread::set_current_call(None);
+        }
+        true
+    }
+
+    fn handle_message(&mut self, now: Instant, message: Message) {
+        match message {
+            Message::Ready(kit) => self.resources = Some(*kit),
+            Message::Offer(offer) => {
+                thread::set_current_call(Some(offer.conversation));
+                self.handle_offer(now, *offer);
+            }
+            Message::CallSetup(key, opening) => self.start_call(now, key, opening),
+            Message::EvictOffer { conversation, number: offer } => {
+                if let Some(key) = self.by_conversation.get(&conversation).copied() {
+                    self.evict_offer(now, key, offer);
+                }
+            }
+            Message::Loopback(call) => {
+                thread::set_current_call(Some(call.setup.config.id));
+                self.start_loopback_call(now, *call);
+            }
+            Message::Command { conversation, command, reply } => {
+                self.handle_command(now, conversation, command, reply);
+            }
+            Message::HangUp { conversation, connection, reply } => {
+                let key = self.by_conversation.get(&conversation).copied();
+                let found = key.is_some_and(|key| self.hang_up(now, key, &connection));
+                // Whoever asked may have gone meanwhile.
+                let _ = reply.send(found);
+            }
+            Message::StageEvent(key, news) => {
+                self.with_call(now, key, |node| node.handle_stage_event(now, news));
+                self.touch(key);
+            }
+            Message::Tcp(datagram) => {
+                let tcp::Datagram { source, destination, mut contents } = *datagram;
+                self.handle_datagram(now, Protocol::Tcp, source, destination, &mut contents);
+            }
+            Message::Stop { exit_message } => {
+                let reason = conversation::event::EndReason::EndedByApi;
+                let keys: Vec<_> = self.calls.keys().copied().collect();
+                for key in keys {
+                    let stop = conversation::input::Command::Stop { reason, exit_message };
+                    self.with_call(now, key, |node| node.handle_command(now, stop, None));
+                    self.touch(key);
+                }
+                for key in self.pending_calls.keys().copied().collect::<Vec<_>>() {
+                    self.drop_pending_call(key);
+                }
+            }
+            Message::Quit => self.running = false,
+        }
+    }
+
+    fn touch(&mut self, key: CallId) {
+        if self.touched.last() != Some(&key) {
+            self.touched.push(key);
+        }
+    }
+
+    /// Every 10 ms: sound in, windows judged together, sound out.
+    fn tick(&mut self, now: Instant) {
+        let late = now.saturating_duration_since(self.next_tick);
+        self.meter.record_tick(late, self.calls.len());
+        let missed = late.as_micros() / TICK_INTERVAL.as_micros();
+        self.next_tick += TICK_INTERVAL * (u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1);
+        self.for_each_call(now, |node, meter| {
+            node.receive_audio(now);
+            meter.record_excess_packets(node.take_excess_packets());
+        });
+        while self.run_vad(now) {}
+    }
+
+    /// Judges one window of every call that has one; whether any had.
+    fn run_vad(&mut self, now: Instant) -> bool {
+        let Some(kit) = &mut self.resources else { return false };
+        self.probabilities.clear();
+        let mut nodes = self.calls.values_mut().peekable();
+        while nodes.peek().is_some() {
+            let mut states: SmallVec<[&mut State; VAD_BATCH_SIZE]> = SmallVec::new();
+            let mut windows: SmallVec<[&[f32; WINDOW]; VAD_BATCH_SIZE]> = SmallVec::new();
+            for node in nodes.by_ref() {
+                let hearing = node.audio_input();
+                if let Some((window, _)) = hearing.pending_windows.front() {
+                    states.push(&mut hearing.network_state);
+                    windows.push(window);
+                }
+                if states.len() == VAD_BATCH_SIZE {
+                    break;
+                }
+            }
+            let from = self.probabilities.len();
+            self.probabilities.resize(from + states.len(), 0.0);
+            kit.vad.infer(&mut states, &windows, &mut self.probabilities[from..]);
+        }
+        let probabilities = std::mem::take(&mut self.probabilities);
+        let mut judged = probabilities.iter();
+        self.for_each_call(now, |node, _| {
+            if node.has_vad_window()
+                && let Some(p) = judged.next()
+            {
+                node.on_probability(now, *p);
+            }
+        });
+        self.meter.stats().vad_windows.fetch_add(probabilities.len() as u64, Relaxed);
+        let any = !probabilities.is_empty();
+        self.probabilities = probabilities;
+        any
+    }
+
+    /// Lets one call do what is due.
+    fn serve_call(&mut self, now: Instant, key: CallId, tick: bool) {
+        let Some(node) = self.calls.get_mut(&key) else { return self.serve_pending_call(now, key) };
+        thread::set_current_call(Some(node.config.id));
+        let (socket, tcp, meter, next_tick) = (&mut self.socket, &self.tcp, &mut self.meter, self.next_tick);
+        let served = contained(|| {
+            if tick {
+                node.tick_conversation(now);
+                node.send_media(now, meter);
+            }
+            let mut transmit = |datagram| transmit(socket, tcp, datagram);
+            node.set_next_tick(next_tick);
+            node.poll_connections(now, &mut transmit);
+            let fate = node.check_deadlines(now);
+            node.poll_connections(now, &mut transmit);
+            node.cached_deadline = node.next_deadline(now);
+            node.past_handshake = node.is_past_handshake(now);
+            fate
+        });
+        let Some(fate) = served else { return self.fail_call(now, key) };
+        for link in node.take_dropped_connections() {
+            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        }
+        if fate == Lifecycle::Finished {
+            self.remove_call(key);
+        }
+    }
+
+    /// A call is over: nothing leads to it any more.
+    fn remove_call(&mut self, key: CallId) -> Option<Box<Call>> {
+        let node = self.calls.remove(&key)?;
+        self.meter.stats().ended_calls.fetch_add(1, Relaxed);
+        for link in node.connection_numbers() {
+            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        }
+        self.by_conversation.remove(&node.config.id);
+        if self.calls.is_empty() {
+            self.meter.reset();
+        }
+        Some(node)
+    }
+}
+
+/// Sends a datagram by the way that its connection has.
+fn transmit(
+    socket: &mut Option<Socket>,
+    tcp: &Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,
+    datagram: Transmit,
+) {
+    match (datagram.proto, socket, tcp) {
+        (Protocol::Udp, Some(socket), _) => socket.send(datagram),
+        (Protocol::Tcp, _, Some((outlet, _))) => {
+            outlet.send(datagram.destination, datagram.contents.to_vec())
+        }
+        _ => {}
+    }
+}

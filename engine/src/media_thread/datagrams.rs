@@ -1,0 +1,85 @@
+//! What comes from the network: which call a datagram is for, and how many are taken at once.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use models::contain::contained;
+
+use super::{MediaThread, transmit};
+use crate::call::Call;
+use crate::thread;
+use crate::transport::webrtc::Protocol;
+
+/// Datagrams taken in one step: more than a flood brings within a tick, and taken in well under half of one.
+const MAX_DATAGRAMS_PER_STEP: usize = 4_096;
+impl MediaThread {
+    /// Takes what the socket holds, up to [`DATAGRAMS`]; whether there may be more.
+    pub(super) fn read_socket(&mut self, now: Instant) -> bool {
+        let Some(mut socket) = self.socket.take() else { return false };
+        let (mut taken, mut more) = (0, true);
+        while more && taken < MAX_DATAGRAMS_PER_STEP {
+            let read = contained(|| {
+                socket.receive(|source, destination, datagram| {
+                    self.handle_datagram(now, Protocol::Udp, source, destination, datagram);
+                })
+            });
+            // The socket outlives what is done with its datagrams.
+            let Some(read) = read else {
+                self.socket = Some(socket);
+                panic!("a datagram could not be passed on");
+            };
+            match read {
+                Ok((count, unread)) => {
+                    taken += count;
+                    more = unread;
+                }
+                Err(error) => {
+                    // A datagram of ours was refused by the far end's host, or the like: the socket goes on.
+                    tracing::debug!(%error, "the media socket complains");
+                    more = false;
+                }
+            }
+        }
+        self.socket = Some(socket);
+        for datagram in std::mem::take(&mut self.final_datagrams) {
+            transmit(&mut self.socket, &self.tcp, datagram);
+        }
+        more
+    }
+
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        datagram: &mut [u8],
+    ) {
+        let slot = self.demux.route(now, source, datagram);
+        let taken = slot.filter(|slot| {
+            let link = slot.connection;
+            if self.calls.contains_key(&slot.call) {
+                let receive = |node: &mut Call| {
+                    node.receive_datagram(now, link, protocol, source, destination, datagram)
+                };
+                return self.with_call(now, slot.call, receive).unwrap_or(false);
+            }
+            let Some(pending) = self.pending_calls.get_mut(&slot.call) else { return false };
+            thread::set_current_call(Some(pending.conversation));
+            let receive = || pending.receive_datagram(now, link, protocol, source, destination, datagram);
+            contained(receive).unwrap_or_else(|| {
+                tracing::error!("the code of a call that has not begun panicked: its offers are dropped");
+                self.drop_pending_call(slot.call);
+                false
+            })
+        });
+        thread::set_current_call(None);
+        let Some(slot) = taken else {
+            self.meter.stats().unknown_datagrams.fetch_add(1, Relaxed);
+            return;
+        };
+        self.demux.learn_address(source, slot);
+        self.touch(slot.call);
+    }
+}

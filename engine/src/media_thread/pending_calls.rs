@@ -1,0 +1,85 @@
+//! What a media thread does with calls that have not begun.
+
+use std::time::Instant;
+
+use conversation::call_config::ConversationId;
+use conversation::engine::CommandError;
+use conversation::input::Command;
+use conversation::output::CommandOutcome;
+use models::contain::contained;
+use tokio::sync::oneshot;
+
+use super::pending_call::PendingState;
+use super::{ConnectionRef, MediaThread, transmit};
+use crate::messages::CallId;
+use crate::thread;
+
+impl MediaThread {
+    pub(super) fn handle_command(
+        &mut self,
+        now: Instant,
+        conversation: ConversationId,
+        command: Command,
+        reply: Option<oneshot::Sender<Result<CommandOutcome, CommandError>>>,
+    ) {
+        let key = self.by_conversation.get(&conversation).copied();
+        if let Some(key) = key.filter(|key| self.calls.contains_key(key)) {
+            self.with_call(now, key, |node| node.handle_command(now, command, reply));
+            return self.touch(key);
+        }
+        let answer = key.and_then(|key| {
+            let answer = self.pending_calls.get_mut(&key)?.handle_command(command);
+            if answer.is_none() {
+                self.drop_pending_call(key);
+            }
+            answer
+        });
+        if let Some(reply) = reply {
+            // Whoever asked may have gone meanwhile.
+            let _ = reply.send(answer.ok_or(CommandError::NotRunning));
+        }
+    }
+
+    /// Whether there was such a connection.
+    pub(super) fn hang_up(&mut self, now: Instant, key: CallId, connection: &str) -> bool {
+        self.touch(key);
+        match self.pending_calls.get_mut(&key) {
+            Some(pending) => pending.hang_up(now, connection),
+            None => self.with_call(now, key, |node| node.hang_up(now, connection)).unwrap_or(false),
+        }
+    }
+
+    /// Lets a call that has not begun do what is due.
+    pub(super) fn serve_pending_call(&mut self, now: Instant, key: CallId) {
+        let Some(pending) = self.pending_calls.get_mut(&key) else { return };
+        thread::set_current_call(Some(pending.conversation));
+        let (socket, tcp) = (&mut self.socket, &self.tcp);
+        let stand =
+            contained(|| pending.poll_connections(now, &mut |datagram| transmit(socket, tcp, datagram)));
+        for link in pending.take_dropped_connections() {
+            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        }
+        match stand {
+            Some(PendingState::Waiting) => {}
+            Some(PendingState::Connected) => pending.request_setup(),
+            Some(PendingState::Finished) => self.drop_pending_call(key),
+            None => {
+                tracing::error!("the code of a call that has not begun panicked: its offers are dropped");
+                self.drop_pending_call(key);
+            }
+        }
+    }
+
+    /// A call that has not begun is over.
+    pub(super) fn drop_pending_call(&mut self, key: CallId) {
+        let Some(mut pending) = self.pending_calls.remove(&key) else { return };
+        for link in pending.connection_numbers().collect::<Vec<_>>() {
+            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        }
+        for link in pending.take_dropped_connections() {
+            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        }
+        self.by_conversation.remove(&pending.conversation);
+        contained(|| drop(pending));
+    }
+}

@@ -1,0 +1,617 @@
+//! One face in one call: chooses a frame for every instant. Runs on the media thread: no lock, no allocation for a frame.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conversation::event::AgentState;
+use conversation::input::SegmentId;
+use conversation::time::Time;
+use models::face::{Mouth, PoseSet};
+use models::tts::Phone;
+
+use super::bandwidth_estimator::{BandwidthEstimator, SendMode};
+use super::idle_motion::{IdleMotion, MIN_HEAD_SHIFT_PAUSE};
+use super::pose_cache::PoseCache;
+use super::visemes::{VisemeTrack, lerp};
+use crate::transport::VideoFrame;
+
+/// A frame shows the mouth of so many seconds after its start: of its middle, as it stays on the screen for a while, and 20 ms more. A browser
+/// brings sound and picture together to some 30 ms, and sound that comes early is noticed soonest (ITU-R BT.1359).
+const LIP_LEAD_SECONDS: f32 = 0.04;
+/// No two pictures lie further apart, so that no receiver takes a face that stands still for a stream that does: browsers count a freeze where
+/// a picture comes 150 ms later than the mean. What was lost, eyes that open after a blink, is mended by the next picture as well.
+const MAX_FRAME_GAP: Duration = Duration::from_millis(100);
+/// A line that has no room for more gets a still picture again after this long.
+const MAX_LOW_BANDWIDTH_GAP: Duration = Duration::from_millis(360);
+/// A face that speaks sends a picture so often though it shows the same: a gap would look like one of the line. Just below the time of a
+/// frame at 25 a second, so that more frames a second take no more of the line where nothing changes.
+const SPEAKING_FRAME_GAP: Duration = Duration::from_millis(38);
+/// Speech whose phones have come sounds within this time, or it is not sure that it does.
+const SPEECH_START_TIMEOUT: Duration = Duration::from_millis(400);
+/// Keys asked for more often than this are answered by the one on its way.
+const MIN_KEY_FRAME_INTERVAL: Duration = Duration::from_millis(250);
+/// A frame of the base layer at least this often: libwebrtc forgets what it decoded 8192 frames ago.
+const MAX_BASE_LAYER_INTERVAL: u32 = 200;
+
+/// One face in one call.
+pub struct AvatarAnimator {
+    poses: Arc<PoseCache>,
+    frame_rate: u32,
+    idle_motion: IdleMotion,
+    state: AgentState,
+    held: bool,
+    bandwidth: BandwidthEstimator,
+    user_speaking: bool,
+    tracks: Vec<(SegmentId, VisemeTrack)>,
+    /// Speech is about to sound until then, as its phones have come.
+    speech_expected_until: Time,
+    mouth: Mouth,
+    /// The lips are on their way from sound to silence; the next frame closes them.
+    closing: bool,
+    /// The lips rest, and long enough for the head to move.
+    in_speech_pause: bool,
+    key_frame_requested: bool,
+    key_frame_sent_at: Option<Time>,
+    /// The anchor was sent since the last key, and since the one before.
+    altref_sent: bool,
+    altref_sent_before_key: bool,
+    last_pose: Option<u16>,
+    last_sent_at: Time,
+    frames_since_base: u32,
+    now: Time,
+}
+
+impl AvatarAnimator {
+    /// A face of this person. `frame_rate` is what [`Self::frame`] will be called at; the same `seed` blinks at the same times.
+    #[must_use]
+    pub fn new(set: Arc<PoseSet>, frame_rate: u32, seed: u64) -> Self {
+        Self::with_poses(Arc::new(PoseCache::new(set)), frame_rate, seed)
+    }
+
+    /// The same of poses that other calls show too, and that may lead to better ones.
+    #[must_use]
+    pub fn with_poses(cache: Arc<PoseCache>, frame_rate: u32, seed: u64) -> Self {
+        let frame_rate = if frame_rate == 0 { 25 } else { frame_rate };
+        let mut life = IdleMotion::new(seed);
+        life.set_can_speak_leaning(cache.can_speak_leaning());
+        Self {
+            bandwidth: BandwidthEstimator::new(cache.mean_frame_bytes(), frame_rate),
+            poses: cache,
+            frame_rate,
+            idle_motion: life,
+            state: AgentState::Listening,
+            held: false,
+            user_speaking: false,
+            tracks: Vec::with_capacity(8),
+            speech_expected_until: Time::ZERO,
+            mouth: Mouth::default(),
+            closing: false,
+            in_speech_pause: false,
+            key_frame_requested: true,
+            key_frame_sent_at: None,
+            altref_sent: false,
+            altref_sent_before_key: false,
+            last_pose: None,
+            last_sent_at: Time::ZERO,
+            frames_since_base: 0,
+            now: Time::ZERO,
+        }
+    }
+
+    /// The receiver needs a key frame: it joined, or asked by PLI or FIR. The first frame is one anyway.
+    pub fn request_key_frame(&mut self) {
+        self.key_frame_requested = true;
+    }
+
+    /// The key that [`Self::frame`] gave last is not sent, as the same is on its way: what was sent behind that one still holds.
+    pub fn on_key_frame_dropped(&mut self) {
+        self.altref_sent = self.altref_sent_before_key;
+    }
+
+    /// Changes over to a better set of this person, if there is one; whether there was. To be called between two frames.
+    ///
+    /// Sets of one person have the same key and anchor, so the receiver needs nothing more: what is shown goes on with the new set's frames.
+    /// Where they differ nevertheless, the keys are sent again before anything that depends on them.
+    pub fn swap_pose_set(&mut self) -> bool {
+        let Some(better) = self.poses.upgrade() else { return false };
+        let better = Arc::clone(better);
+        if better.key_frame() != self.poses.key_frame() {
+            self.key_frame_requested = true;
+            // At once: nothing of the new set may go before it.
+            self.key_frame_sent_at = None;
+        }
+        self.altref_sent &= better.altref_frame() == self.poses.altref_frame();
+        self.bandwidth.set_required_bitrate(better.mean_frame_bytes(), self.frame_rate);
+        // Numbers of frames are the old set's.
+        self.last_pose = None;
+        self.idle_motion.set_can_speak_leaning(better.can_speak_leaning());
+        self.poses = better;
+        true
+    }
+
+    /// What the agent does now, and whether its speech is held (the mouth closes, and goes on in place afterwards).
+    pub fn set_state(&mut self, state: AgentState, held: bool) {
+        (self.state, self.held) = (state, held);
+    }
+
+    /// Whether the user speaks: a listening face nods now and then where the user pauses.
+    pub fn set_user_speaking(&mut self, speaks: bool) {
+        match (self.user_speaking, speaks) {
+            (true, false) => self.idle_motion.request_nod(self.now),
+            (false, true) => self.idle_motion.on_user_speech(),
+            _ => {}
+        }
+        self.user_speaking = speaks;
+    }
+
+    /// What the receiver says that it can take, in bits a second; 0 = unknown.
+    pub fn set_bandwidth(&mut self, bps: u64) {
+        self.bandwidth.on_estimate(self.now, bps);
+    }
+
+    /// Phones of a piece of speech; more of them follow those given before.
+    pub fn add_phones(&mut self, piece: SegmentId, phones: &[Phone]) {
+        match self.tracks.iter_mut().find(|(id, _)| *id == piece) {
+            Some((_, track)) => track.extend(phones),
+            None => {
+                self.tracks.push((piece, VisemeTrack::new(phones)));
+                self.speech_expected_until = self.now + SPEECH_START_TIMEOUT;
+            }
+        }
+    }
+
+    /// Forgets the phones of pieces that will not sound any more.
+    pub fn retain_segments(&mut self, sounds: impl Fn(SegmentId) -> bool) {
+        self.tracks.retain(|(id, _)| sounds(*id));
+    }
+
+    /// The frame for `now`, if one is to be sent. Call it once for every tick of [`super::Pace`]; `now` never runs backwards.
+    ///
+    /// `mouth` says which piece sounds at this instant and how many seconds of it have left; `None` in silence. A piece without phones is
+    /// silent to the eye.
+    pub fn next_frame(&mut self, now: Time, mouth: Option<(SegmentId, f32)>) -> Option<VideoFrame> {
+        self.now = now;
+        let sounding = mouth.filter(|_| !self.held);
+        self.update_lips(sounding);
+        // Held speech may go on at any moment: the head stays as it is until that is decided.
+        if !self.held {
+            // What is to be said is there a little before it sounds: the head gets ready for it.
+            let ready = now < self.speech_expected_until && !self.user_speaking;
+            let state = if sounding.is_some() || ready { AgentState::Speaking } else { self.state };
+            self.idle_motion.set_state(state, now);
+            if self.in_speech_pause {
+                self.idle_motion.on_speech_pause(now);
+            }
+        }
+        let manner = self.idle_motion.update(now);
+        let speaking = sounding.is_some();
+        // Lips are drawn with the upright head and with the one that has leant, and not on the way from one to the other.
+        let lips = if manner.ready_to_speak { self.mouth } else { Mouth::default() };
+        let index = self.poses.nearest_frame(&manner, lips, speaking);
+
+        if self.key_frame_requested
+            && self.key_frame_sent_at.is_none_or(|at| now.since(at) >= MIN_KEY_FRAME_INTERVAL)
+        {
+            self.key_frame_requested = false;
+            self.key_frame_sent_at = Some(now);
+            (self.altref_sent_before_key, self.altref_sent) = (self.altref_sent, false);
+            self.last_sent_at = now;
+            self.frames_since_base = 0;
+            // What the key shows is rest; the next frame differs from it or is due anyway.
+            self.last_pose = None;
+            return Some(VideoFrame {
+                payload: self.poses.key_frame().clone(),
+                is_key_frame: true,
+                base_layer: true,
+            });
+        }
+
+        let silent_for = now.since(self.last_sent_at);
+        let changed = self.last_pose != Some(index);
+        let thrift = self.bandwidth.send_mode(now);
+        let wanted = match thrift {
+            // Between two sentences too.
+            SendMode::Full if speaking || (self.state == AgentState::Speaking && !self.held) => {
+                changed || silent_for >= SPEAKING_FRAME_GAP
+            }
+            SendMode::Full => changed || silent_for + self.frame_interval() > MAX_FRAME_GAP,
+            SendMode::ChangesOnly | SendMode::CoarseChanges => changed,
+            // One and a half intervals: every second frame, whatever the rounding.
+            SendMode::HalfRate => changed && silent_for >= self.frame_interval() * 3 / 2,
+        };
+        if !wanted && silent_for < MAX_LOW_BANDWIDTH_GAP {
+            return None;
+        }
+        self.last_sent_at = now;
+        if self.poses.uses_altref(index) && !self.altref_sent {
+            self.altref_sent = true;
+            self.frames_since_base = 0;
+            // It shows the anchored head at rest, and that is what leads here, unless a key came between.
+            self.last_pose = None;
+            let payload = self.poses.altref_frame().clone();
+            self.bandwidth.on_sent(now, payload.len());
+            return Some(VideoFrame { payload, is_key_frame: false, base_layer: true });
+        }
+        self.last_pose = Some(index);
+        self.frames_since_base += 1;
+        let base_layer = self.frames_since_base >= MAX_BASE_LAYER_INTERVAL;
+        if base_layer {
+            self.frames_since_base = 0;
+        }
+        let rung = usize::from(matches!(thrift, SendMode::CoarseChanges | SendMode::HalfRate));
+        let payload = self.poses.frame(index, rung).clone();
+        self.bandwidth.on_sent(now, payload.len());
+        Some(VideoFrame { payload, is_key_frame: false, base_layer })
+    }
+
+    /// Time between two calls of [`Self::frame`].
+    fn frame_interval(&self) -> Duration {
+        Duration::from_micros(1_000_000 / u64::from(self.frame_rate))
+    }
+
+    /// Follows the sound; without it, shuts in two frames.
+    fn update_lips(&mut self, sounding: Option<(SegmentId, f32)>) {
+        let track = sounding.and_then(|(piece, at)| {
+            let (_, track) = self.tracks.iter().find(|(id, _)| *id == piece)?;
+            Some((track.mouth_at(at + LIP_LEAD_SECONDS), track.silence_from(at + LIP_LEAD_SECONDS)))
+        });
+        self.in_speech_pause =
+            track.is_some_and(|(lips, quiet)| lips.jaw < 0.02 && quiet >= MIN_HEAD_SHIFT_PAUSE);
+        match track {
+            Some((lips, _)) => {
+                self.mouth = lips;
+                self.closing = true;
+            }
+            None if self.closing => {
+                self.mouth = lerp(self.mouth, Mouth::default(), 0.6);
+                self.closing = false;
+            }
+            None => self.mouth = Mouth::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use models::face::set::Manifest;
+    use models::face::{Key, Look, Stance};
+
+    use super::*;
+    use crate::show::visemes::Viseme;
+
+    /// A set with all visemes as mouths, a blink, and one other head; each frame holds its own number.
+    fn test_pose_set() -> Arc<PoseSet> {
+        let mouths: Vec<Mouth> = Viseme::ALL.iter().map(|v| v.mouth()).collect();
+        let mut shut = Look::default();
+        shut.eyes.lids = 1.0;
+        let looks = vec![Look::default(), shut];
+        let mut frames = Vec::new();
+        for look in 0..2 {
+            for mouth in 0..mouths.len() as u8 {
+                frames.push((Key { look, mouth, ..Key::default() }, Vec::new()));
+            }
+        }
+        frames.push((Key { stance: 1, ..Key::default() }, Vec::new()));
+        // The coarse rung has a third of the bytes.
+        let bytes =
+            (0..frames.len() * 2).map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660])).collect();
+        let manifest = Manifest {
+            width: 16,
+            height: 16,
+            quantizers: vec![8, 30, 50],
+            anchored: vec![1],
+            stances: vec![Stance::default(), Stance { head: models::face::plan::LISTENING, smile: 0.0 }],
+            breaths: vec![0.0],
+            looks,
+            mouths,
+            frames,
+            ..Manifest::default()
+        };
+        let (key, anchor) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
+        Arc::new(PoseSet::new(manifest, key, anchor, bytes).unwrap())
+    }
+
+    fn phones(names: &[&str]) -> Vec<Phone> {
+        names
+            .iter()
+            .enumerate()
+            .map(|(i, n)| Phone { name: (*n).into(), end: 0.1 * (i + 1) as f32 })
+            .collect()
+    }
+
+    /// Number of the mouth that a frame shows, blink or not.
+    fn mouth_of(frame: &VideoFrame) -> u8 {
+        if frame.is_key_frame || frame.payload[0] >= 30 { 0 } else { frame.payload[0] % 15 }
+    }
+
+    const SEGMENT: SegmentId = SegmentId(1);
+
+    fn at(frame: u64) -> Time {
+        Time::from_micros(frame * 40_000)
+    }
+
+    #[test]
+    fn the_first_frame_is_the_key_and_a_request_brings_another_but_no_storm() {
+        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+        assert!(face.next_frame(at(0), None).unwrap().is_key_frame);
+        let mut keys = 0;
+        for n in 1..=50 {
+            face.request_key_frame();
+            keys += usize::from(face.next_frame(at(n), None).is_some_and(|f| f.is_key_frame));
+        }
+        assert_eq!(keys, 7, "one in each 280 ms");
+    }
+
+    #[test]
+    fn lips_follow_the_phones_and_every_frame_is_sent_while_they_do() {
+        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+        face.next_frame(at(0), None);
+        face.set_state(AgentState::Speaking, false);
+        face.add_phones(SEGMENT, &phones(&["aa", "aa", "p", "aa", "aa"]));
+        let frames: Vec<VideoFrame> = (1..=12)
+            .map(|n| face.next_frame(at(n), Some((SEGMENT, (n - 1) as f32 * 0.04))).expect("every frame"))
+            .collect();
+        let mouths: Vec<u8> = frames.iter().map(mouth_of).collect();
+        assert_eq!(mouths[2], 10, "aa: {mouths:?}");
+        assert!(mouths[5..8].contains(&1), "p: {mouths:?}");
+        assert_eq!(mouths[9], 10, "aa: {mouths:?}");
+    }
+
+    #[test]
+    fn on_hold_the_mouth_is_shut_within_two_frames_and_goes_on_in_place() {
+        let speaks = || {
+            let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+            face.next_frame(at(0), None);
+            face.set_state(AgentState::Speaking, false);
+            face.add_phones(SEGMENT, &phones(&["aa", "aa", "iy", "s", "ow", "p", "aa", "f", "iy"]));
+            face
+        };
+        let mut said = speaks();
+        let all: Vec<u8> = (1..=20)
+            .map(|n| mouth_of(&said.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))).unwrap()))
+            .collect();
+        assert!(all.iter().collect::<std::collections::HashSet<_>>().len() > 4, "{all:?}");
+        for held_at in [3, 7, 12] {
+            let mut face = speaks();
+            let show = |face: &mut AvatarAnimator, n: u64, of: usize| {
+                mouth_of(&face.next_frame(at(n), Some((SEGMENT, (of + 1) as f32 * 0.04))).unwrap())
+            };
+            let mut seen: Vec<u8> = (0..held_at).map(|of| show(&mut face, of as u64 + 1, of)).collect();
+            // Whoever is held is told to listen, but keeps the head where it is.
+            face.set_state(AgentState::Listening, true);
+            let now = held_at as u64 + 1;
+            let shuts =
+                [now, now + 1].map(|n| face.next_frame(at(n), Some((SEGMENT, held_at as f32 * 0.04))));
+            let last = shuts.into_iter().flatten().last().expect("it was open");
+            assert_eq!(mouth_of(&last), 0);
+            face.set_state(AgentState::Speaking, false);
+            seen.extend((held_at..20).map(|of| show(&mut face, of as u64 + 4, of)));
+            assert_eq!(seen, all, "held at {held_at}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_left_out_costs_no_second_anchor() {
+        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+        let mut anchors = 0;
+        for n in 0..25 * 30 {
+            if n > 0 && n % 5 == 0 {
+                face.request_key_frame();
+            }
+            let Some(frame) = face.next_frame(at(n), None) else { continue };
+            if frame.is_key_frame && n > 0 {
+                face.on_key_frame_dropped();
+            }
+            anchors += usize::from(*frame.payload == *b"anchor");
+        }
+        assert_eq!(anchors, 1);
+    }
+
+    #[test]
+    fn an_anchor_goes_before_what_depends_on_it_and_again_after_each_key() {
+        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+        let mut anchored = None;
+        let (mut anchors, mut leant) = (0, 0);
+        for n in 0..25 * 60 {
+            if n % 500 == 0 {
+                face.request_key_frame();
+            }
+            let Some(frame) = face.next_frame(at(n), None) else { continue };
+            if frame.is_key_frame {
+                anchored = None;
+            } else if *frame.payload == *b"anchor" {
+                assert!(frame.base_layer, "an anchor is sent reliably");
+                assert_eq!(anchored.replace(n), None, "one is enough");
+                anchors += 1;
+            } else if frame.payload[0] >= 30 {
+                assert!(anchored.is_some(), "frame {n}");
+                leant += 1;
+            }
+        }
+        assert_eq!(anchors, 3);
+        assert!(leant > 30, "{leant}");
+    }
+
+    #[test]
+    fn a_cut_closes_the_mouth_and_a_forgotten_piece_is_silent() {
+        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+        face.next_frame(at(0), None);
+        face.add_phones(SEGMENT, &phones(&["aa"; 9]));
+        face.next_frame(at(1), Some((SEGMENT, 0.3)));
+        face.retain_segments(|piece| piece != SEGMENT);
+        face.next_frame(at(2), Some((SEGMENT, 0.34)));
+        assert_eq!(mouth_of(&face.next_frame(at(3), Some((SEGMENT, 0.38))).unwrap()), 0);
+    }
+
+    #[test]
+    fn pictures_go_on_between_two_pieces_of_speech() {
+        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+        face.next_frame(at(0), None);
+        face.set_state(AgentState::Speaking, false);
+        assert!((1..25 * 3).all(|n| face.next_frame(at(n), None).is_some()));
+    }
+
+    #[test]
+    fn in_silence_pictures_lie_at_most_a_tenth_of_a_second_apart() {
+        for (rate, most) in [(15, 1), (25, 2), (30, 3)] {
+            let mut face = AvatarAnimator::new(test_pose_set(), rate, 1);
+            let at = |n: u64| Time::from_micros(n * 1_000_000 / u64::from(rate));
+            let frames = u64::from(rate) * 60;
+            let times: Vec<u64> = (0..frames).filter(|n| face.next_frame(at(*n), None).is_some()).collect();
+            let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+            assert_eq!(gap, most, "{rate} a second: {} s", at(gap));
+            assert!(times.len() as u64 <= frames / most + frames / 4, "{} of {frames}", times.len());
+        }
+    }
+
+    #[test]
+    fn a_narrow_line_gets_a_still_picture_less_often() {
+        let need = PoseCache::new(test_pose_set()).mean_frame_bytes() * 8.0 * 25.0;
+        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+        face.add_phones(SEGMENT, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
+        for n in 0..200 {
+            face.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04)));
+        }
+        // A line falls below what is sent, and is remembered for ten seconds.
+        face.set_bandwidth((need * 2.0) as u64);
+        face.set_bandwidth((need * 0.2) as u64);
+        let times: Vec<u64> = (200..400).filter(|n| face.next_frame(at(*n), None).is_some()).collect();
+        let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+        assert_eq!(at(gap).since(Time::ZERO), MAX_LOW_BANDWIDTH_GAP);
+    }
+
+    #[test]
+    fn thirty_pictures_a_second_are_sent_where_they_differ() {
+        let mut face = AvatarAnimator::new(test_pose_set(), 30, 1);
+        face.add_phones(SEGMENT, &phones(&["aa"; 100]));
+        let at = |n: u64| Time::from_micros(n * 1_000_000 / 30);
+        face.set_state(AgentState::Speaking, false);
+        let sent: Vec<u64> = (1..150)
+            .filter(|n| face.next_frame(at(*n), Some((SEGMENT, 1.0 + *n as f32 / 30.0))).is_some())
+            .collect();
+        assert!((60..110).contains(&sent.len()), "{} of 149", sent.len());
+        assert!(sent.windows(2).all(|w| w[1] - w[0] <= 2), "{sent:?}");
+    }
+
+    #[test]
+    fn the_base_layer_comes_at_least_every_250_frames() {
+        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+        face.add_phones(SEGMENT, &phones(&["aa"; 200]));
+        let mut gap = 0;
+        for n in 0..2000 {
+            let Some(frame) = face.next_frame(at(n), Some((SEGMENT, (n % 400) as f32 * 0.04))) else {
+                continue;
+            };
+            gap = if frame.base_layer { 0 } else { gap + 1 };
+            assert!(gap < 250);
+        }
+    }
+
+    #[test]
+    fn a_narrow_line_gets_fewer_and_smaller_frames_and_never_none() {
+        let need = {
+            let cache = PoseCache::new(test_pose_set());
+            cache.mean_frame_bytes() * 8.0 * 25.0
+        };
+        let sent = |part: f64| {
+            let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
+            face.add_phones(SEGMENT, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
+            let mut speak = |from: u64| -> Vec<usize> {
+                (from..from + 200)
+                    .filter_map(|n| face.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))))
+                    .map(|frame| frame.payload.len())
+                    .collect()
+            };
+            assert_eq!(speak(0).len(), 200);
+            face.set_bandwidth((need * 2.0) as u64);
+            face.set_bandwidth((need * part) as u64);
+            (200..400)
+                .filter_map(|n| face.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))))
+                .map(|frame| frame.payload.len())
+                .collect::<Vec<usize>>()
+        };
+        let (full, changes, coarse, half) = (sent(1.9), sent(0.65), sent(0.4), sent(0.2));
+        assert_eq!(full.len(), 200);
+        assert!(changes.len() < full.len() && changes.iter().all(|n| *n == 1000), "{}", changes.len());
+        assert!(coarse.len() == changes.len() && coarse.iter().all(|n| *n == 340), "{}", coarse.len());
+        assert!((49..=104).contains(&half.len()) && half.iter().all(|n| *n == 340), "{}", half.len());
+    }
+
+    /// A face that looks at `set()`, and where it may be led to.
+    fn animator_and_poses() -> (AvatarAnimator, Arc<PoseCache>) {
+        let poses = Arc::new(PoseCache::new(test_pose_set()));
+        (AvatarAnimator::with_poses(Arc::clone(&poses), 25, 1), poses)
+    }
+
+    #[test]
+    fn a_face_changes_over_to_a_better_set_without_a_key() {
+        let (mut face, poses) = animator_and_poses();
+        assert!(face.next_frame(at(0), None).unwrap().is_key_frame && !face.swap_pose_set());
+        let mut n = 1;
+        let mut until = |face: &mut AvatarAnimator, wanted: &dyn Fn(&VideoFrame) -> bool| loop {
+            let frame = face.next_frame(at(n), None);
+            n += 1;
+            assert!(n < 2000 && frame.as_ref().is_none_or(|frame| !frame.is_key_frame));
+            if let Some(frame) = frame.filter(|frame| wanted(frame)) {
+                return frame;
+            }
+        };
+        // The head leans.
+        until(&mut face, &|frame| *frame.payload == *b"anchor");
+        until(&mut face, &|frame| frame.payload[0] >= 30);
+        let better = Arc::new(PoseCache::new(test_pose_set()));
+        poses.set_upgrade(Arc::clone(&better));
+        poses.set_upgrade(Arc::new(PoseCache::new(test_pose_set())));
+        assert!(face.swap_pose_set() && !face.swap_pose_set());
+        let next = until(&mut face, &|_| true);
+        assert!(
+            next.payload[0] >= 30 && next.payload.len() > 6,
+            "what is shown goes on, with no anchor before it"
+        );
+        let index = better.nearest_frame(&face.idle_motion.update(face.now), Mouth::default(), false);
+        assert_eq!(next.payload.as_ptr(), better.frame(index, 0).as_ptr(), "of the better set");
+    }
+
+    #[test]
+    fn a_better_set_with_other_keys_sends_them_first() {
+        let other = |key: &'static [u8], anchor: &'static [u8]| {
+            let set = test_pose_set();
+            let frames = (0..31).flat_map(|i| [0, 1].map(|rung| set.frame(i, rung).clone())).collect();
+            let (key, anchor) = (Bytes::from_static(key), Bytes::from_static(anchor));
+            let set = PoseSet::new(set.manifest().clone(), key, anchor, frames).unwrap();
+            Arc::new(PoseCache::new(Arc::new(set)))
+        };
+        let (mut face, poses) = animator_and_poses();
+        face.next_frame(at(0), None);
+        let leans = |face: &mut AvatarAnimator, from: u64| {
+            (from..from + 1000).find_map(|n| {
+                let payload = face.next_frame(at(n), None)?.payload;
+                (payload[0] >= 30).then_some((n, payload))
+            })
+        };
+        let (n, _) = leans(&mut face, 1).unwrap();
+        let next = other(b"key", b"other anchor");
+        poses.set_upgrade(Arc::clone(&next));
+        assert!(face.swap_pose_set());
+        let (n, payload) = leans(&mut face, n + 1).unwrap();
+        assert_eq!(*payload, *b"other anchor", "before what depends on it");
+        next.set_upgrade(other(b"other key", b"other anchor"));
+        face.request_key_frame();
+        assert!(face.next_frame(at(n + 1), None).unwrap().is_key_frame);
+        assert!(face.swap_pose_set());
+        let frame = face.next_frame(at(n + 2), None).unwrap();
+        assert!(
+            frame.is_key_frame && *frame.payload == *b"other key",
+            "at once, though another key was just sent"
+        );
+    }
+
+    #[test]
+    fn frames_are_shared_and_not_copied() {
+        let set = test_pose_set();
+        let mut face = AvatarAnimator::new(Arc::clone(&set), 25, 1);
+        assert_eq!(face.next_frame(at(0), None).unwrap().payload.as_ptr(), set.key().as_ptr());
+    }
+}

@@ -1,0 +1,331 @@
+//! The people that this server can show.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{fs, io};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use conversation::call_config::{CallConfig, PoseSetFile};
+use models::face::{PoseSet, set};
+use serde::Serialize;
+
+use super::pose_cache::PoseCache;
+
+/// Extension of a pose set's file; the picture beside it ends in `webp`.
+const POSE_SET_EXTENSION: &str = "poses";
+
+/// The pose set and the picture of each of these people.
+macro_rules! built_in_avatars {
+    ($($id:literal),+) => {
+        &[$((
+            include_bytes!(concat!("../../../assets/avatars/", $id, ".512.poses")),
+            include_bytes!(concat!("../../../assets/avatars/", $id, ".512.webp")),
+        )),+]
+    };
+}
+
+/// Who is in the binary, in the order in which they are offered: the first one is everybody's who names nobody.
+const BUILT_IN_AVATARS: &[(&[u8], &[u8])] =
+    built_in_avatars!("theo", "clara", "martin", "amina", "raj", "mei", "ingrid", "nia", "leo");
+
+/// A person at one size.
+#[derive(Clone)]
+pub struct Avatar {
+    /// All that is shown of it.
+    pub pose_set: Arc<PoseSet>,
+    /// A WebP picture of it as a data URI.
+    pub display_picture: String,
+}
+
+/// What the control plane tells of a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StockAvatar {
+    /// Its id.
+    pub avatar_key_id: String,
+    /// Its name.
+    pub avatar_name: String,
+    /// `female` or `male`.
+    pub gender: String,
+    /// A data URI.
+    pub display_picture: String,
+}
+
+/// A pose set could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read.
+    #[error("{0}: {1}")]
+    Read(String, #[source] io::Error),
+    /// It is no pose set.
+    #[error("{0}: {1}")]
+    Set(String, #[source] set::Error),
+}
+
+/// All people. Never empty once [`Avatars::built_in`] has made it.
+#[derive(Clone, Default)]
+pub struct Avatars(Vec<Avatar>);
+
+impl Avatars {
+    /// The people in the binary.
+    ///
+    /// # Errors
+    /// If the binary holds a damaged set.
+    pub fn built_in() -> Result<Self, Error> {
+        let mut avatars = Self::default();
+        for (poses, picture) in BUILT_IN_AVATARS {
+            avatars.add("built in", &Bytes::from_static(poses), picture)?;
+        }
+        Ok(avatars)
+    }
+
+    /// Adds all `NAME.poses` of a directory with their `NAME.webp`, in the order of their names. A set with the id of an earlier one
+    /// replaces it.
+    ///
+    /// # Errors
+    /// If the directory or a file of it cannot be read or is no pose set.
+    pub fn add_dir(&mut self, dir: &Path) -> Result<(), Error> {
+        let read = |path: &Path| fs::read(path).map_err(|e| Error::Read(path.display().to_string(), e));
+        let mut paths: Vec<_> = fs::read_dir(dir)
+            .and_then(|entries| entries.map(|e| e.map(|e| e.path())).collect::<io::Result<Vec<_>>>())
+            .map_err(|e| Error::Read(dir.display().to_string(), e))?;
+        paths.retain(|p| p.extension().is_some_and(|e| e == POSE_SET_EXTENSION));
+        paths.sort();
+        let mut here = HashMap::new();
+        for path in paths {
+            let from = path.display().to_string();
+            let id = self.add(&from, &read(&path)?.into(), &read(&path.with_extension("webp"))?)?;
+            if let Some(before) = here.insert(id.clone(), from.clone()) {
+                tracing::warn!("{before} and {from} are both of {id}: calls show the second one");
+            }
+        }
+        Ok(())
+    }
+
+    /// The person's id.
+    fn add(&mut self, from: &str, poses: &Bytes, picture: &[u8]) -> Result<String, Error> {
+        let set = Arc::new(PoseSet::parse(poses).map_err(|e| Error::Set(from.into(), e))?);
+        let display_picture = format!("data:image/webp;base64,{}", STANDARD.encode(picture));
+        let avatar = Avatar { pose_set: set, display_picture };
+        let id = avatar.pose_set.manifest().id.clone();
+        match self.0.iter_mut().find(|a| a.pose_set.manifest().id == avatar.pose_set.manifest().id) {
+            Some(old) => *old = avatar,
+            None => self.0.push(avatar),
+        }
+        Ok(id)
+    }
+
+    /// The person with this `avatar_key_id`.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<&Avatar> {
+        self.0.iter().find(|a| a.pose_set.manifest().id == id)
+    }
+
+    /// The person with this id, else the first one.
+    #[must_use]
+    pub fn find_or_first(&self, id: &str) -> Option<&Avatar> {
+        self.find(id).or_else(|| self.0.first())
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Avatar] {
+        &self.0
+    }
+
+    /// What the control plane tells of them.
+    #[must_use]
+    pub fn stock_avatars(&self) -> Vec<StockAvatar> {
+        self.0
+            .iter()
+            .map(|avatar| {
+                let manifest = avatar.pose_set.manifest();
+                StockAvatar {
+                    avatar_key_id: manifest.id.clone(),
+                    avatar_name: manifest.name.clone(),
+                    gender: manifest.gender.clone(),
+                    display_picture: avatar.display_picture.clone(),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Whom calls may show: the people of this server, and those whose set comes with a call. Sets of the latter are shared by the calls that
+/// show them at the same time, and gone with the last. Of somebody who is still being drawn sets of a part come first: all calls go on with
+/// the best one that came.
+#[derive(Default)]
+pub(crate) struct AvatarLibrary {
+    stock: Avatars,
+    /// Of each of them what all calls share.
+    stock_poses: Vec<Arc<PoseCache>>,
+    custom: Mutex<CustomAvatars>,
+}
+
+#[derive(Default)]
+struct CustomAvatars {
+    /// By person the best set, and how much of the person it shows.
+    best: HashMap<String, (u8, Weak<PoseCache>)>,
+    /// The last one that came without a call: a call that brings a lesser one may be on its way here.
+    latest: Option<Arc<PoseCache>>,
+}
+
+impl CustomAvatars {
+    /// The best set of a person, if it shows at least so much.
+    fn find(&self, id: &str, share: u8) -> Option<Arc<PoseCache>> {
+        self.best.get(id).filter(|(known, _)| *known >= share).and_then(|(_, poses)| poses.upgrade())
+    }
+}
+
+impl AvatarLibrary {
+    pub(crate) fn new(own: Avatars) -> Self {
+        let poses =
+            own.as_slice().iter().map(|avatar| Arc::new(PoseCache::new(Arc::clone(&avatar.pose_set))));
+        Self { stock_poses: poses.collect(), stock: own, custom: Mutex::default() }
+    }
+
+    /// The face of a call, none where this server has nobody; and what its owner should know, where it is not the one that was asked for.
+    pub(crate) fn resolve_avatar(&self, call: &CallConfig) -> (Option<Arc<PoseCache>>, Option<String>) {
+        let id = &call.avatar.avatar_key_id;
+        let brought = call.pose_set.as_ref().map(|face| self.load_custom(id, face));
+        let shown = |avatar: &Avatar| {
+            let found = self.stock_poses.iter().find(|poses| Arc::ptr_eq(poses.pose_set(), &avatar.pose_set));
+            Arc::clone(found.expect("each of the server's own people has its poses"))
+        };
+        let (why, instead) = match brought {
+            Some(Ok(set)) => return (Some(set), None),
+            Some(Err(error)) => {
+                tracing::error!(avatar = %id, %error, "a call's face cannot be read");
+                ("cannot be read", self.stock.find_or_first(id))
+            }
+            None => match self.stock.find(id) {
+                Some(found) => return (Some(shown(found)), None),
+                None => ("is not there", self.stock.find_or_first(id)),
+            },
+        };
+        let told = instead.filter(|_| !id.is_empty()).map(|instead| {
+            let id: String = id.chars().take(40).collect();
+            format!("The avatar {id:?} {why}; {} shows its face instead.", instead.pose_set.manifest().name)
+        });
+        (instead.map(shown), told)
+    }
+
+    /// A better set of a person: the calls that show it change over, and those that come next begin with it.
+    pub(crate) fn swap_pose_set(&self, id: &str, face: &PoseSetFile) {
+        match self.load_custom(id, face) {
+            Ok(poses) => self.lock_custom().latest = Some(poses),
+            Err(error) => tracing::error!(avatar = %id, %error, "a face cannot be read"),
+        }
+    }
+
+    fn load_custom(&self, id: &str, face: &PoseSetFile) -> Result<Arc<PoseCache>, set::Error> {
+        if let Some(poses) = self.lock_custom().find(id, face.completeness) {
+            return Ok(poses);
+        }
+        // Without the lock: it takes a few milliseconds. Of two that come at once one is kept.
+        let set = PoseSet::parse(&Bytes::from_owner(Arc::clone(&face.data)))?;
+        let poses = Arc::new(PoseCache::new(Arc::new(set)));
+        let mut brought = self.lock_custom();
+        if let Some(poses) = brought.find(id, face.completeness) {
+            return Ok(poses);
+        }
+        brought.best.retain(|_, (_, poses)| poses.strong_count() > 0);
+        let lesser = brought.best.insert(id.to_owned(), (face.completeness, Arc::downgrade(&poses)));
+        if let Some(lesser) = lesser.and_then(|(_, poses)| poses.upgrade()) {
+            lesser.set_upgrade(Arc::clone(&poses));
+        }
+        Ok(poses)
+    }
+
+    fn lock_custom(&self) -> MutexGuard<'_, CustomAvatars> {
+        self.custom.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conversation::call_config::{AvatarChoice, ConversationId};
+    use conversation::settings::AgentTurnConfig;
+
+    use super::*;
+
+    fn call(id: &str, own_face: Option<&[u8]>) -> CallConfig {
+        let face = AvatarChoice { avatar_key_id: id.into(), frame_rate: 25 };
+        let call = CallConfig::minimal(ConversationId(1), AgentTurnConfig::default().to_spec().unwrap());
+        CallConfig { avatar: face, pose_set: own_face.map(|file| pose_set_file(file, 100)), ..call }
+    }
+
+    fn pose_set_file(file: &[u8], share: u8) -> PoseSetFile {
+        PoseSetFile { data: file.into(), completeness: share }
+    }
+
+    #[test]
+    fn calls_share_the_face_that_they_bring_and_the_last_one_takes_it_with_it() {
+        let library = AvatarLibrary::new(Avatars::built_in().unwrap());
+        // Any set will do: it is found by the call's id, not by its own.
+        let (file, _) = BUILT_IN_AVATARS[1];
+        let (one, told) = library.resolve_avatar(&call("zoe", Some(file)));
+        let (other, _) = library.resolve_avatar(&call("zoe", Some(file)));
+        let (one, other) = (one.unwrap(), other.unwrap());
+        assert!(Arc::ptr_eq(&one, &other) && told.is_none());
+        assert_eq!(one.pose_set().manifest().name, "Clara");
+        drop((one, other));
+        assert_eq!(library.lock_custom().best["zoe"].1.strong_count(), 0);
+        assert!(library.resolve_avatar(&call("max", Some(file))).0.is_some());
+        assert_eq!(library.lock_custom().best.len(), 1, "what nobody shows is forgotten");
+    }
+
+    #[test]
+    fn calls_go_on_with_the_best_set_that_came() {
+        let library = AvatarLibrary::new(Avatars::built_in().unwrap());
+        let files = [BUILT_IN_AVATARS[1].0, BUILT_IN_AVATARS[2].0, BUILT_IN_AVATARS[3].0];
+        let part = |share: u8| CallConfig {
+            pose_set: Some(pose_set_file(files[usize::from(share)], share)),
+            ..call("zoe", None)
+        };
+        let shown = |share| library.resolve_avatar(&part(share)).0.unwrap();
+        let first = shown(0);
+        assert!(first.upgrade().is_none());
+        library.swap_pose_set("zoe", &pose_set_file(files[1], 1));
+        let second = Arc::clone(first.upgrade().unwrap());
+        assert_eq!(second.pose_set().manifest().name, "Martin");
+        assert!(Arc::ptr_eq(&shown(0), &second), "who comes late with a lesser one begins with the better");
+        // As it is where another server drew, and nobody but the next call tells of it.
+        let third = shown(2);
+        assert!(Arc::ptr_eq(second.upgrade().unwrap(), &third));
+        library.swap_pose_set("zoe", &pose_set_file(files[1], 1));
+        library.swap_pose_set("zoe", &pose_set_file(b"x", 3));
+        assert!(
+            third.upgrade().is_none() && Arc::ptr_eq(&shown(0), &third),
+            "never back, and never to what is none"
+        );
+        drop((first, second, third));
+        assert_eq!(
+            library.lock_custom().best["zoe"].1.strong_count(),
+            1,
+            "the last one that was told of is kept"
+        );
+        library.swap_pose_set("max", &pose_set_file(files[0], 1));
+        assert_eq!(library.lock_custom().best["zoe"].1.strong_count(), 0);
+    }
+
+    #[test]
+    fn who_cannot_be_shown_is_replaced_and_that_is_told() {
+        let library = AvatarLibrary::new(Avatars::built_in().unwrap());
+        for (call, why) in [(call("zoe", None), "is not there"), (call("zoe", Some(b"x")), "cannot be read")]
+        {
+            let (set, told) = library.resolve_avatar(&call);
+            assert_eq!(set.unwrap().pose_set().manifest().id, "theo");
+            assert_eq!(told.unwrap(), format!("The avatar \"zoe\" {why}; Theo shows its face instead."));
+        }
+        for id in ["mei", ""] {
+            let [one, other] = [0, 1].map(|_| library.resolve_avatar(&call(id, None)));
+            assert_eq!(one.1, None, "{id}");
+            assert!(Arc::ptr_eq(&one.0.unwrap(), &other.0.unwrap()), "calls share what they look up");
+        }
+        let (set, told) = AvatarLibrary::default().resolve_avatar(&call("zoe", None));
+        assert!(set.is_none() && told.is_none());
+    }
+}

@@ -1,0 +1,355 @@
+//! The traces of calls ([`conversation::trace`] has their format), written by a thread of its own.
+//!
+//! Each file is brought up to date once a second, so that a server that is killed loses no more of it, and closed when its call is over.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use conversation::call_config::{CallConfig, ConversationId};
+use conversation::input::Input;
+use conversation::output::Output;
+use conversation::time::Time;
+use conversation::trace;
+use crossbeam_channel::{Receiver, select, tick};
+use models::contain::lasting;
+use tokio::sync::oneshot;
+
+use crate::channel::{self, Sender};
+use crate::{messages, thread};
+
+/// How often what was written goes to the disk.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the disk thread is given.
+pub enum TraceMessage {
+    /// A call begins.
+    Start {
+        /// The call; only its id and turn-taking are written, never a secret.
+        config: Arc<CallConfig>,
+        /// Wall clock at its beginning.
+        unix_micros: u64,
+        /// Whether the call goes on; its end may not fit.
+        alive: Weak<()>,
+    },
+    /// Something happened to it, and this came of it.
+    Step(ConversationId, Time, Box<(Input, Vec<Output>)>),
+    /// Inputs that did not fit.
+    Dropped(ConversationId, u64),
+    /// The call is over.
+    End(ConversationId),
+    /// Somebody waits until all of this is in the files.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Starts the disk thread. It ends when the last sender is gone.
+///
+/// # Errors
+/// The folder cannot be made, or no thread started.
+pub fn start(folder: PathBuf) -> io::Result<(Sender<TraceMessage>, JoinHandle<()>)> {
+    start_with_interval(folder, FLUSH_INTERVAL)
+}
+
+fn start_with_interval(
+    folder: PathBuf,
+    flush: Duration,
+) -> io::Result<(Sender<TraceMessage>, JoinHandle<()>)> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    // What was said in calls is its owner's alone. A folder of another owner keeps its mode.
+    if let Err(error) = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)) {
+        tracing::warn!(folder = %folder.display(), %error, "the folder of traces cannot be closed to others");
+    }
+    let (sender, lines) = channel::open(&messages::TRACE, None);
+    let thread = thread::spawn("disk", move || lasting(|| write_traces(&folder, &lines, flush)))?;
+    Ok((sender, thread))
+}
+
+fn write_traces(folder: &Path, lines: &Receiver<TraceMessage>, flush: Duration) {
+    let mut files = TraceFiles { folder, open_traces: HashMap::new() };
+    let flush = tick(flush);
+    loop {
+        if files.open_traces.is_empty() {
+            let Ok(line) = lines.recv() else { return };
+            files.handle(line);
+            continue;
+        }
+        select! {
+            recv(lines) -> line => match line {
+                Ok(line) => files.handle(line),
+                Err(_) => break,
+            },
+            recv(flush) -> _ => {
+                let over: Vec<_> = files.open_traces.iter().filter(|(_, f)| f.alive.strong_count() == 0).map(|(id, _)| *id).collect();
+                // What was sent before a call was over is here by now.
+                lines.try_iter().for_each(|line| files.handle(line));
+                over.into_iter().for_each(|id| files.close(id));
+                files.flush();
+            }
+        }
+    }
+    files.flush();
+}
+
+/// Waits until all that was sent is in the files, but not long: a disk may be broken.
+pub async fn flush(disk: &Sender<TraceMessage>) {
+    flush_within(disk, FLUSH_INTERVAL).await;
+}
+
+async fn flush_within(disk: &Sender<TraceMessage>, patience: Duration) {
+    let (told, written) = oneshot::channel();
+    if disk.send(TraceMessage::Flush(told)).is_ok() {
+        // The time-out is the end of the waiting, too.
+        let _ = tokio::time::timeout(patience, written).await;
+    }
+}
+
+/// A trace that is being written.
+struct OpenTrace {
+    file: BufWriter<File>,
+    alive: Weak<()>,
+}
+
+struct TraceFiles<'a> {
+    folder: &'a Path,
+    open_traces: HashMap<ConversationId, OpenTrace>,
+}
+
+impl TraceFiles<'_> {
+    fn handle(&mut self, line: TraceMessage) {
+        match line {
+            TraceMessage::Start { config: call, unix_micros, alive: lives } => {
+                match self.create(&call, unix_micros) {
+                    Ok(file) => {
+                        self.open_traces.insert(call.id, OpenTrace { file, alive: lives });
+                    }
+                    Err(error) => tracing::warn!(conversation = %call.id, %error, "no trace is written"),
+                }
+            }
+            TraceMessage::Step(id, at, step) => {
+                let (input, out) = *step;
+                let line = trace::step_line(at, &input, &out);
+                if line.len() <= trace::MAX_LINE_BYTES {
+                    self.write(id, &line);
+                } else {
+                    self.write(id, &trace::dropped_line(1));
+                }
+            }
+            TraceMessage::Dropped(id, n) => self.write(id, &trace::dropped_line(n)),
+            TraceMessage::End(id) => self.close(id),
+            TraceMessage::Flush(waits) => {
+                self.flush();
+                // Whoever waited may have gone.
+                let _ = waits.send(());
+            }
+        }
+    }
+
+    /// What was said is for the operator's eyes only.
+    fn create(&self, call: &CallConfig, unix_micros: u64) -> io::Result<BufWriter<File>> {
+        let path = self.folder.join(trace::file_name(call.id));
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut file = BufWriter::new(file);
+        file.write_all(trace::header_line(call.id, unix_micros, &call.spec).as_bytes())?;
+        Ok(file)
+    }
+
+    fn write(&mut self, id: ConversationId, line: &str) {
+        let written = self.open_traces.get_mut(&id).map_or(Ok(()), |w| w.file.write_all(line.as_bytes()));
+        self.close_on_error(id, written);
+    }
+
+    fn close(&mut self, id: ConversationId) {
+        let flushed = self.open_traces.remove(&id).map_or(Ok(()), |mut w| w.file.flush());
+        self.close_on_error(id, flushed);
+    }
+
+    fn flush(&mut self) {
+        let ids: Vec<_> = self.open_traces.keys().copied().collect();
+        for id in ids {
+            let flushed = self.open_traces.get_mut(&id).map_or(Ok(()), |w| w.file.flush());
+            self.close_on_error(id, flushed);
+        }
+    }
+
+    /// A trace that cannot be written any more is given up.
+    fn close_on_error(&mut self, id: ConversationId, done: io::Result<()>) {
+        if let Err(error) = done {
+            tracing::warn!(conversation = %id, %error, "the trace breaks off");
+            if let Some(writing) = self.open_traces.remove(&id) {
+                // Its buffer would be written, and fail, once more.
+                drop(writing.file.into_parts());
+            }
+        }
+    }
+}
+
+/// One call's trace.
+pub struct TraceWriter {
+    sender: Sender<TraceMessage>,
+    id: ConversationId,
+    /// Until it was taken: without it there is no file.
+    pending_start: Option<TraceMessage>,
+    dropped_steps: u64,
+    _alive: Arc<()>,
+}
+
+impl TraceWriter {
+    /// A trace of a call that begins now.
+    pub fn new(disk: Sender<TraceMessage>, call: &Arc<CallConfig>, unix_micros: u64) -> Self {
+        let lives = Arc::new(());
+        let begin =
+            TraceMessage::Start { config: Arc::clone(call), unix_micros, alive: Arc::downgrade(&lives) };
+        let mut this =
+            Self { sender: disk, id: call.id, pending_start: Some(begin), dropped_steps: 0, _alive: lives };
+        this.send_pending();
+        this
+    }
+
+    /// Keeps an input and what came of it.
+    pub fn record_step(&mut self, at: Time, input: Input, out: Vec<Output>) {
+        self.send_pending();
+        if self.pending_start.is_some()
+            || self.sender.send(TraceMessage::Step(self.id, at, Box::new((input, out)))).is_err()
+        {
+            self.dropped_steps += 1;
+        }
+    }
+
+    /// Sends what did not fit before.
+    fn send_pending(&mut self) {
+        if let Some(begin) = self.pending_start.take() {
+            self.pending_start = self.sender.send(begin).err();
+        }
+        let waits = self.pending_start.is_none() && self.dropped_steps > 0;
+        if waits && self.sender.send(TraceMessage::Dropped(self.id, self.dropped_steps)).is_ok() {
+            self.dropped_steps = 0;
+        }
+    }
+}
+
+impl Drop for TraceWriter {
+    fn drop(&mut self) {
+        self.send_pending();
+        // Where it does not fit, the thread sees that the call is over.
+        drop(self.sender.send(TraceMessage::End(self.id)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conversation::replay::{Replay, Verdict};
+
+    use super::*;
+
+    /// What a replay of the text comes to.
+    fn replay_verdict(text: &str) -> Verdict {
+        let mut replay = Replay::new(false);
+        for line in text.lines() {
+            replay.read_line(line.as_bytes()).unwrap();
+        }
+        replay.finish().unwrap().1
+    }
+
+    /// Plays a call of one tick a second, as its node would.
+    fn run_call(trace: &mut TraceWriter, call: &CallConfig, ticks: u64) {
+        let mut conversation = conversation::conversation::Conversation::new(call.spec.clone());
+        for second in 0..ticks {
+            let at = Time::from_micros(1_000_000 * second);
+            conversation.handle(Input::Tick, at);
+            trace.record_step(at, Input::Tick, std::iter::from_fn(|| conversation.poll()).collect());
+        }
+    }
+
+    #[test]
+    fn a_call_replays_from_the_file_that_only_its_owner_may_read() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = temp_folder();
+        let (disk, thread) = start(folder.clone()).unwrap();
+        let call = Arc::new(crate::test_support::call_config(7));
+        let mut trace = TraceWriter::new(disk, &call, 5);
+        run_call(&mut trace, &call, 400);
+        drop(trace);
+        thread.join().unwrap();
+        let path = folder.join(trace::file_name(call.id));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.starts_with("{\"trace\":1,"), "{text:.100}");
+        // Three call-outs, and the three words of the end.
+        assert_eq!(replay_verdict(&text), Verdict::Identical { inputs: 400, outputs: 6 });
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_in_its_place() {
+        // Nobody empties this edge: it is full after so many lines.
+        let (disk, lines) = channel::open(&messages::TRACE, None);
+        let call = Arc::new(crate::test_support::call_config(7));
+        let mut trace = TraceWriter::new(disk, &call, 5);
+        run_call(&mut trace, &call, messages::TRACE.capacity as u64 + 9);
+        let folder = temp_folder();
+        fs::create_dir_all(&folder).unwrap();
+        let mut files = TraceFiles { folder: &folder, open_traces: HashMap::new() };
+        lines.try_iter().for_each(|line| files.handle(line));
+        drop(trace);
+        lines.try_iter().for_each(|line| files.handle(line));
+        assert!(files.open_traces.is_empty(), "its end closes it");
+        let text = fs::read_to_string(folder.join(trace::file_name(call.id))).unwrap();
+        let line = messages::TRACE.capacity as u64 + 1;
+        assert_eq!(replay_verdict(&text), Verdict::Gap { line, missing: 10 });
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_call_whose_end_did_not_fit_is_closed_all_the_same() {
+        let folder = temp_folder();
+        let (disk, thread) = start_with_interval(folder.clone(), Duration::from_millis(1)).unwrap();
+        let lives = Arc::new(());
+        let call = Arc::new(crate::test_support::call_config(7));
+        let begin =
+            TraceMessage::Start { config: Arc::clone(&call), unix_micros: 5, alive: Arc::downgrade(&lives) };
+        assert!(disk.send(begin).is_ok());
+        drop(lives);
+        // Nothing else reaches the thread.
+        let path = folder.join(trace::file_name(call.id));
+        let flushed = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
+        let limit = crate::clock::now() + Duration::from_secs(20);
+        while !flushed() {
+            assert!(crate::clock::now() < limit, "nothing was written within 20 s");
+            std::thread::yield_now();
+        }
+        drop(disk);
+        thread.join().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_is_in_the_file_when_it_is_waited_for() {
+        let folder = temp_folder();
+        let (disk, thread) = start_with_interval(folder.clone(), Duration::from_secs(3600)).unwrap();
+        let call = Arc::new(crate::test_support::call_config(7));
+        let mut trace = TraceWriter::new(disk.clone(), &call, 5);
+        run_call(&mut trace, &call, 3);
+        flush_within(&disk, Duration::from_secs(60)).await;
+        let text = fs::read_to_string(folder.join(trace::file_name(call.id))).unwrap();
+        assert!(matches!(replay_verdict(&text), Verdict::Truncated { line: 4, .. }), "{text}");
+        drop((trace, disk));
+        thread.join().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    fn temp_folder() -> PathBuf {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        std::env::temp_dir().join(format!(
+            "visavis-trace-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Relaxed)
+        ))
+    }
+}

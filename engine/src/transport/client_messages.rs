@@ -1,0 +1,299 @@
+//! The messages of the data channel: RTVI 2, text frames of JSON. A pure codec; who acts on them is elsewhere.
+//!
+//! This half reads what a client says. What it is told is in [`super::tell`]. Both are described in `docs/client-messages.md`.
+
+use std::time::Instant;
+
+use conversation::input::{Command, MAX_TEXT_CHARS as MAX_WORDS};
+use serde_json::{Value, json};
+
+use super::webrtc::MAX_MESSAGE_BYTES;
+use crate::token_bucket::TokenBucket;
+
+/// Messages a second, and at once, that a client may send.
+const RATE_LIMIT: (f64, f64) = (20.0, 60.0);
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientMessage {
+    /// It is ready; answered by [`super::tell::Session::ready`].
+    Ready {
+        /// Its id.
+        id: String,
+    },
+    /// Commands for the conversation, to be given in order. The first that is refused ends it: answer [`refused`].
+    Commands {
+        /// Its id.
+        id: String,
+        /// Where success is answered: by [`done`] with this. Otherwise success is silent.
+        kind: Option<String>,
+        /// What to do.
+        commands: Vec<Command>,
+    },
+    /// The result of a tool that runs in the client.
+    ToolResult {
+        /// Its id.
+        id: String,
+        /// The call, by the id that the client was told.
+        tool_call_id: String,
+        /// What came out.
+        result: Value,
+    },
+}
+
+/// A client's side of the channel: limits its rate.
+pub struct ClientInbox {
+    bucket: TokenBucket,
+    rate_limit_reported: bool,
+}
+
+impl ClientInbox {
+    /// A new channel.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self { bucket: TokenBucket::new(RATE_LIMIT.0, RATE_LIMIT.1, now), rate_limit_reported: false }
+    }
+
+    /// Reads a text frame: a message; nothing (pings, signalling, what is not RTVI); or, as the error, the text to answer with.
+    /// Nothing that a client sends ends its call.
+    ///
+    /// # Errors
+    ///
+    /// Too long, too many, or not understood.
+    pub fn read(&mut self, now: Instant, text: &str) -> Result<Option<ClientMessage>, String> {
+        if !self.bucket.try_take(now) {
+            // Once, not for each: a flood is not answered by a flood.
+            let complain = !std::mem::replace(&mut self.rate_limit_reported, true);
+            return if complain { Err(error_message("Too many messages", false)) } else { Ok(None) };
+        }
+        self.rate_limit_reported &= !self.bucket.is_half_full();
+        decode(text)
+    }
+}
+
+/// [`Inbox::read`] without its limit of the rate.
+///
+/// # Errors
+///
+/// The text to answer with.
+pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
+    if text.len() > MAX_MESSAGE_BYTES {
+        return Err(error_message("Message too long", false));
+    }
+    if text.starts_with("ping") {
+        return Ok(None);
+    }
+    let Ok(Value::Object(message)) = serde_json::from_str(text) else { return Ok(None) };
+    if message.get("label").and_then(Value::as_str) != Some("rtvi-ai") {
+        return Ok(None);
+    }
+    let Some(id) = message.get("id").and_then(Value::as_str).filter(|id| id.len() <= 128).map(str::to_owned)
+    else {
+        return Err(error_message("Message without id", false));
+    };
+    let Some(kind) = message.get("type").and_then(Value::as_str) else {
+        return Err(error_response(&id, "Message without type"));
+    };
+    let data = message.get("data").unwrap_or(&Value::Null);
+    let commands = |kind: Option<&str>, commands| {
+        Ok(Some(ClientMessage::Commands { id: id.clone(), kind: kind.map(str::to_owned), commands }))
+    };
+    match kind {
+        "client-ready" => Ok(Some(ClientMessage::Ready { id })),
+        "send-text" => {
+            let text = parse_text(data.get("content"))
+                .map_err(|why| error_response(&id, &format!("content: {why}")))?;
+            let at_once = data.pointer("/options/run_immediately").and_then(Value::as_bool).unwrap_or(true);
+            commands(
+                None,
+                if at_once {
+                    vec![Command::Interrupt, Command::Respond { text }]
+                } else {
+                    vec![Command::VisitorContext { text, overwrite: false }]
+                },
+            )
+        }
+        "client-message" => match data.get("t").and_then(Value::as_str) {
+            None => Err(error_response(&id, "client-message without t")),
+            Some("interrupt") => commands(Some("interrupt"), vec![Command::Interrupt]),
+            Some("end") => commands(Some("end"), vec![Command::Leave]),
+            Some("context") => {
+                let data = data.get("d").unwrap_or(&Value::Null);
+                let text = parse_text(data.get("text"))
+                    .map_err(|why| error_response(&id, &format!("d.text: {why}")))?;
+                let overwrite = match data.get("mode").and_then(Value::as_str) {
+                    None | Some("append") => false,
+                    Some("overwrite") => true,
+                    Some(_) => return Err(error_response(&id, "d.mode: neither append nor overwrite")),
+                };
+                commands(Some("context"), vec![Command::VisitorContext { text, overwrite }])
+            }
+            Some(other) => {
+                Err(error_response(&id, &format!("Unsupported client-message {}", truncate(other))))
+            }
+        },
+        "llm-function-call-result" => match data.get("tool_call_id").and_then(Value::as_str) {
+            Some(call) => {
+                let result = data.get("result").cloned().unwrap_or(Value::Null);
+                Ok(Some(ClientMessage::ToolResult { id, tool_call_id: call.to_owned(), result }))
+            }
+            None => Err(error_response(&id, "llm-function-call-result without tool_call_id")),
+        },
+        "disconnect-bot" => commands(None, vec![Command::Leave]),
+        other => Err(error_response(&id, &format!("Unsupported type {}", truncate(other)))),
+    }
+}
+
+fn parse_text(value: Option<&Value>) -> Result<String, &'static str> {
+    let text = value.and_then(Value::as_str).ok_or("not a string")?.trim();
+    match text.chars().count() {
+        0 => Err("empty"),
+        n if n > MAX_WORDS => Err("over 10000 characters"),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn truncate(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// The answer to a `client-message` whose commands were all accepted.
+#[must_use]
+pub fn success_response(id: &str, kind: &str) -> String {
+    json!({"label": "rtvi-ai", "type": "server-response", "id": id, "data": {"t": kind, "d": {}}}).to_string()
+}
+
+/// The answer to a message that was not understood, or whose command was refused, and why.
+#[must_use]
+pub fn error_response(id: &str, why: &str) -> String {
+    json!({"label": "rtvi-ai", "type": "error-response", "id": id, "data": {"error": why}}).to_string()
+}
+
+/// Something went wrong that is no answer. The public client hangs up by itself if it is `fatal`.
+#[must_use]
+pub fn error_message(why: &str, fatal: bool) -> String {
+    json!({"label": "rtvi-ai", "type": "error", "data": {"error": why, "fatal": fatal}}).to_string()
+}
+
+/// The server is about to hang up, or another connection has taken the call over. Then close.
+#[must_use]
+pub fn peer_left() -> String {
+    json!({"type": "signalling", "message": {"type": "peerLeft"}}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Option<ClientMessage>, Value> {
+        decode(text).map_err(|text| serde_json::from_str(&text).unwrap())
+    }
+
+    fn commands(kind: Option<&str>, commands: Vec<Command>) -> Result<Option<ClientMessage>, Value> {
+        Ok(Some(ClientMessage::Commands { id: "1".into(), kind: kind.map(str::to_owned), commands }))
+    }
+
+    fn message(kind: &str, data: Value) -> String {
+        json!({"label": "rtvi-ai", "type": kind, "id": "1", "data": data}).to_string()
+    }
+
+    #[test]
+    fn what_the_public_client_sends_is_understood() {
+        let ready = r#"{"label":"rtvi-ai","type":"client-ready","id":"58307d34","data":{"version":"2.1.0","about":{"library":"@pipecat-ai/client-js"}}}"#;
+        assert_eq!(read(ready), Ok(Some(ClientMessage::Ready { id: "58307d34".into() })));
+        assert_eq!(
+            read(&message("send-text", json!({"content": "Hi", "options": {}}))),
+            commands(None, vec![Command::Interrupt, Command::Respond { text: "Hi".into() }])
+        );
+        assert_eq!(
+            read(&message("send-text", json!({"content": "Hi", "options": {"run_immediately": false}}))),
+            commands(None, vec![Command::VisitorContext { text: "Hi".into(), overwrite: false }])
+        );
+        assert_eq!(
+            read(&message("client-message", json!({"t": "interrupt"}))),
+            commands(Some("interrupt"), vec![Command::Interrupt])
+        );
+        assert_eq!(
+            read(&message("client-message", json!({"t": "end"}))),
+            commands(Some("end"), vec![Command::Leave])
+        );
+        assert_eq!(
+            read(&message(
+                "client-message",
+                json!({"t": "context", "d": {"text": "Rain.", "mode": "overwrite"}})
+            )),
+            commands(
+                Some("context"),
+                vec![Command::VisitorContext { text: "Rain.".into(), overwrite: true }]
+            )
+        );
+        assert_eq!(read(&message("disconnect-bot", json!({}))), commands(None, vec![Command::Leave]));
+        assert_eq!(
+            read(&message(
+                "llm-function-call-result",
+                json!({"function_name": "page_title", "tool_call_id": "call_1", "arguments": {}, "result": {"title": "X"}})
+            )),
+            Ok(Some(ClientMessage::ToolResult {
+                id: "1".into(),
+                tool_call_id: "call_1".into(),
+                result: json!({"title": "X"})
+            }))
+        );
+    }
+
+    #[test]
+    fn what_needs_no_answer_gets_none() {
+        for text in [
+            "ping: 1795266607240",
+            r#"{"type":"signalling","message":{"type":"trackStatus","receiver_index":0,"enabled":true}}"#,
+            "[1]",
+            "no JSON",
+            "",
+            r#"{"type":"send-text","id":"1","data":{"content":"without a label"}}"#,
+        ] {
+            assert_eq!(read(text), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_messages_are_answered_by_id_or_else_by_an_error_that_is_not_fatal() {
+        let no_id = read(r#"{"label":"rtvi-ai","type":"send-text","data":{}}"#).unwrap_err();
+        assert_eq!((&no_id["type"], &no_id["data"]["fatal"]), (&json!("error"), &json!(false)));
+        let long = read(&format!("{{\"label\":\"rtvi-ai\",\"x\":\"{}\"}}", "x".repeat(MAX_MESSAGE_BYTES)))
+            .unwrap_err();
+        assert_eq!(long["type"], "error");
+        for bad in [
+            message("nobody-knows", json!({})),
+            message("dtmf", json!({"buttons": ["1"]})),
+            message("send-text", json!({})),
+            message("send-text", json!({"content": "  "})),
+            message("send-text", json!({"content": "x".repeat(MAX_WORDS + 1)})),
+            message("client-message", Value::Null),
+            message("client-message", json!({"t": "dance"})),
+            message("client-message", json!({"t": "context", "d": {"text": "x", "mode": "?"}})),
+            message("client-message", json!({"t": "context"})),
+            message("llm-function-call-result", json!({"result": 1})),
+            r#"{"label":"rtvi-ai","id":"1"}"#.to_owned(),
+        ] {
+            let answer = read(&bad).unwrap_err();
+            assert_eq!((&answer["type"], &answer["id"]), (&json!("error-response"), &json!("1")), "{bad}");
+        }
+        assert_eq!(
+            read(&message("nobody-knows", json!({}))).unwrap_err(),
+            json!({"label": "rtvi-ai", "type": "error-response", "id": "1", "data": {"error": "Unsupported type nobody-knows"}})
+        );
+    }
+
+    #[test]
+    fn a_flood_is_cut_off_with_one_complaint_and_forgiven_later() {
+        let start = crate::clock::now();
+        let mut inbox = ClientInbox::new(start);
+        let text = message("client-message", json!({"t": "interrupt"}));
+        let results: Vec<_> = (0..200).map(|_| inbox.read(start, &text)).collect();
+        assert_eq!(results.iter().filter(|r| matches!(r, Ok(Some(_)))).count(), 60);
+        assert_eq!(results.iter().filter(|r| r.is_err()).count(), 1);
+        assert!(matches!(inbox.read(start + Duration::from_secs(5), &text), Ok(Some(_))));
+    }
+}

@@ -1,0 +1,127 @@
+//! Texts that wait for the client's data channel, or for a client that takes none: bounded, and what matters least goes first.
+
+use std::collections::VecDeque;
+
+use super::{Priority, TextMessage};
+
+/// Bytes that may wait.
+pub(super) const MAX_QUEUED_BYTES: usize = 512 * 1024;
+
+/// Texts in the order in which they were told. Over the limit the oldest progress goes, then the oldest fact.
+#[derive(Default)]
+pub(super) struct SendQueue {
+    progress: VecDeque<(u64, String)>,
+    essential: VecDeque<(u64, String)>,
+    next_number: u64,
+    pub(super) bytes: usize,
+    dropped: u64,
+}
+
+impl SendQueue {
+    pub(super) fn push(&mut self, text: TextMessage) {
+        self.bytes += text.body.len();
+        let numbered = (self.next_number, text.body);
+        self.next_number += 1;
+        match text.priority {
+            Priority::Progress => self.progress.push_back(numbered),
+            Priority::Essential => self.essential.push_back(numbered),
+        }
+        while self.bytes > MAX_QUEUED_BYTES {
+            let Some((_, body)) = self.progress.pop_front().or_else(|| self.essential.pop_front()) else {
+                break;
+            };
+            self.bytes -= body.len();
+            self.dropped += 1;
+        }
+    }
+
+    /// The text that was told first.
+    pub(super) fn front(&self) -> Option<&str> {
+        self.front_queue().front().map(|(_, body)| body.as_str())
+    }
+
+    /// That one is on its way.
+    pub(super) fn pop_front(&mut self) {
+        let first = if self.front_is_progress() { &mut self.progress } else { &mut self.essential };
+        if let Some((_, body)) = first.pop_front() {
+            self.bytes -= body.len();
+        }
+    }
+
+    /// That one cannot be sent at all.
+    pub(super) fn drop_front(&mut self) {
+        self.pop_front();
+        self.dropped += 1;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.progress.is_empty() && self.essential.is_empty()
+    }
+
+    /// Texts that the client never got.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn front_is_progress(&self) -> bool {
+        match (self.progress.front(), self.essential.front()) {
+            (Some((progress, _)), Some((fact, _))) => progress < fact,
+            (progress, _) => progress.is_some(),
+        }
+    }
+
+    fn front_queue(&self) -> &VecDeque<(u64, String)> {
+        if self.front_is_progress() { &self.progress } else { &self.essential }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(outbox: &mut SendQueue) -> Vec<String> {
+        let mut texts = Vec::new();
+        while let Some(text) = outbox.front() {
+            texts.push(text.chars().take(4).collect());
+            outbox.pop_front();
+        }
+        texts
+    }
+
+    #[test]
+    fn texts_go_in_the_order_in_which_they_were_told() {
+        let mut outbox = SendQueue::default();
+        for n in 0..6 {
+            let text = TextMessage::from(n.to_string());
+            outbox.push(if n % 3 == 1 { text.as_progress() } else { text });
+        }
+        assert_eq!(drain(&mut outbox), ["0", "1", "2", "3", "4", "5"]);
+        assert!(outbox.is_empty() && outbox.dropped() == 0 && outbox.bytes == 0);
+    }
+
+    #[test]
+    fn facts_outlive_any_flood_of_progress() {
+        let mut outbox = SendQueue::default();
+        outbox.push("fact one".into());
+        for n in 0..10_000 {
+            outbox.push(TextMessage::from(format!("{n:04} {}", "x".repeat(200))).as_progress());
+            if n == 5_000 {
+                outbox.push("fact two".into());
+            }
+        }
+        assert!(outbox.bytes <= MAX_QUEUED_BYTES && outbox.dropped() > 5_000, "{} bytes", outbox.bytes);
+        let left = drain(&mut outbox);
+        assert_eq!(left.iter().filter(|text| *text == "fact").count(), 2);
+        assert_eq!(left.last().unwrap(), "9999", "the newest progress is kept");
+    }
+
+    #[test]
+    fn facts_alone_are_bounded_too() {
+        let mut outbox = SendQueue::default();
+        for n in 0..1_000 {
+            outbox.push(TextMessage::from(format!("{n:04}{}", "y".repeat(10_000))));
+        }
+        assert!(outbox.bytes <= MAX_QUEUED_BYTES);
+        assert_eq!(outbox.dropped() as usize + drain(&mut outbox).len(), 1_000);
+    }
+}

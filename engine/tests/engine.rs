@@ -1,0 +1,863 @@
+//! The engine with its threads and sockets: taking and refusing offers, and one call over UDP with a client on str0m.
+
+#![allow(clippy::print_stderr)] // what a call costs
+
+mod support;
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conversation::call_config::{ConversationId, LlmChoice, SttChoice, TtsChoice};
+use conversation::engine::{AcceptedOffer, Caller, CommandError, Engine, EventSink, Offer, OfferError};
+use conversation::event::{EndReason, Event, EventEnvelope};
+use conversation::input::Command;
+use conversation::output::{CommandOutcome, Rejection};
+use conversation::settings::AgentTurnConfig;
+use engine::clock;
+use engine::engine::WithWarning;
+use engine::hear::vad::{State, Vad, WINDOW};
+use engine::show::Avatars;
+use engine::transport::loopback::LoopbackClient;
+use engine::{CallEngine, Config, Models, Timeouts};
+use models::{Error, Handle, Kind, Sink, llm, stt, tts};
+use str0m::change::SdpAnswer;
+use str0m::media::{Direction, MediaKind};
+use str0m::net::{Protocol, Receive};
+use str0m::{Candidate, Input, Output, Rtc};
+use support::{EventRecorder, LoudnessVad, call_config, call_config_of};
+
+/// A detector that panics when it is given a sound of this loudness.
+struct PanickingVad(LoudnessVad);
+
+/// Louder than any voice of these tests.
+const PANIC_AMPLITUDE: i16 = 32_000;
+
+impl Vad for PanickingVad {
+    fn infer(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+        let loudest = windows.iter().flat_map(|window| window.iter()).fold(0.0_f32, |a, b| a.max(b.abs()));
+        assert!(loudest < 0.95, "the test's own panic");
+        self.0.infer(states, windows, probabilities);
+    }
+}
+
+/// Models that do nothing but be there: so many ears, and a gate that holds the loading.
+struct FakeModels {
+    free_decoders: Arc<Mutex<usize>>,
+    load_gate: Mutex<Option<Receiver<Result<(), String>>>>,
+}
+
+impl FakeModels {
+    fn ready(ears: usize) -> Arc<Self> {
+        Arc::new(Self { free_decoders: Arc::new(Mutex::new(ears)), load_gate: Mutex::new(None) })
+    }
+
+    fn gated() -> (Arc<Self>, Sender<Result<(), String>>) {
+        let (open, gate) = channel();
+        (Arc::new(Self { free_decoders: Arc::new(Mutex::new(1)), load_gate: Mutex::new(Some(gate)) }), open)
+    }
+}
+
+struct LimitedStt(Arc<Mutex<usize>>);
+struct LimitedSttStream(Arc<Mutex<usize>>);
+
+impl stt::Stt for LimitedStt {
+    fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::Stream>, Error> {
+        let mut left = self.0.lock().unwrap();
+        *left = left.checked_sub(1).ok_or_else(|| Error::new(Kind::Busy, "all decoders are in use"))?;
+        Ok(Box::new(LimitedSttStream(Arc::clone(&self.0))))
+    }
+
+    fn full(&self) -> Option<Error> {
+        (*self.0.lock().unwrap() == 0).then(|| Error::new(Kind::Busy, "all decoders are in use"))
+    }
+}
+
+impl stt::Stream for LimitedSttStream {
+    fn begin(&mut self) {}
+    fn audio(&mut self, _: &[i16]) {}
+    fn end(&mut self) {}
+}
+
+impl Drop for LimitedSttStream {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+struct SilentLlm;
+
+impl llm::Llm for SilentLlm {
+    fn ask(&self, _: llm::Request, _: Sink<llm::Event>) -> Handle {
+        Handle::done()
+    }
+}
+
+/// Speaks two minutes, whatever it is asked for: no test hears the end.
+struct EndlessTts;
+
+impl tts::Tts for EndlessTts {
+    fn speak(&self, _: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
+        sink.send(tts::Event::Audio { pcm: vec![1_000; 120 * 16_000], sample_rate: 16_000 });
+        sink.send(tts::Event::End);
+        Ok(Handle::done())
+    }
+}
+
+impl Models for FakeModels {
+    fn load(&self) -> Result<(), String> {
+        self.load_gate.lock().unwrap().take().map_or(Ok(()), |gate| gate.recv().unwrap())
+    }
+
+    fn vad(&self) -> Result<Box<dyn Vad>, String> {
+        Ok(Box::new(PanickingVad(LoudnessVad)))
+    }
+
+    fn stt(&self, _: &SttChoice) -> WithWarning<Result<Arc<dyn stt::Stt>, Error>> {
+        (Ok(Arc::new(LimitedStt(Arc::clone(&self.free_decoders)))), None)
+    }
+
+    fn llm(&self, _: &LlmChoice, _: &str, _: bool) -> WithWarning<Arc<dyn llm::Llm>> {
+        (Arc::new(SilentLlm), None)
+    }
+
+    fn tts(&self, _: &TtsChoice) -> WithWarning<Result<Arc<dyn tts::Tts>, Error>> {
+        (Ok(Arc::new(EndlessTts)), None)
+    }
+}
+
+fn start_engine(models: Arc<FakeModels>, timeouts: Timeouts) -> (Arc<CallEngine>, EventRecorder) {
+    start_engine_with_limit(0, models, timeouts)
+}
+
+/// An engine that holds at most so many calls.
+fn start_engine_with_limit(
+    calls: usize,
+    models: Arc<FakeModels>,
+    timeouts: Timeouts,
+) -> (Arc<CallEngine>, EventRecorder) {
+    start_engine_with_config(Config { max_calls: calls, timeouts, ..Config::default() }, models)
+}
+
+/// An engine of two threads.
+fn start_engine_with_config(config: Config, models: Arc<FakeModels>) -> (Arc<CallEngine>, EventRecorder) {
+    let book = EventRecorder::default();
+    let engine = start_engine_with_sink(2, config, models, Arc::new(book.clone()));
+    (engine, book)
+}
+
+/// An engine of `n` threads on loopback that tells its facts to `ledger`.
+fn start_engine_with_sink(
+    n: usize,
+    config: Config,
+    models: Arc<FakeModels>,
+    ledger: Arc<dyn EventSink>,
+) -> Arc<CallEngine> {
+    let hosts = vec![[127, 0, 0, 1].into()];
+    let config = Config { threads: n, host_addresses: hosts, ..config };
+    let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+    let net = tokio::runtime::Handle::current();
+    CallEngine::start(config, models, Avatars::default(), client, ledger, net).unwrap()
+}
+
+fn offer_for(id: u128, sdp: &str) -> Offer {
+    let (call, caller) = (Arc::new(call_config(id)), Caller::default());
+    Offer { config: call, sdp: sdp.into(), replaces: None, restart: false, commands: Vec::new(), caller }
+}
+
+/// Longest wait for a state.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Waits for a state.
+async fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let waited = tokio::time::timeout(TEST_TIMEOUT, async {
+        let mut looks = tokio::time::interval(Duration::from_millis(2));
+        while !holds() {
+            looks.tick().await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// A client on str0m, in real time.
+struct Client {
+    rtc: Rtc,
+    socket: UdpSocket,
+    events: Vec<str0m::Event>,
+    channel: Option<str0m::channel::ChannelId>,
+}
+
+impl Client {
+    fn offer() -> (Self, String, str0m::change::SdpPendingOffer) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        let mut rtc = Rtc::builder().set_reordering_size_audio(0).build(clock::now());
+        rtc.add_local_candidate(Candidate::host(socket.local_addr().unwrap(), "udp").unwrap());
+        let mut api = rtc.sdp_api();
+        api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        api.add_channel("chat".into());
+        let (offer, pending) = api.apply().unwrap();
+        (Self { rtc, socket, events: Vec::new(), channel: None }, offer.to_sdp_string(), pending)
+    }
+
+    /// Runs until what it has seen is enough; blocks.
+    fn run_until(&mut self, what: &str, enough: impl Fn(&Self) -> bool) {
+        let (begin, mut buffer) = (clock::now(), [0; 2_000]);
+        while !enough(self) {
+            assert!(clock::now() - begin < TEST_TIMEOUT, "never: {what}");
+            loop {
+                match self.rtc.poll_output().unwrap() {
+                    Output::Transmit(t) => drop(self.socket.send_to(&t.contents, t.destination)),
+                    Output::Event(event) => {
+                        if let str0m::Event::ChannelOpen(id, _) = event {
+                            self.channel = Some(id);
+                        }
+                        self.events.push(event);
+                    }
+                    Output::Timeout(_) => break,
+                }
+            }
+            if let Ok((n, from)) = self.socket.recv_from(&mut buffer) {
+                let to = self.socket.local_addr().unwrap();
+                let received = Receive::new(Protocol::Udp, from, to, &buffer[..n]).unwrap();
+                self.rtc.handle_input(Input::Receive(clock::now(), received)).unwrap();
+            }
+            self.rtc.handle_input(Input::Timeout(clock::now())).unwrap();
+        }
+    }
+
+    fn texts(&self) -> Vec<String> {
+        let text = |e: &str0m::Event| match e {
+            str0m::Event::ChannelData(data) => Some(String::from_utf8(data.data.clone()).unwrap()),
+            _ => None,
+        };
+        self.events.iter().filter_map(text).collect()
+    }
+
+    fn packets(&self) -> usize {
+        self.events.iter().filter(|e| matches!(e, str0m::Event::MediaData(_))).count()
+    }
+}
+
+#[tokio::test]
+async fn an_offer_that_comes_too_soon_waits_until_the_models_are_loaded() {
+    let (models, gate) = FakeModels::gated();
+    let (engine, _) = start_engine(models, Timeouts::default());
+    assert!(engine.not_ready_reason().unwrap().contains("loading"));
+    let waiting = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.accept_offer(offer_for(1, "no SDP")).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    gate.send(Ok(())).unwrap();
+    assert!(matches!(waiting.await.unwrap(), Err(OfferError::BadSdp(_))));
+    assert_eq!(engine.not_ready_reason(), None);
+    wait_for("a bad offer leaves no call", || engine.active_calls() == 0).await;
+}
+
+#[tokio::test]
+async fn what_is_missing_is_told() {
+    let (models, gate) = FakeModels::gated();
+    let (engine, _) = start_engine(models, Timeouts::default());
+    gate.send(Err("the speech detector's weights are not installed".into())).unwrap();
+    let refused = engine.accept_offer(offer_for(1, "no SDP")).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("the speech detector's weights are not installed".into()));
+}
+
+#[tokio::test]
+async fn a_panic_while_the_models_are_loaded_is_told_as_what_is_missing() {
+    let (models, gate) = FakeModels::gated();
+    let (engine, _) = start_engine(models, Timeouts::default());
+    assert!(engine.not_ready_reason().unwrap().contains("loading"));
+    // Whoever waits at a gate that nobody can open any more panics.
+    drop(gate);
+    let failed = "a panic while the models were loaded: see the log";
+    let refused = engine.accept_offer(offer_for(1, "no SDP")).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity(failed.into()));
+    assert_eq!(engine.not_ready_reason().unwrap(), failed);
+}
+
+/// Connects a client whose offer was answered, until what it has seen is enough.
+async fn connect(
+    (mut client, pending): (Client, str0m::change::SdpPendingOffer),
+    accepted: &AcceptedOffer,
+    what: &'static str,
+    enough: fn(&Client) -> bool,
+) -> Client {
+    let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
+    client.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+    let connecting = move || {
+        client.run_until(what, enough);
+        client
+    };
+    tokio::task::spawn_blocking(connecting).await.unwrap()
+}
+
+fn metric_values(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
+    let family = engine.metrics().into_iter().find(|f| f.name == family).unwrap();
+    let count = |point: &conversation::metrics::MetricPoint| match point.value {
+        conversation::metrics::MetricValue::Count(count) => count,
+        _ => panic!("{family:?} counts nothing"),
+    };
+    let label = |point: &conversation::metrics::MetricPoint| point.labels.first().map(|l| l.1.to_string());
+    family.points.iter().map(|p| (label(p).unwrap_or_default(), count(p))).collect()
+}
+
+#[tokio::test]
+async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_told_so() {
+    let models = FakeModels::ready(1);
+    let (engine, book) = start_engine(Arc::clone(&models), Timeouts::default());
+    let ((one, one_sdp, one_pending), (two, two_sdp, two_pending)) = (Client::offer(), Client::offer());
+    let one_taken = engine.accept_offer(offer_for(1, &one_sdp)).await.unwrap();
+    let two_taken = engine.accept_offer(offer_for(2, &two_sdp)).await.unwrap();
+    assert!(one_taken.answer.contains("a=candidate") && !one_taken.connection.is_empty());
+    assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (0, 1), "offers hold nothing");
+    assert_eq!(metric_values(&engine, "visavis_offers_waiting"), [(String::new(), 2)]);
+
+    let one = connect((one, one_pending), &one_taken, "its voice", |c| c.packets() > 0).await;
+    assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (1, 0));
+    let (_, third, _) = Client::offer();
+    let refused = engine.accept_offer(offer_for(3, &third)).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("all decoders are in use".into()));
+
+    let told = |c: &Client| c.texts().iter().any(|t| t.contains("peerLeft"));
+    let two = connect((two, two_pending), &two_taken, "it is turned away", told).await;
+    let texts = two.texts();
+    let error = texts.iter().find(|t| t.contains(r#""type":"error""#)).expect("an error");
+    assert!(error.contains("No capacity") && error.contains(r#""fatal":true"#), "{error}");
+    assert_eq!(two.packets(), 0);
+    assert!(book.events_of(2).is_empty(), "its conversation has not begun");
+    assert_eq!(engine.active_calls(), 1, "the other call goes on");
+    let refused: Vec<_> = metric_values(&engine, "visavis_calls_refused");
+    assert!(refused.contains(&("call".into(), 2)), "{refused:?}");
+
+    // The same conversation may be tried again as soon as there is room.
+    assert!(engine.hang_up(ConversationId(1), one_taken.connection).await);
+    drop(one);
+    wait_for("the decoder is free", || *models.free_decoders.lock().unwrap() == 1).await;
+    let (again, sdp, pending) = Client::offer();
+    let taken = engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
+    connect((again, pending), &taken, "its voice", |c| c.packets() > 0).await;
+    assert_eq!(book.event_names(2).iter().filter(|n| *n == "joined").count(), 1);
+}
+
+#[tokio::test]
+async fn an_offer_that_never_connects_leaves_no_trace() {
+    let timeouts = Timeouts { offer: Duration::from_millis(200), ..Timeouts::default() };
+    let (engine, book) = start_engine(FakeModels::ready(1), timeouts);
+    let (_client, sdp, _) = Client::offer();
+    let taken = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    wait_for("it is dropped", || metric_values(&engine, "visavis_offers_waiting")[0].1 == 0).await;
+    assert!(!engine.hang_up(ConversationId(1), taken.connection).await);
+    assert!(book.0.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn of_a_network_s_offers_the_oldest_that_has_not_connected_makes_room() {
+    let (engine, _) = start_engine(FakeModels::ready(2), Timeouts::default());
+    let of_network = |id, sdp: &str| {
+        let network = Some([192, 0, 2, 1].into());
+        Offer { caller: Caller { network, agent: format!("agent {id}") }, ..offer_for(id, sdp) }
+    };
+    let (client, sdp, pending) = Client::offer();
+    let first = engine.accept_offer(of_network(0, &sdp)).await.unwrap();
+    let _connected = connect((client, pending), &first, "its voice", |c| c.packets() > 0).await;
+    let (_client, sdp, _) = Client::offer();
+    let mut taken = Vec::new();
+    for id in 1..=17 {
+        taken.push(engine.accept_offer(of_network(id, &sdp)).await.unwrap().connection);
+    }
+    assert_eq!(metric_values(&engine, "visavis_offers_evicted"), [(String::new(), 1)]);
+    assert_eq!(engine.active_calls(), 1, "what has connected makes room for nobody");
+    for (n, connection) in taken.into_iter().enumerate() {
+        let here = engine.hang_up(ConversationId(n as u128 + 1), connection).await;
+        assert_eq!(here, n > 0, "offer {n}");
+    }
+    assert!(engine.hang_up(ConversationId(0), first.connection).await);
+}
+
+#[tokio::test]
+async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has() {
+    let (engine, book) = start_engine(FakeModels::ready(2), Timeouts::default());
+    let (client, sdp, pending) = Client::offer();
+    let speak = |text: &str| Command::Say {
+        text: text.into(),
+        interrupt: false,
+        allow_interruptions: true,
+        add_to_context: true,
+    };
+    let before = Offer { commands: vec![speak("First of all.")], ..offer_for(1, &sdp) };
+    let taken = engine.accept_offer(before).await.unwrap();
+    let context = Command::Context { text: "Then this.".into(), overwrite: false };
+    assert_eq!(engine.send_command(ConversationId(1), context).await, Ok(CommandOutcome::Accepted));
+    connect((client, pending), &taken, "its voice", |c| c.packets() > 0).await;
+    let said = |f: &conversation::event::EventEnvelope| format!("{:?}", f.event);
+    wait_for("both are done", || {
+        let facts: String = book.events_of(1).iter().map(said).collect();
+        facts.contains("First of all.") && facts.contains("Then this.")
+    })
+    .await;
+    // A call that is ended before it began is no call.
+    let (_client, sdp, _) = Client::offer();
+    let taken = engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
+    assert_eq!(engine.send_command(ConversationId(2), Command::End).await, Err(CommandError::NotRunning));
+    assert!(!engine.hang_up(ConversationId(2), taken.connection).await);
+    assert!(book.events_of(2).is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_and_told_so() {
+    let wanting = call_config_of(1, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() });
+    for (call, warnings) in [
+        (
+            wanting,
+            vec!["stt.turn_model is on, but this server has no turn model; turns are decided without it."],
+        ),
+        (call_config(1), vec![]),
+    ] {
+        let models =
+            engine::engine::resolve_models(&*FakeModels::ready(1), &call, Sink::new(|_| {})).unwrap();
+        assert!(models.turn_model.is_none());
+        assert_eq!(models.warnings, warnings);
+    }
+}
+
+#[tokio::test]
+async fn the_limit_of_calls_is_that_of_all_threads_together() {
+    let (engine, _) = start_engine_with_limit(3, FakeModels::ready(9), Timeouts::default());
+    let (_client, sdp, _) = Client::offer();
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let _far: Vec<_> =
+        (1..=3).map(|id| engine.attach(Arc::new(call_config(id)), Vec::new()).unwrap()).collect();
+    let refused = engine.accept_offer(offer_for(4, &sdp)).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("the server is full".into()));
+    assert_eq!(engine.active_calls(), 3);
+    engine
+        .accept_offer(offer_for(2, &sdp))
+        .await
+        .expect("another connection of a call that is held takes no place");
+}
+
+/// What share of its time a thread may use is proved beside the measuring of it, in virtual time; here, that the engine asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_back_with_calls_that_end() {
+    let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
+    let config = Config { max_load: 0.05, timeouts, ..Config::default() };
+    let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let mut far = Vec::new();
+    // However little a call costs, this many are more than a twentieth of two threads' time.
+    let refused = loop {
+        match engine.attach(Arc::new(call_config(far.len() as u128 + 1)), Vec::new()) {
+            Ok(end) => far.push(end),
+            Err(refused) => break refused,
+        }
+        assert!(far.len() < 20_000, "no limit is found");
+    };
+    let full = "the media threads have no time for another call";
+    assert_eq!(refused, OfferError::NoCapacity(full.into()));
+    assert!(!far.is_empty(), "the first one always fits");
+    let counts = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
+    let by_load = counts.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
+    assert!(matches!(by_load.value, conversation::metrics::MetricValue::Count(1)), "{counts:?}");
+    far.iter().for_each(|end| end.send_event(engine::transport::TransportEvent::Closed));
+    wait_for("room again", || Engine::capacity_error(&*engine).is_none()).await;
+    engine.attach(Arc::new(call_config(1_000_000)), Vec::new()).map(drop).expect("there is room again");
+}
+
+/// As many calls as the measured share of the threads' time allows, and no more: those that run keep theirs, and room comes back with the
+/// calls that end. The share is small, so that the machine that tests is not the load.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: load"]
+async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again_when_some_have_ended() {
+    let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
+    let config = Config { max_load: 0.1, timeouts, ..Config::default() };
+    let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let full = OfferError::NoCapacity("the media threads have no time for another call".into());
+    let mut far = Vec::new();
+    let mut waits = 0;
+    // A refusal for what the newest calls may come to cost is not the last word: their cost is measured.
+    while waits < 8 {
+        match engine.attach(Arc::new(call_config(far.len() as u128 + 1)), Vec::new()) {
+            Ok(end) => {
+                far.push(end);
+                waits = 0;
+            }
+            Err(refused) => {
+                assert_eq!(refused, full);
+                assert_eq!(
+                    Engine::capacity_error(&*engine),
+                    Some("the media threads have no time for another call".into())
+                );
+                let looks = || engine.stats().map(|s| s.ticks.load(Relaxed)).sum::<u64>();
+                let before = looks();
+                wait_for("the threads tick on", || looks() >= before + 200).await;
+                waits += 1;
+            }
+        }
+        assert!(far.len() < 20_000, "no limit is found");
+    }
+    let frames: u64 = engine.stats().map(|s| s.audio_frames.load(Relaxed)).sum();
+    let late: u64 = engine.stats().map(|s| s.late_audio_frames.load(Relaxed)).sum();
+    let used: Vec<f64> = engine.stats().map(|s| s.load.busy_ratio()).collect();
+    eprintln!("{} calls use {used:.3?} of two threads; {late} of {frames} frames late", far.len());
+    assert!(far.len() > 50, "fifty fit at the least, by what a call is reckoned with: {}", far.len());
+    assert!(late * 100 <= frames, "running calls keep their quality: {late} of {frames}");
+    let refused = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
+    let by_load = refused.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
+    assert!(matches!(by_load.value, conversation::metrics::MetricValue::Count(n) if n >= 8), "{refused:?}");
+    let ends = far.split_off(far.len() / 4);
+    ends.iter().for_each(|end| end.send_event(engine::transport::TransportEvent::Closed));
+    wait_for("room again", || Engine::capacity_error(&*engine).is_none()).await;
+    engine.attach(Arc::new(call_config(1_000_000)), Vec::new()).map(drop).expect("there is room again");
+}
+
+#[tokio::test]
+async fn what_a_bad_offer_held_is_free_when_it_is_refused() {
+    let models = FakeModels::ready(1);
+    let (engine, _) = start_engine_with_limit(1, Arc::clone(&models), Timeouts::default());
+    let (_client, sdp, _) = Client::offer();
+    for bad in
+        ["no SDP".to_owned(), sdp.replace("opus", "none"), sdp.replace("m=audio 9 ", "m=audio 99999999999 ")]
+    {
+        assert_ne!(bad, sdp);
+        engine.accept_offer(offer_for(1, &bad)).await.unwrap_err();
+        assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (0, 1), "at once");
+    }
+    engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_call() {
+    let (engine, book) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let (mut client, sdp, pending) = Client::offer();
+    let accepted = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
+    client.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+    let mut client = tokio::task::spawn_blocking(move || {
+        client.run_until("the channel is open", |c| c.channel.is_some());
+        client
+    })
+    .await
+    .unwrap();
+    let mut last = None;
+    for n in 0..20 {
+        let (client, sdp, pending) = Client::offer();
+        let taken =
+            engine.accept_offer(offer_for(1, &sdp)).await.unwrap_or_else(|e| panic!("offer {n}: {e}"));
+        last = Some((client, taken, pending));
+    }
+    let before = client.packets();
+    let client = tokio::task::spawn_blocking(move || {
+        client.run_until("the call goes on", |c| c.packets() >= before + 25);
+        client
+    })
+    .await
+    .unwrap();
+    assert!(!client.texts().iter().any(|t| t.contains("peerLeft")));
+    // The newest of them is the one that may still take over.
+    let (mut newest, taken, pending) = last.unwrap();
+    let answer = SdpAnswer::from_sdp_string(&taken.answer).unwrap();
+    newest.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+    tokio::task::spawn_blocking(move || newest.run_until("the newest takes over", |c| c.packets() > 0))
+        .await
+        .unwrap();
+    assert_eq!(engine.active_calls(), 1);
+    assert_eq!(book.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
+    drop(client);
+}
+
+#[tokio::test]
+async fn a_draining_engine_takes_no_new_calls() {
+    let (engine, _) = start_engine(FakeModels::ready(4), Timeouts::default());
+    engine.drain(Duration::from_secs(30)).await; // nothing runs: at once
+    let refused = engine.accept_offer(offer_for(1, "v=0")).await.unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity("the server is shutting down".into()));
+}
+
+/// The drain waits on tokio's clock, which stands still but for what the test itself waits for. The call is in real time on its thread, which
+/// takes what it is sent in turn: a command's answer tells what the call has been told before.
+#[tokio::test]
+async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_ends_it() {
+    let (engine, book) = start_engine(FakeModels::ready(1), Timeouts::default());
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let mut talker = call_config(1);
+    talker.spec.exit_message = Some("Goodbye.".into());
+    let _far = engine.attach(Arc::new(talker), Vec::new()).unwrap();
+    wait_for("the call has begun", || !book.events_of(1).is_empty()).await;
+    // While a blocking task runs tokio's clock does not jump.
+    let asked = async |command: Command| {
+        let engine = Arc::clone(&engine);
+        let asking = move || {
+            tokio::runtime::Handle::current().block_on(engine.send_command(ConversationId(1), command))
+        };
+        tokio::task::spawn_blocking(asking).await.unwrap()
+    };
+    // Of tokio's clock, which has steps of a millisecond for each of the drain's waits.
+    let (second, moment) = (Duration::from_secs(1), Duration::from_millis(10));
+
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let draining = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.drain(30 * second).await }
+    });
+    tokio::time::sleep_until(begun + 20 * second - moment).await;
+    assert_eq!(asked(Command::Interrupt).await, Ok(CommandOutcome::NothingToDo), "it goes on");
+    tokio::time::sleep_until(begun + 20 * second + moment).await;
+    let goodbye = Err(CommandError::Rejected(Rejection::Ending));
+    assert_eq!(asked(Command::Interrupt).await, goodbye, "it says goodbye");
+    tokio::time::sleep_until(begun + 30 * second - moment).await;
+    assert_eq!(asked(Command::Interrupt).await, goodbye, "for ten seconds");
+    tokio::time::sleep_until(begun + 30 * second + moment).await;
+    assert_eq!(asked(Command::Interrupt).await, Err(CommandError::NotRunning), "it is over");
+    draining.await.unwrap();
+    let took = begun.elapsed();
+    assert!(took <= 33 * second + moment, "hanging up is waited for three seconds at most: {took:?}");
+    tokio::time::resume();
+    wait_for("the call has left its thread", || engine.active_calls() == 0).await;
+    let facts = book.events_of(1);
+    let count = |wanted: fn(&Event) -> bool| facts.iter().filter(|f| wanted(&f.event)).count();
+    assert_eq!(count(|e| matches!(e, Event::TtsStarted { .. })), 1, "the exit message is said once");
+    assert_eq!(count(|e| matches!(e, Event::Ended { reason: EndReason::EndedByApi })), 1);
+}
+
+#[tokio::test]
+async fn a_drain_is_over_when_its_last_call_is() {
+    let (engine, book) = start_engine(FakeModels::ready(1), Timeouts::default());
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let _far = engine.attach(Arc::new(call_config(1)), Vec::new()).unwrap();
+    wait_for("the call has begun", || !book.events_of(1).is_empty()).await;
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let second = Duration::from_secs(1);
+    let draining = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.drain(60 * second).await }
+    });
+    tokio::time::sleep(30 * second).await;
+    assert!(!draining.is_finished(), "a call runs");
+    // The thread takes its own time; tokio's clock waits for it.
+    let leaving = Arc::clone(&engine);
+    let left = tokio::task::spawn_blocking(move || {
+        let leaves = leaving.send_command(ConversationId(1), Command::Leave);
+        let left = tokio::runtime::Handle::current().block_on(leaves);
+        while leaving.active_calls() > 0 {
+            std::thread::yield_now();
+        }
+        left
+    });
+    assert_eq!(left.await.unwrap(), Ok(CommandOutcome::Accepted));
+    draining.await.unwrap();
+    let took = begun.elapsed();
+    assert!(took <= 30 * second + second / 10, "{took:?}");
+}
+
+#[tokio::test]
+async fn commands_for_a_call_that_is_not_here_say_so() {
+    let (engine, _) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let answer = engine.send_command(ConversationId(9), Command::Interrupt).await;
+    assert_eq!(answer, Err(conversation::engine::CommandError::NotRunning));
+    assert!(!engine.hang_up(ConversationId(9), "x".into()).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up() {
+    let (engine, book) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let (mut client, sdp, pending) = Client::offer();
+    let accepted = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    client
+        .rtc
+        .sdp_api()
+        .accept_answer(pending, SdpAnswer::from_sdp_string(&accepted.answer).unwrap())
+        .unwrap();
+    let begun = clock::now();
+    let mut client = tokio::task::spawn_blocking(move || {
+        client.run_until("the channel is open", |c| c.channel.is_some());
+        let ready = r#"{"label":"rtvi-ai","type":"client-ready","id":"1","data":{"version":"2.1.0"}}"#;
+        client.rtc.channel(client.channel.unwrap()).unwrap().write(false, ready.as_bytes()).unwrap();
+        client.run_until("bot-ready", |c| c.texts().iter().any(|t| t.contains("bot-ready")));
+        client.run_until("two seconds of packets", |c| c.packets() >= 100);
+        client
+    })
+    .await
+    .unwrap();
+    let stamps: Vec<u64> = client
+        .events
+        .iter()
+        .filter_map(|e| if let str0m::Event::MediaData(d) = e { Some(d.time.numer()) } else { None })
+        .collect();
+    // 20 ms each, silence included. What a thread without processor left out it has counted; virtual time has every frame.
+    let steps: Vec<u64> = stamps.windows(2).map(|w| w[1] - w[0]).collect();
+    assert!(steps.iter().all(|step| *step > 0 && step % 960 == 0), "{stamps:?}");
+    let left_out: u64 = steps.iter().map(|step| step / 960 - 1).sum();
+    assert!(left_out <= engine.stats().map(|s| s.skipped_audio_frames.load(Relaxed)).sum(), "{stamps:?}");
+    assert_eq!(engine.active_calls(), 1);
+    let busy: u64 = engine.stats().map(|s| s.busy_us.load(Relaxed)).sum();
+    let share = busy as f64 / 1e4 / (clock::now() - begun).as_secs_f64();
+    eprintln!("an idle call keeps its media thread busy for {share:.2} % of the time, the join included");
+    assert!(engine.hang_up(ConversationId(1), accepted.connection).await);
+    let texts = tokio::task::spawn_blocking(move || {
+        client.run_until("peerLeft", |c| c.texts().iter().any(|t| t.contains("peerLeft")));
+        client.texts()
+    })
+    .await
+    .unwrap();
+    assert!(texts.iter().any(|t| t.contains("participant_left")), "told before the hang-up: {texts:?}");
+    wait_for("the call is over", || engine.active_calls() == 0).await;
+    let facts = book.events_of(1);
+    assert!(matches!(facts[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000));
+    let names = book.event_names(1);
+    assert!(names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"), "{names:?}");
+}
+
+/// Begins a call and gives it the sound at which its thread panics.
+async fn start_panicking_call(engine: &CallEngine, book: &EventRecorder, id: u128) -> LoopbackClient {
+    let far = engine.attach(Arc::new(call_config(id)), Vec::new()).unwrap();
+    wait_for("it has begun", || !book.events_of(id).is_empty()).await;
+    far.send_audio(vec![PANIC_AMPLITUDE; 16_000]);
+    far
+}
+
+/// Begins a call, lets its thread panic, and waits until its record is ended.
+async fn panic_media_thread(engine: &CallEngine, book: &EventRecorder, id: u128) {
+    let _far = start_panicking_call(engine, book, id).await;
+    wait_for("its record is ended", || book.1.lock().unwrap().contains(&id)).await;
+}
+
+/// Threads that take no calls.
+fn dead_threads(engine: &CallEngine) -> usize {
+    engine.stats().filter(|stats| stats.dead.load(Relaxed)).count()
+}
+
+/// The port of the thread that answered.
+fn port_of_answer(answer: &str) -> String {
+    let line = answer.lines().find(|line| line.contains(" udp ")).unwrap();
+    line.split(' ').nth(5).unwrap().to_owned()
+}
+
+/// The port of the thread that a new call comes to.
+async fn port_of_next_call(engine: &CallEngine, id: u128) -> String {
+    let (_, sdp, _) = Client::offer();
+    let taken = engine.accept_offer(offer_for(id, &sdp)).await.unwrap();
+    assert!(engine.hang_up(ConversationId(id), taken.connection).await);
+    port_of_answer(&taken.answer)
+}
+
+/// Begins a call over the network; the port of its thread.
+async fn connect_over_udp(engine: &CallEngine, book: &EventRecorder, id: u128) -> String {
+    let (mut client, sdp, pending) = Client::offer();
+    let taken = engine.accept_offer(offer_for(id, &sdp)).await.unwrap();
+    client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&taken.answer).unwrap()).unwrap();
+    tokio::task::block_in_place(|| {
+        client.run_until("a connection", |c| c.events.iter().any(|e| matches!(e, str0m::Event::Connected)))
+    });
+    wait_for("a call by network", || !book.events_of(id).is_empty()).await;
+    port_of_answer(&taken.answer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_media_thread_that_panics_ends_its_calls_and_takes_new_ones_on_the_same_port() {
+    let (engine, book) = start_engine(FakeModels::ready(9), Timeouts::default());
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let other = engine.attach(Arc::new(call_config(1)), Vec::new()).unwrap();
+    wait_for("it has begun", || !book.events_of(1).is_empty()).await;
+    // The thread that has no call.
+    let before = port_of_next_call(&engine, 2).await;
+    panic_media_thread(&engine, &book, 3).await;
+    wait_for("it takes calls again", || dead_threads(&engine) == 0).await;
+    wait_for("the place of its call is free", || engine.active_calls() == 1).await;
+    assert_eq!(connect_over_udp(&engine, &book, 4).await, before);
+    assert_eq!(*book.1.lock().unwrap(), [3], "the call of the other thread goes on");
+    drop(other);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_the_same_port() {
+    let book = EventRecorder::default();
+    let engine = start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::new(book.clone()));
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let before = port_of_next_call(&engine, 1).await;
+    let pauses = || engine.stats().map(|s| s.restart_pauses.load(Relaxed)).sum::<u64>();
+    // Six panics within ten seconds. A machine that stands still between two of them makes it take more.
+    let mut ids = 2..200;
+    while pauses() == 0 {
+        wait_for("it takes calls", || dead_threads(&engine) == 0).await;
+        panic_media_thread(&engine, &book, ids.next().expect("it pauses at last")).await;
+    }
+    wait_for("it takes calls again", || dead_threads(&engine) == 0).await;
+    assert_eq!(Engine::capacity_error(&*engine), None);
+    assert_eq!(connect_over_udp(&engine, &book, 1_000).await, before);
+    assert_eq!(*book.1.lock().unwrap(), (2..ids.start).collect::<Vec<_>>(), "each record is ended once");
+}
+
+/// A ledger that panics when it is told that a call broke, while it is shut.
+struct FailingEventSink {
+    recorder: EventRecorder,
+    is_failing: AtomicBool,
+}
+
+impl EventSink for FailingEventSink {
+    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
+        self.recorder.record(conversation, fact);
+    }
+
+    fn call_panicked(&self, conversation: ConversationId) {
+        assert!(!self.is_failing.load(Relaxed), "the test's own panic");
+        self.recorder.call_panicked(conversation);
+    }
+}
+
+impl FailingEventSink {
+    fn new(book: &EventRecorder) -> Arc<Self> {
+        Arc::new(Self { recorder: book.clone(), is_failing: AtomicBool::new(true) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds() {
+    let book = EventRecorder::default();
+    let ledger = FailingEventSink::new(&book);
+    let engine = start_engine_with_sink(2, Config::default(), FakeModels::ready(9), Arc::clone(&ledger) as _);
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let first = port_of_next_call(&engine, 1).await;
+    let _one = start_panicking_call(&engine, &book, 2).await;
+    wait_for("its thread takes no calls", || dead_threads(&engine) == 1).await;
+    // The other one does.
+    assert_eq!(Engine::capacity_error(&*engine), None);
+    let failing = |dead| format!("media threads that have failed and are tried again: {dead} of 2");
+    assert_eq!(Engine::degraded_reason(&*engine), Some(failing(1)));
+    assert_ne!(port_of_next_call(&engine, 3).await, first);
+    let _two = start_panicking_call(&engine, &book, 4).await;
+    wait_for("no thread takes calls", || dead_threads(&engine) == 2).await;
+    let failed = "the media threads have failed and are tried again";
+    assert_eq!(Engine::capacity_error(&*engine).unwrap(), failed);
+    assert_eq!(Engine::degraded_reason(&*engine), Some(failing(2)));
+    let refused = engine.attach(Arc::new(call_config(5)), Vec::new()).map(drop).unwrap_err();
+    assert_eq!(refused, OfferError::NoCapacity(failed.into()));
+    assert!(book.1.lock().unwrap().is_empty());
+    ledger.is_failing.store(false, Relaxed);
+    wait_for("both take calls again", || dead_threads(&engine) == 0).await;
+    let mut ended = book.1.lock().unwrap().clone();
+    ended.sort_unstable();
+    assert_eq!(ended, [2, 4], "their records are ended after all");
+    assert_eq!((Engine::degraded_reason(&*engine), Engine::capacity_error(&*engine)), (None, None));
+    wait_for("their places are free", || engine.active_calls() == 0).await;
+    assert_eq!(connect_over_udp(&engine, &book, 6).await, first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_media_thread_that_cannot_restart_ends_with_the_engine() {
+    let book = EventRecorder::default();
+    let ledger = FailingEventSink::new(&book);
+    let engine = start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::clone(&ledger) as _);
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    let far = start_panicking_call(&engine, &book, 1).await;
+    wait_for("it takes no calls", || dead_threads(&engine) == 1).await;
+    drop((engine, far));
+    wait_for("its thread is gone", || Arc::strong_count(&ledger) == 1).await;
+}
