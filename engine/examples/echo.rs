@@ -65,12 +65,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut tcp = tcp::Server::bind(0, &host_addresses(true), &[])?;
     let (tcp_candidates, outlet) = (tcp.candidates().to_vec(), tcp.datagram_sender());
-    let names: Arc<Mutex<Vec<String>>> = Arc::default();
+    let ufrags: Arc<Mutex<Vec<String>>> = Arc::default();
     let (datagrams, over_tcp) = crossbeam_channel::bounded::<tcp::Datagram>(1024);
-    let known = names.clone();
+    let known_ufrags = ufrags.clone();
     std::thread::spawn(move || {
         let deliver = |ufrag: &str, datagram| {
-            let ours = known.lock().is_ok_and(|names| names.iter().any(|name| name == ufrag));
+            let ours = known_ufrags.lock().is_ok_and(|ufrags| ufrags.iter().any(|name| name == ufrag));
             ours && datagrams.try_send(datagram).is_ok() && waker.wake().is_ok()
         };
         tcp.run(Instant::now, deliver)
@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Ok((connection, sdp)) => {
                     let id = calls.len();
                     demux.insert(connection.ufrag(), id);
-                    names.lock().map_err(|_| "a thread failed")?.push(connection.ufrag().to_owned());
+                    ufrags.lock().map_err(|_| "a thread failed")?.push(connection.ufrag().to_owned());
                     calls.insert(
                         id,
                         EchoCall {

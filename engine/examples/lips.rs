@@ -44,8 +44,8 @@ fn score_voice(voice: &Path) -> Result<Value, BoxError> {
         let about: Recording = serde_json::from_slice(&std::fs::read(file)?)?;
         let bytes = std::fs::read(file.with_extension("pcm"))?;
         let pcm: Vec<i16> = bytes.as_chunks().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
-        let said: Vec<Phone> = about.phones.into_iter().map(|(name, end)| Phone { name, end }).collect();
-        pieces.add(&said, &lips::phones_from_audio(&pcm, about.rate));
+        let spoken: Vec<Phone> = about.phones.into_iter().map(|(name, end)| Phone { name, end }).collect();
+        pieces.add(&spoken, &lips::phones_from_audio(&pcm, about.rate));
     }
     let (closures, closed) = pieces.count_closures();
     let counts = pieces.viseme_counts();

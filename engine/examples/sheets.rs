@@ -13,7 +13,7 @@ use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH, PONDERING, STRESSING
 use models::face::vp8::Decoder;
 use models::face::{Brows, Eyes, Head, Look, Mouth, PoseSet, Stance, webp};
 
-/// Quantisers of a sheet: the first with which it is no larger than [`MOST`].
+/// Quantisers of a sheet: the first with which it is no larger than [`MAX_SHEET_BYTES`].
 const SHEET_QUANTIZERS: [u32; 5] = [22, 26, 30, 34, 40];
 /// Bytes of a sheet.
 const MAX_SHEET_BYTES: usize = 60_000;
@@ -76,7 +76,7 @@ struct Sheet {
 }
 
 impl Sheet {
-    /// `columns` in a row; all tiles are [`TILE`] pixels wide and high.
+    /// `columns` in a row; all tiles are [`TILE_SIZE`] pixels wide and high.
     fn new(tiles: &[Vec<u8>], columns: usize) -> Self {
         let mut rgb = Vec::with_capacity(tiles.len() * TILE_SIZE * TILE_SIZE * 3);
         for row in tiles.chunks_exact(columns) {
@@ -108,13 +108,13 @@ impl SheetAvatar {
     }
 
     /// The pose as it is decoded behind key and anchor.
-    fn render(&self, manner: &PoseState, mouth: Mouth) -> Result<I420, Box<dyn Error>> {
+    fn render(&self, state: &PoseState, mouth: Mouth) -> Result<I420, Box<dyn Error>> {
         let mut decoder = Decoder::new(self.size.0, self.size.1)?;
         decoder.decode(self.cache.key_frame())?;
         if !self.cache.altref_frame().is_empty() {
             decoder.decode(self.cache.altref_frame())?;
         }
-        Ok(decoder.decode(self.cache.frame(self.cache.nearest_frame(manner, mouth, false), 0))?)
+        Ok(decoder.decode(self.cache.frame(self.cache.nearest_frame(state, mouth, false), 0))?)
     }
 
     /// A tile: the pose, from `left` and `top` on `share` of its sides, all as shares of the picture.
@@ -149,8 +149,8 @@ impl SheetAvatar {
 
     /// Faces: lips alone tell nothing of how somebody looks who speaks.
     fn viseme_sheet(&self) -> Result<Sheet, Box<dyn Error>> {
-        let face = [0.125, 0.078, 0.75];
-        let tiles = Viseme::ALL.iter().map(|v| self.render_tile(&PoseState::default(), v.mouth(), face));
+        let face_crop = [0.125, 0.078, 0.75];
+        let tiles = Viseme::ALL.iter().map(|v| self.render_tile(&PoseState::default(), v.mouth(), face_crop));
         Ok(Sheet::new(&tiles.collect::<Result<Vec<_>, _>>()?, 5))
     }
 

@@ -42,7 +42,7 @@ use client::ClientRequest;
 
 pub(crate) use deadlines::Lifecycle;
 
-/// Questions that a client may type at once, as seconds of [`Shared::questions`].
+/// Questions that a client may type at once, as seconds of [`EngineContext::max_questions_per_second`].
 const QUESTION_BURST_SECONDS: f64 = 5.0;
 /// Who waits for the answer to a command.
 enum ReplyTarget {
@@ -108,9 +108,9 @@ pub(crate) struct Call {
     /// Links that are gone and still known by name.
     dropped_connections: Vec<u32>,
     next_tick: Instant,
-    /// [`Node::deadline`] as it was when the call was last served.
+    /// [`Call::next_deadline`] as it was when the call was last served.
     pub(crate) cached_deadline: Option<Instant>,
-    /// [`Node::is_settled`], as of when it was served last.
+    /// [`Call::is_past_handshake`], as of when it was served last.
     pub(crate) past_handshake: bool,
     _slot: Slot,
     _presence: PresenceGuard,
@@ -122,44 +122,44 @@ impl Call {
     /// # Errors
     /// No Opus encoder can be had.
     pub(crate) fn new(
-        opening: CallSetup,
-        waited: CallHandover,
+        setup: CallSetup,
+        handover: CallHandover,
         shared: Arc<EngineContext>,
         news: Sink<StageEvent>,
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
-        let CallSetup { id: key, config: call, models, poses: stock_poses, slot: seat } = opening;
+        let CallSetup { id: key, config, models, poses: stock_poses, slot: seat } = setup;
         let CallHandover {
             connections: links,
             next_connection: next_link,
             presence,
             early_commands: commands,
-        } = waited;
+        } = handover;
         let CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
-        let own =
+        let avatar_voice =
             stock_poses.as_ref().map(|poses| poses.pose_set().manifest().voice.clone()).unwrap_or_default();
         // The agent's voice where the engine has it, else its face's, else the engine's default.
         let voice_of = |tts: &dyn models::tts::Tts| {
-            let names = [&call.tts.voice_id, &own].into_iter();
+            let names = [&config.tts.voice_id, &avatar_voice].into_iter();
             names.filter(|name| !name.is_empty()).find(|name| tts.knows(name)).cloned().unwrap_or_default()
         };
         let voice = voice_of(&*tts);
         let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
         let showing = stock_poses.map(|poses| AvatarVideo {
-            animator: AvatarAnimator::with_poses(poses, call.avatar.frame_rate, key.0),
-            frame_clock: FrameClock::new(call.avatar.frame_rate, Time::ZERO),
+            animator: AvatarAnimator::with_poses(poses, config.avatar.frame_rate, key.0),
+            frame_clock: FrameClock::new(config.avatar.frame_rate, Time::ZERO),
             agent_state: AgentState::Listening,
             is_held: false,
         });
-        let session = client::rtvi_session(&call);
+        let session = client::rtvi_session(&config);
         let rate = shared.max_questions_per_second;
         let questions =
             (rate > 0.0).then(|| TokenBucket::new(rate, (rate * QUESTION_BURST_SECONDS).max(1.0), now));
         Ok(Self {
-            conversation: Conversation::new(call.spec.clone()),
-            audio_input: AudioInput::new(call.spec.vad, stt, turn),
+            conversation: Conversation::new(config.spec.clone()),
+            audio_input: AudioInput::new(config.spec.vad, stt, turn),
             audio_output: AudioOutput::new(now)?,
-            config: call,
+            config,
             context: shared,
             stage_events: news,
             started_at: None,
@@ -220,9 +220,9 @@ impl Call {
 
     /// Tells the client that the call has failed, and closes its connections without waiting.
     pub(crate) fn abort(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
-        for link in &mut self.connections {
-            link.abort(now);
-            while link.poll(now, transmit).is_some() {}
+        for connection in &mut self.connections {
+            connection.abort(now);
+            while connection.poll(now, transmit).is_some() {}
         }
     }
 
@@ -247,8 +247,8 @@ impl Call {
         destination: SocketAddr,
         datagram: &[u8],
     ) -> bool {
-        let link = self.connections.iter_mut().find(|l| l.number == number);
-        link.is_some_and(|l| l.receive(now, protocol, source, destination, datagram))
+        let connection = self.connections.iter_mut().find(|l| l.number == number);
+        connection.is_some_and(|l| l.receive(now, protocol, source, destination, datagram))
     }
 
     /// Drains all connections: what they tell happens, what they send goes to `transmit`.
@@ -265,8 +265,8 @@ impl Call {
             at += 1;
         }
         // Answers written while a later link was drained.
-        for link in &mut self.connections {
-            while link.is_due(now) && link.poll(now, transmit).is_some() {}
+        for connection in &mut self.connections {
+            while connection.is_due(now) && connection.poll(now, transmit).is_some() {}
         }
     }
 
@@ -301,9 +301,9 @@ impl Call {
         if self.ended_at.is_some() || self.current_connection == Some(number) {
             return;
         }
-        let older = self.current_connection.replace(number);
-        for link in self.connections.iter_mut().filter(|l| Some(l.number) == older) {
-            link.hang_up(now);
+        let previous = self.current_connection.replace(number);
+        for connection in self.connections.iter_mut().filter(|l| Some(l.number) == previous) {
+            connection.hang_up(now);
         }
         if let Some(showing) = &mut self.avatar {
             showing.animator.request_key_frame();
@@ -364,12 +364,12 @@ impl Call {
         self.submit_command(now, command, reply.map(ReplyTarget::Api));
     }
 
-    fn submit_command(&mut self, now: Instant, command: Command, waiting: Option<ReplyTarget>) {
-        self.queue_command(command, waiting);
+    fn submit_command(&mut self, now: Instant, command: Command, reply_to: Option<ReplyTarget>) {
+        self.queue_command(command, reply_to);
         self.drain_inputs(now);
     }
 
-    /// The conversation is given the command with the next [`Node::settle`], or by the one that runs.
+    /// The conversation is given the command with the next [`Call::drain_inputs`], or by the one that runs.
     fn queue_command(&mut self, command: Command, waiting: Option<ReplyTarget>) {
         let id = CommandId(self.next_command);
         self.next_command += 1;
@@ -381,12 +381,12 @@ impl Call {
 
     /// A client closes one of the connections by itself: the user's leaving, if it carries the call. False if there is no such connection.
     pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
-        let Some(link) = self.connections.iter_mut().find(|l| l.id() == id) else { return false };
-        let number = link.number;
+        let Some(connection) = self.connections.iter_mut().find(|l| l.id() == id) else { return false };
+        let number = connection.number;
         if self.current_connection == Some(number) {
             self.user_left(now);
         } else {
-            link.hang_up(now);
+            connection.hang_up(now);
             if self.started_at.is_none() && self.connections.iter().all(|l| l.number == number) {
                 self.ended_at = Some(now);
             }
@@ -407,13 +407,13 @@ impl Call {
             return;
         }
         let current = self.current_connection;
-        let mut link = self.connections.iter_mut().find(|l| Some(l.number) == current && l.is_up());
-        let audible = link.is_some();
-        let encode = link.as_ref().is_some_and(|l| l.wants_packets());
+        let mut connection = self.connections.iter_mut().find(|l| Some(l.number) == current && l.is_up());
+        let audible = connection.is_some();
+        let encode = connection.as_ref().is_some_and(|l| l.wants_packets());
         self.audio_output.set_user_speaking(self.audio_input.is_user_speaking());
         while let Some(block) = self.audio_output.render_frame(now, encode, audible) {
-            if let Some(link) = &mut link {
-                link.send_audio(now, &block);
+            if let Some(connection) = &mut connection {
+                connection.send_audio(now, &block);
                 meter.record_frame(now.saturating_duration_since(block.due));
             }
         }
@@ -432,12 +432,12 @@ impl Call {
         let time = self.conversation_time(now);
         let Some(showing) = &mut self.avatar else { return };
         let Some(timestamp) = showing.frame_clock.take_due(time) else { return };
-        let Some(link) =
+        let Some(connection) =
             self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection && l.is_up())
         else {
             return;
         };
-        if !link.has_video() {
+        if !connection.has_video() {
             return;
         }
         if showing.animator.swap_pose_set() {
@@ -445,7 +445,7 @@ impl Call {
         }
         if let Some(frame) = showing.animator.next_frame(time, self.audio_output.lip_sync_position(now)) {
             let key = frame.is_key_frame;
-            if !link.send_video(now, timestamp, frame) && key {
+            if !connection.send_video(now, timestamp, frame) && key {
                 showing.animator.on_key_frame_dropped();
             }
         }

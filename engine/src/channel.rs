@@ -16,11 +16,11 @@ pub enum Overflow {
     Drop,
     /// The sender is told and decides.
     Reject,
-    /// The sender waits at most this long, one that never waits ([`thread::never_waits`]) not at all; then the newcomer is dropped and counted.
+    /// The sender waits at most this long, one that never waits ([`thread::forbid_blocking`]) not at all; then the newcomer is dropped and counted.
     Wait(Duration),
 }
 
-/// An edge of the graph, as [`crate::graph::EDGES`] documents it.
+/// An edge of the graph, as [`crate::messages::CHANNELS`] documents it.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
     /// Who sends to whom.
@@ -160,11 +160,11 @@ mod tests {
     #[test]
     fn a_thread_that_never_waits_gets_the_newcomer_back_at_once() {
         let (sender, receiver) = open(&BLOCKING_FOREVER, None);
-        let (told, came_back) = std::sync::mpsc::channel();
+        let (results, came_back) = std::sync::mpsc::channel();
         let full = sender.clone();
         thread::spawn("test-media", move || {
             thread::forbid_blocking();
-            told.send((full.send(1), full.send(2))).unwrap();
+            results.send((full.send(1), full.send(2))).unwrap();
         })
         .unwrap();
         let answer = came_back.recv_timeout(Duration::from_secs(60)).expect("it waits for itself");

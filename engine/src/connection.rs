@@ -81,8 +81,8 @@ impl Connection {
     }
 
     /// A connection without a network.
-    pub(crate) fn loopback(number: u32, near: LoopbackServer, now: Instant) -> Self {
-        let wire = Transport::Loopback { server: near, next_frame_at: now, last_received: now };
+    pub(crate) fn loopback(number: u32, server: LoopbackServer, now: Instant) -> Self {
+        let wire = Transport::Loopback { server, next_frame_at: now, last_received: now };
         let id = format!("loopback-{number}");
         Self {
             number,
@@ -170,7 +170,7 @@ impl Connection {
         [own, hung_up].into_iter().flatten().min()
     }
 
-    /// Whether [`Link::poll`] may have something: it was told of something, or its time has come.
+    /// Whether [`Connection::poll`] may have something: it was told of something, or its time has come.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match &self.transport {
             Transport::WebRtc { peer: connection, .. } => connection.timeout() <= now,
@@ -306,7 +306,7 @@ impl Connection {
         }
     }
 
-    /// Tells the client that the server has no room for the call. [`Link::hang_up`] is to follow once its channel is open.
+    /// Tells the client that the server has no room for the call. [`Connection::hang_up`] is to follow once its channel is open.
     pub(crate) fn send_capacity_error(&mut self, now: Instant) {
         self.send_text(now, client_messages::error_message(NO_CAPACITY, true));
     }

@@ -141,16 +141,16 @@ pub struct CallEngine {
     ready: watch::Sender<Readiness>,
     models: Arc<dyn Models>,
     library: AvatarLibrary,
-    next_key: AtomicU64,
+    next_call_id: AtomicU64,
     /// Itself, for calls that ask for their place.
-    me: Weak<Self>,
-    net: Handle,
-    most_calls: usize,
+    weak_self: Weak<Self>,
+    runtime: Handle,
+    max_calls: usize,
     tcp: Option<tcp::DatagramSender>,
     trace: Option<Sender<trace::TraceMessage>>,
     latencies: Arc<LatencyMetrics>,
     memory: MemoryMonitor,
-    refused: RejectionCounts,
+    rejections: RejectionCounts,
 }
 
 impl CallEngine {
@@ -192,9 +192,9 @@ impl CallEngine {
         let mut threads = Vec::with_capacity(count);
         for number in 0..count {
             let socket = socket::Socket::bind(&udp)?;
-            let (shard, inbox, stats) =
+            let (media_thread, inbox, stats) =
                 MediaThread::new(socket, outlet.clone(), Arc::clone(&shared), clock::now())?;
-            thread::spawn(&format!("media-{number}"), move || shard.run())?;
+            thread::spawn(&format!("media-{number}"), move || media_thread.run())?;
             threads.push(MediaThreadHandle { inbox, slots_taken: Arc::default(), stats });
         }
         let directory = Arc::<Mutex<CallDirectory>>::default();
@@ -203,37 +203,37 @@ impl CallEngine {
         }
         let (ready, _) = watch::channel(Readiness::Loading);
         let engine = Arc::new_cyclic(|me| Self {
-            me: me.clone(),
-            net,
+            weak_self: me.clone(),
+            runtime: net,
             threads,
             directory,
             ready,
             models,
             library: AvatarLibrary::new(avatars),
-            next_key: AtomicU64::new(1),
-            most_calls: config.max_calls,
+            next_call_id: AtomicU64::new(1),
+            max_calls: config.max_calls,
             tcp: outlet.map(|(outlet, _)| outlet),
             trace,
             latencies,
             memory: MemoryMonitor::new(config.min_free_memory),
-            refused: RejectionCounts::default(),
+            rejections: RejectionCounts::default(),
         });
-        let behind = Arc::clone(&engine);
+        let loader = Arc::clone(&engine);
         thread::spawn("warm-up", move || {
             let panicked = || Err("a panic while the models were loaded: see the log".to_owned());
-            let became = match contained(|| behind.warm_up()).unwrap_or_else(panicked) {
+            let readiness = match contained(|| loader.load_resources()).unwrap_or_else(panicked) {
                 Ok(()) => Readiness::Ready,
                 Err(missing) => {
                     tracing::error!(%missing, "no call can be taken");
                     Readiness::Unavailable(missing)
                 }
             };
-            behind.ready.send_replace(became);
+            loader.ready.send_replace(readiness);
         })?;
         Ok(engine)
     }
 
-    fn warm_up(&self) -> Result<(), String> {
+    fn load_resources(&self) -> Result<(), String> {
         let certificate = Arc::new(Certificate::generate().ok_or("no DTLS certificate can be made")?);
         self.models.load()?;
         for thread in &self.threads {
@@ -252,7 +252,7 @@ impl CallEngine {
     /// Takes no new calls; those that run go on for at most `limit`. What still runs shortly before speaks its exit message; what runs
     /// at the end is stopped. Returns when no call is left.
     pub async fn drain(&self, limit: Duration) {
-        self.locked().draining = true;
+        self.lock_directory().draining = true;
         let all_over = async {
             while self.active_calls() > 0 {
                 tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
@@ -285,38 +285,38 @@ impl CallEngine {
     /// Begins a call without a network; its sound is at the returned end. For simulation and load.
     ///
     /// # Errors
-    /// As [`Host::offer`].
-    pub fn attach(
+    /// As [`Engine::offer`].
+    pub fn start_loopback_call(
         &self,
         call: Arc<CallConfig>,
         commands: Vec<Command>,
     ) -> Result<loopback::LoopbackClient, OfferError> {
         if let Some(missing) = self.not_ready_reason() {
-            return Err(self.refused.reject(&RejectReason::NotReady(missing)));
+            return Err(self.rejections.reject(&RejectReason::NotReady(missing)));
         }
-        let (thread, seat, presence) = {
-            let mut directory = self.locked();
+        let (thread, slot, presence) = {
+            let mut directory = self.lock_directory();
             if directory.find_live(call.id).is_some() {
                 return Err(OfferError::NoCapacity("the call runs already".into()));
             }
-            let (thread, seat) = self.place(&directory).map_err(|why| self.refused.reject(&why))?;
-            (thread, seat, directory.insert_call(call.id, thread))
+            let (thread, slot) = self.take_slot(&directory).map_err(|why| self.rejections.reject(&why))?;
+            (thread, slot, directory.insert_call(call.id, thread))
         };
-        let key = self.key();
-        let opening = self.open(thread, key, call, seat)?;
-        let (near, far) = loopback::pair();
-        let begins =
-            LoopbackCall { setup: Box::new(opening), early_commands: commands, server: near, presence };
-        let sent = self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(begins)));
+        let key = self.next_call_id();
+        let opening = self.prepare_call(thread, key, call, slot)?;
+        let (server, client) = loopback::pair();
+        let loopback_call =
+            LoopbackCall { setup: Box::new(opening), early_commands: commands, server, presence };
+        let sent = self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(loopback_call)));
         sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
-        Ok(far)
+        Ok(client)
     }
 
-    fn held(&self) -> usize {
+    fn slots_taken(&self) -> usize {
         self.threads.iter().map(|t| t.slots_taken.load(Relaxed)).sum()
     }
 
-    fn locked(&self) -> MutexGuard<'_, CallDirectory> {
+    fn lock_directory(&self) -> MutexGuard<'_, CallDirectory> {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -325,15 +325,15 @@ impl CallEngine {
         // Whether it became ready or ran out of time is told below.
         let _ = tokio::time::timeout(READY_TIMEOUT, ready.wait_for(|r| *r != Readiness::Loading)).await;
         self.not_ready_reason()
-            .map_or(Ok(()), |missing| Err(self.refused.reject(&RejectReason::NotReady(missing))))
+            .map_or(Ok(()), |missing| Err(self.rejections.reject(&RejectReason::NotReady(missing))))
     }
 
-    fn key(&self) -> CallId {
-        CallId(self.next_key.fetch_add(1, Relaxed))
+    fn next_call_id(&self) -> CallId {
+        CallId(self.next_call_id.fetch_add(1, Relaxed))
     }
 
-    fn thread_of(&self, id: ConversationId) -> Option<&MediaThreadHandle> {
-        let directory = self.locked();
+    fn thread_of_call(&self, id: ConversationId) -> Option<&MediaThreadHandle> {
+        let directory = self.lock_directory();
         let place = directory.calls.get(&id).filter(|p| p.is_alive())?;
         self.threads.get(place.thread)
     }
@@ -355,7 +355,7 @@ impl Engine for CallEngine {
         &self,
         offer: conversation::engine::Offer,
     ) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
-        Box::pin(self.take(offer))
+        Box::pin(self.take_offer(offer))
     }
 
     fn send_command(
@@ -365,7 +365,7 @@ impl Engine for CallEngine {
     ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            let thread = self.thread_of(conversation).ok_or(CommandError::NotRunning)?;
+            let thread = self.thread_of_call(conversation).ok_or(CommandError::NotRunning)?;
             let message = Message::Command { conversation, command, reply: Some(reply) };
             thread.inbox.requests.send(message).map_err(|_| CommandError::NotRunning)?;
             answer.await.unwrap_or(Err(CommandError::NotRunning))
@@ -375,7 +375,7 @@ impl Engine for CallEngine {
     fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             let (reply, found) = oneshot::channel();
-            let Some(thread) = self.thread_of(conversation) else { return false };
+            let Some(thread) = self.thread_of_call(conversation) else { return false };
             let message = Message::HangUp { conversation, connection, reply };
             thread.inbox.requests.send(message).is_ok() && found.await.unwrap_or(false)
         })
@@ -386,17 +386,17 @@ impl Engine for CallEngine {
     }
 
     fn active_calls(&self) -> usize {
-        self.held()
+        self.slots_taken()
     }
 
     fn capacity_error(&self) -> Option<String> {
-        self.no_room().map(|why| why.to_string())
+        self.reject_reason().map(|why| why.to_string())
     }
 
     fn reject_new_call(&self) -> Option<String> {
-        let draining = self.locked().draining.then_some(RejectReason::Draining);
-        let why = draining.or_else(|| Self::no_room(self))?;
-        self.refused.reject(&why);
+        let draining = self.lock_directory().draining.then_some(RejectReason::Draining);
+        let why = draining.or_else(|| Self::reject_reason(self))?;
+        self.rejections.reject(&why);
         Some(why.to_string())
     }
 
@@ -405,7 +405,7 @@ impl Engine for CallEngine {
     }
 
     fn degraded_reason(&self) -> Option<String> {
-        Self::failing(self)
+        Self::dead_threads_message(self)
     }
 
     fn not_ready_reason(&self) -> Option<String> {
@@ -417,7 +417,7 @@ impl Engine for CallEngine {
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
-        self.measured()
+        self.metric_families()
     }
 }
 
@@ -428,7 +428,7 @@ impl Engine for CallEngine {
 pub fn resolve_models(
     models: &dyn Models,
     call: &CallConfig,
-    news: Sink<StageEvent>,
+    events: Sink<StageEvent>,
 ) -> Result<CallModels, Error> {
     let mut warnings = Vec::new();
     let (stt, warning) = models.stt(&call.stt);
@@ -446,7 +446,7 @@ pub fn resolve_models(
     let tts = tts?;
     let turn = hear::turn::resolve_turn_model(models, call, &mut warnings);
     warnings.extend(crate::speak::tts::missing_voice_warning(&*tts, &call.tts.voice_id));
-    let stt = stt?.open(Sink::new(move |event| news.send(StageEvent::Stt(event))))?;
+    let stt = stt?.open(Sink::new(move |event| events.send(StageEvent::Stt(event))))?;
     llm.warm();
     Ok(CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback: None, warnings })
 }

@@ -44,13 +44,13 @@ impl Default for LatencyMetrics {
 
 impl LatencyMetrics {
     /// Counts what a fact tells of a turn, if it does.
-    pub fn observe(&self, fact: &Fact) {
+    pub fn observe(&self, event: &Fact) {
         let add = |histogram: &Histogram, seconds: Option<f64>| {
             if let Some(seconds) = seconds {
                 histogram.observe(Duration::try_from_secs_f64(seconds).unwrap_or_default());
             }
         };
-        match fact {
+        match event {
             Fact::Turn(times) => {
                 add(&self.voice_to_voice, times.voice_to_voice);
                 add(&self.endpointing, times.endpointing);

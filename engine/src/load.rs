@@ -38,7 +38,7 @@ const MIN_CALLS_FOR_COST: usize = 8;
 /// A tick as it was.
 #[derive(Clone, Copy, Default)]
 struct TickSample {
-    /// Work in this tick and the [`TOGETHER`] − 1 before, and between them, in thousandths of their time.
+    /// Work in this tick and the [`BUSY_SPAN_TICKS`] − 1 before, and between them, in thousandths of their time.
     busy: u16,
     /// End of the tick after its time, the same.
     tick_delay: u16,
@@ -214,7 +214,7 @@ impl LoadWindow {
     }
 
     /// A tick is over that began so late and took so long, with so many calls.
-    pub(crate) fn record_tick(&mut self, late: Duration, took: Duration, calls: usize, told: &ThreadLoad) {
+    pub(crate) fn record_tick(&mut self, late: Duration, took: Duration, calls: usize, load: &ThreadLoad) {
         let share = |time: Duration| {
             u16::try_from(time.as_micros() * 1_000 / TICK_INTERVAL.as_micros()).unwrap_or(u16::MAX)
         };
@@ -235,26 +235,26 @@ impl LoadWindow {
                 process_busy: self.process.sample_ratio(),
                 measured_calls: known,
             };
-            told.publish(found, usize::from(calls));
+            load.publish(found, usize::from(calls));
         }
     }
 
     /// The thread has no call: what it measured is of no call that comes.
-    pub(crate) fn reset(&mut self, told: &ThreadLoad) {
+    pub(crate) fn reset(&mut self, load: &ThreadLoad) {
         if self.sample_count > 0 {
             self.sample_count = 0;
             self.busy = Duration::ZERO;
             self.recent_busy = [Duration::ZERO; BUSY_SPAN_TICKS];
             self.process.sample_count = 0;
-            told.publish(LoadMeasurement::default(), 0);
+            load.publish(LoadMeasurement::default(), 0);
         }
     }
 
     /// The 95th of `n` samples; nearest rank.
-    fn percentile(&mut self, n: usize, of: fn(&TickSample) -> u16) -> u16 {
+    fn percentile(&mut self, n: usize, value_of: fn(&TickSample) -> u16) -> u16 {
         let values = &mut self.scratch[..n];
         for (value, sample) in values.iter_mut().zip(self.samples.iter()) {
-            *value = of(sample);
+            *value = value_of(sample);
         }
         let at = (n * 95).div_ceil(100) - 1;
         *values.select_nth_unstable(at).1
@@ -269,11 +269,11 @@ mod tests {
     use super::*;
 
     /// Runs `ticks` with these many calls, each using so many thousandths of the tick.
-    fn run_ticks(window: &mut LoadWindow, told: &ThreadLoad, ticks: usize, calls: usize, used: u64) {
+    fn run_ticks(window: &mut LoadWindow, load: &ThreadLoad, ticks: usize, calls: usize, used: u64) {
         for _ in 0..ticks {
             let took = Duration::from_micros(used * 10);
             window.add_busy_time(took);
-            window.record_tick(Duration::ZERO, took, calls, told);
+            window.record_tick(Duration::ZERO, took, calls, load);
         }
     }
 
@@ -286,50 +286,50 @@ mod tests {
 
     #[test]
     fn a_thread_closes_above_its_limit_and_opens_well_below_it() {
-        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
-        run_ticks(&mut window, &told, 1_024, 100, 700);
-        assert!(told.admits_call(100), "{told:?}");
-        run_ticks(&mut window, &told, 512, 100, 790);
-        assert!(told.admits_call(100), "one more at 7.9 of 1000 fits: {told:?}");
-        run_ticks(&mut window, &told, 512, 100, 810);
-        assert!(!told.admits_call(100));
-        run_ticks(&mut window, &told, 512, 100, 700);
-        assert!(!told.admits_call(50), "a little less does not open it");
-        run_ticks(&mut window, &told, 512, 50, 640);
-        assert!(told.admits_call(50));
+        let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
+        run_ticks(&mut window, &load, 1_024, 100, 700);
+        assert!(load.admits_call(100), "{load:?}");
+        run_ticks(&mut window, &load, 512, 100, 790);
+        assert!(load.admits_call(100), "one more at 7.9 of 1000 fits: {load:?}");
+        run_ticks(&mut window, &load, 512, 100, 810);
+        assert!(!load.admits_call(100));
+        run_ticks(&mut window, &load, 512, 100, 700);
+        assert!(!load.admits_call(50), "a little less does not open it");
+        run_ticks(&mut window, &load, 512, 50, 640);
+        assert!(load.admits_call(50));
     }
 
     #[test]
     fn slow_ticks_among_quick_ones_are_borne_and_many_in_a_row_are_not() {
-        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
         for (slow, admits) in [(1, true), (2, true), (3, false)] {
             for at in 0..1_024 {
-                run_ticks(&mut window, &told, 1, 100, if at % 20 < slow { 1_400 } else { 100 });
+                run_ticks(&mut window, &load, 1, 100, if at % 20 < slow { 1_400 } else { 100 });
             }
-            assert_eq!(told.admits_call(100), admits, "{slow} of ten: {told:?}");
+            assert_eq!(load.admits_call(100), admits, "{slow} of ten: {load:?}");
         }
     }
 
     #[test]
     fn ticks_that_come_late_close_it_too() {
-        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
         for _ in 0..512 {
-            window.record_tick(Duration::from_millis(21), Duration::from_millis(1), 10, &told);
+            window.record_tick(Duration::from_millis(21), Duration::from_millis(1), 10, &load);
         }
-        assert!(!told.admits_call(10), "others have the core: {told:?}");
-        assert!(told.tick_delay() >= Duration::from_millis(21));
+        assert!(!load.admits_call(10), "others have the core: {load:?}");
+        assert!(load.tick_delay() >= Duration::from_millis(21));
         for _ in 0..512 {
-            window.record_tick(Duration::from_millis(2), Duration::from_millis(1), 10, &told);
+            window.record_tick(Duration::from_millis(2), Duration::from_millis(1), 10, &load);
         }
-        assert!(told.admits_call(10));
+        assert!(load.admits_call(10));
     }
 
     #[test]
     fn calls_that_came_a_moment_ago_are_reckoned_with() {
-        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
-        run_ticks(&mut window, &told, 1_024, 50, 400); // 8 of 1000 each
-        assert!(told.admits_call(50) && told.admits_call(98), "{told:?}");
-        assert!(!told.admits_call(100), "51 more would be 808");
+        let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
+        run_ticks(&mut window, &load, 1_024, 50, 400); // 8 of 1000 each
+        assert!(load.admits_call(50) && load.admits_call(98), "{load:?}");
+        assert!(!load.admits_call(100), "51 more would be 808");
         // A thread of which nothing is known takes no thousand at once.
         let fresh = ThreadLoad::new(0.8);
         assert!(fresh.admits_call(0) && fresh.admits_call(199) && !fresh.admits_call(200));
@@ -337,20 +337,20 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_forgotten_with_the_last_call() {
-        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
-        run_ticks(&mut window, &told, 1_024, 100, 900);
-        assert!(!told.admits_call(100));
-        window.reset(&told);
-        assert!(told.admits_call(1), "{told:?}");
-        run_ticks(&mut window, &told, 100, 1, 1_000);
-        assert!(told.admits_call(1), "a second says nothing");
+        let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
+        run_ticks(&mut window, &load, 1_024, 100, 900);
+        assert!(!load.admits_call(100));
+        window.reset(&load);
+        assert!(load.admits_call(1), "{load:?}");
+        run_ticks(&mut window, &load, 100, 1, 1_000);
+        assert!(load.admits_call(1), "a second says nothing");
     }
 
     #[test]
     fn what_other_threads_of_the_process_take_closes_it_too() {
         thread_local! { static CPU: Cell<(Duration, Duration)> = const { Cell::new((Duration::ZERO, Duration::ZERO)) } }
         static START: OnceLock<Instant> = OnceLock::new();
-        let (mut window, told) = (idle_window(), ThreadLoad::new(0.8));
+        let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
         window.process.read_clocks = || (*START.get_or_init(clock::now) + CPU.get().0, CPU.get().1);
         window.process.cores = 2;
         // `share` in hundredths of two processors, ten calls, five seconds at a time.
@@ -358,26 +358,26 @@ mod tests {
             for _ in 0..WINDOW_TICKS {
                 let (now, cpu) = CPU.get();
                 CPU.set((now + TICK_INTERVAL, cpu + TICK_INTERVAL * share as u32 / 50));
-                run_ticks(&mut window, &told, 1, 10, 100);
+                run_ticks(&mut window, &load, 1, 10, 100);
             }
         };
         seconds(40);
         seconds(40);
-        assert!((told.process_busy_ratio() - 0.4).abs() < 0.01, "{told:?}");
-        assert!(told.admits_call(10) && told.admits_call(19), "{told:?}");
-        assert!(!told.admits_call(20), "eleven more at a twenty-fifth each would be 84 of 100");
+        assert!((load.process_busy_ratio() - 0.4).abs() < 0.01, "{load:?}");
+        assert!(load.admits_call(10) && load.admits_call(19), "{load:?}");
+        assert!(!load.admits_call(20), "eleven more at a twenty-fifth each would be 84 of 100");
         seconds(85);
         seconds(85);
-        assert!(!told.admits_call(10), "{told:?}");
+        assert!(!load.admits_call(10), "{load:?}");
         seconds(60);
         seconds(60);
-        assert!(told.admits_call(10), "{told:?}");
+        assert!(load.admits_call(10), "{load:?}");
     }
 
     #[test]
     fn a_limit_of_zero_is_none() {
-        let (mut window, told) = (idle_window(), ThreadLoad::new(0.0));
-        run_ticks(&mut window, &told, 1_024, 100, 2_000);
-        assert!(told.admits_call(10_000));
+        let (mut window, load) = (idle_window(), ThreadLoad::new(0.0));
+        run_ticks(&mut window, &load, 1_024, 100, 2_000);
+        assert!(load.admits_call(10_000));
     }
 }

@@ -1,6 +1,6 @@
 //! A media thread: its socket, its inbox, its tick, its calls.
 //!
-//! [`Shard::step`] does all that is due at a given instant and never waits; [`Shard::run`] calls it with the clock, and sleeps in
+//! [`MediaThread::step`] does all that is due at a given instant and never waits; [`MediaThread::run`] calls it with the clock, and sleeps in
 //! between until a datagram, a message or a deadline. A test calls `step` with instants of its own.
 
 mod datagrams;
@@ -157,7 +157,7 @@ impl MediaThread {
         let stats = Arc::new(ThreadStats::new(shared.max_load));
         let mut candidates = socket.as_ref().map(|s| s.candidates().to_vec()).unwrap_or_default();
         candidates.extend(tcp.iter().flat_map(|(_, c)| c.iter().copied()));
-        let shard = Self {
+        let media_thread = Self {
             poll,
             socket,
             tcp,
@@ -181,10 +181,10 @@ impl MediaThread {
             final_datagrams: Vec::new(),
             unreported_failures: Vec::new(),
         };
-        (shard, inbox, stats)
+        (media_thread, inbox, stats)
     }
 
-    /// When [`Shard::step`] is due at the latest; `None` = something must come first.
+    /// When [`MediaThread::step`] is due at the latest; `None` = something must come first.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         let tick = (!self.calls.is_empty()).then_some(self.next_tick);
@@ -218,28 +218,30 @@ impl MediaThread {
         if tick {
             self.touched.clear();
             self.touched.extend(self.calls.keys());
-        } else if self.next_deadline.is_some_and(|due| now >= due) {
-            let due = |at: Option<Instant>| at.is_some_and(|due| now >= due);
-            self.touched
-                .extend(self.calls.iter().filter(|(_, node)| due(node.cached_deadline)).map(|(key, _)| *key));
+        } else if self.next_deadline.is_some_and(|is_due| now >= is_due) {
+            let is_due = |at: Option<Instant>| at.is_some_and(|is_due| now >= is_due);
+            self.touched.extend(
+                self.calls.iter().filter(|(_, call)| is_due(call.cached_deadline)).map(|(key, _)| *key),
+            );
         }
-        if self.next_deadline.is_some_and(|due| now >= due) {
-            let due = |pending: &PendingCall| pending.next_deadline.is_some_and(|due| now >= due);
-            self.touched.extend(self.pending_calls.iter().filter(|(_, one)| due(one)).map(|(key, _)| *key));
+        if self.next_deadline.is_some_and(|is_due| now >= is_due) {
+            let is_due = |pending: &PendingCall| pending.next_deadline.is_some_and(|is_due| now >= is_due);
+            self.touched
+                .extend(self.pending_calls.iter().filter(|(_, one)| is_due(one)).map(|(key, _)| *key));
         }
         // What was due may be gone.
-        if !self.touched.is_empty() || self.next_deadline.is_some_and(|due| now >= due) {
+        if !self.touched.is_empty() || self.next_deadline.is_some_and(|is_due| now >= is_due) {
             let mut touched = std::mem::take(&mut self.touched);
             for key in touched.drain(..) {
                 self.serve_call(now, key, tick);
             }
             thread::set_current_call(None);
             self.touched = touched;
-            let due = self.calls.values().filter_map(|node| node.cached_deadline);
+            let is_due = self.calls.values().filter_map(|call| call.cached_deadline);
             self.next_deadline =
-                due.chain(self.pending_calls.values().filter_map(|pending| pending.next_deadline)).min();
+                is_due.chain(self.pending_calls.values().filter_map(|pending| pending.next_deadline)).min();
             let settled =
-                self.pending_calls.is_empty() && self.calls.values().all(|node| node.past_handshake);
+                self.pending_calls.is_empty() && self.calls.values().all(|call| call.past_handshake);
             self.reads_socket_on_tick = settled && !self.calls.is_empty();
         }
         if let Some(socket) = &mut self.socket {
@@ -285,7 +287,7 @@ impl MediaThread {
                 let _ = reply.send(found);
             }
             Message::StageEvent(key, news) => {
-                self.with_call(now, key, |node| node.handle_stage_event(now, news));
+                self.with_call(now, key, |call| call.handle_stage_event(now, news));
                 self.touch(key);
             }
             Message::Tcp(datagram) => {
@@ -297,7 +299,7 @@ impl MediaThread {
                 let keys: Vec<_> = self.calls.keys().copied().collect();
                 for key in keys {
                     let stop = conversation::input::Command::Stop { reason, exit_message };
-                    self.with_call(now, key, |node| node.handle_command(now, stop, None));
+                    self.with_call(now, key, |call| call.handle_command(now, stop, None));
                     self.touch(key);
                 }
                 for key in self.pending_calls.keys().copied().collect::<Vec<_>>() {
@@ -320,9 +322,9 @@ impl MediaThread {
         self.meter.record_tick(late, self.calls.len());
         let missed = late.as_micros() / TICK_INTERVAL.as_micros();
         self.next_tick += TICK_INTERVAL * (u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1);
-        self.for_each_call(now, |node, meter| {
-            node.receive_audio(now);
-            meter.record_excess_packets(node.take_excess_packets());
+        self.for_each_call(now, |call, meter| {
+            call.receive_audio(now);
+            meter.record_excess_packets(call.take_excess_packets());
         });
         while self.run_vad(now) {}
     }
@@ -331,12 +333,12 @@ impl MediaThread {
     fn run_vad(&mut self, now: Instant) -> bool {
         let Some(kit) = &mut self.resources else { return false };
         self.probabilities.clear();
-        let mut nodes = self.calls.values_mut().peekable();
-        while nodes.peek().is_some() {
+        let mut calls = self.calls.values_mut().peekable();
+        while calls.peek().is_some() {
             let mut states: SmallVec<[&mut State; VAD_BATCH_SIZE]> = SmallVec::new();
             let mut windows: SmallVec<[&[f32; WINDOW]; VAD_BATCH_SIZE]> = SmallVec::new();
-            for node in nodes.by_ref() {
-                let hearing = node.audio_input();
+            for call in calls.by_ref() {
+                let hearing = call.audio_input();
                 if let Some((window, _)) = hearing.pending_windows.front() {
                     states.push(&mut hearing.network_state);
                     windows.push(window);
@@ -350,12 +352,12 @@ impl MediaThread {
             kit.vad.infer(&mut states, &windows, &mut self.probabilities[from..]);
         }
         let probabilities = std::mem::take(&mut self.probabilities);
-        let mut judged = probabilities.iter();
-        self.for_each_call(now, |node, _| {
-            if node.has_vad_window()
-                && let Some(p) = judged.next()
+        let mut results = probabilities.iter();
+        self.for_each_call(now, |call, _| {
+            if call.has_vad_window()
+                && let Some(p) = results.next()
             {
-                node.on_probability(now, *p);
+                call.on_probability(now, *p);
             }
         });
         self.meter.stats().vad_windows.fetch_add(probabilities.len() as u64, Relaxed);
@@ -366,26 +368,26 @@ impl MediaThread {
 
     /// Lets one call do what is due.
     fn serve_call(&mut self, now: Instant, key: CallId, tick: bool) {
-        let Some(node) = self.calls.get_mut(&key) else { return self.serve_pending_call(now, key) };
-        thread::set_current_call(Some(node.config.id));
+        let Some(call) = self.calls.get_mut(&key) else { return self.serve_pending_call(now, key) };
+        thread::set_current_call(Some(call.config.id));
         let (socket, tcp, meter, next_tick) = (&mut self.socket, &self.tcp, &mut self.meter, self.next_tick);
         let served = contained(|| {
             if tick {
-                node.tick_conversation(now);
-                node.send_media(now, meter);
+                call.tick_conversation(now);
+                call.send_media(now, meter);
             }
             let mut transmit = |datagram| transmit(socket, tcp, datagram);
-            node.set_next_tick(next_tick);
-            node.poll_connections(now, &mut transmit);
-            let fate = node.check_deadlines(now);
-            node.poll_connections(now, &mut transmit);
-            node.cached_deadline = node.next_deadline(now);
-            node.past_handshake = node.is_past_handshake(now);
+            call.set_next_tick(next_tick);
+            call.poll_connections(now, &mut transmit);
+            let fate = call.check_deadlines(now);
+            call.poll_connections(now, &mut transmit);
+            call.cached_deadline = call.next_deadline(now);
+            call.past_handshake = call.is_past_handshake(now);
             fate
         });
         let Some(fate) = served else { return self.fail_call(now, key) };
-        for link in node.take_dropped_connections() {
-            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        for connection in call.take_dropped_connections() {
+            self.demux.remove(&ConnectionRef { call: key, connection });
         }
         if fate == Lifecycle::Finished {
             self.remove_call(key);
@@ -394,16 +396,16 @@ impl MediaThread {
 
     /// A call is over: nothing leads to it any more.
     fn remove_call(&mut self, key: CallId) -> Option<Box<Call>> {
-        let node = self.calls.remove(&key)?;
+        let call = self.calls.remove(&key)?;
         self.meter.stats().ended_calls.fetch_add(1, Relaxed);
-        for link in node.connection_numbers() {
+        for link in call.connection_numbers() {
             self.demux.remove(&ConnectionRef { call: key, connection: link });
         }
-        self.by_conversation.remove(&node.config.id);
+        self.by_conversation.remove(&call.config.id);
         if self.calls.is_empty() {
             self.meter.reset();
         }
-        Some(node)
+        Some(call)
     }
 }
 

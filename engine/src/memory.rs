@@ -16,8 +16,8 @@ pub(crate) struct MemoryMonitor {
 }
 
 impl MemoryMonitor {
-    pub(crate) fn new(least: u64) -> Self {
-        Self { min_free: least, last_reading: Mutex::new(None), read_available: available }
+    pub(crate) fn new(min_free: u64) -> Self {
+        Self { min_free, last_reading: Mutex::new(None), read_available: available }
     }
 
     /// Whether there is too little of it for a new call. Reads some small files; not for media threads.
@@ -27,12 +27,14 @@ impl MemoryMonitor {
         }
         let mut last = self.last_reading.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some((at, left)) if now.saturating_duration_since(*at) < READING_MAX_AGE => *left < self.min_free,
+            Some((at, available)) if now.saturating_duration_since(*at) < READING_MAX_AGE => {
+                *available < self.min_free
+            }
             // What cannot be read refuses nobody.
             _ => {
-                let left = (self.read_available)().unwrap_or(u64::MAX);
-                *last = Some((now, left));
-                left < self.min_free
+                let available = (self.read_available)().unwrap_or(u64::MAX);
+                *last = Some((now, available));
+                available < self.min_free
             }
         }
     }

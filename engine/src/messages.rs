@@ -60,7 +60,7 @@ pub enum Message {
     EvictOffer {
         /// Which call.
         conversation: ConversationId,
-        /// Its number, see [`Unconnected`].
+        /// Its number, see [`PendingOffer`].
         number: u64,
     },
     /// A call without a network begins.
@@ -140,7 +140,7 @@ pub struct NewCall {
     pub early_commands: Vec<Command>,
     /// That it is here.
     pub presence: PresenceGuard,
-    /// Asks for a place and models, without waiting: the answer is [`Message::Opened`].
+    /// Asks for a place and models, without waiting: the answer is [`SpokenMessage::CallSetup`].
     pub request_setup: Box<dyn Fn() + Send>,
 }
 

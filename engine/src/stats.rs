@@ -1,7 +1,7 @@
 //! What a media thread counts of itself.
 //!
 //! The thread alone writes, with relaxed atomics and without a lock or an allocation; whoever serves the numbers reads them at any time.
-//! What only the thread needs is plain ([`Meter`]).
+//! What only the thread needs is plain ([`StepMeter`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -79,7 +79,7 @@ pub struct ThreadStats {
     pub busy_us: AtomicU64,
     /// Frames of the agents' voices handed out, silence included.
     pub audio_frames: AtomicU64,
-    /// Those handed out more than [`LATE`] after they were needed.
+    /// Those handed out more than [`LATE_FRAME_THRESHOLD`] after they were needed.
     pub late_audio_frames: AtomicU64,
     /// Blocks of sound left out because a tick came too late for them.
     pub skipped_audio_frames: AtomicU64,
@@ -114,7 +114,7 @@ impl Default for ThreadStats {
 impl ThreadStats {
     /// Of a thread that takes no more calls when it works more than this share of its time; 0 = it always does.
     #[must_use]
-    pub fn new(limit: f64) -> Self {
+    pub fn new(max_busy: f64) -> Self {
         Self {
             ticks: AtomicU64::new(0),
             late_ticks: AtomicU64::new(0),
@@ -135,7 +135,7 @@ impl ThreadStats {
             ended_calls: AtomicU64::new(0),
             dead: AtomicBool::new(false),
             restart_pauses: AtomicU64::new(0),
-            load: ThreadLoad::new(limit),
+            load: ThreadLoad::new(max_busy),
         }
     }
 }
@@ -197,9 +197,9 @@ impl StepMeter {
     }
 
     /// Blocks were left out, or lacked samples.
-    pub fn record_losses(&mut self, left_out: u64, underruns: u64) {
-        if left_out > 0 {
-            self.stats.skipped_audio_frames.fetch_add(left_out, Relaxed);
+    pub fn record_losses(&mut self, skipped: u64, underruns: u64) {
+        if skipped > 0 {
+            self.stats.skipped_audio_frames.fetch_add(skipped, Relaxed);
         }
         if underruns > 0 {
             self.stats.underruns.fetch_add(underruns, Relaxed);

@@ -66,7 +66,7 @@ pub fn current_call() -> Option<ConversationId> {
     CURRENT_CALL.get()
 }
 
-/// From now on this thread waits for no edge, whatever the edge says ([`crate::edge::OnFull::Wait`]): a media thread that waited for room in
+/// From now on this thread waits for no edge, whatever the edge says ([`crate::channel::Overflow::Wait`]): a media thread that waited for room in
 /// its own inbox would wait for itself.
 pub fn forbid_blocking() {
     MAY_BLOCK.set(false);

@@ -84,10 +84,10 @@ fn write_traces(folder: &Path, lines: &Receiver<TraceMessage>, flush: Duration) 
                 Err(_) => break,
             },
             recv(flush) -> _ => {
-                let over: Vec<_> = files.open_traces.iter().filter(|(_, f)| f.alive.strong_count() == 0).map(|(id, _)| *id).collect();
+                let finished: Vec<_> = files.open_traces.iter().filter(|(_, f)| f.alive.strong_count() == 0).map(|(id, _)| *id).collect();
                 // What was sent before a call was over is here by now.
                 lines.try_iter().for_each(|line| files.handle(line));
-                over.into_iter().for_each(|id| files.close(id));
+                finished.into_iter().for_each(|id| files.close(id));
                 files.flush();
             }
         }
@@ -100,11 +100,11 @@ pub async fn flush(disk: &Sender<TraceMessage>) {
     flush_within(disk, FLUSH_INTERVAL).await;
 }
 
-async fn flush_within(disk: &Sender<TraceMessage>, patience: Duration) {
-    let (told, written) = oneshot::channel();
-    if disk.send(TraceMessage::Flush(told)).is_ok() {
+async fn flush_within(disk: &Sender<TraceMessage>, timeout: Duration) {
+    let (done, written) = oneshot::channel();
+    if disk.send(TraceMessage::Flush(done)).is_ok() {
         // The time-out is the end of the waiting, too.
-        let _ = tokio::time::timeout(patience, written).await;
+        let _ = tokio::time::timeout(timeout, written).await;
     }
 }
 
@@ -201,11 +201,11 @@ pub struct TraceWriter {
 impl TraceWriter {
     /// A trace of a call that begins now.
     pub fn new(disk: Sender<TraceMessage>, call: &Arc<CallConfig>, unix_micros: u64) -> Self {
-        let lives = Arc::new(());
+        let alive = Arc::new(());
         let begin =
-            TraceMessage::Start { config: Arc::clone(call), unix_micros, alive: Arc::downgrade(&lives) };
+            TraceMessage::Start { config: Arc::clone(call), unix_micros, alive: Arc::downgrade(&alive) };
         let mut this =
-            Self { sender: disk, id: call.id, pending_start: Some(begin), dropped_steps: 0, _alive: lives };
+            Self { sender: disk, id: call.id, pending_start: Some(begin), dropped_steps: 0, _alive: alive };
         this.send_pending();
         this
     }
@@ -309,12 +309,12 @@ mod tests {
     fn a_call_whose_end_did_not_fit_is_closed_all_the_same() {
         let folder = temp_folder();
         let (disk, thread) = start_with_interval(folder.clone(), Duration::from_millis(1)).unwrap();
-        let lives = Arc::new(());
+        let alive = Arc::new(());
         let call = Arc::new(crate::test_support::call_config(7));
         let begin =
-            TraceMessage::Start { config: Arc::clone(&call), unix_micros: 5, alive: Arc::downgrade(&lives) };
+            TraceMessage::Start { config: Arc::clone(&call), unix_micros: 5, alive: Arc::downgrade(&alive) };
         assert!(disk.send(begin).is_ok());
-        drop(lives);
+        drop(alive);
         // Nothing else reaches the thread.
         let path = folder.join(trace::file_name(call.id));
         let flushed = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));

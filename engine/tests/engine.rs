@@ -143,9 +143,9 @@ fn start_engine_with_limit(
 
 /// An engine of two threads.
 fn start_engine_with_config(config: Config, models: Arc<FakeModels>) -> (Arc<CallEngine>, EventRecorder) {
-    let book = EventRecorder::default();
-    let engine = start_engine_with_sink(2, config, models, Arc::new(book.clone()));
-    (engine, book)
+    let recorder = EventRecorder::default();
+    let engine = start_engine_with_sink(2, config, models, Arc::new(recorder.clone()));
+    (engine, recorder)
 }
 
 /// An engine of `n` threads on loopback that tells its facts to `ledger`.
@@ -153,13 +153,13 @@ fn start_engine_with_sink(
     n: usize,
     config: Config,
     models: Arc<FakeModels>,
-    ledger: Arc<dyn EventSink>,
+    event_sink: Arc<dyn EventSink>,
 ) -> Arc<CallEngine> {
     let hosts = vec![[127, 0, 0, 1].into()];
     let config = Config { threads: n, host_addresses: hosts, ..config };
     let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
     let net = tokio::runtime::Handle::current();
-    CallEngine::start(config, models, Avatars::default(), client, ledger, net).unwrap()
+    CallEngine::start(config, models, Avatars::default(), client, event_sink, net).unwrap()
 }
 
 fn offer_for(id: u128, sdp: &str) -> Offer {
@@ -309,7 +309,7 @@ fn metric_values(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
 #[tokio::test]
 async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_told_so() {
     let models = FakeModels::ready(1);
-    let (engine, book) = start_engine(Arc::clone(&models), Timeouts::default());
+    let (engine, recorder) = start_engine(Arc::clone(&models), Timeouts::default());
     let ((one, one_sdp, one_pending), (two, two_sdp, two_pending)) = (Client::offer(), Client::offer());
     let one_taken = engine.accept_offer(offer_for(1, &one_sdp)).await.unwrap();
     let two_taken = engine.accept_offer(offer_for(2, &two_sdp)).await.unwrap();
@@ -323,13 +323,13 @@ async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_
     let refused = engine.accept_offer(offer_for(3, &third)).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("all decoders are in use".into()));
 
-    let told = |c: &Client| c.texts().iter().any(|t| t.contains("peerLeft"));
-    let two = connect((two, two_pending), &two_taken, "it is turned away", told).await;
+    let has_left = |c: &Client| c.texts().iter().any(|t| t.contains("peerLeft"));
+    let two = connect((two, two_pending), &two_taken, "it is turned away", has_left).await;
     let texts = two.texts();
     let error = texts.iter().find(|t| t.contains(r#""type":"error""#)).expect("an error");
     assert!(error.contains("No capacity") && error.contains(r#""fatal":true"#), "{error}");
     assert_eq!(two.packets(), 0);
-    assert!(book.events_of(2).is_empty(), "its conversation has not begun");
+    assert!(recorder.events_of(2).is_empty(), "its conversation has not begun");
     assert_eq!(engine.active_calls(), 1, "the other call goes on");
     let refused: Vec<_> = metric_values(&engine, "visavis_calls_refused");
     assert!(refused.contains(&("call".into(), 2)), "{refused:?}");
@@ -341,18 +341,18 @@ async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_
     let (again, sdp, pending) = Client::offer();
     let taken = engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
     connect((again, pending), &taken, "its voice", |c| c.packets() > 0).await;
-    assert_eq!(book.event_names(2).iter().filter(|n| *n == "joined").count(), 1);
+    assert_eq!(recorder.event_names(2).iter().filter(|n| *n == "joined").count(), 1);
 }
 
 #[tokio::test]
 async fn an_offer_that_never_connects_leaves_no_trace() {
     let timeouts = Timeouts { offer: Duration::from_millis(200), ..Timeouts::default() };
-    let (engine, book) = start_engine(FakeModels::ready(1), timeouts);
+    let (engine, recorder) = start_engine(FakeModels::ready(1), timeouts);
     let (_client, sdp, _) = Client::offer();
     let taken = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
     wait_for("it is dropped", || metric_values(&engine, "visavis_offers_waiting")[0].1 == 0).await;
     assert!(!engine.hang_up(ConversationId(1), taken.connection).await);
-    assert!(book.0.lock().unwrap().is_empty());
+    assert!(recorder.0.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -381,7 +381,7 @@ async fn of_a_network_s_offers_the_oldest_that_has_not_connected_makes_room() {
 
 #[tokio::test]
 async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has() {
-    let (engine, book) = start_engine(FakeModels::ready(2), Timeouts::default());
+    let (engine, recorder) = start_engine(FakeModels::ready(2), Timeouts::default());
     let (client, sdp, pending) = Client::offer();
     let speak = |text: &str| Command::Say {
         text: text.into(),
@@ -396,7 +396,7 @@ async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has
     connect((client, pending), &taken, "its voice", |c| c.packets() > 0).await;
     let said = |f: &conversation::event::EventEnvelope| format!("{:?}", f.event);
     wait_for("both are done", || {
-        let facts: String = book.events_of(1).iter().map(said).collect();
+        let facts: String = recorder.events_of(1).iter().map(said).collect();
         facts.contains("First of all.") && facts.contains("Then this.")
     })
     .await;
@@ -405,7 +405,7 @@ async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has
     let taken = engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
     assert_eq!(engine.send_command(ConversationId(2), Command::End).await, Err(CommandError::NotRunning));
     assert!(!engine.hang_up(ConversationId(2), taken.connection).await);
-    assert!(book.events_of(2).is_empty());
+    assert!(recorder.events_of(2).is_empty());
 }
 
 #[tokio::test]
@@ -430,8 +430,9 @@ async fn the_limit_of_calls_is_that_of_all_threads_together() {
     let (engine, _) = start_engine_with_limit(3, FakeModels::ready(9), Timeouts::default());
     let (_client, sdp, _) = Client::offer();
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
-    let _far: Vec<_> =
-        (1..=3).map(|id| engine.attach(Arc::new(call_config(id)), Vec::new()).unwrap()).collect();
+    let _far: Vec<_> = (1..=3)
+        .map(|id| engine.start_loopback_call(Arc::new(call_config(id)), Vec::new()).unwrap())
+        .collect();
     let refused = engine.accept_offer(offer_for(4, &sdp)).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("the server is full".into()));
     assert_eq!(engine.active_calls(), 3);
@@ -448,24 +449,27 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
     let config = Config { max_load: 0.05, timeouts, ..Config::default() };
     let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
-    let mut far = Vec::new();
+    let mut client = Vec::new();
     // However little a call costs, this many are more than a twentieth of two threads' time.
     let refused = loop {
-        match engine.attach(Arc::new(call_config(far.len() as u128 + 1)), Vec::new()) {
-            Ok(end) => far.push(end),
+        match engine.start_loopback_call(Arc::new(call_config(client.len() as u128 + 1)), Vec::new()) {
+            Ok(end) => client.push(end),
             Err(refused) => break refused,
         }
-        assert!(far.len() < 20_000, "no limit is found");
+        assert!(client.len() < 20_000, "no limit is found");
     };
     let full = "the media threads have no time for another call";
     assert_eq!(refused, OfferError::NoCapacity(full.into()));
-    assert!(!far.is_empty(), "the first one always fits");
+    assert!(!client.is_empty(), "the first one always fits");
     let counts = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
     let by_load = counts.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
     assert!(matches!(by_load.value, conversation::metrics::MetricValue::Count(1)), "{counts:?}");
-    far.iter().for_each(|end| end.send_event(engine::transport::TransportEvent::Closed));
+    client.iter().for_each(|end| end.send_event(engine::transport::TransportEvent::Closed));
     wait_for("room again", || Engine::capacity_error(&*engine).is_none()).await;
-    engine.attach(Arc::new(call_config(1_000_000)), Vec::new()).map(drop).expect("there is room again");
+    engine
+        .start_loopback_call(Arc::new(call_config(1_000_000)), Vec::new())
+        .map(drop)
+        .expect("there is room again");
 }
 
 /// As many calls as the measured share of the threads' time allows, and no more: those that run keep theirs, and room comes back with the
@@ -478,13 +482,13 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
     let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let full = OfferError::NoCapacity("the media threads have no time for another call".into());
-    let mut far = Vec::new();
+    let mut client = Vec::new();
     let mut waits = 0;
     // A refusal for what the newest calls may come to cost is not the last word: their cost is measured.
     while waits < 8 {
-        match engine.attach(Arc::new(call_config(far.len() as u128 + 1)), Vec::new()) {
+        match engine.start_loopback_call(Arc::new(call_config(client.len() as u128 + 1)), Vec::new()) {
             Ok(end) => {
-                far.push(end);
+                client.push(end);
                 waits = 0;
             }
             Err(refused) => {
@@ -493,27 +497,30 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
                     Engine::capacity_error(&*engine),
                     Some("the media threads have no time for another call".into())
                 );
-                let looks = || engine.stats().map(|s| s.ticks.load(Relaxed)).sum::<u64>();
-                let before = looks();
-                wait_for("the threads tick on", || looks() >= before + 200).await;
+                let tick_count = || engine.stats().map(|s| s.ticks.load(Relaxed)).sum::<u64>();
+                let before = tick_count();
+                wait_for("the threads tick on", || tick_count() >= before + 200).await;
                 waits += 1;
             }
         }
-        assert!(far.len() < 20_000, "no limit is found");
+        assert!(client.len() < 20_000, "no limit is found");
     }
     let frames: u64 = engine.stats().map(|s| s.audio_frames.load(Relaxed)).sum();
     let late: u64 = engine.stats().map(|s| s.late_audio_frames.load(Relaxed)).sum();
     let used: Vec<f64> = engine.stats().map(|s| s.load.busy_ratio()).collect();
-    eprintln!("{} calls use {used:.3?} of two threads; {late} of {frames} frames late", far.len());
-    assert!(far.len() > 50, "fifty fit at the least, by what a call is reckoned with: {}", far.len());
+    eprintln!("{} calls use {used:.3?} of two threads; {late} of {frames} frames late", client.len());
+    assert!(client.len() > 50, "fifty fit at the least, by what a call is reckoned with: {}", client.len());
     assert!(late * 100 <= frames, "running calls keep their quality: {late} of {frames}");
     let refused = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
     let by_load = refused.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
     assert!(matches!(by_load.value, conversation::metrics::MetricValue::Count(n) if n >= 8), "{refused:?}");
-    let ends = far.split_off(far.len() / 4);
+    let ends = client.split_off(client.len() / 4);
     ends.iter().for_each(|end| end.send_event(engine::transport::TransportEvent::Closed));
     wait_for("room again", || Engine::capacity_error(&*engine).is_none()).await;
-    engine.attach(Arc::new(call_config(1_000_000)), Vec::new()).map(drop).expect("there is room again");
+    engine
+        .start_loopback_call(Arc::new(call_config(1_000_000)), Vec::new())
+        .map(drop)
+        .expect("there is room again");
 }
 
 #[tokio::test]
@@ -533,7 +540,7 @@ async fn what_a_bad_offer_held_is_free_when_it_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_call() {
-    let (engine, book) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let (engine, recorder) = start_engine(FakeModels::ready(1), Timeouts::default());
     let (mut client, sdp, pending) = Client::offer();
     let accepted = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
     let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
@@ -567,7 +574,7 @@ async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_ca
         .await
         .unwrap();
     assert_eq!(engine.active_calls(), 1);
-    assert_eq!(book.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
+    assert_eq!(recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
     drop(client);
 }
 
@@ -583,12 +590,12 @@ async fn a_draining_engine_takes_no_new_calls() {
 /// takes what it is sent in turn: a command's answer tells what the call has been told before.
 #[tokio::test]
 async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_ends_it() {
-    let (engine, book) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let (engine, recorder) = start_engine(FakeModels::ready(1), Timeouts::default());
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let mut talker = call_config(1);
     talker.spec.exit_message = Some("Goodbye.".into());
-    let _far = engine.attach(Arc::new(talker), Vec::new()).unwrap();
-    wait_for("the call has begun", || !book.events_of(1).is_empty()).await;
+    let _far = engine.start_loopback_call(Arc::new(talker), Vec::new()).unwrap();
+    wait_for("the call has begun", || !recorder.events_of(1).is_empty()).await;
     // While a blocking task runs tokio's clock does not jump.
     let asked = async |command: Command| {
         let engine = Arc::clone(&engine);
@@ -620,7 +627,7 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
     assert!(took <= 33 * second + moment, "hanging up is waited for three seconds at most: {took:?}");
     tokio::time::resume();
     wait_for("the call has left its thread", || engine.active_calls() == 0).await;
-    let facts = book.events_of(1);
+    let facts = recorder.events_of(1);
     let count = |wanted: fn(&Event) -> bool| facts.iter().filter(|f| wanted(&f.event)).count();
     assert_eq!(count(|e| matches!(e, Event::TtsStarted { .. })), 1, "the exit message is said once");
     assert_eq!(count(|e| matches!(e, Event::Ended { reason: EndReason::EndedByApi })), 1);
@@ -628,10 +635,10 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
 
 #[tokio::test]
 async fn a_drain_is_over_when_its_last_call_is() {
-    let (engine, book) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let (engine, recorder) = start_engine(FakeModels::ready(1), Timeouts::default());
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
-    let _far = engine.attach(Arc::new(call_config(1)), Vec::new()).unwrap();
-    wait_for("the call has begun", || !book.events_of(1).is_empty()).await;
+    let _far = engine.start_loopback_call(Arc::new(call_config(1)), Vec::new()).unwrap();
+    wait_for("the call has begun", || !recorder.events_of(1).is_empty()).await;
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
     let second = Duration::from_secs(1);
@@ -667,7 +674,7 @@ async fn commands_for_a_call_that_is_not_here_say_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up() {
-    let (engine, book) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let (engine, recorder) = start_engine(FakeModels::ready(1), Timeouts::default());
     let (mut client, sdp, pending) = Client::offer();
     let accepted = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
     client
@@ -709,24 +716,24 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     .unwrap();
     assert!(texts.iter().any(|t| t.contains("participant_left")), "told before the hang-up: {texts:?}");
     wait_for("the call is over", || engine.active_calls() == 0).await;
-    let facts = book.events_of(1);
+    let facts = recorder.events_of(1);
     assert!(matches!(facts[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000));
-    let names = book.event_names(1);
+    let names = recorder.event_names(1);
     assert!(names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"), "{names:?}");
 }
 
 /// Begins a call and gives it the sound at which its thread panics.
-async fn start_panicking_call(engine: &CallEngine, book: &EventRecorder, id: u128) -> LoopbackClient {
-    let far = engine.attach(Arc::new(call_config(id)), Vec::new()).unwrap();
-    wait_for("it has begun", || !book.events_of(id).is_empty()).await;
-    far.send_audio(vec![PANIC_AMPLITUDE; 16_000]);
-    far
+async fn start_panicking_call(engine: &CallEngine, recorder: &EventRecorder, id: u128) -> LoopbackClient {
+    let client = engine.start_loopback_call(Arc::new(call_config(id)), Vec::new()).unwrap();
+    wait_for("it has begun", || !recorder.events_of(id).is_empty()).await;
+    client.send_audio(vec![PANIC_AMPLITUDE; 16_000]);
+    client
 }
 
 /// Begins a call, lets its thread panic, and waits until its record is ended.
-async fn panic_media_thread(engine: &CallEngine, book: &EventRecorder, id: u128) {
-    let _far = start_panicking_call(engine, book, id).await;
-    wait_for("its record is ended", || book.1.lock().unwrap().contains(&id)).await;
+async fn panic_media_thread(engine: &CallEngine, recorder: &EventRecorder, id: u128) {
+    let _far = start_panicking_call(engine, recorder, id).await;
+    wait_for("its record is ended", || recorder.1.lock().unwrap().contains(&id)).await;
 }
 
 /// Threads that take no calls.
@@ -749,37 +756,38 @@ async fn port_of_next_call(engine: &CallEngine, id: u128) -> String {
 }
 
 /// Begins a call over the network; the port of its thread.
-async fn connect_over_udp(engine: &CallEngine, book: &EventRecorder, id: u128) -> String {
+async fn connect_over_udp(engine: &CallEngine, recorder: &EventRecorder, id: u128) -> String {
     let (mut client, sdp, pending) = Client::offer();
     let taken = engine.accept_offer(offer_for(id, &sdp)).await.unwrap();
     client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&taken.answer).unwrap()).unwrap();
     tokio::task::block_in_place(|| {
         client.run_until("a connection", |c| c.events.iter().any(|e| matches!(e, str0m::Event::Connected)))
     });
-    wait_for("a call by network", || !book.events_of(id).is_empty()).await;
+    wait_for("a call by network", || !recorder.events_of(id).is_empty()).await;
     port_of_answer(&taken.answer)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_that_panics_ends_its_calls_and_takes_new_ones_on_the_same_port() {
-    let (engine, book) = start_engine(FakeModels::ready(9), Timeouts::default());
+    let (engine, recorder) = start_engine(FakeModels::ready(9), Timeouts::default());
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
-    let other = engine.attach(Arc::new(call_config(1)), Vec::new()).unwrap();
-    wait_for("it has begun", || !book.events_of(1).is_empty()).await;
+    let other = engine.start_loopback_call(Arc::new(call_config(1)), Vec::new()).unwrap();
+    wait_for("it has begun", || !recorder.events_of(1).is_empty()).await;
     // The thread that has no call.
     let before = port_of_next_call(&engine, 2).await;
-    panic_media_thread(&engine, &book, 3).await;
+    panic_media_thread(&engine, &recorder, 3).await;
     wait_for("it takes calls again", || dead_threads(&engine) == 0).await;
     wait_for("the place of its call is free", || engine.active_calls() == 1).await;
-    assert_eq!(connect_over_udp(&engine, &book, 4).await, before);
-    assert_eq!(*book.1.lock().unwrap(), [3], "the call of the other thread goes on");
+    assert_eq!(connect_over_udp(&engine, &recorder, 4).await, before);
+    assert_eq!(*recorder.1.lock().unwrap(), [3], "the call of the other thread goes on");
     drop(other);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_the_same_port() {
-    let book = EventRecorder::default();
-    let engine = start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::new(book.clone()));
+    let recorder = EventRecorder::default();
+    let engine =
+        start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::new(recorder.clone()));
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let before = port_of_next_call(&engine, 1).await;
     let pauses = || engine.stats().map(|s| s.restart_pauses.load(Relaxed)).sum::<u64>();
@@ -787,12 +795,12 @@ async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_th
     let mut ids = 2..200;
     while pauses() == 0 {
         wait_for("it takes calls", || dead_threads(&engine) == 0).await;
-        panic_media_thread(&engine, &book, ids.next().expect("it pauses at last")).await;
+        panic_media_thread(&engine, &recorder, ids.next().expect("it pauses at last")).await;
     }
     wait_for("it takes calls again", || dead_threads(&engine) == 0).await;
     assert_eq!(Engine::capacity_error(&*engine), None);
-    assert_eq!(connect_over_udp(&engine, &book, 1_000).await, before);
-    assert_eq!(*book.1.lock().unwrap(), (2..ids.start).collect::<Vec<_>>(), "each record is ended once");
+    assert_eq!(connect_over_udp(&engine, &recorder, 1_000).await, before);
+    assert_eq!(*recorder.1.lock().unwrap(), (2..ids.start).collect::<Vec<_>>(), "each record is ended once");
 }
 
 /// A ledger that panics when it is told that a call broke, while it is shut.
@@ -802,8 +810,8 @@ struct FailingEventSink {
 }
 
 impl EventSink for FailingEventSink {
-    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
-        self.recorder.record(conversation, fact);
+    fn record(&self, conversation: ConversationId, event: EventEnvelope) {
+        self.recorder.record(conversation, event);
     }
 
     fn call_panicked(&self, conversation: ConversationId) {
@@ -813,51 +821,51 @@ impl EventSink for FailingEventSink {
 }
 
 impl FailingEventSink {
-    fn new(book: &EventRecorder) -> Arc<Self> {
-        Arc::new(Self { recorder: book.clone(), is_failing: AtomicBool::new(true) })
+    fn new(recorder: &EventRecorder) -> Arc<Self> {
+        Arc::new(Self { recorder: recorder.clone(), is_failing: AtomicBool::new(true) })
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds() {
-    let book = EventRecorder::default();
-    let ledger = FailingEventSink::new(&book);
+    let recorder = EventRecorder::default();
+    let ledger = FailingEventSink::new(&recorder);
     let engine = start_engine_with_sink(2, Config::default(), FakeModels::ready(9), Arc::clone(&ledger) as _);
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let first = port_of_next_call(&engine, 1).await;
-    let _one = start_panicking_call(&engine, &book, 2).await;
+    let _one = start_panicking_call(&engine, &recorder, 2).await;
     wait_for("its thread takes no calls", || dead_threads(&engine) == 1).await;
     // The other one does.
     assert_eq!(Engine::capacity_error(&*engine), None);
     let failing = |dead| format!("media threads that have failed and are tried again: {dead} of 2");
     assert_eq!(Engine::degraded_reason(&*engine), Some(failing(1)));
     assert_ne!(port_of_next_call(&engine, 3).await, first);
-    let _two = start_panicking_call(&engine, &book, 4).await;
+    let _two = start_panicking_call(&engine, &recorder, 4).await;
     wait_for("no thread takes calls", || dead_threads(&engine) == 2).await;
     let failed = "the media threads have failed and are tried again";
     assert_eq!(Engine::capacity_error(&*engine).unwrap(), failed);
     assert_eq!(Engine::degraded_reason(&*engine), Some(failing(2)));
-    let refused = engine.attach(Arc::new(call_config(5)), Vec::new()).map(drop).unwrap_err();
+    let refused = engine.start_loopback_call(Arc::new(call_config(5)), Vec::new()).map(drop).unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity(failed.into()));
-    assert!(book.1.lock().unwrap().is_empty());
+    assert!(recorder.1.lock().unwrap().is_empty());
     ledger.is_failing.store(false, Relaxed);
     wait_for("both take calls again", || dead_threads(&engine) == 0).await;
-    let mut ended = book.1.lock().unwrap().clone();
+    let mut ended = recorder.1.lock().unwrap().clone();
     ended.sort_unstable();
     assert_eq!(ended, [2, 4], "their records are ended after all");
     assert_eq!((Engine::degraded_reason(&*engine), Engine::capacity_error(&*engine)), (None, None));
     wait_for("their places are free", || engine.active_calls() == 0).await;
-    assert_eq!(connect_over_udp(&engine, &book, 6).await, first);
+    assert_eq!(connect_over_udp(&engine, &recorder, 6).await, first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_that_cannot_restart_ends_with_the_engine() {
-    let book = EventRecorder::default();
-    let ledger = FailingEventSink::new(&book);
+    let recorder = EventRecorder::default();
+    let ledger = FailingEventSink::new(&recorder);
     let engine = start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::clone(&ledger) as _);
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
-    let far = start_panicking_call(&engine, &book, 1).await;
+    let client = start_panicking_call(&engine, &recorder, 1).await;
     wait_for("it takes no calls", || dead_threads(&engine) == 1).await;
-    drop((engine, far));
+    drop((engine, client));
     wait_for("its thread is gone", || Arc::strong_count(&ledger) == 1).await;
 }

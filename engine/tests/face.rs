@@ -155,8 +155,8 @@ fn assert_lips_shut(set: &Arc<PoseSet>) {
             closures += 1;
             // A frame shows the mouth of its middle.
             let inside = seen.iter().filter(|(at, _)| at + 0.04 > start && *at < phone.end);
-            let least = inside.map(|(_, d)| *d).fold(f64::MAX, f64::min);
-            assert!(least < 0.15 * loudest, "{name}, {} at {start}: {least} of {loudest}", phone.name);
+            let darkest = inside.map(|(_, d)| *d).fold(f64::MAX, f64::min);
+            assert!(darkest < 0.15 * loudest, "{name}, {} at {start}: {darkest} of {loudest}", phone.name);
         }
         start = phone.end;
     }
@@ -180,11 +180,11 @@ fn mouths_that_are_called_closed_look_closed() {
             let widest = jaws.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0;
             let open = seen(widest as u8, 0, 0);
             let keys = manifest.frames.iter().map(|(key, _)| *key);
-            let (mut shut, mut told) = (0, Vec::new());
+            let (mut shut, mut failures) = (0, Vec::new());
             for key in keys.filter(|key| key.stance == stance) {
                 let mouth = &manifest.mouths[usize::from(key.mouth)];
                 // A lip under the teeth leaves a little of them to be seen.
-                let most = match (mouth.press > 0.7, mouth.tuck > 0.7) {
+                let max = match (mouth.press > 0.7, mouth.tuck > 0.7) {
                     (true, _) => 0.15,
                     (_, true) => 0.35,
                     _ => continue,
@@ -192,12 +192,16 @@ fn mouths_that_are_called_closed_look_closed() {
                 for rung in 0..set.rungs() {
                     shut += 1;
                     let part = seen(key.mouth, key.look, rung) / open;
-                    if part > most {
-                        told.push((key, rung, part));
+                    if part > max {
+                        failures.push((key, rung, part));
                     }
                 }
             }
-            assert!(shut >= 3 * 3 * 2 && told.is_empty(), "{}, {shut} mouths: {told:?}", manifest.name);
+            assert!(
+                shut >= 3 * 3 * 2 && failures.is_empty(),
+                "{}, {shut} mouths: {failures:?}",
+                manifest.name
+            );
         }
     }
 }

@@ -30,26 +30,26 @@ struct Client {
 }
 
 impl Client {
-    fn join(bench: &mut Harness) -> Self {
+    fn join(harness: &mut Harness) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
-        let mut rtc = Rtc::builder().build(bench.now);
+        let mut rtc = Rtc::builder().build(harness.now);
         rtc.add_local_candidate(Candidate::host(socket.local_addr().unwrap(), "udp").unwrap());
         let mut api = rtc.sdp_api();
         let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
         let (offer, pending) = api.apply().unwrap();
-        let accepted = bench.offer_call(call_config(1), offer.to_sdp_string());
+        let accepted = harness.offer_call(call_config(1), offer.to_sdp_string());
         rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&accepted.answer).unwrap()).unwrap();
         let mut client = Self { rtc, socket, audio, connected: false };
         for _ in 0..5_000 {
-            client.exchange(bench.now);
-            bench.now += Duration::from_millis(1);
-            bench.media_thread.step(bench.now);
-            if client.connected && bench.recorder.event_names(1).contains(&"joined".to_owned()) {
+            client.exchange(harness.now);
+            harness.now += Duration::from_millis(1);
+            harness.media_thread.step(harness.now);
+            if client.connected && harness.recorder.event_names(1).contains(&"joined".to_owned()) {
                 return client;
             }
         }
-        panic!("it never connected: {:?}", bench.recorder.event_names(1));
+        panic!("it never connected: {:?}", harness.recorder.event_names(1));
     }
 
     /// Sends what is to be sent, and takes what has come.
@@ -92,40 +92,40 @@ fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
     let port = socket.candidates()[0].address;
     let held = UNKNOWN_DATAGRAMS.min(socket.receive_buffer().unwrap() / KERNEL_BYTES_PER_DATAGRAM);
     let feed = socket.injector();
-    let mut bench = Harness::with_socket(socket);
-    let mut client = Client::join(&mut bench);
+    let mut harness = Harness::with_socket(socket);
+    let mut client = Client::join(&mut harness);
     // Past its handshakes the thread reads its socket at its ticks alone.
     for _ in 0..150 {
-        client.exchange(bench.now);
-        bench.run_for(Duration::from_millis(10));
+        client.exchange(harness.now);
+        harness.run_for(Duration::from_millis(10));
     }
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     let source = stranger.local_addr().unwrap();
     let mut spent = Vec::new();
     for n in 0..50 {
         let (strange, windows) =
-            (bench.stats.unknown_datagrams.load(Relaxed), bench.stats.vad_windows.load(Relaxed));
+            (harness.stats.unknown_datagrams.load(Relaxed), harness.stats.vad_windows.load(Relaxed));
         for _ in held..UNKNOWN_DATAGRAMS {
             feed.send((source, vec![0x55; 60])).unwrap();
         }
         for _ in 0..held {
             stranger.send_to(&[0x55; 60], port).unwrap();
         }
-        client.send_voice(bench.now, 2 * n);
-        client.send_voice(bench.now, 2 * n + 1);
-        let tick = bench.media_thread.wake_at().unwrap().max(bench.now);
-        let begun = ThreadTime::now();
-        bench.media_thread.step(tick);
-        spent.push(begun.elapsed());
-        bench.now = tick;
+        client.send_voice(harness.now, 2 * n);
+        client.send_voice(harness.now, 2 * n + 1);
+        let tick = harness.media_thread.wake_at().unwrap().max(harness.now);
+        let started = ThreadTime::now();
+        harness.media_thread.step(tick);
+        spent.push(started.elapsed());
+        harness.now = tick;
         assert_eq!(
-            bench.stats.unknown_datagrams.load(Relaxed) - strange,
+            harness.stats.unknown_datagrams.load(Relaxed) - strange,
             UNKNOWN_DATAGRAMS as u64,
             "after {n} ticks"
         );
-        bench.run_for(Duration::from_millis(40) - Duration::from_micros(1));
+        harness.run_for(Duration::from_millis(40) - Duration::from_micros(1));
         // Two packets are 40 ms, and a window is 32 ms.
-        assert!(bench.stats.vad_windows.load(Relaxed) > windows, "the call was not heard after {n} ticks");
+        assert!(harness.stats.vad_windows.load(Relaxed) > windows, "the call was not heard after {n} ticks");
     }
     // The median: of a tick that another program interrupts the kernel counts some as ours.
     spent.sort();

@@ -25,10 +25,10 @@ fn call_with_guardrail(response: Option<&str>) -> conversation::call_config::Cal
 }
 
 /// What the record says of guardrails that fired.
-fn triggered_guardrails(bench: &Harness) -> Vec<TriggeredGuardrail> {
-    let facts = bench.recorder.events_of(1).into_iter();
-    facts
-        .filter_map(|fact| match fact.event {
+fn triggered_guardrails(harness: &Harness) -> Vec<TriggeredGuardrail> {
+    let events = harness.recorder.events_of(1).into_iter();
+    events
+        .filter_map(|event| match event.event {
             Event::GuardrailTriggered(fired) => Some(*fired),
             _ => None,
         })
@@ -40,35 +40,35 @@ fn a_guardrail_that_does_not_fire_costs_no_time_and_leaves_no_trace() {
     let started = |event: &Event| matches!(event, Event::AgentStartedSpeaking { .. });
     let mut times = Vec::new();
     for call in [call_config(1), call_with_guardrail(Some("I must not."))] {
-        let mut bench = Harness::new();
-        let far = bench.start_call(call, &["What is new?"], "Nothing at all.");
-        far.send_audio(user_audio(&[(0.5, 1.0)]));
-        bench.run_for(4 * SECOND);
-        assert_eq!(triggered_guardrails(&bench), []);
-        times.push(bench.recorder.time_of(1, started).expect("it answered"));
+        let mut harness = Harness::new();
+        let client = harness.start_call(call, &["What is new?"], "Nothing at all.");
+        client.send_audio(user_audio(&[(0.5, 1.0)]));
+        harness.run_for(4 * SECOND);
+        assert_eq!(triggered_guardrails(&harness), []);
+        times.push(harness.recorder.time_of(1, started).expect("it answered"));
     }
     assert_eq!(times[0], times[1]);
 }
 
 #[test]
 fn a_guardrail_s_words_take_the_place_of_the_reply_that_has_begun() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(
+    let mut harness = Harness::new();
+    let client = harness.start_call(
         call_with_guardrail(Some("I must not.")),
         &["May I sue?"],
         "Yes of course you may always do that.",
     );
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(8 * SECOND);
-    let fired = triggered_guardrails(&bench);
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(8 * SECOND);
+    let fired = triggered_guardrails(&harness);
     let [one] = fired.as_slice() else { panic!("it fires once: {fired:?}") };
     assert_eq!((one.key.as_str(), one.category.as_str(), one.content.as_str()), ("sue", "law", "May I sue?"));
     assert_eq!((one.response_message.as_deref(), &one.verdict), (Some("I must not."), &None));
-    let spoken: Vec<String> = bench
+    let spoken: Vec<String> = harness
         .recorder
         .events_of(1)
         .into_iter()
-        .filter_map(|fact| match fact.event {
+        .filter_map(|event| match event.event {
             Event::AgentStoppedSpeaking { text, .. } => Some(text),
             _ => None,
         })
@@ -78,12 +78,13 @@ fn a_guardrail_s_words_take_the_place_of_the_reply_that_has_begun() {
     let words = |text: &str| text == "I must not.";
     let began = |event: &Event| matches!(event, Event::AgentStartedSpeaking { text, .. } if words(text));
     let over = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if words(text));
-    let (began, over) = (bench.recorder.time_of(1, began).unwrap(), bench.recorder.time_of(1, over).unwrap());
+    let (began, over) =
+        (harness.recorder.time_of(1, began).unwrap(), harness.recorder.time_of(1, over).unwrap());
     assert!(
         (over - began - 3.0 * WORD_DURATION.as_secs_f64()).abs() < 0.03,
         "three words to their end: {began} to {over}"
     );
-    drop(far);
+    drop(client);
 }
 
 /// Calls the rule that it is offered, then declines; it has no moderation endpoint.
@@ -113,8 +114,8 @@ impl llm::Llm for ToolCallingLlm {
 
 #[test]
 fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_endpoint_does() {
-    let mut bench = Harness::new();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut harness = Harness::new();
+    let tool_results = Arc::new(Mutex::new(Vec::new()));
     let mut call = call_with_guardrail(None);
     call.spec.tools.push(ToolSpec { name: "sue".into(), ..ToolSpec::default() });
     call.tools.push(Tool {
@@ -123,23 +124,29 @@ fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_en
         parameters: serde_json::json!({"type": "object"}),
         backend: ToolBackend::Moderation,
     });
-    let far = bench.start_call_with_llm(
+    let client = harness.start_call_with_llm(
         call,
         &["May I sue?"],
-        Arc::new(ToolCallingLlm { tool_results: Arc::clone(&told) }),
+        Arc::new(ToolCallingLlm { tool_results: Arc::clone(&tool_results) }),
     );
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(6 * SECOND);
-    let fired = triggered_guardrails(&bench);
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(6 * SECOND);
+    let fired = triggered_guardrails(&harness);
     let [one] = fired.as_slice() else { panic!("it fires once: {fired:?}") };
     let verdict = one.verdict.as_ref().map(|verdict| verdict["error"].clone());
     assert_eq!(
         (one.response_message.as_deref(), verdict),
         (None, Some("there is no moderation endpoint".into()))
     );
-    let told: serde_json::Value = serde_json::from_str(&told.lock().unwrap()[0]).unwrap();
-    assert_eq!((&told["flagged"], &told["rule"]), (&true.into(), &"The user wants to sue".into()));
-    assert!(told["instruction"].as_str().unwrap().contains("keeping with the rule"), "{told}");
+    let tool_results: serde_json::Value = serde_json::from_str(&tool_results.lock().unwrap()[0]).unwrap();
+    assert_eq!(
+        (&tool_results["flagged"], &tool_results["rule"]),
+        (&true.into(), &"The user wants to sue".into())
+    );
+    assert!(
+        tool_results["instruction"].as_str().unwrap().contains("keeping with the rule"),
+        "{tool_results}"
+    );
     let stopped = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if text == "I had better not.");
-    assert!(bench.recorder.time_of(1, stopped).is_some(), "{:?}", bench.recorder.event_names(1));
+    assert!(harness.recorder.time_of(1, stopped).is_some(), "{:?}", harness.recorder.event_names(1));
 }

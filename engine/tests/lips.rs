@@ -134,20 +134,20 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
     let mut all = vec![Vec::new(); voices.len()];
     for (n, text) in texts.iter().enumerate() {
         let (_handle, heard) = ask(text, voices[n % voices.len()]);
-        let mut said = SpokenSentence::default();
+        let mut sentence = SpokenSentence::default();
         for event in heard {
             match event {
-                Event::Phones(phones) => said.phones.extend(phones),
+                Event::Phones(phones) => sentence.phones.extend(phones),
                 Event::Audio { pcm, sample_rate } => {
-                    said.pcm.extend(pcm);
-                    said.sample_rate = sample_rate;
+                    sentence.pcm.extend(pcm);
+                    sentence.sample_rate = sample_rate;
                 }
-                Event::Words(words) => said.words.extend(words),
+                Event::Words(words) => sentence.words.extend(words),
                 Event::End => break,
                 Event::Failed(error) => panic!("{text:?}: {error}"),
             }
         }
-        all[n % voices.len()].push(said);
+        all[n % voices.len()].push(sentence);
     }
     all
 }
@@ -175,20 +175,20 @@ fn long_faces_every_closure_of_two_hundred_sentences_is_shown_by_every_person() 
 }
 
 fn assert_closures_shown(sentences: &[String]) {
-    let said: Vec<SpokenSentence> = synthesize(sentences, &["slt", "rms", "awb", "kal16"]).concat();
-    assert_eq!(said.len(), sentences.len());
+    let sentence: Vec<SpokenSentence> = synthesize(sentences, &["slt", "rms", "awb", "kal16"]).concat();
+    assert_eq!(sentence.len(), sentences.len());
     let (mut seen, mut missed) = (0, Vec::new());
     for avatar in Avatars::built_in().unwrap().as_slice() {
         let mouths = mouths_by_frame(&avatar.pose_set);
-        for (n, said) in said.iter().enumerate() {
+        for (n, sentence) in sentence.iter().enumerate() {
             // Pictures may fall anywhere on the sound.
             for (rate, phase) in [(25, 0.0), (25, 0.01), (25, 0.02), (25, 0.03), (30, 0.0), (30, 0.02)] {
                 let mut face = AvatarAnimator::new(Arc::clone(&avatar.pose_set), rate, 1);
                 assert!(face.next_frame(Time::ZERO, None).is_some_and(|first| first.is_key_frame));
                 face.set_state(AgentState::Speaking, false);
-                face.add_phones(SEGMENT, &said.phones);
+                face.add_phones(SEGMENT, &sentence.phones);
                 let length = 1.0 / rate as f32;
-                let pictures = (said.phones.last().unwrap().end / length) as u64;
+                let pictures = (sentence.phones.last().unwrap().end / length) as u64;
                 let mut closed = false;
                 let shut: Vec<f32> = (0..pictures)
                     .filter_map(|n| {
@@ -202,7 +202,7 @@ fn assert_closures_shown(sentences: &[String]) {
                         closed.then_some(at + length / 2.0)
                     })
                     .collect();
-                for (start, end) in closures(&said.phones) {
+                for (start, end) in closures(&sentence.phones) {
                     let shown = shut
                         .iter()
                         .any(|middle| (start - CLOSURE_TOLERANCE..=end + CLOSURE_TOLERANCE).contains(middle));
@@ -237,53 +237,60 @@ fn long_faces_lips_that_are_read_from_the_sound_of_two_hundred_sentences_follow_
 fn assert_lips_follow(sentences: &[String]) {
     // Of each voice the least r of the jaw's opening, and the least part of the closures that are shut. rms was never heard in training.
     let bounds = [("slt", 0.80, 0.93), ("rms", 0.48, 0.93), ("awb", 0.76, 0.93), ("kal16", 0.69, 0.92)];
-    let said = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
-    for ((voice, least, part), said) in bounds.into_iter().zip(said) {
+    let sentence = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
+    for ((voice, min_r, part), sentence) in bounds.into_iter().zip(sentence) {
         let mut pieces = LipComparison::default();
-        for said in &said {
-            pieces.add(&said.phones, &lips::phones_from_audio(&said.pcm, said.sample_rate));
+        for sentence in &sentence {
+            pieces.add(&sentence.phones, &lips::phones_from_audio(&sentence.pcm, sentence.sample_rate));
         }
         let (all, shut) = pieces.count_closures();
         let (r, lag) = (pieces.jaw_correlation(0.0), pieces.lag());
         let minutes = pieces.seconds() / 60.0;
         println!(
             "{voice}: {} sentences, r = {r:.3}, lag {:.0} ms, {shut} of {all} closures shut ({:.1} %), {} of other sounds in {minutes:.1} minutes",
-            said.len(),
+            sentence.len(),
             lag * 1e3,
             shut as f64 * 100.0 / all as f64,
             pieces.false_closures()
         );
-        assert!(r >= least, "{voice}: r = {r}");
+        assert!(r >= min_r, "{voice}: r = {r}");
         assert!(shut as f64 >= part * all as f64, "{voice}: {shut} of {all}");
         assert!(lag.abs() <= 0.03, "{voice}: {lag} s late");
     }
 }
 
 /// What becomes of a sentence in chunks of .1 s, with these events before the chunks of these numbers.
-fn run_tts_sink(lips: bool, said: &SpokenSentence, mut events: Vec<(usize, Event)>) -> Vec<SynthesisEvent> {
+fn run_tts_sink(
+    lips: bool,
+    sentence: &SpokenSentence,
+    mut events: Vec<(usize, Event)>,
+) -> Vec<SynthesisEvent> {
     let news = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&news);
-    let sink = voice::synthesis_sink(lips, move |news| kept.lock().unwrap().push(news));
-    for (n, chunk) in said.pcm.chunks(said.sample_rate as usize / 10).enumerate() {
+    let collected = Arc::clone(&news);
+    let sink = voice::synthesis_sink(lips, move |news| collected.lock().unwrap().push(news));
+    for (n, chunk) in sentence.pcm.chunks(sentence.sample_rate as usize / 10).enumerate() {
         for (_, event) in events.extract_if(.., |(before, _)| *before == n) {
             sink.send(event);
         }
-        sink.send(Event::Audio { pcm: chunk.to_vec(), sample_rate: said.sample_rate });
+        sink.send(Event::Audio { pcm: chunk.to_vec(), sample_rate: sentence.sample_rate });
     }
     sink.send(Event::End);
     drop(sink);
     Arc::into_inner(news).unwrap().into_inner().unwrap()
 }
 
-fn collect_phones(news: &[SynthesisEvent]) -> Vec<Phone> {
-    news.iter().flat_map(|n| if let SynthesisEvent::Phones(p) = n { p.clone() } else { Vec::new() }).collect()
+fn collect_phones(events: &[SynthesisEvent]) -> Vec<Phone> {
+    events
+        .iter()
+        .flat_map(|n| if let SynthesisEvent::Phones(p) = n { p.clone() } else { Vec::new() })
+        .collect()
 }
 
 #[test]
 fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
     let _alone = same_noise();
-    let said = &synthesize(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
-    let read = run_tts_sink(true, said, vec![]);
+    let sentence = &synthesize(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
+    let read = run_tts_sink(true, sentence, vec![]);
     let (mut known, mut given) = (0.0, 0.0);
     for news in &read {
         match news {
@@ -301,9 +308,9 @@ fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
     }
     assert!(collect_phones(&read).iter().any(|p| is_closure(&p.name)), "{read:?}");
 
-    let told = vec![(0, Event::Phones(said.phones.clone()))];
-    assert_eq!(collect_phones(&run_tts_sink(true, said, told)), said.phones);
-    assert_eq!(collect_phones(&run_tts_sink(false, said, vec![])), [], "nobody looks at the lips");
+    let own_phones = vec![(0, Event::Phones(sentence.phones.clone()))];
+    assert_eq!(collect_phones(&run_tts_sink(true, sentence, own_phones)), sentence.phones);
+    assert_eq!(collect_phones(&run_tts_sink(false, sentence, vec![])), [], "nobody looks at the lips");
 }
 
 /// Says one recorded sentence to everything, in chunks of .1 s, the first after .1 s, so many times as fast as it sounds: a vendor that
@@ -340,29 +347,29 @@ impl Tts for RecordedTts {
 #[test]
 fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_with_it() {
     let _alone = same_noise();
-    let said =
+    let sentence =
         synthesize(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
-    let said = &said[0][0];
+    let sentence = &sentence[0][0];
     // What is read is known too late where sound is made hardly faster than it is spoken; words are known before.
     for (speed, words) in [(5.0, false), (2.0, false), (1.2, true)] {
         let avatars = Avatars::built_in().unwrap();
         let set = &avatars.as_slice()[0].pose_set;
         let mouths = mouths_by_frame(set);
-        let mut bench = Harness::new();
-        bench.pose_set = Some(Arc::clone(set));
-        let vendor = RecordedTts { time: bench.time.clone(), sentence: said.clone(), speed, words };
-        let far = bench.start_call_with_tts(
+        let mut harness = Harness::new();
+        harness.pose_set = Some(Arc::clone(set));
+        let vendor = RecordedTts { time: harness.time.clone(), sentence: sentence.clone(), speed, words };
+        let client = harness.start_call_with_tts(
             call_config(1),
             &["What is new?"],
             "Nothing at all.",
             Arc::new(vendor),
             None,
         );
-        far.send_audio(support::user_audio(&[(0.5, 1.0)]));
-        bench.run_for(8 * SECOND);
+        client.send_audio(support::user_audio(&[(0.5, 1.0)]));
+        harness.run_for(8 * SECOND);
 
         let (mut began, mut pictures): (Option<Instant>, Vec<(Instant, Mouth)>) = (None, Vec::new());
-        for left in far.drain_outputs() {
+        for left in client.drain_outputs() {
             match left {
                 LoopbackOutput::Audio { at, segment: Some((_, position)), .. } if began.is_none() => {
                     assert_eq!(position, Position::from_samples(0));
@@ -376,7 +383,7 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
             }
         }
         let began = began.expect("it speaks");
-        let track = VisemeTrack::new(&said.phones);
+        let track = VisemeTrack::new(&sentence.phones);
         let (mut wanted, mut shown, mut closed) = (Vec::new(), Vec::new(), Vec::new());
         for (at, mouth) in &pictures {
             // What a picture shows is the middle of its time.
@@ -389,7 +396,7 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
                 }
             }
         }
-        let all = closures(&said.phones);
+        let all = closures(&sentence.phones);
         let near = |(start, end): &&(f32, f32)| {
             closed.iter().any(|at| (start - CLOSURE_TOLERANCE..=end + CLOSURE_TOLERANCE).contains(at))
         };

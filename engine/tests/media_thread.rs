@@ -29,17 +29,17 @@ fn ended_because(event: &Event, why: EndReason) -> bool {
 
 #[test]
 fn a_question_is_heard_answered_and_told() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &["What is new?"], "Nothing at all.");
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(4 * SECOND);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let spoken = heard.speech_spans();
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &["What is new?"], "Nothing at all.");
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(4 * SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let spoken = output.speech_spans();
     assert_eq!(spoken.len(), 1, "{spoken:?}");
     let (from, to) = spoken[0];
     assert!((to - from - 3.0 * WORD_DURATION.as_secs_f64()).abs() < 0.001, "three words: {spoken:?}");
-    let names = bench.recorder.event_names(1);
+    let names = harness.recorder.event_names(1);
     let order = [
         "joined",
         "user.started_speaking",
@@ -52,8 +52,8 @@ fn a_question_is_heard_answered_and_told() {
     for name in order {
         assert!(rest.any(|n| n == name), "{name} in {names:?}");
     }
-    let facts = bench.recorder.events_of(1);
-    assert!(facts.iter().enumerate().all(|(i, f)| f.seq == i as u64), "facts are numbered without a gap");
+    let events = harness.recorder.events_of(1);
+    assert!(events.iter().enumerate().all(|(i, f)| f.seq == i as u64), "facts are numbered without a gap");
 }
 
 /// Where the time goes between the user's last sound and the agent's first: the sum must be the delay that was asked for, the models' own
@@ -63,18 +63,18 @@ fn the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy() {
     let ideal = 0.400 + 0.016;
     let mut rows = Vec::new();
     for place in 0..16 {
-        let mut bench = Harness::new();
-        let far = bench.start_call(call_config(1), &["What is new?"], "Nothing at all.");
+        let mut harness = Harness::new();
+        let client = harness.start_call(call_config(1), &["What is new?"], "Nothing at all.");
         let speech = 1.018 + f64::from(place) * 0.0041;
-        far.send_audio(user_audio(&[(0.513, speech)]));
-        bench.run_for(4 * SECOND);
-        let mut heard = ReceivedOutput::new(bench.start);
-        heard.collect(&far);
+        client.send_audio(user_audio(&[(0.513, speech)]));
+        harness.run_for(4 * SECOND);
+        let mut output = ReceivedOutput::new(harness.start);
+        output.collect(&client);
         let end = 0.513 + speech;
-        let first = heard.speech_spans()[0].0;
-        let when = |wanted: fn(&Event) -> bool| bench.recorder.time_of(1, wanted).unwrap() - end;
-        let told = when(|e| matches!(e, Event::AgentStartedSpeaking { .. }));
-        assert!((told - (first - end)).abs() < 0.001, "the fact is told when the sample leaves");
+        let first = output.speech_spans()[0].0;
+        let when = |wanted: fn(&Event) -> bool| harness.recorder.time_of(1, wanted).unwrap() - end;
+        let reported = when(|e| matches!(e, Event::AgentStartedSpeaking { .. }));
+        assert!((reported - (first - end)).abs() < 0.001, "the fact is told when the sample leaves");
         rows.push([
             when(|e| matches!(e, Event::UserStoppedSpeaking)),
             when(|e| matches!(e, Event::UserTranscript { is_final: true, .. })),
@@ -96,8 +96,8 @@ fn the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy() {
     for (i, label) in labels.iter().enumerate() {
         let column: Vec<f64> = rows.iter().map(|r| r[i] * 1e3).collect();
         let mean = column.iter().sum::<f64>() / column.len() as f64;
-        let (least, most) = column.iter().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
-        eprintln!("{mean:8.1} {least:8.1} {most:8.1}  {label}");
+        let (min, max) = column.iter().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
+        eprintln!("{mean:8.1} {min:8.1} {max:8.1}  {label}");
     }
     let added: Vec<f64> = rows.iter().map(|r| r[5]).collect();
     let mean = added.iter().sum::<f64>() / added.len() as f64;
@@ -111,20 +111,20 @@ fn the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy() {
 fn an_interruption_is_silence_at_most_sixteen_milliseconds_after_the_policy_allows_it() {
     let mut over = Vec::new();
     for place in 0..16 {
-        let mut bench = Harness::new();
+        let mut harness = Harness::new();
         let mut call = call_config_of(
             1,
             AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() },
         );
         call.spec.echo_warmup = Duration::ZERO;
         let policy = (call.spec.vad.min_speech_duration + call.spec.min_interruption_duration).as_secs_f64();
-        let far = bench.start_call(call, &["Tell me something.", "Stop it."], LONG_ANSWER);
+        let client = harness.start_call(call, &["Tell me something.", "Stop it."], LONG_ANSWER);
         let gap = 2.5 + f64::from(place) * 0.0041;
-        far.send_audio(user_audio(&[(0.5, 1.0), (gap, 1.0)]));
-        bench.run_for(8 * SECOND);
-        let mut heard = ReceivedOutput::new(bench.start);
-        heard.collect(&far);
-        over.push(heard.speech_spans()[0].1 - (1.5 + gap) - policy);
+        client.send_audio(user_audio(&[(0.5, 1.0), (gap, 1.0)]));
+        harness.run_for(8 * SECOND);
+        let mut output = ReceivedOutput::new(harness.start);
+        output.collect(&client);
+        over.push(output.speech_spans()[0].1 - (1.5 + gap) - policy);
     }
     eprintln!("ms beyond the policy: {:.1?}", over.iter().map(|s| s * 1e3).collect::<Vec<_>>());
     let mean = over.iter().sum::<f64>() / over.len() as f64;
@@ -133,11 +133,11 @@ fn an_interruption_is_silence_at_most_sixteen_milliseconds_after_the_policy_allo
 
 #[test]
 fn where_a_change_is_near_blocks_are_short_and_time_stamps_go_on() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &["What is new?"], "Nothing at all.");
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(4 * SECOND);
-    let blocks: Vec<_> = far
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &["What is new?"], "Nothing at all.");
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(4 * SECOND);
+    let blocks: Vec<_> = client
         .drain_outputs()
         .filter_map(|left| match left {
             LoopbackOutput::Audio { timestamp, pcm, .. } => Some((timestamp, pcm)),
@@ -158,49 +158,52 @@ fn where_a_change_is_near_blocks_are_short_and_time_stamps_go_on() {
 
 #[test]
 fn the_agent_falls_silent_when_it_is_interrupted() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let agent = AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() };
     let mut call = call_config_of(1, agent);
     call.spec.echo_warmup = Duration::ZERO;
-    let far = bench.start_call(call, &["Tell me something.", "Stop it."], LONG_ANSWER);
+    let client = harness.start_call(call, &["Tell me something.", "Stop it."], LONG_ANSWER);
     let onset = 4.0;
-    far.send_audio(user_audio(&[(0.5, 1.0), (onset - 1.5, 1.0)]));
-    bench.run_for(8 * SECOND);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let spoken = heard.speech_spans();
+    client.send_audio(user_audio(&[(0.5, 1.0), (onset - 1.5, 1.0)]));
+    harness.run_for(8 * SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let spoken = output.speech_spans();
     let silence = spoken[0].1 - onset;
     eprintln!("onset to silence: {:.0} ms at a minimum duration of 250 ms", silence * 1e3);
     assert!(spoken[0].0 < onset && (0.25..=0.45).contains(&silence), "{spoken:?}");
-    assert!(bench.recorder.event_names(1).contains(&"agent.interrupted".to_owned()));
+    assert!(harness.recorder.event_names(1).contains(&"agent.interrupted".to_owned()));
 }
 
 #[test]
 fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let mut call = call_config(1);
     call.spec.echo_warmup = Duration::ZERO;
     // The second stretch of sound means nothing: a cough.
-    let far = bench.start_call(call, &["Tell me something.", ""], LONG_ANSWER);
-    far.send_audio(user_audio(&[(0.5, 1.0), (2.0, 0.9)]));
-    bench.run_for(14 * SECOND);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let names = bench.recorder.event_names(1);
+    let client = harness.start_call(call, &["Tell me something.", ""], LONG_ANSWER);
+    client.send_audio(user_audio(&[(0.5, 1.0), (2.0, 0.9)]));
+    harness.run_for(14 * SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let names = harness.recorder.event_names(1);
     assert!(
         names.contains(&"playout.held".to_owned()) && names.contains(&"playout.resumed".to_owned()),
         "{names:?}"
     );
     assert_eq!(names.iter().filter(|n| *n == "agent.stopped_speaking").count(), 1);
     let place = |wanted: fn(&Event) -> Option<f64>| {
-        let facts = bench.recorder.events_of(1);
-        (facts.iter().find_map(|f| wanted(&f.event)).unwrap() * 48_000.0).round() as u64
+        let events = harness.recorder.events_of(1);
+        (events.iter().find_map(|f| wanted(&f.event)).unwrap() * 48_000.0).round() as u64
     };
-    let told = place(|e| if let Event::PlayoutHeld { position } = e { Some(*position) } else { None });
+    let reported = place(|e| if let Event::PlayoutHeld { position } = e { Some(*position) } else { None });
     let held = place(|e| if let Event::PlayoutResumed { position } = e { Some(*position) } else { None });
-    assert!(held.abs_diff(told) <= 960, "what had left by then is known to the block at once: {told} {held}");
+    assert!(
+        held.abs_diff(reported) <= 960,
+        "what had left by then is known to the block at once: {reported} {held}"
+    );
     // Behind the fade of 5 ms at the hold comes silence, then a rise of 5 ms, then the samples as they are.
-    let blocks: Vec<i16> = heard.blocks.iter().flat_map(|(_, b)| b.iter().copied()).collect();
+    let blocks: Vec<i16> = output.blocks.iter().flat_map(|(_, b)| b.iter().copied()).collect();
     let silence = blocks.windows(4_800).position(|w| w[0] != 0 && w[1..].iter().all(|s| *s == 0));
     let resumed = silence.map(|at| at + 1 + blocks[at + 1..].iter().position(|s| *s != 0).unwrap()).unwrap();
     let exact: Vec<i16> = (held + 240..held + 1_240).map(sample_at).collect();
@@ -211,113 +214,114 @@ fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
 
 #[test]
 fn another_connection_takes_the_call_over_and_the_older_one_is_told() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &["Tell me something."], LONG_ANSWER);
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(3 * SECOND);
-    let newer = bench.reconnect(call_config(1));
-    bench.run_for(SECOND);
-    let (mut old, mut new) = (ReceivedOutput::new(bench.start), ReceivedOutput::new(bench.start));
-    old.collect(&far);
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &["Tell me something."], LONG_ANSWER);
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(3 * SECOND);
+    let newer = harness.reconnect(call_config(1));
+    harness.run_for(SECOND);
+    let (mut old, mut new) = (ReceivedOutput::new(harness.start), ReceivedOutput::new(harness.start));
+    old.collect(&client);
     new.collect(&newer);
     assert!(old.closed && old.texts.iter().any(|t| t.contains("peerLeft")), "{:?}", old.texts);
     let (before, after) = (old.speech_spans(), new.speech_spans());
     assert_eq!((before.len(), after.len()), (1, 1));
     assert!(after[0].0 - before[0].1 < 0.021, "the sound goes on: {before:?} {after:?}");
-    assert_eq!(bench.media_thread.call_count(), 1);
-    assert_eq!(bench.recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
-    drop(far);
-    bench.run_for(7 * SECOND);
-    assert_eq!(bench.media_thread.call_count(), 1, "the older one's end ends nothing");
+    assert_eq!(harness.media_thread.call_count(), 1);
+    assert_eq!(harness.recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
+    drop(client);
+    harness.run_for(7 * SECOND);
+    assert_eq!(harness.media_thread.call_count(), 1, "the older one's end ends nothing");
 }
 
 #[test]
 fn a_connection_closed_without_a_word_ends_the_call_after_five_seconds() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &[], "");
-    bench.run_for(SECOND);
-    far.send_event(Wire::Closed);
-    bench.run_for(4_900 * SECOND / 1_000);
-    assert_eq!(bench.media_thread.call_count(), 1);
-    bench.run_for(SECOND);
-    assert_eq!(bench.media_thread.call_count(), 0);
-    let names = bench.recorder.event_names(1);
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &[], "");
+    harness.run_for(SECOND);
+    client.send_event(Wire::Closed);
+    harness.run_for(4_900 * SECOND / 1_000);
+    assert_eq!(harness.media_thread.call_count(), 1);
+    harness.run_for(SECOND);
+    assert_eq!(harness.media_thread.call_count(), 0);
+    let names = harness.recorder.event_names(1);
     assert!(
         names.contains(&"participant_left".to_owned()) && names.contains(&"call_ended".to_owned()),
         "{names:?}"
     );
-    assert!(bench.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::UserLeft)));
-    assert_eq!(*bench.open_streams.lock().unwrap(), 0, "the decoder is free");
+    assert!(harness.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::UserLeft)));
+    assert_eq!(*harness.open_streams.lock().unwrap(), 0, "the decoder is free");
 }
 
 #[test]
 fn a_reload_within_five_seconds_goes_on_with_the_call() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &[], "");
-    bench.run_for(SECOND);
-    far.send_event(Wire::Closed);
-    bench.run_for(3 * SECOND);
-    let _newer = bench.reconnect(call_config(1));
-    bench.run_for(20 * SECOND);
-    assert_eq!(bench.media_thread.call_count(), 1);
-    assert!(!bench.recorder.event_names(1).contains(&"ended".to_owned()));
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &[], "");
+    harness.run_for(SECOND);
+    client.send_event(Wire::Closed);
+    harness.run_for(3 * SECOND);
+    let _newer = harness.reconnect(call_config(1));
+    harness.run_for(20 * SECOND);
+    assert_eq!(harness.media_thread.call_count(), 1);
+    assert!(!harness.recorder.event_names(1).contains(&"ended".to_owned()));
 }
 
 #[test]
 fn a_client_of_which_nothing_is_heard_is_gone_after_twenty_five_seconds() {
-    let mut bench = Harness::new();
-    let mut far = bench.start_call(call_config(1), &[], "");
-    bench.run_for(SECOND);
-    far.disconnect();
-    bench.run_for(24 * SECOND);
-    assert_eq!(bench.media_thread.call_count(), 1);
-    bench.run_for(3 * SECOND);
-    assert_eq!(bench.media_thread.call_count(), 0);
-    assert!(bench.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::UserLeft)));
+    let mut harness = Harness::new();
+    let mut client = harness.start_call(call_config(1), &[], "");
+    harness.run_for(SECOND);
+    client.disconnect();
+    harness.run_for(24 * SECOND);
+    assert_eq!(harness.media_thread.call_count(), 1);
+    harness.run_for(3 * SECOND);
+    assert_eq!(harness.media_thread.call_count(), 0);
+    assert!(harness.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::UserLeft)));
 }
 
 #[test]
 fn the_end_by_the_api_leaves_no_call_and_nothing_sounds_after_it() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &["Tell me something."], LONG_ANSWER);
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(3 * SECOND);
-    bench.command(1, Command::End);
-    bench.run_for(SECOND);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    assert!(heard.closed);
-    assert!(heard.speech_spans()[0].1 < 3.05, "{:?}", heard.speech_spans());
-    assert_eq!(bench.media_thread.call_count(), 0);
-    assert_eq!(bench.media_thread.wake_at(), None, "a thread without calls sleeps");
-    assert_eq!(bench.stats.ended_calls.load(Relaxed), 1);
-    assert!(bench.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::EndedByApi)));
-    assert_eq!(*bench.open_streams.lock().unwrap(), 0);
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &["Tell me something."], LONG_ANSWER);
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(3 * SECOND);
+    harness.command(1, Command::End);
+    harness.run_for(SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    assert!(output.closed);
+    assert!(output.speech_spans()[0].1 < 3.05, "{:?}", output.speech_spans());
+    assert_eq!(harness.media_thread.call_count(), 0);
+    assert_eq!(harness.media_thread.wake_at(), None, "a thread without calls sleeps");
+    assert_eq!(harness.stats.ended_calls.load(Relaxed), 1);
+    assert!(harness.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::EndedByApi)));
+    assert_eq!(*harness.open_streams.lock().unwrap(), 0);
 }
 
 #[test]
 fn fifty_calls_at_once_are_fifty_conversations() {
-    let mut bench = Harness::new();
-    let far: Vec<_> = (0..50u32)
+    let mut harness = Harness::new();
+    let client: Vec<_> = (0..50u32)
         .map(|i| {
-            let far = bench.start_call(call_config(u128::from(i) + 1), &["What is new?"], "Nothing at all.");
-            far.send_audio(user_audio(&[(0.5 + f64::from(i) * 0.017, 1.0)]));
-            far
+            let client =
+                harness.start_call(call_config(u128::from(i) + 1), &["What is new?"], "Nothing at all.");
+            client.send_audio(user_audio(&[(0.5 + f64::from(i) * 0.017, 1.0)]));
+            client
         })
         .collect();
-    bench.run_for(5 * SECOND);
-    assert_eq!(bench.media_thread.call_count(), 50);
-    for (i, far) in far.iter().enumerate() {
-        let mut heard = ReceivedOutput::new(bench.start);
-        heard.collect(far);
-        let spoken = heard.speech_spans();
+    harness.run_for(5 * SECOND);
+    assert_eq!(harness.media_thread.call_count(), 50);
+    for (i, client) in client.iter().enumerate() {
+        let mut output = ReceivedOutput::new(harness.start);
+        output.collect(client);
+        let spoken = output.speech_spans();
         assert_eq!(spoken.len(), 1, "call {i}: {spoken:?}");
         let asked = 1.5 + i as f64 * 0.017;
         assert!((0.40..0.50).contains(&(spoken[0].0 - asked)), "call {i}: {spoken:?}");
     }
-    drop(far);
+    drop(client);
     let count = |of: &AtomicU64| of.load(Relaxed);
-    let stats = &bench.stats;
+    let stats = &harness.stats;
     assert_eq!([&stats.skipped_audio_frames, &stats.late_audio_frames, &stats.late_ticks].map(count), [0; 3]);
     // A few of each call's are of 10 ms: those before its answer.
     assert!(
@@ -330,21 +334,21 @@ fn fifty_calls_at_once_are_fifty_conversations() {
 
 #[test]
 fn a_thread_that_slept_too_long_catches_up_and_counts_what_it_left_out() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &[], "");
-    bench.run_for(SECOND);
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &[], "");
+    harness.run_for(SECOND);
     // Nobody stepped the thread for half a second.
-    bench.now += SECOND / 2;
-    bench.run_for(SECOND);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let blocks = heard.blocks.len();
+    harness.now += SECOND / 2;
+    harness.run_for(SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let blocks = output.blocks.len();
     assert!((100 + 10..=125).contains(&blocks), "ten blocks are caught up with: {blocks}");
-    assert_eq!(bench.stats.late_ticks.load(Relaxed), 1);
+    assert_eq!(harness.stats.late_ticks.load(Relaxed), 1);
     // Of those that it catches up with, the ones due 210 ms ago, 190, … 70; the one of 50 ms ago is in time.
-    assert_eq!(bench.stats.late_audio_frames.load(Relaxed), 8);
-    assert_eq!(bench.stats.skipped_audio_frames.load(Relaxed), 14);
-    assert_eq!(bench.stats.audio_frames.load(Relaxed), blocks as u64);
+    assert_eq!(harness.stats.late_audio_frames.load(Relaxed), 8);
+    assert_eq!(harness.stats.skipped_audio_frames.load(Relaxed), 14);
+    assert_eq!(harness.stats.audio_frames.load(Relaxed), blocks as u64);
 }
 
 /// A voice that has too much to do: it takes nothing. Or one that keeps what it was asked for.
@@ -363,88 +367,88 @@ impl tts::Tts for RejectingTts {
 
 #[test]
 fn a_voice_that_takes_nothing_fails_and_the_fallback_speaks_with_a_voice_of_its_own() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let (first, second) = (Arc::default(), Arc::default());
     let mut call = call_config(1);
     call.spec.fallback_tts = true;
     call.spec.error_message = None;
     call.tts.voice_id = "anna".into();
     let voices = (RejectingTts(Arc::clone(&first), "anna"), RejectingTts(Arc::clone(&second), "otto"));
-    let far = bench.start_call_with_tts(
+    let client = harness.start_call_with_tts(
         call,
         &["What is new?"],
         "Nothing at all.",
         Arc::new(voices.0),
         Some(Arc::new(voices.1)),
     );
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(4 * SECOND);
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(4 * SECOND);
     let asked = |of: &Arc<Mutex<Vec<tts::Request>>>| -> Vec<(String, String)> {
         of.lock().unwrap().iter().map(|r| (r.text.clone(), r.voice.clone())).collect()
     };
     assert_eq!(asked(&first), [("Nothing at all.".to_owned(), "anna".to_owned())]);
     assert_eq!(asked(&second), [("Nothing at all.".to_owned(), String::new())]);
-    let names = bench.recorder.event_names(1);
+    let names = harness.recorder.event_names(1);
     assert_eq!(names.iter().filter(|n| *n == "error").count(), 2, "{names:?}");
-    assert_eq!(bench.media_thread.call_count(), 1);
+    assert_eq!(harness.media_thread.call_count(), 1);
 }
 
 #[test]
 fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
-    let mut bench = Harness::new();
-    let (far, other) = (
-        bench.start_call(call_config(1), &[], ""),
-        bench.start_call(call_config(2), &["What is new?"], "Nothing at all."),
+    let mut harness = Harness::new();
+    let (client, other) = (
+        harness.start_call(call_config(1), &[], ""),
+        harness.start_call(call_config(2), &["What is new?"], "Nothing at all."),
     );
     let text = "Hello world. ".repeat(700);
     let say = Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: false };
     other.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.command(1, say);
-    bench.run_for(4 * SECOND);
-    let asked = || bench.recorder.event_names(1).iter().filter(|n| *n == "tts.started").count();
+    harness.command(1, say);
+    harness.run_for(4 * SECOND);
+    let asked = || harness.recorder.event_names(1).iter().filter(|n| *n == "tts.started").count();
     // Four seconds of .6 s a piece, and two ahead.
     assert!((7..=10).contains(&asked()), "{} pieces were asked for", asked());
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&other);
-    assert_eq!(heard.speech_spans().len(), 1, "the other call is answered");
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&other);
+    assert_eq!(output.speech_spans().len(), 1, "the other call is answered");
     let before = asked();
-    bench.command(1, Command::Interrupt);
-    bench.run_for(10 * SECOND);
-    let asked = bench.recorder.event_names(1).iter().filter(|n| *n == "tts.started").count();
+    harness.command(1, Command::Interrupt);
+    harness.run_for(10 * SECOND);
+    let asked = harness.recorder.event_names(1).iter().filter(|n| *n == "tts.started").count();
     assert_eq!(asked, before, "what waited is given up");
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    assert!(heard.speech_spans().last().unwrap().1 < 4.1, "{:?}", heard.speech_spans());
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    assert!(output.speech_spans().last().unwrap().1 < 4.1, "{:?}", output.speech_spans());
 }
 
 #[test]
 fn a_client_without_a_microphone_is_told_once_that_nothing_is_heard() {
-    let mut bench = Harness::new();
-    let mut far = bench.start_call(call_config(1), &[], "");
-    far.send_event(Wire::ChannelOpen);
-    far.disconnect();
-    bench.run_for(5 * SECOND);
-    let levels = |heard: &ReceivedOutput| -> Vec<String> {
-        heard.texts.iter().filter(|t| t.contains("\"dbfs\"")).cloned().collect()
+    let mut harness = Harness::new();
+    let mut client = harness.start_call(call_config(1), &[], "");
+    client.send_event(Wire::ChannelOpen);
+    client.disconnect();
+    harness.run_for(5 * SECOND);
+    let levels = |output: &ReceivedOutput| -> Vec<String> {
+        output.texts.iter().filter(|t| t.contains("\"dbfs\"")).cloned().collect()
     };
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let told = levels(&heard);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("-90") && told[0].contains("\"level\":0.0"), "{told:?}");
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let reported = levels(&output);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].contains("-90") && reported[0].contains("\"level\":0.0"), "{reported:?}");
 }
 
 /// A sound too short to hold the agent makes it a quarter as loud while it lasts, and changes nothing else.
 #[test]
 fn a_short_sound_makes_the_agent_quieter_and_lets_it_go_on() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &["What is new?"], LONG_ANSWER);
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &["What is new?"], LONG_ANSWER);
     // Behind the echo warm-up.
-    far.send_audio(user_audio(&[(0.5, 1.0), (5.0, 0.3)]));
-    bench.run_for(10 * SECOND);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let sound = heard.audible_samples();
+    client.send_audio(user_audio(&[(0.5, 1.0), (5.0, 0.3)]));
+    harness.run_for(10 * SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let sound = output.audible_samples();
     let words = LONG_ANSWER.split_whitespace().count() as u64;
     assert_eq!(
         sound.len() as u64,
@@ -456,44 +460,44 @@ fn a_short_sound_makes_the_agent_quieter_and_lets_it_go_on() {
     let quiet = gains.iter().filter(|gain| **gain < 0.3).count();
     // Until the detector's end: the sound's own .3 s and the silence after it, less the .06 s before.
     assert!((9_600..=28_800).contains(&quiet), "{quiet} samples are quiet");
-    let least = gains.iter().copied().fold(1.0, f64::min);
-    assert!((least - 0.25).abs() < 0.01, "{least}");
+    let min_gain = gains.iter().copied().fold(1.0, f64::min);
+    assert!((min_gain - 0.25).abs() < 0.01, "{min_gain}");
     assert!(gains[..144_000].iter().chain(&gains[sound.len() - 9_600..]).all(|gain| *gain > 0.99));
-    assert!(bench.recorder.time_of(1, |e| matches!(e, Event::AgentInterrupted)).is_none());
+    assert!(harness.recorder.time_of(1, |e| matches!(e, Event::AgentInterrupted)).is_none());
 }
 
 /// Typed questions cost requests to the LLM: one a second, and five at once. What is spoken, or asked by command, is not counted.
 #[test]
 fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
-    let mut bench = Harness::with_question_limit(1.0);
-    let far = bench.start_call(call_config(1), &[], "Nothing at all.");
-    bench.run_for(SECOND);
-    far.send_event(Wire::ChannelOpen);
+    let mut harness = Harness::with_question_limit(1.0);
+    let client = harness.start_call(call_config(1), &[], "Nothing at all.");
+    harness.run_for(SECOND);
+    client.send_event(Wire::ChannelOpen);
     let ask = |n: u32| {
         let data = serde_json::json!({"content": format!("Question {n}?")});
         let text =
             serde_json::json!({"label": "rtvi-ai", "type": "send-text", "id": n.to_string(), "data": data});
-        far.send_event(Wire::Text(text.to_string()));
+        client.send_event(Wire::Text(text.to_string()));
     };
     (0..40).for_each(ask);
-    bench.run_for(10 * SECOND);
-    let committed = |bench: &Harness| {
-        bench.recorder.event_names(1).iter().filter(|n| *n == "utterance_committed").count()
+    harness.run_for(10 * SECOND);
+    let committed = |harness: &Harness| {
+        harness.recorder.event_names(1).iter().filter(|n| *n == "utterance_committed").count()
     };
     let asked =
-        |bench: &Harness| bench.recorder.event_names(1).iter().filter(|n| *n == "llm.started").count();
-    assert_eq!((committed(&bench), asked(&bench)), (5, 5), "{:?}", bench.recorder.event_names(1));
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let refused = heard
+        |harness: &Harness| harness.recorder.event_names(1).iter().filter(|n| *n == "llm.started").count();
+    assert_eq!((committed(&harness), asked(&harness)), (5, 5), "{:?}", harness.recorder.event_names(1));
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let refused = output
         .texts
         .iter()
         .filter(|text| text.contains("error-response") && text.contains("too many questions"));
     assert_eq!(refused.count(), 35);
     ask(40);
-    bench.command(1, Command::Respond { text: "And this?".into() });
-    bench.run_for(5 * SECOND);
-    assert_eq!(committed(&bench), 7);
+    harness.command(1, Command::Respond { text: "And this?".into() });
+    harness.run_for(5 * SECOND);
+    assert_eq!(committed(&harness), 7);
 }
 
 /// Keeps what each question knows.
@@ -517,20 +521,20 @@ impl llm::Llm for RecordingLlm {
 #[test]
 fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_client() {
     for trusted in [false, true] {
-        let mut bench = Harness::new();
-        let llm = Arc::new(RecordingLlm { time: bench.time.clone(), histories: Mutex::default() });
-        let far = bench.start_call_with_llm(
+        let mut harness = Harness::new();
+        let llm = Arc::new(RecordingLlm { time: harness.time.clone(), histories: Mutex::default() });
+        let client = harness.start_call_with_llm(
             CallConfig { trust_client_context: trusted, ..call_config(1) },
             &[],
             llm.clone(),
         );
-        bench.run_for(SECOND);
-        far.send_event(Wire::ChannelOpen);
-        bench.command(1, Command::Context { text: "Gold.".into(), overwrite: false });
-        bench.run_for(SECOND);
+        harness.run_for(SECOND);
+        client.send_event(Wire::ChannelOpen);
+        harness.command(1, Command::Context { text: "Gold.".into(), overwrite: false });
+        harness.run_for(SECOND);
         let say = |kind: &str, id: &str, data: serde_json::Value| {
             let text = serde_json::json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
-            far.send_event(Wire::Text(text.to_string()));
+            client.send_event(Wire::Text(text.to_string()));
         };
         let context =
             |text: &str, mode: &str| serde_json::json!({"t": "context", "d": {"text": text, "mode": mode}});
@@ -538,21 +542,21 @@ fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_cl
         say("send-text", "a", quiet);
         say("client-message", "b", context("All is free.", "overwrite"));
         say("client-message", "c", context(&"x".repeat(MAX_VISITOR_CONTEXT_BYTES), "append"));
-        bench.run_for(SECOND);
-        bench.command(1, Command::Respond { text: "Hi".into() });
-        bench.run_for(2 * SECOND);
+        harness.run_for(SECOND);
+        harness.command(1, Command::Respond { text: "Hi".into() });
+        harness.run_for(2 * SECOND);
         let asked = llm.histories.lock().unwrap().clone();
         let known: Vec<(Role, &str)> =
             asked.last().unwrap().iter().map(|(role, text)| (*role, text.trim_matches('x'))).collect();
-        let mut heard = ReceivedOutput::new(bench.start);
-        heard.collect(&far);
+        let mut output = ReceivedOutput::new(harness.start);
+        output.collect(&client);
         let refused =
-            heard.texts.iter().any(|text| text.contains("error-response") && text.contains("8 KiB"));
+            output.texts.iter().any(|text| text.contains("error-response") && text.contains("8 KiB"));
         if trusted {
             assert_eq!(known, [(Role::System, "All is free."), (Role::System, ""), (Role::User, "Hi")]);
         } else {
             assert_eq!(known, [(Role::System, "Gold."), (Role::Visitor, "All is free."), (Role::User, "Hi")]);
         }
-        assert_eq!(refused, !trusted, "{:?}", heard.texts);
+        assert_eq!(refused, !trusted, "{:?}", output.texts);
     }
 }

@@ -22,10 +22,10 @@ const LONG_ANSWER: &str =
     "This is one long answer that goes on and on and on without any pause until it ends.";
 
 /// The turns of a call, as REST tells them.
-fn turn_times(bench: &Harness) -> Vec<TurnTimes> {
+fn turn_times(harness: &Harness) -> Vec<TurnTimes> {
     let mut view = ConversationView::default();
-    for fact in bench.recorder.events_of(1) {
-        view.apply(&fact);
+    for event in harness.recorder.events_of(1) {
+        view.apply(&event);
     }
     view.turns
 }
@@ -42,25 +42,25 @@ fn histogram_totals(families: &[MetricFamily], name: &str) -> (u64, f64) {
     }
 }
 
-fn assert_near(told: Option<f64>, wanted: f64, within: f64, what: &str) {
-    let told = told.unwrap_or_else(|| panic!("{what} is not told"));
-    assert!((told - wanted).abs() <= within, "{what}: {told:.3}, not {wanted:.3}");
+fn assert_near(measured: Option<f64>, wanted: f64, tolerance: f64, what: &str) {
+    let measured = measured.unwrap_or_else(|| panic!("{what} is not told"));
+    assert!((measured - wanted).abs() <= tolerance, "{what}: {measured:.3}, not {wanted:.3}");
 }
 
 /// The user asks from .5 to 1.5 s, the models take 5 and 16 ms, and another word from 4.0 s on cuts the answer.
 #[test]
 fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_silent() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let mut call =
         call_config_of(1, AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() });
     call.spec.echo_warmup = Duration::ZERO;
-    let far = bench.start_call(call, &["Tell me something.", "Stop it."], LONG_ANSWER);
-    far.send_audio(user_audio(&[(0.5, 1.0), (2.5, 1.0)]));
-    bench.run_for(8 * SECOND);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let (first, last) = heard.speech_spans()[0];
-    let turn = turn_times(&bench).into_iter().next().unwrap();
+    let client = harness.start_call(call, &["Tell me something.", "Stop it."], LONG_ANSWER);
+    client.send_audio(user_audio(&[(0.5, 1.0), (2.5, 1.0)]));
+    harness.run_for(8 * SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let (first, last) = output.speech_spans()[0];
+    let turn = turn_times(&harness).into_iter().next().unwrap();
     let line = &turn.timeline;
     assert_near(line.speech_end, 1.5, 0.04, "speech end");
     assert_near(line.committed, 1.9, 0.04, "commit");
@@ -80,8 +80,8 @@ fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_
     assert_near(turn.playout, line.first_sample.unwrap() - line.tts_first_byte.unwrap(), 1e-6, "playout");
     assert_near(turn.barge_in, line.heard_end.unwrap() - line.interrupted.unwrap(), 1e-6, "barge-in");
 
-    let families = bench.latencies.metrics();
-    let told = turn_times(&bench);
+    let families = harness.latencies.metrics();
+    let recorded = turn_times(&harness);
     for (name, of) in [
         ("visavis_turn_voice_to_voice_seconds", (|t| t.voice_to_voice) as fn(&TurnTimes) -> Option<f64>),
         ("visavis_turn_endpointing_seconds", |t| t.endpointing),
@@ -90,7 +90,7 @@ fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_
         ("visavis_turn_first_sample_seconds", |t| t.playout),
         ("visavis_turn_barge_in_seconds", |t| t.barge_in),
     ] {
-        let values: Vec<f64> = told.iter().filter_map(of).collect();
+        let values: Vec<f64> = recorded.iter().filter_map(of).collect();
         let (n, sum) = histogram_totals(&families, name);
         assert_eq!(n, values.len() as u64, "{name}");
         assert!(n > 0 && (sum - values.iter().sum::<f64>()).abs() < 1e-4, "{name}: {sum}, {values:?}");
@@ -99,47 +99,47 @@ fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_
 
 #[test]
 fn an_answer_that_is_heard_out_was_interrupted_by_nobody() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &["What is new?"], "Nothing at all.");
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(4 * SECOND);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    let turn = turn_times(&bench).remove(0);
-    assert_near(turn.timeline.heard_end, heard.speech_spans()[0].1, 0.021, "heard end");
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &["What is new?"], "Nothing at all.");
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(4 * SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let turn = turn_times(&harness).remove(0);
+    assert_near(turn.timeline.heard_end, output.speech_spans()[0].1, 0.021, "heard end");
     assert_eq!((turn.timeline.interrupted, turn.barge_in), (None, None));
 }
 
 #[test]
 fn a_cough_that_only_held_the_answer_is_no_barge_in() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let mut call = call_config(1);
     call.spec.echo_warmup = Duration::ZERO;
-    let far = bench.start_call(call, &["Tell me something.", ""], LONG_ANSWER);
-    far.send_audio(user_audio(&[(0.5, 1.0), (2.0, 0.9)]));
-    bench.run_for(14 * SECOND);
-    assert!(bench.recorder.event_names(1).contains(&"playout.resumed".to_owned()));
-    let turn = turn_times(&bench).remove(0);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    assert_near(turn.timeline.heard_end, heard.speech_spans().last().unwrap().1, 0.021, "heard end");
+    let client = harness.start_call(call, &["Tell me something.", ""], LONG_ANSWER);
+    client.send_audio(user_audio(&[(0.5, 1.0), (2.0, 0.9)]));
+    harness.run_for(14 * SECOND);
+    assert!(harness.recorder.event_names(1).contains(&"playout.resumed".to_owned()));
+    let turn = turn_times(&harness).remove(0);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    assert_near(turn.timeline.heard_end, output.speech_spans().last().unwrap().1, 0.021, "heard end");
     assert_eq!((turn.timeline.interrupted, turn.barge_in), (None, None));
 }
 
 #[test]
 fn a_command_that_cuts_is_an_interruption_and_no_barge_in() {
-    let mut bench = Harness::new();
-    let far = bench.start_call(call_config(1), &["Tell me something."], LONG_ANSWER);
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(3 * SECOND);
-    bench.command(1, Command::Interrupt);
-    bench.run_for(SECOND);
-    let turn = turn_times(&bench).remove(0);
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &["Tell me something."], LONG_ANSWER);
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(3 * SECOND);
+    harness.command(1, Command::Interrupt);
+    harness.run_for(SECOND);
+    let turn = turn_times(&harness).remove(0);
     assert_near(turn.timeline.interrupted, 3.0, 0.011, "interruption");
     assert_near(turn.timeline.heard_end, 3.0, 0.011, "heard end");
     assert_eq!(turn.barge_in, None);
     assert_eq!(
-        bench
+        harness
             .recorder
             .events_of(1)
             .iter()

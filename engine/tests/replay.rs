@@ -39,10 +39,10 @@ struct RecordedCall {
 }
 
 /// Runs calls on a traced thread; `play` says what happens to them.
-fn record_calls(calls: u128, play: impl FnOnce(&mut Harness)) -> Vec<RecordedCall> {
-    let (tap, lines) = channel::open(&messages::TRACE, None);
-    let mut bench = Harness::with_trace(tap);
-    play(&mut bench);
+fn record_calls(calls: u128, scenario: impl FnOnce(&mut Harness)) -> Vec<RecordedCall> {
+    let (trace, lines) = channel::open(&messages::TRACE, None);
+    let mut harness = Harness::with_trace(trace);
+    scenario(&mut harness);
     let folder = temp_folder();
     let (disk, thread) = engine::trace::start(folder.clone()).unwrap();
     let mut steps: Vec<(ConversationId, Step)> = Vec::new();
@@ -57,7 +57,7 @@ fn record_calls(calls: u128, play: impl FnOnce(&mut Harness)) -> Vec<RecordedCal
     let recorded = (1..=calls)
         .map(|id| RecordedCall {
             steps: steps.iter().filter(|(of, _)| of.0 == id).map(|(_, step)| step.clone()).collect(),
-            events: bench.recorder.events_of(id),
+            events: harness.recorder.events_of(id),
             trace: fs::read_to_string(folder.join(trace::file_name(ConversationId(id)))).unwrap(),
         })
         .collect();
@@ -94,11 +94,11 @@ fn assert_replays(call: &RecordedCall) -> String {
         assert_eq!(replayed, *out, "at {at}, after {input:?}");
     }
 
-    let told = call.steps.iter().flat_map(|(_, _, out)| out).filter_map(|output| match output {
+    let emitted = call.steps.iter().flat_map(|(_, _, out)| out).filter_map(|output| match output {
         Output::Emit(fact) => Some(fact),
         _ => None,
     });
-    assert!(told.eq(&call.events), "the ledger was told what the trace tells");
+    assert!(emitted.eq(&call.events), "the ledger was told what the trace tells");
     printed
 }
 
@@ -165,33 +165,33 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
     };
     call.tools = vec![tool("map", ToolBackend::Client), tool("weather", api)];
 
-    let recorded = record_calls(1, |bench| {
-        let moody = Arc::new(FlakyLlm { time: bench.time.clone(), requests: Mutex::new(0) });
-        let far = bench.start_call_with_llm(
+    let recorded = record_calls(1, |harness| {
+        let moody = Arc::new(FlakyLlm { time: harness.time.clone(), requests: Mutex::new(0) });
+        let client = harness.start_call_with_llm(
             call.clone(),
             &["Where is it?", "", "Stop it.", "And now?", "okay"],
             moody,
         );
         // A question over the greeting; a cough; a real interruption; a question; a "mm-hm".
-        far.send_audio(user_audio(&[(2.5, 1.0), (22.5, 0.9), (4.0, 1.2), (6.0, 1.0), (2.2, 0.3)]));
-        bench.run_for(45 * SECOND);
-        bench.command(1, Command::Context { text: "It rains.".into(), overwrite: true });
-        bench.command(1, Command::Respond { text: "What do you mean?".into() });
-        bench.run_for(2 * SECOND);
+        client.send_audio(user_audio(&[(2.5, 1.0), (22.5, 0.9), (4.0, 1.2), (6.0, 1.0), (2.2, 0.3)]));
+        harness.run_for(45 * SECOND);
+        harness.command(1, Command::Context { text: "It rains.".into(), overwrite: true });
+        harness.command(1, Command::Respond { text: "What do you mean?".into() });
+        harness.run_for(2 * SECOND);
         let say = |interrupt| Command::Say {
             text: "Nobody stops this.".into(),
             interrupt,
             allow_interruptions: false,
             add_to_context: false,
         };
-        bench.command(1, say(true));
-        bench.run_for(SECOND / 2);
-        bench.command(1, Command::Interrupt);
-        bench.command(1, say(false));
-        let newer = bench.reconnect(call.clone());
-        bench.run_for(8 * SECOND);
+        harness.command(1, say(true));
+        harness.run_for(SECOND / 2);
+        harness.command(1, Command::Interrupt);
+        harness.command(1, say(false));
+        let newer = harness.reconnect(call.clone());
+        harness.run_for(8 * SECOND);
         newer.send_event(engine::transport::TransportEvent::Closed);
-        bench.run_for(10 * SECOND);
+        harness.run_for(10 * SECOND);
     });
     let printed = assert_replays(&recorded[0]);
     let has =
@@ -243,7 +243,7 @@ impl SplitMix {
 #[test]
 fn calls_of_every_kind_replay_side_by_side() {
     const CALLS: u128 = 24;
-    let recorded = record_calls(CALLS, |bench| {
+    let recorded = record_calls(CALLS, |harness| {
         let mut random = SplitMix(7);
         let probabilities: Vec<_> = (0..600)
             .map(|_| {
@@ -251,8 +251,8 @@ fn calls_of_every_kind_replay_side_by_side() {
                     .then(|| (Duration::from_millis(random.below(400)), random.seconds(0.0, 1.0) as f32))
             })
             .collect();
-        bench.turn_model = Some(Arc::new(ScriptedTurnModel::new(bench.time.clone(), &probabilities)));
-        let mut far = Vec::new();
+        harness.turn_model = Some(Arc::new(ScriptedTurnModel::new(harness.time.clone(), &probabilities)));
+        let mut client = Vec::new();
         for id in 1..=CALLS {
             let handling = ["proactive", "balanced", "deliberate"][random.below(3) as usize];
             let ability = ["low", "medium", "high"][random.below(3) as usize];
@@ -268,16 +268,16 @@ fn calls_of_every_kind_replay_side_by_side() {
             let script: Vec<&'static str> = (0..12).map(|_| words[random.below(5) as usize]).collect();
             let speech: Vec<(f64, f64)> =
                 (0..12).map(|_| (random.seconds(0.1, 4.0), random.seconds(0.02, 2.0))).collect();
-            let call = bench.start_call(
+            let call = harness.start_call(
                 traced_call(call_config_of(id, agent)),
                 &script,
                 "Nothing at all, to be honest, but thanks.",
             );
             call.send_audio(user_audio(&speech));
-            far.push(call);
+            client.push(call);
         }
         for _ in 0..30 {
-            bench.run_for(SECOND);
+            harness.run_for(SECOND);
             let command = match random.below(5) {
                 0 => Command::Interrupt,
                 1 => Command::Respond { text: "Well?".into() },
@@ -290,12 +290,12 @@ fn calls_of_every_kind_replay_side_by_side() {
                 },
                 _ => continue,
             };
-            bench.command(u128::from(random.below(CALLS as u64)) + 1, command);
+            harness.command(u128::from(random.below(CALLS as u64)) + 1, command);
         }
         for id in 1..=CALLS {
-            bench.command(id, if id % 2 == 0 { Command::End } else { Command::Leave });
+            harness.command(id, if id % 2 == 0 { Command::End } else { Command::Leave });
         }
-        bench.run_for(3 * SECOND);
+        harness.run_for(3 * SECOND);
     });
     let mut turns = 0;
     let judged = |call: &RecordedCall| {
@@ -312,9 +312,9 @@ fn calls_of_every_kind_replay_side_by_side() {
 #[test]
 fn a_call_that_does_not_ask_for_it_leaves_no_trace() {
     let (tap, lines) = channel::open(&messages::TRACE, None);
-    let mut bench = Harness::with_trace(tap);
-    let far = bench.start_call(support::call_config(1), &["What is new?"], "Nothing at all.");
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(4 * SECOND);
+    let mut harness = Harness::with_trace(tap);
+    let client = harness.start_call(support::call_config(1), &["What is new?"], "Nothing at all.");
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(4 * SECOND);
     assert_eq!(lines.try_iter().count(), 0);
 }

@@ -36,8 +36,8 @@ struct TimedLlm {
 }
 
 impl TimedLlm {
-    fn new(world: &VirtualTime, script: fn(&HistoryItem) -> Vec<(Duration, llm::Event)>) -> Arc<Self> {
-        Arc::new(Self { time: world.clone(), script })
+    fn new(time: &VirtualTime, script: fn(&HistoryItem) -> Vec<(Duration, llm::Event)>) -> Arc<Self> {
+        Arc::new(Self { time: time.clone(), script })
     }
 }
 
@@ -67,8 +67,8 @@ fn end_event() -> (Duration, llm::Event) {
 }
 
 /// The user types.
-fn type_text(bench: &mut Harness, words: &str) {
-    bench.command(1, Command::Respond { text: words.into() });
+fn type_text(harness: &mut Harness, words: &str) {
+    harness.command(1, Command::Respond { text: words.into() });
 }
 
 /// The user types in a client, which asks for silence first.
@@ -79,13 +79,13 @@ fn client_text_event(words: &str) -> Wire {
 
 /// A command, and where its answer will be.
 fn send_command(
-    bench: &Harness,
+    harness: &Harness,
     command: Command,
 ) -> oneshot::Receiver<Result<CommandOutcome, CommandError>> {
     let (reply, answer) = oneshot::channel();
     let conversation = call_config(1).id;
     assert!(
-        bench.inbox.requests.send(Message::Command { conversation, command, reply: Some(reply) }).is_ok()
+        harness.inbox.requests.send(Message::Command { conversation, command, reply: Some(reply) }).is_ok()
     );
     answer
 }
@@ -98,39 +98,39 @@ struct SpokenText {
     end: f64,
 }
 
-fn spoken_texts(bench: &Harness) -> Vec<SpokenText> {
-    let (mut from, mut said) = (0.0, Vec::new());
-    for fact in bench.recorder.events_of(1) {
-        match fact.event {
-            Event::AgentStartedSpeaking { .. } => from = fact.at.as_seconds(),
+fn spoken_texts(harness: &Harness) -> Vec<SpokenText> {
+    let (mut from, mut spoken) = (0.0, Vec::new());
+    for event in harness.recorder.events_of(1) {
+        match event.event {
+            Event::AgentStartedSpeaking { .. } => from = event.at.as_seconds(),
             Event::AgentStoppedSpeaking { text, .. } => {
-                said.push(SpokenText { text: text, start: from, end: fact.at.as_seconds() });
+                spoken.push(SpokenText { text, start: from, end: event.at.as_seconds() });
             }
             _ => {}
         }
     }
-    said
+    spoken
 }
 
-fn texts_of(said: &[SpokenText]) -> Vec<&str> {
-    said.iter().map(|said| said.text.as_str()).collect()
+fn texts_of(spoken: &[SpokenText]) -> Vec<&str> {
+    spoken.iter().map(|spoken| spoken.text.as_str()).collect()
 }
 
 /// All times of a fact.
-fn event_times(bench: &Harness, wanted: impl Fn(&Event) -> bool) -> Vec<f64> {
-    bench.recorder.events_of(1).iter().filter(|f| wanted(&f.event)).map(|f| f.at.as_seconds()).collect()
+fn event_times(harness: &Harness, wanted: impl Fn(&Event) -> bool) -> Vec<f64> {
+    harness.recorder.events_of(1).iter().filter(|f| wanted(&f.event)).map(|f| f.at.as_seconds()).collect()
 }
 
 /// When and why the call ended.
-fn end_of_call(bench: &Harness) -> Option<(f64, EndReason)> {
-    let facts = bench.recorder.events_of(1);
+fn end_of_call(harness: &Harness) -> Option<(f64, EndReason)> {
+    let facts = harness.recorder.events_of(1);
     let found = facts.iter().find_map(|f| match f.event {
         Event::Ended { reason } => Some((f.at.as_seconds(), reason)),
         _ => None,
     });
     assert_eq!(
         found.is_some(),
-        bench.media_thread.call_count() == 0,
+        harness.media_thread.call_count() == 0,
         "a call that has ended has left its thread"
     );
     found
@@ -138,15 +138,18 @@ fn end_of_call(bench: &Harness) -> Option<(f64, EndReason)> {
 
 /// Never early, and late by at most so much.
 #[track_caller]
-fn assert_due(what: &str, told: f64, at: f64, most: f64) {
-    assert!((at - 1e-5..=at + most + 1e-5).contains(&told), "{what}: at {told:.6}, due at {at:.6}");
+fn assert_due(what: &str, measured: f64, expected: f64, tolerance: f64) {
+    assert!(
+        (expected - 1e-5..=expected + tolerance + 1e-5).contains(&measured),
+        "{what}: at {measured:.6}, due at {expected:.6}"
+    );
 }
 
 /// As long as so many words, with the block that carries the last of them.
 #[track_caller]
-fn assert_full_length(said: &SpokenText, count: u32) {
+fn assert_full_length(spoken: &SpokenText, count: u32) {
     let length = f64::from(count) * WORD_DURATION.as_secs_f64();
-    assert!((said.end - said.start - length).abs() < 0.03, "{count} words take {length}: {said:?}");
+    assert!((spoken.end - spoken.start - length).abs() < 0.03, "{count} words take {length}: {spoken:?}");
 }
 
 /// A tool of a server that never answers.
@@ -205,15 +208,15 @@ fn ticket_script(last: &HistoryItem) -> Vec<(Duration, llm::Event)> {
 fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twenty_seconds() {
     for run in [ToolBackend::Client, ToolBackend::Remote(RemoteToolHandle(Arc::new(SilentToolServer)))] {
         let in_client = run == ToolBackend::Client;
-        let mut bench = Harness::new();
-        let llm = TimedLlm::new(&bench.time, ticket_script);
-        let far = bench.start_call_with_llm(call_with_tool(run), &[], llm);
-        bench.run_for(SECOND);
-        type_text(&mut bench, "How many tickets are left?");
-        bench.run_for(25 * SECOND);
-        let started = event_times(&bench, |e| matches!(e, Event::ToolStarted { .. }));
+        let mut harness = Harness::new();
+        let llm = TimedLlm::new(&harness.time, ticket_script);
+        let client = harness.start_call_with_llm(call_with_tool(run), &[], llm);
+        harness.run_for(SECOND);
+        type_text(&mut harness, "How many tickets are left?");
+        harness.run_for(25 * SECOND);
+        let started = event_times(&harness, |e| matches!(e, Event::ToolStarted { .. }));
         let [started] = started[..] else { panic!("it is called once: {started:?}") };
-        let said_so_far = spoken_texts(&bench);
+        let said_so_far = spoken_texts(&harness);
         assert_eq!(
             texts_of(&said_so_far),
             ["Let me look.", "It takes a little longer.", "That did not work.", "Nobody can tell."]
@@ -222,8 +225,8 @@ fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twent
         assert_due("on_delay", said_so_far[1].start, started + 3.0, VOICE_DELAY);
         assert_due("on_error", said_so_far[2].start, started + 20.0, TICK_SECONDS + VOICE_DELAY);
         let result = |e: &Event| matches!(e, Event::ToolCall { result, .. } if result == "timeout");
-        let failed = event_times(&bench, result);
-        assert_eq!(failed.len(), 1, "{:?}", bench.recorder.event_names(1));
+        let failed = event_times(&harness, result);
+        assert_eq!(failed.len(), 1, "{:?}", harness.recorder.event_names(1));
         assert_due("the time-out", failed[0], started + 20.0, TICK_SECONDS);
 
         // What comes behind the time-out finds no call of a tool.
@@ -232,36 +235,36 @@ fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twent
                 json!({"function_name": "tickets_left", "tool_call_id": "call_1", "result": {"free": 3}});
             let late =
                 json!({"label": "rtvi-ai", "type": "llm-function-call-result", "id": "late", "data": data});
-            far.send_event(Wire::Text(late.to_string()));
-            bench.run_for(SECOND);
-            let mut heard = ReceivedOutput::new(bench.start);
-            heard.collect(&far);
-            let told = |what: &str| heard.texts.iter().filter(|text| text.contains(what)).count();
-            assert_eq!(told("llm-function-call-in-progress"), 1, "the client was asked");
-            assert_eq!(told("No such tool call is open"), 1, "{:?}", heard.texts);
+            client.send_event(Wire::Text(late.to_string()));
+            harness.run_for(SECOND);
+            let mut output = ReceivedOutput::new(harness.start);
+            output.collect(&client);
+            let received = |what: &str| output.texts.iter().filter(|text| text.contains(what)).count();
+            assert_eq!(received("llm-function-call-in-progress"), 1, "the client was asked");
+            assert_eq!(received("No such tool call is open"), 1, "{:?}", output.texts);
         }
-        type_text(&mut bench, "Are you still here?");
-        bench.run_for(3 * SECOND);
-        assert_eq!(texts_of(&spoken_texts(&bench))[4..], ["I am still here."]);
-        assert_eq!(end_of_call(&bench), None);
+        type_text(&mut harness, "Are you still here?");
+        harness.run_for(3 * SECOND);
+        assert_eq!(texts_of(&spoken_texts(&harness))[4..], ["I am still here."]);
+        assert_eq!(end_of_call(&harness), None);
     }
 }
 
 #[test]
 fn a_server_of_tools_that_stays_silent_delays_no_greeting_and_no_answer() {
-    let mut told = Vec::new();
+    let mut started = Vec::new();
     for servers in [None, Some(Arc::new(SilentToolServer) as Arc<dyn ToolServers>)] {
-        let mut bench = Harness::new();
+        let mut harness = Harness::new();
         let mut call = CallConfig { tool_servers: servers, ..call_config(1) };
         call.spec.greeting = Some(Greeting { text: "Welcome to the museum.".into(), delay: Duration::ZERO });
-        let far = bench.start_call(call, &["What is new?"], "Nothing at all.");
-        far.send_audio(user_audio(&[(2.5, 1.0)]));
-        bench.run_for(6 * SECOND);
-        let said = spoken_texts(&bench);
-        assert_eq!(texts_of(&said), ["Welcome to the museum.", "Nothing at all."]);
-        told.push([said[0].start, said[1].start]);
+        let client = harness.start_call(call, &["What is new?"], "Nothing at all.");
+        client.send_audio(user_audio(&[(2.5, 1.0)]));
+        harness.run_for(6 * SECOND);
+        let spoken = spoken_texts(&harness);
+        assert_eq!(texts_of(&spoken), ["Welcome to the museum.", "Nothing at all."]);
+        started.push([spoken[0].start, spoken[1].start]);
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(started[0], started[1]);
 }
 
 /// A server with a tool that can be closed, and with a listing that lasts. Each of the three holds `held`.
@@ -325,90 +328,90 @@ impl llm::Llm for ToolRecordingLlm {
 
 #[test]
 fn tools_of_a_server_are_offered_while_they_are_open_and_dropped_with_the_end_of_the_call() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let (open, held) = (Arc::new(AtomicBool::new(true)), Arc::new(()));
     let servers = LongToolServer { open: Arc::clone(&open), alive: Arc::clone(&held) };
-    let llm = Arc::new(ToolRecordingLlm { time: bench.time.clone(), offered_tools: Mutex::default() });
+    let llm = Arc::new(ToolRecordingLlm { time: harness.time.clone(), offered_tools: Mutex::default() });
     let call = CallConfig { tool_servers: Some(Arc::new(servers)), ..call_config(1) };
-    let _far = bench.start_call_with_llm(call, &[], llm.clone());
-    bench.run_for(SECOND);
-    type_text(&mut bench, "What can you do?");
-    bench.run_for(3 * SECOND);
+    let _far = harness.start_call_with_llm(call, &[], llm.clone());
+    harness.run_for(SECOND);
+    type_text(&mut harness, "What can you do?");
+    harness.run_for(3 * SECOND);
     open.store(false, Relaxed);
-    type_text(&mut bench, "And now?");
-    bench.run_for(3 * SECOND);
+    type_text(&mut harness, "And now?");
+    harness.run_for(3 * SECOND);
     assert_eq!(*llm.offered_tools.lock().unwrap(), [vec!["look".to_owned()], vec![]]);
     assert_eq!(Arc::strong_count(&held), 4, "the test, the server, its listing and its tool");
     // In the middle of its words: what sounds may leave before the call does, but the tools do not wait for it.
-    bench.command(1, Command::End);
-    bench.run_for(Duration::ZERO);
+    harness.command(1, Command::End);
+    harness.run_for(Duration::ZERO);
     assert!(Arc::strong_count(&held) <= 2, "the test and the server: {}", Arc::strong_count(&held));
 }
 
 /// A call that is in the middle of a long answer, 3 s old, and says goodbye at its end.
 fn talking_call(exit_message: Option<&str>) -> (Harness, engine::transport::loopback::LoopbackClient) {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let agent =
         AgentTurnConfig { exit_message: exit_message.map(str::to_owned), ..AgentTurnConfig::default() };
-    let far = bench.start_call(call_config_of(1, agent), &["Tell me something."], LONG_ANSWER);
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(3 * SECOND);
-    assert_eq!(event_times(&bench, |e| matches!(e, Event::AgentStartedSpeaking { .. })).len(), 1);
-    (bench, far)
+    let client = harness.start_call(call_config_of(1, agent), &["Tell me something."], LONG_ANSWER);
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(3 * SECOND);
+    assert_eq!(event_times(&harness, |e| matches!(e, Event::AgentStartedSpeaking { .. })).len(), 1);
+    (harness, client)
 }
 
-fn stop_calls(bench: &Harness, exit_message: bool) {
-    assert!(bench.inbox.requests.send(Message::Stop { exit_message }).is_ok());
+fn stop_calls(harness: &Harness, exit_message: bool) {
+    assert!(harness.inbox.requests.send(Message::Stop { exit_message }).is_ok());
 }
 
 #[test]
 fn a_call_that_is_stopped_says_its_exit_message_once_to_its_end_however_often_it_is_stopped() {
-    let (mut bench, far) = talking_call(Some("Goodbye, and thank you."));
-    stop_calls(&bench, true);
-    bench.run_for(SECOND / 2);
-    let refused = send_command(&bench, Command::Respond { text: "Wait".into() });
-    let again = send_command(&bench, Command::Stop { reason: EndReason::EndedByApi, exit_message: true });
-    stop_calls(&bench, true);
-    bench.run_for(5 * SECOND);
+    let (mut harness, client) = talking_call(Some("Goodbye, and thank you."));
+    stop_calls(&harness, true);
+    harness.run_for(SECOND / 2);
+    let refused = send_command(&harness, Command::Respond { text: "Wait".into() });
+    let again = send_command(&harness, Command::Stop { reason: EndReason::EndedByApi, exit_message: true });
+    stop_calls(&harness, true);
+    harness.run_for(5 * SECOND);
     assert_eq!(refused.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Ending)));
     assert_eq!(again.blocking_recv().unwrap(), Ok(CommandOutcome::NothingToDo));
-    let said = spoken_texts(&bench);
-    let [cut, goodbye] = &said[..] else { panic!("{said:?}") };
+    let spoken = spoken_texts(&harness);
+    let [cut, goodbye] = &spoken[..] else { panic!("{spoken:?}") };
     assert_due("the cut", cut.end, 3.0, TICK_SECONDS);
     assert!(LONG_ANSWER.starts_with(&cut.text) && cut.text != LONG_ANSWER, "{cut:?}");
     assert_eq!(goodbye.text, "Goodbye, and thank you.");
     assert_due("the exit message", goodbye.start, 3.0, TICK_SECONDS + VOICE_DELAY);
     assert_full_length(goodbye, 4);
-    let (at, reason) = end_of_call(&bench).expect("it has ended");
+    let (at, reason) = end_of_call(&harness).expect("it has ended");
     assert_eq!(reason, EndReason::EndedByApi);
     assert_due("the end", at, goodbye.end, TICK_SECONDS);
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(&far);
-    assert!(heard.closed);
-    assert!((heard.speech_spans().last().unwrap().1 - goodbye.end).abs() < 0.03, "nothing sounds behind it");
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    assert!(output.closed);
+    assert!((output.speech_spans().last().unwrap().1 - goodbye.end).abs() < 0.03, "nothing sounds behind it");
 }
 
 #[test]
 fn a_stop_without_an_exit_message_ends_a_call_in_the_middle_of_it() {
     for exit_message in [None, Some("Goodbye, and thank you.")] {
-        let (mut bench, far) = talking_call(exit_message);
-        stop_calls(&bench, true);
-        bench.run_for(SECOND / 2);
+        let (mut harness, client) = talking_call(exit_message);
+        stop_calls(&harness, true);
+        harness.run_for(SECOND / 2);
         let stopped = if exit_message.is_some() {
-            assert_eq!(end_of_call(&bench), None, "it says goodbye");
-            stop_calls(&bench, false);
-            bench.run_for(SECOND);
+            assert_eq!(end_of_call(&harness), None, "it says goodbye");
+            stop_calls(&harness, false);
+            harness.run_for(SECOND);
             3.5
         } else {
             3.0
         };
-        let (at, reason) = end_of_call(&bench).expect("it has ended");
+        let (at, reason) = end_of_call(&harness).expect("it has ended");
         assert_eq!(reason, EndReason::EndedByApi);
         assert_due("the end", at, stopped, TICK_SECONDS);
-        let mut heard = ReceivedOutput::new(bench.start);
-        heard.collect(&far);
-        let last = heard.speech_spans().last().unwrap().1;
-        assert!(heard.closed && last < stopped + 0.05, "a block that is out, and the fade: {last}");
+        let mut output = ReceivedOutput::new(harness.start);
+        output.collect(&client);
+        let last = output.speech_spans().last().unwrap().1;
+        assert!(output.closed && last < stopped + 0.05, "a block that is out, and the fade: {last}");
     }
 }
 
@@ -421,21 +424,21 @@ fn a_silent_user_is_called_as_often_as_is_set_and_then_left_each_after_the_same_
         exit_message: Some("Goodbye.".into()),
         ..AgentTurnConfig::default()
     };
-    let mut bench = Harness::new();
-    let _far = bench.start_call(call_config_of(1, agent), &[], "");
-    bench.run_for(10 * SECOND);
-    let (said, idle) = (spoken_texts(&bench), event_times(&bench, |e| matches!(e, Event::UserIdle)));
-    assert_eq!(texts_of(&said), ["Are you there?", "Hello?"], "and nobody hears a goodbye");
+    let mut harness = Harness::new();
+    let _far = harness.start_call(call_config_of(1, agent), &[], "");
+    harness.run_for(10 * SECOND);
+    let (spoken, idle) = (spoken_texts(&harness), event_times(&harness, |e| matches!(e, Event::UserIdle)));
+    assert_eq!(texts_of(&spoken), ["Are you there?", "Hello?"], "and nobody hears a goodbye");
     assert_eq!(idle.len(), 2);
     assert_due("the first silence", idle[0], 1.0, TICK_SECONDS);
-    assert_due("the first call-out", said[0].start, idle[0], VOICE_DELAY);
-    assert_full_length(&said[0], 3);
-    assert_due("the second silence", idle[1], said[0].end + 1.0, TICK_SECONDS);
-    assert_due("the second call-out", said[1].start, idle[1], VOICE_DELAY);
-    assert_full_length(&said[1], 1);
-    let (at, reason) = end_of_call(&bench).expect("it has ended");
+    assert_due("the first call-out", spoken[0].start, idle[0], VOICE_DELAY);
+    assert_full_length(&spoken[0], 3);
+    assert_due("the second silence", idle[1], spoken[0].end + 1.0, TICK_SECONDS);
+    assert_due("the second call-out", spoken[1].start, idle[1], VOICE_DELAY);
+    assert_full_length(&spoken[1], 1);
+    let (at, reason) = end_of_call(&harness).expect("it has ended");
     assert_eq!(reason, EndReason::Idle);
-    assert_due("the end", at, said[1].end + 1.0, TICK_SECONDS);
+    assert_due("the end", at, spoken[1].end + 1.0, TICK_SECONDS);
 }
 
 #[test]
@@ -449,19 +452,19 @@ fn the_limit_of_a_call_is_announced_and_kept_to_the_tick() {
             exit_message: goodbye.map(str::to_owned),
             ..AgentTurnConfig::default()
         };
-        let mut bench = Harness::new();
-        let _far = bench.start_call(call_config_of(1, agent), &[], "");
-        bench.run_for(10 * SECOND);
-        let limits: Vec<(f64, &str, f64, f64)> = bench
+        let mut harness = Harness::new();
+        let _far = harness.start_call(call_config_of(1, agent), &[], "");
+        harness.run_for(10 * SECOND);
+        let limits: Vec<(f64, &str, f64, f64)> = harness
             .recorder
             .events_of(1)
             .into_iter()
-            .filter_map(|fact| match fact.event {
+            .filter_map(|event| match event.event {
                 Event::MaxCallDurationWarning { call_duration, max_call_duration } => {
-                    Some((fact.at.as_seconds(), "warning", call_duration, max_call_duration))
+                    Some((event.at.as_seconds(), "warning", call_duration, max_call_duration))
                 }
                 Event::MaxCallDurationTimeout { call_duration, max_call_duration } => {
-                    Some((fact.at.as_seconds(), "limit", call_duration, max_call_duration))
+                    Some((event.at.as_seconds(), "limit", call_duration, max_call_duration))
                 }
                 _ => None,
             })
@@ -471,74 +474,74 @@ fn the_limit_of_a_call_is_announced_and_kept_to_the_tick() {
             assert_eq!((which, of, duration), (wanted, 5.0, at));
             assert_due(which, at, when, TICK_SECONDS);
         }
-        let said = spoken_texts(&bench);
-        assert_eq!(said[0].text, "We have little time left.");
-        assert_due("the warning's words", said[0].start, 2.0, TICK_SECONDS + VOICE_DELAY);
-        let (at, reason) = end_of_call(&bench).expect("it has ended");
+        let spoken = spoken_texts(&harness);
+        assert_eq!(spoken[0].text, "We have little time left.");
+        assert_due("the warning's words", spoken[0].start, 2.0, TICK_SECONDS + VOICE_DELAY);
+        let (at, reason) = end_of_call(&harness).expect("it has ended");
         assert_eq!(reason, EndReason::MaxCallDuration);
         if goodbye.is_some() {
-            assert_eq!(texts_of(&said[1..]), ["Goodbye, and thank you."]);
-            assert_due("the exit message", said[1].start, 5.0, TICK_SECONDS + VOICE_DELAY);
-            assert_full_length(&said[1], 4);
-            assert_due("the end", at, said[1].end, TICK_SECONDS);
+            assert_eq!(texts_of(&spoken[1..]), ["Goodbye, and thank you."]);
+            assert_due("the exit message", spoken[1].start, 5.0, TICK_SECONDS + VOICE_DELAY);
+            assert_full_length(&spoken[1], 4);
+            assert_due("the end", at, spoken[1].end, TICK_SECONDS);
         } else {
-            assert_eq!(said.len(), 1);
+            assert_eq!(spoken.len(), 1);
             assert_due("the end", at, 5.0, TICK_SECONDS);
         }
     }
 }
 
 /// A call whose greeting nobody may interrupt.
-fn start_greeted_call(bench: &mut Harness) -> engine::transport::loopback::LoopbackClient {
+fn start_greeted_call(harness: &mut Harness) -> engine::transport::loopback::LoopbackClient {
     let mut call = call_config(1);
     call.spec.allow_interruptions = false;
     call.spec.greeting = Some(Greeting { text: LONG_ANSWER.into(), delay: Duration::ZERO });
-    bench.start_call(call, &[], "The parrot is fine.")
+    harness.start_call(call, &[], "The parrot is fine.")
 }
 
 /// The greeting is heard to its end without a gap, and the question that was put at 1 s is answered behind it.
-fn assert_greeting_whole(bench: &Harness, far: &engine::transport::loopback::LoopbackClient) {
-    let told = spoken_texts(bench);
-    assert_eq!(texts_of(&told), [LONG_ANSWER, "The parrot is fine."]);
-    assert_full_length(&told[0], LONG_ANSWER.split(' ').count() as u32);
-    let committed = event_times(bench, |e| matches!(e, Event::UtteranceCommitted { .. }));
+fn assert_greeting_whole(harness: &Harness, client: &engine::transport::loopback::LoopbackClient) {
+    let spoken = spoken_texts(harness);
+    assert_eq!(texts_of(&spoken), [LONG_ANSWER, "The parrot is fine."]);
+    assert_full_length(&spoken[0], LONG_ANSWER.split(' ').count() as u32);
+    let committed = event_times(harness, |e| matches!(e, Event::UtteranceCommitted { .. }));
     assert_eq!(committed.len(), 1);
     assert_due("the turn", committed[0], 1.0, TICK_SECONDS);
-    assert_due("the answer", told[1].start, told[0].end, TICK_SECONDS + VOICE_DELAY);
+    assert_due("the answer", spoken[1].start, spoken[0].end, TICK_SECONDS + VOICE_DELAY);
     let interrupted =
-        event_times(bench, |e| matches!(e, Event::AgentInterrupted | Event::PlayoutHeld { .. }));
+        event_times(harness, |e| matches!(e, Event::AgentInterrupted | Event::PlayoutHeld { .. }));
     assert_eq!(interrupted, Vec::<f64>::new());
-    let mut heard = ReceivedOutput::new(bench.start);
-    heard.collect(far);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(client);
     let samples = (LONG_ANSWER.split(' ').count() + 4) * WORD_DURATION.as_millis() as usize * 48;
-    assert_eq!(heard.audible_samples().len(), samples, "not a sample is missing");
-    assert!(!heard.texts.iter().any(|text| text.contains("error-response")), "{:?}", heard.texts);
+    assert_eq!(output.audible_samples().len(), samples, "not a sample is missing");
+    assert!(!output.texts.iter().any(|text| text.contains("error-response")), "{:?}", output.texts);
 }
 
 #[test]
 fn a_greeting_that_may_not_be_interrupted_outlasts_every_command_and_the_turn_is_taken_meanwhile() {
-    let mut bench = Harness::new();
-    let far = start_greeted_call(&mut bench);
-    bench.run_for(SECOND);
-    let interrupt = send_command(&bench, Command::Interrupt);
-    let respond = send_command(&bench, Command::Respond { text: "How is the parrot?".into() });
-    bench.run_for(SECOND);
+    let mut harness = Harness::new();
+    let client = start_greeted_call(&mut harness);
+    harness.run_for(SECOND);
+    let interrupt = send_command(&harness, Command::Interrupt);
+    let respond = send_command(&harness, Command::Respond { text: "How is the parrot?".into() });
+    harness.run_for(SECOND);
     assert_eq!(interrupt.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Uninterruptible)));
     assert_eq!(respond.blocking_recv().unwrap(), Ok(CommandOutcome::Accepted));
-    let interrupt = send_command(&bench, Command::Interrupt);
-    bench.run_for(7 * SECOND);
+    let interrupt = send_command(&harness, Command::Interrupt);
+    harness.run_for(7 * SECOND);
     assert_eq!(interrupt.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Uninterruptible)));
-    assert_greeting_whole(&bench, &far);
+    assert_greeting_whole(&harness, &client);
 }
 
 #[test]
 fn a_text_typed_over_a_greeting_that_may_not_be_interrupted_is_answered_behind_it() {
-    let mut bench = Harness::new();
-    let far = start_greeted_call(&mut bench);
-    bench.run_for(SECOND);
-    far.send_event(client_text_event("How is the parrot?"));
-    bench.run_for(8 * SECOND);
-    assert_greeting_whole(&bench, &far);
+    let mut harness = Harness::new();
+    let client = start_greeted_call(&mut harness);
+    harness.run_for(SECOND);
+    client.send_event(client_text_event("How is the parrot?"));
+    harness.run_for(8 * SECOND);
+    assert_greeting_whole(&harness, &client);
 }
 
 /// Stalls before its first word, or in the middle of a sentence, or answers.
@@ -556,28 +559,28 @@ fn stalling_script(last: &HistoryItem) -> Vec<(Duration, llm::Event)> {
 
 #[test]
 fn a_model_that_stalls_for_five_seconds_is_apologised_for_and_the_next_question_is_answered() {
-    for (question, last_word, heard) in
+    for (question, last_word, output) in
         [("Nothing?", 0.0, vec![]), ("A part?", 0.015, vec!["The first room is full of clocks."])]
     {
-        let mut bench = Harness::new();
-        let llm = TimedLlm::new(&bench.time, stalling_script);
-        let _far = bench.start_call_with_llm(call_config(1), &[], llm);
-        bench.run_for(SECOND);
-        type_text(&mut bench, question);
-        bench.run_for(12 * SECOND);
+        let mut harness = Harness::new();
+        let llm = TimedLlm::new(&harness.time, stalling_script);
+        let _far = harness.start_call_with_llm(call_config(1), &[], llm);
+        harness.run_for(SECOND);
+        type_text(&mut harness, question);
+        harness.run_for(12 * SECOND);
         let failed = event_times(
-            &bench,
+            &harness,
             |e| matches!(e, Event::Error { stage: Stage::Llm, reason } if reason == "timeout"),
         );
         let [failed] = failed[..] else { panic!("it fails once: {failed:?}") };
         assert_due("the failure", failed, 1.0 + last_word + 5.0, TICK_SECONDS);
-        let so_far = spoken_texts(&bench);
-        assert_eq!(texts_of(&so_far), [heard.as_slice(), &[DEFAULT_ERROR_MESSAGE]].concat());
+        let so_far = spoken_texts(&harness);
+        assert_eq!(texts_of(&so_far), [output.as_slice(), &[DEFAULT_ERROR_MESSAGE]].concat());
         assert_due("the apology", so_far.last().unwrap().start, failed, VOICE_DELAY);
-        type_text(&mut bench, "Is all well?");
-        bench.run_for(3 * SECOND);
-        assert_eq!(spoken_texts(&bench).last().unwrap().text, "All is well again.");
-        assert_eq!(end_of_call(&bench), None);
+        type_text(&mut harness, "Is all well?");
+        harness.run_for(3 * SECOND);
+        assert_eq!(spoken_texts(&harness).last().unwrap().text, "All is well again.");
+        assert_eq!(end_of_call(&harness), None);
     }
 }
 
@@ -590,16 +593,16 @@ struct EndlessLlm {
 }
 
 fn write_words(
-    world: VirtualTime,
+    time: VirtualTime,
     written: Arc<AtomicUsize>,
     stopped: Arc<AtomicBool>,
     sink: Sink<llm::Event>,
 ) {
-    world.clone().schedule_after(Duration::from_millis(1), move || {
+    time.clone().schedule_after(Duration::from_millis(1), move || {
         if !stopped.load(Relaxed) {
             written.fetch_add(1, Relaxed);
             sink.send(llm::Event::Text("word ".into()));
-            write_words(world, written, stopped, sink);
+            write_words(time, written, stopped, sink);
         }
     });
 }
@@ -623,40 +626,40 @@ impl llm::Llm for EndlessLlm {
 
 #[test]
 fn a_model_that_never_ends_is_stopped_at_twenty_thousand_characters_and_the_call_goes_on() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let (written, stopped) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
     let llm = EndlessLlm {
-        time: bench.time.clone(),
+        time: harness.time.clone(),
         written: Arc::clone(&written),
         stopped: Arc::clone(&stopped),
         questions: Mutex::default(),
     };
-    let far = bench.start_call_with_llm(call_config(1), &[], Arc::new(llm));
-    bench.run_for(SECOND);
-    type_text(&mut bench, "Tell me everything.");
-    bench.run_for(8 * SECOND);
+    let client = harness.start_call_with_llm(call_config(1), &[], Arc::new(llm));
+    harness.run_for(SECOND);
+    type_text(&mut harness, "Tell me everything.");
+    harness.run_for(8 * SECOND);
     assert!(stopped.load(Relaxed), "the question was cancelled");
     // Four thousand words of five characters, the one that is too much, and what was written before the news of it came.
     assert!((4_001..=4_003).contains(&written.load(Relaxed)), "{} words", written.load(Relaxed));
-    let facts = bench.recorder.events_of(1);
+    let facts = harness.recorder.events_of(1);
     let warnings: Vec<&str> = facts
         .iter()
         .filter_map(|f| if let Event::Warning { text } = &f.event { Some(text.as_str()) } else { None })
         .collect();
     assert_eq!(warnings, ["The language model's reply was cut at 20000 characters."]);
     assert_eq!(
-        event_times(&bench, |e| matches!(e, Event::Error { .. })),
+        event_times(&harness, |e| matches!(e, Event::Error { .. })),
         Vec::<f64>::new(),
         "that is no failure"
     );
 
     // It is spoken on, with no more than some pieces ahead, until somebody stops it.
-    far.send_event(client_text_event("Is all well?"));
-    bench.run_for(3 * SECOND);
-    let said = spoken_texts(&bench);
-    let [endless, answer] = &said[..] else { panic!("{said:?}") };
+    client.send_event(client_text_event("Is all well?"));
+    harness.run_for(3 * SECOND);
+    let spoken = spoken_texts(&harness);
+    let [endless, answer] = &spoken[..] else { panic!("{spoken:?}") };
     assert!(endless.text.split(' ').all(|word| word == "word"), "{endless:?}");
     assert_due("the interruption", endless.end, 9.0, TICK_SECONDS);
     assert_eq!(answer.text, "All is well.");
-    assert_eq!(end_of_call(&bench), None);
+    assert_eq!(end_of_call(&harness), None);
 }

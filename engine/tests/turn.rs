@@ -35,28 +35,28 @@ fn is_committed(event: &Event) -> bool {
 
 /// One stretch of speech that ends 1.5 s into the call, in a call whose turn model says this of it: the model and the bench afterwards.
 fn run_one_segment(script: &[Option<(Duration, f32)>]) -> (ScriptedTurnModel, Harness) {
-    let mut bench = Harness::new();
-    let oracle = ScriptedTurnModel::new(bench.time.clone(), script);
-    bench.turn_model = Some(Arc::new(oracle.clone()));
-    let far = bench.start_call(call_with_turn_model(1), &["What is new?"], "Nothing at all.");
-    far.send_audio(user_audio(&[(0.5, 1.0), (6.0, 0.0)]));
-    bench.run_for(7 * SECOND);
-    (oracle, bench)
+    let mut harness = Harness::new();
+    let oracle = ScriptedTurnModel::new(harness.time.clone(), script);
+    harness.turn_model = Some(Arc::new(oracle.clone()));
+    let client = harness.start_call(call_with_turn_model(1), &["What is new?"], "Nothing at all.");
+    client.send_audio(user_audio(&[(0.5, 1.0), (6.0, 0.0)]));
+    harness.run_for(7 * SECOND);
+    (oracle, harness)
 }
 
 /// All that became known of the call, but for the wall clock.
-fn events_without_join(bench: &Harness) -> Vec<EventEnvelope> {
-    bench.recorder.events_of(1).into_iter().filter(|f| !matches!(f.event, Event::Joined { .. })).collect()
+fn events_without_join(harness: &Harness) -> Vec<EventEnvelope> {
+    harness.recorder.events_of(1).into_iter().filter(|f| !matches!(f.event, Event::Joined { .. })).collect()
 }
 
 #[test]
 fn a_turn_ends_sooner_or_later_by_what_the_model_says() {
     for (p, wait) in [(0.9, 0.4), (0.4, 0.4), (0.3, 3.0), (0.0, 3.0)] {
-        let (oracle, bench) = run_one_segment(&[Some((EARLY_ANSWER, p))]);
-        let waited = bench.recorder.time_of(1, is_committed).unwrap() - 1.5;
+        let (oracle, harness) = run_one_segment(&[Some((EARLY_ANSWER, p))]);
+        let waited = harness.recorder.time_of(1, is_committed).unwrap() - 1.5;
         assert!((waited - wait).abs() < 0.06, "P(turn is over) {p}: committed {waited:.3} s after the end");
         let replied =
-            bench.recorder.time_of(1, |e| matches!(e, Event::AgentStartedSpeaking { .. })).unwrap() - 1.5;
+            harness.recorder.time_of(1, |e| matches!(e, Event::AgentStartedSpeaking { .. })).unwrap() - 1.5;
         assert!((replied - wait).abs() < 0.12, "P(turn is over) {p}: replied {replied:.3} s after the end");
         assert_eq!(oracle.questions.lock().unwrap().len(), 1, "asked once, after the speech");
     }
@@ -65,14 +65,14 @@ fn a_turn_ends_sooner_or_later_by_what_the_model_says() {
 #[test]
 fn a_deadline_that_passes_without_an_answer_decides_and_a_late_answer_changes_nothing() {
     let mut without = Harness::new();
-    let far = without.start_call(call_config(1), &["What is new?"], "Nothing at all.");
-    far.send_audio(user_audio(&[(0.5, 1.0), (6.0, 0.0)]));
+    let client = without.start_call(call_config(1), &["What is new?"], "Nothing at all.");
+    client.send_audio(user_audio(&[(0.5, 1.0), (6.0, 0.0)]));
     without.run_for(7 * SECOND);
     let expected = events_without_join(&without);
     assert_eq!(expected.iter().filter(|f| is_committed(&f.event)).count(), 1);
     for script in [None, Some((LATE_ANSWER, 0.0)), Some((EARLY_ANSWER, f32::NAN))] {
-        let (oracle, bench) = run_one_segment(&[script]);
-        assert_eq!(events_without_join(&bench), expected, "{script:?}: as without a turn model");
+        let (oracle, harness) = run_one_segment(&[script]);
+        assert_eq!(events_without_join(&harness), expected, "{script:?}: as without a turn model");
         assert_eq!(*oracle.withdrawn.lock().unwrap(), [0], "nobody works for an answer that is not wanted");
     }
 }
@@ -80,61 +80,61 @@ fn a_deadline_that_passes_without_an_answer_decides_and_a_late_answer_changes_no
 #[test]
 fn the_model_has_as_long_as_the_detector_too_to_think() {
     // .15 s more than between the report and the commit.
-    let (_, bench) = run_one_segment(&[Some((Duration::from_millis(200), 0.0))]);
-    let waited = bench.recorder.time_of(1, is_committed).unwrap() - 1.5;
+    let (_, harness) = run_one_segment(&[Some((Duration::from_millis(200), 0.0))]);
+    let waited = harness.recorder.time_of(1, is_committed).unwrap() - 1.5;
     assert!((waited - 3.0).abs() < 0.06, "committed {waited:.3} s after the end");
 }
 
 #[test]
 fn what_was_said_of_a_pause_is_void_where_the_user_goes_on() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let oracle = ScriptedTurnModel::new(
-        bench.time.clone(),
+        harness.time.clone(),
         &[Some((Duration::from_millis(10), 0.0)), Some((EARLY_ANSWER, 0.9))],
     );
-    bench.turn_model = Some(Arc::new(oracle.clone()));
-    let far = bench.start_call(call_with_turn_model(1), &["I think we should go"], "So do I.");
+    harness.turn_model = Some(Arc::new(oracle.clone()));
+    let client = harness.start_call(call_with_turn_model(1), &["I think we should go"], "So do I.");
     // A pause that is long enough to ask, and too short for the detector.
-    far.send_audio(user_audio(&[(0.5, 1.0), (0.21, 1.0), (6.0, 0.0)]));
-    bench.run_for(7 * SECOND);
+    client.send_audio(user_audio(&[(0.5, 1.0), (0.21, 1.0), (6.0, 0.0)]));
+    harness.run_for(7 * SECOND);
     assert_eq!(oracle.questions.lock().unwrap().len(), 2);
     assert_eq!(oracle.withdrawn.lock().unwrap()[0], 0);
-    let waited = bench.recorder.time_of(1, is_committed).unwrap() - 2.71;
+    let waited = harness.recorder.time_of(1, is_committed).unwrap() - 2.71;
     assert!((waited - 0.4).abs() < 0.06, "committed {waited:.3} s after the end");
 }
 
 #[test]
 fn a_question_is_withdrawn_as_soon_as_the_user_goes_on() {
-    let mut bench = Harness::new();
-    let oracle = ScriptedTurnModel::new(bench.time.clone(), &[]);
-    bench.turn_model = Some(Arc::new(oracle.clone()));
-    let far = bench.start_call(call_with_turn_model(1), &["I think", "we should go"], "So do I.");
-    far.send_audio(user_audio(&[(0.5, 1.0), (0.35, 2.0)]));
-    bench.run_for(Duration::from_millis(1_840));
+    let mut harness = Harness::new();
+    let oracle = ScriptedTurnModel::new(harness.time.clone(), &[]);
+    harness.turn_model = Some(Arc::new(oracle.clone()));
+    let client = harness.start_call(call_with_turn_model(1), &["I think", "we should go"], "So do I.");
+    client.send_audio(user_audio(&[(0.5, 1.0), (0.35, 2.0)]));
+    harness.run_for(Duration::from_millis(1_840));
     assert_eq!(oracle.questions.lock().unwrap().len(), 1);
     assert!(oracle.withdrawn.lock().unwrap().is_empty(), "the pause is not over for the detector");
-    bench.run_for(Duration::from_millis(200));
+    harness.run_for(Duration::from_millis(200));
     assert_eq!(*oracle.withdrawn.lock().unwrap(), [0]);
 }
 
 #[test]
 fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_turn() {
-    let mut bench = Harness::new();
+    let mut harness = Harness::new();
     let oracle = ScriptedTurnModel::new(
-        bench.time.clone(),
+        harness.time.clone(),
         &[Some((EARLY_ANSWER, 0.1)), Some((EARLY_ANSWER, 0.9)), Some((EARLY_ANSWER, 0.9))],
     );
-    bench.turn_model = Some(Arc::new(oracle.clone()));
+    harness.turn_model = Some(Arc::new(oracle.clone()));
     let script = ["Well, I think", "we should go.", "Now."];
-    let far = bench.start_call(call_with_turn_model(1), &script, "Yes.");
+    let client = harness.start_call(call_with_turn_model(1), &script, "Yes.");
     let sound = user_audio(&[(1.0, 1.0), (0.5, 0.7), (4.0, 0.5), (2.0, 0.0)]);
-    far.send_audio(sound.clone());
-    bench.run_for(11 * SECOND);
-    let told: Vec<String> = events_without_join(&bench)
+    client.send_audio(sound.clone());
+    harness.run_for(11 * SECOND);
+    let committed_texts: Vec<String> = events_without_join(&harness)
         .into_iter()
         .filter_map(|f| if let Event::UtteranceCommitted { text } = f.event { Some(text) } else { None })
         .collect();
-    assert_eq!(told, ["Well, I think we should go.", "Now."]);
+    assert_eq!(committed_texts, ["Well, I think we should go.", "Now."]);
     let asked = oracle.questions.lock().unwrap();
     let words: Vec<&str> = asked.iter().map(|q| q.words.as_str()).collect();
     assert_eq!(words, ["", "Well, I think", ""], "the last words come after the question");
@@ -153,12 +153,12 @@ fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_tu
 #[test]
 fn a_long_turn_is_judged_by_its_last_seconds_and_a_model_that_only_reads_keeps_no_sound() {
     for (span, length) in [(8 * SECOND, 128_000), (Duration::ZERO, 0)] {
-        let mut bench = Harness::new();
-        let oracle = ScriptedTurnModel { span, ..ScriptedTurnModel::new(bench.time.clone(), &[]) };
-        bench.turn_model = Some(Arc::new(oracle.clone()));
-        let far = bench.start_call(call_with_turn_model(1), &["And so on."], "Yes.");
-        far.send_audio(user_audio(&[(0.5, 12.0), (1.0, 0.0)]));
-        bench.run_for(14 * SECOND);
+        let mut harness = Harness::new();
+        let oracle = ScriptedTurnModel { span, ..ScriptedTurnModel::new(harness.time.clone(), &[]) };
+        harness.turn_model = Some(Arc::new(oracle.clone()));
+        let client = harness.start_call(call_with_turn_model(1), &["And so on."], "Yes.");
+        client.send_audio(user_audio(&[(0.5, 12.0), (1.0, 0.0)]));
+        harness.run_for(14 * SECOND);
         let asked = oracle.questions.lock().unwrap();
         assert_eq!(asked.iter().map(|q| q.sound.len()).collect::<Vec<_>>(), [length]);
     }
@@ -166,14 +166,14 @@ fn a_long_turn_is_judged_by_its_last_seconds_and_a_model_that_only_reads_keeps_n
 
 #[test]
 fn an_agent_that_does_not_want_it_never_asks() {
-    let mut bench = Harness::new();
-    let oracle = ScriptedTurnModel::new(bench.time.clone(), &[Some((EARLY_ANSWER, 0.0))]);
-    bench.turn_model = Some(Arc::new(oracle.clone()));
-    let far = bench.start_call(call_config(1), &["What is new?"], "Nothing at all.");
-    far.send_audio(user_audio(&[(0.5, 1.0)]));
-    bench.run_for(3 * SECOND);
+    let mut harness = Harness::new();
+    let oracle = ScriptedTurnModel::new(harness.time.clone(), &[Some((EARLY_ANSWER, 0.0))]);
+    harness.turn_model = Some(Arc::new(oracle.clone()));
+    let client = harness.start_call(call_config(1), &["What is new?"], "Nothing at all.");
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(3 * SECOND);
     assert!(oracle.questions.lock().unwrap().is_empty());
-    assert!(bench.recorder.time_of(1, is_committed).is_some());
+    assert!(harness.recorder.time_of(1, is_committed).is_some());
 }
 
 #[test]
@@ -233,9 +233,9 @@ impl TurnModel for RealTurnModel {
     }
 
     fn ask(&self, question: Question, answer: Sink<f32>) -> Handle {
-        let (tell, told) = crossbeam_channel::bounded(1);
+        let (tell, received) = crossbeam_channel::bounded(1);
         let asked = self.model.ask(question, Sink::new(move |p| tell.send(p).unwrap()));
-        let p = told.recv().expect("an answer");
+        let p = received.recv().expect("an answer");
         drop(asked);
         self.probabilities.lock().unwrap().push(p);
         self.time.schedule_after(EARLY_ANSWER, move || answer.send(p));
@@ -256,21 +256,22 @@ fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() 
         };
         model.prepare().unwrap();
         let network = vad::Network::load(&paths::vad(&dir)).unwrap_or_else(|e| panic!("{e}"));
-        let mut bench = Harness::with_vad(Box::new(Silero::new(Arc::new(network))));
-        let told = Arc::<Mutex<Vec<f32>>>::default();
-        let real = RealTurnModel { model, time: bench.time.clone(), probabilities: Arc::clone(&told) };
-        bench.turn_model = Some(Arc::new(real));
-        let far = bench.start_call(call_with_turn_model(1), &[text], "Yes.");
+        let mut harness = Harness::with_vad(Box::new(Silero::new(Arc::new(network))));
+        let probabilities = Arc::<Mutex<Vec<f32>>>::default();
+        let real =
+            RealTurnModel { model, time: harness.time.clone(), probabilities: Arc::clone(&probabilities) };
+        harness.turn_model = Some(Arc::new(real));
+        let client = harness.start_call(call_with_turn_model(1), &[text], "Yes.");
         let mut sound = vec![0; 16_000];
         sound.extend(synthesize(text));
         let end = sound.len() as f64 / 16_000.0;
         sound.extend([0; 5 * 16_000]);
-        far.send_audio(sound);
-        bench.run_for(9 * SECOND);
-        let told = told.lock().unwrap().clone();
-        let waited = bench.recorder.time_of(1, is_committed).unwrap() - end;
-        eprintln!("{text:?}: P(turn is over) {told:?}, committed {waited:.2} s after its end");
-        assert_eq!(told.len(), 1, "one stretch of speech: {:?}", bench.recorder.event_names(1));
+        client.send_audio(sound);
+        harness.run_for(9 * SECOND);
+        let probabilities = probabilities.lock().unwrap().clone();
+        let waited = harness.recorder.time_of(1, is_committed).unwrap() - end;
+        eprintln!("{text:?}: P(turn is over) {probabilities:?}, committed {waited:.2} s after its end");
+        assert_eq!(probabilities.len(), 1, "one stretch of speech: {:?}", harness.recorder.event_names(1));
         waits.push((text, waited, wait));
     }
     // The detector's end of speech is within two windows of the last loud sample.

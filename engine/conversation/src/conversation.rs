@@ -170,7 +170,7 @@ impl Conversation {
         self.timers.next_deadline()
     }
 
-    /// Times of committed turns that no [`Event::Turn`] has reported yet, because their replies
+    /// Times of committed turns that no [`TransportEvent::Turn`] has reported yet, because their replies
     /// have not started to play.
     pub fn unreported_turn_times(&self) -> impl Iterator<Item = &TurnTimes> {
         self.floor.iter().filter_map(|reply| reply.turn_times.as_ref())

@@ -1,4 +1,4 @@
-//! The interface between the two planes. The control plane holds an [`Engine`] and gives it an
+//! The interface between the two planes. The control plane holds an [`CallEngine`] and gives it an
 //! [`EventSink`] (the store). Neither plane knows the other.
 //!
 //! Futures come from `core`, so this crate does not choose a runtime.
@@ -56,7 +56,7 @@ pub trait Engine: Send + Sync + 'static {
     /// there is capacity. Running calls are not affected. May read small files.
     fn capacity_error(&self) -> Option<String>;
 
-    /// Like [`Engine::capacity_error`], before a conversation is created. A rejection is counted.
+    /// Like [`CallEngine::capacity_error`], before a conversation is created. A rejection is counted.
     fn reject_new_call(&self) -> Option<String> {
         self.capacity_error()
     }

@@ -28,7 +28,7 @@ pub(crate) enum Phase {
 }
 
 impl Conversation {
-    /// Whether the phase is not `Running`, so that no new speech may start.
+    /// Whether the phase is not `RunningTool`, so that no new speech may start.
     pub(crate) fn is_ending(&self) -> bool {
         !matches!(self.phase, Phase::Running)
     }

@@ -1,5 +1,5 @@
 //! Reads JSON without loss. A key that occurs twice in one object is an error here, whereas
-//! serde_json's own [`Value`] keeps the last value.
+//! serde_json's own [`MetricValue`] keeps the last value.
 
 use core::fmt::{self, Write as _};
 

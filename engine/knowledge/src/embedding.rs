@@ -35,7 +35,7 @@ impl Embedding {
         Self::from_bytes(vector.iter().map(byte).collect())
     }
 
-    /// A direction that was kept by its [`Direction::bytes`].
+    /// A direction that was kept by its [`Embedding::bytes`].
     #[must_use]
     pub fn from_bytes(bytes: Box<[i8]>) -> Option<Self> {
         let norm = (dot(&bytes, &bytes) as f32).sqrt();
@@ -57,12 +57,12 @@ impl Embedding {
 
 impl<Id: Clone + PartialEq> Index<Id> {
     /// Adds a document, cut into chunks, each with its direction. Where there are not as many of these as chunks, none counts.
-    pub fn insert_with_embeddings(&mut self, id: &Id, text: &str, directions: Vec<Option<Embedding>>) {
+    pub fn insert_with_embeddings(&mut self, id: &Id, text: &str, embeddings: Vec<Option<Embedding>>) {
         let chunks = chunks(text);
-        let mut directions = if directions.len() == chunks.len() { directions } else { Vec::new() };
-        directions.resize(chunks.len(), None);
-        for (chunk, direction) in chunks.into_iter().zip(directions) {
-            self.insert_entry(id, chunk.ordinal, chunk.text, direction);
+        let mut embeddings = if embeddings.len() == chunks.len() { embeddings } else { Vec::new() };
+        embeddings.resize(chunks.len(), None);
+        for (chunk, embedding) in chunks.into_iter().zip(embeddings) {
+            self.insert_entry(id, chunk.ordinal, chunk.text, embedding);
         }
     }
 
@@ -74,14 +74,14 @@ impl<Id: Clone + PartialEq> Index<Id> {
 
     /// The best `limit` chunks for `query` by its words and by its `direction`, best first. Scores are sums of 1 / (60 + rank).
     #[must_use]
-    pub fn hybrid_search(&self, query: &str, direction: &Embedding, limit: usize) -> Vec<Hit<'_, Id>> {
+    pub fn hybrid_search(&self, query: &str, embedding: &Embedding, limit: usize) -> Vec<Hit<'_, Id>> {
         let mut found: HashMap<u32, Hit<'_, Id>> = HashMap::new();
         for (rank, (slot, hit)) in (1_u16..).zip(self.rank(&[(query, 1.0)], MAX_RANKED_HITS)) {
             found.insert(slot, Hit { score: 1.0 / (RRF_K + f32::from(rank)), ..hit });
         }
-        let near =
-            |(slot, entry): (u32, &Entry<Id>)| Some((slot, entry.embedding.as_ref()?.cosine(direction)?));
-        let mut nearest: Vec<(u32, f32)> = self.entries().filter_map(near).collect();
+        let similarity =
+            |(slot, entry): (u32, &Entry<Id>)| Some((slot, entry.embedding.as_ref()?.cosine(embedding)?));
+        let mut nearest: Vec<(u32, f32)> = self.entries().filter_map(similarity).collect();
         let order = |a: &(u32, f32), b: &(u32, f32)| {
             b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0))
         };

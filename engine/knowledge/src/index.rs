@@ -137,34 +137,33 @@ impl<Id: Clone + PartialEq> Index<Id> {
         self.insert_entry(id, ordinal, text, None);
     }
 
-    pub(crate) fn insert_entry(&mut self, id: &Id, ordinal: u32, text: String, direction: Option<Embedding>) {
+    pub(crate) fn insert_entry(&mut self, id: &Id, ordinal: u32, text: String, embedding: Option<Embedding>) {
         let words: Vec<Word> = words(&text).into_iter().filter(|word| !word.is_stop_word()).collect();
-        let mut times: HashMap<&str, (u16, &Word)> = HashMap::new();
+        let mut frequencies: HashMap<&str, (u16, &Word)> = HashMap::new();
         for word in &words {
-            let entry = times.entry(&word.stem).or_insert((0, word));
+            let entry = frequencies.entry(&word.stem).or_insert((0, word));
             entry.0 = entry.0.saturating_add(1);
         }
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.chunks.push(None);
             (self.chunks.len() - 1) as u32
         });
-        for (stem, (times, word)) in times {
+        for (stem, (frequencies, word)) in frequencies {
             let term = self.by_stem.get(stem).copied().unwrap_or_else(|| self.add_term(word));
-            self.terms[term as usize].postings.push((slot, times));
+            self.terms[term as usize].postings.push((slot, frequencies));
         }
         let length = words.len() as f32;
         self.chunk_count += 1;
         self.total_length += f64::from(length);
-        self.chunks[slot as usize] =
-            Some(Entry { id: id.clone(), ordinal, text, length, embedding: direction });
+        self.chunks[slot as usize] = Some(Entry { id: id.clone(), ordinal, text, length, embedding });
     }
 
     fn add_term(&mut self, word: &Word) -> u32 {
         let number = self.terms.len() as u32;
         // The sound is that of the first form of the word that came.
-        let sound = PhoneticKey::new(&word.normalized);
-        self.by_phonetic_key.entry(sound).or_default().push(number);
-        self.by_key_length[sound.len() as usize].push((sound, number));
+        let phonetic_key = PhoneticKey::new(&word.normalized);
+        self.by_phonetic_key.entry(phonetic_key).or_default().push(number);
+        self.by_key_length[phonetic_key.len() as usize].push((phonetic_key, number));
         self.signatures.push(WordSignature::new(&word.stem));
         self.by_stem.insert(word.stem.clone(), number);
         self.terms.push(Term { stem: word.stem.clone(), postings: Vec::new() });
@@ -203,17 +202,17 @@ impl<Id: Clone + PartialEq> Index<Id> {
 
     /// The same, with the place of each.
     pub(crate) fn rank(&self, query: &[(&str, f32)], limit: usize) -> Vec<(u32, Hit<'_, Id>)> {
-        let asked = self.query_terms(query);
-        if asked.is_empty() || self.chunk_count == 0 {
+        let query_terms = self.query_terms(query);
+        if query_terms.is_empty() || self.chunk_count == 0 {
             return Vec::new();
         }
         let average = (self.total_length / self.chunk_count as f64).max(1.0) as f32;
-        let all: f32 = asked.iter().map(|one| one.weight * one.information).sum();
+        let all: f32 = query_terms.iter().map(|term_query| term_query.weight * term_query.information).sum();
         let mut scores = Scores::new(self.chunks.len());
         let mut best = Scores::new(self.chunks.len());
-        for one in &asked {
+        for term_query in &query_terms {
             // Of the terms that a word may stand for, the best counts in each chunk, not their sum.
-            for &(term, likeness) in &one.terms {
+            for &(term, likeness) in &term_query.terms {
                 let postings = &self.terms[term as usize].postings;
                 let idf = self.idf(postings.len());
                 for &(slot, times) in postings {
@@ -227,7 +226,10 @@ impl<Id: Clone + PartialEq> Index<Id> {
             }
             best.drain(|slot, (score, likeness)| {
                 let entry = scores.entry(slot);
-                *entry = (entry.0 + one.weight * score, entry.1 + one.weight * one.information * likeness);
+                *entry = (
+                    entry.0 + term_query.weight * score,
+                    entry.1 + term_query.weight * term_query.information * likeness,
+                );
             });
         }
         let mut ranked: Vec<(u32, f32, f32)> = Vec::with_capacity(scores.touched.len());
@@ -262,36 +264,42 @@ impl<Id: Clone + PartialEq> Index<Id> {
 
     /// What is asked for, each with the terms that it may stand for.
     fn query_terms(&self, query: &[(&str, f32)]) -> Vec<QueryTerm> {
-        let mut all = Vec::new();
+        let mut query_terms = Vec::new();
         let mut seen: HashMap<String, usize> = HashMap::new();
         for &(text, weight) in query {
             let words = words(text);
-            let mut taken = vec![false; words.len()];
-            self.match_joined_words(&words, weight, &mut taken, &mut all);
-            for (word, taken) in words.iter().zip(taken) {
-                if word.is_stop_word() || taken {
+            let mut joined = vec![false; words.len()];
+            self.match_joined_words(&words, weight, &mut joined, &mut query_terms);
+            for (word, joined) in words.iter().zip(joined) {
+                if word.is_stop_word() || joined {
                     continue;
                 }
                 if let Some(&i) = seen.get(&word.stem) {
-                    let known: &mut QueryTerm = &mut all[i];
+                    let known: &mut QueryTerm = &mut query_terms[i];
                     known.weight = known.weight.max(weight);
                     continue;
                 }
-                seen.insert(word.stem.clone(), all.len());
+                seen.insert(word.stem.clone(), query_terms.len());
                 let terms = self.matching_terms(word);
-                all.push(QueryTerm { information: self.information(&terms), weight, terms });
+                query_terms.push(QueryTerm { information: self.information(&terms), weight, terms });
             }
         }
-        all
+        query_terms
     }
 
     /// Neighbouring words that are one word of the index: "data base", or a name that the recogniser did not know ("sore blacks").
-    fn match_joined_words(&self, words: &[Word], weight: f32, taken: &mut [bool], all: &mut Vec<QueryTerm>) {
+    fn match_joined_words(
+        &self,
+        words: &[Word],
+        weight: f32,
+        joined: &mut [bool],
+        query_terms: &mut Vec<QueryTerm>,
+    ) {
         for length in [3, 2] {
             for at in 0..(words.len() + 1).saturating_sub(length) {
                 let window = &words[at..at + length];
-                let strange = |word: &Word| !word.is_stop_word() && !self.contains_stem(&word.stem);
-                if taken[at..at + length].contains(&true)
+                let is_unknown = |word: &Word| !word.is_stop_word() && !self.contains_stem(&word.stem);
+                if joined[at..at + length].contains(&true)
                     || window.iter().any(Word::is_number)
                     || window.iter().all(Word::is_stop_word)
                 {
@@ -304,7 +312,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
                     .filter(|term| self.df(**term) > 0);
                 let terms = match exact {
                     Some(&term) => vec![(term, 1.0)],
-                    None if window.iter().any(strange) => self.terms_sounding_like(&spelling),
+                    None if window.iter().any(is_unknown) => self.terms_sounding_like(&spelling),
                     None => continue,
                 };
                 if terms.is_empty() {
@@ -312,9 +320,9 @@ impl<Id: Clone + PartialEq> Index<Id> {
                 }
                 // Its parts are explained by it, unless they are words of the index themselves.
                 for (i, word) in window.iter().enumerate() {
-                    taken[at + i] = word.is_stop_word() || strange(word);
+                    joined[at + i] = word.is_stop_word() || is_unknown(word);
                 }
-                all.push(QueryTerm { information: self.information(&terms), weight, terms });
+                query_terms.push(QueryTerm { information: self.information(&terms), weight, terms });
             }
         }
     }
@@ -329,18 +337,18 @@ impl<Id: Clone + PartialEq> Index<Id> {
             return Vec::new();
         }
         let mut found = self.terms_sounding_like(&word.normalized);
-        let most = match length {
+        let max_edits = match length {
             ..4 => 0,
             4..8 => 1,
             _ => 2,
         };
-        if most > 0 {
-            let shape = WordSignature::new(&word.stem);
+        if max_edits > 0 {
+            let signature = WordSignature::new(&word.stem);
             for (number, _) in
-                (0_u32..).zip(&self.signatures).filter(|(_, known)| known.may_be_within(shape, most))
+                (0_u32..).zip(&self.signatures).filter(|(_, known)| known.may_be_within(signature, max_edits))
             {
                 let distance = strsim::osa_distance(&self.terms[number as usize].stem, &word.stem) as u32;
-                if distance <= most && self.df(number) > 0 {
+                if distance <= max_edits && self.df(number) > 0 {
                     found.push((number, 0.9 - 0.2 * distance as f32));
                 }
             }
@@ -350,24 +358,26 @@ impl<Id: Clone + PartialEq> Index<Id> {
 
     /// Terms that sound like `spelling`. Short words sound like too many to be told apart.
     fn terms_sounding_like(&self, spelling: &str) -> Vec<(u32, f32)> {
-        let sound = PhoneticKey::new(spelling);
-        if sound.len() < 3 {
+        let phonetic_key = PhoneticKey::new(spelling);
+        if phonetic_key.len() < 3 {
             return Vec::new();
         }
-        let equal = self.by_phonetic_key.get(&sound).into_iter().flatten();
+        let equal = self.by_phonetic_key.get(&phonetic_key).into_iter().flatten();
         let mut found: Vec<(u32, f32)> = equal.map(|&term| (term, 0.7)).collect();
-        if found.is_empty() && sound.len() >= 4 {
-            let length = sound.len() as usize;
+        if found.is_empty() && phonetic_key.len() >= 4 {
+            let length = phonetic_key.len() as usize;
             let near = self.by_key_length[(length - 1).max(4)..=(length + 1).min(16)].iter().flatten();
-            found.extend(near.filter(|(known, _)| known.is_similar(sound)).map(|&(_, number)| (number, 0.5)));
+            found.extend(
+                near.filter(|(known, _)| known.is_similar(phonetic_key)).map(|&(_, number)| (number, 0.5)),
+            );
         }
         found.retain(|&(term, _)| self.df(term) > 0);
         // Of those that sound alike, the ones that are also spelt alike are likelier: Dice's coefficient of their pairs of letters.
-        let spelt = letter_bigrams(spelling);
+        let bigrams = letter_bigrams(spelling);
         for (term, likeness) in &mut found {
             let known = self.signatures[*term as usize].bigrams;
-            let shared = 2 * (known & spelt).count_ones();
-            *likeness *= 0.5 + 0.5 * shared as f32 / (known.count_ones() + spelt.count_ones()) as f32;
+            let shared = 2 * (known & bigrams).count_ones();
+            *likeness *= 0.5 + 0.5 * shared as f32 / (known.count_ones() + bigrams.count_ones()) as f32;
         }
         best_matches(found)
     }
@@ -437,9 +447,9 @@ impl Scores {
         entry
     }
 
-    fn drain(&mut self, mut each: impl FnMut(u32, (f32, f32))) {
+    fn drain(&mut self, mut visit: impl FnMut(u32, (f32, f32))) {
         for slot in self.touched.drain(..) {
-            each(slot, std::mem::take(&mut self.values[slot as usize]));
+            visit(slot, std::mem::take(&mut self.values[slot as usize]));
         }
     }
 }

@@ -20,58 +20,58 @@ const MAX_CHUNK_BYTES: usize = 900;
 /// Cuts `text` between paragraphs, long paragraphs between sentences, long sentences between words. A heading stays with what follows it.
 #[must_use]
 pub fn chunks(text: &str) -> Vec<Chunk> {
-    let mut done: Vec<String> = Vec::new();
-    let mut open = String::new();
+    let mut finished: Vec<String> = Vec::new();
+    let mut current = String::new();
     let mut heading = true; // the last paragraph wants its successor
     for paragraph in paragraphs(text) {
         let is_heading = is_heading(&paragraph);
         let fits =
-            open.len() + 1 + paragraph.len() <= if heading { MAX_CHUNK_BYTES } else { TARGET_CHUNK_BYTES };
-        if !open.is_empty()
+            current.len() + 1 + paragraph.len() <= if heading { MAX_CHUNK_BYTES } else { TARGET_CHUNK_BYTES };
+        if !current.is_empty()
             && (!fits
                 || (is_heading
                     && !heading
-                    && (paragraph.starts_with('#') || open.len() > TARGET_CHUNK_BYTES / 4)))
+                    && (paragraph.starts_with('#') || current.len() > TARGET_CHUNK_BYTES / 4)))
         {
-            done.push(std::mem::take(&mut open));
+            finished.push(std::mem::take(&mut current));
         }
         for part in split_paragraph(&paragraph) {
-            if !open.is_empty() && open.len() + 1 + part.len() > MAX_CHUNK_BYTES {
-                done.push(std::mem::take(&mut open));
+            if !current.is_empty() && current.len() + 1 + part.len() > MAX_CHUNK_BYTES {
+                finished.push(std::mem::take(&mut current));
             }
-            if !open.is_empty() {
-                open.push('\n');
+            if !current.is_empty() {
+                current.push('\n');
             }
-            open.push_str(part);
+            current.push_str(part);
         }
         heading = is_heading;
     }
-    if !open.is_empty() {
-        done.push(open);
+    if !current.is_empty() {
+        finished.push(current);
     }
-    (0..).zip(done).map(|(ordinal, text)| Chunk { ordinal, text }).collect()
+    (0..).zip(finished).map(|(ordinal, text)| Chunk { ordinal, text }).collect()
 }
 
 /// Paragraphs with their lines trimmed; blank lines and headings part them.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    let mut open = String::new();
+    let mut current = String::new();
     for line in text.lines().map(str::trim) {
-        if (line.is_empty() || line.starts_with('#')) && !open.is_empty() {
-            all.push(std::mem::take(&mut open));
+        if (line.is_empty() || line.starts_with('#')) && !current.is_empty() {
+            all.push(std::mem::take(&mut current));
         }
         if !line.is_empty() {
-            if !open.is_empty() {
-                open.push('\n');
+            if !current.is_empty() {
+                current.push('\n');
             }
-            open.push_str(line);
+            current.push_str(line);
         }
         if line.starts_with('#') {
-            all.push(std::mem::take(&mut open));
+            all.push(std::mem::take(&mut current));
         }
     }
-    if !open.is_empty() {
-        all.push(open);
+    if !current.is_empty() {
+        all.push(current);
     }
     all
 }
@@ -90,19 +90,19 @@ fn ends_sentence(text: &str) -> bool {
         .ends_with(['.', '!', '?', ';', '。', '！', '？', '…'])
 }
 
-/// A paragraph in pieces of at most [`MAX`] bytes.
+/// A paragraph in pieces of at most [`MAX_CHUNK_BYTES`] bytes.
 fn split_paragraph(paragraph: &str) -> Vec<&str> {
     if paragraph.len() <= MAX_CHUNK_BYTES {
         return vec![paragraph];
     }
     let mut parts = Vec::new();
     let (mut from, mut to) = (0, 0);
-    for (start, piece) in paragraph.split_sentence_bound_indices().flat_map(|(start, sentence)| {
+    for (start, fragment) in paragraph.split_sentence_bound_indices().flat_map(|(start, sentence)| {
         let whole = sentence.len() <= MAX_CHUNK_BYTES;
         // A sentence without an end (a table, a list of names) is cut between words, a word without an end between characters.
-        let pieces: Vec<(usize, &str)> =
+        let fragments: Vec<(usize, &str)> =
             if whole { vec![(0, sentence)] } else { sentence.split_word_bound_indices().collect() };
-        let pieces: Vec<(usize, &str)> = pieces
+        let fragments: Vec<(usize, &str)> = fragments
             .into_iter()
             .flat_map(|(at, p)| {
                 if p.len() <= MAX_CHUNK_BYTES {
@@ -112,13 +112,13 @@ fn split_paragraph(paragraph: &str) -> Vec<&str> {
                 }
             })
             .collect();
-        pieces.into_iter().map(move |(at, piece)| (start + at, piece))
+        fragments.into_iter().map(move |(at, fragment)| (start + at, fragment))
     }) {
-        if start + piece.len() - from > MAX_CHUNK_BYTES {
+        if start + fragment.len() - from > MAX_CHUNK_BYTES {
             parts.push(paragraph[from..to].trim());
             from = start;
         }
-        to = start + piece.len();
+        to = start + fragment.len();
     }
     parts.push(paragraph[from..to].trim());
     parts.retain(|part| !part.is_empty());
@@ -129,25 +129,25 @@ fn split_paragraph(paragraph: &str) -> Vec<&str> {
 #[must_use]
 pub fn sentences(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    let mut goes_on = false;
+    let mut continues = false;
     for line in text.lines() {
         let line = line.trim();
         let item = is_list_item(line) || line.starts_with('#');
         let line = strip_marker(line);
         if line.is_empty() {
-            goes_on = false;
+            continues = false;
             continue;
         }
         let lower = line.chars().next().is_some_and(char::is_lowercase);
         match lines.last_mut() {
             // Wrapped by an editor: the line was long, or the next one begins in mid-sentence.
-            Some(last) if goes_on && !item && (lower || last.len() >= 60) => {
+            Some(last) if continues && !item && (lower || last.len() >= 60) => {
                 last.push(' ');
                 last.push_str(line);
             }
             _ => lines.push(line.to_owned()),
         }
-        goes_on = !ends_sentence(line) && !line.ends_with(':');
+        continues = !ends_sentence(line) && !line.ends_with(':');
     }
     lines.iter().flat_map(|line| split_line(line)).collect()
 }

@@ -17,9 +17,9 @@ pub struct Word {
 }
 
 impl Word {
-    fn new(plain: String) -> Self {
-        let stem = if plain.is_ascii() { stem(&plain) } else { plain.clone() };
-        Self { normalized: plain, stem }
+    fn new(normalized: String) -> Self {
+        let stem = if normalized.is_ascii() { stem(&normalized) } else { normalized.clone() };
+        Self { normalized, stem }
     }
 
     /// Whether it is a number in digits.
@@ -47,7 +47,7 @@ pub fn words(text: &str) -> Vec<Word> {
 pub fn normalize_words(text: &str) -> Vec<String> {
     let folded: String =
         text.nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect();
-    let mut plain = Vec::new();
+    let mut words = Vec::new();
     for word in folded.unicode_words() {
         let word = word.trim_end_matches("'s").trim_end_matches("’s");
         let mut part = String::new();
@@ -61,15 +61,15 @@ pub fn normalize_words(text: &str) -> Vec<String> {
                 .last()
                 .is_some_and(|last| last.is_ascii_digit() != c.is_ascii_digit() && c != '.' && last != '.');
             if changes {
-                plain.push(std::mem::take(&mut part));
+                words.push(std::mem::take(&mut part));
             }
             part.push(c);
         }
         if !part.is_empty() {
-            plain.push(part);
+            words.push(part);
         }
     }
-    plain
+    words
 }
 
 /// The number that `words` spell together ("one hundred and five"), if they spell exactly one.
@@ -81,17 +81,17 @@ pub fn parse_number(words: &[String]) -> Option<u64> {
     }
 }
 
-fn replace_number_words(plain: &[String]) -> Vec<String> {
-    let mut out = Vec::with_capacity(plain.len());
+fn replace_number_words(words: &[String]) -> Vec<String> {
+    let mut out = Vec::with_capacity(words.len());
     let mut at = 0;
-    while at < plain.len() {
+    while at < words.len() {
         let mut run: Vec<String> = Vec::new();
-        while at < plain.len() {
-            let zero = !run.is_empty() && matches!(plain[at].as_str(), "oh" | "o");
-            if zero || plain[at].bytes().all(|b| b.is_ascii_digit()) {
-                run.push(if zero { "0".into() } else { plain[at].clone() });
+        while at < words.len() {
+            let zero = !run.is_empty() && matches!(words[at].as_str(), "oh" | "o");
+            if zero || words[at].bytes().all(|b| b.is_ascii_digit()) {
+                run.push(if zero { "0".into() } else { words[at].clone() });
                 at += 1;
-            } else if let Some((value, length)) = parse_number_prefix(&plain[at..]) {
+            } else if let Some((value, length)) = parse_number_prefix(&words[at..]) {
                 run.push(value.to_string());
                 at += length;
             } else {
@@ -100,11 +100,11 @@ fn replace_number_words(plain: &[String]) -> Vec<String> {
         }
         match run.len() {
             0 => {
-                out.push(plain[at].clone());
+                out.push(words[at].clone());
                 at += 1;
             }
             // Alone, "one" is nearly always the pronoun.
-            1 if run[0] == "1" && plain[at - 1] == "one" => out.push("one".into()),
+            1 if run[0] == "1" && words[at - 1] == "one" => out.push("one".into()),
             1 => out.append(&mut run),
             _ => {
                 let joined = run.concat();
@@ -201,15 +201,15 @@ fn stem(word: &str) -> String {
         // The stemmer is slow on long texts (tens of thousands of words), and texts repeat their words.
         static STEM_CACHE: RefCell<HashMap<String, String>> = RefCell::new(HashMap::new());
     }
-    STEM_CACHE.with_borrow_mut(|known| {
-        if let Some(stem) = known.get(word) {
+    STEM_CACHE.with_borrow_mut(|cache| {
+        if let Some(stem) = cache.get(word) {
             return stem.clone();
         }
         let stem = Stemmer::create(Algorithm::English).stem(word).into_owned();
-        if known.len() > 10_000 {
-            known.clear();
+        if cache.len() > 10_000 {
+            cache.clear();
         }
-        known.insert(word.to_owned(), stem.clone());
+        cache.insert(word.to_owned(), stem.clone());
         stem
     })
 }

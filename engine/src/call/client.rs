@@ -44,16 +44,17 @@ pub(super) fn rtvi_session(call: &CallConfig) -> RtviSession {
 impl Call {
     /// A text frame of a client.
     pub(super) fn handle_client_text(&mut self, now: Instant, number: u32, text: &str) {
-        let Some(link) = self.connections.iter_mut().find(|l| l.number == number) else { return };
-        let message = match link.message_reader.read(now, text) {
+        let Some(connection) = self.connections.iter_mut().find(|l| l.number == number) else { return };
+        let message = match connection.message_reader.read(now, text) {
             Ok(Some(message)) => message,
             Ok(None) => return,
-            Err(answer) => return link.send_text(now, answer),
+            Err(answer) => return connection.send_text(now, answer),
         };
         match message {
             ClientMessage::Ready { id } => {
-                let answer = self.rtvi_session.bot_ready(&id, link.has_video() && self.avatar.is_some());
-                link.send_text(now, answer);
+                let answer =
+                    self.rtvi_session.bot_ready(&id, connection.has_video() && self.avatar.is_some());
+                connection.send_text(now, answer);
             }
             // A connection that was taken over, or has not taken over yet, commands nothing.
             _ if self.current_connection != Some(number) => {}
@@ -61,7 +62,7 @@ impl Call {
                 if commands.iter().any(|command| matches!(command, Command::Respond { .. }))
                     && self.question_bucket.as_mut().is_some_and(|questions| !questions.try_take(now)) =>
             {
-                link.send_text(now, client_messages::error_response(&id, "too many questions"));
+                connection.send_text(now, client_messages::error_response(&id, "too many questions"));
             }
             ClientMessage::Commands { id, kind, commands } => {
                 self.queue_next_command(ClientRequest {
@@ -73,22 +74,21 @@ impl Call {
                 self.drain_inputs(now);
             }
             ClientMessage::ToolResult { id, tool_call_id: call, result } => {
-                let open = self.client_tools.iter().position(|t| t.id == call);
-                match open.map(|at| self.client_tools.swap_remove(at)) {
-                    Some(open) => {
-                        self.handle_input(now, Input::ToolResult { call: open.call, result: Ok(result) })
+                let position = self.client_tools.iter().position(|t| t.id == call);
+                match position.map(|at| self.client_tools.swap_remove(at)) {
+                    Some(position) => {
+                        self.handle_input(now, Input::ToolResult { call: position.call, result: Ok(result) })
                     }
-                    None => {
-                        link.send_text(now, client_messages::error_response(&id, "No such tool call is open"))
-                    }
+                    None => connection
+                        .send_text(now, client_messages::error_response(&id, "No such tool call is open")),
                 }
             }
         }
     }
 
     /// Gives the next command of a client's request.
-    fn queue_next_command(&mut self, mut origin: ClientRequest) {
-        if let Some(command) = origin.remaining.pop_front() {
+    fn queue_next_command(&mut self, mut request: ClientRequest) {
+        if let Some(command) = request.remaining.pop_front() {
             self.is_leaving |= command == Command::Leave;
             let command = match command {
                 Command::VisitorContext { text, overwrite } if self.config.trust_client_context => {
@@ -96,7 +96,7 @@ impl Call {
                 }
                 command => command,
             };
-            self.queue_command(command, Some(ReplyTarget::Client(origin)));
+            self.queue_command(command, Some(ReplyTarget::Client(request)));
         }
     }
 
@@ -125,39 +125,39 @@ impl Call {
     }
 
     fn send_text_to(&mut self, now: Instant, number: u32, text: String) {
-        if let Some(link) = self.connections.iter_mut().find(|l| l.number == number) {
-            link.send_text(now, text);
+        if let Some(connection) = self.connections.iter_mut().find(|l| l.number == number) {
+            connection.send_text(now, text);
         }
     }
 
     /// Tells the client a fact.
-    pub(super) fn send_event_to_client(&mut self, now: Instant, fact: &EventEnvelope) {
-        let mut link = self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection);
-        self.rtvi_session.on_event(fact, |text| {
-            if let Some(link) = &mut link {
-                link.send_text(now, text);
+    pub(super) fn send_event_to_client(&mut self, now: Instant, event: &EventEnvelope) {
+        let mut connection = self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection);
+        self.rtvi_session.on_event(event, |text| {
+            if let Some(connection) = &mut connection {
+                connection.send_text(now, text);
             }
         });
     }
 
     /// Tells the client how loud it is here.
     pub(super) fn send_level_to_client(&mut self, now: Instant, level: f32) {
-        if let Some(link) = self
+        if let Some(connection) = self
             .connections
             .iter_mut()
             .find(|l| Some(l.number) == self.current_connection && l.channel_opened_at.is_some())
         {
-            link.send_text(now, server_messages::level_message(level));
+            connection.send_text(now, server_messages::level_message(level));
         }
     }
 
     /// A client's channel is open: it may have come in mid-call.
     pub(super) fn on_channel_open(&mut self, now: Instant, number: u32) {
         let state = self.rtvi_session.state_message();
-        if let Some(link) = self.connections.iter_mut().find(|l| l.number == number) {
-            link.channel_opened_at = Some(now);
+        if let Some(connection) = self.connections.iter_mut().find(|l| l.number == number) {
+            connection.channel_opened_at = Some(now);
             self.silence_reported = false;
-            link.send_text(now, state);
+            connection.send_text(now, state);
         }
     }
 }

@@ -47,46 +47,48 @@ impl Call {
         }
     }
 
-    /// When [`Node::clocks`] or [`Node::drive`] has something to do at the latest. The thread's tick serves sound, and all that is a matter of seconds.
+    /// When [`Call::check_deadlines`] or [`Call::poll_connections`] has something to do at the latest. The thread's tick serves sound, and all that is a matter of seconds.
     #[must_use]
     pub(crate) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let own = self.started_at.and_then(|origin| {
             let (at, _) = self.conversation.poll_timeout().filter(|_| self.ended_at.is_none())?;
             Some(origin + Duration::from_micros(at.as_micros()))
         });
-        let links = self
+        let connections = self
             .connections
             .iter()
-            .filter(|link| !link.is_past_handshake(now))
+            .filter(|connection| !connection.is_past_handshake(now))
             .filter_map(Connection::next_deadline)
             .min();
-        [own, links].into_iter().flatten().min()
+        [own, connections].into_iter().flatten().min()
     }
 
     /// Whether the thread's tick is soon enough for all its connections.
     #[must_use]
     pub(crate) fn is_past_handshake(&self, now: Instant) -> bool {
-        self.connections.iter().all(|link| link.is_past_handshake(now))
+        self.connections.iter().all(|connection| connection.is_past_handshake(now))
     }
 
     /// An offer that does not connect in time leaves nothing but a free decoder.
     fn drop_expired_offers(&mut self, now: Instant) {
         let limit = self.context.timeouts.offer;
         let (current, dropped) = (self.current_connection, &mut self.dropped_connections);
-        self.connections.retain(|link| {
-            let pending = link.connected_at.is_none() && Some(link.number) != current;
+        self.connections.retain(|connection| {
+            let pending = connection.connected_at.is_none() && Some(connection.number) != current;
             let late = pending
-                && (link.closed_at.is_some() || now.saturating_duration_since(link.offered_at) >= limit);
-            let done = link.is_finished(now) || (link.closed_at.is_some() && Some(link.number) != current);
+                && (connection.closed_at.is_some()
+                    || now.saturating_duration_since(connection.offered_at) >= limit);
+            let done = connection.is_finished(now)
+                || (connection.closed_at.is_some() && Some(connection.number) != current);
             if late || done {
-                dropped.push(link.number);
+                dropped.push(connection.number);
             }
             !(late || done)
         });
     }
 
     /// Closed without a word for as long as is allowed, or nothing heard for as long as is allowed. A pending offer stops these clocks, for as
-    /// long as it may take; a connection that went away by its time is dropped by [`Node::drop_late_offers`].
+    /// long as it may take; a connection that went away by its time is dropped by [`Call::drop_expired_offers`].
     fn is_user_gone(&self, now: Instant) -> bool {
         if self
             .connections
@@ -96,14 +98,15 @@ impl Call {
             return false;
         }
         let timeouts = &self.context.timeouts;
-        let Some(link) = self.connections.iter().find(|l| Some(l.number) == self.current_connection) else {
+        let Some(connection) = self.connections.iter().find(|l| Some(l.number) == self.current_connection)
+        else {
             return true;
         };
         let since = |at: Instant| now.saturating_duration_since(at);
-        if let Some(closed) = link.closed_at {
+        if let Some(closed) = connection.closed_at {
             return since(closed) >= timeouts.closed;
         }
-        link.last_received().or(link.connected_at).is_some_and(|at| since(at) >= timeouts.silence)
+        connection.last_received().or(connection.connected_at).is_some_and(|at| since(at) >= timeouts.silence)
     }
 
     fn fail_expired_tools(&mut self, now: Instant) {
@@ -115,8 +118,9 @@ impl Call {
 
     /// What sounds leaves, then every connection is hung up, then it is over.
     fn finish(&mut self, now: Instant) -> Lifecycle {
-        let waits = self.ended_at.is_some_and(|at| now.saturating_duration_since(at) < FINAL_AUDIO_TIMEOUT);
-        if waits
+        let audio_pending =
+            self.ended_at.is_some_and(|at| now.saturating_duration_since(at) < FINAL_AUDIO_TIMEOUT);
+        if audio_pending
             && self.started_at.is_some()
             && !self.audio_output.playout.is_silent()
             && self.is_current_up()
@@ -125,9 +129,9 @@ impl Call {
         }
         self.generations.clear();
         self.trace = None;
-        for link in &mut self.connections {
-            if link.closed_at.is_none() {
-                link.hang_up(now);
+        for connection in &mut self.connections {
+            if connection.closed_at.is_none() {
+                connection.hang_up(now);
             }
         }
         let current_closed = |l: &crate::connection::Connection| l.closed_at.is_some();

@@ -20,18 +20,19 @@ impl Call {
         if self.ended_at.is_some() || self.started_at.is_none() {
             return;
         }
-        let Some(link) = self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection)
+        let Some(connection) =
+            self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection)
         else {
             return;
         };
         let origin = self.started_at.unwrap_or(now);
-        while let Some(end) = link.receive_audio(now, &mut self.pcm) {
+        while let Some(end) = connection.receive_audio(now, &mut self.pcm) {
             let end = end.min(now).saturating_duration_since(origin);
             self.audio_input.push_audio(&self.pcm, Time::from_micros(end.as_micros() as u64));
             self.pcm.clear();
         }
         let silent =
-            link.last_voice_at.is_none_or(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT);
+            connection.last_voice_at.is_none_or(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT);
         if silent && self.audio_input.is_user_speaking() {
             let change = self.audio_input.on_audio_gap();
             self.on_vad_event(now, change);
@@ -54,8 +55,8 @@ impl Call {
 
     /// Whether the client's channel has been open for long enough that a packet of the user's voice would have come.
     fn is_voice_overdue(&self, now: Instant) -> bool {
-        let link = self.connections.iter().find(|l| Some(l.number) == self.current_connection);
-        link.is_some_and(|l| {
+        let connection = self.connections.iter().find(|l| Some(l.number) == self.current_connection);
+        connection.is_some_and(|l| {
             l.channel_opened_at.is_some_and(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT)
         })
     }
@@ -85,7 +86,7 @@ impl Call {
             }
             Some(SpeechEvent::Stopped { end }) => {
                 self.handle_input(now, Input::SpeechStopped { end });
-                // What an STT promises (`models::stt::Stream::end`).
+                // What an STT promises (`models::stt::ScriptedStream::end`).
                 self.handle_input(now, Input::FinalTranscriptPending);
             }
             None => {}

@@ -31,7 +31,7 @@ impl Call {
         self.drain_inputs(now);
     }
 
-    /// Gives the conversation what is queued. Nothing that [`Node::act`] calls may call this: it queues, and the loop here goes on.
+    /// Gives the conversation what is queued. Nothing that [`Call::apply_output`] calls may call this: it queues, and the loop here goes on.
     pub(super) fn drain_inputs(&mut self, now: Instant) {
         while let Some(input) = self.inputs.pop_front() {
             if self.ended_at.is_some() {
@@ -50,10 +50,10 @@ impl Call {
             if let (Some(trace), Some((input, out))) = (&mut self.trace, traced) {
                 trace.record_step(at, input, out);
             }
-            if let Some(asker) = self.audio_input.turn_detector()
+            if let Some(turn_detector) = self.audio_input.turn_detector()
                 && !self.conversation.awaits_turn_probability()
             {
-                asker.cancel();
+                turn_detector.cancel();
             }
         }
     }
@@ -113,8 +113,8 @@ impl Call {
         }
     }
 
-    fn emit_event(&mut self, now: Instant, fact: EventEnvelope) {
-        match &fact.event {
+    fn emit_event(&mut self, now: Instant, event: EventEnvelope) {
+        match &event.event {
             Fact::AgentState { state } => self.update_avatar_state(Some(*state), None),
             Fact::UserStartedSpeaking => self.set_user_speaking(true),
             Fact::UserStoppedSpeaking => self.set_user_speaking(false),
@@ -124,17 +124,17 @@ impl Call {
             }
             _ => {}
         }
-        self.context.latencies.observe(&fact.event);
-        self.send_event_to_client(now, &fact);
-        self.context.event_sink.record(self.config.id, fact);
+        self.context.latencies.observe(&event.event);
+        self.send_event_to_client(now, &event);
+        self.context.event_sink.record(self.config.id, event);
     }
 
     /// Checks what the user said against the agent's guardrails, beside the reply.
-    fn check_guardrails(&mut self, said: &str) {
+    fn check_guardrails(&mut self, text: &str) {
         if self.config.guardrails.is_empty() {
             return;
         }
-        said.clone_into(&mut self.last_user_text);
+        text.clone_into(&mut self.last_user_text);
         let (net, news, call) = (&self.context.runtime, self.stage_events.clone(), self.config.id);
         // A check that is still out goes on: what it finds counts even if the user has gone on talking.
         self.guardrail_checks.extend(guardrails::check(
@@ -142,7 +142,7 @@ impl Call {
             call,
             &self.llm,
             &self.config.guardrails,
-            said,
+            text,
             news,
         ));
         let excess = self.guardrail_checks.len().saturating_sub(MAX_GUARDRAIL_CHECKS);
@@ -153,19 +153,19 @@ impl Call {
     fn on_guardrail_triggered(
         &mut self,
         now: Instant,
-        GuardrailHit { index: guardrail, user_text: said, verdict }: GuardrailHit,
+        GuardrailHit { index: guardrail, user_text: text, verdict }: GuardrailHit,
     ) {
         let Some(rule) = self.config.guardrails.get(guardrail) else { return };
         let say = rule.response_message.clone();
-        let fact = Fact::GuardrailTriggered(Box::new(TriggeredGuardrail {
+        let event = Fact::GuardrailTriggered(Box::new(TriggeredGuardrail {
             key: rule.key.clone(),
             category: rule.category.clone(),
-            content: said,
+            content: text,
             response_message: say.clone(),
             verdict,
             callback_url: rule.callback_url.clone(),
         }));
-        self.inputs.push_back(Input::ExternalEvent(fact));
+        self.inputs.push_back(Input::ExternalEvent(event));
         if let Some(say) = say {
             self.inputs.push_back(Input::GuardrailTriggered { response: say });
         }
@@ -292,7 +292,7 @@ impl Call {
         let task = self
             .context
             .runtime
-            .spawn(servers.list_tools(Box::new(move |told| news.send(StageEvent::ToolList(told)))));
+            .spawn(servers.list_tools(Box::new(move |result| news.send(StageEvent::ToolList(result)))));
         self.tool_listing = Handle::new(move || task.abort());
     }
 
@@ -335,13 +335,13 @@ impl Call {
             let rule = self.config.guardrails[guardrail].clone();
             let judge = async move {
                 let verdict = guardrails::moderate(&llm, said.clone()).await;
-                let told = guardrails::moderation_result(&rule, &verdict);
+                let instruction = guardrails::moderation_result(&rule, &verdict);
                 news.send(StageEvent::Guardrail(GuardrailHit {
                     index: guardrail,
                     user_text: said,
                     verdict: Some(verdict),
                 }));
-                news.send(StageEvent::ToolResult(call, Ok(told)));
+                news.send(StageEvent::ToolResult(call, Ok(instruction)));
             };
             self.context.runtime.spawn(judge.instrument(span));
             return;

@@ -27,7 +27,7 @@ pub(super) enum RejectReason {
     CallModels(String),
 }
 
-/// Names of [`Why`], as `/metrics` has them.
+/// Names of [`RejectReason`], as `/metrics` has them.
 pub(super) const REASON_NAMES: [&str; 8] =
     ["not_ready", "draining", "full", "load", "memory", "models", "call", "dead"];
 
@@ -77,16 +77,16 @@ impl RejectionCounts {
 
 impl CallEngine {
     /// Why a call that is not held yet would be refused now; `None` if it would not.
-    pub(super) fn no_room(&self) -> Option<RejectReason> {
+    pub(super) fn reject_reason(&self) -> Option<RejectReason> {
         // The cheapest first; the last one may read files.
-        let full = self.most_calls > 0 && self.held() >= self.most_calls;
+        let full = self.max_calls > 0 && self.slots_taken() >= self.max_calls;
         if full {
             return Some(RejectReason::Full);
         }
-        if self.dead() == self.threads.len() {
+        if self.dead_thread_count() == self.threads.len() {
             return Some(RejectReason::ThreadsDead);
         }
-        if self.least_loaded(None).is_none() {
+        if self.thread_with_fewest_calls(None).is_none() {
             return Some(RejectReason::ThreadsOverloaded);
         }
         if let Some(behind) = self.models.overloaded() {
@@ -96,58 +96,62 @@ impl CallEngine {
     }
 
     /// Media threads that take no calls because they failed.
-    pub(super) fn dead(&self) -> usize {
+    pub(super) fn dead_thread_count(&self) -> usize {
         self.threads.iter().filter(|thread| thread.stats.dead.load(Relaxed)).count()
     }
 
     /// What has failed while calls are taken still.
-    pub(super) fn failing(&self) -> Option<String> {
-        let (dead, all) = (self.dead(), self.threads.len());
-        (dead > 0).then(|| format!("media threads that have failed and are tried again: {dead} of {all}"))
+    pub(super) fn dead_threads_message(&self) -> Option<String> {
+        let (down, all) = (self.dead_thread_count(), self.threads.len());
+        (down > 0).then(|| format!("media threads that have failed and are tried again: {down} of {all}"))
     }
 
     /// The thread with the fewest calls, and offers for them, of those that have time for one more call.
-    fn least_loaded(&self, waiting: Option<&PendingOffers>) -> Option<usize> {
-        let free = (0..self.threads.len()).filter(|thread| self.has_time(*thread));
+    fn thread_with_fewest_calls(&self, pending_offers: Option<&PendingOffers>) -> Option<usize> {
+        let free = (0..self.threads.len()).filter(|thread| self.has_capacity(*thread));
         free.min_by_key(|thread| {
             self.threads[*thread].slots_taken.load(Relaxed)
-                + waiting.map_or(0, |waiting| waiting.count_on_thread(*thread))
+                + pending_offers.map_or(0, |pending_offers| pending_offers.count_on_thread(*thread))
         })
     }
 
-    fn has_time(&self, thread: usize) -> bool {
+    fn has_capacity(&self, thread: usize) -> bool {
         let thread = &self.threads[thread];
         !thread.stats.dead.load(Relaxed) && thread.stats.load.admits_call(thread.slots_taken.load(Relaxed))
     }
 
     /// The thread to which a call that is not here may come.
-    pub(super) fn thread_for(&self, directory: &CallDirectory) -> Result<usize, RejectReason> {
+    pub(super) fn select_thread(&self, directory: &CallDirectory) -> Result<usize, RejectReason> {
         if directory.draining {
             return Err(RejectReason::Draining);
         }
-        if let Some(why) = self.no_room() {
+        if let Some(why) = self.reject_reason() {
             return Err(why);
         }
-        self.least_loaded(Some(&directory.pending_offers)).ok_or(RejectReason::ThreadsOverloaded)
+        self.thread_with_fewest_calls(Some(&directory.pending_offers)).ok_or(RejectReason::ThreadsOverloaded)
     }
 
     /// A place on this thread. Places are taken under the directory's lock only, so that no limit is passed.
-    pub(super) fn seat_on(&self, directory: &CallDirectory, thread: usize) -> Result<Slot, RejectReason> {
+    pub(super) fn take_slot_on(
+        &self,
+        directory: &CallDirectory,
+        thread: usize,
+    ) -> Result<Slot, RejectReason> {
         if directory.draining {
             return Err(RejectReason::Draining);
         }
-        if let Some(why) = self.no_room() {
+        if let Some(why) = self.reject_reason() {
             return Err(why);
         }
-        if !self.has_time(thread) {
+        if !self.has_capacity(thread) {
             return Err(RejectReason::ThreadsOverloaded);
         }
         Ok(Slot::take(&self.threads[thread].slots_taken))
     }
 
     /// A place on the thread that has most time left.
-    pub(super) fn place(&self, directory: &CallDirectory) -> Result<(usize, Slot), RejectReason> {
-        let thread = self.thread_for(directory)?;
-        Ok((thread, self.seat_on(directory, thread)?))
+    pub(super) fn take_slot(&self, directory: &CallDirectory) -> Result<(usize, Slot), RejectReason> {
+        let thread = self.select_thread(directory)?;
+        Ok((thread, self.take_slot_on(directory, thread)?))
     }
 }

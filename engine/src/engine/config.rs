@@ -14,7 +14,7 @@ pub struct Config {
     pub threads: usize,
     /// Calls held at once at most, by all threads together; 0 = no limit but the decoders'.
     pub max_calls: usize,
-    /// This host's addresses that clients may use; see [`socket::hosts`].
+    /// This host's addresses that clients may use; see [`socket::host_addresses`].
     pub host_addresses: Vec<IpAddr>,
     /// Addresses under which a NAT in front of us is known.
     pub public_addresses: Vec<IpAddr>,
@@ -27,7 +27,7 @@ pub struct Config {
     /// Folder of traces; without it no call is traced.
     pub trace_dir: Option<PathBuf>,
     /// Share of a media thread's time, and of the process's processors, above which it takes no new call; 0 = it always does. See
-    /// [`crate::headroom`].
+    /// [`crate::load`].
     pub max_load: f64,
     /// Bytes of memory that must be left for a new call; 0 = whatever is.
     pub min_free_memory: u64,

@@ -12,7 +12,7 @@ use crate::stats::ThreadStats;
 /// What the senders of one edge count together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelStats {
-    /// How often it was full: what then happens, [`graph::EDGES`] says.
+    /// How often it was full: what then happens, [`messages::CHANNELS`] says.
     pub full_count: u64,
     /// Most items that ever waited.
     pub max_depth: usize,
@@ -23,19 +23,19 @@ pub struct ChannelStats {
 impl CallEngine {
     /// Edges by name with what they count.
     #[must_use]
-    pub fn edges(&self) -> Vec<(&'static str, ChannelStats)> {
+    pub fn channel_stats(&self) -> Vec<(&'static str, ChannelStats)> {
         let mut counts: Vec<_> =
             messages::CHANNELS.iter().map(|e| (e.name, ChannelStats::default())).collect();
         let mut add = |name, full, deepest, waiting| {
-            for (_, count) in counts.iter_mut().filter(|(edge, _)| *edge == name) {
+            for (_, count) in counts.iter_mut().filter(|(sender, _)| *sender == name) {
                 count.full_count += full;
                 count.max_depth = count.max_depth.max(deepest);
                 count.depth += waiting;
             }
         };
         for Inbox { requests, stage_events: news, tcp } in self.threads.iter().map(|t| &t.inbox) {
-            for edge in [requests, news, tcp] {
-                add(edge.channel().name, edge.full_count(), edge.max_depth(), edge.depth());
+            for sender in [requests, news, tcp] {
+                add(sender.channel().name, sender.full_count(), sender.max_depth(), sender.depth());
             }
         }
         if let Some(trace) = &self.trace {
@@ -44,14 +44,15 @@ impl CallEngine {
         counts
     }
 
-    pub(super) fn measured(&self) -> Vec<MetricFamily> {
+    pub(super) fn metric_families(&self) -> Vec<MetricFamily> {
         let stats = || self.threads.iter().map(|thread| &*thread.stats);
         let sum = |of: fn(&ThreadStats) -> &AtomicU64| stats().map(|s| of(s).load(Relaxed)).sum::<u64>();
         let micros = |of: &AtomicU64| of.load(Relaxed) as f64 / 1e6;
-        let edges = self.edges();
-        let edge = |of: fn(&ChannelStats) -> u64| edges.iter().map(move |(name, count)| (*name, of(count)));
+        let channels = self.channel_stats();
+        let channel =
+            |of: fn(&ChannelStats) -> u64| channels.iter().map(move |(name, count)| (*name, of(count)));
         let (waiting, evicted) = {
-            let directory = self.locked();
+            let directory = self.lock_directory();
             (directory.pending_offers.count(), directory.pending_offers.evicted_count())
         };
         let mut families = vec![
@@ -59,7 +60,7 @@ impl CallEngine {
             MetricFamily::counter("visavis_panics", "Panics of the process: each is a fault of the server, and ends one call or restarts one thread.")
                 .with_value(crate::thread::panic_count()),
             MetricFamily::gauge("visavis_media_threads_dead", "Media threads that failed and take no calls until they have begun anew.")
-                .with_value(self.dead() as u64),
+                .with_value(self.dead_thread_count() as u64),
             MetricFamily::counter("visavis_media_thread_pauses", "How often a media thread failed too often and paused before it began anew.")
                 .with_value(sum(|s| &s.restart_pauses)),
             MetricFamily::counter("visavis_audio_frames", "Frames of agents' voices handed out, of 10 or 20 ms, silence included.")
@@ -116,7 +117,7 @@ impl CallEngine {
             )
             .with_value(stats().map(|s| s.load.process_busy_ratio()).fold(0.0, f64::max)),
             MetricFamily::counter("visavis_calls_refused", "Conversations that were not made and offers of new calls that were not taken, by reason.")
-                .with_each("reason", self.refused.counts()),
+                .with_each("reason", self.rejections.counts()),
             MetricFamily::gauge("visavis_offers_waiting", "Offers that were answered and have not connected.")
                 .with_value(waiting as u64),
             MetricFamily::counter(
@@ -129,14 +130,14 @@ impl CallEngine {
             MetricFamily::gauge("visavis_media_inbox", "Messages that wait for a media thread.")
                 .with_each("thread", self.threads.iter().map(|t| t.inbox.requests.depth()).enumerate()),
             MetricFamily::gauge("visavis_edge_depth_max", "Most items that ever waited in an edge between threads.")
-                .with_each("edge", edge(|count| count.max_depth as u64)),
+                .with_each("edge", channel(|count| count.max_depth as u64)),
             MetricFamily::gauge("visavis_edge_depth_limit", "Items that an edge between threads holds.")
                 .with_each("edge", messages::CHANNELS.iter().map(|e| (e.name, e.capacity))),
             MetricFamily::counter(
                 "visavis_edge_full",
                 "How often an edge between threads was full: its newcomer was dropped, or refused.",
             )
-            .with_each("edge", edge(|count| count.full_count)),
+            .with_each("edge", channel(|count| count.full_count)),
         ];
         families.extend(self.latencies.metrics());
         families.extend(self.models.metrics());

@@ -26,7 +26,7 @@ struct AdmittedOffer {
 
 impl CallEngine {
     /// Resolves a call's models and its face.
-    pub(super) fn open(
+    pub(super) fn prepare_call(
         &self,
         thread: usize,
         key: CallId,
@@ -35,30 +35,31 @@ impl CallEngine {
     ) -> Result<CallSetup, OfferError> {
         let news = self.threads[thread].inbox.stage_event_sink(key);
         let mut models = resolve_models(&*self.models, &call, news)
-            .map_err(|error| self.refused.reject(&RejectReason::CallModels(error.to_string())))?;
-        let (face, told) = self.library.resolve_avatar(&call);
-        models.warnings.extend(told);
-        Ok(CallSetup { id: key, config: call, models, poses: face, slot: seat })
+            .map_err(|error| self.rejections.reject(&RejectReason::CallModels(error.to_string())))?;
+        let (poses, warnings) = self.library.resolve_avatar(&call);
+        models.warnings.extend(warnings);
+        Ok(CallSetup { id: key, config: call, models, poses, slot: seat })
     }
 
     /// Gives a call whose client has connected its place and models, or says why it cannot have them.
-    fn connected(&self, thread: usize, key: CallId, call: Arc<CallConfig>) {
-        let seat = self.seat_on(&self.locked(), thread).map_err(|why| self.refused.reject(&why));
-        let opening = seat.and_then(|seat| self.open(thread, key, call, seat)).map(Box::new);
-        let opened = Message::CallSetup(key, opening.map_err(|why| why.to_string()));
+    fn set_up_connected_call(&self, thread: usize, key: CallId, call: Arc<CallConfig>) {
+        let slot =
+            self.take_slot_on(&self.lock_directory(), thread).map_err(|why| self.rejections.reject(&why));
+        let setup = slot.and_then(|slot| self.prepare_call(thread, key, call, slot)).map(Box::new);
+        let message = Message::CallSetup(key, setup.map_err(|why| why.to_string()));
         // A thread that takes nothing for so long has no call left that could be told.
-        drop(self.threads[thread].inbox.stage_events.send(opened));
+        drop(self.threads[thread].inbox.stage_events.send(message));
     }
 
     /// Finds the thread of a call, and enters the offer there. An offer for a call that is not here may begin it.
-    fn enter(&self, call: &Arc<CallConfig>, caller: &Caller) -> Result<AdmittedOffer, OfferError> {
-        let mut directory = self.locked();
+    fn admit_offer(&self, call: &Arc<CallConfig>, caller: &Caller) -> Result<AdmittedOffer, OfferError> {
+        let mut directory = self.lock_directory();
         let (thread, presence, alive) = match directory.find_live(call.id) {
             Some(place) => (place.thread, None, Arc::clone(&place.alive)),
             None => {
-                let thread = self.thread_for(&directory).map_err(|why| self.refused.reject(&why))?;
-                self.could_open(call)
-                    .map_err(|why| self.refused.reject(&RejectReason::CallModels(why.to_string())))?;
+                let thread = self.select_thread(&directory).map_err(|why| self.rejections.reject(&why))?;
+                self.check_models(call)
+                    .map_err(|why| self.rejections.reject(&RejectReason::CallModels(why.to_string())))?;
                 let presence = directory.insert_call(call.id, thread);
                 let alive = Arc::clone(&presence.0);
                 (thread, Some(presence), alive)
@@ -68,7 +69,7 @@ impl CallEngine {
             directory.pending_offers.insert(thread, call.id, caller.network, &caller.agent);
         drop(directory);
         for EvictedOffer { thread, conversation, number } in evicted {
-            let evict = Message::EvictOffer { conversation, number: number };
+            let evict = Message::EvictOffer { conversation, number };
             // A thread whose inbox is full drops it by its time.
             drop(self.threads[thread].inbox.requests.send(evict));
         }
@@ -76,45 +77,49 @@ impl CallEngine {
     }
 
     /// Whether a call could be heard and could speak, if it began now; nothing is taken.
-    fn could_open(&self, call: &CallConfig) -> Result<(), Error> {
+    fn check_models(&self, call: &CallConfig) -> Result<(), Error> {
         self.models.tts(&call.tts).0?;
         self.models.stt(&call.stt).0?.full().map_or(Ok(()), Err)
     }
 
-    fn arrival(
+    fn new_call(
         &self,
         thread: usize,
         call: &Arc<CallConfig>,
         commands: &[Command],
         presence: PresenceGuard,
     ) -> NewCall {
-        let (key, net, me, call) = (self.key(), self.net.clone(), Weak::clone(&self.me), Arc::clone(call));
+        let (key, net, me, call) =
+            (self.next_call_id(), self.runtime.clone(), Weak::clone(&self.weak_self), Arc::clone(call));
         let open = Box::new(move || {
             let (me, call) = (Weak::clone(&me), Arc::clone(&call));
             // Opening a model may wait for a lock.
             net.spawn(async move {
                 if let Some(engine) = me.upgrade() {
-                    engine.connected(thread, key, call);
+                    engine.set_up_connected_call(thread, key, call);
                 }
             });
         });
         NewCall { id: key, early_commands: commands.to_vec(), presence, request_setup: open }
     }
 
-    pub(super) async fn take(&self, offer: conversation::engine::Offer) -> Result<AcceptedOffer, OfferError> {
+    pub(super) async fn take_offer(
+        &self,
+        offer: conversation::engine::Offer,
+    ) -> Result<AcceptedOffer, OfferError> {
         self.wait_until_ready().await?;
         let conversation::engine::Offer { config: call, sdp, replaces, restart, commands, caller } = offer;
         // A call may end between the look into the directory and the arrival at its thread: then it is begun anew.
         for _ in 0..3 {
             let AdmittedOffer { thread, presence, alive, pending_offer: unconnected } =
-                self.enter(&call, &caller)?;
+                self.admit_offer(&call, &caller)?;
             let (reply, answer) = oneshot::channel();
             let offer = messages::OfferRequest {
                 conversation: call.id,
                 sdp: sdp.clone(),
                 replaces: replaces.clone(),
                 restart,
-                new_call: presence.map(|presence| self.arrival(thread, &call, &commands, presence)),
+                new_call: presence.map(|presence| self.new_call(thread, &call, &commands, presence)),
                 pending_offer: Some(unconnected),
                 reply,
             };
@@ -123,7 +128,7 @@ impl CallEngine {
             match answer.await {
                 Ok(OfferReply::Accepted(accepted, ufrag)) => {
                     if self.tcp.is_some() {
-                        self.locked().ufrags.insert(ufrag, CallLocation { thread, alive });
+                        self.lock_directory().ufrags.insert(ufrag, CallLocation { thread, alive });
                     }
                     return Ok(accepted);
                 }

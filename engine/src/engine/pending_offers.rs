@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use conversation::call_config::ConversationId;
 
-/// Offers of one network ([`conversation::host::Caller::network`]) that wait at once.
+/// Offers of one network ([`conversation::engine::Caller::network`]) that wait at once.
 const MAX_OFFERS_PER_NETWORK: usize = 16;
 /// Offers for one agent that wait at once.
 const MAX_OFFERS_PER_AGENT: usize = 32;
@@ -95,11 +95,11 @@ impl PendingOffers {
     fn evict_oldest(
         &mut self,
         limit: usize,
-        of: impl Fn(&OfferEntry) -> bool,
+        matches: impl Fn(&OfferEntry) -> bool,
         evicted: &mut Vec<EvictedOffer>,
     ) {
-        while self.entries.iter().filter(|entry| of(entry)).count() >= limit {
-            let Some(oldest) = self.entries.iter().position(&of) else { return };
+        while self.entries.iter().filter(|entry| matches(entry)).count() >= limit {
+            let Some(oldest) = self.entries.iter().position(&matches) else { return };
             evicted.extend(self.entries.remove(oldest).map(|entry| entry.offer));
             self.evicted_count += 1;
         }

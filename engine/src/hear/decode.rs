@@ -59,7 +59,7 @@ impl Decoder {
     }
 }
 
-/// Loudness of sound in dB of full scale: 0 is a full-scale square wave, −3 a sine, silence [`SILENCE`].
+/// Loudness of sound in dB of full scale: 0 is a full-scale square wave, −3 a sine, silence [`SILENCE_DBFS`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LevelMeter {
     sum: f64,
@@ -76,7 +76,7 @@ impl LevelMeter {
         self.count += samples.len() as u32;
     }
 
-    /// Samples taken in since the last [`Level::take`].
+    /// Samples taken in since the last [`LevelMeter::take`].
     #[must_use]
     pub fn sample_count(&self) -> u32 {
         self.count

@@ -167,10 +167,10 @@ impl TransitEstimator {
             None => {
                 *self = Self { min: Some(transit), previous_min: transit, window_start: now, jitter: 0.0 };
             }
-            Some(least) if now - self.window_start > TRANSIT_WINDOW_MICROS => {
-                (self.previous_min, self.min, self.window_start) = (least, Some(transit), now);
+            Some(min) if now - self.window_start > TRANSIT_WINDOW_MICROS => {
+                (self.previous_min, self.min, self.window_start) = (min, Some(transit), now);
             }
-            Some(least) => self.min = Some(least.min(transit)),
+            Some(min) => self.min = Some(min.min(transit)),
         }
         let excess = (transit - self.min_transit()).max(0) as f64;
         let weight = if excess > self.jitter { 0.5 } else { 0.01 };
@@ -216,7 +216,7 @@ impl JitterBuffer {
         Duration::from_micros(self.target_delay_micros() as u64)
     }
 
-    /// [`Buffer::target`] in µs.
+    /// [`JitterBuffer::target_delay`] in µs.
     fn target_delay_micros(&self) -> i64 {
         self.transit.target_delay().max(if self.measured_packets < WARM_UP_PACKETS {
             WARM_UP_DELAY_MICROS
@@ -269,10 +269,10 @@ impl JitterBuffer {
         }
         // What lies between this packet and those before is filled in, and costs as much as sound does. Over a longer gap it is jumped.
         let end = timestamp + samples;
-        let more = end.saturating_sub(self.latest_end.unwrap_or(timestamp));
-        let more = if more > samples + MAX_GAP_SAMPLES { samples } else { more };
-        self.latest_end = Some(self.latest_end.map_or(end, |top| top.max(end)));
-        if !self.rate_limit.try_take(now, more) {
+        let new_samples = end.saturating_sub(self.latest_end.unwrap_or(timestamp));
+        let new_samples = if new_samples > samples + MAX_GAP_SAMPLES { samples } else { new_samples };
+        self.latest_end = Some(self.latest_end.map_or(end, |latest_end| latest_end.max(end)));
+        if !self.rate_limit.try_take(now, new_samples) {
             self.stats.excess_packets += 1;
             self.excess_end = self.excess_end.max(end);
             return;
@@ -325,12 +325,12 @@ impl JitterBuffer {
             if at > self.last_arrival + MAX_SILENCE_MICROS {
                 return Some((at, Action::Idle));
             }
-            let plan = if self.consecutive_fills < MAX_CONCEALED_FRAMES {
+            let action = if self.consecutive_fills < MAX_CONCEALED_FRAMES {
                 Action::Conceal(FRAME_SAMPLES)
             } else {
                 Action::Silence(FRAME_SAMPLES)
             };
-            return Some((at, plan));
+            return Some((at, action));
         };
         if first <= next {
             return Some((i64::MIN, Action::Packet));
@@ -345,26 +345,26 @@ impl JitterBuffer {
         }
         let at = (self.expected_arrival(next + gap.min(FRAME_SAMPLES)) + self.target_delay_micros())
             .max(held.arrived + MIN_REORDER_WAIT_MICROS);
-        let plan = if gap <= held.samples.min(2 * FRAME_SAMPLES) {
+        let action = if gap <= held.samples.min(2 * FRAME_SAMPLES) {
             Action::Fec(gap)
         } else if self.consecutive_fills < MAX_CONCEALED_FRAMES {
             Action::Conceal(gap.min(FRAME_SAMPLES))
         } else {
             Action::Silence(gap.min(FRAME_SAMPLES))
         };
-        Some((at, plan))
+        Some((at, action))
     }
 
-    /// The next frame, if it is there or its time is over. Call it until `None`, after each push and at [`Buffer::timeout`].
+    /// The next frame, if it is there or its time is over. Call it until `None`, after each push and at [`JitterBuffer::timeout`].
     pub fn pull(&mut self, now: Instant) -> Option<Frame> {
         let now = self.since_origin(now);
         loop {
-            let (at, plan) = self.next_action()?;
+            let (at, action) = self.next_action()?;
             if now < at {
                 return None;
             }
             let next = self.next_timestamp?;
-            let (samples, kind) = match plan {
+            let (samples, kind) = match action {
                 Action::Idle => {
                     self.next_timestamp = None;
                     self.last_packet = None;
@@ -409,7 +409,7 @@ impl JitterBuffer {
         Frame { timestamp, samples: samples as u32, end_time: at.expect("a packet has come"), kind }
     }
 
-    /// When [`Buffer::pull`] will have something though nothing comes.
+    /// When [`JitterBuffer::pull`] will have something though nothing comes.
     #[must_use]
     pub fn timeout(&self) -> Option<Instant> {
         let (at, _) = self.next_action()?;

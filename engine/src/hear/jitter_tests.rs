@@ -54,224 +54,224 @@ impl Harness {
 
 #[test]
 fn packets_in_order_are_handed_on_at_once() {
-    let mut line = Harness::new();
+    let mut harness = Harness::new();
     for n in 0..10 {
-        line.push(n, 5);
-        assert_eq!(line.pull(20 * (n + 1) + 5), [n.to_string()]);
+        harness.push(n, 5);
+        assert_eq!(harness.pull(20 * (n + 1) + 5), [n.to_string()]);
     }
-    assert_eq!(line.buffer.stats(), Stats { packets: 10, ..Stats::default() });
+    assert_eq!(harness.buffer.stats(), Stats { packets: 10, ..Stats::default() });
 }
 
 #[test]
 fn two_packets_in_the_wrong_order_are_put_right() {
-    let mut line = Harness::new();
-    line.push(0, 0);
-    assert_eq!(line.pull(20), ["0"]);
-    line.push(2, 0);
-    assert_eq!(line.pull(60), Vec::<String>::new());
-    line.push(1, 30);
-    assert_eq!(line.pull(70), ["1", "2"]);
+    let mut harness = Harness::new();
+    harness.push(0, 0);
+    assert_eq!(harness.pull(20), ["0"]);
+    harness.push(2, 0);
+    assert_eq!(harness.pull(60), Vec::<String>::new());
+    harness.push(1, 30);
+    assert_eq!(harness.pull(70), ["1", "2"]);
 }
 
 #[test]
 fn a_lost_packet_is_waited_for_and_then_recovered_from_the_next() {
-    let mut line = Harness::new();
-    line.push(0, 0);
-    line.push(2, 0);
+    let mut harness = Harness::new();
+    harness.push(0, 0);
+    harness.push(2, 0);
     // Packet 1 was due at 40 ms, the gap was seen at 60 ms.
-    assert_eq!(line.pull(69), ["0"]);
-    assert_eq!(line.buffer.timeout(), Some(line.start + ms(70)));
-    assert_eq!(line.pull(70), ["fec of 2", "2"]);
-    line.push(1, 100);
-    assert_eq!(line.pull(120).len(), 0);
-    assert_eq!(line.buffer.stats().late, 1);
+    assert_eq!(harness.pull(69), ["0"]);
+    assert_eq!(harness.buffer.timeout(), Some(harness.start + ms(70)));
+    assert_eq!(harness.pull(70), ["fec of 2", "2"]);
+    harness.push(1, 100);
+    assert_eq!(harness.pull(120).len(), 0);
+    assert_eq!(harness.buffer.stats().late, 1);
 }
 
 #[test]
 fn a_longer_loss_is_concealed_then_silent_and_its_end_recovered() {
-    let mut line = Harness::new();
-    line.push(0, 0);
-    line.push(7, 0);
-    assert_eq!(line.pull(20), ["0"]);
-    assert_eq!(line.pull(180), ["conceal", "conceal", "conceal", "silence", "silence", "fec of 7", "7"]);
+    let mut harness = Harness::new();
+    harness.push(0, 0);
+    harness.push(7, 0);
+    assert_eq!(harness.pull(20), ["0"]);
+    assert_eq!(harness.pull(180), ["conceal", "conceal", "conceal", "silence", "silence", "fec of 7", "7"]);
 }
 
 #[test]
 fn a_pause_of_the_sender_is_silence_and_no_loss() {
-    let mut line = Harness::new();
-    line.push(0, 0);
-    assert_eq!(line.pull(20), ["0"]);
+    let mut harness = Harness::new();
+    harness.push(0, 0);
+    assert_eq!(harness.pull(20), ["0"]);
     // Sequence numbers go on, time stamps jump by 5 packets: DTX.
-    line.push_as(1, 6 * FRAME_SAMPLES + 7_000, 140);
-    assert_eq!(line.pull(140), ["silence", "silence", "silence", "silence", "silence", "1"]);
+    harness.push_as(1, 6 * FRAME_SAMPLES + 7_000, 140);
+    assert_eq!(harness.pull(140), ["silence", "silence", "silence", "silence", "silence", "1"]);
 }
 
 #[test]
 fn when_nothing_comes_time_goes_on_in_silence_and_then_rests() {
-    let mut line = Harness::new();
-    line.push(0, 0);
-    assert_eq!(line.pull(20), ["0"]);
-    assert_eq!(line.pull(99), Vec::<String>::new());
-    let first = line.pull(1_000);
+    let mut harness = Harness::new();
+    harness.push(0, 0);
+    assert_eq!(harness.pull(20), ["0"]);
+    assert_eq!(harness.pull(99), Vec::<String>::new());
+    let first = harness.pull(1_000);
     assert_eq!(first.len(), 46);
     assert_eq!(first[..4], ["conceal", "conceal", "conceal", "silence"]);
-    let rest = line.pull(60_000);
+    let rest = harness.pull(60_000);
     assert!((200..=250).contains(&rest.len()), "{}", rest.len());
-    assert_eq!(line.buffer.timeout(), None);
-    line.push_as(1, 3_000 * FRAME_SAMPLES, 60_020);
-    assert_eq!(line.pull(60_020), ["1"]);
+    assert_eq!(harness.buffer.timeout(), None);
+    harness.push_as(1, 3_000 * FRAME_SAMPLES, 60_020);
+    assert_eq!(harness.pull(60_020), ["1"]);
 }
 
 #[test]
 fn the_first_burst_is_waited_for_before_the_jitter_is_known() {
-    let mut line = Harness::without_history();
+    let mut harness = Harness::without_history();
     for burst in 0..4 {
         let at = 100 * (burst + 1);
-        assert_eq!(line.pull(at - 1).len(), 0);
+        assert_eq!(harness.pull(at - 1).len(), 0);
         for n in 5 * burst..5 * (burst + 1) {
-            line.push(n, at - 20 * (n + 1));
+            harness.push(n, at - 20 * (n + 1));
         }
-        assert_eq!(line.pull(at), (5 * burst..5 * (burst + 1)).map(|n| n.to_string()).collect::<Vec<_>>());
+        assert_eq!(harness.pull(at), (5 * burst..5 * (burst + 1)).map(|n| n.to_string()).collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn a_sender_that_is_faster_than_real_time_is_bounded() {
     // A packet of 20 ms each millisecond, for two seconds; all are pulled at once.
-    let mut line = Harness::new();
+    let mut harness = Harness::new();
     for n in 0..2_000 {
-        line.push_as(n, n * FRAME_SAMPLES, n);
-        line.pull(n);
+        harness.push_as(n, n * FRAME_SAMPLES, n);
+        harness.pull(n);
     }
-    let stats = line.buffer.stats();
-    let most = (MAX_BURST_SAMPLES / FRAME_SAMPLES as f64 + 2_000.0 / 20.0 * MAX_SENDER_SPEED) as u64;
-    assert!((most - 2..=most).contains(&stats.packets), "{stats:?}");
+    let stats = harness.buffer.stats();
+    let max = (MAX_BURST_SAMPLES / FRAME_SAMPLES as f64 + 2_000.0 / 20.0 * MAX_SENDER_SPEED) as u64;
+    assert!((max - 2..=max).contains(&stats.packets), "{stats:?}");
     assert_eq!(stats.packets + stats.excess_packets, 2_000);
     // Neither does the decoder fill in what was refused, nor what a sender leaves out between packets: whatever it sends, the sound that comes
     // out is bounded.
     for (packets, apart, step) in [(2_000, 1, 1), (2_000, 10, 1), (4_000, 2, 4), (2_000, 5, 90), (500, 20, 2)]
     {
-        let mut line = Harness::new();
+        let mut harness = Harness::new();
         let mut samples = 0;
         for n in 0..packets {
-            let now = line.start + ms(n * apart);
-            line.push_as(n * step, n * step * FRAME_SAMPLES, n * apart);
-            samples += std::iter::from_fn(|| line.buffer.pull(now))
+            let now = harness.start + ms(n * apart);
+            harness.push_as(n * step, n * step * FRAME_SAMPLES, n * apart);
+            samples += std::iter::from_fn(|| harness.buffer.pull(now))
                 .map(|frame| u64::from(frame.samples))
                 .sum::<u64>();
         }
-        let most = MAX_BURST_SAMPLES + (packets * apart) as f64 * 48.0 * MAX_SENDER_SPEED;
+        let max = MAX_BURST_SAMPLES + (packets * apart) as f64 * 48.0 * MAX_SENDER_SPEED;
         assert!(
-            samples as f64 <= most + 10_000.0,
-            "{packets} packets, {apart} ms apart, each {step}th: {samples} of {most}"
+            samples as f64 <= max + 10_000.0,
+            "{packets} packets, {apart} ms apart, each {step}th: {samples} of {max}"
         );
-        assert!(samples as f64 > 0.3 * most.min((packets * FRAME_SAMPLES) as f64), "{samples}");
+        assert!(samples as f64 > 0.3 * max.min((packets * FRAME_SAMPLES) as f64), "{samples}");
     }
     // One whose clock is fast by a tenth loses nothing, and neither does what a line held back for four seconds.
-    let mut line = Harness::new();
+    let mut harness = Harness::new();
     for n in 0..6_000 {
-        line.push_as(n, n * FRAME_SAMPLES, 18 * n);
-        line.pull(18 * n);
+        harness.push_as(n, n * FRAME_SAMPLES, 18 * n);
+        harness.pull(18 * n);
     }
     for n in 6_000..6_200 {
-        line.push_as(n, n * FRAME_SAMPLES, 18 * 6_000 + 4_000);
-        line.pull(18 * 6_000 + 4_000);
+        harness.push_as(n, n * FRAME_SAMPLES, 18 * 6_000 + 4_000);
+        harness.pull(18 * 6_000 + 4_000);
     }
-    assert_eq!(line.buffer.stats().excess_packets, 0);
+    assert_eq!(harness.buffer.stats().excess_packets, 0);
 }
 
 #[test]
 fn words_that_a_standing_network_held_back_are_still_heard() {
-    let mut line = Harness::new();
+    let mut harness = Harness::new();
     for n in 0..50 {
-        line.push(n, 0);
-        line.pull(20 * (n + 1));
+        harness.push(n, 0);
+        harness.pull(20 * (n + 1));
     }
-    assert!(!line.pull(1_700).is_empty());
+    assert!(!harness.pull(1_700).is_empty());
     for n in 50..85 {
-        line.push_as(n, n * FRAME_SAMPLES + 7_000, 1_710);
+        harness.push_as(n, n * FRAME_SAMPLES + 7_000, 1_710);
     }
-    let burst = line.pull(1_710);
+    let burst = harness.pull(1_710);
     assert_eq!(burst, (50..85).map(|n| n.to_string()).collect::<Vec<_>>());
-    assert_eq!(line.buffer.stats().late, 0);
+    assert_eq!(harness.buffer.stats().late, 0);
 }
 
 #[test]
 fn a_path_that_becomes_longer_for_good_costs_one_pause() {
-    let mut line = Harness::new();
-    let mut heard = Vec::new();
+    let mut harness = Harness::new();
+    let mut pulled = Vec::new();
     let mut packets = (0..200_u64).map(|n| (20 * (n + 1) + if n < 50 { 0 } else { 400 }, n)).peekable();
     for at in (0..4_500).step_by(10) {
         while let Some((due, n)) = packets.next_if(|(due, _)| *due <= at) {
-            line.push_as(n, n * FRAME_SAMPLES + 7_000, due);
+            harness.push_as(n, n * FRAME_SAMPLES + 7_000, due);
         }
-        heard.extend(line.pull(at));
+        pulled.extend(harness.pull(at));
     }
-    let words: Vec<_> = heard.iter().filter(|kind| kind.parse::<u64>().is_ok()).cloned().collect();
+    let words: Vec<_> = pulled.iter().filter(|kind| kind.parse::<u64>().is_ok()).cloned().collect();
     assert_eq!(words, (0..200).map(|n| n.to_string()).collect::<Vec<_>>());
-    let pause = heard.iter().position(|kind| kind == "50").unwrap() - 50;
+    let pause = pulled.iter().position(|kind| kind == "50").unwrap() - 50;
     assert!((10..=20).contains(&pause), "{pause}");
-    let after = &heard[50 + pause..];
+    let after = &pulled[50 + pause..];
     assert_eq!(after[..150], words[50..], "nothing is filled in between");
 }
 
 #[test]
 fn a_new_source_with_other_numbers_goes_on_at_once() {
-    let mut line = Harness::new();
+    let mut harness = Harness::new();
     for n in 0..5 {
-        line.push(n, 0);
+        harness.push(n, 0);
     }
-    assert_eq!(line.pull(100).len(), 5);
-    line.push_as(40_000, 3_000_000_000, 120);
-    assert_eq!(line.pull(120), ["40000"]);
-    line.push_as(3, 17, 140);
-    assert_eq!(line.pull(140), ["3"]);
-    assert_eq!(line.buffer.stats().restarts, 2);
+    assert_eq!(harness.pull(100).len(), 5);
+    harness.push_as(40_000, 3_000_000_000, 120);
+    assert_eq!(harness.pull(120), ["40000"]);
+    harness.push_as(3, 17, 140);
+    assert_eq!(harness.pull(140), ["3"]);
+    assert_eq!(harness.buffer.stats().restarts, 2);
 }
 
 #[test]
 fn the_wait_follows_the_jitter_up_and_slowly_down() {
-    let mut line = Harness::new();
+    let mut harness = Harness::new();
     for n in 0..100 {
-        line.push(n, if n % 3 == 0 { 80 } else { 0 });
-        line.pull(20 * (n + 1) + 80);
+        harness.push(n, if n % 3 == 0 { 80 } else { 0 });
+        harness.pull(20 * (n + 1) + 80);
     }
-    let high = line.buffer.target_delay();
+    let high = harness.buffer.target_delay();
     assert!((ms(60)..=ms(200)).contains(&high), "{high:?}");
     for n in 100..1_000 {
-        line.push(n, 0);
-        line.pull(20 * (n + 1));
+        harness.push(n, 0);
+        harness.pull(20 * (n + 1));
     }
-    assert_eq!(line.buffer.target_delay(), ms(20));
+    assert_eq!(harness.buffer.target_delay(), ms(20));
 }
 
 #[test]
 fn clocks_that_drift_apart_lose_nothing_in_an_hour() {
     // The sender's clock runs 200 ppm fast, then 200 ppm slow.
     for ppm in [200_i64, -200] {
-        let mut line = Harness::new();
-        let mut heard = 0;
+        let mut harness = Harness::new();
+        let mut pulled = 0;
         for n in 0..180_000_u64 {
             let at = 20_000 * (n as i64 + 1) * (1_000_000 - ppm) / 1_000_000;
-            let now = line.start + Duration::from_micros(at as u64);
-            line.buffer.push(now, n, n * FRAME_SAMPLES, packet(n));
-            while let Some(frame) = line.buffer.pull(now) {
+            let now = harness.start + Duration::from_micros(at as u64);
+            harness.buffer.push(now, n, n * FRAME_SAMPLES, packet(n));
+            while let Some(frame) = harness.buffer.pull(now) {
                 assert!(matches!(frame.kind, FrameKind::Packet(_)));
                 assert!(now.saturating_duration_since(frame.end_time) < ms(10));
-                heard += 1;
+                pulled += 1;
             }
         }
-        assert_eq!(heard, 180_000);
+        assert_eq!(pulled, 180_000);
     }
 }
 
 #[test]
 fn nonsense_is_dropped() {
-    let mut line = Harness::new();
-    line.buffer.push(line.start, 0, 0, Bytes::new());
-    line.buffer.push(line.start, 0, 0, Bytes::from_static(&[0xff, 0xff]));
-    assert_eq!(line.buffer.pull(line.start), None);
-    assert_eq!(line.buffer.stats().dropped, 2);
+    let mut harness = Harness::new();
+    harness.buffer.push(harness.start, 0, 0, Bytes::new());
+    harness.buffer.push(harness.start, 0, 0, Bytes::from_static(&[0xff, 0xff]));
+    assert_eq!(harness.buffer.pull(harness.start), None);
+    assert_eq!(harness.buffer.stats().dropped, 2);
 }
 
 /// A seed of this process's own, or the one that `VISAVIS_SEED` names.
@@ -320,7 +320,7 @@ fn simulate_network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
     }
     arrivals.sort();
     let mut buffer = JitterBuffer::new();
-    let mut heard: Vec<u64> = Vec::new();
+    let mut received: Vec<u64> = Vec::new();
     let mut at = None;
     let mut pending = arrivals.iter().peekable();
     for tick in 0..(fates.len() as u64 * 2 + 200) {
@@ -335,14 +335,14 @@ fn simulate_network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
             prop_assert!(at.is_none_or(|at| at <= frame.end_time));
             at = Some(frame.end_time);
             if let FrameKind::Packet(p) = frame.kind {
-                heard.push(u64::from(u16::from_le_bytes([p[1], p[2]])));
+                received.push(u64::from(u16::from_le_bytes([p[1], p[2]])));
             }
         }
         prop_assert!(buffer.timeout().is_none_or(|timeout| timeout > now));
     }
-    prop_assert!(heard.windows(2).all(|pair| pair[0] < pair[1]), "{heard:?}");
+    prop_assert!(received.windows(2).all(|pair| pair[0] < pair[1]), "{received:?}");
     let stats = buffer.stats();
-    prop_assert_eq!(stats.packets as usize, heard.len());
+    prop_assert_eq!(stats.packets as usize, received.len());
     prop_assert_eq!(
         stats.packets + stats.late + stats.duplicates + stats.dropped + stats.excess_packets,
         arrivals.len() as u64

@@ -64,32 +64,34 @@ impl LoudnessHistory {
     /// What speech is louder than, near frames `from..to` ago; `None` where nothing sounds.
     fn threshold(&self, from: usize, to: usize) -> Option<f32> {
         let peak = (from..to.min(HISTORY_FRAMES)).map(|back| self.frame_energy(back)).fold(0.0, f32::max);
-        let over = (SPEECH_FLOOR_RATIO * peak).max(NOISE_MARGIN_RATIO * self.noise.unwrap_or(0.0));
-        (peak > over).then_some(over)
+        let threshold = (SPEECH_FLOOR_RATIO * peak).max(NOISE_MARGIN_RATIO * self.noise.unwrap_or(0.0));
+        (peak > threshold).then_some(threshold)
     }
 
     /// How many samples ago speech ended that ended by the network `ago` samples ago: not later, and by [`REACH`] sooner at most.
     pub(crate) fn refine_end(&self, ago: u64) -> u64 {
         let back = ago as usize / FRAME_SAMPLES;
-        let Some(over) = self.threshold(back, back + PEAK_WINDOW_FRAMES) else { return ago };
+        let Some(threshold) = self.threshold(back, back + PEAK_WINDOW_FRAMES) else { return ago };
         let last = (back..back + MAX_SHIFT_SAMPLES as usize / FRAME_SAMPLES)
-            .find(|back| self.frame_energy(*back) > over);
+            .find(|back| self.frame_energy(*back) > threshold);
         last.map_or(ago, |last| (last * FRAME_SAMPLES) as u64)
     }
 
     /// How many samples ago speech began that began by the network `ago` samples ago, [`REACH`] sooner or two windows later at most.
     pub(crate) fn refine_onset(&self, ago: u64) -> u64 {
         let back = ago as usize / FRAME_SAMPLES;
-        let Some(over) = self.threshold(back.saturating_sub(PEAK_WINDOW_FRAMES), back) else { return ago };
+        let Some(threshold) = self.threshold(back.saturating_sub(PEAK_WINDOW_FRAMES), back) else {
+            return ago;
+        };
         let latest = back.saturating_sub(2 * WINDOW / FRAME_SAMPLES);
-        let Some(mut first) = (latest..back).rev().find(|back| self.frame_energy(*back) > over) else {
+        let Some(mut first) = (latest..back).rev().find(|back| self.frame_energy(*back) > threshold) else {
             return ago;
         };
         if first + 1 == back {
             // It sounded already when the network's window began: since when?
             let mut quiet = 0;
             for earlier in back..(back + MAX_SHIFT_SAMPLES as usize / FRAME_SAMPLES).min(HISTORY_FRAMES) {
-                if self.frame_energy(earlier) > over {
+                if self.frame_energy(earlier) > threshold {
                     (first, quiet) = (earlier, 0);
                 } else {
                     quiet += 1;

@@ -58,8 +58,8 @@ impl AudioInput {
     /// Takes the user's sound (16 kHz mono), which ends at `end`.
     pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
         self.stt_input.push_audio(pcm);
-        if let Some(asker) = &mut self.turn_detector {
-            asker.push_audio(pcm, end);
+        if let Some(turn_detector) = &mut self.turn_detector {
+            turn_detector.push_audio(pcm, end);
         }
         self.level_meter.add(pcm);
         let ready = &mut self.pending_windows;
@@ -67,22 +67,22 @@ impl AudioInput {
     }
 
     /// The probability of the oldest window is known.
-    pub fn on_probability(&mut self, p: f32) -> Option<SpeechEvent> {
+    pub fn on_probability(&mut self, probability: f32) -> Option<SpeechEvent> {
         let (window, end) = self.pending_windows.pop_front()?;
         self.last_window_end = end;
-        let change = self.speech_detector.push_window(p, &window, end);
-        self.silence = if self.is_user_speaking() && p < vad::CONTINUE_THRESHOLD {
+        let event = self.speech_detector.push_window(probability, &window, end);
+        self.silence = if self.is_user_speaking() && probability < vad::CONTINUE_THRESHOLD {
             self.silence + vad::samples_duration(WINDOW)
         } else {
             Duration::ZERO
         };
-        self.apply_speech_event(change)
+        self.apply_speech_event(event)
     }
 
     /// The sound stopped coming: speech under way is over.
     pub fn on_audio_gap(&mut self) -> Option<SpeechEvent> {
-        let change = self.speech_detector.end_on_gap(self.last_window_end);
-        self.apply_speech_event(change)
+        let event = self.speech_detector.end_on_gap(self.last_window_end);
+        self.apply_speech_event(event)
     }
 
     /// Whether the user has been quiet, with the last window, for long enough to have finished perhaps.
@@ -107,17 +107,17 @@ impl AudioInput {
         self.speech_detector.is_speaking()
     }
 
-    fn apply_speech_event(&mut self, change: Option<SpeechEvent>) -> Option<SpeechEvent> {
-        if let (Some(SpeechEvent::Started { .. } | SpeechEvent::Continued { .. }), Some(asker)) =
-            (&change, &mut self.turn_detector)
+    fn apply_speech_event(&mut self, event: Option<SpeechEvent>) -> Option<SpeechEvent> {
+        if let (Some(SpeechEvent::Started { .. } | SpeechEvent::Continued { .. }), Some(turn_detector)) =
+            (&event, &mut self.turn_detector)
         {
-            asker.resume_speech();
+            turn_detector.resume_speech();
         }
-        match change {
+        match event {
             Some(SpeechEvent::Started { .. }) => self.stt_input.start_speech(),
             Some(SpeechEvent::Stopped { .. }) => self.stt_input.end_speech(),
             Some(SpeechEvent::Continued { .. }) | None => {}
         }
-        change
+        event
     }
 }

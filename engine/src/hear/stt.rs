@@ -96,20 +96,20 @@ mod tests {
 
     #[test]
     fn speech_begins_half_a_second_early_and_silence_is_never_given() {
-        let tape = RecordingStream::default();
-        let mut ear = SttInput::new(Box::new(tape.clone()));
+        let recording = RecordingStream::default();
+        let mut stt_input = SttInput::new(Box::new(recording.clone()));
         let sound: Vec<i16> = (0..20_000).collect();
         for part in sound.chunks(320) {
-            ear.push_audio(part);
+            stt_input.push_audio(part);
         }
-        ear.start_speech();
-        ear.start_speech();
-        ear.push_audio(&[1, 2, 3]);
-        ear.end_speech();
-        ear.push_audio(&[4; 320]);
-        let heard = tape.1.lock().unwrap();
-        assert_eq!(heard.len(), PRE_ROLL_SAMPLES + 3);
-        assert_eq!(heard[..PRE_ROLL_SAMPLES], sound[20_000 - PRE_ROLL_SAMPLES..]);
-        assert_eq!(*tape.0.lock().unwrap(), ["begin", "end"]);
+        stt_input.start_speech();
+        stt_input.start_speech();
+        stt_input.push_audio(&[1, 2, 3]);
+        stt_input.end_speech();
+        stt_input.push_audio(&[4; 320]);
+        let received = recording.1.lock().unwrap();
+        assert_eq!(received.len(), PRE_ROLL_SAMPLES + 3);
+        assert_eq!(received[..PRE_ROLL_SAMPLES], sound[20_000 - PRE_ROLL_SAMPLES..]);
+        assert_eq!(*recording.0.lock().unwrap(), ["begin", "end"]);
     }
 }

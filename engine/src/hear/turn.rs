@@ -64,8 +64,8 @@ impl TurnDetector {
     /// Keeps as much sound as the model listens to, at most: 256 KB for 8 s, allocated here.
     #[must_use]
     pub fn new(model: Arc<dyn TurnModel>) -> Self {
-        let ring = SampleRing::new(samples_in(model.span()));
-        Self { model, audio: ring, pending: None, request_count: 0 }
+        let audio = SampleRing::new(samples_in(model.span()));
+        Self { model, audio, pending: None, request_count: 0 }
     }
 
     /// The user's sound, 16 kHz mono, speech or not, which ends at `end`.
@@ -74,55 +74,51 @@ impl TurnDetector {
     }
 
     /// The user pauses and may have finished: asks whether the turn is over. `answer` gets the question's number and the probability.
-    pub fn prefetch(&mut self, turn: OpenTurn, answer: impl FnOnce(u64) -> Sink<f32>) {
+    pub fn prefetch(&mut self, turn: OpenTurn, answer_sink: impl FnOnce(u64) -> Sink<f32>) {
         let length = turn.onset.map(|onset| self.audio.end_time.since(onset) + PRE_ROLL_DURATION);
         let sound = self.audio.last(length.map_or(usize::MAX, samples_in));
         self.request_count += 1;
-        let number = self.request_count;
+        let request_id = self.request_count;
         // What was asked before is withdrawn first, so that the model does not work for both.
         self.pending = None;
-        let handle = self.model.ask(Question { sound, words: turn.transcript }, answer(number));
-        self.pending = Some(PendingRequest {
-            request_id: number,
-            _handle: handle,
-            speech_segment: None,
-            probability: None,
-        });
+        let handle = self.model.ask(Question { sound, words: turn.transcript }, answer_sink(request_id));
+        self.pending =
+            Some(PendingRequest { request_id, _handle: handle, speech_segment: None, probability: None });
     }
 
     /// The detector has reported the end of this stretch: the answer that was asked for ahead and its question's number, if it is there. Where
     /// nothing was asked, it is now.
     pub fn request(
         &mut self,
-        stretch: SpeechSegmentId,
+        speech_segment: SpeechSegmentId,
         turn: OpenTurn,
-        answer: impl FnOnce(u64) -> Sink<f32>,
+        answer_sink: impl FnOnce(u64) -> Sink<f32>,
     ) -> Option<(u64, f32)> {
-        if self.pending.as_ref().is_none_or(|open| open.speech_segment.is_some()) {
-            self.prefetch(turn, answer);
+        if self.pending.as_ref().is_none_or(|pending| pending.speech_segment.is_some()) {
+            self.prefetch(turn, answer_sink);
         }
-        let open = self.pending.as_mut()?;
-        open.speech_segment = Some(stretch);
-        Some((open.request_id, open.probability?))
+        let pending = self.pending.as_mut()?;
+        pending.speech_segment = Some(speech_segment);
+        Some((pending.request_id, pending.probability?))
     }
 
     /// An answer: the stretch that it is about, if its end is reported already and the answer is still wanted.
-    pub fn on_answer(&mut self, number: u64, p: f32) -> Option<SpeechSegmentId> {
-        let open = self.pending.as_mut().filter(|open| open.request_id == number)?;
-        open.probability = Some(p);
-        open.speech_segment
+    pub fn on_answer(&mut self, request_id: u64, probability: f32) -> Option<SpeechSegmentId> {
+        let pending = self.pending.as_mut().filter(|pending| pending.request_id == request_id)?;
+        pending.probability = Some(probability);
+        pending.speech_segment
     }
 
     /// The user goes on before the end was reported: what was asked ahead is void.
     pub fn resume_speech(&mut self) {
-        if self.pending.as_ref().is_some_and(|open| open.speech_segment.is_none()) {
+        if self.pending.as_ref().is_some_and(|pending| pending.speech_segment.is_none()) {
             self.pending = None;
         }
     }
 
     /// The answer about a stretch is not wanted any more.
     pub fn cancel(&mut self) {
-        if self.pending.as_ref().is_some_and(|open| open.speech_segment.is_some()) {
+        if self.pending.as_ref().is_some_and(|pending| pending.speech_segment.is_some()) {
             self.pending = None;
         }
     }

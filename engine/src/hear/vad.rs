@@ -51,7 +51,7 @@ impl Default for VadFramer {
 
 impl VadFramer {
     /// Takes samples (16 kHz), which end at `end`; calls `ready` with each full window and the instant of its end.
-    pub fn push(&mut self, pcm: &[i16], end: Time, mut ready: impl FnMut(&[f32; WINDOW], Time)) {
+    pub fn push(&mut self, pcm: &[i16], end: Time, mut on_window: impl FnMut(&[f32; WINDOW], Time)) {
         let mut rest = pcm;
         while !rest.is_empty() {
             let n = rest.len().min(WINDOW - self.filled);
@@ -62,7 +62,7 @@ impl VadFramer {
             rest = &rest[n..];
             if self.filled == WINDOW {
                 self.filled = 0;
-                ready(&self.samples, end - samples_duration(rest.len()));
+                on_window(&self.samples, end - samples_duration(rest.len()));
             }
         }
     }
@@ -115,11 +115,16 @@ impl SpeechDetector {
     }
 
     /// Judges the window that ended at `end`.
-    pub fn push_window(&mut self, p: f32, sound: &[f32; WINDOW], end: Time) -> Option<SpeechEvent> {
-        self.loudness.push(sound, p < NOISE_THRESHOLD && !self.is_speaking());
-        match self.detector.window(p) {
+    pub fn push_window(
+        &mut self,
+        probability: f32,
+        samples: &[f32; WINDOW],
+        end: Time,
+    ) -> Option<SpeechEvent> {
+        self.loudness.push(samples, probability < NOISE_THRESHOLD && !self.is_speaking());
+        match self.detector.window(probability) {
             Some(report) => Some(self.to_event(report, end)),
-            None => (self.is_speaking() && p >= CONTINUE_THRESHOLD)
+            None => (self.is_speaking() && probability >= CONTINUE_THRESHOLD)
                 .then_some(SpeechEvent::Continued { window_end: end }),
         }
     }
@@ -159,30 +164,30 @@ mod tests {
 
     #[test]
     fn speech_is_reported_with_its_true_ends() {
-        let mut listener = SpeechDetector::new(spec::VadTiming {
+        let mut detector = SpeechDetector::new(spec::VadTiming {
             min_speech_duration: Duration::from_millis(50),
             min_silence_duration: Duration::from_millis(250),
         });
-        let p = [0.1; 4].into_iter().chain([0.9; 20]).chain([0.1; 10]);
+        let probabilities = [0.1; 4].into_iter().chain([0.9; 20]).chain([0.1; 10]);
         // The user's first window ended 1 s into the call.
-        let told: Vec<_> = p
+        let events: Vec<_> = probabilities
             .enumerate()
-            .filter_map(|(i, p)| {
-                listener.push_window(p, &[0.0; WINDOW], ms(1000 + i as u64 * 32)).map(|c| (i, c))
+            .filter_map(|(i, probabilities)| {
+                detector.push_window(probabilities, &[0.0; WINDOW], ms(1000 + i as u64 * 32)).map(|c| (i, c))
             })
             .collect();
-        assert_eq!(told.len(), 1 + 18 + 1);
-        assert_eq!(told[0], (5, SpeechEvent::Started { onset: ms(1096), window_end: ms(1160) }));
-        assert_eq!(told[18], (23, SpeechEvent::Continued { window_end: ms(1736) }));
-        assert_eq!(told[19], (31, SpeechEvent::Stopped { end: ms(1736) }));
+        assert_eq!(events.len(), 1 + 18 + 1);
+        assert_eq!(events[0], (5, SpeechEvent::Started { onset: ms(1096), window_end: ms(1160) }));
+        assert_eq!(events[18], (23, SpeechEvent::Continued { window_end: ms(1736) }));
+        assert_eq!(events[19], (31, SpeechEvent::Stopped { end: ms(1736) }));
     }
 
     #[test]
     fn windows_are_cut_and_dated_to_the_sample() {
-        let mut windows = VadFramer::default();
+        let mut framer = VadFramer::default();
         let mut ends = Vec::new();
         for i in 1..=8u64 {
-            windows.push(&[16_384; 320], Time::from_micros(i * 20_000), |w, end| {
+            framer.push(&[16_384; 320], Time::from_micros(i * 20_000), |w, end| {
                 assert!(w.iter().all(|s| (*s - 0.5).abs() < 1e-6));
                 ends.push(end.as_micros());
             });

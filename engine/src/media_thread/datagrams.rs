@@ -14,7 +14,7 @@ use crate::transport::webrtc::Protocol;
 /// Datagrams taken in one step: more than a flood brings within a tick, and taken in well under half of one.
 const MAX_DATAGRAMS_PER_STEP: usize = 4_096;
 impl MediaThread {
-    /// Takes what the socket holds, up to [`DATAGRAMS`]; whether there may be more.
+    /// Takes what the socket holds, up to [`MAX_DATAGRAMS_PER_STEP`]; whether there may be more.
     pub(super) fn read_socket(&mut self, now: Instant) -> bool {
         let Some(mut socket) = self.socket.take() else { return false };
         let (mut taken, mut more) = (0, true);
@@ -56,30 +56,31 @@ impl MediaThread {
         destination: SocketAddr,
         datagram: &mut [u8],
     ) {
-        let slot = self.demux.route(now, source, datagram);
-        let taken = slot.filter(|slot| {
-            let link = slot.connection;
-            if self.calls.contains_key(&slot.call) {
-                let receive = |node: &mut Call| {
-                    node.receive_datagram(now, link, protocol, source, destination, datagram)
+        let target = self.demux.route(now, source, datagram);
+        let taken = target.filter(|target| {
+            let connection = target.connection;
+            if self.calls.contains_key(&target.call) {
+                let receive = |call: &mut Call| {
+                    call.receive_datagram(now, connection, protocol, source, destination, datagram)
                 };
-                return self.with_call(now, slot.call, receive).unwrap_or(false);
+                return self.with_call(now, target.call, receive).unwrap_or(false);
             }
-            let Some(pending) = self.pending_calls.get_mut(&slot.call) else { return false };
+            let Some(pending) = self.pending_calls.get_mut(&target.call) else { return false };
             thread::set_current_call(Some(pending.conversation));
-            let receive = || pending.receive_datagram(now, link, protocol, source, destination, datagram);
+            let receive =
+                || pending.receive_datagram(now, connection, protocol, source, destination, datagram);
             contained(receive).unwrap_or_else(|| {
                 tracing::error!("the code of a call that has not begun panicked: its offers are dropped");
-                self.drop_pending_call(slot.call);
+                self.drop_pending_call(target.call);
                 false
             })
         });
         thread::set_current_call(None);
-        let Some(slot) = taken else {
+        let Some(target) = taken else {
             self.meter.stats().unknown_datagrams.fetch_add(1, Relaxed);
             return;
         };
-        self.demux.learn_address(source, slot);
-        self.touch(slot.call);
+        self.demux.learn_address(source, target);
+        self.touch(target.call);
     }
 }

@@ -21,9 +21,9 @@ impl MediaThread {
         key: CallId,
         work: impl FnOnce(&mut Call) -> T,
     ) -> Option<T> {
-        let node = self.calls.get_mut(&key)?;
-        thread::set_current_call(Some(node.config.id));
-        let done = contained(|| work(node));
+        let call = self.calls.get_mut(&key)?;
+        thread::set_current_call(Some(call.config.id));
+        let done = contained(|| work(call));
         if done.is_none() {
             self.fail_call(now, key);
         }
@@ -33,9 +33,9 @@ impl MediaThread {
     /// Lets every call do something.
     pub(super) fn for_each_call(&mut self, now: Instant, mut work: impl FnMut(&mut Call, &mut StepMeter)) {
         let mut broken: SmallVec<[CallId; 4]> = SmallVec::new();
-        for (key, node) in &mut self.calls {
-            thread::set_current_call(Some(node.config.id));
-            if contained(|| work(node, &mut self.meter)).is_none() {
+        for (key, call) in &mut self.calls {
+            thread::set_current_call(Some(call.config.id));
+            if contained(|| work(call, &mut self.meter)).is_none() {
                 broken.push(*key);
             }
         }
@@ -54,24 +54,24 @@ impl MediaThread {
 
     /// Ends a call that cannot go on. Nothing that panics on the way keeps it.
     fn end_failed_call(&mut self, now: Instant, key: CallId) {
-        let Some(node) = self.calls.get(&key) else { return };
-        let id = node.config.id;
+        let Some(call) = self.calls.get(&key) else { return };
+        let id = call.config.id;
         tracing::error!(conversation = %id, "a fault of the server ends the call");
-        if node.is_running() {
+        if call.is_running() {
             self.unreported_failures.push(id);
         }
-        let Some(mut node) = self.remove_call(key) else { return };
+        let Some(mut call) = self.remove_call(key) else { return };
         // While it still counts as present: a client that comes back must find that its call is over.
         self.report_failed_calls();
-        let mut last = Vec::new();
+        let mut final_datagrams = Vec::new();
         // If that panics, too, the client learns it from the silence.
-        contained(|| node.abort(now, &mut |datagram| last.push(datagram)));
-        contained(|| drop(node));
+        contained(|| call.abort(now, &mut |datagram| final_datagrams.push(datagram)));
+        contained(|| drop(call));
         if self.socket.is_some() {
-            last.into_iter().for_each(|datagram| transmit(&mut self.socket, &self.tcp, datagram));
+            final_datagrams.into_iter().for_each(|datagram| transmit(&mut self.socket, &self.tcp, datagram));
         } else {
             // It is being read.
-            self.final_datagrams.append(&mut last);
+            self.final_datagrams.append(&mut final_datagrams);
         }
         thread::set_current_call(None);
     }

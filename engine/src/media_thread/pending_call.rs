@@ -82,8 +82,8 @@ impl PendingCall {
     }
 
     /// Takes a connection; returns its number. At most `most` are kept: the oldest makes room.
-    pub(super) fn add_connection(&mut self, most: usize, make: impl FnOnce(u32) -> Connection) -> u32 {
-        while self.connections.len() >= most {
+    pub(super) fn add_connection(&mut self, max: usize, make: impl FnOnce(u32) -> Connection) -> u32 {
+        while self.connections.len() >= max {
             let oldest = self
                 .connections
                 .iter()
@@ -100,12 +100,12 @@ impl PendingCall {
 
     /// Numbers of its connections.
     pub(super) fn connection_numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.connections.iter().map(|link| link.number)
+        self.connections.iter().map(|connection| connection.number)
     }
 
     /// The connection of this name.
     pub(super) fn connection_by_id(&mut self, id: &str) -> Option<&mut Connection> {
-        self.connections.iter_mut().find(|link| link.id() == id)
+        self.connections.iter_mut().find(|connection| connection.id() == id)
     }
 
     /// Numbers of the connections that are gone since last asked.
@@ -114,7 +114,7 @@ impl PendingCall {
     }
 
     fn drop_connection(&mut self, number: u32) {
-        self.connections.retain(|link| link.number != number);
+        self.connections.retain(|connection| connection.number != number);
         self.events.retain(|(of, _)| *of != number);
         self.rejected.retain(|(of, _)| *of != number);
         self.dropped_connections.push(number);
@@ -122,8 +122,11 @@ impl PendingCall {
 
     /// Drops the connection of an offer that makes room for a newer one.
     pub(super) fn evict_offer(&mut self, offer: u64) {
-        if let Some(number) =
-            self.connections.iter().find(|link| link.is_offer(offer)).map(|link| link.number)
+        if let Some(number) = self
+            .connections
+            .iter()
+            .find(|connection| connection.is_offer(offer))
+            .map(|connection| connection.number)
         {
             self.drop_connection(number);
         }
@@ -139,8 +142,8 @@ impl PendingCall {
         destination: SocketAddr,
         datagram: &[u8],
     ) -> bool {
-        let link = self.connections.iter_mut().find(|link| link.number == number);
-        link.is_some_and(|link| link.receive(now, protocol, source, destination, datagram))
+        let connection = self.connections.iter_mut().find(|connection| connection.number == number);
+        connection.is_some_and(|connection| connection.receive(now, protocol, source, destination, datagram))
     }
 
     /// A command from outside. `None` = the call is over by it.
@@ -156,10 +159,10 @@ impl PendingCall {
 
     /// A client closes one of the connections by itself. False if there is no such connection.
     pub(super) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
-        let Some(link) = self.connection_by_id(id) else { return false };
-        let number = link.number;
-        if link.connected_at.is_some() {
-            link.hang_up(now);
+        let Some(connection) = self.connection_by_id(id) else { return false };
+        let number = connection.number;
+        if connection.connected_at.is_some() {
+            connection.hang_up(now);
             self.events.retain(|(of, _)| *of != number);
         } else {
             self.drop_connection(number);
@@ -174,14 +177,14 @@ impl PendingCall {
         transmit: &mut dyn FnMut(Transmit),
     ) -> PendingState {
         let mut full = Vec::new();
-        for link in &mut self.connections {
-            while link.is_due(now)
-                && let Some(event) = link.poll(now, transmit)
+        for connection in &mut self.connections {
+            while connection.is_due(now)
+                && let Some(event) = connection.poll(now, transmit)
             {
                 if self.events.len() < MAX_EARLY_EVENTS {
-                    self.events.push((link.number, event));
+                    self.events.push((connection.number, event));
                 } else {
-                    full.push(link.number);
+                    full.push(connection.number);
                     break;
                 }
             }
@@ -192,34 +195,43 @@ impl PendingCall {
         }
         self.close_rejected(now, transmit);
         let limit = self.offer_timeout;
-        let late = |link: &Connection| {
-            let pending =
-                link.connected_at.is_none() && now.saturating_duration_since(link.offered_at) >= limit;
-            pending || link.closed_at.is_some() || link.is_finished(now)
+        let late = |connection: &Connection| {
+            let pending = connection.connected_at.is_none()
+                && now.saturating_duration_since(connection.offered_at) >= limit;
+            pending || connection.closed_at.is_some() || connection.is_finished(now)
         };
-        let late: Vec<u32> =
-            self.connections.iter().filter(|link| late(link)).map(|link| link.number).collect();
+        let late: Vec<u32> = self
+            .connections
+            .iter()
+            .filter(|connection| late(connection))
+            .map(|connection| connection.number)
+            .collect();
         for number in late {
             self.drop_connection(number);
         }
-        self.next_deadline = self.connections.iter().filter_map(|link| self.connection_deadline(link)).min();
+        self.next_deadline =
+            self.connections.iter().filter_map(|connection| self.connection_deadline(connection)).min();
         if self.connections.is_empty() {
             return PendingState::Finished;
         }
-        let waits =
-            |link: &Connection| link.is_up() && !self.rejected.iter().any(|(of, _)| *of == link.number);
-        if !self.setup_requested && self.connections.iter().any(waits) {
+        let is_waiting = |connection: &Connection| {
+            connection.is_up() && !self.rejected.iter().any(|(of, _)| *of == connection.number)
+        };
+        if !self.setup_requested && self.connections.iter().any(is_waiting) {
             PendingState::Connected
         } else {
             PendingState::Waiting
         }
     }
 
-    fn connection_deadline(&self, link: &Connection) -> Option<Instant> {
-        let offered = link.connected_at.is_none().then(|| link.offered_at + self.offer_timeout);
-        let told =
-            self.rejected.iter().find(|(of, _)| *of == link.number).map(|(_, at)| *at + REJECTION_TIMEOUT);
-        [link.next_deadline(), offered, told].into_iter().flatten().min()
+    fn connection_deadline(&self, connection: &Connection) -> Option<Instant> {
+        let offered = connection.connected_at.is_none().then(|| connection.offered_at + self.offer_timeout);
+        let rejected_until = self
+            .rejected
+            .iter()
+            .find(|(of, _)| *of == connection.number)
+            .map(|(_, at)| *at + REJECTION_TIMEOUT);
+        [connection.next_deadline(), offered, rejected_until].into_iter().flatten().min()
     }
 
     /// Asks for a place and models.
@@ -231,10 +243,10 @@ impl PendingCall {
     /// There is no room: whoever has connected is told so.
     pub(super) fn reject(&mut self, now: Instant) {
         self.setup_requested = false;
-        for link in self.connections.iter_mut().filter(|link| link.is_up()) {
-            if !self.rejected.iter().any(|(of, _)| *of == link.number) {
-                link.send_capacity_error(now);
-                self.rejected.push((link.number, now));
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_up()) {
+            if !self.rejected.iter().any(|(of, _)| *of == connection.number) {
+                connection.send_capacity_error(now);
+                self.rejected.push((connection.number, now));
             }
         }
     }
@@ -242,15 +254,16 @@ impl PendingCall {
     /// Hangs up who has been told that there is no room, or cannot be told.
     fn close_rejected(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
         for (number, since) in &self.rejected {
-            let told = self
+            let channel_open = self
                 .events
                 .iter()
                 .any(|(of, event)| of == number && matches!(event, TransportEvent::ChannelOpen));
-            if (told || now.saturating_duration_since(*since) >= REJECTION_TIMEOUT)
-                && let Some(link) = self.connections.iter_mut().find(|link| link.number == *number)
+            if (channel_open || now.saturating_duration_since(*since) >= REJECTION_TIMEOUT)
+                && let Some(connection) =
+                    self.connections.iter_mut().find(|connection| connection.number == *number)
             {
-                link.hang_up(now);
-                while link.is_due(now) && link.poll(now, transmit).is_some() {}
+                connection.hang_up(now);
+                while connection.is_due(now) && connection.poll(now, transmit).is_some() {}
             }
         }
     }

@@ -24,7 +24,7 @@ impl MediaThread {
     ) {
         let key = self.by_conversation.get(&conversation).copied();
         if let Some(key) = key.filter(|key| self.calls.contains_key(key)) {
-            self.with_call(now, key, |node| node.handle_command(now, command, reply));
+            self.with_call(now, key, |call| call.handle_command(now, command, reply));
             return self.touch(key);
         }
         let answer = key.and_then(|key| {
@@ -45,7 +45,7 @@ impl MediaThread {
         self.touch(key);
         match self.pending_calls.get_mut(&key) {
             Some(pending) => pending.hang_up(now, connection),
-            None => self.with_call(now, key, |node| node.hang_up(now, connection)).unwrap_or(false),
+            None => self.with_call(now, key, |call| call.hang_up(now, connection)).unwrap_or(false),
         }
     }
 
@@ -54,12 +54,12 @@ impl MediaThread {
         let Some(pending) = self.pending_calls.get_mut(&key) else { return };
         thread::set_current_call(Some(pending.conversation));
         let (socket, tcp) = (&mut self.socket, &self.tcp);
-        let stand =
+        let state =
             contained(|| pending.poll_connections(now, &mut |datagram| transmit(socket, tcp, datagram)));
-        for link in pending.take_dropped_connections() {
-            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        for connection in pending.take_dropped_connections() {
+            self.demux.remove(&ConnectionRef { call: key, connection });
         }
-        match stand {
+        match state {
             Some(PendingState::Waiting) => {}
             Some(PendingState::Connected) => pending.request_setup(),
             Some(PendingState::Finished) => self.drop_pending_call(key),
@@ -73,11 +73,11 @@ impl MediaThread {
     /// A call that has not begun is over.
     pub(super) fn drop_pending_call(&mut self, key: CallId) {
         let Some(mut pending) = self.pending_calls.remove(&key) else { return };
-        for link in pending.connection_numbers().collect::<Vec<_>>() {
-            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        for connection in pending.connection_numbers().collect::<Vec<_>>() {
+            self.demux.remove(&ConnectionRef { call: key, connection });
         }
-        for link in pending.take_dropped_connections() {
-            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        for connection in pending.take_dropped_connections() {
+            self.demux.remove(&ConnectionRef { call: key, connection });
         }
         self.by_conversation.remove(&pending.conversation);
         contained(|| drop(pending));

@@ -1,7 +1,7 @@
 //! The life of a media thread: rounds of work, and what follows when one fails.
 //!
 //! A thread that fails is not replaced by another one: it begins anew with its own socket, inbox and models, so its port and every sender's
-//! channel stay valid. Until that has succeeded it takes no calls ([`Stats::dead`]).
+//! channel stay valid. Until that has succeeded it takes no calls ([`ThreadStats::dead`]).
 
 use std::io;
 use std::sync::Arc;
@@ -29,17 +29,17 @@ impl Drop for DeadGuard {
 impl MediaThread {
     /// The thread's life.
     pub fn run(mut self) {
-        let gone = DeadGuard(Arc::clone(self.meter.stats()));
-        let dead = &gone.0.dead;
+        let dead_guard = DeadGuard(Arc::clone(self.meter.stats()));
+        let dead = &dead_guard.0.dead;
         thread::forbid_blocking();
         if !thread::raise_priority() {
             tracing::debug!("media threads have the priority of all others: a raised one is not allowed");
         }
         let mut events = Events::with_capacity(64);
-        let mut told = true;
+        let mut socket_registered = true;
         let mut restarts = Restarts::default();
         loop {
-            let why = match contained(|| self.run_until_stopped(&mut events, &mut told)) {
+            let why = match contained(|| self.run_until_stopped(&mut events, &mut socket_registered)) {
                 Some(Ok(())) => return,
                 Some(Err(error)) => format!("it cannot wait for its socket: {error}"),
                 None => "it panicked".to_owned(),
@@ -57,7 +57,7 @@ impl MediaThread {
     ///
     /// # Errors
     /// The socket cannot be waited for.
-    fn run_until_stopped(&mut self, events: &mut Events, told: &mut bool) -> io::Result<()> {
+    fn run_until_stopped(&mut self, events: &mut Events, socket_registered: &mut bool) -> io::Result<()> {
         while self.running {
             let now = clock::now();
             let more = self.run_step(now);
@@ -70,7 +70,7 @@ impl MediaThread {
             let (Some(poll), Some(socket)) = (&mut self.poll, &mut self.socket) else {
                 return Err(io::Error::other("it has none"));
             };
-            if *told == self.reads_socket_on_tick {
+            if *socket_registered == self.reads_socket_on_tick {
                 let registry = poll.registry();
                 if self.reads_socket_on_tick {
                     registry.deregister(socket)?;
@@ -78,7 +78,7 @@ impl MediaThread {
                     registry.register(socket, SOCKET_TOKEN, Interest::READABLE)?;
                 }
                 // Only now: what failed is tried again.
-                *told = !self.reads_socket_on_tick;
+                *socket_registered = !self.reads_socket_on_tick;
             }
             if let Err(error) = poll.poll(events, wait)
                 && error.kind() != io::ErrorKind::Interrupted
@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn a_thread_that_ends_by_a_panic_takes_no_calls() {
         let stats = Arc::new(ThreadStats::default());
-        let told = Arc::clone(&stats);
+        let thread_stats = Arc::clone(&stats);
         let ended = contained::<()>(move || {
-            let _gone = DeadGuard(told);
+            let _gone = DeadGuard(thread_stats);
             panic!("the test's own panic");
         });
         assert!(ended.is_none() && stats.dead.load(Relaxed));

@@ -72,13 +72,13 @@ impl AvatarAnimator {
     #[must_use]
     pub fn with_poses(cache: Arc<PoseCache>, frame_rate: u32, seed: u64) -> Self {
         let frame_rate = if frame_rate == 0 { 25 } else { frame_rate };
-        let mut life = IdleMotion::new(seed);
-        life.set_can_speak_leaning(cache.can_speak_leaning());
+        let mut idle_motion = IdleMotion::new(seed);
+        idle_motion.set_can_speak_leaning(cache.can_speak_leaning());
         Self {
             bandwidth: BandwidthEstimator::new(cache.mean_frame_bytes(), frame_rate),
             poses: cache,
             frame_rate,
-            idle_motion: life,
+            idle_motion,
             state: AgentState::Listening,
             held: false,
             user_speaking: false,
@@ -113,19 +113,19 @@ impl AvatarAnimator {
     /// Sets of one person have the same key and anchor, so the receiver needs nothing more: what is shown goes on with the new set's frames.
     /// Where they differ nevertheless, the keys are sent again before anything that depends on them.
     pub fn swap_pose_set(&mut self) -> bool {
-        let Some(better) = self.poses.upgrade() else { return false };
-        let better = Arc::clone(better);
-        if better.key_frame() != self.poses.key_frame() {
+        let Some(upgrade) = self.poses.upgrade() else { return false };
+        let upgrade = Arc::clone(upgrade);
+        if upgrade.key_frame() != self.poses.key_frame() {
             self.key_frame_requested = true;
             // At once: nothing of the new set may go before it.
             self.key_frame_sent_at = None;
         }
-        self.altref_sent &= better.altref_frame() == self.poses.altref_frame();
-        self.bandwidth.set_required_bitrate(better.mean_frame_bytes(), self.frame_rate);
+        self.altref_sent &= upgrade.altref_frame() == self.poses.altref_frame();
+        self.bandwidth.set_required_bitrate(upgrade.mean_frame_bytes(), self.frame_rate);
         // Numbers of frames are the old set's.
         self.last_pose = None;
-        self.idle_motion.set_can_speak_leaning(better.can_speak_leaning());
-        self.poses = better;
+        self.idle_motion.set_can_speak_leaning(upgrade.can_speak_leaning());
+        self.poses = upgrade;
         true
     }
 
@@ -135,13 +135,13 @@ impl AvatarAnimator {
     }
 
     /// Whether the user speaks: a listening face nods now and then where the user pauses.
-    pub fn set_user_speaking(&mut self, speaks: bool) {
-        match (self.user_speaking, speaks) {
+    pub fn set_user_speaking(&mut self, speaking: bool) {
+        match (self.user_speaking, speaking) {
             (true, false) => self.idle_motion.request_nod(self.now),
             (false, true) => self.idle_motion.on_user_speech(),
             _ => {}
         }
-        self.user_speaking = speaks;
+        self.user_speaking = speaking;
     }
 
     /// What the receiver says that it can take, in bits a second; 0 = unknown.
@@ -150,44 +150,44 @@ impl AvatarAnimator {
     }
 
     /// Phones of a piece of speech; more of them follow those given before.
-    pub fn add_phones(&mut self, piece: SegmentId, phones: &[Phone]) {
-        match self.tracks.iter_mut().find(|(id, _)| *id == piece) {
+    pub fn add_phones(&mut self, segment: SegmentId, phones: &[Phone]) {
+        match self.tracks.iter_mut().find(|(id, _)| *id == segment) {
             Some((_, track)) => track.extend(phones),
             None => {
-                self.tracks.push((piece, VisemeTrack::new(phones)));
+                self.tracks.push((segment, VisemeTrack::new(phones)));
                 self.speech_expected_until = self.now + SPEECH_START_TIMEOUT;
             }
         }
     }
 
     /// Forgets the phones of pieces that will not sound any more.
-    pub fn retain_segments(&mut self, sounds: impl Fn(SegmentId) -> bool) {
-        self.tracks.retain(|(id, _)| sounds(*id));
+    pub fn retain_segments(&mut self, is_active: impl Fn(SegmentId) -> bool) {
+        self.tracks.retain(|(id, _)| is_active(*id));
     }
 
-    /// The frame for `now`, if one is to be sent. Call it once for every tick of [`super::Pace`]; `now` never runs backwards.
+    /// The frame for `now`, if one is to be sent. Call it once for every tick of [`super::FrameClock`]; `now` never runs backwards.
     ///
     /// `mouth` says which piece sounds at this instant and how many seconds of it have left; `None` in silence. A piece without phones is
     /// silent to the eye.
-    pub fn next_frame(&mut self, now: Time, mouth: Option<(SegmentId, f32)>) -> Option<VideoFrame> {
+    pub fn next_frame(&mut self, now: Time, position: Option<(SegmentId, f32)>) -> Option<VideoFrame> {
         self.now = now;
-        let sounding = mouth.filter(|_| !self.held);
-        self.update_lips(sounding);
+        let playing = position.filter(|_| !self.held);
+        self.update_lips(playing);
         // Held speech may go on at any moment: the head stays as it is until that is decided.
         if !self.held {
             // What is to be said is there a little before it sounds: the head gets ready for it.
-            let ready = now < self.speech_expected_until && !self.user_speaking;
-            let state = if sounding.is_some() || ready { AgentState::Speaking } else { self.state };
+            let about_to_speak = now < self.speech_expected_until && !self.user_speaking;
+            let state = if playing.is_some() || about_to_speak { AgentState::Speaking } else { self.state };
             self.idle_motion.set_state(state, now);
             if self.in_speech_pause {
                 self.idle_motion.on_speech_pause(now);
             }
         }
-        let manner = self.idle_motion.update(now);
-        let speaking = sounding.is_some();
+        let pose_state = self.idle_motion.update(now);
+        let speaking = playing.is_some();
         // Lips are drawn with the upright head and with the one that has leant, and not on the way from one to the other.
-        let lips = if manner.ready_to_speak { self.mouth } else { Mouth::default() };
-        let index = self.poses.nearest_frame(&manner, lips, speaking);
+        let lips = if pose_state.ready_to_speak { self.mouth } else { Mouth::default() };
+        let index = self.poses.nearest_frame(&pose_state, lips, speaking);
 
         if self.key_frame_requested
             && self.key_frame_sent_at.is_none_or(|at| now.since(at) >= MIN_KEY_FRAME_INTERVAL)
@@ -206,20 +206,20 @@ impl AvatarAnimator {
             });
         }
 
-        let silent_for = now.since(self.last_sent_at);
+        let since_last = now.since(self.last_sent_at);
         let changed = self.last_pose != Some(index);
-        let thrift = self.bandwidth.send_mode(now);
-        let wanted = match thrift {
+        let send_mode = self.bandwidth.send_mode(now);
+        let wanted = match send_mode {
             // Between two sentences too.
             SendMode::Full if speaking || (self.state == AgentState::Speaking && !self.held) => {
-                changed || silent_for >= SPEAKING_FRAME_GAP
+                changed || since_last >= SPEAKING_FRAME_GAP
             }
-            SendMode::Full => changed || silent_for + self.frame_interval() > MAX_FRAME_GAP,
+            SendMode::Full => changed || since_last + self.frame_interval() > MAX_FRAME_GAP,
             SendMode::ChangesOnly | SendMode::CoarseChanges => changed,
             // One and a half intervals: every second frame, whatever the rounding.
-            SendMode::HalfRate => changed && silent_for >= self.frame_interval() * 3 / 2,
+            SendMode::HalfRate => changed && since_last >= self.frame_interval() * 3 / 2,
         };
-        if !wanted && silent_for < MAX_LOW_BANDWIDTH_GAP {
+        if !wanted && since_last < MAX_LOW_BANDWIDTH_GAP {
             return None;
         }
         self.last_sent_at = now;
@@ -238,8 +238,8 @@ impl AvatarAnimator {
         if base_layer {
             self.frames_since_base = 0;
         }
-        let rung = usize::from(matches!(thrift, SendMode::CoarseChanges | SendMode::HalfRate));
-        let payload = self.poses.frame(index, rung).clone();
+        let level = usize::from(matches!(send_mode, SendMode::CoarseChanges | SendMode::HalfRate));
+        let payload = self.poses.frame(index, level).clone();
         self.bandwidth.on_sent(now, payload.len());
         Some(VideoFrame { payload, is_key_frame: false, base_layer })
     }
@@ -250,8 +250,8 @@ impl AvatarAnimator {
     }
 
     /// Follows the sound; without it, shuts in two frames.
-    fn update_lips(&mut self, sounding: Option<(SegmentId, f32)>) {
-        let track = sounding.and_then(|(piece, at)| {
+    fn update_lips(&mut self, playing: Option<(SegmentId, f32)>) {
+        let track = playing.and_then(|(piece, at)| {
             let (_, track) = self.tracks.iter().find(|(id, _)| *id == piece)?;
             Some((track.mouth_at(at + LIP_LEAD_SECONDS), track.silence_from(at + LIP_LEAD_SECONDS)))
         });
@@ -309,8 +309,8 @@ mod tests {
             frames,
             ..Manifest::default()
         };
-        let (key, anchor) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
-        Arc::new(PoseSet::new(manifest, key, anchor, bytes).unwrap())
+        let (key, altref_frame) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
+        Arc::new(PoseSet::new(manifest, key, altref_frame, bytes).unwrap())
     }
 
     fn phones(names: &[&str]) -> Vec<Phone> {
@@ -334,24 +334,24 @@ mod tests {
 
     #[test]
     fn the_first_frame_is_the_key_and_a_request_brings_another_but_no_storm() {
-        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-        assert!(face.next_frame(at(0), None).unwrap().is_key_frame);
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        assert!(animator.next_frame(at(0), None).unwrap().is_key_frame);
         let mut keys = 0;
         for n in 1..=50 {
-            face.request_key_frame();
-            keys += usize::from(face.next_frame(at(n), None).is_some_and(|f| f.is_key_frame));
+            animator.request_key_frame();
+            keys += usize::from(animator.next_frame(at(n), None).is_some_and(|f| f.is_key_frame));
         }
         assert_eq!(keys, 7, "one in each 280 ms");
     }
 
     #[test]
     fn lips_follow_the_phones_and_every_frame_is_sent_while_they_do() {
-        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-        face.next_frame(at(0), None);
-        face.set_state(AgentState::Speaking, false);
-        face.add_phones(SEGMENT, &phones(&["aa", "aa", "p", "aa", "aa"]));
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        animator.next_frame(at(0), None);
+        animator.set_state(AgentState::Speaking, false);
+        animator.add_phones(SEGMENT, &phones(&["aa", "aa", "p", "aa", "aa"]));
         let frames: Vec<VideoFrame> = (1..=12)
-            .map(|n| face.next_frame(at(n), Some((SEGMENT, (n - 1) as f32 * 0.04))).expect("every frame"))
+            .map(|n| animator.next_frame(at(n), Some((SEGMENT, (n - 1) as f32 * 0.04))).expect("every frame"))
             .collect();
         let mouths: Vec<u8> = frames.iter().map(mouth_of).collect();
         assert_eq!(mouths[2], 10, "aa: {mouths:?}");
@@ -361,135 +361,136 @@ mod tests {
 
     #[test]
     fn on_hold_the_mouth_is_shut_within_two_frames_and_goes_on_in_place() {
-        let speaks = || {
-            let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-            face.next_frame(at(0), None);
-            face.set_state(AgentState::Speaking, false);
-            face.add_phones(SEGMENT, &phones(&["aa", "aa", "iy", "s", "ow", "p", "aa", "f", "iy"]));
-            face
+        let speaking_face = || {
+            let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+            animator.next_frame(at(0), None);
+            animator.set_state(AgentState::Speaking, false);
+            animator.add_phones(SEGMENT, &phones(&["aa", "aa", "iy", "s", "ow", "p", "aa", "f", "iy"]));
+            animator
         };
-        let mut said = speaks();
+        let mut uninterrupted = speaking_face();
         let all: Vec<u8> = (1..=20)
-            .map(|n| mouth_of(&said.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))).unwrap()))
+            .map(|n| mouth_of(&uninterrupted.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))).unwrap()))
             .collect();
         assert!(all.iter().collect::<std::collections::HashSet<_>>().len() > 4, "{all:?}");
         for held_at in [3, 7, 12] {
-            let mut face = speaks();
-            let show = |face: &mut AvatarAnimator, n: u64, of: usize| {
-                mouth_of(&face.next_frame(at(n), Some((SEGMENT, (of + 1) as f32 * 0.04))).unwrap())
+            let mut animator = speaking_face();
+            let show = |animator: &mut AvatarAnimator, n: u64, of: usize| {
+                mouth_of(&animator.next_frame(at(n), Some((SEGMENT, (of + 1) as f32 * 0.04))).unwrap())
             };
-            let mut seen: Vec<u8> = (0..held_at).map(|of| show(&mut face, of as u64 + 1, of)).collect();
+            let mut seen: Vec<u8> = (0..held_at).map(|of| show(&mut animator, of as u64 + 1, of)).collect();
             // Whoever is held is told to listen, but keeps the head where it is.
-            face.set_state(AgentState::Listening, true);
+            animator.set_state(AgentState::Listening, true);
             let now = held_at as u64 + 1;
             let shuts =
-                [now, now + 1].map(|n| face.next_frame(at(n), Some((SEGMENT, held_at as f32 * 0.04))));
+                [now, now + 1].map(|n| animator.next_frame(at(n), Some((SEGMENT, held_at as f32 * 0.04))));
             let last = shuts.into_iter().flatten().last().expect("it was open");
             assert_eq!(mouth_of(&last), 0);
-            face.set_state(AgentState::Speaking, false);
-            seen.extend((held_at..20).map(|of| show(&mut face, of as u64 + 4, of)));
+            animator.set_state(AgentState::Speaking, false);
+            seen.extend((held_at..20).map(|of| show(&mut animator, of as u64 + 4, of)));
             assert_eq!(seen, all, "held at {held_at}");
         }
     }
 
     #[test]
     fn a_key_that_is_left_out_costs_no_second_anchor() {
-        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-        let mut anchors = 0;
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        let mut altref_count = 0;
         for n in 0..25 * 30 {
             if n > 0 && n % 5 == 0 {
-                face.request_key_frame();
+                animator.request_key_frame();
             }
-            let Some(frame) = face.next_frame(at(n), None) else { continue };
+            let Some(frame) = animator.next_frame(at(n), None) else { continue };
             if frame.is_key_frame && n > 0 {
-                face.on_key_frame_dropped();
+                animator.on_key_frame_dropped();
             }
-            anchors += usize::from(*frame.payload == *b"anchor");
+            altref_count += usize::from(*frame.payload == *b"anchor");
         }
-        assert_eq!(anchors, 1);
+        assert_eq!(altref_count, 1);
     }
 
     #[test]
     fn an_anchor_goes_before_what_depends_on_it_and_again_after_each_key() {
-        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-        let mut anchored = None;
-        let (mut anchors, mut leant) = (0, 0);
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        let mut altref_sent_at = None;
+        let (mut altref_count, mut leant) = (0, 0);
         for n in 0..25 * 60 {
             if n % 500 == 0 {
-                face.request_key_frame();
+                animator.request_key_frame();
             }
-            let Some(frame) = face.next_frame(at(n), None) else { continue };
+            let Some(frame) = animator.next_frame(at(n), None) else { continue };
             if frame.is_key_frame {
-                anchored = None;
+                altref_sent_at = None;
             } else if *frame.payload == *b"anchor" {
                 assert!(frame.base_layer, "an anchor is sent reliably");
-                assert_eq!(anchored.replace(n), None, "one is enough");
-                anchors += 1;
+                assert_eq!(altref_sent_at.replace(n), None, "one is enough");
+                altref_count += 1;
             } else if frame.payload[0] >= 30 {
-                assert!(anchored.is_some(), "frame {n}");
+                assert!(altref_sent_at.is_some(), "frame {n}");
                 leant += 1;
             }
         }
-        assert_eq!(anchors, 3);
+        assert_eq!(altref_count, 3);
         assert!(leant > 30, "{leant}");
     }
 
     #[test]
     fn a_cut_closes_the_mouth_and_a_forgotten_piece_is_silent() {
-        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-        face.next_frame(at(0), None);
-        face.add_phones(SEGMENT, &phones(&["aa"; 9]));
-        face.next_frame(at(1), Some((SEGMENT, 0.3)));
-        face.retain_segments(|piece| piece != SEGMENT);
-        face.next_frame(at(2), Some((SEGMENT, 0.34)));
-        assert_eq!(mouth_of(&face.next_frame(at(3), Some((SEGMENT, 0.38))).unwrap()), 0);
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        animator.next_frame(at(0), None);
+        animator.add_phones(SEGMENT, &phones(&["aa"; 9]));
+        animator.next_frame(at(1), Some((SEGMENT, 0.3)));
+        animator.retain_segments(|piece| piece != SEGMENT);
+        animator.next_frame(at(2), Some((SEGMENT, 0.34)));
+        assert_eq!(mouth_of(&animator.next_frame(at(3), Some((SEGMENT, 0.38))).unwrap()), 0);
     }
 
     #[test]
     fn pictures_go_on_between_two_pieces_of_speech() {
-        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-        face.next_frame(at(0), None);
-        face.set_state(AgentState::Speaking, false);
-        assert!((1..25 * 3).all(|n| face.next_frame(at(n), None).is_some()));
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        animator.next_frame(at(0), None);
+        animator.set_state(AgentState::Speaking, false);
+        assert!((1..25 * 3).all(|n| animator.next_frame(at(n), None).is_some()));
     }
 
     #[test]
     fn in_silence_pictures_lie_at_most_a_tenth_of_a_second_apart() {
-        for (rate, most) in [(15, 1), (25, 2), (30, 3)] {
-            let mut face = AvatarAnimator::new(test_pose_set(), rate, 1);
+        for (rate, max_gap) in [(15, 1), (25, 2), (30, 3)] {
+            let mut animator = AvatarAnimator::new(test_pose_set(), rate, 1);
             let at = |n: u64| Time::from_micros(n * 1_000_000 / u64::from(rate));
             let frames = u64::from(rate) * 60;
-            let times: Vec<u64> = (0..frames).filter(|n| face.next_frame(at(*n), None).is_some()).collect();
+            let times: Vec<u64> =
+                (0..frames).filter(|n| animator.next_frame(at(*n), None).is_some()).collect();
             let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
-            assert_eq!(gap, most, "{rate} a second: {} s", at(gap));
-            assert!(times.len() as u64 <= frames / most + frames / 4, "{} of {frames}", times.len());
+            assert_eq!(gap, max_gap, "{rate} a second: {} s", at(gap));
+            assert!(times.len() as u64 <= frames / max_gap + frames / 4, "{} of {frames}", times.len());
         }
     }
 
     #[test]
     fn a_narrow_line_gets_a_still_picture_less_often() {
         let need = PoseCache::new(test_pose_set()).mean_frame_bytes() * 8.0 * 25.0;
-        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-        face.add_phones(SEGMENT, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        animator.add_phones(SEGMENT, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
         for n in 0..200 {
-            face.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04)));
+            animator.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04)));
         }
         // A line falls below what is sent, and is remembered for ten seconds.
-        face.set_bandwidth((need * 2.0) as u64);
-        face.set_bandwidth((need * 0.2) as u64);
-        let times: Vec<u64> = (200..400).filter(|n| face.next_frame(at(*n), None).is_some()).collect();
+        animator.set_bandwidth((need * 2.0) as u64);
+        animator.set_bandwidth((need * 0.2) as u64);
+        let times: Vec<u64> = (200..400).filter(|n| animator.next_frame(at(*n), None).is_some()).collect();
         let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
         assert_eq!(at(gap).since(Time::ZERO), MAX_LOW_BANDWIDTH_GAP);
     }
 
     #[test]
     fn thirty_pictures_a_second_are_sent_where_they_differ() {
-        let mut face = AvatarAnimator::new(test_pose_set(), 30, 1);
-        face.add_phones(SEGMENT, &phones(&["aa"; 100]));
+        let mut animator = AvatarAnimator::new(test_pose_set(), 30, 1);
+        animator.add_phones(SEGMENT, &phones(&["aa"; 100]));
         let at = |n: u64| Time::from_micros(n * 1_000_000 / 30);
-        face.set_state(AgentState::Speaking, false);
+        animator.set_state(AgentState::Speaking, false);
         let sent: Vec<u64> = (1..150)
-            .filter(|n| face.next_frame(at(*n), Some((SEGMENT, 1.0 + *n as f32 / 30.0))).is_some())
+            .filter(|n| animator.next_frame(at(*n), Some((SEGMENT, 1.0 + *n as f32 / 30.0))).is_some())
             .collect();
         assert!((60..110).contains(&sent.len()), "{} of 149", sent.len());
         assert!(sent.windows(2).all(|w| w[1] - w[0] <= 2), "{sent:?}");
@@ -497,11 +498,11 @@ mod tests {
 
     #[test]
     fn the_base_layer_comes_at_least_every_250_frames() {
-        let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-        face.add_phones(SEGMENT, &phones(&["aa"; 200]));
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        animator.add_phones(SEGMENT, &phones(&["aa"; 200]));
         let mut gap = 0;
         for n in 0..2000 {
-            let Some(frame) = face.next_frame(at(n), Some((SEGMENT, (n % 400) as f32 * 0.04))) else {
+            let Some(frame) = animator.next_frame(at(n), Some((SEGMENT, (n % 400) as f32 * 0.04))) else {
                 continue;
             };
             gap = if frame.base_layer { 0 } else { gap + 1 };
@@ -516,19 +517,19 @@ mod tests {
             cache.mean_frame_bytes() * 8.0 * 25.0
         };
         let sent = |part: f64| {
-            let mut face = AvatarAnimator::new(test_pose_set(), 25, 1);
-            face.add_phones(SEGMENT, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
+            let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+            animator.add_phones(SEGMENT, &phones(&["aa", "p", "s", "uw", "t", "ow"].repeat(40)));
             let mut speak = |from: u64| -> Vec<usize> {
                 (from..from + 200)
-                    .filter_map(|n| face.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))))
+                    .filter_map(|n| animator.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))))
                     .map(|frame| frame.payload.len())
                     .collect()
             };
             assert_eq!(speak(0).len(), 200);
-            face.set_bandwidth((need * 2.0) as u64);
-            face.set_bandwidth((need * part) as u64);
+            animator.set_bandwidth((need * 2.0) as u64);
+            animator.set_bandwidth((need * part) as u64);
             (200..400)
-                .filter_map(|n| face.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))))
+                .filter_map(|n| animator.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))))
                 .map(|frame| frame.payload.len())
                 .collect::<Vec<usize>>()
         };
@@ -547,11 +548,11 @@ mod tests {
 
     #[test]
     fn a_face_changes_over_to_a_better_set_without_a_key() {
-        let (mut face, poses) = animator_and_poses();
-        assert!(face.next_frame(at(0), None).unwrap().is_key_frame && !face.swap_pose_set());
+        let (mut animator, poses) = animator_and_poses();
+        assert!(animator.next_frame(at(0), None).unwrap().is_key_frame && !animator.swap_pose_set());
         let mut n = 1;
-        let mut until = |face: &mut AvatarAnimator, wanted: &dyn Fn(&VideoFrame) -> bool| loop {
-            let frame = face.next_frame(at(n), None);
+        let mut wait_for = |animator: &mut AvatarAnimator, wanted: &dyn Fn(&VideoFrame) -> bool| loop {
+            let frame = animator.next_frame(at(n), None);
             n += 1;
             assert!(n < 2000 && frame.as_ref().is_none_or(|frame| !frame.is_key_frame));
             if let Some(frame) = frame.filter(|frame| wanted(frame)) {
@@ -559,49 +560,49 @@ mod tests {
             }
         };
         // The head leans.
-        until(&mut face, &|frame| *frame.payload == *b"anchor");
-        until(&mut face, &|frame| frame.payload[0] >= 30);
+        wait_for(&mut animator, &|frame| *frame.payload == *b"anchor");
+        wait_for(&mut animator, &|frame| frame.payload[0] >= 30);
         let better = Arc::new(PoseCache::new(test_pose_set()));
         poses.set_upgrade(Arc::clone(&better));
         poses.set_upgrade(Arc::new(PoseCache::new(test_pose_set())));
-        assert!(face.swap_pose_set() && !face.swap_pose_set());
-        let next = until(&mut face, &|_| true);
+        assert!(animator.swap_pose_set() && !animator.swap_pose_set());
+        let next = wait_for(&mut animator, &|_| true);
         assert!(
             next.payload[0] >= 30 && next.payload.len() > 6,
             "what is shown goes on, with no anchor before it"
         );
-        let index = better.nearest_frame(&face.idle_motion.update(face.now), Mouth::default(), false);
+        let index = better.nearest_frame(&animator.idle_motion.update(animator.now), Mouth::default(), false);
         assert_eq!(next.payload.as_ptr(), better.frame(index, 0).as_ptr(), "of the better set");
     }
 
     #[test]
     fn a_better_set_with_other_keys_sends_them_first() {
-        let other = |key: &'static [u8], anchor: &'static [u8]| {
+        let other = |key: &'static [u8], altref_frame: &'static [u8]| {
             let set = test_pose_set();
-            let frames = (0..31).flat_map(|i| [0, 1].map(|rung| set.frame(i, rung).clone())).collect();
-            let (key, anchor) = (Bytes::from_static(key), Bytes::from_static(anchor));
-            let set = PoseSet::new(set.manifest().clone(), key, anchor, frames).unwrap();
+            let frames = (0..31).flat_map(|i| [0, 1].map(|level| set.frame(i, level).clone())).collect();
+            let (key, altref_frame) = (Bytes::from_static(key), Bytes::from_static(altref_frame));
+            let set = PoseSet::new(set.manifest().clone(), key, altref_frame, frames).unwrap();
             Arc::new(PoseCache::new(Arc::new(set)))
         };
-        let (mut face, poses) = animator_and_poses();
-        face.next_frame(at(0), None);
-        let leans = |face: &mut AvatarAnimator, from: u64| {
+        let (mut animator, poses) = animator_and_poses();
+        animator.next_frame(at(0), None);
+        let leans = |animator: &mut AvatarAnimator, from: u64| {
             (from..from + 1000).find_map(|n| {
-                let payload = face.next_frame(at(n), None)?.payload;
+                let payload = animator.next_frame(at(n), None)?.payload;
                 (payload[0] >= 30).then_some((n, payload))
             })
         };
-        let (n, _) = leans(&mut face, 1).unwrap();
+        let (n, _) = leans(&mut animator, 1).unwrap();
         let next = other(b"key", b"other anchor");
         poses.set_upgrade(Arc::clone(&next));
-        assert!(face.swap_pose_set());
-        let (n, payload) = leans(&mut face, n + 1).unwrap();
+        assert!(animator.swap_pose_set());
+        let (n, payload) = leans(&mut animator, n + 1).unwrap();
         assert_eq!(*payload, *b"other anchor", "before what depends on it");
         next.set_upgrade(other(b"other key", b"other anchor"));
-        face.request_key_frame();
-        assert!(face.next_frame(at(n + 1), None).unwrap().is_key_frame);
-        assert!(face.swap_pose_set());
-        let frame = face.next_frame(at(n + 2), None).unwrap();
+        animator.request_key_frame();
+        assert!(animator.next_frame(at(n + 1), None).unwrap().is_key_frame);
+        assert!(animator.swap_pose_set());
+        let frame = animator.next_frame(at(n + 2), None).unwrap();
         assert!(
             frame.is_key_frame && *frame.payload == *b"other key",
             "at once, though another key was just sent"
@@ -611,7 +612,7 @@ mod tests {
     #[test]
     fn frames_are_shared_and_not_copied() {
         let set = test_pose_set();
-        let mut face = AvatarAnimator::new(Arc::clone(&set), 25, 1);
-        assert_eq!(face.next_frame(at(0), None).unwrap().payload.as_ptr(), set.key().as_ptr());
+        let mut animator = AvatarAnimator::new(Arc::clone(&set), 25, 1);
+        assert_eq!(animator.next_frame(at(0), None).unwrap().payload.as_ptr(), set.key().as_ptr());
     }
 }

@@ -93,11 +93,11 @@ impl Avatars {
             .map_err(|e| Error::Read(dir.display().to_string(), e))?;
         paths.retain(|p| p.extension().is_some_and(|e| e == POSE_SET_EXTENSION));
         paths.sort();
-        let mut here = HashMap::new();
+        let mut seen_ids = HashMap::new();
         for path in paths {
             let from = path.display().to_string();
             let id = self.add(&from, &read(&path)?.into(), &read(&path.with_extension("webp"))?)?;
-            if let Some(before) = here.insert(id.clone(), from.clone()) {
+            if let Some(before) = seen_ids.insert(id.clone(), from.clone()) {
                 tracing::warn!("{before} and {from} are both of {id}: calls show the second one");
             }
         }
@@ -174,42 +174,48 @@ struct CustomAvatars {
 
 impl CustomAvatars {
     /// The best set of a person, if it shows at least so much.
-    fn find(&self, id: &str, share: u8) -> Option<Arc<PoseCache>> {
-        self.best.get(id).filter(|(known, _)| *known >= share).and_then(|(_, poses)| poses.upgrade())
+    fn find(&self, id: &str, min_completeness: u8) -> Option<Arc<PoseCache>> {
+        self.best
+            .get(id)
+            .filter(|(known, _)| *known >= min_completeness)
+            .and_then(|(_, poses)| poses.upgrade())
     }
 }
 
 impl AvatarLibrary {
-    pub(crate) fn new(own: Avatars) -> Self {
+    pub(crate) fn new(stock: Avatars) -> Self {
         let poses =
-            own.as_slice().iter().map(|avatar| Arc::new(PoseCache::new(Arc::clone(&avatar.pose_set))));
-        Self { stock_poses: poses.collect(), stock: own, custom: Mutex::default() }
+            stock.as_slice().iter().map(|avatar| Arc::new(PoseCache::new(Arc::clone(&avatar.pose_set))));
+        Self { stock_poses: poses.collect(), stock, custom: Mutex::default() }
     }
 
     /// The face of a call, none where this server has nobody; and what its owner should know, where it is not the one that was asked for.
     pub(crate) fn resolve_avatar(&self, call: &CallConfig) -> (Option<Arc<PoseCache>>, Option<String>) {
         let id = &call.avatar.avatar_key_id;
-        let brought = call.pose_set.as_ref().map(|face| self.load_custom(id, face));
-        let shown = |avatar: &Avatar| {
+        let custom = call.pose_set.as_ref().map(|face| self.load_custom(id, face));
+        let poses_of = |avatar: &Avatar| {
             let found = self.stock_poses.iter().find(|poses| Arc::ptr_eq(poses.pose_set(), &avatar.pose_set));
             Arc::clone(found.expect("each of the server's own people has its poses"))
         };
-        let (why, instead) = match brought {
+        let (why, substitute) = match custom {
             Some(Ok(set)) => return (Some(set), None),
             Some(Err(error)) => {
                 tracing::error!(avatar = %id, %error, "a call's face cannot be read");
                 ("cannot be read", self.stock.find_or_first(id))
             }
             None => match self.stock.find(id) {
-                Some(found) => return (Some(shown(found)), None),
+                Some(found) => return (Some(poses_of(found)), None),
                 None => ("is not there", self.stock.find_or_first(id)),
             },
         };
-        let told = instead.filter(|_| !id.is_empty()).map(|instead| {
+        let warning = substitute.filter(|_| !id.is_empty()).map(|substitute| {
             let id: String = id.chars().take(40).collect();
-            format!("The avatar {id:?} {why}; {} shows its face instead.", instead.pose_set.manifest().name)
+            format!(
+                "The avatar {id:?} {why}; {} shows its face instead.",
+                substitute.pose_set.manifest().name
+            )
         });
-        (instead.map(shown), told)
+        (substitute.map(poses_of), warning)
     }
 
     /// A better set of a person: the calls that show it change over, and those that come next begin with it.
@@ -227,14 +233,14 @@ impl AvatarLibrary {
         // Without the lock: it takes a few milliseconds. Of two that come at once one is kept.
         let set = PoseSet::parse(&Bytes::from_owner(Arc::clone(&face.data)))?;
         let poses = Arc::new(PoseCache::new(Arc::new(set)));
-        let mut brought = self.lock_custom();
-        if let Some(poses) = brought.find(id, face.completeness) {
+        let mut custom = self.lock_custom();
+        if let Some(poses) = custom.find(id, face.completeness) {
             return Ok(poses);
         }
-        brought.best.retain(|_, (_, poses)| poses.strong_count() > 0);
-        let lesser = brought.best.insert(id.to_owned(), (face.completeness, Arc::downgrade(&poses)));
-        if let Some(lesser) = lesser.and_then(|(_, poses)| poses.upgrade()) {
-            lesser.set_upgrade(Arc::clone(&poses));
+        custom.best.retain(|_, (_, poses)| poses.strong_count() > 0);
+        let replaced = custom.best.insert(id.to_owned(), (face.completeness, Arc::downgrade(&poses)));
+        if let Some(replaced) = replaced.and_then(|(_, poses)| poses.upgrade()) {
+            replaced.set_upgrade(Arc::clone(&poses));
         }
         Ok(poses)
     }
@@ -266,10 +272,10 @@ mod tests {
         let library = AvatarLibrary::new(Avatars::built_in().unwrap());
         // Any set will do: it is found by the call's id, not by its own.
         let (file, _) = BUILT_IN_AVATARS[1];
-        let (one, told) = library.resolve_avatar(&call("zoe", Some(file)));
+        let (one, warning) = library.resolve_avatar(&call("zoe", Some(file)));
         let (other, _) = library.resolve_avatar(&call("zoe", Some(file)));
         let (one, other) = (one.unwrap(), other.unwrap());
-        assert!(Arc::ptr_eq(&one, &other) && told.is_none());
+        assert!(Arc::ptr_eq(&one, &other) && warning.is_none());
         assert_eq!(one.pose_set().manifest().name, "Clara");
         drop((one, other));
         assert_eq!(library.lock_custom().best["zoe"].1.strong_count(), 0);
@@ -285,20 +291,20 @@ mod tests {
             pose_set: Some(pose_set_file(files[usize::from(share)], share)),
             ..call("zoe", None)
         };
-        let shown = |share| library.resolve_avatar(&part(share)).0.unwrap();
-        let first = shown(0);
+        let resolve = |share| library.resolve_avatar(&part(share)).0.unwrap();
+        let first = resolve(0);
         assert!(first.upgrade().is_none());
         library.swap_pose_set("zoe", &pose_set_file(files[1], 1));
         let second = Arc::clone(first.upgrade().unwrap());
         assert_eq!(second.pose_set().manifest().name, "Martin");
-        assert!(Arc::ptr_eq(&shown(0), &second), "who comes late with a lesser one begins with the better");
+        assert!(Arc::ptr_eq(&resolve(0), &second), "who comes late with a lesser one begins with the better");
         // As it is where another server drew, and nobody but the next call tells of it.
-        let third = shown(2);
+        let third = resolve(2);
         assert!(Arc::ptr_eq(second.upgrade().unwrap(), &third));
         library.swap_pose_set("zoe", &pose_set_file(files[1], 1));
         library.swap_pose_set("zoe", &pose_set_file(b"x", 3));
         assert!(
-            third.upgrade().is_none() && Arc::ptr_eq(&shown(0), &third),
+            third.upgrade().is_none() && Arc::ptr_eq(&resolve(0), &third),
             "never back, and never to what is none"
         );
         drop((first, second, third));
@@ -316,16 +322,16 @@ mod tests {
         let library = AvatarLibrary::new(Avatars::built_in().unwrap());
         for (call, why) in [(call("zoe", None), "is not there"), (call("zoe", Some(b"x")), "cannot be read")]
         {
-            let (set, told) = library.resolve_avatar(&call);
+            let (set, warning) = library.resolve_avatar(&call);
             assert_eq!(set.unwrap().pose_set().manifest().id, "theo");
-            assert_eq!(told.unwrap(), format!("The avatar \"zoe\" {why}; Theo shows its face instead."));
+            assert_eq!(warning.unwrap(), format!("The avatar \"zoe\" {why}; Theo shows its face instead."));
         }
         for id in ["mei", ""] {
             let [one, other] = [0, 1].map(|_| library.resolve_avatar(&call(id, None)));
             assert_eq!(one.1, None, "{id}");
             assert!(Arc::ptr_eq(&one.0.unwrap(), &other.0.unwrap()), "calls share what they look up");
         }
-        let (set, told) = AvatarLibrary::default().resolve_avatar(&call("zoe", None));
-        assert!(set.is_none() && told.is_none());
+        let (set, warning) = AvatarLibrary::default().resolve_avatar(&call("zoe", None));
+        assert!(set.is_none() && warning.is_none());
     }
 }

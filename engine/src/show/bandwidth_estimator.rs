@@ -125,51 +125,51 @@ mod tests {
 
     /// A line on which a face has spoken for four seconds, and the estimate that its receiver would have told.
     fn estimator_while_speaking() -> BandwidthEstimator {
-        let mut line = BandwidthEstimator::new(FRAME_BYTES as f64, 25);
-        (0..100).for_each(|frame| line.on_sent(at(frame), FRAME_BYTES));
-        line.on_estimate(at(100), 200_000);
-        line
+        let mut estimator = BandwidthEstimator::new(FRAME_BYTES as f64, 25);
+        (0..100).for_each(|frame| estimator.on_sent(at(frame), FRAME_BYTES));
+        estimator.on_estimate(at(100), 200_000);
+        estimator
     }
 
     #[test]
     fn an_estimate_that_follows_what_is_sent_changes_nothing() {
-        let mut line = BandwidthEstimator::new(FRAME_BYTES as f64, 25);
+        let mut estimator = BandwidthEstimator::new(FRAME_BYTES as f64, 25);
         for frame in 0..1000 {
             if frame % 25 == 0 {
-                line.on_estimate(at(frame), 45_000 + frame * 20);
+                estimator.on_estimate(at(frame), 45_000 + frame * 20);
             }
             if frame > 500 {
-                line.on_sent(at(frame), FRAME_BYTES);
+                estimator.on_sent(at(frame), FRAME_BYTES);
             }
-            assert_eq!(line.send_mode(at(frame)), SendMode::Full);
+            assert_eq!(estimator.send_mode(at(frame)), SendMode::Full);
         }
     }
 
     #[test]
     fn a_fall_while_speaking_is_overuse() {
-        let mut line = estimator_while_speaking();
-        line.on_estimate(at(101), 90_000);
-        assert_eq!(line.send_mode(at(101)), SendMode::ChangesOnly);
-        let mut line = estimator_while_speaking();
-        line.on_estimate(at(101), 40_000);
-        assert_eq!(line.send_mode(at(101)), SendMode::CoarseChanges);
-        let mut line = estimator_while_speaking();
-        line.on_estimate(at(101), 20_000);
-        assert_eq!(line.send_mode(at(101)), SendMode::HalfRate);
+        let mut estimator = estimator_while_speaking();
+        estimator.on_estimate(at(101), 90_000);
+        assert_eq!(estimator.send_mode(at(101)), SendMode::ChangesOnly);
+        let mut estimator = estimator_while_speaking();
+        estimator.on_estimate(at(101), 40_000);
+        assert_eq!(estimator.send_mode(at(101)), SendMode::CoarseChanges);
+        let mut estimator = estimator_while_speaking();
+        estimator.on_estimate(at(101), 20_000);
+        assert_eq!(estimator.send_mode(at(101)), SendMode::HalfRate);
     }
 
     #[test]
     fn a_fall_in_silence_says_nothing() {
-        let mut line = estimator_while_speaking();
-        line.on_estimate(at(200), 40_000);
-        assert_eq!(line.send_mode(at(200)), SendMode::Full);
+        let mut estimator = estimator_while_speaking();
+        estimator.on_estimate(at(200), 40_000);
+        assert_eq!(estimator.send_mode(at(200)), SendMode::Full);
     }
 
     #[test]
     fn thrift_ends_ten_seconds_after_the_last_fall() {
-        let mut line = estimator_while_speaking();
-        line.on_estimate(at(101), 90_000);
-        assert_eq!(line.send_mode(at(101 + 249)), SendMode::ChangesOnly);
-        assert_eq!(line.send_mode(at(101 + 250)), SendMode::Full);
+        let mut estimator = estimator_while_speaking();
+        estimator.on_estimate(at(101), 90_000);
+        assert_eq!(estimator.send_mode(at(101 + 249)), SendMode::ChangesOnly);
+        assert_eq!(estimator.send_mode(at(101 + 250)), SendMode::Full);
     }
 }

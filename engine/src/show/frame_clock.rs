@@ -54,10 +54,10 @@ mod tests {
 
     #[test]
     fn thirty_frames_a_second_do_not_drift_in_an_hour() {
-        let mut pace = FrameClock::new(30, Time::from_micros(777));
+        let mut clock = FrameClock::new(30, Time::from_micros(777));
         let mut frames = 0u64;
-        while pace.next_due() < Time::from_micros(777) + Duration::from_secs(3600) {
-            let stamp = pace.take_due(pace.next_due()).unwrap();
+        while clock.next_due() < Time::from_micros(777) + Duration::from_secs(3600) {
+            let stamp = clock.take_due(clock.next_due()).unwrap();
             assert_eq!(stamp, frames * 3000);
             frames += 1;
         }
@@ -66,11 +66,11 @@ mod tests {
 
     #[test]
     fn nothing_is_due_too_early_and_a_stall_gives_one_frame() {
-        let mut pace = FrameClock::new(25, Time::ZERO);
-        assert_eq!(pace.take_due(Time::ZERO), Some(0));
-        assert_eq!(pace.take_due(Time::from_micros(39_999)), None);
-        assert_eq!(pace.take_due(Time::from_micros(500_000)), Some(12 * 3600));
-        assert_eq!(pace.take_due(Time::from_micros(510_000)), None);
-        assert_eq!(pace.next_due(), Time::from_micros(520_000));
+        let mut clock = FrameClock::new(25, Time::ZERO);
+        assert_eq!(clock.take_due(Time::ZERO), Some(0));
+        assert_eq!(clock.take_due(Time::from_micros(39_999)), None);
+        assert_eq!(clock.take_due(Time::from_micros(500_000)), Some(12 * 3600));
+        assert_eq!(clock.take_due(Time::from_micros(510_000)), None);
+        assert_eq!(clock.next_due(), Time::from_micros(520_000));
     }
 }

@@ -5,7 +5,7 @@
 //! less (Argyle & Cook, "Gaze and mutual gaze", 1976); twelve to sixteen breaths a minute at rest, out slower than in, then a pause; a smile
 //! of joy lasts one to a few seconds and comes up in a third of one (Ekman & Friesen, "Felt, false, and miserable smiles", 1982).
 //!
-//! Not every manner is drawn with every other (see [`models::face::bake::Plan`]), so they take turns: the head leans or nods when it has
+//! Not every manner is drawn with every other (see [`models::animator::bake::Action`]), so they take turns: the head leans or nods when it has
 //! breathed out and smiles no more, it glances when the head is still, and lips move when it is upright or has leant. So who speaks shifts
 //! the head in a pause, as people do between two sentences. What has to go first goes soon, but over some frames: nothing ever jumps,
 //! whenever the state changes.
@@ -69,9 +69,9 @@ struct Easing(f32);
 
 impl Easing {
     /// For `dt` seconds there, or back; all the way takes `length`.
-    fn advance(&mut self, there: bool, length: f32, dt: f32) {
+    fn advance(&mut self, forward: bool, length: f32, dt: f32) {
         let step = dt / length;
-        self.0 = (self.0 + if there { step } else { -step }).clamp(0.0, 1.0);
+        self.0 = (self.0 + if forward { step } else { -step }).clamp(0.0, 1.0);
     }
 
     fn value(self) -> f32 {
@@ -150,9 +150,9 @@ impl IdleMotion {
     }
 
     /// Whether lips move while the head leans, too. Else who speaks comes upright first.
-    pub fn set_can_speak_leaning(&mut self, may: bool) {
-        self.can_speak_leaning = may;
-        self.speaker_leans &= may;
+    pub fn set_can_speak_leaning(&mut self, allowed: bool) {
+        self.can_speak_leaning = allowed;
+        self.speaker_leans &= allowed;
     }
 
     /// The first frame is shown: who has nothing to say smiles at the user, and then leans to him.
@@ -172,7 +172,7 @@ impl IdleMotion {
         if state == self.state {
             return;
         }
-        let spoke = self.state == AgentState::Speaking;
+        let was_speaking = self.state == AgentState::Speaking;
         self.state = state;
         self.gaze = [0.0; 2];
         self.stressing = false;
@@ -183,7 +183,7 @@ impl IdleMotion {
         self.nod_requested_at = None;
         self.smile_period = None;
         // Who has said something nice waits for the answer with a smile, as soon as it leans.
-        if spoke && state == AgentState::Listening && self.rng.random_bool(0.6) {
+        if was_speaking && state == AgentState::Listening && self.rng.random_bool(0.6) {
             let begin = now + Duration::from_secs_f32(LEAN_SECONDS) + self.random_seconds(0.1, 0.5);
             self.smile_period = Some((begin, begin + self.random_seconds(1.4, 2.8)));
         }
@@ -212,7 +212,7 @@ impl IdleMotion {
         self.smile_period = None;
     }
 
-    /// The lips are closed and stay so for [`SHIFT`] at least: who speaks may move the head.
+    /// The lips are closed and stay so for [`MIN_HEAD_SHIFT_PAUSE`] at least: who speaks may move the head.
     pub fn on_speech_pause(&mut self, now: Time) {
         let still = self.is_head_still() && self.brows.1.is_at_start();
         if self.can_speak_leaning
@@ -274,11 +274,11 @@ impl IdleMotion {
     }
 
     /// How long a movement takes that takes `calm` seconds when there is no hurry: a mind at work has little time, lips that wait have none.
-    fn movement_seconds(&self, calm: f32) -> f32 {
+    fn movement_seconds(&self, unhurried: f32) -> f32 {
         match self.state {
-            AgentState::Listening => calm,
-            AgentState::Thinking => calm * 0.7,
-            AgentState::Speaking => calm * 0.35,
+            AgentState::Listening => unhurried,
+            AgentState::Thinking => unhurried * 0.7,
+            AgentState::Speaking => unhurried * 0.35,
         }
     }
 
@@ -300,12 +300,12 @@ impl IdleMotion {
         // Lips that speak, and a mind at work, do not smile more than at rest.
         let wanted =
             self.smile_period.is_some_and(|(begin, end)| (begin..end).contains(&now)) && self.is_listening();
-        let turn = self.is_head_still() && self.chest_height == 0.0;
-        if wanted && turn && self.smile.is_at_start() {
+        let may_start = self.is_head_still() && self.chest_height == 0.0;
+        if wanted && may_start && self.smile.is_at_start() {
             self.gaze = [0.0; 2];
         }
         let length = self.movement_seconds(SMILE_SECONDS);
-        self.smile.advance(wanted && (turn || !self.smile.is_at_start()), length, dt);
+        self.smile.advance(wanted && (may_start || !self.smile.is_at_start()), length, dt);
     }
 
     /// Only a listener is seen breathing: speech has the breath, and a thought holds it.
@@ -324,14 +324,14 @@ impl IdleMotion {
         } else {
             1.0 - smoothstep((t - INHALE_SHARE) / EXHALE_SHARE)
         };
-        let most = dt / QUICK_EXHALE_SECONDS;
-        self.chest_height += (wanted - self.chest_height).clamp(-most, most);
+        let max_step = dt / QUICK_EXHALE_SECONDS;
+        self.chest_height += (wanted - self.chest_height).clamp(-max_step, max_step);
     }
 
     fn move_head(&mut self, now: Time, dt: f32) {
-        let turn = self.smile.is_at_start() && self.chest_height == 0.0 && self.brows.1.is_at_start();
+        let may_start = self.smile.is_at_start() && self.chest_height == 0.0 && self.brows.1.is_at_start();
         self.nod_requested_at = self.nod_requested_at.filter(|asked| now < *asked + NOD_TIMEOUT);
-        if self.nod_requested_at.is_some() && turn && self.lean.is_at_end() {
+        if self.nod_requested_at.is_some() && may_start && self.lean.is_at_end() {
             self.nod_requested_at = None;
             self.nodding = true;
             self.gaze = [0.0; 2];
@@ -339,17 +339,17 @@ impl IdleMotion {
         }
         self.nodding &= self.is_listening() && !self.nod.is_at_end();
         self.nod.advance(self.nodding, self.movement_seconds(HALF_NOD_SECONDS), dt);
-        if turn && self.nod.is_at_start() {
-            let attends = match self.state {
+        if may_start && self.nod.is_at_start() {
+            let leaning = match self.state {
                 AgentState::Listening => now >= self.lean_from,
                 AgentState::Thinking => false,
                 AgentState::Speaking => self.speaker_leans,
             };
             let length = self.lean_seconds();
-            if attends && !self.lean.is_at_end() {
+            if leaning && !self.lean.is_at_end() {
                 self.gaze = [0.0; 2];
             }
-            self.lean.advance(attends, length, dt);
+            self.lean.advance(leaning, length, dt);
         }
     }
 
@@ -397,17 +397,17 @@ impl IdleMotion {
             self.stressing = false;
         }
         // Who thinks or speaks looks away upright.
-        let turn = match self.state {
+        let may_look_away = match self.state {
             AgentState::Thinking => self.lean.is_at_start(),
             AgentState::Speaking => self.lean.is_at_start() && !self.speaker_leans,
             AgentState::Listening => self.is_head_still(),
         } && self.brows.1.is_at_start();
-        if at_user && !(turn && self.smile.is_at_start() && self.nod_requested_at.is_none()) {
+        if at_user && !(may_look_away && self.smile.is_at_start() && self.nod_requested_at.is_none()) {
             return;
         }
         let side = if self.rng.random_bool(0.5) { 1.0 } else { -1.0 };
-        let stay;
-        (self.gaze, stay) = match (self.state, at_user) {
+        let gaze_time;
+        (self.gaze, gaze_time) = match (self.state, at_user) {
             // Away to think, back to see whether the other is still there.
             (AgentState::Thinking, true) => (AWAY, self.random_seconds(0.9, 2.2)),
             (AgentState::Thinking, false) => ([0.0; 2], self.random_seconds(0.5, 1.2)),
@@ -416,7 +416,7 @@ impl IdleMotion {
             (AgentState::Speaking, false) => ([0.0; 2], self.random_seconds(1.5, 4.0)),
             (AgentState::Listening, false) => ([0.0; 2], self.random_seconds(3.0, 7.0)),
         };
-        self.next_glance = now + stay;
+        self.next_glance = now + gaze_time;
         let upright = self.lean.is_at_start() && !self.speaker_leans;
         self.stressing = self.state == AgentState::Speaking
             && upright
@@ -424,8 +424,8 @@ impl IdleMotion {
             && self.rng.random_bool(0.4);
     }
 
-    fn random_seconds(&mut self, least: f32, most: f32) -> Duration {
-        Duration::from_secs_f32(self.rng.random_range(least..most))
+    fn random_seconds(&mut self, min: f32, max: f32) -> Duration {
+        Duration::from_secs_f32(self.rng.random_range(min..max))
     }
 }
 
@@ -434,9 +434,9 @@ mod tests {
     use super::*;
 
     fn simulate_minutes(state: AgentState, minutes: u64) -> Vec<PoseState> {
-        let mut life = IdleMotion::new(5);
-        life.set_state(state, Time::ZERO);
-        (0..minutes * 60 * 25).map(|n| life.update(Time::from_micros(n * 40_000))).collect()
+        let mut idle_motion = IdleMotion::new(5);
+        idle_motion.set_state(state, Time::ZERO);
+        (0..minutes * 60 * 25).map(|n| idle_motion.update(Time::from_micros(n * 40_000))).collect()
     }
 
     fn blinks(frames: &[PoseState]) -> usize {
@@ -497,35 +497,38 @@ mod tests {
             }
             let count = lengths.len() as f32 / 30.0;
             let lengths = sorted(lengths);
-            let told =
+            let details =
                 format!("{state:?}: {at_user} at the user, {count} glances a minute, {:?}", lengths.last());
-            assert!(share.contains(&at_user) && a_minute.contains(&count), "{told}");
-            assert!(length.contains(&lengths[1]) && length.contains(&lengths[lengths.len() - 2]), "{told}");
+            assert!(share.contains(&at_user) && a_minute.contains(&count), "{details}");
+            assert!(
+                length.contains(&lengths[1]) && length.contains(&lengths[lengths.len() - 2]),
+                "{details}"
+            );
         }
     }
 
     #[test]
     fn a_speaker_shifts_the_head_in_pauses_and_only_there() {
-        let (mut life, mut shifts) = (IdleMotion::new(7), 0);
-        life.update(Time::ZERO);
-        life.set_state(AgentState::Speaking, Time::ZERO);
+        let (mut idle_motion, mut shifts) = (IdleMotion::new(7), 0);
+        idle_motion.update(Time::ZERO);
+        idle_motion.set_state(AgentState::Speaking, Time::ZERO);
         let mut last = None;
         for n in 1..25 * 120u64 {
             let now = Time::from_micros(n * 40_000);
             // A pause of .4 s in three seconds.
             if n % 75 >= 65 {
-                life.on_speech_pause(now);
+                idle_motion.on_speech_pause(now);
             }
-            let manner = life.update(now);
-            let lean = manner.stance.head.roll / LISTENING.roll;
-            if manner.ready_to_speak {
+            let pose_state = idle_motion.update(now);
+            let lean = pose_state.stance.head.roll / LISTENING.roll;
+            if pose_state.ready_to_speak {
                 let leans = lean > 0.5;
                 shifts += usize::from(last.replace(leans).is_some_and(|last| last != leans));
             } else {
                 assert!(n % 75 >= 65 || n % 75 < 5, "on its way at {n}");
             }
             assert!(
-                !manner.ready_to_speak || manner.look.eyes.gaze_x == 0.0 || lean < 0.01,
+                !pose_state.ready_to_speak || pose_state.look.eyes.gaze_x == 0.0 || lean < 0.01,
                 "a glance at {n}"
             );
         }
@@ -562,18 +565,18 @@ mod tests {
 
     #[test]
     fn the_head_moves_without_jumps() {
-        let mut life = IdleMotion::new(9);
+        let mut idle_motion = IdleMotion::new(9);
         let states = [AgentState::Listening, AgentState::Thinking, AgentState::Speaking];
         let mut last = Head::default();
         for n in 0..3000u64 {
             let now = Time::from_micros(n * 40_000);
             if n % 70 == 0 {
-                life.set_state(states[(n / 70 % 3) as usize], now);
+                idle_motion.set_state(states[(n / 70 % 3) as usize], now);
             }
             if n % 31 == 0 {
-                life.request_nod(now);
+                idle_motion.request_nod(now);
             }
-            let head = life.update(now).stance.head;
+            let head = idle_motion.update(now).stance.head;
             let step = (head.roll - last.roll).abs().max((head.yaw - last.yaw).abs());
             assert!(step < 0.012, "{step}");
             last = head;
@@ -595,25 +598,25 @@ mod tests {
     #[test]
     fn who_begins_to_speak_is_ready_for_it_in_a_few_pictures_whatever_it_did() {
         // Pictures of 40 ms at most, and on the mean: with mouths for the leaning head, and without.
-        for (leaning, most, mean) in [(true, 4, 1.5), (false, 7, 4.5)] {
+        for (leaning, max, mean) in [(true, 4, 1.5), (false, 7, 4.5)] {
             let mut all = 0;
             for seed in 0..400 {
-                let mut life = IdleMotion::new(seed);
-                life.set_can_speak_leaning(leaning);
-                life.set_state(AgentState::Speaking, Time::ZERO);
-                life.update(Time::ZERO);
-                life.set_state(AgentState::Listening, Time::ZERO);
+                let mut idle_motion = IdleMotion::new(seed);
+                idle_motion.set_can_speak_leaning(leaning);
+                idle_motion.set_state(AgentState::Speaking, Time::ZERO);
+                idle_motion.update(Time::ZERO);
+                idle_motion.set_state(AgentState::Listening, Time::ZERO);
                 let at = |n: u64| Time::from_micros(n * 40_000);
                 let begins = 20 + seed;
                 for n in 1..begins {
                     if n % 40 == 0 {
-                        life.request_nod(at(n));
+                        idle_motion.request_nod(at(n));
                     }
-                    life.update(at(n));
+                    idle_motion.update(at(n));
                 }
-                life.set_state(AgentState::Speaking, at(begins));
-                let frames = (begins..).take_while(|n| !life.update(at(*n)).ready_to_speak).count();
-                assert!(frames <= most, "leaning {leaning}, seed {seed}: {frames} frames");
+                idle_motion.set_state(AgentState::Speaking, at(begins));
+                let frames = (begins..).take_while(|n| !idle_motion.update(at(*n)).ready_to_speak).count();
+                assert!(frames <= max, "leaning {leaning}, seed {seed}: {frames} frames");
                 all += frames;
             }
             let found = all as f32 / 400.0;
@@ -623,16 +626,16 @@ mod tests {
 
     #[test]
     fn it_smiles_now_and_then_when_it_has_spoken_and_neither_nods_nor_leans_meanwhile() {
-        let (mut life, mut smiles, mut shown) = (IdleMotion::new(3), 0, 0.0f32);
+        let (mut idle_motion, mut smiles, mut shown) = (IdleMotion::new(3), 0, 0.0f32);
         for n in 0..25 * 600u64 {
             let now = Time::from_micros(n * 40_000);
             match n % 250 {
-                0 => life.set_state(AgentState::Speaking, now),
-                100 => life.set_state(AgentState::Listening, now),
-                130 | 150 | 180 => life.request_nod(now),
+                0 => idle_motion.set_state(AgentState::Speaking, now),
+                100 => idle_motion.set_state(AgentState::Listening, now),
+                130 | 150 | 180 => idle_motion.request_nod(now),
                 _ => {}
             }
-            let stance = life.update(now).stance;
+            let stance = idle_motion.update(now).stance;
             // It goes sooner when the agent speaks again.
             assert!((stance.smile - shown).abs() < if n % 250 < 4 { 0.5 } else { 0.2 }, "a jump at {n}");
             if stance.smile > 0.0 {

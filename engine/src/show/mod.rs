@@ -5,7 +5,7 @@
 //! state, time ─► life (blinks, gaze …) ──┴─► face ─► pose_cache (nearest baked pose) ─► VP8 frame, shared
 //! ```
 //!
-//! Nothing is drawn or encoded here: a frame is a reference into the [`models::face::PoseSet`] that all calls share.
+//! Nothing is drawn or encoded here: a frame is a reference into the [`models::animator::PoseSet`] that all calls share.
 
 pub mod animator;
 pub mod avatars;

@@ -43,8 +43,8 @@ impl PoseCache {
             .chain(moving.filter(|(_, looks)| count > 1 && !looks.is_empty()))
             .collect();
         let finest = |lengths: &[u32]| lengths.first().map_or(0.0, |n| f64::from(*n));
-        let spoken = manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
-        let (count, sum) = spoken.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
+        let speaking_frames = manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
+        let (count, sum) = speaking_frames.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
         let mean_bytes = if count > 0.0 { sum / count } else { 0.0 };
         Self {
             speaking_stances: talking,
@@ -55,8 +55,8 @@ impl PoseCache {
     }
 
     /// Leads all who show this set to a better one of the same person. The first one that is named is it.
-    pub fn set_upgrade(&self, better: Arc<Self>) {
-        let _ = self.upgrade.set(better);
+    pub fn set_upgrade(&self, upgrade: Arc<Self>) {
+        let _ = self.upgrade.set(upgrade);
     }
 
     /// The better set that this one was led to.
@@ -97,17 +97,25 @@ impl PoseCache {
     }
 
     /// The states nearest to this pose, baked together or not.
-    fn nearest_pose_id(&self, manner: &PoseState, mouth: Mouth, speaking: bool) -> Key {
+    fn nearest_pose_id(&self, pose_state: &PoseState, mouth: Mouth, speaking: bool) -> Key {
         let mouth = self.nearest_mouth(mouth);
         if mouth != 0 {
-            let near = index_of_min(
-                self.speaking_stances.iter().map(|(stance, _)| self.stance_distance(*stance, manner.stance)),
+            let nearest = index_of_min(
+                self.speaking_stances
+                    .iter()
+                    .map(|(stance, _)| self.stance_distance(*stance, pose_state.stance)),
             );
-            let (stance, looks) = &self.speaking_stances[usize::from(near)];
-            return Key { stance: *stance, look: self.nearest_look(looks, manner.look), mouth, breath: 0 };
+            let (stance, looks) = &self.speaking_stances[usize::from(nearest)];
+            return Key {
+                stance: *stance,
+                look: self.nearest_look(looks, pose_state.look),
+                mouth,
+                breath: 0,
+            };
         }
         let stance = index_of_min(
-            (0..self.pose_set.manifest().stances.len() as u8).map(|s| self.stance_distance(s, manner.stance)),
+            (0..self.pose_set.manifest().stances.len() as u8)
+                .map(|s| self.stance_distance(s, pose_state.stance)),
         );
         let look = if speaking {
             let there = self
@@ -115,12 +123,14 @@ impl PoseCache {
                 .iter()
                 .find(|(talks, _)| *talks == stance)
                 .unwrap_or(&self.speaking_stances[0]);
-            self.nearest_look(&there.1, manner.look)
+            self.nearest_look(&there.1, pose_state.look)
         } else {
-            index_of_min(self.pose_set.manifest().looks.iter().map(|look| look_distance(look, &manner.look)))
+            index_of_min(
+                self.pose_set.manifest().looks.iter().map(|look| look_distance(look, &pose_state.look)),
+            )
         };
         let breaths = &self.pose_set.manifest().breaths;
-        let breath = index_of_min(breaths.iter().map(|breath| (breath - manner.breath).abs()));
+        let breath = index_of_min(breaths.iter().map(|breath| (breath - pose_state.breath).abs()));
         Key { stance, look, mouth, breath }
     }
 
@@ -132,8 +142,8 @@ impl PoseCache {
 
     /// A frame by its number, in a rung: 0 is the finest.
     #[must_use]
-    pub fn frame(&self, index: u16, rung: usize) -> &Bytes {
-        self.pose_set.frame(index, rung)
+    pub fn frame(&self, index: u16, level: usize) -> &Bytes {
+        self.pose_set.frame(index, level)
     }
 
     /// Mean length of a frame with moving lips, in bytes.
@@ -169,11 +179,11 @@ impl PoseCache {
     }
 
     /// How much one of the set's stances differs from `stance`.
-    fn stance_distance(&self, one: u8, stance: Stance) -> f32 {
-        let one = &self.pose_set.manifest().stances[usize::from(one)];
-        let (a, b) = (&one.head, &stance.head);
+    fn stance_distance(&self, baked: u8, stance: Stance) -> f32 {
+        let baked = &self.pose_set.manifest().stances[usize::from(baked)];
+        let (a, b) = (&baked.head, &stance.head);
         let head = (a.yaw - b.yaw).powi(2) + (a.pitch - b.pitch).powi(2) + (a.roll - b.roll).powi(2);
-        head + SMILE_WEIGHT * (one.smile - stance.smile).powi(2)
+        head + SMILE_WEIGHT * (baked.smile - stance.smile).powi(2)
     }
 }
 
@@ -225,8 +235,8 @@ mod tests {
             ..Manifest::default()
         };
         let frames = vec![Bytes::from_static(b"x"); keys.len()];
-        let (key, anchor) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
-        PoseCache::new(Arc::new(PoseSet::new(manifest, key, anchor, frames).unwrap()))
+        let (key, altref_frame) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
+        PoseCache::new(Arc::new(PoseSet::new(manifest, key, altref_frame, frames).unwrap()))
     }
 
     /// How far apart two pictures are: in quarters of the lean, thirds of a nod, halves of a smile, fifths of a breath, and how far brows rise or
@@ -257,39 +267,39 @@ mod tests {
         };
         let mut seen = std::collections::HashSet::new();
         for (seed, hurry) in (0..40).flat_map(|seed| [25, 150].map(|hurry| (seed, hurry))) {
-            let mut life = IdleMotion::new(seed);
+            let mut idle_motion = IdleMotion::new(seed);
             let mut last = Key::default();
             let mut state = 0;
             for n in 0..25 * 120u64 {
                 let now = Time::from_micros(n * 40_000);
                 if one_in(hurry) {
                     state = (state + if one_in(2) { 1 } else { 2 }) % 3;
-                    life.set_state(states[state], now);
+                    idle_motion.set_state(states[state], now);
                 }
                 if one_in(60) {
-                    life.request_nod(now);
+                    idle_motion.request_nod(now);
                 }
                 if one_in(100) {
-                    life.on_user_speech();
+                    idle_motion.on_user_speech();
                 }
                 if one_in(20) {
-                    life.on_speech_pause(now);
+                    idle_motion.on_speech_pause(now);
                 }
-                let manner = life.update(now);
+                let pose_state = idle_motion.update(now);
                 let speaking = states[state] == AgentState::Speaking;
                 let lips =
-                    if speaking && manner.ready_to_speak { Viseme::Aa.mouth() } else { Mouth::default() };
-                let key = cache.nearest_pose_id(&manner, lips, speaking);
+                    if speaking && pose_state.ready_to_speak { Viseme::Aa.mouth() } else { Mouth::default() };
+                let key = cache.nearest_pose_id(&pose_state, lips, speaking);
                 let shown = cache.pose_set.manifest().frames[usize::from(cache.pose_set.index(key))].0;
-                assert_eq!(shown, key, "seed {seed}, frame {n}: {manner:?}");
+                assert_eq!(shown, key, "seed {seed}, frame {n}: {pose_state:?}");
                 let [lean, nod, smile, breath, brows] = pose_jump(&cache, last, key);
-                let told = format!("seed {seed}, frame {n}: {last:?} to {key:?}");
-                assert!(lean <= 2.01 && nod <= 2.1 && smile <= 1.01 && breath <= 2.01, "{told}");
+                let details = format!("seed {seed}, frame {n}: {last:?} to {key:?}");
+                assert!(lean <= 2.01 && nod <= 2.1 && smile <= 1.01 && breath <= 2.01, "{details}");
                 // Half of what they do. Behind lids that shut or open all of it, and where speech ends a thought: lips wait for no brows.
                 let look = |key: Key| cache.pose_set.manifest().looks[usize::from(key.look)];
                 let blinks = look(last).eyes.lids + look(key).eyes.lids > 0.2;
                 let begins = last.mouth == 0 && key.mouth != 0;
-                assert!(brows <= if blinks || begins { 0.46 } else { 0.26 }, "{told}");
+                assert!(brows <= if blinks || begins { 0.46 } else { 0.26 }, "{details}");
                 seen.extend([(0, key.stance, 0), (1, key.look, 0), (2, key.stance, key.breath)]);
                 last = key;
             }

@@ -176,9 +176,9 @@ impl VisemeTrack {
                 [Some((only, k)), _] => {
                     self.push(start, phone.end, only, k);
                     if phone.name.starts_with('h')
-                        && let Some(breath) = self.0.last_mut()
+                        && let Some(aspiration) = self.0.last_mut()
                     {
-                        breath.dominance = [0.3, 0.05, 0.4, 0.2]; // "h" takes the mouth of its vowel
+                        aspiration.dominance = [0.3, 0.05, 0.4, 0.2]; // "h" takes the mouth of its vowel
                     }
                 }
                 [None, _] => {}
@@ -224,13 +224,13 @@ impl VisemeTrack {
     #[must_use]
     pub fn mouth_at(&self, at: f32) -> Mouth {
         let first = self.0.partition_point(|s| s.end < at - COARTICULATION_SECONDS);
-        let near = self.0[first..].iter().take_while(|s| s.start < at + COARTICULATION_SECONDS);
+        let neighbours = self.0[first..].iter().take_while(|s| s.start < at + COARTICULATION_SECONDS);
         // Outside of all phones silence pulls like a phone.
         let outside = if at < 0.0 || at > self.end() { 1.0 } else { 0.0 };
         let quiet = Viseme::Sil.dominance();
         let mut sums = quiet.map(|q| q * outside);
         let mut blend = Mouth::default();
-        for s in near.clone() {
+        for s in neighbours.clone() {
             let core = (s.end - s.start) * 0.2;
             let (before, after) = (s.start + core - at, at - (s.end - core));
             let pull = if before > 0.0 {
@@ -260,7 +260,7 @@ impl VisemeTrack {
             tuck: blend.tuck / closure,
             tongue: blend.tongue / tongue,
         };
-        for s in near {
+        for s in neighbours {
             let k = s.closure_amount(at);
             if k > 0.0 {
                 mouth = s.apply_closure(mouth, k);

@@ -65,11 +65,11 @@ impl Encoder {
         Ok(this)
     }
 
-    fn set_loss_mode(&mut self, line: LossMode, lost: f32) -> Result<(), Error> {
-        let lossy = line != LossMode::Clean;
+    fn set_loss_mode(&mut self, mode: LossMode, fraction: f32) -> Result<(), Error> {
+        let lossy = mode != LossMode::Clean;
         self.opus.set_inband_fec(lossy)?;
-        self.opus.set_packet_loss_perc(if lossy { (lost * 100.0).clamp(5.0, 25.0) as i32 } else { 0 })?;
-        self.loss_mode = line;
+        self.opus.set_packet_loss_perc(if lossy { (fraction * 100.0).clamp(5.0, 25.0) as i32 } else { 0 })?;
+        self.loss_mode = mode;
         self.silence.packets.iter_mut().for_each(Vec::clear);
         Ok(())
     }
@@ -79,21 +79,21 @@ impl Encoder {
     /// # Errors
     ///
     /// The library refuses to change; it goes on as it was.
-    pub fn on_packet_loss(&mut self, part: f32) -> Result<(), Error> {
+    pub fn on_packet_loss(&mut self, fraction: f32) -> Result<(), Error> {
         match self.loss_mode {
-            LossMode::Clean if part >= LOSSY_THRESHOLD => {
-                self.set_loss_mode(LossMode::Lossy { clean_reports: 0 }, part)
+            LossMode::Clean if fraction >= LOSSY_THRESHOLD => {
+                self.set_loss_mode(LossMode::Lossy { clean_reports: 0 }, fraction)
             }
-            LossMode::Lossy { clean_reports: good_reports } if part < CLEAN_THRESHOLD => {
-                let good_reports = good_reports + 1;
-                if good_reports >= CLEAN_REPORTS_TO_SWITCH {
+            LossMode::Lossy { clean_reports } if fraction < CLEAN_THRESHOLD => {
+                let clean_reports = clean_reports + 1;
+                if clean_reports >= CLEAN_REPORTS_TO_SWITCH {
                     return self.set_loss_mode(LossMode::Clean, 0.0);
                 }
-                self.loss_mode = LossMode::Lossy { clean_reports: good_reports };
+                self.loss_mode = LossMode::Lossy { clean_reports };
                 Ok(())
             }
-            LossMode::Lossy { .. } if part >= LOSSY_THRESHOLD => {
-                self.set_loss_mode(LossMode::Lossy { clean_reports: 0 }, part)
+            LossMode::Lossy { .. } if fraction >= LOSSY_THRESHOLD => {
+                self.set_loss_mode(LossMode::Lossy { clean_reports: 0 }, fraction)
             }
             LossMode::Clean | LossMode::Lossy { .. } => Ok(()),
         }
@@ -105,18 +105,18 @@ impl Encoder {
     ///
     /// The library fails, or the frame has another length; nothing was encoded.
     pub fn encode(&mut self, frame: &[i16]) -> Result<&[u8], Error> {
-        let kept = usize::from(frame.len() < FRAME_SAMPLES);
+        let length_index = usize::from(frame.len() < FRAME_SAMPLES);
         if frame.iter().any(|sample| *sample != 0) {
             self.silence.frames = 0;
         } else {
             self.silence.frames = (self.silence.frames + 1).min(SETTLE_FRAMES + 1);
-            if self.silence.frames > SETTLE_FRAMES && !self.silence.packets[kept].is_empty() {
-                return Ok(&self.silence.packets[kept]);
+            if self.silence.frames > SETTLE_FRAMES && !self.silence.packets[length_index].is_empty() {
+                return Ok(&self.silence.packets[length_index]);
             }
         }
         let length = self.opus.encode(frame, &mut self.packet)?;
         if self.silence.frames > SETTLE_FRAMES {
-            self.silence.packets[kept] = self.packet[..length].to_vec();
+            self.silence.packets[length_index] = self.packet[..length].to_vec();
         }
         Ok(&self.packet[..length])
     }

@@ -19,9 +19,9 @@ pub(super) struct PhoneSource {
 }
 
 impl PhoneSource {
-    pub(super) fn new(wanted: bool) -> Self {
+    pub(super) fn new(enabled: bool) -> Self {
         Self {
-            enabled: wanted,
+            enabled,
             aligner: Some(Aligner::default()),
             pending_words: Vec::new(),
             phone_recognizer: None,
@@ -51,8 +51,8 @@ impl PhoneSource {
         if !self.enabled {
             return Vec::new();
         }
-        let waiting = std::mem::take(&mut self.pending_words);
-        let mut phones = self.phones_of_words(&waiting);
+        let pending_words = std::mem::take(&mut self.pending_words);
+        let mut phones = self.phones_of_words(&pending_words);
         let read = self.phone_recognizer.get_or_insert_default().push(samples);
         phones.extend(self.skip_emitted(read));
         phones

@@ -96,8 +96,8 @@ impl AudioOutput {
     }
 
     /// Whether the user is heard: what the agent says may have to end soon.
-    pub fn set_user_speaking(&mut self, talked_over: bool) {
-        self.user_speaking = talked_over;
+    pub fn set_user_speaking(&mut self, user_speaking: bool) {
+        self.user_speaking = user_speaking;
     }
 
     /// Since last asked: blocks left out because a tick came too late for them, and blocks in which a sounding piece lacked samples.
@@ -112,50 +112,43 @@ impl AudioOutput {
         if now < self.next_due {
             return None;
         }
-        let behind = (now - self.next_due).as_millis() as u64 / FRAME_DURATION.as_millis() as u64;
-        if behind > u64::from(MAX_CATCH_UP_FRAMES) {
+        let missed_frames = (now - self.next_due).as_millis() as u64 / FRAME_DURATION.as_millis() as u64;
+        if missed_frames > u64::from(MAX_CATCH_UP_FRAMES) {
             // Time stamps go on with the clock; what should have sounded sounds later.
-            let skipped = behind - u64::from(MAX_CATCH_UP_FRAMES);
+            let skipped = missed_frames - u64::from(MAX_CATCH_UP_FRAMES);
             self.timestamp += skipped * FRAME_SAMPLES as u64;
             self.next_due += FRAME_DURATION * u32::try_from(skipped).unwrap_or(u32::MAX);
             self.skipped_frames += skipped;
         }
-        let near =
+        let change_near =
             self.playout.has_pending_audio() || (self.user_speaking && self.playout.position().is_some());
         // Behind a late tick there is nothing to win.
-        let (samples, length) = if near && behind == 0 {
+        let (samples, length) = if change_near && missed_frames == 0 {
             (SHORT_FRAME_SAMPLES, SHORT_FRAME_DURATION)
         } else {
             (FRAME_SAMPLES, FRAME_DURATION)
         };
-        let block = &mut self.frame[..samples];
+        let frame = &mut self.frame[..samples];
         if audible {
-            self.playout.render(block, &mut self.playout_events);
+            self.playout.render(frame, &mut self.playout_events);
         } else {
-            block.fill(0);
+            frame.fill(0);
         }
         let (timestamp, due) = (self.timestamp, self.next_due);
         self.timestamp += samples as u64;
         (self.last_due, self.next_due) = (due, due + length);
-        let leaving = self.playout.position().filter(|_| audible);
-        let begins = leaving.is_some() && !self.in_speech;
-        self.in_speech = leaving.is_some();
+        let position = self.playout.position().filter(|_| audible);
+        let starts_talk_spurt = position.is_some() && !self.in_speech;
+        self.in_speech = position.is_some();
         // An encoder that fails once is likely to work again; the packet is missed like a lost one.
-        let packet = if encode { self.encoder.encode(block).unwrap_or(&[]) } else { &[] };
-        Some(AudioFrame {
-            timestamp,
-            due,
-            starts_talk_spurt: begins,
-            packet,
-            pcm: block,
-            playout_position: leaving,
-        })
+        let packet = if encode { self.encoder.encode(frame).unwrap_or(&[]) } else { &[] };
+        Some(AudioFrame { timestamp, due, starts_talk_spurt, packet, pcm: frame, playout_position: position })
     }
 
     /// The receiver reports that it lost this part of the last packets.
-    pub fn on_packet_loss(&mut self, part: f32) {
+    pub fn on_packet_loss(&mut self, fraction: f32) {
         // Refused, it is coded as before: it sounds all the same.
-        let _ = self.encoder.on_packet_loss(part);
+        let _ = self.encoder.on_packet_loss(fraction);
     }
 
     /// What the last blocks told, in order.
@@ -166,33 +159,33 @@ impl AudioOutput {
     /// Piece and second of it that leave at `now`.
     #[must_use]
     pub fn lip_sync_position(&self, now: Instant) -> Option<(SegmentId, f32)> {
-        let leaving = self.playout.position()?;
+        let position = self.playout.position()?;
         let since = now.saturating_duration_since(self.last_due).as_secs_f64();
-        let at = leaving.position.as_seconds() - leaving.offset as f64 / 48_000.0 + since;
-        (at >= 0.0).then_some((leaving.segment, at as f32))
+        let at = position.position.as_seconds() - position.offset as f64 / 48_000.0 + since;
+        (at >= 0.0).then_some((position.segment, at as f32))
     }
 
     /// A piece is being made.
-    pub fn add_synthesis(&mut self, piece: SegmentId, epoch: Epoch, handle: Handle) {
-        self.playout.add_segment(piece, epoch);
-        self.pending.push(PendingSynthesis { segment: piece, epoch, has_samples: false, _handle: handle });
+    pub fn add_synthesis(&mut self, segment: SegmentId, epoch: Epoch, handle: Handle) {
+        self.playout.add_segment(segment, epoch);
+        self.pending.push(PendingSynthesis { segment, epoch, has_samples: false, _handle: handle });
     }
 
     /// Whether a piece is still being made; whether these are its first samples.
-    pub fn on_samples(&mut self, piece: SegmentId) -> Option<bool> {
-        let making = self.pending.iter_mut().find(|m| m.segment == piece)?;
-        Some(!std::mem::replace(&mut making.has_samples, true))
+    pub fn on_samples(&mut self, segment: SegmentId) -> Option<bool> {
+        let pending = self.pending.iter_mut().find(|m| m.segment == segment)?;
+        Some(!std::mem::replace(&mut pending.has_samples, true))
     }
 
     /// Whether a piece is still being made.
     #[must_use]
-    pub fn is_synthesizing(&self, piece: SegmentId) -> bool {
-        self.pending.iter().any(|m| m.segment == piece)
+    pub fn is_synthesizing(&self, segment: SegmentId) -> bool {
+        self.pending.iter().any(|m| m.segment == segment)
     }
 
     /// A piece is made, or not wanted any more: whatever still makes it stops.
-    pub fn end_synthesis(&mut self, piece: SegmentId) {
-        self.pending.retain(|m| m.segment != piece);
+    pub fn end_synthesis(&mut self, segment: SegmentId) {
+        self.pending.retain(|m| m.segment != segment);
     }
 
     /// Nothing of an epoch is wanted any more.

@@ -132,19 +132,19 @@ impl Playout {
 
     /// More samples of a piece, mono at 48 kHz. False if it is not wanted any more.
     pub fn push(&mut self, id: SegmentId, samples: Vec<i16>) -> bool {
-        let Some(piece) = self.segments.iter_mut().find(|p| p.id == id) else { return false };
+        let Some(segment) = self.segments.iter_mut().find(|p| p.id == id) else { return false };
         if !samples.is_empty() {
-            piece.received += samples.len() as u64;
-            piece.chunks.push_back(samples);
+            segment.received += samples.len() as u64;
+            segment.chunks.push_back(samples);
         }
         true
     }
 
     /// All samples of a piece were given; its length, if it is still wanted.
     pub fn complete(&mut self, id: SegmentId) -> Option<Position> {
-        let piece = self.segments.iter_mut().find(|p| p.id == id)?;
-        piece.complete = true;
-        Some(Position::from_samples(piece.received))
+        let segment = self.segments.iter_mut().find(|p| p.id == id)?;
+        segment.complete = true;
+        Some(Position::from_samples(segment.received))
     }
 
     /// The piece may sound: at once, or behind what sounds.
@@ -170,11 +170,11 @@ impl Playout {
             return self.current_segment();
         }
         self.held = true;
-        let sounding = self.current_segment();
-        if let Some((id, _)) = sounding {
+        let current = self.current_segment();
+        if let Some((id, _)) = current {
             self.fade_out(id, HOLD_FADE_SAMPLES);
         }
-        sounding
+        current
     }
 
     /// Goes on at the sample it was held at.
@@ -187,10 +187,10 @@ impl Playout {
 
     /// Drops every piece of an epoch; the position of the one that sounded, if it was one of them. Its hold and its ducking end with it.
     pub fn cancel(&mut self, epoch: Epoch) -> Option<(SegmentId, Position)> {
-        let sounding = self
+        let current = self
             .current_segment()
             .filter(|(id, _)| self.segments.iter().any(|p| p.id == *id && p.epoch == epoch));
-        if let Some((id, _)) = sounding
+        if let Some((id, _)) = current
             && !self.held
         {
             self.fade_out(id, FRAME_SAMPLES);
@@ -203,10 +203,10 @@ impl Playout {
             self.stalled = false;
             self.target_gain = 1.0;
         }
-        let pieces = &self.segments;
-        self.queue.retain(|id| pieces.iter().any(|p| p.id == *id && p.epoch != epoch));
+        let segments = &self.segments;
+        self.queue.retain(|id| segments.iter().any(|p| p.id == *id && p.epoch != epoch));
         self.segments.retain(|p| p.epoch != epoch);
-        sounding
+        current
     }
 
     /// Whether a piece sounds, or may yet.
@@ -248,53 +248,53 @@ impl Playout {
         self.position
     }
 
-    /// The next block, of at most [`BLOCK`] samples. Tells what happened in it.
-    pub fn render(&mut self, block: &mut [i16], reports: &mut PlayoutEvents) {
-        debug_assert!(block.len() <= FRAME_SAMPLES);
+    /// The next block, of at most [`FRAME_SAMPLES`] samples. Tells what happened in it.
+    pub fn render(&mut self, frame: &mut [i16], events: &mut PlayoutEvents) {
+        debug_assert!(frame.len() <= FRAME_SAMPLES);
         self.position = None;
-        self.report_progress(block.len(), reports);
+        self.report_progress(frame.len(), events);
         let mut filled = 0;
-        while filled < block.len() && !self.held {
+        while filled < frame.len() && !self.held {
             let Some(id) = self.queue.front().copied() else { break };
             let Some(at) = self.segments.iter().position(|p| p.id == id) else {
                 self.queue.pop_front();
                 continue;
             };
-            let piece = &mut self.segments[at];
-            let n = piece.next_samples().len().min(block.len() - filled);
-            if n == 0 && !piece.complete {
-                if piece.started {
+            let segment = &mut self.segments[at];
+            let n = segment.next_samples().len().min(frame.len() - filled);
+            if n == 0 && !segment.complete {
+                if segment.started {
                     self.underruns += 1;
                     if !self.stalled {
                         self.stalled = true;
-                        reports.push((id, PlayoutEvent::Stalled(Position::from_samples(piece.position))));
+                        events.push((id, PlayoutEvent::Stalled(Position::from_samples(segment.position))));
                     }
                 }
                 break;
             }
-            if !piece.started {
-                piece.started = true;
-                reports.push((id, PlayoutEvent::Started));
+            if !segment.started {
+                segment.started = true;
+                events.push((id, PlayoutEvent::Started));
             }
             if n > 0 {
                 if self.position.is_none() {
                     self.position = Some(PlayoutPosition {
                         segment: id,
-                        position: Position::from_samples(piece.position),
+                        position: Position::from_samples(segment.position),
                         offset: filled,
                     });
                 }
                 let (gain, target) = (&mut self.gain, self.target_gain);
-                let out = &mut block[filled..filled + n];
+                let out = &mut frame[filled..filled + n];
                 #[allow(clippy::float_cmp)] // all are set from the same constants
                 if *gain == 1.0 && target == 1.0 && self.fade_in == 0 {
-                    out.copy_from_slice(&piece.next_samples()[..n]);
+                    out.copy_from_slice(&segment.next_samples()[..n]);
                 } else if *gain == target && self.fade_in == 0 {
-                    for (out, sample) in out.iter_mut().zip(piece.next_samples()) {
+                    for (out, sample) in out.iter_mut().zip(segment.next_samples()) {
                         *out = (f32::from(*sample) * target) as i16;
                     }
                 } else {
-                    for (out, sample) in out.iter_mut().zip(piece.next_samples()) {
+                    for (out, sample) in out.iter_mut().zip(segment.next_samples()) {
                         *gain = if *gain > target {
                             (*gain - GAIN_STEP).max(target)
                         } else {
@@ -305,32 +305,32 @@ impl Playout {
                         *out = (f32::from(*sample) * *gain * rise) as i16;
                     }
                 }
-                piece.advance(n);
+                segment.advance(n);
                 filled += n;
             }
-            if piece.complete && piece.next_samples().is_empty() {
-                reports.push((id, PlayoutEvent::Finished(Position::from_samples(piece.position))));
+            if segment.complete && segment.next_samples().is_empty() {
+                events.push((id, PlayoutEvent::Finished(Position::from_samples(segment.position))));
                 self.queue.pop_front();
                 self.segments.remove(at);
             }
         }
-        block[filled..].fill(0);
+        frame[filled..].fill(0);
         if filled == 0 {
             self.gain = self.target_gain; // nothing sounds: no ramp is heard
         }
         if self.fade_tail_len > 0 {
-            for (out, faded) in block.iter_mut().zip(&self.fade_tail[..self.fade_tail_len]) {
+            for (out, faded) in frame.iter_mut().zip(&self.fade_tail[..self.fade_tail_len]) {
                 *out = (f32::from(*out) + faded).clamp(-32768.0, 32767.0) as i16;
             }
             // The rest is for the next block.
-            let mixed = self.fade_tail_len.min(block.len());
+            let mixed = self.fade_tail_len.min(frame.len());
             self.fade_tail.copy_within(mixed..self.fade_tail_len, 0);
             self.fade_tail_len -= mixed;
         }
     }
 
     /// Tells the position of the first sample of a block of so many: regularly, and at once where a stall ends.
-    fn report_progress(&mut self, samples: usize, reports: &mut PlayoutEvents) {
+    fn report_progress(&mut self, samples: usize, events: &mut PlayoutEvents) {
         let due = self.until_progress <= samples;
         self.until_progress =
             if due { self.until_progress + PROGRESS_INTERVAL_SAMPLES } else { self.until_progress } - samples;
@@ -341,21 +341,21 @@ impl Playout {
             self.stalled = false;
         }
         if ends_stall || (!self.stalled && due) {
-            reports.push((id, PlayoutEvent::Progress(position)));
+            events.push((id, PlayoutEvent::Progress(position)));
         }
     }
 
     /// Piece and position that come next, if the piece has begun.
     fn current_segment(&self) -> Option<(SegmentId, Position)> {
         let id = *self.queue.front()?;
-        let piece = self.segments.iter().find(|p| p.id == id && p.started)?;
-        Some((id, Position::from_samples(piece.position)))
+        let segment = self.segments.iter().find(|p| p.id == id && p.started)?;
+        Some((id, Position::from_samples(segment.position)))
     }
 
     fn fade_out(&mut self, id: SegmentId, samples: usize) {
-        let Some(piece) = self.segments.iter().find(|p| p.id == id) else { return };
+        let Some(segment) = self.segments.iter().find(|p| p.id == id) else { return };
         let mut n = 0;
-        for (i, sample) in piece.peek(samples).enumerate() {
+        for (i, sample) in segment.peek(samples).enumerate() {
             let fall = 1.0 - (i + 1) as f32 / samples as f32;
             let faded = f32::from(sample) * self.gain * fall;
             if i < self.fade_tail_len {
@@ -390,9 +390,9 @@ mod tests {
 
     fn render_frame(playout: &mut Playout) -> (Box<[i16; FRAME_SAMPLES]>, PlayoutEvents) {
         let mut out = Box::new([0; FRAME_SAMPLES]);
-        let mut reports = Vec::new();
-        playout.render(&mut out[..], &mut reports);
-        (out, reports)
+        let mut events = Vec::new();
+        playout.render(&mut out[..], &mut events);
+        (out, events)
     }
 
     #[test]
@@ -403,33 +403,33 @@ mod tests {
         playout.push(SegmentId(2), ramp(1301, 300));
         playout.complete(SegmentId(2));
         playout.play(SegmentId(2));
-        let (first, reports) = render_frame(&mut playout);
-        assert_eq!(reports, [(SegmentId(1), PlayoutEvent::Started)]);
-        let (second, reports) = render_frame(&mut playout);
+        let (first, events) = render_frame(&mut playout);
+        assert_eq!(events, [(SegmentId(1), PlayoutEvent::Started)]);
+        let (second, events) = render_frame(&mut playout);
         assert_eq!(
-            reports,
+            events,
             [
                 (SegmentId(1), PlayoutEvent::Finished(Position::from_samples(1000))),
                 (SegmentId(2), PlayoutEvent::Started),
                 (SegmentId(2), PlayoutEvent::Finished(Position::from_samples(600)))
             ]
         );
-        let heard: Vec<i16> = first.iter().chain(second.iter()).copied().collect();
-        assert_eq!(heard[..1600], ramp(1, 1600));
-        assert!(heard[1600..].iter().all(|s| *s == 0));
+        let samples: Vec<i16> = first.iter().chain(second.iter()).copied().collect();
+        assert_eq!(samples[..1600], ramp(1, 1600));
+        assert!(samples[1600..].iter().all(|s| *s == 0));
         assert!(playout.is_silent());
     }
 
     #[test]
     fn short_blocks_and_long_ones_are_the_same_sound() {
-        let said = |sizes: &[usize]| {
+        let play = |sizes: &[usize]| {
             let mut playout = playing(1, ramp(1, 6_000));
-            let (mut heard, mut reports) = (Vec::new(), Vec::new());
+            let (mut samples, mut events) = (Vec::new(), Vec::new());
             for (n, size) in sizes.iter().cycle().enumerate() {
-                let mut block = [0; FRAME_SAMPLES];
-                playout.render(&mut block[..*size], &mut reports);
-                heard.extend_from_slice(&block[..*size]);
-                match heard.len() {
+                let mut frame = [0; FRAME_SAMPLES];
+                playout.render(&mut frame[..*size], &mut events);
+                samples.extend_from_slice(&frame[..*size]);
+                match samples.len() {
                     // A hold, silence, a cut: what fades is as long in both.
                     1_920 => drop(playout.hold()),
                     3_840 => playout.resume(),
@@ -439,15 +439,15 @@ mod tests {
                     _ => assert!(n < 100),
                 }
             }
-            (heard, reports)
+            (samples, events)
         };
-        let (long, told) = said(&[FRAME_SAMPLES]);
+        let (long, long_events) = play(&[FRAME_SAMPLES]);
         for sizes in [&[SHORT_FRAME_SAMPLES][..], &[SHORT_FRAME_SAMPLES, SHORT_FRAME_SAMPLES, FRAME_SAMPLES]]
         {
-            let (heard, reports) = said(sizes);
-            let differs = heard.iter().zip(&long).position(|(a, b)| a != b);
-            assert_eq!((differs, heard.len()), (None, long.len()));
-            assert_eq!(reports.len(), told.len(), "a position each .1 s: {reports:?} {told:?}");
+            let (samples, events) = play(sizes);
+            let differs = samples.iter().zip(&long).position(|(a, b)| a != b);
+            assert_eq!((differs, samples.len()), (None, long.len()));
+            assert_eq!(events.len(), long_events.len(), "a position each .1 s: {events:?} {long_events:?}");
         }
     }
 
@@ -514,8 +514,8 @@ mod tests {
         let mut playout = playing(1, vec![10_000; 48_000]);
         render_frame(&mut playout);
         assert_eq!(playout.cancel(EPOCH), Some((SegmentId(1), Position::from_samples(960))));
-        let (faded, reports) = render_frame(&mut playout);
-        assert!(reports.is_empty(), "a cut piece never finishes");
+        let (faded, events) = render_frame(&mut playout);
+        assert!(events.is_empty(), "a cut piece never finishes");
         assert!(faded[0] > 9_900 && faded[FRAME_SAMPLES / 2] < 5_100 && faded[FRAME_SAMPLES - 1] == 0);
         assert!(playout.is_silent());
         assert!(!playout.push(SegmentId(1), vec![1]), "late samples are not wanted");
@@ -550,11 +550,11 @@ mod tests {
         assert_eq!(playout.underruns(), 2, "the rest of its first block, and the next one");
         playout.push(SegmentId(1), vec![6; 100]);
         playout.complete(SegmentId(1));
-        let (out, reports) = render_frame(&mut playout);
+        let (out, events) = render_frame(&mut playout);
         assert_eq!((out[0], out[99], out[100]), (6, 6, 0));
         let (goes_on, ends) = (Position::from_samples(100), Position::from_samples(200));
         assert_eq!(
-            reports,
+            events,
             [(SegmentId(1), PlayoutEvent::Progress(goes_on)), (SegmentId(1), PlayoutEvent::Finished(ends))]
         );
     }
@@ -562,11 +562,12 @@ mod tests {
     #[test]
     fn positions_are_told_ten_times_a_second() {
         let mut playout = playing(1, vec![1; 48_000]);
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         for _ in 0..20 {
-            told.extend(render_frame(&mut playout).1);
+            events.extend(render_frame(&mut playout).1);
         }
-        let progress: Vec<_> = told.iter().filter(|(_, e)| matches!(e, PlayoutEvent::Progress(_))).collect();
+        let progress: Vec<_> =
+            events.iter().filter(|(_, e)| matches!(e, PlayoutEvent::Progress(_))).collect();
         assert_eq!(progress.len(), 4);
         // The fifth block's first sample leaves 80 ms after the first one's.
         assert_eq!(*progress[0], (SegmentId(1), PlayoutEvent::Progress(Position::from_samples(3840))));

@@ -30,34 +30,38 @@ pub enum SynthesisEvent {
 #[must_use]
 pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
     let name: String = voice.chars().take(40).collect();
-    let told =
+    let warning =
         || format!("The voice {name:?} is not available on this server; the avatar's own speaks instead.");
-    (!engine.knows(voice)).then(told)
+    (!engine.knows(voice)).then(warning)
 }
 
 /// A sink for a voice that passes its news on, with samples at 48 kHz. With `lips`, a voice that tells no phones before its first sound
 /// has them made of its words, and read from its sound where it tells none of these either.
-pub fn synthesis_sink(lips: bool, push: impl Fn(SynthesisEvent) + Send + Sync + 'static) -> Sink<Event> {
+pub fn synthesis_sink(
+    make_phones: bool,
+    push: impl Fn(SynthesisEvent) + Send + Sync + 'static,
+) -> Sink<Event> {
     // One thread speaks a piece, so the lock is never waited for; it is there because a sink is shared by type.
-    let sound = Mutex::new(VoiceProcessor { upsampler: None, phone_source: PhoneSource::new(lips) });
+    let processor =
+        Mutex::new(VoiceProcessor { upsampler: None, phone_source: PhoneSource::new(make_phones) });
     Sink::new(move |event| {
-        let mut sound = sound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Phones(phones) => {
-                sound.phone_source.use_voice_phones();
+                processor.phone_source.use_voice_phones();
                 push(SynthesisEvent::Phones(phones));
             }
             Event::Words(words) => {
-                push_phones_and_samples(&push, sound.phone_source.push_words(&words), Vec::new());
+                push_phones_and_samples(&push, processor.phone_source.push_words(&words), Vec::new());
                 let placed = words.into_iter().map(|word| (word.text, Position::from_seconds(word.end)));
                 push(SynthesisEvent::Words(placed.collect()));
             }
-            Event::Audio { pcm, sample_rate } => match sound.push(&pcm, sample_rate) {
+            Event::Audio { pcm, sample_rate } => match processor.push(&pcm, sample_rate) {
                 Ok((phones, samples)) => push_phones_and_samples(&push, phones, samples),
                 Err(e) => push(SynthesisEvent::Failed(e)),
             },
             Event::End => {
-                let (phones, samples) = sound.finish();
+                let (phones, samples) = processor.finish();
                 push_phones_and_samples(&push, phones, samples);
                 push(SynthesisEvent::End);
             }
@@ -139,11 +143,11 @@ impl Upsampler {
             samples_out: 0,
         };
         if rate != SAMPLE_RATE {
-            let inner = Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK_SAMPLES, 1, FixedSync::Input)
+            let resampler = Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK_SAMPLES, 1, FixedSync::Input)
                 .map_err(|e| Error::new(Kind::Refused, "no resampler for the voice").with_source(e))?;
-            this.delay_left = inner.output_delay();
-            this.output = vec![0.0; inner.output_frames_max()];
-            this.resampler = Some(inner);
+            this.delay_left = resampler.output_delay();
+            this.output = vec![0.0; resampler.output_frames_max()];
+            this.resampler = Some(resampler);
         }
         Ok(this)
     }
@@ -188,21 +192,23 @@ impl Upsampler {
     }
 
     fn process_chunk(&mut self, from: usize, valid: usize, out: &mut Vec<i16>) {
-        let Some(inner) = self.resampler.as_mut() else { return };
+        let Some(resampler) = self.resampler.as_mut() else { return };
         let frames = self.output.len();
-        let made = InterleavedSlice::new(&self.input[from..from + CHUNK_SAMPLES], 1, CHUNK_SAMPLES)
+        let written = InterleavedSlice::new(&self.input[from..from + CHUNK_SAMPLES], 1, CHUNK_SAMPLES)
             .ok()
             .and_then(|input| {
                 let mut output = InterleavedSlice::new_mut(&mut self.output, 1, frames).ok()?;
-                inner.process_into_buffer(&input, &mut output, Some(&Indexing::new().partial_len(valid))).ok()
+                resampler
+                    .process_into_buffer(&input, &mut output, Some(&Indexing::new().partial_len(valid)))
+                    .ok()
             });
         // The sizes are the resampler's own, so it never refuses; if it did, silence would take the place of the sound.
-        let (_, made) = made.unwrap_or((CHUNK_SAMPLES, 0));
-        let cut = self.delay_left.min(made);
+        let (_, written) = written.unwrap_or((CHUNK_SAMPLES, 0));
+        let cut = self.delay_left.min(written);
         self.delay_left -= cut;
-        self.samples_out += (made - cut) as u64;
+        self.samples_out += (written - cut) as u64;
         // Halves are rounded away from zero, and `as` stays within the type: a `round` would be a call for each sample.
-        out.extend(self.output[cut..made].iter().map(|s| (s + 0.5f32.copysign(*s)) as i16));
+        out.extend(self.output[cut..written].iter().map(|s| (s + 0.5f32.copysign(*s)) as i16));
     }
 }
 

@@ -19,26 +19,26 @@ pub(crate) fn check(
     call: ConversationId,
     llm: &Arc<dyn Llm>,
     guardrails: &[Guardrail],
-    said: &str,
-    news: Sink<StageEvent>,
+    user_text: &str,
+    sink: Sink<StageEvent>,
 ) -> Option<Handle> {
     // Those without words of their own are tools of the reply's question.
-    let beside = guardrails.iter().enumerate().filter(|(_, rule)| rule.response_message.is_some());
-    let (keys, rules): (Vec<(usize, String)>, Vec<Rule>) = beside
+    let checked = guardrails.iter().enumerate().filter(|(_, rule)| rule.response_message.is_some());
+    let (keys, rules): (Vec<(usize, String)>, Vec<Rule>) = checked
         .map(|(i, rule)| ((i, rule.key.clone()), Rule { key: rule.key.clone(), prompt: rule.prompt.clone() }))
         .unzip();
-    if rules.is_empty() || said.trim().is_empty() {
+    if rules.is_empty() || user_text.trim().is_empty() {
         return None;
     }
-    let checking = llm.check(Check { said: said.to_owned(), rules });
-    let said = said.to_owned();
+    let checking = llm.check(Check { said: user_text.to_owned(), rules });
+    let user_text = user_text.to_owned();
     let judging = async move {
         match checking.await {
             Ok(Some(key)) => {
                 if let Some((guardrail, _)) = keys.into_iter().find(|(_, known)| *known == key) {
-                    news.send(StageEvent::Guardrail(GuardrailHit {
+                    sink.send(StageEvent::Guardrail(GuardrailHit {
                         index: guardrail,
-                        user_text: said,
+                        user_text,
                         verdict: None,
                     }));
                 }
@@ -52,8 +52,8 @@ pub(crate) fn check(
 }
 
 /// What the moderation endpoint says of the user's message; an object with `error` where it says nothing.
-pub(crate) async fn moderate(llm: &Arc<dyn Llm>, said: String) -> Value {
-    llm.moderate(said).await.unwrap_or_else(|error| json!({ "error": error.to_string() }))
+pub(crate) async fn moderate(llm: &Arc<dyn Llm>, user_text: String) -> Value {
+    llm.moderate(user_text).await.unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
 /// What the model is told that called the rule: the endpoint's word as it is; where there is none, what follows without it.

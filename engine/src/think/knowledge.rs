@@ -21,8 +21,8 @@ pub fn search_query(history: &[Arc<HistoryItem>]) -> Option<String> {
     if last.text.split_whitespace().count() >= MIN_STANDALONE_WORDS {
         return Some(last.text.clone());
     }
-    let before = turns.find(|i| i.role == Role::User);
-    Some(before.map_or_else(|| last.text.clone(), |before| format!("{} {}", before.text, last.text)))
+    let previous = turns.find(|i| i.role == Role::User);
+    Some(previous.map_or_else(|| last.text.clone(), |previous| format!("{} {}", previous.text, last.text)))
 }
 
 #[cfg(test)]

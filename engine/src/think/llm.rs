@@ -28,26 +28,27 @@ pub fn start_generation(
     llm: Arc<dyn Llm>,
     source: Option<Arc<dyn Knowledge>>,
     mut request: Request,
-    step: GenerationId,
-    news: Sink<StageEvent>,
+    generation: GenerationId,
+    sink: Sink<StageEvent>,
 ) -> GenerationHandle {
     let (cancel, cancelled) = oneshot::channel();
-    let asking = async move {
+    let task = async move {
         if let Some(source) = source
             && let Some(query) = knowledge::search_query(&request.history)
         {
             request.snippets = source.search(&query, knowledge::MAX_SNIPPETS).await;
             if !request.snippets.is_empty() {
-                news.send(StageEvent::Snippets(request.snippets.clone()));
+                sink.send(StageEvent::Snippets(request.snippets.clone()));
             }
         }
-        let handle = llm.ask(request, Sink::new(move |event: Event| news.send(StageEvent::Llm(step, event))));
+        let handle =
+            llm.ask(request, Sink::new(move |event: Event| sink.send(StageEvent::Llm(generation, event))));
         // Resolves when the question is cancelled or done with: the sender is dropped, nothing is ever sent.
         let _ = cancelled.await;
         handle.cancel();
     };
-    net.spawn(asking.instrument(call_span(call)));
-    GenerationHandle { generation: step, _cancel: cancel }
+    net.spawn(task.instrument(call_span(call)));
+    GenerationHandle { generation, _cancel: cancel }
 }
 
 /// An adapter's news as the conversation knows them; whether they are the last.

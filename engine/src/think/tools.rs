@@ -34,19 +34,19 @@ pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<
     };
     let Value::Object(arguments) = arguments else { return Err("the arguments are no object".into()) };
     let request = build_request(method, url, headers, arguments)?;
-    let told = |error: net::Error| error.to_string();
-    let response = client.send(request).await.map_err(told)?;
+    let describe = |error: net::Error| error.to_string();
+    let response = client.send(request).await.map_err(describe)?;
     let (status, success) = (response.status(), response.success());
-    let body = response.body().await.map_err(told)?;
+    let body = response.body().await.map_err(describe)?;
     if success {
         return Ok(parse_result(&body));
     }
-    let words: String = body.text().split_whitespace().collect::<Vec<_>>().join(" ");
-    let words: String = redact_secrets(words, url, headers).chars().take(MAX_ERROR_CHARS).collect();
-    Err(if words.is_empty() {
+    let message: String = body.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    let message: String = redact_secrets(message, url, headers).chars().take(MAX_ERROR_CHARS).collect();
+    Err(if message.is_empty() {
         format!("the tool's server answered {status}")
     } else {
-        format!("the tool's server answered {status}: {words}")
+        format!("the tool's server answered {status}: {message}")
     })
 }
 
@@ -83,13 +83,13 @@ fn build_request(
             }
         }
     }
-    let told = |error: net::Error| error.to_string();
+    let describe = |error: net::Error| error.to_string();
     let mut request = net::Request::new(method, url.as_str())
-        .map_err(told)?
+        .map_err(describe)?
         .timeout(Some(TIMEOUT))
         .limit(MAX_RESPONSE_BYTES);
     for (name, value) in headers {
-        request = request.header(name, value).map_err(told)?;
+        request = request.header(name, value).map_err(describe)?;
     }
     Ok(if in_query { request } else { request.json(Value::Object(rest).to_string()) })
 }
@@ -171,7 +171,7 @@ fn parse_result(body: &net::Body) -> Value {
 }
 
 /// A server's words without what the tool's headers and URL keep secret: some servers repeat the request.
-fn redact_secrets(words: String, url: &str, headers: &[(String, String)]) -> String {
+fn redact_secrets(text: String, url: &str, headers: &[(String, String)]) -> String {
     let url = Url::parse(url).ok();
     let password = url.as_ref().and_then(|url| url.password().map(str::to_owned));
     let query =
@@ -182,7 +182,7 @@ fn redact_secrets(words: String, url: &str, headers: &[(String, String)]) -> Str
     let mut secrets: Vec<String> =
         parts.chain(query).chain(password).filter(|secret| secret.len() >= 6).collect();
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    secrets.iter().fold(words, |words, secret| words.replace(secret.as_str(), "***"))
+    secrets.iter().fold(text, |text, secret| text.replace(secret.as_str(), "***"))
 }
 
 #[cfg(test)]

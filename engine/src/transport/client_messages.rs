@@ -1,6 +1,6 @@
 //! The messages of the data channel: RTVI 2, text frames of JSON. A pure codec; who acts on them is elsewhere.
 //!
-//! This half reads what a client says. What it is told is in [`super::tell`]. Both are described in `docs/client-messages.md`.
+//! This half reads what a client says. What it is told is in [`super::server_messages`]. Both are described in `docs/client-messages.md`.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ const RATE_LIMIT: (f64, f64) = (20.0, 60.0);
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientMessage {
-    /// It is ready; answered by [`super::tell::Session::ready`].
+    /// It is ready; answered by [`super::server_messages::RtviSession::bot_ready`].
     Ready {
         /// Its id.
         id: String,
@@ -63,15 +63,15 @@ impl ClientInbox {
     pub fn read(&mut self, now: Instant, text: &str) -> Result<Option<ClientMessage>, String> {
         if !self.bucket.try_take(now) {
             // Once, not for each: a flood is not answered by a flood.
-            let complain = !std::mem::replace(&mut self.rate_limit_reported, true);
-            return if complain { Err(error_message("Too many messages", false)) } else { Ok(None) };
+            let report = !std::mem::replace(&mut self.rate_limit_reported, true);
+            return if report { Err(error_message("Too many messages", false)) } else { Ok(None) };
         }
         self.rate_limit_reported &= !self.bucket.is_half_full();
         decode(text)
     }
 }
 
-/// [`Inbox::read`] without its limit of the rate.
+/// [`ClientInbox::read`] without its limit of the rate.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
         "client-ready" => Ok(Some(ClientMessage::Ready { id })),
         "send-text" => {
             let text = parse_text(data.get("content"))
-                .map_err(|why| error_response(&id, &format!("content: {why}")))?;
+                .map_err(|reason| error_response(&id, &format!("content: {reason}")))?;
             let at_once = data.pointer("/options/run_immediately").and_then(Value::as_bool).unwrap_or(true);
             commands(
                 None,
@@ -120,7 +120,7 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
             Some("context") => {
                 let data = data.get("d").unwrap_or(&Value::Null);
                 let text = parse_text(data.get("text"))
-                    .map_err(|why| error_response(&id, &format!("d.text: {why}")))?;
+                    .map_err(|reason| error_response(&id, &format!("d.text: {reason}")))?;
                 let overwrite = match data.get("mode").and_then(Value::as_str) {
                     None | Some("append") => false,
                     Some("overwrite") => true,
@@ -133,9 +133,9 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
             }
         },
         "llm-function-call-result" => match data.get("tool_call_id").and_then(Value::as_str) {
-            Some(call) => {
+            Some(tool_call_id) => {
                 let result = data.get("result").cloned().unwrap_or(Value::Null);
-                Ok(Some(ClientMessage::ToolResult { id, tool_call_id: call.to_owned(), result }))
+                Ok(Some(ClientMessage::ToolResult { id, tool_call_id: tool_call_id.to_owned(), result }))
             }
             None => Err(error_response(&id, "llm-function-call-result without tool_call_id")),
         },
@@ -165,14 +165,14 @@ pub fn success_response(id: &str, kind: &str) -> String {
 
 /// The answer to a message that was not understood, or whose command was refused, and why.
 #[must_use]
-pub fn error_response(id: &str, why: &str) -> String {
-    json!({"label": "rtvi-ai", "type": "error-response", "id": id, "data": {"error": why}}).to_string()
+pub fn error_response(id: &str, reason: &str) -> String {
+    json!({"label": "rtvi-ai", "type": "error-response", "id": id, "data": {"error": reason}}).to_string()
 }
 
 /// Something went wrong that is no answer. The public client hangs up by itself if it is `fatal`.
 #[must_use]
-pub fn error_message(why: &str, fatal: bool) -> String {
-    json!({"label": "rtvi-ai", "type": "error", "data": {"error": why, "fatal": fatal}}).to_string()
+pub fn error_message(reason: &str, fatal: bool) -> String {
+    json!({"label": "rtvi-ai", "type": "error", "data": {"error": reason, "fatal": fatal}}).to_string()
 }
 
 /// The server is about to hang up, or another connection has taken the call over. Then close.

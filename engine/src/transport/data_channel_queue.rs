@@ -42,8 +42,8 @@ impl SendQueue {
 
     /// That one is on its way.
     pub(super) fn pop_front(&mut self) {
-        let first = if self.front_is_progress() { &mut self.progress } else { &mut self.essential };
-        if let Some((_, body)) = first.pop_front() {
+        let front_queue = if self.front_is_progress() { &mut self.progress } else { &mut self.essential };
+        if let Some((_, body)) = front_queue.pop_front() {
             self.bytes -= body.len();
         }
     }
@@ -79,49 +79,49 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    fn drain(outbox: &mut SendQueue) -> Vec<String> {
+    fn drain(queue: &mut SendQueue) -> Vec<String> {
         let mut texts = Vec::new();
-        while let Some(text) = outbox.front() {
+        while let Some(text) = queue.front() {
             texts.push(text.chars().take(4).collect());
-            outbox.pop_front();
+            queue.pop_front();
         }
         texts
     }
 
     #[test]
     fn texts_go_in_the_order_in_which_they_were_told() {
-        let mut outbox = SendQueue::default();
+        let mut queue = SendQueue::default();
         for n in 0..6 {
             let text = TextMessage::from(n.to_string());
-            outbox.push(if n % 3 == 1 { text.as_progress() } else { text });
+            queue.push(if n % 3 == 1 { text.as_progress() } else { text });
         }
-        assert_eq!(drain(&mut outbox), ["0", "1", "2", "3", "4", "5"]);
-        assert!(outbox.is_empty() && outbox.dropped() == 0 && outbox.bytes == 0);
+        assert_eq!(drain(&mut queue), ["0", "1", "2", "3", "4", "5"]);
+        assert!(queue.is_empty() && queue.dropped() == 0 && queue.bytes == 0);
     }
 
     #[test]
     fn facts_outlive_any_flood_of_progress() {
-        let mut outbox = SendQueue::default();
-        outbox.push("fact one".into());
+        let mut queue = SendQueue::default();
+        queue.push("fact one".into());
         for n in 0..10_000 {
-            outbox.push(TextMessage::from(format!("{n:04} {}", "x".repeat(200))).as_progress());
+            queue.push(TextMessage::from(format!("{n:04} {}", "x".repeat(200))).as_progress());
             if n == 5_000 {
-                outbox.push("fact two".into());
+                queue.push("fact two".into());
             }
         }
-        assert!(outbox.bytes <= MAX_QUEUED_BYTES && outbox.dropped() > 5_000, "{} bytes", outbox.bytes);
-        let left = drain(&mut outbox);
+        assert!(queue.bytes <= MAX_QUEUED_BYTES && queue.dropped() > 5_000, "{} bytes", queue.bytes);
+        let left = drain(&mut queue);
         assert_eq!(left.iter().filter(|text| *text == "fact").count(), 2);
         assert_eq!(left.last().unwrap(), "9999", "the newest progress is kept");
     }
 
     #[test]
     fn facts_alone_are_bounded_too() {
-        let mut outbox = SendQueue::default();
+        let mut queue = SendQueue::default();
         for n in 0..1_000 {
-            outbox.push(TextMessage::from(format!("{n:04}{}", "y".repeat(10_000))));
+            queue.push(TextMessage::from(format!("{n:04}{}", "y".repeat(10_000))));
         }
-        assert!(outbox.bytes <= MAX_QUEUED_BYTES);
-        assert_eq!(outbox.dropped() as usize + drain(&mut outbox).len(), 1_000);
+        assert!(queue.bytes <= MAX_QUEUED_BYTES);
+        assert_eq!(queue.dropped() as usize + drain(&mut queue).len(), 1_000);
     }
 }

@@ -53,16 +53,16 @@ impl ReceiveBatch {
     pub(super) fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
         self.received.clear();
         // SAFETY: all-zero bytes are a valid iovec and a valid mmsghdr (null pointers, zero lengths).
-        let mut parts: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
+        let mut iovecs: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
         // SAFETY: as above.
         let mut headers: [libc::mmsghdr; BATCH_SIZE] = unsafe { mem::zeroed() };
         for i in 0..BATCH_SIZE {
-            parts[i].iov_base = self.data[i].as_mut_ptr().cast();
-            parts[i].iov_len = MAX_DATAGRAM_BYTES;
+            iovecs[i].iov_base = self.data[i].as_mut_ptr().cast();
+            iovecs[i].iov_len = MAX_DATAGRAM_BYTES;
             let header = &mut headers[i].msg_hdr;
             header.msg_name = ptr::from_mut(&mut self.source_addresses[i]).cast();
             header.msg_namelen = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
-            header.msg_iov = &raw mut parts[i];
+            header.msg_iov = &raw mut iovecs[i];
             header.msg_iovlen = 1;
             header.msg_control = self.controls[i].0.as_mut_ptr().cast();
             header.msg_controllen = CONTROL_BYTES as _;
@@ -93,7 +93,7 @@ impl ReceiveBatch {
         Ok(self.received.len())
     }
 
-    /// The datagrams of the last [`Batch::receive`]: data, source, local address. A truncated one is empty.
+    /// The datagrams of the last [`ReceiveBatch::receive`]: data, source, local address. A truncated one is empty.
     pub(super) fn datagrams(&mut self) -> impl Iterator<Item = (&mut [u8], SocketAddrV4, Ipv4Addr)> {
         let received = &self.received;
         self.data
@@ -151,23 +151,23 @@ pub(super) fn send_batch<'a>(
     datagrams: impl Iterator<Item = OutgoingDatagram<'a>>,
 ) -> io::Result<usize> {
     // SAFETY: all-zero bytes are valid for these plain structures.
-    let mut parts: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
+    let mut iovecs: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
     // SAFETY: as above.
     let mut headers: [libc::mmsghdr; BATCH_SIZE] = unsafe { mem::zeroed() };
     // SAFETY: as above.
-    let mut names: [libc::sockaddr_in; BATCH_SIZE] = unsafe { mem::zeroed() };
+    let mut addresses: [libc::sockaddr_in; BATCH_SIZE] = unsafe { mem::zeroed() };
     let mut controls = [ControlBuffer([0; CONTROL_BYTES]); BATCH_SIZE];
     let mut count = 0;
     for (i, datagram) in datagrams.take(BATCH_SIZE).enumerate() {
-        names[i].sin_family = libc::AF_INET as libc::sa_family_t;
-        names[i].sin_port = datagram.destination.port().to_be();
-        names[i].sin_addr.s_addr = u32::from(*datagram.destination.ip()).to_be();
-        parts[i].iov_base = datagram.data.as_ptr().cast_mut().cast();
-        parts[i].iov_len = datagram.data.len();
+        addresses[i].sin_family = libc::AF_INET as libc::sa_family_t;
+        addresses[i].sin_port = datagram.destination.port().to_be();
+        addresses[i].sin_addr.s_addr = u32::from(*datagram.destination.ip()).to_be();
+        iovecs[i].iov_base = datagram.data.as_ptr().cast_mut().cast();
+        iovecs[i].iov_len = datagram.data.len();
         let header = &mut headers[i].msg_hdr;
-        header.msg_name = ptr::from_mut(&mut names[i]).cast();
+        header.msg_name = ptr::from_mut(&mut addresses[i]).cast();
         header.msg_namelen = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
-        header.msg_iov = &raw mut parts[i];
+        header.msg_iov = &raw mut iovecs[i];
         header.msg_iovlen = 1;
         if !datagram.source.is_unspecified() {
             header.msg_control = controls[i].0.as_mut_ptr().cast();

@@ -21,7 +21,7 @@ pub enum LoopbackOutput {
     Audio {
         /// When it left.
         at: Instant,
-        /// On the media clock, at 48 kHz: counts from [`Left::Began`].
+        /// On the media clock, at 48 kHz: counts from [`LoopbackOutput::Connected`].
         timestamp: u64,
         /// 48 kHz mono.
         pcm: Box<[i16]>,
@@ -60,17 +60,17 @@ pub struct LoopbackClient {
 /// Both ends of a call's sound. The far one's `Drop` is a connection closed without a word.
 #[must_use]
 pub fn pair() -> (LoopbackServer, LoopbackClient) {
-    let (sound, near_sound) = unbounded();
-    let (events, near_events) = unbounded();
-    let (left, far_left) = unbounded();
-    let near = LoopbackServer {
-        audio: near_sound,
-        events: near_events,
-        outputs: left,
+    let (audio, server_audio) = unbounded();
+    let (events, server_events) = unbounded();
+    let (outputs, client_outputs) = unbounded();
+    let server = LoopbackServer {
+        audio: server_audio,
+        events: server_events,
+        outputs,
         leftover: Vec::with_capacity(1_024),
         connected: false,
     };
-    (near, LoopbackClient { audio: Some(sound), events, outputs: far_left })
+    (server, LoopbackClient { audio: Some(audio), events, outputs: client_outputs })
 }
 
 impl LoopbackServer {
@@ -85,12 +85,12 @@ impl LoopbackServer {
 
     /// Fills a block of the user's sound; silence where none is given. False if the user's end is gone.
     pub(crate) fn read_audio(&mut self, block: &mut [i16]) -> bool {
-        let mut here = true;
+        let mut connected = true;
         while self.leftover.len() < block.len() {
             match self.audio.try_recv() {
                 Ok(more) => self.leftover.extend(more),
                 Err(e) => {
-                    here = e == TryRecvError::Empty;
+                    connected = e == TryRecvError::Empty;
                     break;
                 }
             }
@@ -99,20 +99,20 @@ impl LoopbackServer {
         block[..n].copy_from_slice(&self.leftover[..n]);
         block[n..].fill(0);
         self.leftover.drain(..n);
-        here
+        connected
     }
 
-    pub(crate) fn send_output(&self, left: LoopbackOutput) {
+    pub(crate) fn send_output(&self, output: LoopbackOutput) {
         // Nobody listens any more: so it is with a real network.
-        let _ = self.outputs.send(left);
+        let _ = self.outputs.send(output);
     }
 }
 
 impl LoopbackClient {
     /// Speaks: 16 kHz mono, taken in blocks of 20 ms.
     pub fn send_audio(&self, pcm: Vec<i16>) {
-        if let Some(sound) = &self.audio {
-            let _ = sound.send(pcm);
+        if let Some(audio) = &self.audio {
+            let _ = audio.send(pcm);
         }
     }
 

@@ -62,7 +62,7 @@ pub(super) struct Pacer {
     last_key_frame: Bytes,
     key_frame_sent_at: Instant,
     key_frame_reported: bool,
-    /// The shortest time that a report took there and back, of the last [`LATELY`] reports or fewer, and of those before them.
+    /// The shortest time that a report took there and back, of the last [`MIN_RTT_WINDOW_REPORTS`] reports or fewer, and of those before them.
     min_rtts: [Option<Duration>; 2],
     report_count: u32,
     /// Bytes that left since the last report, and when that was.
@@ -98,10 +98,10 @@ impl Pacer {
             return frame.base_layer || self.queue.is_empty();
         }
         let since = now.saturating_duration_since(self.key_frame_sent_at);
-        let unheard_of = if self.key_frame_reported { Duration::ZERO } else { REPORT_INTERVAL };
-        let alone =
-            self.transmission_time(KEY_FRAME_REPEAT_FACTOR * self.last_key_frame.len()).max(unheard_of);
-        if self.last_key_frame == frame.payload && (!self.queue.is_empty() || since < alone) {
+        let report_wait = if self.key_frame_reported { Duration::ZERO } else { REPORT_INTERVAL };
+        let min_interval =
+            self.transmission_time(KEY_FRAME_REPEAT_FACTOR * self.last_key_frame.len()).max(report_wait);
+        if self.last_key_frame == frame.payload && (!self.queue.is_empty() || since < min_interval) {
             return false;
         }
         self.key_frame_reported = false;
@@ -137,35 +137,35 @@ impl Pacer {
     /// not leave at all. The receiver asks again for what it does not get, and for no more than that.
     pub(super) fn admit_retransmission(&mut self, now: Instant, bytes: usize) -> bool {
         self.drain_debt(now);
-        let leaves = self.debt < 2.0 * MAX_BURST_BYTES;
-        if leaves {
+        let admitted = self.debt < 2.0 * MAX_BURST_BYTES;
+        if admitted {
             self.add_debt(bytes);
         }
-        leaves
+        admitted
     }
 
     /// The receiver reports which part of the packets it lost, and how long a report takes there and back.
-    pub(super) fn on_report(&mut self, now: Instant, lost: f32, round_trip: Option<Duration>) {
+    pub(super) fn on_report(&mut self, now: Instant, loss: f32, rtt: Option<Duration>) {
         self.drain_debt(now);
-        let [lately, before] = &mut self.min_rtts;
-        let queues = round_trip.is_some_and(|took| {
-            let shortest = lately.map_or(took, |least| least.min(took));
-            *lately = Some(shortest);
-            took > before.map_or(shortest, |least| least.min(shortest)) + QUEUE_DELAY_THRESHOLD
+        let [recent, earlier] = &mut self.min_rtts;
+        let queueing = rtt.is_some_and(|measured| {
+            let min_rtt = recent.map_or(measured, |min| min.min(measured));
+            *recent = Some(min_rtt);
+            measured > earlier.map_or(min_rtt, |min| min.min(min_rtt)) + QUEUE_DELAY_THRESHOLD
         });
         self.report_count += 1;
-        if self.report_count.is_multiple_of(MIN_RTT_WINDOW_REPORTS) && lately.is_some() {
-            self.min_rtts = [None, *lately];
+        if self.report_count.is_multiple_of(MIN_RTT_WINDOW_REPORTS) && recent.is_some() {
+            self.min_rtts = [None, *recent];
         }
         let seconds = now.saturating_duration_since(self.last_report_at).as_secs_f64().max(0.1);
-        let overfull = lost > CONGESTION_LOSS && queues;
-        if !overfull && !queues {
+        let congested = loss > CONGESTION_LOSS && queueing;
+        if !congested && !queueing {
             self.rate = (self.rate * RATE_GROWTH).min(MAX_RATE);
-        } else if overfull && !self.backed_off {
-            let carried = self.sent_bytes / seconds * f64::from(1.0 - lost);
+        } else if congested && !self.backed_off {
+            let carried = self.sent_bytes / seconds * f64::from(1.0 - loss);
             self.rate = (carried * BACKOFF_FACTOR).clamp(MIN_RATE, self.rate);
         }
-        self.backed_off = overfull && !self.backed_off;
+        self.backed_off = congested && !self.backed_off;
         (self.sent_bytes, self.last_report_at, self.key_frame_reported) = (0.0, now, true);
     }
 
@@ -246,82 +246,86 @@ mod tests {
 
     #[test]
     fn a_picture_of_speech_leaves_at_once_and_a_key_at_the_pace_of_the_line() {
-        let mut world = Harness::new();
+        let mut harness = Harness::new();
         for _ in 0..100 {
-            assert!(world.push_frame(3 * PACKET_BYTES, false, false));
-            world.run(40);
+            assert!(harness.push_frame(3 * PACKET_BYTES, false, false));
+            harness.run(40);
         }
-        assert_eq!(world.sent_at.len(), 300);
-        assert!(world.sent_at.chunks(3).all(|of_one| of_one[0] == of_one[2]), "{:?}", world.sent_at);
-        world.sent_at.clear();
-        let begun = world.now - world.start;
-        assert!(world.push_frame(KEY_FRAME_BYTES, true, true));
-        let due = world.pacer.next_deadline().expect("the key cannot have left at once");
-        assert!(due > world.now && due < world.now + Duration::from_millis(10), "{:?}", due - world.now);
-        world.run(200);
-        assert_eq!(world.sent_at.len(), 25);
-        let took = (world.sent_at[24] - begun).as_secs_f64();
+        assert_eq!(harness.sent_at.len(), 300);
+        assert!(harness.sent_at.chunks(3).all(|of_one| of_one[0] == of_one[2]), "{:?}", harness.sent_at);
+        harness.sent_at.clear();
+        let begun = harness.now - harness.start;
+        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true));
+        let due = harness.pacer.next_deadline().expect("the key cannot have left at once");
+        assert!(
+            due > harness.now && due < harness.now + Duration::from_millis(10),
+            "{:?}",
+            due - harness.now
+        );
+        harness.run(200);
+        assert_eq!(harness.sent_at.len(), 25);
+        let took = (harness.sent_at[24] - begun).as_secs_f64();
         let expected = (25.0 * (PACKET_BYTES + PACKET_OVERHEAD_BYTES) as f64 - MAX_BURST_BYTES) / MAX_RATE;
         assert!((took - expected).abs() < 0.012, "{took} {expected}");
-        assert_eq!(world.pacer.next_deadline(), None);
+        assert_eq!(harness.pacer.next_deadline(), None);
     }
 
     #[test]
     fn what_nothing_refers_to_waits_for_nobody_and_a_key_is_not_sent_twice() {
-        let mut world = Harness::new();
-        assert!(world.push_frame(KEY_FRAME_BYTES, true, true));
-        assert!(!world.push_frame(500, false, false), "the key still waits");
-        assert!(world.push_frame(6 * PACKET_BYTES, false, true), "an anchor must not be left out");
-        assert!(!world.push_frame(KEY_FRAME_BYTES, true, true), "the key is on its way");
-        world.run(150);
-        assert_eq!(world.sent_at.len(), 25 + 6);
-        assert!(world.push_frame(500, false, false));
-        assert!(!world.push_frame(KEY_FRAME_BYTES, true, true), "what was lost of it is being sent again");
+        let mut harness = Harness::new();
+        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true));
+        assert!(!harness.push_frame(500, false, false), "the key still waits");
+        assert!(harness.push_frame(6 * PACKET_BYTES, false, true), "an anchor must not be left out");
+        assert!(!harness.push_frame(KEY_FRAME_BYTES, true, true), "the key is on its way");
+        harness.run(150);
+        assert_eq!(harness.sent_at.len(), 25 + 6);
+        assert!(harness.push_frame(500, false, false));
+        assert!(!harness.push_frame(KEY_FRAME_BYTES, true, true), "what was lost of it is being sent again");
         for _ in 0..10 {
-            world.run(30);
-            world.push_frame(500, false, false);
+            harness.run(30);
+            harness.push_frame(500, false, false);
         }
-        assert!(!world.push_frame(KEY_FRAME_BYTES, true, true), "nobody knows what became of the last one");
-        world.pacer.on_report(world.now, 0.1, None);
-        assert!(world.push_frame(KEY_FRAME_BYTES, true, true), "other pictures are no reason to wait");
-        world.run(1200);
-        assert!(world.push_frame(KEY_FRAME_BYTES, true, true), "no report comes");
+        assert!(!harness.push_frame(KEY_FRAME_BYTES, true, true), "nobody knows what became of the last one");
+        harness.pacer.on_report(harness.now, 0.1, None);
+        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "other pictures are no reason to wait");
+        harness.run(1200);
+        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "no report comes");
         let other =
             VideoFrame { payload: vec![1; KEY_FRAME_BYTES].into(), is_key_frame: true, base_layer: true };
         assert!(
-            world.pacer.admit_frame(world.now, &other),
+            harness.pacer.admit_frame(harness.now, &other),
             "without it nothing of another set can be decoded"
         );
-        assert!(!world.pacer.admit_frame(world.now, &other));
-        world.pacer.clear();
-        assert_eq!(world.pacer.next_deadline(), None);
-        assert!(world.push_frame(KEY_FRAME_BYTES, true, true), "another track needs a key of its own");
+        assert!(!harness.pacer.admit_frame(harness.now, &other));
+        harness.pacer.clear();
+        assert_eq!(harness.pacer.next_deadline(), None);
+        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "another track needs a key of its own");
     }
 
     #[test]
     fn what_is_sent_again_takes_the_room_of_what_waits() {
-        let mut world = Harness::new();
-        world.push_frame(KEY_FRAME_BYTES, true, true);
-        let before = world.sent_at.len();
-        let again = (0..10).filter(|_| world.pacer.admit_retransmission(world.now, PACKET_BYTES)).count();
+        let mut harness = Harness::new();
+        harness.push_frame(KEY_FRAME_BYTES, true, true);
+        let before = harness.sent_at.len();
+        let again = (0..10).filter(|_| harness.pacer.admit_retransmission(harness.now, PACKET_BYTES)).count();
         assert!(
             (4..=5).contains(&again),
             "{again} come before what waits, and the others must be asked for again"
         );
-        world.run(15);
-        assert_eq!(world.sent_at.len(), before, "there is no room yet");
-        assert!(world.pacer.admit_retransmission(world.now, PACKET_BYTES));
-        world.run(150);
-        assert_eq!(world.sent_at.len(), 25);
+        harness.run(15);
+        assert_eq!(harness.sent_at.len(), before, "there is no room yet");
+        assert!(harness.pacer.admit_retransmission(harness.now, PACKET_BYTES));
+        harness.run(150);
+        assert_eq!(harness.sent_at.len(), 25);
     }
 
     #[test]
     fn a_line_to_the_other_end_of_the_world_is_learnt_to_be_no_queue() {
-        let mut world = Harness::new();
+        let mut harness = Harness::new();
         let mut report = |lost, millis| {
-            world.run(1000);
-            world.pacer.on_report(world.now, lost, Some(Duration::from_millis(millis)));
-            world.pacer.rate
+            harness.run(1000);
+            harness.pacer.on_report(harness.now, lost, Some(Duration::from_millis(millis)));
+            harness.pacer.rate
         };
         let fell = report(0.3, 260);
         assert!(fell < MAX_RATE, "so far it could be one");
@@ -340,39 +344,39 @@ mod tests {
 
     #[test]
     fn an_overfull_line_is_taken_for_what_it_carried_and_wins_its_room_back_slowly() {
-        let mut world = Harness::new();
-        world.push_frame(KEY_FRAME_BYTES, true, true);
-        world.run(1000);
+        let mut harness = Harness::new();
+        harness.push_frame(KEY_FRAME_BYTES, true, true);
+        harness.run(1000);
         // Lost by chance, or somewhere where packets do not queue, however many they are.
         for (lost, round_trip) in [(0.15, 300), (0.7, 40), (0.7, 100)] {
-            world.pacer.on_report(world.now, lost, Some(Duration::from_millis(round_trip)));
-            assert_eq!(world.pacer.rate, MAX_RATE, "{lost} {round_trip}");
+            harness.pacer.on_report(harness.now, lost, Some(Duration::from_millis(round_trip)));
+            assert_eq!(harness.pacer.rate, MAX_RATE, "{lost} {round_trip}");
         }
         for _ in 0..20 {
-            assert!(world.pacer.admit_retransmission(world.now, 2000));
-            world.run(50);
+            assert!(harness.pacer.admit_retransmission(harness.now, 2000));
+            harness.run(50);
         }
-        world.pacer.on_report(world.now, 0.5, QUEUED_RTT);
-        let rate = world.pacer.rate;
+        harness.pacer.on_report(harness.now, 0.5, QUEUED_RTT);
+        let rate = harness.pacer.rate;
         assert!((16_000.0..18_000.0).contains(&rate), "{rate}");
-        world.pacer.on_report(world.now, 0.9, QUEUED_RTT);
-        assert_eq!(world.pacer.rate, rate, "that left before");
-        world.pacer.on_report(world.now, 0.0, QUEUED_RTT);
-        assert_eq!(world.pacer.rate, rate, "the line is full");
+        harness.pacer.on_report(harness.now, 0.9, QUEUED_RTT);
+        assert_eq!(harness.pacer.rate, rate, "that left before");
+        harness.pacer.on_report(harness.now, 0.0, QUEUED_RTT);
+        assert_eq!(harness.pacer.rate, rate, "the line is full");
         let needs = ((MAX_RATE / rate).ln() / RATE_GROWTH.ln()).ceil() as u32;
         assert!((30..40).contains(&needs), "{needs} s");
         for seconds in 1..=60 {
-            world.run(1000);
-            world.pacer.on_report(world.now, 0.0, Some(Duration::from_millis(40)));
+            harness.run(1000);
+            harness.pacer.on_report(harness.now, 0.0, Some(Duration::from_millis(40)));
             assert_eq!(
-                world.pacer.rate >= MAX_RATE,
+                harness.pacer.rate >= MAX_RATE,
                 seconds >= needs,
                 "after {seconds} s {}",
-                world.pacer.rate
+                harness.pacer.rate
             );
         }
         // It never stops altogether.
-        world.pacer.on_report(world.now, 1.0, QUEUED_RTT);
-        assert_eq!(world.pacer.rate, MIN_RATE);
+        harness.pacer.on_report(harness.now, 1.0, QUEUED_RTT);
+        assert_eq!(harness.pacer.rate, MIN_RATE);
     }
 }

@@ -25,17 +25,17 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
     if offer.len() > MAX_OFFER_BYTES {
         return Err(SdpRejection::Invalid("too long"));
     }
-    let mut parts: Vec<Vec<&str>> = vec![Vec::new()];
+    let mut sections: Vec<Vec<&str>> = vec![Vec::new()];
     for line in offer.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
         if line.starts_with("m=") {
-            parts.push(Vec::new());
+            sections.push(Vec::new());
         }
         if !line.starts_with("a=candidate:") && line != "a=end-of-candidates" {
-            parts.last_mut().expect("there is always one").push(line);
+            sections.last_mut().expect("there is always one").push(line);
         }
     }
-    let mut parts = parts.into_iter();
-    let head = parts.next().unwrap_or_default();
+    let mut sections = sections.into_iter();
+    let head = sections.next().unwrap_or_default();
     if head.first() != Some(&"v=0") {
         return Err(SdpRejection::Invalid("it does not begin with v=0"));
     }
@@ -48,20 +48,20 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
         text.push_str("\r\n");
     };
     head.iter().filter(|line| direction(line).is_none()).for_each(|line| push(&mut text, line));
-    let (mut voice, mut face, mut sections) = (false, false, 0);
-    for section in parts {
-        sections += 1;
-        if sections > MAX_SECTIONS {
+    let (mut has_audio, mut has_video, mut section_count) = (false, false, 0);
+    for section in sections {
+        section_count += 1;
+        if section_count > MAX_SECTIONS {
             return Err(SdpRejection::Invalid("too many sections"));
         }
         section.iter().try_for_each(|line| check_line(line))?;
         let first = section[0];
         let offered = section.iter().rev().find_map(|line| direction(line)).unwrap_or(default);
-        let wanted = if first.starts_with("m=audio") && !voice && has_opus(&section) {
-            voice = true;
+        let wanted = if first.starts_with("m=audio") && !has_audio && has_opus(&section) {
+            has_audio = true;
             Some(offered)
-        } else if first.starts_with("m=video") && !face {
-            face = true;
+        } else if first.starts_with("m=video") && !has_video {
+            has_video = true;
             Some(match offered {
                 "sendrecv" | "recvonly" => "recvonly",
                 _ => "inactive",
@@ -77,15 +77,15 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
             push(&mut text, wanted);
         }
     }
-    if sections == 0 {
+    if section_count == 0 {
         return Err(SdpRejection::Invalid("it has no m= section"));
     }
-    if voice { Ok(text) } else { Err(SdpRejection::NoOpus) }
+    if has_audio { Ok(text) } else { Err(SdpRejection::NoOpus) }
 }
 
 /// Refuses what would only fail when the client's packets come: str0m takes any number for a port, and any text for a fingerprint.
 fn check_line(line: &str) -> Result<(), SdpRejection> {
-    let (good, why) = if let Some(media) = line.strip_prefix("m=") {
+    let (good, reason) = if let Some(media) = line.strip_prefix("m=") {
         (is_media_line(media), "an m= line is not `media port protocol formats`")
     } else if let Some(fingerprint) = line.strip_prefix("a=fingerprint:") {
         (is_fingerprint(fingerprint), "a=fingerprint is not a hash and its bytes in hexadecimal")
@@ -96,7 +96,7 @@ fn check_line(line: &str) -> Result<(), SdpRejection> {
     } else {
         return Ok(());
     };
-    if good { Ok(()) } else { Err(SdpRejection::Invalid(why)) }
+    if good { Ok(()) } else { Err(SdpRejection::Invalid(reason)) }
 }
 
 /// RFC 8866, 5.14.
@@ -127,9 +127,9 @@ fn is_fingerprint(text: &str) -> bool {
 }
 
 /// RFC 8839, 5.4. A hyphen and an underscore are no ice-chars, and some clients use them.
-fn is_ice_credential(text: &str, least: usize) -> bool {
+fn is_ice_credential(text: &str, min_len: usize) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte);
-    (least..=256).contains(&text.len()) && text.bytes().all(allowed)
+    (min_len..=256).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 fn direction(line: &str) -> Option<&str> {

@@ -85,9 +85,9 @@ fn truncate_value(value: &Value) -> Value {
 impl RtviSession {
     /// At the beginning of a call.
     #[must_use]
-    pub fn new(about: SessionInfo) -> Self {
+    pub fn new(info: SessionInfo) -> Self {
         Self {
-            info: about,
+            info,
             started_unix_micros: 0,
             state: AgentState::Listening,
             synthesizing: false,
@@ -125,13 +125,15 @@ impl RtviSession {
 
     /// Whether a tool with this id was started in the client and waits for its result.
     #[must_use]
-    pub fn awaits_tool_result(&self, call: &str) -> bool {
-        self.running_tools.iter().any(|(id, name)| id == call && self.info.client_tools.contains(name))
+    pub fn awaits_tool_result(&self, tool_call_id: &str) -> bool {
+        self.running_tools
+            .iter()
+            .any(|(id, name)| id == tool_call_id && self.info.client_tools.contains(name))
     }
 
     /// Calls `send` for each message that a fact gives rise to.
-    pub fn on_event(&mut self, fact: &EventEnvelope, mut send: impl FnMut(TextMessage)) {
-        match &fact.event {
+    pub fn on_event(&mut self, envelope: &EventEnvelope, mut send: impl FnMut(TextMessage)) {
+        match &envelope.event {
             Event::Joined { unix_micros } => self.started_unix_micros = *unix_micros,
             Event::UserStartedSpeaking => send(rtvi_message("user-started-speaking", None)),
             Event::UserStoppedSpeaking => send(rtvi_message("user-stopped-speaking", None)),
@@ -139,11 +141,11 @@ impl RtviSession {
                 let data = json!({
                     "text": text,
                     "user_id": self.info.user_id,
-                    "timestamp": iso_timestamp(self.started_unix_micros, fact.at),
+                    "timestamp": iso_timestamp(self.started_unix_micros, envelope.at),
                     "final": is_final,
                 });
-                let told = rtvi_message("user-transcription", Some(data));
-                send(if *is_final { told } else { told.as_progress() });
+                let visible = rtvi_message("user-transcription", Some(data));
+                send(if *is_final { visible } else { visible.as_progress() });
             }
             Event::UtteranceCommitted { text } => {
                 send(rtvi_message("user-llm-text", Some(json!({"text": text}))))
@@ -199,11 +201,11 @@ impl RtviSession {
                 send(rtvi_message("bot-stopped-speaking", None));
             }
             Event::ToolStarted { call_id, tool_name, parameters } => {
-                let told = self.info.expose_tools || self.info.client_tools.contains(tool_name);
+                let visible = self.info.expose_tools || self.info.client_tools.contains(tool_name);
                 // A tool of the client's own needs all of them.
-                let own = self.info.client_tools.contains(tool_name);
-                let arguments = match told {
-                    true if own => parameters.clone(),
+                let runs_in_client = self.info.client_tools.contains(tool_name);
+                let arguments = match visible {
+                    true if runs_in_client => parameters.clone(),
                     true => truncate_value(parameters),
                     false => json!({}),
                 };
@@ -219,9 +221,9 @@ impl RtviSession {
             Event::ToolCall { tool_name, result, .. } => {
                 let place = self.running_tools.iter().position(|(_, name)| name == tool_name);
                 let id = place.and_then(|place| self.running_tools.remove(place)).map(|(id, _)| id);
-                let told = self.info.expose_tools || self.info.client_tools.contains(tool_name);
+                let visible = self.info.expose_tools || self.info.client_tools.contains(tool_name);
                 let mut data = json!({"tool_call_id": id, "cancelled": false, "function_name": tool_name});
-                if told {
+                if visible {
                     data["result"] = truncate_value(result);
                 }
                 send(rtvi_message("llm-function-call-stopped", Some(data)));
@@ -243,26 +245,26 @@ impl RtviSession {
             }
             _ => {}
         }
-        if let Some(body) = self.webhook_body(fact) {
+        if let Some(body) = self.webhook_body(envelope) {
             // The body is JSON already.
             let text = format!(r#"{{"label":"rtvi-ai","type":"server-message","data":{{"event":{body}}}}}"#);
             send(text.into());
         }
     }
 
-    fn webhook_body(&self, fact: &EventEnvelope) -> Option<String> {
-        let Event::ToolCall { tool_name, parameters, result } = &fact.event else {
-            return fact.webhook_body(self.info.conversation_id, self.started_unix_micros);
+    fn webhook_body(&self, envelope: &EventEnvelope) -> Option<String> {
+        let Event::ToolCall { tool_name, parameters, result } = &envelope.event else {
+            return envelope.webhook_body(self.info.conversation_id, self.started_unix_micros);
         };
-        let told = self.info.expose_tools;
+        let exposed = self.info.expose_tools;
         let event = Event::ToolCall {
             tool_name: tool_name.clone(),
-            parameters: if told { truncate_value(parameters) } else { Value::Null },
-            result: if told { truncate_value(result) } else { Value::Null },
+            parameters: if exposed { truncate_value(parameters) } else { Value::Null },
+            result: if exposed { truncate_value(result) } else { Value::Null },
         };
-        let fact = EventEnvelope { event, ..fact.clone() };
-        let body = fact.webhook_body(self.info.conversation_id, self.started_unix_micros)?;
-        if told {
+        let envelope = EventEnvelope { event, ..envelope.clone() };
+        let body = envelope.webhook_body(self.info.conversation_id, self.started_unix_micros)?;
+        if exposed {
             return Some(body);
         }
         let mut body: Value = serde_json::from_str(&body).ok()?;
@@ -273,20 +275,20 @@ impl RtviSession {
 
     /// More of the utterance was heard.
     fn update_heard_text(&mut self, utterance: UtteranceId, text: &str, send: &mut impl FnMut(TextMessage)) {
-        let Some(sounding) = self.current_utterance.as_mut().filter(|s| s.utterance == utterance) else {
+        let Some(current) = self.current_utterance.as_mut().filter(|s| s.utterance == utterance) else {
             return;
         };
         // The step's text may have grown since the utterance began to sound.
-        if self.generated_text.trim_start().starts_with(sounding.full_text.trim())
-            && self.generated_text.len() > sounding.full_text.len()
+        if self.generated_text.trim_start().starts_with(current.full_text.trim())
+            && self.generated_text.len() > current.full_text.len()
         {
-            sounding.full_text = self.generated_text.trim().to_owned();
+            current.full_text = self.generated_text.trim().to_owned();
         }
-        if !sounding.full_text.starts_with(text) {
-            sounding.full_text = text.to_owned();
+        if !current.full_text.starts_with(text) {
+            current.full_text = text.to_owned();
         }
-        let new = text.strip_prefix(sounding.heard_text.as_str()).unwrap_or(text).to_owned();
-        sounding.heard_text = text.to_owned();
+        let new = text.strip_prefix(current.heard_text.as_str()).unwrap_or(text).to_owned();
+        current.heard_text = text.to_owned();
         if !new.trim().is_empty() {
             send(rtvi_message("bot-tts-text", Some(json!({"text": new}))).as_progress());
             self.send_output("in-progress", send);
@@ -294,22 +296,22 @@ impl RtviSession {
     }
 
     fn send_output(&self, status: &str, send: &mut impl FnMut(TextMessage)) {
-        let Some(sounding) = &self.current_utterance else { return };
-        let rest = sounding.full_text.strip_prefix(sounding.heard_text.as_str()).unwrap_or("");
-        let told = rtvi_message(
+        let Some(current) = &self.current_utterance else { return };
+        let rest = current.full_text.strip_prefix(current.heard_text.as_str()).unwrap_or("");
+        let message = rtvi_message(
             "bot-output",
             Some(json!({
-                "text": sounding.full_text,
+                "text": current.full_text,
                 "output_type": "sentence",
                 "aggregated_by": "sentence",
-                "segment_id": sounding.utterance,
+                "segment_id": current.utterance,
                 "spoken": status == "completed",
                 "will_be_spoken": true,
                 "spoken_status": status,
-                "spoken_progress": {"accumulated_text": sounding.heard_text, "remaining_text": rest},
+                "spoken_progress": {"accumulated_text": current.heard_text, "remaining_text": rest},
             })),
         );
-        send(if status == "in-progress" { told.as_progress() } else { told });
+        send(if status == "in-progress" { message.as_progress() } else { message });
     }
 }
 
@@ -329,8 +331,8 @@ fn metrics_data(times: &TurnTimes) -> Value {
 }
 
 /// ISO 8601 in UTC with milliseconds.
-fn iso_timestamp(began: u64, at: Time) -> String {
-    let millis = (began + at.as_micros()) / 1000;
+fn iso_timestamp(started_unix_micros: u64, at: Time) -> String {
+    let millis = (started_unix_micros + at.as_micros()) / 1000;
     let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
     // Civil from days: https://howardhinnant.github.io/date_algorithms.html
     let z = days + 719_468;
@@ -380,10 +382,10 @@ mod tests {
     #[test]
     fn every_event_of_the_interface_comes_as_its_webhook_body_too() {
         let mut session = session(false);
-        let told = messages_for(&mut session, Event::UserStartedSpeaking);
-        assert_eq!(told[0], json!({"label": "rtvi-ai", "type": "user-started-speaking"}));
+        let messages = messages_for(&mut session, Event::UserStartedSpeaking);
+        assert_eq!(messages[0], json!({"label": "rtvi-ai", "type": "user-started-speaking"}));
         assert_eq!(
-            told[1],
+            messages[1],
             json!({"label": "rtvi-ai", "type": "server-message", "data": {"event": {
                 "timestamp": 1_795_266_607.5,
                 "conversation_id": "00000000-0000-0000-0000-000000000007",
@@ -395,10 +397,10 @@ mod tests {
 
     #[test]
     fn words_of_the_user_have_all_four_fields() {
-        let told =
+        let messages =
             messages_for(&mut session(false), Event::UserTranscript { text: "Good".into(), is_final: false });
         let data = json!({"text": "Good", "user_id": "u", "timestamp": "2026-11-21T13:10:07.500+00:00", "final": false});
-        assert_eq!(told, [json!({"label": "rtvi-ai", "type": "user-transcription", "data": data})]);
+        assert_eq!(messages, [json!({"label": "rtvi-ai", "type": "user-transcription", "data": data})]);
     }
 
     #[test]
@@ -467,8 +469,9 @@ mod tests {
                 parameters: json!({}),
                 result: json!({"result": "ü".repeat(100_000)}),
             };
-            let most: usize = messages_for(&mut session, long).iter().map(|m| m.to_string().len()).sum();
-            assert!(most < 3 * MAX_TOOL_VALUE_BYTES, "{most} bytes of a long result");
+            let total_bytes: usize =
+                messages_for(&mut session, long).iter().map(|m| m.to_string().len()).sum();
+            assert!(total_bytes < 3 * MAX_TOOL_VALUE_BYTES, "{total_bytes} bytes of a long result");
             messages_for(&mut session, started("weather"));
             let stop = messages_for(&mut session, called("weather"));
             assert_eq!(stop[0]["data"]["tool_call_id"], "call_1");
@@ -487,14 +490,14 @@ mod tests {
     #[test]
     fn our_own_messages_tell_state_and_level() {
         let mut session = session(false);
-        let told = messages_for(&mut session, Event::AgentState { state: AgentState::Thinking });
+        let messages = messages_for(&mut session, Event::AgentState { state: AgentState::Thinking });
         assert_eq!(
-            told,
+            messages,
             [json!({"label": "rtvi-ai", "type": "server-message", "data": {"state": "thinking"}})]
         );
-        assert_eq!(serde_json::from_str::<Value>(&session.state_message().body).unwrap(), told[0]);
-        let level: Value = serde_json::from_str(&level_message(-30.04).body).unwrap();
-        assert_eq!(level["data"], json!({"level": 0.499, "dbfs": -30.0}));
+        assert_eq!(serde_json::from_str::<Value>(&session.state_message().body).unwrap(), messages[0]);
+        let message: Value = serde_json::from_str(&level_message(-30.04).body).unwrap();
+        assert_eq!(message["data"], json!({"level": 0.499, "dbfs": -30.0}));
         let ready: Value = serde_json::from_str(&session.bot_ready("58307d34", true)).unwrap();
         assert_eq!((&ready["type"], &ready["id"]), (&json!("bot-ready"), &json!("58307d34")));
         assert_eq!(ready["data"]["version"], "2.2.0");
@@ -515,26 +518,26 @@ mod tests {
     fn only_what_later_messages_make_up_for_is_progress() {
         let mut session = session(false);
         let utterance = UtteranceId(3);
-        let said = |text: &str| Event::AgentSpeechHeard { text: text.into(), utterance };
-        let mut told: Vec<(String, Priority)> = Vec::new();
+        let heard = |text: &str| Event::AgentSpeechHeard { text: text.into(), utterance };
+        let mut messages: Vec<(String, Priority)> = Vec::new();
         for event in [
             Event::UserTranscript { text: "Hel".into(), is_final: false },
             Event::UserTranscript { text: "Hello".into(), is_final: true },
             Event::LlmText { text: "One two.".into() },
             Event::AgentStartedSpeaking { text: "One two.".into(), utterance },
-            said("One"),
+            heard("One"),
             Event::AgentStoppedSpeaking { text: "One two.".into(), utterance },
             Event::AgentState { state: AgentState::Listening },
         ] {
             session.on_event(&EventEnvelope { seq: 1, at: Time::ZERO, event }, |text| {
                 let value: Value = serde_json::from_str(&text.body).unwrap();
                 let status = value["data"]["spoken_status"].as_str().unwrap_or_default();
-                told.push((format!("{} {status}", value["type"].as_str().unwrap()), text.priority));
+                messages.push((format!("{} {status}", value["type"].as_str().unwrap()), text.priority));
             });
         }
-        let progress: Vec<&str> = told
+        let progress: Vec<&str> = messages
             .iter()
-            .filter(|(_, weight)| *weight == Priority::Progress)
+            .filter(|(_, priority)| *priority == Priority::Progress)
             .map(|(kind, _)| kind.trim_end())
             .collect();
         assert_eq!(
@@ -547,7 +550,7 @@ mod tests {
                 "bot-tts-text",
                 "bot-output in-progress"
             ],
-            "{told:?}"
+            "{messages:?}"
         );
         assert_eq!(level_message(-20.0).priority, Priority::Progress);
     }

@@ -61,7 +61,7 @@ pub struct Socket {
     batch: ffi::ReceiveBatch,
     queue: Vec<Transmit>,
     dropped: u64,
-    /// See [`Socket::feed`].
+    /// See [`Socket::injector`].
     injected: Option<Receiver<InjectedDatagram>>,
 }
 
@@ -78,23 +78,23 @@ impl Socket {
         let v4 = |list: &[IpAddr]| -> Vec<Ipv4Addr> {
             list.iter().filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None }).collect()
         };
-        let (hosts, public) = (v4(&config.host_addresses), v4(&config.public_addresses));
-        let told = if public.is_empty() { &hosts } else { &public };
-        if told.is_empty() {
+        let (host_addresses, public_addresses) = (v4(&config.host_addresses), v4(&config.public_addresses));
+        let advertised = if public_addresses.is_empty() { &host_addresses } else { &public_addresses };
+        if advertised.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrNotAvailable,
                 "this host has no IPv4 address for media",
             ));
         }
-        let local = public.is_empty() && hosts.iter().all(Ipv4Addr::is_loopback);
+        let local = public_addresses.is_empty() && host_addresses.iter().all(Ipv4Addr::is_loopback);
         let ip = if local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-        let mut last = io::Error::new(io::ErrorKind::AddrInUse, "no port for media is free");
+        let mut last_error = io::Error::new(io::ErrorKind::AddrInUse, "no port for media is free");
         for port in config.ports.clone().unwrap_or(0..=0) {
             match Self::open_socket(SocketAddrV4::new(ip, port)) {
                 Ok(socket) => {
                     let port = socket.local_addr()?.port();
                     ffi::enable_pktinfo(socket.as_raw_fd())?;
-                    let candidates = told
+                    let candidates = advertised
                         .iter()
                         .map(|ip| LocalCandidate {
                             address: SocketAddr::from((*ip, port)),
@@ -106,7 +106,7 @@ impl Socket {
                     return Ok(Self {
                         inner,
                         port,
-                        host_addresses: hosts,
+                        host_addresses,
                         candidates,
                         batch,
                         queue,
@@ -114,10 +114,10 @@ impl Socket {
                         injected: None,
                     });
                 }
-                Err(error) => last = error,
+                Err(error) => last_error = error,
             }
         }
-        Err(last)
+        Err(last_error)
     }
 
     fn open_socket(address: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
@@ -150,9 +150,9 @@ impl Socket {
     /// part; nobody is woken by it.
     #[must_use]
     pub fn injector(&mut self) -> Sender<InjectedDatagram> {
-        let (feed, fed) = unbounded();
-        self.injected = Some(fed);
-        feed
+        let (sender, receiver) = unbounded();
+        self.injected = Some(receiver);
+        sender
     }
 
     /// Datagrams that the system did not take.
@@ -173,8 +173,8 @@ impl Socket {
     ) -> io::Result<(usize, bool)> {
         let mut total = 0;
         for _ in 0..MAX_BATCHES {
-            if let Some(fed) = self.injected.as_ref().filter(|fed| !fed.is_empty()) {
-                for (source, mut datagram) in fed.try_iter().take(ffi::BATCH_SIZE) {
+            if let Some(injected) = self.injected.as_ref().filter(|injected| !injected.is_empty()) {
+                for (source, mut datagram) in injected.try_iter().take(ffi::BATCH_SIZE) {
                     take(source, self.candidates[0].address, &mut datagram);
                     total += 1;
                 }
@@ -194,10 +194,10 @@ impl Socket {
                 if datagram.is_empty() {
                     continue;
                 }
-                let to = SocketAddr::from((local, port));
-                let told = candidates.iter().any(|candidate| candidate.address == to);
-                let to = if told { to } else { candidates[0].address };
-                take(SocketAddr::V4(source), to, datagram);
+                let destination = SocketAddr::from((local, port));
+                let is_candidate = candidates.iter().any(|candidate| candidate.address == destination);
+                let destination = if is_candidate { destination } else { candidates[0].address };
+                take(SocketAddr::V4(source), destination, datagram);
             }
             // Less than was asked for: the socket was found empty, and what comes from now on is told anew.
             if count < ffi::BATCH_SIZE {

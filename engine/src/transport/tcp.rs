@@ -157,8 +157,8 @@ impl Server {
         let ip: IpAddr = if local { [127, 0, 0, 1].into() } else { [0, 0, 0, 0].into() };
         let mut listener = TcpListener::bind(SocketAddr::new(ip, port))?;
         let port = listener.local_addr()?.port();
-        let told = if public.is_empty() { hosts } else { public };
-        let candidates = told
+        let advertised = if public.is_empty() { hosts } else { public };
+        let candidates = advertised
             .iter()
             .filter(|ip| ip.is_ipv4())
             .map(|ip| LocalCandidate { address: SocketAddr::new(*ip, port), protocol: Protocol::Tcp })
@@ -167,12 +167,12 @@ impl Server {
         poll.registry().register(&mut listener, LISTENER_TOKEN, Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER_TOKEN)?);
         let (sender, queue) = crossbeam_channel::bounded(OUTGOING_QUEUE_LEN);
-        let outlet = DatagramSender { queue: sender, waker };
+        let datagram_sender = DatagramSender { queue: sender, waker };
         Ok(Self {
             poll,
             listener,
             candidates,
-            datagram_sender: outlet,
+            datagram_sender,
             outgoing: queue,
             connections: HashMap::new(),
             tokens: HashMap::new(),
@@ -193,7 +193,7 @@ impl Server {
         self.datagram_sender.clone()
     }
 
-    /// Runs until [`Outlet::stop`]. `deliver(ufrag, datagram)` hands a datagram to the call of that name and returns false if there
+    /// Runs until [`DatagramSender::stop`]. `deliver(ufrag, datagram)` hands a datagram to the call of that name and returns false if there
     /// is none: then the connection is closed.
     ///
     /// # Errors
@@ -207,12 +207,12 @@ impl Server {
         let mut events = Events::with_capacity(256);
         let mut swept = now();
         loop {
-            let look = if self.connections.is_empty() {
+            let sweep_interval = if self.connections.is_empty() {
                 IDLE_TIMEOUT / 4
             } else {
                 self.limits.first_check_timeout / 4
             };
-            match self.poll.poll(&mut events, Some(look)) {
+            match self.poll.poll(&mut events, Some(sweep_interval)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
@@ -228,30 +228,30 @@ impl Server {
                 let Some((destination, contents)) = message else { return Ok(()) };
                 self.send(destination, &contents);
             }
-            if at.saturating_duration_since(swept) >= look {
+            if at.saturating_duration_since(swept) >= sweep_interval {
                 swept = at;
                 let limits = self.limits;
-                let over = |c: &TcpConnection| {
+                let is_expired = |c: &TcpConnection| {
                     at.saturating_duration_since(c.last_heard) > IDLE_TIMEOUT
                         || (c.decoder.ufrag().is_none()
                             && at.saturating_duration_since(c.opened_at) > limits.first_check_timeout)
                 };
-                let over: Vec<Token> =
-                    self.connections.iter().filter(|(_, c)| over(c)).map(|(token, _)| *token).collect();
-                over.into_iter().for_each(|token| self.close(token));
+                let is_expired: Vec<Token> =
+                    self.connections.iter().filter(|(_, c)| is_expired(c)).map(|(token, _)| *token).collect();
+                is_expired.into_iter().for_each(|token| self.close(token));
             }
         }
     }
 
     /// Makes room for one more connection that has not sent a check yet.
     fn evict_oldest_pending(&mut self, source: IpAddr) {
-        let strangers = || self.connections.iter().filter(|(_, c)| c.decoder.ufrag().is_none());
-        let same = || strangers().filter(move |(_, c)| c.source.ip() == source);
+        let pending = || self.connections.iter().filter(|(_, c)| c.decoder.ufrag().is_none());
+        let pending_of_source = || pending().filter(move |(_, c)| c.source.ip() == source);
         // Tokens rise with every connection.
-        let oldest = if same().count() >= self.limits.max_pending_per_address {
-            same().map(|(token, _)| *token).min()
-        } else if strangers().count() >= self.limits.max_pending {
-            strangers().map(|(token, _)| *token).min()
+        let oldest = if pending_of_source().count() >= self.limits.max_pending_per_address {
+            pending_of_source().map(|(token, _)| *token).min()
+        } else if pending().count() >= self.limits.max_pending {
+            pending().map(|(token, _)| *token).min()
         } else {
             None
         };
@@ -265,8 +265,8 @@ impl Server {
         while let Ok((mut stream, source)) = self.listener.accept() {
             self.evict_oldest_pending(source.ip());
             let same = self.connections.values().filter(|c| c.source.ip() == source.ip()).count();
-            let many = same >= MAX_CONNECTIONS_PER_ADDRESS && !source.ip().is_loopback();
-            if many || self.connections.len() >= MAX_CONNECTIONS || !source.is_ipv4() {
+            let over_limit = same >= MAX_CONNECTIONS_PER_ADDRESS && !source.ip().is_loopback();
+            if over_limit || self.connections.len() >= MAX_CONNECTIONS || !source.is_ipv4() {
                 continue;
             }
             let token = Token(self.next_token);

@@ -21,8 +21,8 @@ fn frame_bytes(contents: &[u8]) -> Vec<u8> {
 fn datagrams_go_both_ways_and_strangers_are_turned_away() {
     let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
     let address = server.candidates()[0].address;
-    let outlet = server.datagram_sender();
-    let back = outlet.clone();
+    let datagram_sender = server.datagram_sender();
+    let back = datagram_sender.clone();
     let thread = std::thread::spawn(move || {
         let mut got = Vec::new();
         server
@@ -55,7 +55,7 @@ fn datagrams_go_both_ways_and_strangers_are_turned_away() {
         let end = stranger.read(&mut [0; 10]);
         assert!(end.is_err() || end.is_ok_and(|length| length == 0));
     }
-    outlet.stop();
+    datagram_sender.stop();
     let got = thread.join().unwrap();
     assert_eq!(got.len(), 2);
     assert_eq!(
@@ -94,11 +94,11 @@ impl EchoServer {
     fn start(limits: PendingLimits) -> Self {
         let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
         server.limits = limits;
-        let (address, outlet) = (server.candidates()[0].address, server.datagram_sender());
-        let back = outlet.clone();
+        let (address, datagram_sender) = (server.candidates()[0].address, server.datagram_sender());
+        let back = datagram_sender.clone();
         let start = crate::clock::now();
-        let passed = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
-        let clock = std::sync::Arc::clone(&passed);
+        let clock_offset = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
+        let clock = std::sync::Arc::clone(&clock_offset);
         let thread = std::thread::spawn(move || {
             let now = || start + *clock.lock().unwrap();
             server.run(now, |_, datagram| {
@@ -106,7 +106,7 @@ impl EchoServer {
                 true
             })
         });
-        Self { address, datagram_sender: outlet, clock_offset: passed, thread }
+        Self { address, datagram_sender, clock_offset, thread }
     }
 
     fn open(&self) -> net::TcpStream {

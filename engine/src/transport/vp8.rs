@@ -26,8 +26,8 @@ pub(super) struct Packetizer {
 
 impl Packetizer {
     /// Starts the picture ids anywhere.
-    pub(super) fn new(picture: u16, base: u8) -> Self {
-        Self { picture_id: picture & 0x7fff, tl0_pic_idx: base }
+    pub(super) fn new(picture_id: u16, tl0_pic_idx: u8) -> Self {
+        Self { picture_id: picture_id & 0x7fff, tl0_pic_idx }
     }
 
     /// Calls `send(payload, last)` for each packet of the frame, all about equally long.

@@ -180,9 +180,9 @@ impl PeerConnection {
     ///
     /// The offer does not fit; the connection goes on as it was, as far as str0m allows.
     pub fn renegotiate(&mut self, offer: &str, now: Instant) -> Result<String, AcceptError> {
-        let narrowed = sdp::restrict_offer(offer)?;
+        let restricted = sdp::restrict_offer(offer)?;
         let bad = |error: &dyn std::fmt::Display| AcceptError::BadSdp(redact_addresses(&error.to_string()));
-        let offer = SdpOffer::from_sdp_string(&narrowed).map_err(|error| bad(&error))?;
+        let offer = SdpOffer::from_sdp_string(&restricted).map_err(|error| bad(&error))?;
         self.declare_tracks();
         let answer = self.rtc.sdp_api().accept_offer(offer).map_err(|error| bad(&error))?;
         self.ufrag = self.rtc.direct_api().local_ice_credentials().ufrag;
@@ -202,7 +202,7 @@ impl PeerConnection {
                 .find(|p| p.spec().codec == codec && offered.contains(&p.pt()))
                 .map(|p| p.pt())
         };
-        let (mut opus, mut voice, mut face) = (None, None, None);
+        let (mut opus, mut audio, mut video) = (None, None, None);
         for mid in mids {
             let Some(media) = self.rtc.media(mid) else { continue };
             let (kind, direction) = (media.kind(), media.direction());
@@ -212,10 +212,10 @@ impl PeerConnection {
             match kind {
                 MediaKind::Audio if opus.is_none() => {
                     opus = pt(&self.rtc, Codec::Opus, mid);
-                    voice = opus.filter(|_| direction.is_sending()).map(|pt| (mid, pt));
+                    audio = opus.filter(|_| direction.is_sending()).map(|pt| (mid, pt));
                 }
-                MediaKind::Video if face.is_none() && direction.is_sending() => {
-                    face = pt(&self.rtc, Codec::Vp8, mid).map(|pt| (mid, pt));
+                MediaKind::Video if video.is_none() && direction.is_sending() => {
+                    video = pt(&self.rtc, Codec::Vp8, mid).map(|pt| (mid, pt));
                 }
                 _ => {}
             }
@@ -224,10 +224,10 @@ impl PeerConnection {
             return Err(AcceptError::NoOpus);
         }
         self.opus_pt = opus;
-        self.audio_track = Track::adopt(&mut self.rtc, self.audio_track.take(), voice);
-        let shown = self.video_track.as_ref().map(|face| face.mid);
-        self.video_track = Track::adopt(&mut self.rtc, self.video_track.take(), face);
-        if self.video_track.as_ref().map(|face| face.mid) != shown {
+        self.audio_track = Track::adopt(&mut self.rtc, self.audio_track.take(), audio);
+        let previous_mid = self.video_track.as_ref().map(|video| video.mid);
+        self.video_track = Track::adopt(&mut self.rtc, self.video_track.take(), video);
+        if self.video_track.as_ref().map(|video| video.mid) != previous_mid {
             self.pacer.clear();
         }
         Ok(())
@@ -278,7 +278,7 @@ impl PeerConnection {
             .is_ok_and(|receive| self.rtc.accepts(&Input::Receive(now, receive)))
     }
 
-    /// Takes a datagram, if [`Connection::handles`] says so; returns that. `destination` is the local candidate it came to.
+    /// Takes a datagram, if [`Connection::accepts_datagram`] says so; returns that. `destination` is the local candidate it came to.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -317,7 +317,7 @@ impl PeerConnection {
         }
     }
 
-    /// When [`Connection::tick`] is due next.
+    /// When [`Connection::handle_timeout`] is due next.
     #[must_use]
     pub fn timeout(&self) -> Instant {
         self.next_timeout
@@ -332,15 +332,15 @@ impl PeerConnection {
 
     /// The next event; datagrams go to `transmit` on the way. Call it until `None` after every other call. Serves what is due.
     pub fn poll(&mut self, now: Instant, transmit: &mut impl FnMut(Transmit)) -> Option<TransportEvent> {
-        let mut served = 0;
+        let mut timeouts = 0;
         loop {
             match self.pending_outputs.pop_front().map_or_else(|| self.rtc.poll_output(), Ok) {
                 Ok(Output::Transmit(datagram)) => {
-                    let again = self
+                    let retransmission = self
                         .video_track
                         .as_ref()
-                        .is_some_and(|face| face.is_retransmission(&datagram.contents));
-                    if !again || self.pacer.admit_retransmission(now, datagram.contents.len()) {
+                        .is_some_and(|track| track.is_retransmission(&datagram.contents));
+                    if !retransmission || self.pacer.admit_retransmission(now, datagram.contents.len()) {
                         transmit(datagram);
                     }
                 }
@@ -357,8 +357,8 @@ impl PeerConnection {
                         self.handle_timeout(now);
                         continue;
                     }
-                    if at <= now && self.rtc.is_alive() && served < MAX_TIMEOUTS_PER_POLL {
-                        served += 1;
+                    if at <= now && self.rtc.is_alive() && timeouts < MAX_TIMEOUTS_PER_POLL {
+                        timeouts += 1;
                         self.handle_timeout(now);
                         continue;
                     }
@@ -384,16 +384,16 @@ impl PeerConnection {
     }
 
     fn closed_event(&mut self) -> Option<TransportEvent> {
-        let told = std::mem::replace(&mut self.close_reported, true);
-        (!told && self.close_deadline.is_none()).then_some(TransportEvent::Closed)
+        let reported = std::mem::replace(&mut self.close_reported, true);
+        (!reported && self.close_deadline.is_none()).then_some(TransportEvent::Closed)
     }
 
     fn translate(&mut self, now: Instant, event: str0m::Event) -> Option<TransportEvent> {
         match event {
             str0m::Event::Connected => Some(TransportEvent::Connected),
             str0m::Event::RtpPacket(packet) => {
-                let voice = Some(packet.header.payload_type) == self.opus_pt && !packet.payload.is_empty();
-                voice.then(|| TransportEvent::Audio {
+                let is_audio = Some(packet.header.payload_type) == self.opus_pt && !packet.payload.is_empty();
+                is_audio.then(|| TransportEvent::Audio {
                     sequence: *packet.seq_no,
                     timestamp: packet.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
                     payload: Bytes::copy_from_slice(&packet.payload),
@@ -402,7 +402,7 @@ impl PeerConnection {
             str0m::Event::KeyframeRequest(request) => self
                 .video_track
                 .as_ref()
-                .is_some_and(|face| face.mid == request.mid)
+                .is_some_and(|video| video.mid == request.mid)
                 .then_some(TransportEvent::KeyFrameRequested),
             str0m::Event::EgressBitrateEstimate(BweKind::Remb { estimate, .. }) => {
                 Some(TransportEvent::BandwidthEstimate(estimate.as_u64()))
@@ -450,7 +450,7 @@ impl PeerConnection {
     }
 
     /// Queues a picture of the agent. `timestamp` counts at 90 kHz from the same zero as that of the voice. Some are
-    /// left out while others are still on their way out ([`Pacer::admits`]); whether this one is sent.
+    /// left out while others are still on their way out ([`Pacer::admit_frame`]); whether this one is sent.
     pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) -> bool {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64));
@@ -458,10 +458,10 @@ impl PeerConnection {
             return false;
         }
         // A picture of several packets, of a nod or a lean, is lost with any of them; one packet's comes soon again, or the next one does.
-        let again = frame.is_key_frame || frame.base_layer || vp8::needs_fragmentation(&frame.payload);
+        let nackable = frame.is_key_frame || frame.base_layer || vp8::needs_fragmentation(&frame.payload);
         let (pacer, key) = (&mut self.pacer, frame.is_key_frame);
         self.packetizer.packetize(frame, |payload, marker| {
-            pacer.push(Packet { timestamp, wallclock, marker, is_key_frame: key, nackable: again, payload })
+            pacer.push(Packet { timestamp, wallclock, marker, is_key_frame: key, nackable, payload })
         });
         self.next_timeout = now;
         true

@@ -78,13 +78,13 @@ impl Harness {
     }
 
     fn connected() -> Self {
-        let mut world = Self::new();
-        world.run_until(|world| {
-            let open = world.client_events.iter().any(|e| matches!(e, str0m::Event::ChannelOpen(..)));
-            open && world.server_events.iter().any(|e| matches!(e, TransportEvent::ChannelOpen))
+        let mut harness = Self::new();
+        harness.run_until(|harness| {
+            let open = harness.client_events.iter().any(|e| matches!(e, str0m::Event::ChannelOpen(..)));
+            open && harness.server_events.iter().any(|e| matches!(e, TransportEvent::ChannelOpen))
         });
-        assert!(world.server_events.iter().any(|e| matches!(e, TransportEvent::Connected)));
-        world
+        assert!(harness.server_events.iter().any(|e| matches!(e, TransportEvent::Connected)));
+        harness
     }
 
     fn drain(&mut self) {
@@ -200,198 +200,209 @@ fn vp8_frame(key: bool, n: u8, len: usize) -> VideoFrame {
 
 #[test]
 fn a_call_connects_and_everything_flows_both_ways() {
-    let mut world = Harness::connected();
-    assert!(world.elapsed() < 300, "{} ms", world.elapsed());
-    assert!(world.server.has_video());
-    world.client_sends_text("hello");
-    world.server.send_text(world.now, "welcome");
+    let mut harness = Harness::connected();
+    assert!(harness.elapsed() < 300, "{} ms", harness.elapsed());
+    assert!(harness.server.has_video());
+    harness.client_sends_text("hello");
+    harness.server.send_text(harness.now, "welcome");
     for n in 0..50 {
-        world.client_sends_audio(n);
-        let stamp = world.elapsed();
-        world.server.send_audio(world.now, stamp * 48, n == 0, &[0xf8, n as u8]);
-        world.server.send_video(world.now, stamp * 90, &vp8_frame(n == 0, n as u8, 3000));
-        world.run(20);
+        harness.client_sends_audio(n);
+        let stamp = harness.elapsed();
+        harness.server.send_audio(harness.now, stamp * 48, n == 0, &[0xf8, n as u8]);
+        harness.server.send_video(harness.now, stamp * 90, &vp8_frame(n == 0, n as u8, 3000));
+        harness.run(20);
     }
-    world.run(100);
-    let heard: Vec<u8> = world
+    harness.run(100);
+    let received: Vec<u8> = harness
         .server_events
         .iter()
         .filter_map(|e| if let TransportEvent::Audio { payload, .. } = e { Some(payload[1]) } else { None })
         .collect();
-    assert_eq!(heard, (0..50).collect::<Vec<_>>());
-    let stamps: Vec<u64> = world
+    assert_eq!(received, (0..50).collect::<Vec<_>>());
+    let stamps: Vec<u64> = harness
         .server_events
         .iter()
         .filter_map(|e| if let TransportEvent::Audio { timestamp, .. } = e { Some(*timestamp) } else { None })
         .collect();
     assert!(stamps.windows(2).all(|pair| pair[1] - pair[0] == 960));
-    let sounds: Vec<u8> = world.media(true).iter().map(|d| d.data[1]).collect();
+    let sounds: Vec<u8> = harness.media(true).iter().map(|d| d.data[1]).collect();
     assert_eq!(sounds, (0..50).collect::<Vec<_>>());
-    let pictures = world.media(false);
+    let pictures = harness.media(false);
     assert_eq!(pictures.len(), 50);
     for (n, data) in pictures.iter().enumerate() {
         assert_eq!(data.data[..], vp8_frame(n == 0, n as u8, 3000).payload[..]);
     }
-    assert_eq!(world.texts(), ["hello"]);
-    assert_eq!(world.client_texts(), ["welcome"]);
-    assert!(world.server.last_heard().is_some());
+    assert_eq!(harness.texts(), ["hello"]);
+    assert_eq!(harness.client_texts(), ["welcome"]);
+    assert!(harness.server.last_heard().is_some());
 }
 
 #[test]
 fn packets_that_arrive_together_are_all_heard() {
-    let mut world = Harness::connected();
+    let mut harness = Harness::connected();
     for burst in 0..20 {
         // Two to five packets leave at once, and no poll is between their arrivals.
         let packets = 2 + burst % 4;
         for n in 0..packets {
-            world.client_sends_audio(burst * 5 + n);
-            world.drain();
+            harness.client_sends_audio(burst * 5 + n);
+            harness.drain();
         }
-        world.run(20 * packets);
+        harness.run(20 * packets);
     }
-    let heard: Vec<u8> = world
+    let received: Vec<u8> = harness
         .server_events
         .iter()
         .filter_map(|e| if let TransportEvent::Audio { payload, .. } = e { Some(payload[1]) } else { None })
         .collect();
     let sent: Vec<u8> = (0..20).flat_map(|burst| (0..2 + burst % 4).map(move |n| burst * 5 + n)).collect();
-    assert_eq!(heard, sent);
+    assert_eq!(received, sent);
 }
 
 #[test]
 fn the_sender_reports_tie_both_tracks_to_one_clock_from_the_first_on() {
-    let mut world = Harness::connected();
+    let mut harness = Harness::connected();
     // Nothing is sent for a while: no report may tie RTP time zero to the clock.
-    world.run(2_500);
+    harness.run(2_500);
     for n in 0..200 {
-        let stamp = world.elapsed() + 3_600_000;
-        world.server.send_audio(world.now, stamp * 48, false, &[0xf8, 1]);
+        let stamp = harness.elapsed() + 3_600_000;
+        harness.server.send_audio(harness.now, stamp * 48, false, &[0xf8, 1]);
         // Pictures are written 40 ms before their time.
-        world.server.send_video(world.now, (stamp + 40) * 90, &vp8_frame(n == 0, 0, 100));
-        world.run(20);
+        harness.server.send_video(harness.now, (stamp + 40) * 90, &vp8_frame(n == 0, 0, 100));
+        harness.run(20);
     }
     let relation = |audio: bool, rate: f64| -> Vec<f64> {
-        let first = world.media(audio)[0];
+        let first = harness.media(audio)[0];
         let lead = if audio { 0.0 } else { 0.04 };
-        let told = world.media(audio).into_iter().filter_map(move |data| {
+        let clock_offsets = harness.media(audio).into_iter().filter_map(move |data| {
             let info = data.last_sender_info?;
             let wall = info.ntp_time.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
             // Media time since the first packet, whose own media time was `lead` ahead of the voice's.
             let media = (info.rtp_time.numer() as u32).wrapping_sub(first.time.numer() as u32) as i32;
             Some(wall - (f64::from(media) / rate + lead))
         });
-        told.collect()
+        clock_offsets.collect()
     };
-    let (voice, face) = (relation(true, 48_000.0), relation(false, 90_000.0));
-    assert!(voice.len() > 100 && face.len() > 100, "{} {}", voice.len(), face.len());
-    for value in voice.iter().chain(&face) {
-        assert!((value - voice[0]).abs() < 0.001, "{value} {}", voice[0]);
+    let (voice_offsets, video_offsets) = (relation(true, 48_000.0), relation(false, 90_000.0));
+    assert!(
+        voice_offsets.len() > 100 && video_offsets.len() > 100,
+        "{} {}",
+        voice_offsets.len(),
+        video_offsets.len()
+    );
+    for value in voice_offsets.iter().chain(&video_offsets) {
+        assert!((value - voice_offsets[0]).abs() < 0.001, "{value} {}", voice_offsets[0]);
     }
 }
 
 #[test]
 fn lost_packets_of_a_key_frame_are_sent_again_and_a_lost_cached_frame_is_not() {
-    let mut world = Harness::connected();
+    let mut harness = Harness::connected();
     let sent = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = sent.clone();
     // RTP of more than 900 bytes is video here; packets 2, 5 and 9 of the key frame are lost, and the first cached frame.
-    world.drop_packet = Box::new(move |packet| {
+    harness.drop_packet = Box::new(move |packet| {
         let video = !packet.to_server && packet.data[0] & 0xc0 == 0x80 && packet.data.len() > 900;
         count.set(count.get() + u32::from(video));
         video && [2, 5, 9, 20].contains(&count.get())
     });
-    world.server.send_video(world.now, 0, &vp8_frame(true, 1, 17_000));
-    world.run(300);
+    harness.server.send_video(harness.now, 0, &vp8_frame(true, 1, 17_000));
+    harness.run(300);
     assert_eq!(sent.get(), 16 + 3);
     for n in 2..100_u8 {
         // This client, unlike a browser, shows nothing after a lost frame before the next one of layer 0.
         let frame = VideoFrame { base_layer: n == 10, ..vp8_frame(false, n, 950) };
-        world.server.send_video(world.now, u64::from(n) * 3600, &frame);
-        world.run(40);
+        harness.server.send_video(harness.now, u64::from(n) * 3600, &frame);
+        harness.run(40);
     }
     assert_eq!(sent.get(), 16 + 3 + 98, "nothing else was sent again");
-    let pictures: Vec<(u8, usize)> = world.media(false).iter().map(|d| (d.data[20], d.data.len())).collect();
+    let pictures: Vec<(u8, usize)> =
+        harness.media(false).iter().map(|d| (d.data[20], d.data.len())).collect();
     assert_eq!(pictures[0], (1, 17_000), "the key frame is whole");
     assert!((10..60).all(|n| pictures.contains(&(n, 950))), "{pictures:?}");
 }
 
 #[test]
 fn a_request_for_a_key_frame_is_told() {
-    let mut world = Harness::connected();
-    world.server.send_video(world.now, 0, &vp8_frame(true, 1, 500));
-    world.run(50);
-    let mid = world.media(false)[0].mid;
-    world.client.writer(mid).unwrap().request_keyframe(None, str0m::media::KeyframeRequestKind::Pli).unwrap();
-    world.run(50);
-    assert!(world.server_events.iter().any(|e| matches!(e, TransportEvent::KeyFrameRequested)));
+    let mut harness = Harness::connected();
+    harness.server.send_video(harness.now, 0, &vp8_frame(true, 1, 500));
+    harness.run(50);
+    let mid = harness.media(false)[0].mid;
+    harness
+        .client
+        .writer(mid)
+        .unwrap()
+        .request_keyframe(None, str0m::media::KeyframeRequestKind::Pli)
+        .unwrap();
+    harness.run(50);
+    assert!(harness.server_events.iter().any(|e| matches!(e, TransportEvent::KeyFrameRequested)));
 }
 
 #[test]
 fn texts_wait_for_the_channel_and_survive_loss() {
-    let mut world = Harness::new();
+    let mut harness = Harness::new();
     let mut n = 0_u32;
-    world.drop_packet = Box::new(move |_| {
+    harness.drop_packet = Box::new(move |_| {
         n += 1;
         n.is_multiple_of(11)
     });
     let long = "x".repeat(20_000);
-    world.server.send_text(world.now, "first");
-    world.server.send_text(world.now, long.as_str());
-    world.run_until(|world| world.client_texts().len() == 2);
-    assert_eq!(world.client_texts(), ["first", &long]);
-    assert_eq!(world.server.dropped_texts(), 0);
+    harness.server.send_text(harness.now, "first");
+    harness.server.send_text(harness.now, long.as_str());
+    harness.run_until(|harness| harness.client_texts().len() == 2);
+    assert_eq!(harness.client_texts(), ["first", &long]);
+    assert_eq!(harness.server.dropped_texts(), 0);
 }
 
 #[test]
 fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
-    let lost = |world: &Harness| {
+    let lost = |harness: &Harness| {
         let parts =
             |e: &TransportEvent| if let TransportEvent::PacketLoss(part) = e { Some(*part) } else { None };
-        world.server_events.iter().filter_map(parts).fold(0.0, f32::max)
+        harness.server_events.iter().filter_map(parts).fold(0.0, f32::max)
     };
     for (every, expected) in [(u32::MAX, 0.0..0.001), (5, 0.1..0.35)] {
-        let mut world = Harness::connected();
+        let mut harness = Harness::connected();
         let mut n = 0_u32;
         // RTP and RTCP to the client begin with these bits.
-        world.drop_packet = Box::new(move |packet| {
+        harness.drop_packet = Box::new(move |packet| {
             n += u32::from(!packet.to_server && packet.data[0] >> 6 == 2);
             !packet.to_server && packet.data[0] >> 6 == 2 && n.is_multiple_of(every)
         });
         // A report each five seconds, and only from the second on is it known of how many packets.
         for block in 0..900_u64 {
-            world.server.send_audio(world.now, block * 960, block == 0, &[0xfc, 1, 2, 3]);
-            world.run(20);
+            harness.server.send_audio(harness.now, block * 960, block == 0, &[0xfc, 1, 2, 3]);
+            harness.run(20);
         }
         assert!(
-            world.server_events.iter().any(|e| matches!(e, TransportEvent::PacketLoss(_))),
+            harness.server_events.iter().any(|e| matches!(e, TransportEvent::PacketLoss(_))),
             "nothing was reported"
         );
-        assert!(expected.contains(&lost(&world)), "every {every}th packet is lost: {}", lost(&world));
+        assert!(expected.contains(&lost(&harness)), "every {every}th packet is lost: {}", lost(&harness));
     }
 }
 
 #[test]
 fn a_text_that_no_channel_takes_holds_up_none_behind_it() {
-    let mut world = Harness::new();
-    world.server.send_text(world.now, "x".repeat(200_000));
-    world.server.send_text(world.now, "after it");
-    world.run_until(|world| world.client_texts() == ["after it"]);
-    assert_eq!(world.server.dropped_texts(), 1);
+    let mut harness = Harness::new();
+    harness.server.send_text(harness.now, "x".repeat(200_000));
+    harness.server.send_text(harness.now, "after it");
+    harness.run_until(|harness| harness.client_texts() == ["after it"]);
+    assert_eq!(harness.server.dropped_texts(), 1);
 }
 
 #[test]
 fn a_client_that_opens_no_channel_costs_a_bounded_amount() {
-    let mut world = Harness::new();
+    let mut harness = Harness::new();
     for _ in 0..100 {
-        world.server.send_text(world.now, "y".repeat(10_000));
+        harness.server.send_text(harness.now, "y".repeat(10_000));
     }
-    assert!(world.server.send_queue.bytes <= super::super::data_channel_queue::MAX_QUEUED_BYTES);
-    assert!(world.server.dropped_texts() > 40);
+    assert!(harness.server.send_queue.bytes <= super::super::data_channel_queue::MAX_QUEUED_BYTES);
+    assert!(harness.server.dropped_texts() > 40);
 }
 
 #[test]
 fn garbage_changes_nothing() {
-    let mut world = Harness::connected();
+    let mut harness = Harness::connected();
     let (client, server): (SocketAddr, SocketAddr) =
         (CLIENT_ADDRESS.parse().unwrap(), SERVER_ADDRESS.parse().unwrap());
     let stranger: SocketAddr = "192.0.2.66:1".parse().unwrap();
@@ -407,36 +418,36 @@ fn garbage_changes_nothing() {
             // Looks like STUN, DTLS, RTP or RTCP in turn, or like nothing.
             *first = [0, 1, 20, 22, 63, 0x80, 0x81, 0xff][round % 8];
         }
-        assert!(!world.server.receive(world.now, Protocol::Udp, stranger, server, &garbage));
-        world.server.receive(world.now, Protocol::Udp, client, server, &garbage);
-        world.drain();
+        assert!(!harness.server.receive(harness.now, Protocol::Udp, stranger, server, &garbage));
+        harness.server.receive(harness.now, Protocol::Udp, client, server, &garbage);
+        harness.drain();
     }
-    assert!(!world.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)));
-    let before = world.server_events.len();
-    world.client_sends_text("still here");
-    world.client_sends_audio(1);
-    world.run(100);
-    assert_eq!(world.texts(), ["still here"]);
-    assert!(world.server_events[before..].iter().any(|e| matches!(e, TransportEvent::Audio { .. })));
+    assert!(!harness.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)));
+    let before = harness.server_events.len();
+    harness.client_sends_text("still here");
+    harness.client_sends_audio(1);
+    harness.run(100);
+    assert_eq!(harness.texts(), ["still here"]);
+    assert!(harness.server_events[before..].iter().any(|e| matches!(e, TransportEvent::Audio { .. })));
 }
 
 #[test]
 fn a_check_with_a_wrong_password_is_not_ours() {
-    let mut world = Harness::new();
+    let mut harness = Harness::new();
     let (client, server): (SocketAddr, SocketAddr) =
         (CLIENT_ADDRESS.parse().unwrap(), SERVER_ADDRESS.parse().unwrap());
-    world.drain();
-    let check = world.in_flight.iter().find(|packet| packet.to_server).unwrap().data.clone();
-    assert!(super::super::socket::stun_ufrag(&check).is_some_and(|ufrag| ufrag == world.server.ufrag()));
-    assert!(world.server.accepts_datagram(world.now, Protocol::Udp, client, server, &check));
+    harness.drain();
+    let check = harness.in_flight.iter().find(|packet| packet.to_server).unwrap().data.clone();
+    assert!(super::super::socket::stun_ufrag(&check).is_some_and(|ufrag| ufrag == harness.server.ufrag()));
+    assert!(harness.server.accepts_datagram(harness.now, Protocol::Udp, client, server, &check));
     let mut forged = check;
     let end = forged.len();
     forged[end - 20] ^= 1;
-    assert!(!world.server.accepts_datagram(world.now, Protocol::Udp, client, server, &forged));
-    assert!(!world.server.receive(world.now, Protocol::Udp, client, server, &forged));
-    assert_eq!(world.server.last_heard(), None);
-    assert!(!world.server.receive(
-        world.now,
+    assert!(!harness.server.accepts_datagram(harness.now, Protocol::Udp, client, server, &forged));
+    assert!(!harness.server.receive(harness.now, Protocol::Udp, client, server, &forged));
+    assert_eq!(harness.server.last_heard(), None);
+    assert!(!harness.server.receive(
+        harness.now,
         Protocol::Udp,
         client,
         server,
@@ -446,67 +457,67 @@ fn a_check_with_a_wrong_password_is_not_ours() {
 
 #[test]
 fn closing_delivers_the_last_text_and_then_the_end() {
-    let mut world = Harness::connected();
-    world.server.send_text(world.now, "goodbye");
-    world.server.close(world.now);
-    world.run_until(|world| world.server.is_closed());
-    world.run(50);
-    assert_eq!(world.client_texts(), ["goodbye"]);
+    let mut harness = Harness::connected();
+    harness.server.send_text(harness.now, "goodbye");
+    harness.server.close(harness.now);
+    harness.run_until(|harness| harness.server.is_closed());
+    harness.run(50);
+    assert_eq!(harness.client_texts(), ["goodbye"]);
     assert!(
-        !world.client.is_connected()
-            || !world.client.is_alive()
-            || world.client_events.iter().any(|e| matches!(e, str0m::Event::Closed))
+        !harness.client.is_connected()
+            || !harness.client.is_alive()
+            || harness.client_events.iter().any(|e| matches!(e, str0m::Event::Closed))
     );
     assert!(
-        !world.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)),
+        !harness.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)),
         "our own closing is no news"
     );
 }
 
 #[test]
 fn closing_ends_though_the_client_is_gone() {
-    let mut world = Harness::connected();
-    world.drop_packet = Box::new(|packet| packet.to_server);
-    world.server.send_text(world.now, "goodbye");
-    world.server.close(world.now);
-    world.run(700);
-    assert!(world.server.is_closed());
+    let mut harness = Harness::connected();
+    harness.drop_packet = Box::new(|packet| packet.to_server);
+    harness.server.send_text(harness.now, "goodbye");
+    harness.server.close(harness.now);
+    harness.run(700);
+    assert!(harness.server.is_closed());
 }
 
 #[test]
 fn a_client_that_closes_is_noticed_at_once() {
-    let mut world = Harness::connected();
-    world.client.close().unwrap();
-    world.run(50);
-    assert_eq!(world.server_events.iter().filter(|e| matches!(e, TransportEvent::Closed)).count(), 1);
+    let mut harness = Harness::connected();
+    harness.client.close().unwrap();
+    harness.run(50);
+    assert_eq!(harness.server_events.iter().filter(|e| matches!(e, TransportEvent::Closed)).count(), 1);
 }
 
 #[test]
 fn a_client_that_goes_silent_is_not_reported_closed() {
-    let mut world = Harness::connected();
-    world.drop_packet = Box::new(|_| true);
-    world.run(20_000);
-    assert!(!world.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)));
-    world.drop_packet = Box::new(|_| false);
-    world.client_sends_text("back again");
-    world.run_until(|world| !world.texts().is_empty());
+    let mut harness = Harness::connected();
+    harness.drop_packet = Box::new(|_| true);
+    harness.run(20_000);
+    assert!(!harness.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)));
+    harness.drop_packet = Box::new(|_| false);
+    harness.client_sends_text("back again");
+    harness.run_until(|harness| !harness.texts().is_empty());
 }
 
 #[test]
 fn an_offer_on_a_live_connection_is_answered_and_the_call_goes_on() {
-    let mut world = Harness::connected();
-    let mut api = world.client.sdp_api();
+    let mut harness = Harness::connected();
+    let mut api = harness.client.sdp_api();
     api.add_media(MediaKind::Video, Direction::SendOnly, None, None, None);
     let (offer, pending) = api.apply().unwrap();
-    let ufrag = world.server.ufrag().to_owned();
-    let answer = world.server.renegotiate(&offer.to_sdp_string(), world.now).unwrap();
+    let ufrag = harness.server.ufrag().to_owned();
+    let answer = harness.server.renegotiate(&offer.to_sdp_string(), harness.now).unwrap();
     assert!(answer.contains("a=inactive"), "{answer}");
-    world.client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
-    assert_eq!(world.server.ufrag(), ufrag);
-    world.server.send_audio(world.now, 0, true, &[0xf8, 9]);
-    world.server.send_video(world.now, 0, &vp8_frame(true, 1, 500));
-    world.run(100);
-    assert_eq!((world.media(true).len(), world.media(false).len()), (1, 1));
+    harness.client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
+    assert_eq!(harness.server.ufrag(), ufrag);
+    harness.server.send_audio(harness.now, 0, true, &[0xf8, 9]);
+    harness.server.send_video(harness.now, 0, &vp8_frame(true, 1, 500));
+    harness.run(100);
+    assert_eq!((harness.media(true).len(), harness.media(false).len()), (1, 1));
 }
 
 #[test]
@@ -558,25 +569,26 @@ fn an_offer_of_sound_alone_is_enough() {
 #[test]
 fn bad_offers_are_told_apart() {
     let now = crate::clock::now();
-    let refuse = |offer: &str| PeerConnection::accept(offer, &local_candidates(), &certificate(), now).err();
-    assert!(matches!(refuse(""), Some(AcceptError::BadSdp(_))));
+    let rejection_of =
+        |offer: &str| PeerConnection::accept(offer, &local_candidates(), &certificate(), now).err();
+    assert!(matches!(rejection_of(""), Some(AcceptError::BadSdp(_))));
     for garbage in ["hello", "v=0\r\n\0\u{1}", "v=0\r\nm=audio 9 \r\n", "v=0\r\no=- 1 1 IN IP4"] {
-        let said = format!("{:?}", refuse(garbage));
-        assert!(!said.contains("0x") && !said.contains("Pointer"), "{said}");
+        let message = format!("{:?}", rejection_of(garbage));
+        assert!(!message.contains("0x") && !message.contains("Pointer"), "{message}");
     }
-    assert!(matches!(refuse("v=0\r\nm=audio\r\n"), Some(AcceptError::BadSdp(_) | AcceptError::NoOpus)));
+    assert!(matches!(rejection_of("v=0\r\nm=audio\r\n"), Some(AcceptError::BadSdp(_) | AcceptError::NoOpus)));
     let (_, offer, _, _) = client_with_offer(now, &[Direction::SendRecv]);
-    assert_eq!(refuse(&offer.replace("opus", "vorbis")), Some(AcceptError::NoOpus));
+    assert_eq!(rejection_of(&offer.replace("opus", "vorbis")), Some(AcceptError::NoOpus));
     for cut in ["a=ice-ufrag", "a=fingerprint"] {
         let without: String = offer.split_inclusive('\n').filter(|line| !line.starts_with(cut)).collect();
-        assert!(matches!(refuse(&without), Some(AcceptError::BadSdp(_))), "{cut}");
+        assert!(matches!(rejection_of(&without), Some(AcceptError::BadSdp(_))), "{cut}");
     }
     // Cut anywhere, or with any byte changed, it is refused or accepted, and nothing else.
     for n in (0..offer.len()).step_by(11) {
-        let _ = refuse(&offer[..n]);
+        let _ = rejection_of(&offer[..n]);
         let mut bytes = offer.clone().into_bytes();
         bytes[n] = b"0 :=x\n"[n % 6];
-        let _ = refuse(&String::from_utf8_lossy(&bytes));
+        let _ = rejection_of(&String::from_utf8_lossy(&bytes));
     }
 }
 

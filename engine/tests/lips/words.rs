@@ -11,10 +11,11 @@ use crate::noise::same_noise;
 use crate::{SpokenSentence, collect_phones, run_tts_sink, sentences, synthesize};
 
 /// The words of a sentence with their begins, as vendors tell them that leave out pauses.
-fn words_with_starts(said: &SpokenSentence) -> Vec<Word> {
-    let pauses: Vec<f64> = said.phones.iter().filter(|p| p.name == "pau").map(|p| f64::from(p.end)).collect();
+fn words_with_starts(sentence: &SpokenSentence) -> Vec<Word> {
+    let pauses: Vec<f64> =
+        sentence.phones.iter().filter(|p| p.name == "pau").map(|p| f64::from(p.end)).collect();
     let mut from = 0.0;
-    let placed = said.words.iter().map(|word| {
+    let placed = sentence.words.iter().map(|word| {
         let begin = pauses.iter().copied().find(|end| (from..word.end).contains(end)).unwrap_or(from);
         from = word.end;
         Word { begin: Some(begin), ..word.clone() }
@@ -23,9 +24,9 @@ fn words_with_starts(said: &SpokenSentence) -> Vec<Word> {
 }
 
 /// The words without begins, each end off by up to 50 ms to both sides.
-fn words_with_jitter(said: &SpokenSentence) -> Vec<Word> {
+fn words_with_jitter(sentence: &SpokenSentence) -> Vec<Word> {
     let mut last: f64 = 0.0;
-    let placed = said.words.iter().zip(said.phones.len()..).map(|(word, n)| {
+    let placed = sentence.words.iter().zip(sentence.phones.len()..).map(|(word, n)| {
         last = last.max(word.end + ((n * 7_919 % 101) as f64 - 50.0) * 1e-3);
         Word { text: word.text.clone(), begin: None, end: last }
     });
@@ -33,28 +34,28 @@ fn words_with_jitter(said: &SpokenSentence) -> Vec<Word> {
 }
 
 /// Lips of a voice that tells these words before its first sound, and no phones.
-fn phones_from_words(said: &SpokenSentence, words: Vec<Word>) -> Vec<Phone> {
-    collect_phones(&run_tts_sink(true, said, vec![(0, Event::Words(words))]))
+fn phones_from_words(sentence: &SpokenSentence, words: Vec<Word>) -> Vec<Phone> {
+    collect_phones(&run_tts_sink(true, sentence, vec![(0, Event::Words(words))]))
 }
 
 /// What is found of each phone that shuts the lips.
 #[derive(Default)]
 struct ClosureMatches {
-    /// All, and those whose middle is at most [`CLOSE`] from that of a closure that is shown.
+    /// All, and those whose middle is at most [`CLOSURE_TOLERANCE`] from that of a closure that is shown.
     total: usize,
     matched: usize,
 }
 
 /// How far the middle of each closure that was said is from that of the nearest one that is shown, on average, in seconds (at most .2 each); and
 /// what is found of `p b m f v`.
-fn closure_offsets(said: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f32, [ClosureMatches; 5]) {
+fn closure_offsets(sentences: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f32, [ClosureMatches; 5]) {
     let middle = |(start, end): (f32, f32)| f32::midpoint(start, end);
     let mut found: [ClosureMatches; 5] = Default::default();
     let mut sum = 0.0;
-    for (said, shown) in said.iter().zip(shown) {
+    for (sentences, shown) in sentences.iter().zip(shown) {
         let shown = closures(shown);
-        let names = said.phones.iter().map(|p| p.name.as_str()).filter(|name| is_closure(name));
-        for (name, closure) in names.zip(closures(&said.phones)) {
+        let names = sentences.phones.iter().map(|p| p.name.as_str()).filter(|name| is_closure(name));
+        for (name, closure) in names.zip(closures(&sentences.phones)) {
             let off = shown.iter().map(|c| (middle(*c) - middle(closure)).abs()).fold(0.2, f32::min);
             let of = &mut found["pbmfv".find(name).unwrap()];
             of.total += 1;
@@ -67,14 +68,14 @@ fn closure_offsets(said: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f32, [Clos
 }
 
 /// Prints what these lips are worth; gives r of the jaws, the part of the closures that are shut, and how far off they are.
-fn print_scores(what: &str, said: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f64, f64, f32) {
+fn print_scores(what: &str, sentence: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f64, f64, f32) {
     let mut pieces = LipComparison::default();
-    for (said, shown) in said.iter().zip(shown) {
-        pieces.add(&said.phones, shown);
+    for (sentence, shown) in sentence.iter().zip(shown) {
+        pieces.add(&sentence.phones, shown);
     }
     let (all, shut) = pieces.count_closures();
     let part = shut as f64 / all as f64;
-    let (off, found) = closure_offsets(said, shown);
+    let (off, found) = closure_offsets(sentence, shown);
     let each: Vec<String> = std::iter::zip(["p", "b", "m", "f", "v"], found)
         .map(|(name, f)| format!("{name} {:.0}", f.matched as f64 * 100.0 / f.total as f64))
         .collect();
@@ -111,29 +112,32 @@ fn assert_word_lips_follow(sentences: &[String]) {
         ("awb", 0.86, 0.98, 0.019),
         ("kal16", 0.86, 0.98, 0.022),
     ];
-    let said = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
-    for ((voice, least, part, most), said) in bounds.into_iter().zip(said) {
-        let made = |words: fn(&SpokenSentence) -> Vec<Word>| -> Vec<Vec<Phone>> {
-            let lips = |said: &SpokenSentence| match voice {
-                "kal16" => Aligner::new(Voice::Slt).phones(&words(said)).unwrap(),
-                _ => phones_from_words(said, words(said)),
+    let sentence = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
+    for ((voice, min_r, part, max_offset), sentence) in bounds.into_iter().zip(sentence) {
+        let phones_of = |words: fn(&SpokenSentence) -> Vec<Word>| -> Vec<Vec<Phone>> {
+            let lips = |sentence: &SpokenSentence| match voice {
+                "kal16" => Aligner::new(Voice::Slt).phones(&words(sentence)).unwrap(),
+                _ => phones_from_words(sentence, words(sentence)),
             };
-            said.iter().map(lips).collect()
+            sentence.iter().map(lips).collect()
         };
-        let sound: Vec<_> =
-            said.iter().map(|said| lips::phones_from_audio(&said.pcm, said.sample_rate)).collect();
-        let (_, heard, _) = print_scores(&format!("{voice}, sound"), &said, &sound);
-        let ends: fn(&SpokenSentence) -> Vec<Word> = |said| said.words.clone();
+        let sound: Vec<_> = sentence
+            .iter()
+            .map(|sentence| lips::phones_from_audio(&sentence.pcm, sentence.sample_rate))
+            .collect();
+        let (_, heard, _) = print_scores(&format!("{voice}, sound"), &sentence, &sound);
+        let ends: fn(&SpokenSentence) -> Vec<Word> = |sentence| sentence.words.clone();
         for (what, words) in [("ends", ends), ("begins and ends", words_with_starts)] {
-            let (r, shut, off) = print_scores(&format!("{voice}, {what} of words"), &said, &made(words));
-            assert!(r >= least && shut >= part, "{voice}, {what}: r = {r}, {shut} shut");
-            assert!(off <= most, "{voice}, {what}: {off} s off");
+            let (r, shut, off) =
+                print_scores(&format!("{voice}, {what} of words"), &sentence, &phones_of(words));
+            assert!(r >= min_r && shut >= part, "{voice}, {what}: r = {r}, {shut} shut");
+            assert!(off <= max_offset, "{voice}, {what}: {off} s off");
             assert!(shut + 0.01 >= heard, "{voice}, {what}: {shut} shut, from its sound {heard}");
         }
         let (_, shut, _) = print_scores(
             &format!("{voice}, ends that are off by up to 50 ms"),
-            &said,
-            &made(words_with_jitter),
+            &sentence,
+            &phones_of(words_with_jitter),
         );
         assert!(shut >= 0.95, "{voice}, with times that are off: {shut} shut");
     }
@@ -150,29 +154,29 @@ fn assert_word_lips_follow(sentences: &[String]) {
 #[test]
 fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     let _alone = same_noise();
-    let said = &synthesize(
+    let sentence = &synthesize(
         &["Maybe Bob will improve the map before my mother moves above the farm.".to_owned()],
         &["slt"],
     )[0][0];
-    let sound = collect_phones(&run_tts_sink(true, said, vec![]));
-    let aligned = Aligner::default().phones(&said.words).unwrap();
+    let sound = collect_phones(&run_tts_sink(true, sentence, vec![]));
+    let aligned = Aligner::default().phones(&sentence.words).unwrap();
     let last = aligned.last().unwrap().end;
     let by = |words: &[(usize, &[Word])]| {
         let events = words.iter().map(|(before, words)| (*before, Event::Words(words.to_vec()))).collect();
-        run_tts_sink(true, said, events)
+        run_tts_sink(true, sentence, events)
     };
 
-    let all = by(&[(0, &said.words)]);
+    let all = by(&[(0, &sentence.words)]);
     let first = all.iter().position(|n| matches!(n, SynthesisEvent::Samples(_))).unwrap();
     assert_eq!(collect_phones(&all[..first]), aligned, "known before any sound leaves");
     let rest = &collect_phones(&all)[aligned.len()..];
     assert!(rest.iter().all(|p| p.end > last), "behind the words the sound is read: {rest:?}");
     assert!((collect_phones(&all).last().unwrap().end - sound.last().unwrap().end).abs() < 0.011);
-    let halves = by(&[(0, &said.words[..5]), (0, &said.words[5..])]);
+    let halves = by(&[(0, &sentence.words[..5]), (0, &sentence.words[5..])]);
     assert_eq!(collect_phones(&halves), collect_phones(&all), "words that wait are one batch");
 
     // The first words late, and the others by themselves in time.
-    let (some, others) = said.words.split_at(6);
+    let (some, others) = sentence.words.split_at(6);
     let parts = collect_phones(&by(&[(5, some), (9, others)]));
     assert!(parts.is_sorted_by(|a, b| a.end < b.end), "{parts:?}");
     let known = parts.iter().take_while(|p| sound.contains(p)).last().expect("read before it was told").end;
@@ -181,33 +185,40 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     let mut wanted = aligner.phones(some).unwrap();
     wanted.extend(aligner.phones(others).unwrap());
     wanted.retain(|p| p.end > known);
-    let told: Vec<Phone> = parts.into_iter().filter(|p| p.end > known && p.end <= last).collect();
-    assert_eq!(told, wanted);
+    let reported: Vec<Phone> = parts.into_iter().filter(|p| p.end > known && p.end <= last).collect();
+    assert_eq!(reported, wanted);
 
     let foreign: Vec<Word> =
-        said.words.iter().map(|word| Word { text: "größer".into(), ..word.clone() }).collect();
+        sentence.words.iter().map(|word| Word { text: "größer".into(), ..word.clone() }).collect();
     assert_eq!(collect_phones(&by(&[(0, &foreign)])), sound, "no English: the sound is read");
     assert_eq!(
-        collect_phones(&by(&[(0, &foreign[..4]), (0, &said.words[4..])])),
-        collect_phones(&by(&[(0, &said.words[..0])]))
+        collect_phones(&by(&[(0, &foreign[..4]), (0, &sentence.words[4..])])),
+        collect_phones(&by(&[(0, &sentence.words[..0])]))
     );
-    let none: Vec<Word> = said.words.iter().map(|word| Word { end: f64::NAN, ..word.clone() }).collect();
+    let none: Vec<Word> = sentence.words.iter().map(|word| Word { end: f64::NAN, ..word.clone() }).collect();
     assert_eq!(collect_phones(&by(&[(0, &none)])), sound, "no times: the sound is read");
 
-    let told = |before| (before, Event::Phones(said.phones.clone()));
-    let words = |before| (before, Event::Words(said.words.clone()));
+    let reported = |before| (before, Event::Phones(sentence.phones.clone()));
+    let words = |before| (before, Event::Words(sentence.words.clone()));
     assert_eq!(
-        collect_phones(&run_tts_sink(true, said, vec![words(0), told(0)])),
-        said.phones,
+        collect_phones(&run_tts_sink(true, sentence, vec![words(0), reported(0)])),
+        sentence.phones,
         "phones are better"
     );
-    assert_eq!(collect_phones(&run_tts_sink(true, said, vec![told(0), words(0), words(3)])), said.phones);
-    assert_eq!(collect_phones(&run_tts_sink(false, said, vec![words(0)])), [], "nobody looks at the lips");
+    assert_eq!(
+        collect_phones(&run_tts_sink(true, sentence, vec![reported(0), words(0), words(3)])),
+        sentence.phones
+    );
+    assert_eq!(
+        collect_phones(&run_tts_sink(false, sentence, vec![words(0)])),
+        [],
+        "nobody looks at the lips"
+    );
     for lips in [true, false] {
-        let heard = run_tts_sink(lips, said, vec![words(0)]);
+        let heard = run_tts_sink(lips, sentence, vec![words(0)]);
         let heard =
             heard.iter().find_map(|n| if let SynthesisEvent::Words(words) = n { Some(words) } else { None });
-        let wanted = said.words.iter().map(|w| (w.text.clone(), Position::from_seconds(w.end)));
+        let wanted = sentence.words.iter().map(|w| (w.text.clone(), Position::from_seconds(w.end)));
         assert_eq!(heard.cloned(), Some(wanted.collect()), "what was heard is dated by them");
     }
 }

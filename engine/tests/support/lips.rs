@@ -16,10 +16,10 @@ const SAMPLE_INTERVAL: f32 = 0.01;
 /// Phones that a sound without phones is given on its way to playout, in chunks of .1 s.
 pub(crate) fn phones_from_audio(pcm: &[i16], sample_rate: u32) -> Vec<Phone> {
     let phones: Arc<Mutex<Vec<Phone>>> = Arc::default();
-    let told = Arc::clone(&phones);
+    let collected = Arc::clone(&phones);
     let sink = tts::synthesis_sink(true, move |news| {
         if let SynthesisEvent::Phones(more) = news {
-            told.lock().unwrap().extend(more);
+            collected.lock().unwrap().extend(more);
         }
     });
     for chunk in pcm.chunks(sample_rate as usize / 10) {
@@ -71,8 +71,8 @@ impl LipMotion {
 pub(crate) struct LipComparison(Vec<(LipMotion, LipMotion)>);
 
 impl LipComparison {
-    pub(crate) fn add(&mut self, said: &[Phone], read: &[Phone]) {
-        self.0.push((LipMotion::new(said), LipMotion::new(read)));
+    pub(crate) fn add(&mut self, spoken: &[Phone], read: &[Phone]) {
+        self.0.push((LipMotion::new(spoken), LipMotion::new(read)));
     }
 
     pub(crate) fn seconds(&self) -> f64 {
@@ -100,7 +100,7 @@ impl LipComparison {
             .unwrap_or_default()
     }
 
-    /// Closures that were said, and those of them where lips are shut within [`CLOSE`].
+    /// Closures that were said, and those of them where lips are shut within [`CLOSURE_TOLERANCE`].
     pub(crate) fn count_closures(&self) -> (usize, usize) {
         let seen = |track: &VisemeTrack, (start, end): (f32, f32)| {
             let steps = ((end - start + 2.0 * CLOSURE_TOLERANCE) / SAMPLE_INTERVAL) as usize;
@@ -112,7 +112,7 @@ impl LipComparison {
         all.fold((0, 0), |(all, shut), seen| (all + 1, shut + usize::from(seen)))
     }
 
-    /// Closures that were read where none was said within [`CLOSE`].
+    /// Closures that were read where none was said within [`CLOSURE_TOLERANCE`].
     pub(crate) fn false_closures(&self) -> usize {
         let near =
             |a: (f32, f32), b: (f32, f32)| a.0 < b.1 + CLOSURE_TOLERANCE && b.0 < a.1 + CLOSURE_TOLERANCE;

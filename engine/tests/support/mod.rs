@@ -83,7 +83,7 @@ impl Vad for LoudnessVad {
     }
 }
 
-/// Understands its script, one text for each stretch of speech, 25 ms after the stretch was closed. At [`PANIC`] its code panics, on the
+/// Understands its script, one text for each stretch of speech, 25 ms after the stretch was closed. At [`PANIC_TEXT`] its code panics, on the
 /// thread that calls it.
 pub struct ScriptedStt {
     pub time: VirtualTime,
@@ -151,11 +151,11 @@ impl llm::Llm for ScriptedLlm {
     }
 
     fn check(&self, check: llm::check::Check) -> llm::check::Checking {
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (tell, verdict) = tokio::sync::oneshot::channel();
         let broken =
             check.rules.iter().find(|rule| check.said.contains(&rule.key)).map(|rule| rule.key.clone());
         self.time.schedule_after(Duration::from_millis(300), move || drop(tell.send(broken)));
-        Box::pin(async move { Ok(told.await.unwrap_or_default()) })
+        Box::pin(async move { Ok(verdict.await.unwrap_or_default()) })
     }
 }
 
@@ -196,9 +196,9 @@ pub struct ScriptedTurnModel {
 }
 
 impl ScriptedTurnModel {
-    pub fn new(world: VirtualTime, script: &[Option<(Duration, f32)>]) -> Self {
+    pub fn new(time: VirtualTime, script: &[Option<(Duration, f32)>]) -> Self {
         Self {
-            time: world,
+            time,
             span: Duration::from_secs(8),
             script: script.to_vec(),
             questions: Arc::default(),
@@ -234,8 +234,8 @@ impl TurnModel for ScriptedTurnModel {
 pub struct EventRecorder(pub Arc<Mutex<Vec<(ConversationId, EventEnvelope)>>>, pub Arc<Mutex<Vec<u128>>>);
 
 impl EventSink for EventRecorder {
-    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
-        self.0.lock().unwrap().push((conversation, fact));
+    fn record(&self, conversation: ConversationId, event: EventEnvelope) {
+        self.0.lock().unwrap().push((conversation, event));
     }
 
     fn call_panicked(&self, conversation: ConversationId) {
@@ -327,7 +327,7 @@ impl Harness {
             max_load: 0.0,
             max_questions_per_second: questions,
         });
-        let (shard, inbox, stats) = match socket {
+        let (media_thread, inbox, stats) = match socket {
             Some(socket) => MediaThread::new(socket, None, shared, start).unwrap(),
             None => MediaThread::without_network(shared, start),
         };
@@ -337,7 +337,7 @@ impl Harness {
         let streams = Arc::default();
         Self {
             time: VirtualTime::new(start),
-            media_thread: shard,
+            media_thread,
             inbox,
             stats,
             latencies,
@@ -391,23 +391,23 @@ impl Harness {
         tts_fallback: Option<Arc<dyn tts::Tts>>,
     ) -> LoopbackClient {
         let opening = self.call_setup(call, script, llm, tts, tts_fallback);
-        let (near, far) = loopback::pair();
+        let (server, client) = loopback::pair();
         let begins = LoopbackCall {
             setup: Box::new(opening),
             early_commands: Vec::new(),
-            server: near,
+            server,
             presence: PresenceGuard::default(),
         };
         assert!(self.inbox.requests.send(Message::Loopback(Box::new(begins))).is_ok());
-        far
+        client
     }
 
     /// Offers a connection for a call of an agent that says nothing; the answer.
     pub fn offer_call(&mut self, call: CallConfig, sdp: String) -> AcceptedOffer {
         let conversation = call.id;
-        let speaker = Arc::new(ScriptedTts { time: self.time.clone() });
+        let tts = Arc::new(ScriptedTts { time: self.time.clone() });
         let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: String::new() });
-        let opening = self.call_setup(call, &[], llm, speaker, None);
+        let opening = self.call_setup(call, &[], llm, tts, None);
         let (key, news) = (opening.id, self.inbox.stage_events.clone());
         let opening = Mutex::new(Some(Box::new(opening)));
         let open = Box::new(move || {
@@ -450,7 +450,7 @@ impl Harness {
     ) -> CallSetup {
         let key = CallId(self.next_call_id);
         self.next_call_id += 1;
-        let ear = ScriptedStt {
+        let stt = ScriptedStt {
             time: self.time.clone(),
             script: script.to_vec(),
             open_streams: Arc::clone(&self.open_streams),
@@ -458,7 +458,7 @@ impl Harness {
         let news = self.inbox.stage_event_sink(key);
         let sink = Sink::new(move |event| news.send(engine::messages::StageEvent::Stt(event)));
         let models = CallModels {
-            stt: stt::Stt::open(&ear, sink).unwrap(),
+            stt: stt::Stt::open(&stt, sink).unwrap(),
             turn_model: self.turn_model.clone(),
             llm,
             llm_fallback: None,
@@ -551,8 +551,8 @@ impl ReceivedOutput {
         Self { start, blocks: Vec::new(), texts: Vec::new(), closed: false }
     }
 
-    pub fn collect(&mut self, far: &LoopbackClient) {
-        for left in far.drain_outputs() {
+    pub fn collect(&mut self, client: &LoopbackClient) {
+        for left in client.drain_outputs() {
             match left {
                 LoopbackOutput::Audio { at, pcm, .. } => self.blocks.push((at, pcm)),
                 LoopbackOutput::Text(text) => self.texts.push(text),

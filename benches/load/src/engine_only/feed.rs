@@ -161,7 +161,7 @@ impl Feeder {
 
     fn attach(&mut self, now: Instant, number: usize) {
         let call = CallConfig { id: ConversationId(self.callers.len() as u128), ..self.call.clone() };
-        match self.engine.attach(Arc::new(call), Vec::new()) {
+        match self.engine.start_loopback_call(Arc::new(call), Vec::new()) {
             Ok(far) => {
                 let mut caller = Caller {
                     far,

@@ -114,20 +114,21 @@ fn equal_chunks_come_in_the_order_they_were_added() {
 #[test]
 fn no_word_within_the_edits_is_passed_over() {
     let mut state = 1_u32;
-    let mut draw = move |below: usize| {
+    let mut random_below = move |below: usize| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as usize % below
     };
     let alphabet: Vec<char> = "abcdefghijklmnopqrstuvwxyz0189äßéж".chars().collect();
     for _ in 0..20_000 {
-        let word: Vec<char> = (0..3 + draw(10)).map(|_| alphabet[draw(alphabet.len())]).collect();
+        let word: Vec<char> =
+            (0..3 + random_below(10)).map(|_| alphabet[random_below(alphabet.len())]).collect();
         let mut changed = word.clone();
-        let edits = 1 + draw(2) as u32;
+        let edits = 1 + random_below(2) as u32;
         for _ in 0..edits {
-            let at = draw(changed.len());
-            match draw(4) {
-                0 => changed[at] = alphabet[draw(alphabet.len())],
-                1 => changed.insert(at, alphabet[draw(alphabet.len())]),
+            let at = random_below(changed.len());
+            match random_below(4) {
+                0 => changed[at] = alphabet[random_below(alphabet.len())],
+                1 => changed.insert(at, alphabet[random_below(alphabet.len())]),
                 2 if changed.len() > 1 => drop(changed.remove(at)),
                 _ if at > 0 => changed.swap(at, at - 1),
                 _ => {}

@@ -33,9 +33,9 @@ async fn handle(
 }
 
 async fn serve(status: u16, body: impl Into<String>) -> (RecordedRequests, String) {
-    let seen = RecordedRequests::default();
+    let requests = RecordedRequests::default();
     let server = Server {
-        requests: Arc::clone(&seen),
+        requests: Arc::clone(&requests),
         status: StatusCode::from_u16(status).unwrap(),
         body: body.into(),
     };
@@ -44,7 +44,7 @@ async fn serve(status: u16, body: impl Into<String>) -> (RecordedRequests, Strin
     tokio::spawn(
         async move { axum::serve(listener, Router::new().fallback(handle).with_state(server)).await },
     );
-    (seen, base)
+    (requests, base)
 }
 
 fn tool(method: &str, url: String, headers: &[(&str, &str)]) -> Tool {
@@ -67,38 +67,41 @@ fn url(template: &str, arguments: Value) -> Result<String, String> {
 
 #[tokio::test]
 async fn arguments_fill_the_path_and_the_rest_is_the_query() {
-    let (seen, base) = serve(200, r#"{"sky":"blue"}"#).await;
+    let (requests, base) = serve(200, r#"{"sky":"blue"}"#).await;
     let tool = tool("get", base + "/w/{city}/now?units=si", &[("X-Key", "k1")]);
-    let told =
+    let outcome =
         run(&client(), &tool, json!({"city": "São/Paulo ?#", "days": 2, "tags": ["a", "b&c"], "none": null}))
             .await;
-    assert_eq!(told, Ok(json!({"sky": "blue"})));
-    let seen = seen.lock().unwrap();
-    let (method, uri, headers, body) = &seen[0];
+    assert_eq!(outcome, Ok(json!({"sky": "blue"})));
+    let requests = requests.lock().unwrap();
+    let (method, uri, headers, body) = &requests[0];
     assert_eq!(uri, "/w/S%C3%A3o%2FPaulo%20%3F%23/now?units=si&days=2&tags=a&tags=b%26c");
     assert_eq!((method, headers["x-key"].to_str().unwrap(), body.as_str()), (&Method::GET, "k1", ""));
 }
 
 #[tokio::test]
 async fn other_methods_carry_the_rest_as_a_json_body() {
-    let (seen, base) = serve(201, "done").await;
+    let (requests, base) = serve(201, "done").await;
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
-        let told = run(
+        let outcome = run(
             &client(),
             &tool(method, format!("{base}/o/{{id}}"), &[]),
             json!({"id": 7, "note": "x", "deep": {"a": [1]}}),
         )
         .await;
-        assert_eq!(told, Ok(json!({"result": "done"})));
+        assert_eq!(outcome, Ok(json!({"result": "done"})));
     }
-    let seen = seen.lock().unwrap();
-    for call in &seen[..3] {
+    let requests = requests.lock().unwrap();
+    for call in &requests[..3] {
         assert_eq!(
             (call.1.as_str(), call.3.as_str(), call.2["content-type"].to_str().unwrap()),
             ("/o/7", r#"{"note":"x","deep":{"a":[1]}}"#, "application/json")
         );
     }
-    assert_eq!((seen[3].1.as_str(), seen[3].3.as_str()), ("/o/7?note=x&deep=%7B%22a%22%3A%5B1%5D%7D", ""));
+    assert_eq!(
+        (requests[3].1.as_str(), requests[3].3.as_str()),
+        ("/o/7?note=x&deep=%7B%22a%22%3A%5B1%5D%7D", "")
+    );
 }
 
 #[test]
@@ -138,35 +141,38 @@ fn an_argument_never_reaches_the_host_or_climbs_the_path() {
 
 #[tokio::test]
 async fn results_that_are_no_objects_become_one() {
-    for (body, told) in [
+    for (body, outcome) in [
         ("[1,2]", json!([1, 2])),
         ("21.5", json!(21.5)),
         ("", Value::Null),
         ("plain words", json!("plain words")),
     ] {
         let (_, base) = serve(200, body).await;
-        assert_eq!(run(&client(), &tool("GET", base, &[]), json!({})).await, Ok(json!({"result": told})));
+        assert_eq!(run(&client(), &tool("GET", base, &[]), json!({})).await, Ok(json!({"result": outcome})));
     }
 }
 
 #[tokio::test]
 async fn a_long_answer_is_cut_and_says_so() {
     let (_, base) = serve(200, "y".repeat(300 << 10)).await;
-    let told = run(&client(), &tool("GET", base, &[]), json!({})).await.unwrap();
-    assert_eq!(told["result"].as_str().unwrap().len(), 256 << 10);
-    assert_eq!((&told["truncated"], told["note"].as_str().unwrap()), (&json!(true), "cut after 256 KiB"));
+    let outcome = run(&client(), &tool("GET", base, &[]), json!({})).await.unwrap();
+    assert_eq!(outcome["result"].as_str().unwrap().len(), 256 << 10);
+    assert_eq!(
+        (&outcome["truncated"], outcome["note"].as_str().unwrap()),
+        (&json!(true), "cut after 256 KiB")
+    );
 }
 
 #[tokio::test]
 async fn failures_are_reasons_without_secrets() {
     let (_, base) = serve(500, "bad key\n Bearer topsecret1 in ?k=hushhush").await;
-    let told = run(
+    let outcome = run(
         &client(),
         &tool("GET", base + "/?k=hushhush", &[("Authorization", "Bearer topsecret1")]),
         json!({}),
     )
     .await;
-    assert_eq!(told, Err("the tool's server answered 500: bad key *** in ?k=***".into()));
+    assert_eq!(outcome, Err("the tool's server answered 500: bad key *** in ?k=***".into()));
     let (_, base) = serve(302, "").await;
     assert_eq!(
         run(&client(), &tool("GET", base, &[]), json!({})).await,
@@ -177,33 +183,33 @@ async fn failures_are_reasons_without_secrets() {
 /// The clock stands still once the server has been asked, and then jumps from timer to timer: nothing but the time-out is left to wait for.
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
-    let asked = Arc::new(tokio::sync::Notify::new());
-    let deaf = Router::new().fallback({
-        let asked = Arc::clone(&asked);
+    let request_received = Arc::new(tokio::sync::Notify::new());
+    let silent_router = Router::new().fallback({
+        let request_received = Arc::clone(&request_received);
         async move || {
-            asked.notify_one();
+            request_received.notify_one();
             std::future::pending::<()>().await;
         }
     });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, deaf).await });
+    tokio::spawn(async move { axum::serve(listener, silent_router).await });
     let (client, tool) = (client(), tool("POST", base, &[]));
 
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let mut running = std::pin::pin!(run(&client, &tool, json!({"room": "blue"})));
     tokio::select! {
         biased;
-        told = &mut running => panic!("it was told {told:?}"),
-        () = asked.notified() => tokio::time::pause(),
+        outcome = &mut running => panic!("it was told {outcome:?}"),
+        () = request_received.notified() => tokio::time::pause(),
     }
     let silent = tokio::time::Instant::now();
-    let told = tokio::time::timeout(3 * TIMEOUT, running).await.expect("it is given up");
-    assert_eq!(told, Err("timeout".into()));
+    let outcome = tokio::time::timeout(3 * TIMEOUT, running).await.expect("it is given up");
+    assert_eq!(outcome, Err("timeout".into()));
     // It was asked between the two; the clock has steps of a millisecond.
-    let (least, most) = (silent.elapsed(), begun.elapsed());
+    let (min, max) = (silent.elapsed(), started.elapsed());
     let limit = Duration::from_secs(20);
-    assert!(least <= limit + Duration::from_millis(2) && most >= limit, "{least:?} to {most:?}");
+    assert!(min <= limit + Duration::from_millis(2) && max >= limit, "{min:?} to {max:?}");
 }
 
 #[tokio::test]
