@@ -37,7 +37,7 @@ WEIGHTS, SCORES = ROOT / "assets/lips/network.bin", ROOT / "docs/lips.md"
 NUMBERS = ROOT / "models/tests/lips/expected.json"
 SEED, STEPS = 7, 2_600
 
-# What is told apart: the mouths of engine/src/show/pose.rs, each by the phone that stands for it.
+# What is told apart: the mouths of engine/src/show/visemes.rs, each by the phone that stands for it.
 CLASSES = "pau p f th t k hh ch s n r aa ah ax eh ih ao uw".split()
 OF_PHONE = {
     "p": "p b m em", "f": "f v", "th": "th dh", "t": "t d dx", "n": "n l en el nx", "k": "k g ng", "hh": "hh hv", "ch": "ch jh sh zh",

@@ -18,7 +18,7 @@ GARDEN = "Tell me about the garden behind the house."
 
 @pytest.fixture(scope="module")
 def hasty(start):
-    """A server that waits for lost clients 2 and 4 s instead of 5 and 25: engine/tests/graph.rs has the true lengths, in simulated time."""
+    """A server that waits for lost clients 2 and 4 s instead of 5 and 25: engine/tests/media_thread.rs has the true lengths, in simulated time."""
     return start("hasty", env={"VISAVIS_TIMEOUTS_CLOSED": "2", "VISAVIS_TIMEOUTS_SILENCE": "4"}).first_start().ready()
 
 

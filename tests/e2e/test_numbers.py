@@ -1,7 +1,7 @@
 """The promised figures, measured in the page on one audio clock, with the built-in providers. Every turn is
 in report.json.
 
-All of it belongs to the long tier. In virtual time, engine/tests/graph.rs holds what the server adds: from
+All of it belongs to the long tier. In virtual time, engine/tests/media_thread.rs holds what the server adds: from
 the end of speech to the first sound (`the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy`),
 and from an interruption to silence
 (`an_interruption_is_silence_at_most_sixteen_milliseconds_after_the_policy_allows_it`).

@@ -47,7 +47,7 @@ FAIR, SOME = "leo", 8
 HALF = (40 + 0.325 / 0.9 * 180) / 255
 FLASH = pathlib.Path(__file__).parent / "flash"
 #: A picture shows the mouth of its middle and 20 ms later: early sound is noticed soonest
-#: (engine/src/show/face.rs).
+#: (engine/src/show/animator.rs).
 LEAD = 0.04
 #: What is judged on the server's clock: one sentence, as a pause between two has a length of its own.
 SENTENCE = "Maybe Bob put the big map by the pump where my mother made a pot of soup for Papa."

@@ -1,5 +1,5 @@
 """Barge-in as a person hears it: a sound without words, a listener's "okay", and "stop". What each of them is to the server, a script says; the
-detector is the real one. engine/tests/graph.rs and engine/conversation/tests have the exact times, in simulated time."""
+detector is the real one. engine/tests/media_thread.rs and engine/conversation/tests have the exact times, in simulated time."""
 
 import dataclasses
 
@@ -100,7 +100,7 @@ def test_stop_stops_the_agent(talk):
 
 @pytest.mark.long("network")
 def test_a_longer_sound_without_words_holds_the_agent_and_it_goes_on_where_it_was(talk):
-    """As above, a sound in one burst is a short one. engine/tests/graph.rs holds it in virtual time
+    """As above, a sound in one burst is a short one. engine/tests/media_thread.rs holds it in virtual time
     (`a_false_interruption_resumes_at_the_sample_it_was_held_at`)."""
     long = talk(hum(*LONG), {"sound_s": 1.5})
     assert long.text() == TEXT, long.events
