@@ -1,10 +1,31 @@
-//! One call: a conversation with its connections, ears, voice, mind and face. Lives on one media thread from birth to end.
+//! One call: the conversation, its connections, audio input and output, models and avatar. A call
+//! stays on one media thread for its whole life.
 //!
-//! Nothing here waits or reads a clock. The thread tells it what happened and when; it does what the conversation asks.
+//! A call never blocks and reads no clock. The media thread passes in what happened and the time;
+//! the call executes the outputs of the conversation.
+//!
+//! States of a call, with the `PendingCall` from which it starts (a loopback call starts at
+//! `waiting`):
+//!
+//! ```text
+//!  offer
+//!    v                                 Connected           Output::End
+//!  PendingCall -- CallSetup --> waiting -------> running --------------> ended
+//!    | no connection left,       |   \                                   ^  | audio played
+//!    | End, Leave, Stop          |    +- End, Leave, Stop, last hang-up -+  | (at most 2 s),
+//!    v                           | no connection left                       v connections closed
+//!  dropped                       +---------------------------------------> Finished
+//! ```
+//!
+//! `waiting`: no `started_at`. `running`: [`Call::is_running`]. `ended`: [`Call::has_ended`].
+//! [`Lifecycle::Finished`]: the media thread removes the call. A panic in its code removes a call
+//! from any state. If the call setup fails for lack of capacity, the `PendingCall` remains: its
+//! clients get a capacity error and are hung up.
 
 mod client;
 mod connections;
 mod deadlines;
+mod guardrails;
 mod hear;
 mod outputs;
 
@@ -42,15 +63,16 @@ use client::ClientRequest;
 
 pub(crate) use deadlines::Lifecycle;
 
-/// Questions that a client may type at once, as seconds of [`EngineContext::max_questions_per_second`].
+/// Burst of questions that a client may type, in seconds of
+/// [`EngineContext::max_questions_per_second`].
 const QUESTION_BURST_SECONDS: f64 = 5.0;
-/// Who waits for the answer to a command.
+/// Receiver of a command's outcome.
 enum ReplyTarget {
     Api(oneshot::Sender<Result<CommandOutcome, CommandError>>),
     Client(ClientRequest),
 }
 
-/// The face of a call.
+/// The avatar video of a call.
 struct AvatarVideo {
     animator: AvatarAnimator,
     frame_clock: FrameClock,
@@ -65,17 +87,17 @@ pub(crate) struct Call {
     context: Arc<EngineContext>,
     stage_events: Sink<StageEvent>,
     conversation: Conversation,
-    /// When the conversation began: its time zero.
+    /// Start of the conversation: its time zero.
     started_at: Option<Instant>,
-    /// Answers that the driver owes the conversation at once.
+    /// Inputs for the conversation that are queued and not yet handled.
     inputs: VecDeque<Input>,
     connections: Vec<Connection>,
-    /// Number of the link that carries the call.
+    /// Number of the connection that carries the call.
     current_connection: Option<u32>,
     next_connection: u32,
     rtvi_session: RtviSession,
     audio_input: AudioInput,
-    /// Whether the client knows that no packet of the user's voice comes.
+    /// Whether the client was sent the level for silence because no audio packets arrive.
     silence_reported: bool,
     pcm: Vec<i16>,
     audio_output: AudioOutput,
@@ -86,31 +108,31 @@ pub(crate) struct Call {
     voice_id: String,
     fallback_voice_id: String,
     generations: Vec<GenerationHandle>,
-    /// Tools that the agent's servers brought.
+    /// Tools listed by the agent's tool servers.
     server_tools: Vec<Tool>,
-    /// The asking of these servers.
+    /// The running request for the tools of these servers.
     tool_listing: Handle,
-    /// Checks of the agent's guardrails.
+    /// Running checks of the agent's guardrails.
     guardrail_checks: Vec<Handle>,
-    /// What the user said last, for guardrails.
+    /// The user's last utterance, for guardrails.
     last_user_text: String,
     client_tools: Vec<client::ClientTool>,
     avatar: Option<AvatarVideo>,
     trace: Option<TraceWriter>,
     early_commands: Vec<Command>,
     warnings: Vec<String>,
-    /// Questions that clients may still type: each costs a request to the LLM.
+    /// Rate limit of the questions that clients type: each costs a request to the LLM.
     question_bucket: Option<TokenBucket>,
     pending_replies: Vec<(CommandId, ReplyTarget)>,
     next_command: u32,
     is_leaving: bool,
     ended_at: Option<Instant>,
-    /// Links that are gone and still known by name.
+    /// Connections that were removed from the call but not yet from the demultiplexer.
     dropped_connections: Vec<u32>,
     next_tick: Instant,
-    /// [`Call::next_deadline`] as it was when the call was last served.
+    /// Value of [`Call::next_deadline`] when the call was last served.
     pub(crate) cached_deadline: Option<Instant>,
-    /// [`Call::is_past_handshake`], as of when it was served last.
+    /// Value of [`Call::is_past_handshake`] when the call was last served.
     pub(crate) past_handshake: bool,
     _slot: Slot,
     _presence: PresenceGuard,
@@ -120,7 +142,7 @@ impl Call {
     /// A call that waits for its connection.
     ///
     /// # Errors
-    /// No Opus encoder can be had.
+    /// The Opus encoder cannot be created.
     pub(crate) fn new(
         setup: CallSetup,
         handover: CallHandover,
@@ -138,7 +160,8 @@ impl Call {
         let CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
         let avatar_voice =
             stock_poses.as_ref().map(|poses| poses.pose_set().manifest().voice.clone()).unwrap_or_default();
-        // The agent's voice where the engine has it, else its face's, else the engine's default.
+        // The agent's voice if the TTS engine has it, else the avatar's voice, else the engine's
+        // default.
         let voice_of = |tts: &dyn models::tts::Tts| {
             let names = [&config.tts.voice_id, &avatar_voice].into_iter();
             names.filter(|name| !name.is_empty()).find(|name| tts.knows(name)).cloned().unwrap_or_default()
@@ -200,25 +223,26 @@ impl Call {
         })
     }
 
-    /// Whether a window of it waits for the detector.
+    /// Whether a window of the user's audio waits for the VAD.
     #[must_use]
     pub(crate) fn has_vad_window(&self) -> bool {
         !self.audio_input.pending_windows.is_empty()
     }
 
-    /// Whether the conversation is over.
+    /// Whether the conversation has ended.
     #[must_use]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended_at.is_some()
     }
 
-    /// Whether the conversation has begun: then its record must end.
+    /// Whether the conversation has started and not ended. The record of such a call must be ended.
     #[must_use]
     pub(crate) fn is_running(&self) -> bool {
         self.started_at.is_some() && self.ended_at.is_none()
     }
 
-    /// Tells the client that the call has failed, and closes its connections without waiting.
+    /// Sends the client an error that the call has failed, and closes all connections without
+    /// waiting.
     pub(crate) fn abort(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
         for connection in &mut self.connections {
             connection.abort(now);
@@ -232,12 +256,13 @@ impl Call {
         Time::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// The thread's next tick.
+    /// Sets the time of the thread's next tick.
     pub(crate) fn set_next_tick(&mut self, at: Instant) {
         self.next_tick = at;
     }
 
-    /// A datagram for one of its connections.
+    /// Passes a datagram to one of the call's connections. Returns false if the connection does not
+    /// take it.
     pub(crate) fn receive_datagram(
         &mut self,
         now: Instant,
@@ -251,11 +276,11 @@ impl Call {
         connection.is_some_and(|l| l.receive(now, protocol, source, destination, datagram))
     }
 
-    /// Drains all connections: what they tell happens, what they send goes to `transmit`.
+    /// Polls all connections: handles their events and passes their datagrams to `transmit`.
     pub(crate) fn poll_connections(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
         let mut at = 0;
         while at < self.connections.len() {
-            // A step of str0m that does nothing costs as much as one that sends a packet.
+            // A poll of str0m that does nothing costs as much as one that sends a packet.
             while self.connections[at].is_due(now)
                 && let Some(event) = self.connections[at].poll(now, transmit)
             {
@@ -264,13 +289,13 @@ impl Call {
             }
             at += 1;
         }
-        // Answers written while a later link was drained.
+        // Messages written to earlier connections while a later one was polled.
         for connection in &mut self.connections {
             while connection.is_due(now) && connection.poll(now, transmit).is_some() {}
         }
     }
 
-    /// What one of its connections tells.
+    /// Handles an event of one of the call's connections.
     pub(crate) fn handle_event(&mut self, now: Instant, number: u32, event: TransportEvent) {
         match event {
             TransportEvent::Connected => self.on_connected(now, number),
@@ -291,12 +316,12 @@ impl Call {
                 self.audio_output.on_packet_loss(part)
             }
             TransportEvent::ChannelOpen => self.on_channel_open(now, number),
-            // Clocks watch a closed link; voice went into the jitter buffer.
+            // Timeouts cover a closed connection; audio already went into the jitter buffer.
             TransportEvent::Closed | TransportEvent::Audio { .. } | TransportEvent::PacketLoss(_) => {}
         }
     }
 
-    /// A connection is up: the call begins, or goes on with it.
+    /// A connection is up: the call starts, or continues on this connection.
     fn on_connected(&mut self, now: Instant, number: u32) {
         if self.ended_at.is_some() || self.current_connection == Some(number) {
             return;
@@ -322,7 +347,7 @@ impl Call {
         {
             self.trace = Some(TraceWriter::new(disk.clone(), &self.config, unix_micros));
         }
-        // On the thread's tick, so that the blocks of all calls are due together.
+        // Aligned with the thread's tick, so that the audio frames of all calls are due together.
         self.audio_output.start_clock(now, first_block);
         self.handle_input(now, Input::Start);
         self.handle_input(now, Input::ExternalEvent(Fact::Joined { unix_micros }));
@@ -335,7 +360,7 @@ impl Call {
         }
     }
 
-    /// A command from outside.
+    /// Handles a command from the API.
     pub(crate) fn handle_command(
         &mut self,
         now: Instant,
@@ -344,7 +369,7 @@ impl Call {
     ) {
         let answer = |reply: Option<oneshot::Sender<_>>, answer| {
             if let Some(reply) = reply {
-                // Whoever asked may have gone meanwhile.
+                // The requester may have stopped waiting.
                 let _ = reply.send(answer);
             }
         };
@@ -353,7 +378,7 @@ impl Call {
         }
         if self.started_at.is_none() {
             if matches!(command, Command::End | Command::Leave | Command::Stop { .. }) {
-                self.ended_at = Some(now); // it never began: it leaves no trace, and the record is not ours to close
+                self.ended_at = Some(now); // not started: no trace, the record is not closed here
                 return answer(reply, Err(CommandError::NotRunning));
             }
             if self.early_commands.len() < MAX_EARLY_COMMANDS {
@@ -369,7 +394,8 @@ impl Call {
         self.drain_inputs(now);
     }
 
-    /// The conversation is given the command with the next [`Call::drain_inputs`], or by the one that runs.
+    /// Queues a command. The next [`Call::drain_inputs`], or the one that is running, passes it to
+    /// the conversation.
     fn queue_command(&mut self, command: Command, waiting: Option<ReplyTarget>) {
         let id = CommandId(self.next_command);
         self.next_command += 1;
@@ -379,7 +405,8 @@ impl Call {
         self.inputs.push_back(Input::Command { id, command });
     }
 
-    /// A client closes one of the connections by itself: the user's leaving, if it carries the call. False if there is no such connection.
+    /// The client closes one of its connections. This means that the user leaves, if the connection
+    /// carries the call. Returns false if there is no such connection.
     pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
         let Some(connection) = self.connections.iter_mut().find(|l| l.id() == id) else { return false };
         let number = connection.number;
@@ -394,14 +421,14 @@ impl Call {
         true
     }
 
-    /// The user leaves.
+    /// The user leaves the call.
     fn user_left(&mut self, now: Instant) {
         if self.ended_at.is_none() && !std::mem::replace(&mut self.is_leaving, true) {
             self.submit_command(now, Command::Leave, None);
         }
     }
 
-    /// Sends the blocks and pictures that are due.
+    /// Sends the audio and video frames that are due.
     pub(crate) fn send_media(&mut self, now: Instant, meter: &mut StepMeter) {
         if self.started_at.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Bounded edges between threads. Each says what happens when it is full, and counts it.
+//! Bounded channels between threads. Each has a rule for overflow and counts how often it was full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,25 +9,26 @@ use mio::Waker;
 
 use crate::thread;
 
-/// What happens to the newcomer when an edge is full.
+/// What happens to a new item when the channel is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
-    /// It is dropped and counted.
+    /// The item is dropped and counted.
     Drop,
-    /// The sender is told and decides.
+    /// The sender gets the item back and decides.
     Reject,
-    /// The sender waits at most this long, one that never waits ([`thread::forbid_blocking`]) not at all; then the newcomer is dropped and counted.
+    /// The sender blocks for at most this time, then the item is dropped and counted. A thread that
+    /// must not block ([`thread::forbid_blocking`]) drops it at once.
     Wait(Duration),
 }
 
-/// An edge of the graph, as [`crate::messages::CHANNELS`] documents it.
+/// A channel, as listed in [`crate::messages::CHANNELS`].
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
-    /// Who sends to whom.
+    /// Source and receiver; also the value of the label in metrics.
     pub name: &'static str,
-    /// How many items it holds.
+    /// Capacity in items.
     pub capacity: usize,
-    /// What happens when it is full.
+    /// What happens when the channel is full.
     pub overflow: Overflow,
 }
 
@@ -39,7 +40,7 @@ pub struct Sender<T> {
     counts: Arc<ChannelCounts>,
 }
 
-/// What an edge counts of itself.
+/// Statistics of a channel.
 #[derive(Default)]
 struct ChannelCounts {
     full_count: AtomicU64,
@@ -57,7 +58,7 @@ impl<T> Clone for Sender<T> {
     }
 }
 
-/// An edge with its sending and receiving ends; `waker` interrupts the receiver's poll, if it has one.
+/// Opens a channel and returns both ends. `waker` interrupts the receiver's poll, if it has one.
 #[must_use]
 pub fn open<T>(edge: &'static Channel, waker: Option<Arc<Waker>>) -> (Sender<T>, Receiver<T>) {
     let (channel, receiver) = crossbeam_channel::bounded(edge.capacity);
@@ -65,17 +66,18 @@ pub fn open<T>(edge: &'static Channel, waker: Option<Arc<Waker>>) -> (Sender<T>,
 }
 
 impl<T> Sender<T> {
-    /// The same receiver reached by another edge, with that one's behaviour when full and a count of its own.
+    /// A sender to the same receiver over another channel, with that channel's overflow rule and
+    /// its own statistics.
     #[must_use]
     pub fn with_channel(&self, edge: &'static Channel) -> Self {
         debug_assert_eq!(edge.capacity, self.channel.capacity, "one receiver has one depth");
         Self { channel: edge, counts: Arc::default(), ..self.clone() }
     }
 
-    /// Sends, and does what the edge says when it is full.
+    /// Sends an item, and applies the overflow rule if the channel is full.
     ///
     /// # Errors
-    /// The item, if it was not taken: the edge is full, or nobody receives any more.
+    /// The item, if it was not sent: the channel is full, or the receiver is gone.
     pub fn send(&self, item: T) -> Result<(), T> {
         let sent = match self.channel.overflow {
             Overflow::Drop | Overflow::Reject => self.sender.try_send(item).map_err(|e| match e {
@@ -96,7 +98,7 @@ impl<T> Sender<T> {
             Ok(()) => {
                 self.counts.max_depth.fetch_max(self.sender.len(), Ordering::Relaxed);
                 if let Some(waker) = &self.waker {
-                    // Fails only where the poll is gone, and then nobody is to be woken.
+                    // Fails only if the poll is gone, and then there is no thread to wake.
                     let _ = waker.wake();
                 }
                 Ok(())
@@ -110,25 +112,26 @@ impl<T> Sender<T> {
         }
     }
 
-    /// How often it was full.
+    /// How often the channel was full.
     #[must_use]
     pub fn full_count(&self) -> u64 {
         self.counts.full_count.load(Ordering::Relaxed)
     }
 
-    /// Most items that waited behind this sender, those of the receiver's other edges included.
+    /// Maximum number of queued items seen by this sender, items of the receiver's other channels
+    /// included.
     #[must_use]
     pub fn max_depth(&self) -> usize {
         self.counts.max_depth.load(Ordering::Relaxed)
     }
 
-    /// Items that wait now.
+    /// Number of items queued now, items of the receiver's other channels included.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.sender.len()
     }
 
-    /// Which edge it is.
+    /// The channel of this sender.
     #[must_use]
     pub fn channel(&self) -> &'static Channel {
         self.channel
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
     }
 
-    /// Who waits here waits for ever: nobody reads.
+    /// No receiver reads this channel, so a send that blocks would outlast the test.
     static BLOCKING_FOREVER: Channel =
         Channel { name: "test, endless", capacity: 1, overflow: Overflow::Wait(Duration::from_secs(3600)) };
 

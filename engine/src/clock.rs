@@ -1,6 +1,7 @@
-//! The only place that reads a clock. Everything on a media thread is given `now`, so that a test runs an hour in a moment.
+//! The only place that reads a clock. All code on a media thread gets `now` as a parameter, so that
+//! a test simulates an hour in a moment.
 
-#![allow(clippy::disallowed_methods)] // here they are allowed
+#![allow(clippy::disallowed_methods)] // allowed only here
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The wall clock: µs since the Unix epoch. Read once per call, at its beginning.
+/// The wall clock: µs since the Unix epoch. Read once per call, at its start.
 #[must_use]
 pub fn unix_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);

@@ -1,4 +1,19 @@
-//! One connection of a call: WebRTC, or a loop-back. A call has one, and for a moment two while a new one takes over.
+//! One connection of a call: WebRTC or loopback. A call has one connection, and two for a moment
+//! while a new one takes over.
+//!
+//! States of a connection, derived from the times that it stores:
+//!
+//! ```text
+//!  offered ---Connected---> up ---Closed by client---> closed
+//!     | \                    |                          ^ |
+//!     |  +-------------------|-----Closed by client-----+ |
+//!     | hang_up              | hang_up                    | hang_up (optional)
+//!     v                      v                            v
+//!  hung up ----- transport closed, or 1 s (CLOSE_TIMEOUT) -----> finished
+//! ```
+//!
+//! A call drops its closed connections by its own timeouts. [`Connection::abort`] changes no state:
+//! the failed call drops its connections.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,11 +27,13 @@ use crate::transport::loopback::{LoopbackOutput, LoopbackServer};
 use crate::transport::webrtc::{PeerConnection, Protocol, Transmit};
 use crate::transport::{TextMessage, TransportEvent, VideoFrame};
 
-/// How long a hung-up connection may take to send its last words.
+/// Limit for sending the last messages after a hang-up.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long after it came up a connection may still have handshakes to do (the data channel, negotiations), for which each round trip counts.
+/// How long after it connected a connection may still do handshakes (data channel, negotiations),
+/// in which each round trip counts.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(1);
-/// What a client is told that connects while the server is full, as REST says it.
+/// Error sent to a client that connects while the server has no capacity, in the words of the REST
+/// API.
 const NO_CAPACITY: &str = "No capacity";
 /// Samples of 20 ms at 16 kHz.
 const SAMPLES_20_MS: usize = 320;
@@ -26,7 +43,7 @@ enum Transport {
     Loopback { server: LoopbackServer, next_frame_at: Instant, last_received: Instant },
 }
 
-/// A connection with its place in the call.
+/// A connection and its state in the call.
 pub(crate) struct Connection {
     /// Unique in the call.
     pub(crate) number: u32,
@@ -34,24 +51,24 @@ pub(crate) struct Connection {
     id: String,
     /// When it was offered.
     pub(crate) offered_at: Instant,
-    /// When it came up.
+    /// When it connected.
     pub(crate) connected_at: Option<Instant>,
     /// When the client closed it.
     pub(crate) closed_at: Option<Instant>,
-    /// When it was hung up from here.
+    /// When the server hung it up.
     hung_up_at: Option<Instant>,
-    /// When a packet of the user's voice last came.
+    /// When the last packet of the user's audio arrived.
     pub(crate) last_voice_at: Option<Instant>,
-    /// What the client sends over its channel.
+    /// Reader of the client's messages on the data channel.
     pub(crate) message_reader: client_messages::ClientInbox,
-    /// When the client opened its channel.
+    /// When the client opened its data channel.
     pub(crate) channel_opened_at: Option<Instant>,
-    /// Its entry among the offers that have not connected, until it has.
+    /// The entry in the list of pending offers, until the connection is up.
     pending_offer: Option<PendingOffer>,
 }
 
 impl Connection {
-    /// An answered offer.
+    /// A connection from an answered offer.
     pub(crate) fn webrtc(
         number: u32,
         connection: PeerConnection,
@@ -99,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Its unguessable name.
+    /// The connection's id, which is unguessable for WebRTC.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -112,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is this offer, and has not connected.
+    /// Whether this is the pending offer with this number.
     pub(crate) fn is_offer(&self, number: u64) -> bool {
         self.pending_offer.as_ref().is_some_and(|unconnected| unconnected.number == number)
     }
@@ -122,12 +139,12 @@ impl Connection {
         self.connected_at.is_some() && self.closed_at.is_none() && self.hung_up_at.is_none()
     }
 
-    /// Whether it is past its handshakes: what comes and goes from now on may wait for a tick.
+    /// Whether the handshakes are over: datagrams in both directions may then wait for a tick.
     pub(crate) fn is_past_handshake(&self, now: Instant) -> bool {
         self.connected_at.is_some_and(|at| now.saturating_duration_since(at) >= HANDSHAKE_TIME)
     }
 
-    /// When the client was last heard, if ever.
+    /// When the last data from the client arrived, if any.
     pub(crate) fn last_received(&self) -> Option<Instant> {
         match &self.transport {
             Transport::WebRtc { peer: connection, .. } => connection.last_heard(),
@@ -135,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client wants pictures.
+    /// Whether the client receives video.
     pub(crate) fn has_video(&self) -> bool {
         match &self.transport {
             Transport::WebRtc { peer: connection, .. } => connection.has_video(),
@@ -143,12 +160,12 @@ impl Connection {
         }
     }
 
-    /// Whether packets are wanted, or samples.
+    /// Whether the connection takes encoded packets (WebRTC) instead of samples (loopback).
     pub(crate) fn wants_packets(&self) -> bool {
         matches!(self.transport, Transport::WebRtc { .. })
     }
 
-    /// Takes a datagram; false if it is another's.
+    /// Takes a datagram. Returns false if it does not belong to this connection.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -160,7 +177,7 @@ impl Connection {
         self.peer().is_some_and(|c| c.receive(now, protocol, source, destination, datagram))
     }
 
-    /// When it needs time next.
+    /// When the connection must be served next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let own = match &self.transport {
             Transport::WebRtc { peer: connection, .. } => Some(connection.timeout()),
@@ -170,7 +187,7 @@ impl Connection {
         [own, hung_up].into_iter().flatten().min()
     }
 
-    /// Whether [`Connection::poll`] may have something: it was told of something, or its time has come.
+    /// Whether [`Connection::poll`] may have something: new input, or a timeout that is due.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match &self.transport {
             Transport::WebRtc { peer: connection, .. } => connection.timeout() <= now,
@@ -178,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// The next event; voice goes into the jitter buffer on the way, datagrams to `transmit`.
+    /// The next event. Audio packets go into the jitter buffer, and datagrams to `transmit`.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
@@ -211,7 +228,8 @@ impl Connection {
         Some(event)
     }
 
-    /// The user's sound that has come: appended to `pcm` (16 kHz mono); returns the instant of its end.
+    /// Appends the next frame of the user's audio that has arrived to `pcm` (16 kHz mono). Returns
+    /// the time of its end.
     pub(crate) fn receive_audio(&mut self, now: Instant, pcm: &mut Vec<i16>) -> Option<Instant> {
         match &mut self.transport {
             Transport::WebRtc { jitter, decoder, .. } => {
@@ -238,7 +256,8 @@ impl Connection {
         }
     }
 
-    /// Packets of the user's voice since the last call that came faster than real time and were dropped.
+    /// Number of the user's audio packets since the last call of this method that arrived faster
+    /// than real time and were dropped.
     pub(crate) fn take_excess_packets(&mut self) -> u64 {
         match &mut self.transport {
             Transport::WebRtc { jitter, .. } => jitter.take_excess_packets(),
@@ -246,7 +265,7 @@ impl Connection {
         }
     }
 
-    /// Sends a block of the agent's voice.
+    /// Sends a frame of the agent's audio.
     pub(crate) fn send_audio(&mut self, now: Instant, block: &AudioFrame<'_>) {
         match &mut self.transport {
             Transport::WebRtc { peer: connection, .. } => {
@@ -263,7 +282,8 @@ impl Connection {
         }
     }
 
-    /// Sends a picture, unless the line has no room for it; whether it does. `timestamp` at 90 kHz.
+    /// Sends a video frame if the estimated bandwidth allows it. Returns whether it was sent.
+    /// `timestamp` is at 90 kHz.
     pub(crate) fn send_video(&mut self, now: Instant, timestamp: u64, frame: VideoFrame) -> bool {
         match &mut self.transport {
             Transport::WebRtc { peer: connection, .. } => connection.send_video(now, timestamp, &frame),
@@ -284,7 +304,7 @@ impl Connection {
         }
     }
 
-    /// Says good-bye and closes.
+    /// Sends a leave message and closes the connection.
     pub(crate) fn hang_up(&mut self, now: Instant) {
         if self.hung_up_at.is_some() {
             return;
@@ -297,7 +317,7 @@ impl Connection {
         }
     }
 
-    /// Tells the client that the server has failed and closes at once.
+    /// Sends the client an error that the call has failed, and closes the connection at once.
     pub(crate) fn abort(&mut self, now: Instant) {
         self.send_text(now, client_messages::error_message("The call has failed", true));
         match &mut self.transport {
@@ -306,12 +326,14 @@ impl Connection {
         }
     }
 
-    /// Tells the client that the server has no room for the call. [`Connection::hang_up`] is to follow once its channel is open.
+    /// Sends the client a capacity error. [`Connection::hang_up`] must follow once the data channel
+    /// is open.
     pub(crate) fn send_capacity_error(&mut self, now: Instant) {
         self.send_text(now, client_messages::error_message(NO_CAPACITY, true));
     }
 
-    /// Whether it was hung up and has no last words left, or the client closed it after that.
+    /// Whether the server hung up and closing is complete: [`CLOSE_TIMEOUT`] is over or the
+    /// transport is closed.
     pub(crate) fn is_finished(&self, now: Instant) -> bool {
         self.hung_up_at.is_some_and(|at| {
             now >= at + CLOSE_TIMEOUT

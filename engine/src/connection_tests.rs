@@ -1,5 +1,5 @@
-//! Packets that come in bursts: from a client's Opus to the samples that the detector is given, with a second str0m as the client, in
-//! virtual time.
+//! Tests with packets that arrive in bursts: from a client's Opus to the samples that the VAD
+//! receives. A second str0m is the client, in virtual time.
 
 use str0m::change::SdpAnswer;
 use str0m::format::Codec;
@@ -12,10 +12,10 @@ use crate::transport::webrtc::tests::{
     CLIENT_ADDRESS, SERVER_ADDRESS, certificate, client_with_offer, local_candidates,
 };
 
-/// Packets of 20 ms that are sent: six seconds.
+/// Number of 20 ms packets that are sent: six seconds.
 const PACKET_COUNT: u64 = 300;
 
-/// Packets of a sound with the harmonics and the syllables of a voice.
+/// Packets of a synthetic sound with the harmonics and syllables of a voice.
 fn voice_packets() -> Vec<Vec<u8>> {
     let mut encoder = crate::speak::encode::Encoder::new().unwrap();
     let mut phase = 0.0_f32;
@@ -33,16 +33,17 @@ fn voice_packets() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What came out.
+/// The audio that the server received.
 struct ReceivedVoice {
     pcm: Vec<i16>,
-    /// By packet of 20 ms, ms since the beginning at which it was there.
+    /// For each 20 ms packet, the time in ms since the start at which its samples were available.
     arrival_ms: Vec<u64>,
     stats: crate::hear::jitter::Stats,
 }
 
-/// Sends the voice; packet `n`, which leaves at 20·n ms, arrives at `arrival(n)` ms. As a media thread with calls past their handshakes does,
-/// the link is served each 10 ms: all that came is received before anything is polled.
+/// Sends the voice: packet `n` leaves at 20·n ms and arrives at `arrival(n)` ms. The connection is
+/// served every 10 ms, as by a media thread whose calls are past their handshakes. All datagrams
+/// that have arrived are received before anything is polled.
 fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
     let start = crate::clock::now();
     let (mut far, offer, pending, audio) = client_with_offer(start, &[]);
@@ -52,7 +53,7 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
     let mut link = Connection::webrtc(0, server, Decoder::new().unwrap(), None, start);
     let (here, there) = (SERVER_ADDRESS.parse().unwrap(), CLIENT_ADDRESS.parse().unwrap());
     let packets = voice_packets();
-    // Datagrams to the server with the ms at which they arrive.
+    // Datagrams to the server, with their arrival time in ms.
     let mut wire: Vec<(u64, Vec<u8>)> = Vec::new();
     let (mut begun, mut sent) = (None, 0);
     let mut found = ReceivedVoice { pcm: Vec::new(), arrival_ms: Vec::new(), stats: Default::default() };
@@ -112,13 +113,14 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
     found
 }
 
-/// Normalised correlation at the same place.
+/// Normalized correlation without a time shift.
 fn correlation(a: &[i16], b: &[i16]) -> f64 {
     let dot = |a: &[i16], b: &[i16]| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-/// The sound of all packets is heard as if they had come evenly, at most `late` ms plus two ticks later.
+/// Asserts that the samples of all packets equal those of evenly sent packets, and arrive at most
+/// `late` ms plus two ticks later.
 fn assert_heard_as_even(name: &str, late: u64, arrival: impl Fn(u64) -> u64) {
     let (even, found) = (receive_voice(|n| 20 * n + 5), receive_voice(arrival));
     let length = PACKET_COUNT as usize * SAMPLES_20_MS;
@@ -126,7 +128,7 @@ fn assert_heard_as_even(name: &str, late: u64, arrival: impl Fn(u64) -> u64) {
     let alike = correlation(&even.pcm[..length], &found.pcm[..length]);
     assert!(alike >= 0.98, "{name}: {alike}");
     assert_eq!(found.stats.packets, PACKET_COUNT, "{name}: {:?}", found.stats);
-    // Behind the last packet nothing comes, so the decoder goes on for a while.
+    // No packet follows the last one, so the decoder conceals for a while.
     let filled = found.stats.concealed + found.stats.silent + found.stats.recovered;
     let after = even.stats.concealed + even.stats.silent + even.stats.recovered;
     assert!(filled <= after, "{name}: {:?}, evenly {:?}", found.stats, even.stats);
@@ -140,7 +142,7 @@ fn assert_heard_as_even(name: &str, late: u64, arrival: impl Fn(u64) -> u64) {
 #[test]
 fn packets_in_bursts_are_heard_as_evenly_sent_ones() {
     for burst in [2, 3, 5] {
-        // All packets of a burst come with its last one.
+        // All packets of a burst arrive with its last one.
         assert_heard_as_even(&format!("{burst} at once"), 20 * burst, |n| {
             20 * (n / burst * burst + burst - 1) + 5
         });

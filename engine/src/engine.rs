@@ -1,4 +1,5 @@
-//! The engine: media threads, and the door that the control plane knocks at.
+//! The engine: media threads, and the interface through which the control plane starts and controls
+//! calls ([`Engine`]).
 
 mod admission;
 mod config;
@@ -44,34 +45,34 @@ pub use pending_offers::PendingOffer;
 use pending_offers::PendingOffers;
 pub use slot::{PresenceGuard, Slot};
 
-/// How long an offer waits for certificate and models.
+/// Maximum time that an offer waits for the certificate and the models.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A call that still runs this long before the end of a drain speaks its exit message.
 const EXIT_MESSAGE_TIME: Duration = Duration::from_secs(10);
-/// How often a drain looks whether all calls are over.
+/// How often a drain checks whether all calls have ended.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What all media threads share. Nothing in it is waited for.
+/// State that all media threads share. No access to it blocks.
 pub struct EngineContext {
-    /// The net pool.
+    /// The network thread pool.
     pub runtime: Handle,
-    /// For tools.
+    /// HTTP client for tools.
     pub http_client: models::net::Client,
-    /// Where facts go.
+    /// Receives the events of all calls.
     pub event_sink: Arc<dyn EventSink>,
-    /// Where traced inputs go.
+    /// Channel for traced inputs.
     pub trace: Option<Sender<trace::TraceMessage>>,
-    /// When a user is gone.
+    /// When a user counts as gone.
     pub timeouts: Timeouts,
-    /// Where turns spend their time.
+    /// Latency histograms of turns.
     pub latencies: Arc<LatencyMetrics>,
-    /// Share of a media thread's time above which it takes no new call; 0 = it always does.
+    /// Share of a media thread's time above which it takes no new call; 0 = no limit.
     pub max_load: f64,
-    /// Questions a second that a client may type; 0 = no limit.
+    /// Questions per second that a client may type; 0 = no limit.
     pub max_questions_per_second: f64,
 }
 
-/// Where a call is.
+/// The media thread of a call.
 struct CallLocation {
     thread: usize,
     alive: Arc<AtomicBool>,
@@ -86,22 +87,22 @@ impl CallLocation {
 #[derive(Default)]
 struct CallDirectory {
     calls: HashMap<ConversationId, CallLocation>,
-    /// User names of ICE, for datagrams that come by TCP.
+    /// ICE user names, for datagrams that arrive by TCP.
     ufrags: HashMap<String, CallLocation>,
     pending_offers: PendingOffers,
     draining: bool,
 }
 
-/// Dead entries are forgotten whenever the directory has grown by this many.
+/// Dead entries are removed whenever a map's size reaches a multiple of this number.
 const CLEANUP_EVERY_INSERTS: usize = 256;
 
 impl CallDirectory {
-    /// Where a call is, or an offer for it.
+    /// Location of a running call, or of an offer for it.
     fn find_live(&self, id: ConversationId) -> Option<&CallLocation> {
         self.calls.get(&id).filter(|place| place.is_alive())
     }
 
-    /// A call comes to this thread.
+    /// Registers a call on this thread.
     fn insert_call(&mut self, id: ConversationId, thread: usize) -> PresenceGuard {
         let presence = PresenceGuard::default();
         self.calls.insert(id, CallLocation { thread, alive: Arc::clone(&presence.0) });
@@ -125,16 +126,16 @@ struct MediaThreadHandle {
     stats: Arc<ThreadStats>,
 }
 
-/// Whether calls can be taken.
+/// Whether the engine can take calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Readiness {
     Loading,
     Ready,
-    /// It will not become so: what is missing.
+    /// Loading failed for good; the string names what is missing.
     Unavailable(String),
 }
 
-/// The engine.
+/// The engine: starts the media threads and places calls on them.
 pub struct CallEngine {
     threads: Vec<MediaThreadHandle>,
     directory: Arc<Mutex<CallDirectory>>,
@@ -142,7 +143,7 @@ pub struct CallEngine {
     models: Arc<dyn Models>,
     library: AvatarLibrary,
     next_call_id: AtomicU64,
-    /// Itself, for calls that ask for their place.
+    /// Reference to itself, for connected calls that request their slot.
     weak_self: Weak<Self>,
     runtime: Handle,
     max_calls: usize,
@@ -154,10 +155,11 @@ pub struct CallEngine {
 }
 
 impl CallEngine {
-    /// Starts the media threads and, behind, the loading of certificate and models: returns at once.
+    /// Starts the media threads, and a background thread that loads the certificate and the models.
+    /// Returns at once.
     ///
     /// # Errors
-    /// A port is taken, a folder cannot be made, or the system has no thread left.
+    /// A port is taken, a folder cannot be created, or the system has no thread left.
     pub fn start(
         config: Config,
         models: Arc<dyn Models>,
@@ -244,13 +246,15 @@ impl CallEngine {
         Ok(())
     }
 
-    /// What each media thread tells of itself.
+    /// Counters of each media thread.
     pub fn stats(&self) -> impl Iterator<Item = &ThreadStats> {
         self.threads.iter().map(|t| &*t.stats)
     }
 
-    /// Takes no new calls; those that run go on for at most `limit`. What still runs shortly before speaks its exit message; what runs
-    /// at the end is stopped. Returns when no call is left.
+    /// Stops admission and waits for running calls, for at most `limit`. Calls that still run 10 s
+    /// before the limit speak their exit message; calls that run at the limit are stopped. If the
+    /// limit is 10 s or less, calls are stopped at once, without an exit message. Returns when no
+    /// call is left, or 3 s after the limit if a thread does not respond.
     pub async fn drain(&self, limit: Duration) {
         self.lock_directory().draining = true;
         let all_over = async {
@@ -263,7 +267,8 @@ impl CallEngine {
             self.stop(limit > EXIT_MESSAGE_TIME);
             tokio::time::sleep(EXIT_MESSAGE_TIME.min(limit)).await;
             self.stop(false);
-            // Hanging up takes a moment; a thread that does not even do that is not waited for.
+            // A hang-up takes a moment; a thread that does not complete it in time is not waited
+            // for.
             tokio::time::sleep(Duration::from_secs(3)).await;
         };
         tokio::select! {
@@ -275,17 +280,18 @@ impl CallEngine {
         }
     }
 
-    /// Stops every call now.
+    /// Stops every call now, with or without its exit message.
     pub fn stop(&self, exit_message: bool) {
         for thread in &self.threads {
             drop(thread.inbox.requests.send(Message::Stop { exit_message }));
         }
     }
 
-    /// Begins a call without a network; its sound is at the returned end. For simulation and load.
+    /// Starts a call without a network; the returned client carries its audio. For simulation and
+    /// load tests.
     ///
     /// # Errors
-    /// As [`Engine::offer`].
+    /// As [`Engine::accept_offer`].
     pub fn start_loopback_call(
         &self,
         call: Arc<CallConfig>,
@@ -322,7 +328,7 @@ impl CallEngine {
 
     async fn wait_until_ready(&self) -> Result<(), OfferError> {
         let mut ready = self.ready.subscribe();
-        // Whether it became ready or ran out of time is told below.
+        // The check below distinguishes readiness from a timeout.
         let _ = tokio::time::timeout(READY_TIMEOUT, ready.wait_for(|r| *r != Readiness::Loading)).await;
         self.not_ready_reason()
             .map_or(Ok(()), |missing| Err(self.rejections.reject(&RejectReason::NotReady(missing))))
@@ -421,10 +427,10 @@ impl Engine for CallEngine {
     }
 }
 
-/// The models of one call.
+/// Resolves the models of one call.
 ///
 /// # Errors
-/// It would be deaf or mute: no decoder is free, or the voice is not there.
+/// The call would have no STT or no TTS: no decoder is free, or the TTS is not available.
 pub fn resolve_models(
     models: &dyn Models,
     call: &CallConfig,
@@ -462,7 +468,8 @@ fn serve_tcp(
             let directory = directory.lock().unwrap_or_else(PoisonError::into_inner);
             let place = directory.ufrags.get(ufrag).filter(|p| p.is_alive());
             let Some(inbox) = place.and_then(|p| inboxes.get(p.thread)) else { return false };
-            // A full inbox drops it, as a full socket would, and counts it; the connection stays.
+            // A full inbox drops the datagram and counts it, as a full socket would; the connection
+            // stays.
             drop(inbox.tcp.send(Message::Tcp(Box::new(datagram))));
             true
         };
@@ -475,7 +482,7 @@ fn serve_tcp(
     .map(drop)
 }
 
-/// Sizes of things, for logs.
+/// Number of media threads and calls, for logs.
 impl std::fmt::Debug for CallEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Where the turns of all calls spent their time. Taken from the very facts that a call's record is made of.
+//! Latency of the turns of all calls, by stage. Derived from the same events as a call's record.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,13 +8,14 @@ use conversation::metrics::MetricFamily;
 
 use crate::stats::Histogram;
 
-/// Bounds in µs.
+/// Upper bounds of the buckets in µs.
 const BUCKET_BOUNDS_US: &[u64] = &[
     25_000, 50_000, 75_000, 100_000, 150_000, 200_000, 250_000, 300_000, 400_000, 500_000, 600_000, 800_000,
     1_000_000, 1_200_000, 1_500_000, 2_000_000, 3_000_000, 5_000_000, 10_000_000,
 ];
 
-/// Histograms of the turns' stages, by all media threads together: each is written some times a minute for a call.
+/// Histograms of the turns' stages for all media threads together: each call writes to them a few
+/// times a minute.
 #[derive(Debug)]
 pub struct LatencyMetrics {
     voice_to_voice: Histogram,
@@ -23,7 +24,7 @@ pub struct LatencyMetrics {
     tts_first_byte: Histogram,
     first_sample: Histogram,
     barge_in: Histogram,
-    /// By [`Stage`].
+    /// Indexed by [`Stage`].
     failures: [AtomicU64; Stage::ALL.len()],
 }
 
@@ -43,7 +44,7 @@ impl Default for LatencyMetrics {
 }
 
 impl LatencyMetrics {
-    /// Counts what a fact tells of a turn, if it does.
+    /// Adds the latencies or the failure that an event reports, if any.
     pub fn observe(&self, event: &Fact) {
         let add = |histogram: &Histogram, seconds: Option<f64>| {
             if let Some(seconds) = seconds {
@@ -66,7 +67,7 @@ impl LatencyMetrics {
         }
     }
 
-    /// All of them.
+    /// All metric families.
     #[must_use]
     pub fn metrics(&self) -> Vec<MetricFamily> {
         let histogram =

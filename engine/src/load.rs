@@ -1,12 +1,16 @@
-//! How much of its time a media thread has left, and whether it may take one more call.
+//! Load of a media thread, and whether the thread may take one more call.
 //!
-//! Sound leaves every 20 ms, pictures every 40, and a listener's buffer holds about as much: sound suffers when the work of 40 ms does not
-//! fit into them. So each tick is measured: how much of the last 40 ms the thread worked, and how long after its time the tick was done.
-//! The 95th percentile over the last seconds decides, with a gap between closing and opening, so that a thread at its limit does not
-//! take a call each time that one is silent. What a call costs shows only once it has run for a while; until then it is reckoned with.
+//! Audio leaves every 20 ms and video every 40 ms, and a client's jitter buffer holds about as
+//! much. Audio degrades when the work of 40 ms does not fit into 40 ms. Each tick is therefore
+//! measured: how long the thread worked in the last 40 ms, and how long after its due time the tick
+//! was done. The 95th percentile over the last seconds decides. Closing and reopening have
+//! different thresholds, so that a thread at its limit does not take a call whenever another one is
+//! silent. The cost of a call shows only after it has run for a while; until then an estimate is
+//! added.
 //!
-//! Sound suffers as well when a voice comes too late because other threads of the program, models and network, have the processors. So
-//! what the whole process takes of them counts in the same way.
+//! Audio also degrades when the TTS is late because other threads of the process, models and
+//! network, occupy the processors. The CPU usage of the whole process therefore counts in the same
+//! way.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,55 +20,57 @@ use cpu_time::ProcessTime;
 use crate::media_thread::TICK_INTERVAL;
 use crate::{clock, thread};
 
-/// Ticks that are looked at: five seconds of them.
+/// Number of ticks in the window: five seconds of them.
 const WINDOW_TICKS: usize = 512;
-/// Ticks whose work must fit into their time together.
+/// Number of ticks whose work must fit into their combined time.
 const BUSY_SPAN_TICKS: usize = 4;
-/// Fewer say nothing.
+/// Fewer ticks are not significant.
 const MIN_TICKS: usize = 256;
-/// Ticks between two looks.
+/// Ticks between two evaluations.
 const TICKS_PER_UPDATE: usize = 64;
-/// A thread that is closed opens again at this part of what closed it, in hundredths.
+/// A closed thread reopens at this percentage of the threshold that closed it.
 const REOPEN_PERCENT: u32 = 80;
-/// A tick done so late lets sound wait that leaves every 20 ms. In thousandths of the tick: the 95th percentile that closes a thread.
+/// Limit of the 95th percentile of the tick delay, in thousandths of the tick. A higher value
+/// closes the thread: a tick this late delays audio, which leaves every 20 ms.
 const MAX_TICK_DELAY: u32 = 2_000;
-/// Looks at the process that make its share: five seconds.
+/// Number of process samples in its window: five seconds.
 const PROCESS_SAMPLES: usize = WINDOW_TICKS / TICKS_PER_UPDATE;
-/// What a call is reckoned with as long as none was measured, in thousandths of the tick.
+/// Estimated cost of a call until one was measured, in thousandths of the tick.
 const ASSUMED_CALL_COST: u64 = 4;
-/// Calls from which a thread's cost of one call is learned.
+/// Minimum number of calls from which a thread measures the cost of one call.
 const MIN_CALLS_FOR_COST: usize = 8;
 
-/// A tick as it was.
+/// Measurements of one tick.
 #[derive(Clone, Copy, Default)]
 struct TickSample {
-    /// Work in this tick and the [`BUSY_SPAN_TICKS`] − 1 before, and between them, in thousandths of their time.
+    /// Work in this tick and the [`BUSY_SPAN_TICKS`] − 1 before it, including work between ticks,
+    /// in thousandths of their time.
     busy: u16,
-    /// End of the tick after its time, the same.
+    /// Time from the tick's due time to its end, in thousandths of the tick.
     tick_delay: u16,
     calls: u16,
 }
 
-/// What a media thread tells of its time. Written by it alone, read by any.
+/// Load of a media thread. Written only by the thread itself, read by any.
 #[derive(Debug)]
 pub struct ThreadLoad {
-    /// Share of its time above which it is closed, in thousandths; 0 = it never is.
+    /// Share of its time above which the thread is closed, in thousandths; 0 = never.
     max_busy: u32,
     busy: AtomicU32,
     tick_delay: AtomicU32,
-    /// Share of its processors that the whole process takes, in thousandths.
+    /// Share of its processors that the whole process uses, in thousandths.
     process_busy: AtomicU32,
-    /// What a call costs, in millionths of the tick.
+    /// Cost of a call, in millionths of the tick.
     call_cost: AtomicU64,
-    /// The same of all threads, in millionths of the processors.
+    /// Cost of a call on all threads of the process, in millionths of the processors.
     process_call_cost: AtomicU64,
-    /// Calls that the numbers above know: their mean.
+    /// Mean number of calls during the measurements above.
     measured_calls: AtomicU32,
     closed: AtomicBool,
 }
 
 impl ThreadLoad {
-    /// Of a thread that is closed above `limit` of its time; 0 = never.
+    /// Load of a thread that closes above `limit`, a share of its time; 0 = never.
     #[must_use]
     pub fn new(limit: f64) -> Self {
         Self {
@@ -85,19 +91,20 @@ impl ThreadLoad {
         f64::from(self.busy.load(Relaxed)) / 1e3
     }
 
-    /// When its ticks were done after their time: the same percentile.
+    /// Time from a tick's due time to its end: 95th percentile of the last ticks.
     #[must_use]
     pub fn tick_delay(&self) -> Duration {
         TICK_INTERVAL * self.tick_delay.load(Relaxed) / 1_000
     }
 
-    /// Share of the processors that it may use which the whole process took in the last seconds, as this thread saw it.
+    /// Share of its available processors that the whole process used in the last seconds, as this
+    /// thread measured it.
     #[must_use]
     pub fn process_busy_ratio(&self) -> f64 {
         f64::from(self.process_busy.load(Relaxed)) / 1e3
     }
 
-    /// Whether the thread may take one more call beside the `taken` ones that it has.
+    /// Whether the thread may take one more call in addition to the `taken` calls that it has.
     #[must_use]
     pub fn admits_call(&self, taken: usize) -> bool {
         if self.max_busy == 0 || taken == 0 {
@@ -123,8 +130,8 @@ impl ThreadLoad {
         let learned =
             |used: u32| (known >= MIN_CALLS_FOR_COST).then(|| u64::from(used) * 1_000 / known as u64);
         self.call_cost.store(learned(used).unwrap_or(ASSUMED_CALL_COST * 1_000), Relaxed);
-        // Where there are several threads, each counts what is spent for all of their calls as its own calls', and each takes its share of
-        // the new ones: together that is right.
+        // With several threads, each attributes the cost of all calls to its own calls, and each
+        // takes its share of the new ones. In sum that is correct.
         self.process_call_cost.store(learned(process).unwrap_or(0), Relaxed);
         let (closes, opens) = (self.max_busy, self.max_busy * REOPEN_PERCENT / 100);
         if used.max(process) > closes || done > MAX_TICK_DELAY {
@@ -135,7 +142,7 @@ impl ThreadLoad {
     }
 }
 
-/// What the last seconds were like.
+/// Measurements of the last seconds.
 #[derive(Clone, Copy, Default)]
 struct LoadMeasurement {
     /// In thousandths of the tick.
@@ -143,13 +150,13 @@ struct LoadMeasurement {
     tick_delay: u32,
     /// In thousandths of the processors.
     process_busy: u32,
-    /// Calls that were there, on the average.
+    /// Mean number of calls.
     measured_calls: usize,
 }
 
-/// What all threads of the process take of the processors that it may use.
+/// Share of the available processors that all threads of the process use.
 struct ProcessLoad {
-    /// Time of the clock, and CPU time of all threads.
+    /// Returns the clock's time and the CPU time of all threads.
     read_clocks: fn() -> (Instant, Duration),
     cores: u32,
     samples: [(Instant, Duration); PROCESS_SAMPLES],
@@ -168,7 +175,7 @@ impl ProcessLoad {
         }
     }
 
-    /// Its share since the oldest look that is kept, in thousandths; 0 at the first.
+    /// CPU share since the oldest stored sample, in thousandths; 0 for the first sample.
     fn sample_ratio(&mut self) -> u32 {
         let (now, cpu) = (self.read_clocks)();
         let oldest = self.samples
@@ -183,15 +190,15 @@ impl ProcessLoad {
     }
 }
 
-/// The last ticks, and what of the one that runs is known: the thread's own.
+/// The last ticks and the partial data of the current one, owned by the thread.
 pub(crate) struct LoadWindow {
     samples: Box<[TickSample; WINDOW_TICKS]>,
     scratch: Box<[u16; WINDOW_TICKS]>,
     /// Samples since the thread was idle.
     sample_count: usize,
-    /// Since the last tick was over.
+    /// Busy time since the end of the last tick.
     busy: Duration,
-    /// In the last ticks, the oldest first.
+    /// Busy time of the last ticks, oldest first.
     recent_busy: [Duration; BUSY_SPAN_TICKS],
     process: ProcessLoad,
 }
@@ -208,12 +215,12 @@ impl LoadWindow {
         }
     }
 
-    /// The thread worked for so long, in a step with or without a tick.
+    /// Adds the duration of a step, with or without a tick.
     pub(crate) fn add_busy_time(&mut self, took: Duration) {
         self.busy += took;
     }
 
-    /// A tick is over that began so late and took so long, with so many calls.
+    /// Records a finished tick: its lateness, its duration and its number of calls.
     pub(crate) fn record_tick(&mut self, late: Duration, took: Duration, calls: usize, load: &ThreadLoad) {
         let share = |time: Duration| {
             u16::try_from(time.as_micros() * 1_000 / TICK_INTERVAL.as_micros()).unwrap_or(u16::MAX)
@@ -239,7 +246,7 @@ impl LoadWindow {
         }
     }
 
-    /// The thread has no call: what it measured is of no call that comes.
+    /// The thread has no call: the old measurements do not apply to future calls.
     pub(crate) fn reset(&mut self, load: &ThreadLoad) {
         if self.sample_count > 0 {
             self.sample_count = 0;
@@ -250,7 +257,7 @@ impl LoadWindow {
         }
     }
 
-    /// The 95th of `n` samples; nearest rank.
+    /// The 95th percentile of `n` samples; nearest rank.
     fn percentile(&mut self, n: usize, value_of: fn(&TickSample) -> u16) -> u16 {
         let values = &mut self.scratch[..n];
         for (value, sample) in values.iter_mut().zip(self.samples.iter()) {
@@ -268,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs `ticks` with these many calls, each using so many thousandths of the tick.
+    /// Runs `ticks` with this many calls; each tick takes `used` thousandths of its time.
     fn run_ticks(window: &mut LoadWindow, load: &ThreadLoad, ticks: usize, calls: usize, used: u64) {
         for _ in 0..ticks {
             let took = Duration::from_micros(used * 10);
@@ -277,7 +284,7 @@ mod tests {
         }
     }
 
-    /// A window whose process takes nothing.
+    /// A window whose process uses no CPU time.
     fn idle_window() -> LoadWindow {
         let mut window = LoadWindow::new();
         window.process.read_clocks = || (clock::now(), Duration::ZERO);
@@ -330,7 +337,7 @@ mod tests {
         run_ticks(&mut window, &load, 1_024, 50, 400); // 8 of 1000 each
         assert!(load.admits_call(50) && load.admits_call(98), "{load:?}");
         assert!(!load.admits_call(100), "51 more would be 808");
-        // A thread of which nothing is known takes no thousand at once.
+        // A thread without measurements does not take a thousand calls at once.
         let fresh = ThreadLoad::new(0.8);
         assert!(fresh.admits_call(0) && fresh.admits_call(199) && !fresh.admits_call(200));
     }
@@ -353,7 +360,7 @@ mod tests {
         let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
         window.process.read_clocks = || (*START.get_or_init(clock::now) + CPU.get().0, CPU.get().1);
         window.process.cores = 2;
-        // `share` in hundredths of two processors, ten calls, five seconds at a time.
+        // `share` in hundredths of two processors, ten calls, five seconds per run.
         let mut seconds = |share: u64| {
             for _ in 0..WINDOW_TICKS {
                 let (now, cpu) = CPU.get();

@@ -1,7 +1,8 @@
-//! A media thread: its socket, its inbox, its tick, its calls.
+//! A media thread: its socket, inbox, tick and calls.
 //!
-//! [`MediaThread::step`] does all that is due at a given instant and never waits; [`MediaThread::run`] calls it with the clock, and sleeps in
-//! between until a datagram, a message or a deadline. A test calls `step` with instants of its own.
+//! [`MediaThread::step`] does all work that is due at a given instant and never waits.
+//! [`MediaThread::run`] calls the same step with the clock's time. Between steps it sleeps until a
+//! datagram, a message or a deadline. A test calls `step` with its own instants.
 
 mod datagrams;
 mod offers;
@@ -37,31 +38,31 @@ use crate::transport::webrtc::{LocalCandidate, Protocol, Transmit};
 
 /// Time between two ticks.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(10);
-/// Messages taken in one step, so that a flood of them does not starve the tick.
+/// Limit of messages handled in one step, so that a flood of messages does not starve the tick.
 const MAX_MESSAGES_PER_STEP: usize = 1_024;
-/// Connections of one call at once: the one that carries it, and offers that try to take over.
+/// Limit of connections per call: the one that carries it, and offers that try to take over.
 const MAX_CONNECTIONS_PER_CALL: usize = 4;
-/// Windows judged in one go.
+/// Number of windows in one batch of the VAD.
 const VAD_BATCH_SIZE: usize = 16;
 
 const SOCKET_TOKEN: Token = Token(0);
 const WAKER_TOKEN: Token = Token(1);
 
-/// A connection of a call.
+/// Identifies a connection of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ConnectionRef {
     call: CallId,
     connection: u32,
 }
 
-/// How others reach a media thread.
+/// The senders to a media thread.
 #[derive(Clone)]
 pub struct Inbox {
     /// Offers, commands, hang-ups.
     pub requests: Sender<Message>,
-    /// News of models and tools.
+    /// Events of models and tools.
     pub stage_events: Sender<Message>,
-    /// Datagrams by TCP.
+    /// Datagrams received by TCP.
     pub tcp: Sender<Message>,
 }
 
@@ -78,16 +79,16 @@ impl Inbox {
         )
     }
 
-    /// A sink for one call's news.
+    /// A sink for the stage events of one call.
     #[must_use]
     pub fn stage_event_sink(&self, key: CallId) -> Sink<crate::messages::StageEvent> {
         let news = self.stage_events.clone();
-        // An edge that stays full counts what it drops; nobody here could do more.
+        // The channel counts what it drops when it stays full; nothing more can be done here.
         Sink::new(move |item| drop(news.send(Message::StageEvent(key, item))))
     }
 }
 
-/// A media thread's state.
+/// The state of a media thread.
 pub struct MediaThread {
     poll: Option<Poll>,
     socket: Option<Socket>,
@@ -100,36 +101,37 @@ pub struct MediaThread {
     meter: StepMeter,
     resources: Option<ThreadResources>,
     calls: BTreeMap<CallId, Box<Call>>,
-    /// Calls of which there are only offers yet.
+    /// Calls that consist only of offers so far.
     pending_calls: BTreeMap<CallId, Box<PendingCall>>,
     by_conversation: HashMap<ConversationId, CallId>,
     next_tick: Instant,
-    /// Calls that something happened to.
+    /// Calls to serve in this step because of a message, a datagram or a deadline.
     touched: Vec<CallId>,
-    /// Nothing is due before this, but for the tick: the least of the calls' own.
+    /// Earliest deadline of all calls, pending ones included. Excludes the tick.
     next_deadline: Option<Instant>,
     probabilities: Vec<f32>,
     running: bool,
-    /// Datagrams wait for the tick, which judges their sound anyway, instead of waking the thread one by one: every call is past its
-    /// handshakes. A wake-up for each would cost an idle call a third more.
+    /// Whether the socket is read only on ticks instead of on each datagram. True when every call
+    /// is past its handshakes: audio is processed on the tick anyway. A wake-up for each datagram
+    /// would cost an idle call a third more CPU time.
     reads_socket_on_tick: bool,
     /// The socket was not empty after the last step.
     socket_unread: bool,
-    /// What calls that broke while the socket was read say at last.
+    /// Last datagrams of calls that failed while the socket was being read.
     final_datagrams: Vec<Transmit>,
-    /// Calls that broke and of which the ledger does not know it yet.
+    /// Failed calls that the event sink has not recorded yet.
     unreported_failures: Vec<ConversationId>,
 }
 
 impl MediaThread {
-    /// A thread's state without a network, for calls by loop-back: a test steps it.
+    /// A media thread without a network, for loopback calls: a test steps it.
     #[must_use]
     pub fn without_network(shared: Arc<EngineContext>, now: Instant) -> (Self, Inbox, Arc<ThreadStats>) {
         let (inbox, messages) = Inbox::new(None);
         Self::from_parts(None, None, None, inbox, messages, shared, now)
     }
 
-    /// A thread's state with its own socket.
+    /// A media thread with its own socket.
     ///
     /// # Errors
     /// The poll cannot be set up.
@@ -184,20 +186,22 @@ impl MediaThread {
         (media_thread, inbox, stats)
     }
 
-    /// When [`MediaThread::step`] is due at the latest; `None` = something must come first.
+    /// The latest time at which [`MediaThread::step`] is due; `None` = only a message or datagram
+    /// makes it due.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         let tick = (!self.calls.is_empty()).then_some(self.next_tick);
         [tick, self.next_deadline].into_iter().flatten().min()
     }
 
-    /// Calls held, connecting and closing ones included.
+    /// Number of calls on this thread, pending and closing ones included.
     #[must_use]
     pub fn call_count(&self) -> usize {
         self.calls.len() + self.pending_calls.len()
     }
 
-    /// Does what is due at `now`, in no time. Whether more is waiting to be read.
+    /// Does the work that is due at `now`; the step counts as taking no time. Returns whether more
+    /// input waits to be read.
     pub fn step(&mut self, now: Instant) -> bool {
         let more = self.run_step(now);
         self.meter.end_step(Duration::ZERO);
@@ -207,7 +211,8 @@ impl MediaThread {
     fn run_step(&mut self, now: Instant) -> bool {
         let mut more = self.read_messages(now);
         let tick = !self.calls.is_empty() && now >= self.next_tick;
-        // What did not fit into the last step is read at once: it would be lost to what comes until the next tick.
+        // Datagrams that exceeded the last step's limit are read at once. They could be lost if
+        // more arrive before the next tick.
         if tick || !self.reads_socket_on_tick || self.socket_unread {
             self.socket_unread = self.read_socket(now);
             more |= self.socket_unread;
@@ -229,7 +234,7 @@ impl MediaThread {
             self.touched
                 .extend(self.pending_calls.iter().filter(|(_, one)| is_due(one)).map(|(key, _)| *key));
         }
-        // What was due may be gone.
+        // The call that was due may be gone; `next_deadline` must then be computed again.
         if !self.touched.is_empty() || self.next_deadline.is_some_and(|is_due| now >= is_due) {
             let mut touched = std::mem::take(&mut self.touched);
             for key in touched.drain(..) {
@@ -283,7 +288,7 @@ impl MediaThread {
             Message::HangUp { conversation, connection, reply } => {
                 let key = self.by_conversation.get(&conversation).copied();
                 let found = key.is_some_and(|key| self.hang_up(now, key, &connection));
-                // Whoever asked may have gone meanwhile.
+                // The requester may have stopped waiting.
                 let _ = reply.send(found);
             }
             Message::StageEvent(key, news) => {
@@ -316,7 +321,8 @@ impl MediaThread {
         }
     }
 
-    /// Every 10 ms: sound in, windows judged together, sound out.
+    /// Runs every 10 ms: takes audio in, and runs the VAD on the windows of all calls.
+    /// [`MediaThread::serve_call`] then sends audio.
     fn tick(&mut self, now: Instant) {
         let late = now.saturating_duration_since(self.next_tick);
         self.meter.record_tick(late, self.calls.len());
@@ -329,7 +335,7 @@ impl MediaThread {
         while self.run_vad(now) {}
     }
 
-    /// Judges one window of every call that has one; whether any had.
+    /// Runs the VAD on one window of each call that has one. Returns whether any call had one.
     fn run_vad(&mut self, now: Instant) -> bool {
         let Some(kit) = &mut self.resources else { return false };
         self.probabilities.clear();
@@ -366,7 +372,7 @@ impl MediaThread {
         any
     }
 
-    /// Lets one call do what is due.
+    /// Does the work of one call that is due.
     fn serve_call(&mut self, now: Instant, key: CallId, tick: bool) {
         let Some(call) = self.calls.get_mut(&key) else { return self.serve_pending_call(now, key) };
         thread::set_current_call(Some(call.config.id));
@@ -394,7 +400,7 @@ impl MediaThread {
         }
     }
 
-    /// A call is over: nothing leads to it any more.
+    /// Removes a call, with all routes that lead to it.
     fn remove_call(&mut self, key: CallId) -> Option<Box<Call>> {
         let call = self.calls.remove(&key)?;
         self.meter.stats().ended_calls.fetch_add(1, Relaxed);
@@ -409,7 +415,7 @@ impl MediaThread {
     }
 }
 
-/// Sends a datagram by the way that its connection has.
+/// Sends a datagram by the connection's protocol, UDP or TCP.
 fn transmit(
     socket: &mut Option<Socket>,
     tcp: &Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,

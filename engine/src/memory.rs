@@ -1,15 +1,15 @@
-//! How much memory is left: of the machine, or of the container that the process runs in.
+//! Available memory: of the machine, or of the container in which the process runs.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a look holds.
+/// How long a reading is valid.
 const READING_MAX_AGE: Duration = Duration::from_secs(1);
 
-/// What is left, looked at no more than once a second.
+/// Available memory, read at most once a second.
 pub(crate) struct MemoryMonitor {
-    /// Bytes that must be left for a new call; 0 = whatever is.
+    /// Bytes that must be available for a new call; 0 = no limit.
     min_free: u64,
     last_reading: Mutex<Option<(Instant, u64)>>,
     read_available: fn() -> Option<u64>,
@@ -20,7 +20,8 @@ impl MemoryMonitor {
         Self { min_free, last_reading: Mutex::new(None), read_available: available }
     }
 
-    /// Whether there is too little of it for a new call. Reads some small files; not for media threads.
+    /// Whether too little memory is available for a new call. Reads some small files, so media
+    /// threads must not call it.
     pub(crate) fn is_low(&self, now: Instant) -> bool {
         if self.min_free == 0 {
             return false;
@@ -30,7 +31,7 @@ impl MemoryMonitor {
             Some((at, available)) if now.saturating_duration_since(*at) < READING_MAX_AGE => {
                 *available < self.min_free
             }
-            // What cannot be read refuses nobody.
+            // If the value cannot be read, calls are not rejected.
             _ => {
                 let available = (self.read_available)().unwrap_or(u64::MAX);
                 *last = Some((now, available));
@@ -40,7 +41,7 @@ impl MemoryMonitor {
     }
 }
 
-/// Bytes that can be had, `None` where the system does not tell.
+/// Available bytes; `None` if the system does not report them.
 fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_meminfo(&text));
     let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
@@ -48,13 +49,14 @@ fn available() -> Option<u64> {
     machine.into_iter().chain(group()).min()
 }
 
-/// From `/proc/meminfo`.
+/// Reads available bytes from `/proc/meminfo`.
 fn parse_meminfo(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// From the files of a control group; `None` where it has no limit. Files that were read and are not in use are given back when asked for.
+/// Computes available bytes from the files of a control group; `None` if it has no limit. Inactive
+/// file cache counts as available: the kernel reclaims it on demand.
 fn parse_cgroup(max: &str, current: &str, stat: &str) -> Option<u64> {
     let (max, current): (u64, u64) = (max.trim().parse().ok()?, current.trim().parse().ok()?);
     let idle = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse().ok());

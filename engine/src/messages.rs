@@ -1,4 +1,4 @@
-//! What goes from thread to thread, and what happens where it does not fit.
+//! Messages between threads, and the channels that carry them with their rules for overflow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,203 +19,219 @@ use crate::speak::tts;
 use crate::transport::loopback;
 use crate::transport::webrtc::Certificate;
 
-/// Items in a media thread's inbox. One call makes at most some fifty a second, while its agent speaks.
+/// Capacity of a media thread's inbox, in messages. One call causes at most some 50 messages a
+/// second, while its agent speaks.
 const INBOX_CAPACITY: usize = 8_192;
 
-/// Offers, commands and hang-ups → media thread. The client is told (503), or asked again.
+/// Offers, commands and hang-ups → media thread. When it is full, the requester gets an error: an
+/// offer fails with 503 and a command with `NotRunning`.
 pub static REQUESTS: Channel =
     Channel { name: "requests → media", capacity: INBOX_CAPACITY, overflow: Overflow::Reject };
-/// Words, decisions and samples from models and tools → media thread. Text is waited for: a model's thread stands still for a moment
-/// rather than lose a word; a media thread that reads nothing for as long as this is broken, and then news are dropped and counted.
+/// Text, decisions and samples from models and tools → media thread. When it is full, the model's
+/// thread blocks for up to 200 ms rather than lose text. A media thread that reads nothing for that
+/// long is broken, so events are then dropped and counted.
 pub static STAGE_EVENTS: Channel = Channel {
     name: "news → media",
     capacity: INBOX_CAPACITY,
     overflow: Overflow::Wait(Duration::from_millis(200)),
 };
-/// ICE-TCP datagrams → media thread. As on a full socket: dropped and counted.
+/// ICE-TCP datagrams → media thread. When it is full, datagrams are dropped and counted, as by a
+/// full socket.
 pub static TCP: Channel =
     Channel { name: "tcp → media", capacity: INBOX_CAPACITY, overflow: Overflow::Drop };
-/// Inputs of traced calls → disk thread. Live calls come first: dropped and counted.
+/// Inputs and outputs of traced calls → disk thread. Live calls have priority: when it is full,
+/// they are dropped and counted.
 pub static TRACE: Channel = Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
 
-/// All edges between threads. Beyond these: speech → STT and questions → turn model are bounded by the
-/// adapters (they never block; a question that does not fit is not answered), facts → ledger by the store
-/// (it never blocks and never loses one), text → data channel and packets → socket by the transport, which counts what it drops.
-/// Within a media thread nothing queues but samples of a piece ([`crate::speak::playout`]), which the piece's own length bounds.
+/// All channels between threads. Other paths have their own bounds:
+///
+/// - audio → STT and questions → turn model: bounded by the adapters. They never block, and a
+///   question that does not fit gets no answer.
+/// - events → event sink: bounded by the store. It never blocks and never loses an event.
+/// - text → data channel and packets → socket: bounded by the transport, which counts what it
+///   drops.
+///
+/// Within a media thread, only the samples of a segment queue ([`crate::speak::playout`]); the
+/// length of the segment bounds them.
 pub static CHANNELS: [&Channel; 4] = [&REQUESTS, &STAGE_EVENTS, &TCP, &TRACE];
 
-/// One call on one media thread, never used again: news of a call that is over find nobody.
+/// Identifies one call on one media thread. An id is never reused: stage events of a call that has
+/// ended are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// What a media thread is told.
+/// A message to a media thread.
 pub enum Message {
-    /// The certificate and the detector's weights are loaded.
+    /// The certificate and the weights of the VAD are loaded.
     Ready(Box<ThreadResources>),
     /// A client offers a connection.
     Offer(Box<OfferRequest>),
-    /// A call whose client has connected takes its place, or is told in one sentence for the log why there is none.
+    /// The setup of a call whose client has connected, or a one-sentence reason for the log why
+    /// there is no capacity.
     CallSetup(CallId, Result<Box<CallSetup>, String>),
-    /// An offer that has not connected makes room for a newer one.
+    /// A pending offer is evicted for a newer one.
     EvictOffer {
-        /// Which call.
+        /// The conversation.
         conversation: ConversationId,
-        /// Its number, see [`PendingOffer`].
+        /// The offer's number, see [`PendingOffer`].
         number: u64,
     },
-    /// A call without a network begins.
+    /// A loopback call starts.
     Loopback(Box<LoopbackCall>),
     /// A command for a call.
     Command {
-        /// Which call.
+        /// The conversation.
         conversation: ConversationId,
-        /// What is asked.
+        /// The command.
         command: Command,
-        /// Where the answer goes; `None` = nobody waits.
+        /// Receives the outcome; `None` = it is not needed.
         reply: Option<oneshot::Sender<Result<CommandOutcome, CommandError>>>,
     },
     /// A client closes one connection.
     HangUp {
-        /// Which call.
+        /// The conversation.
         conversation: ConversationId,
-        /// Which connection.
+        /// The id of the connection.
         connection: String,
-        /// Whether there was one.
+        /// Receives whether there was such a connection.
         reply: oneshot::Sender<bool>,
     },
-    /// News for a call.
+    /// An event of a model or tool of a call.
     StageEvent(CallId, StageEvent),
-    /// A datagram that came by TCP.
+    /// A datagram received by TCP.
     Tcp(Box<crate::transport::tcp::Datagram>),
-    /// Every call is asked to stop.
+    /// Stops every call.
     Stop {
-        /// Whether each may speak its exit message first.
+        /// Whether each call may speak its exit message first.
         exit_message: bool,
     },
-    /// The thread ends.
+    /// Ends the thread.
     Quit,
 }
 
 /// What a media thread needs before it can take calls.
 pub struct ThreadResources {
-    /// For DTLS.
+    /// The certificate for DTLS.
     pub certificate: Arc<Certificate>,
-    /// Who judges windows of sound.
+    /// The VAD, which computes the speech probability of windows.
     pub vad: Box<dyn Vad>,
 }
 
 /// An offer on its way to its media thread.
 pub struct OfferRequest {
-    /// Which conversation.
+    /// The conversation.
     pub conversation: ConversationId,
-    /// SDP.
+    /// The SDP of the offer.
     pub sdp: String,
-    /// Connection named by the client.
+    /// Id of the existing connection that the client names.
     pub replaces: Option<String>,
-    /// Whether it asks for a new connection in place of that one.
+    /// Whether the client asks for a new connection in place of the named one.
     pub restart: bool,
-    /// The call, where this offer may begin it.
+    /// The call to create, if this offer may start it.
     pub new_call: Option<NewCall>,
-    /// Its entry among the offers that have not connected; the connection takes it.
+    /// The entry in the list of pending offers; the connection takes it.
     pub pending_offer: Option<PendingOffer>,
-    /// Where the answer goes.
+    /// Receives the answer.
     pub reply: oneshot::Sender<OfferReply>,
 }
 
-/// What became of an offer on its media thread.
+/// The result of an offer on its media thread.
 pub enum OfferReply {
-    /// Taken, under this user name of ICE.
+    /// Accepted, with the ICE user name fragment of the connection.
     Accepted(AcceptedOffer, String),
-    /// Refused.
+    /// Rejected.
     Rejected(OfferError),
-    /// The call is not here, and nothing was given to begin it with.
+    /// The call is not on this thread, and the offer carries no [`NewCall`] to start it.
     NotRunning,
 }
 
-/// A call that waits for its client to connect. It holds neither a place nor models.
+/// A call that waits for its client to connect. It holds neither a slot nor models.
 pub struct NewCall {
-    /// Its key.
+    /// The call's id.
     pub id: CallId,
-    /// Given before it began.
+    /// Commands that arrived before the start.
     pub early_commands: Vec<Command>,
-    /// That it is here.
+    /// Marks the call as present on the thread.
     pub presence: PresenceGuard,
-    /// Asks for a place and models, without waiting: the answer is [`SpokenMessage::CallSetup`].
+    /// Requests a slot and models without blocking: the answer is [`Message::CallSetup`].
     pub request_setup: Box<dyn Fn() + Send>,
 }
 
-/// A call that begins.
+/// Everything that a call needs to start.
 pub struct CallSetup {
-    /// Its key.
+    /// The call's id.
     pub id: CallId,
     /// The agent's settings.
     pub config: Arc<CallConfig>,
-    /// What the call works with.
+    /// The models of the call.
     pub models: CallModels,
-    /// What it shows, if anything.
+    /// The poses of the avatar, if the call has one.
     pub poses: Option<Arc<crate::show::pose_cache::PoseCache>>,
-    /// Its place on the thread.
+    /// The call's slot on the thread.
     pub slot: Slot,
 }
 
 /// A call without a network.
 pub struct LoopbackCall {
-    /// The call.
+    /// The call setup.
     pub setup: Box<CallSetup>,
-    /// Given before it began.
+    /// Commands that arrived before the start.
     pub early_commands: Vec<Command>,
-    /// Its sound.
+    /// The server's end of the loopback connection.
     pub server: loopback::LoopbackServer,
-    /// That it is here.
+    /// Marks the call as present on the thread.
     pub presence: PresenceGuard,
 }
 
-/// The models of one call, resolved before it begins.
+/// The models of one call, resolved before it starts.
 pub struct CallModels {
-    /// Its ear.
+    /// The stream to the speech-to-text engine.
     pub stt: Box<dyn Stream>,
-    /// Who says whether the user has finished, where the agent wants it.
+    /// The model that predicts whether the user's turn is over, if the agent uses one.
     pub turn_model: Option<Arc<dyn models::turn::TurnModel>>,
-    /// Its mind.
+    /// The language model.
     pub llm: Arc<dyn models::llm::Llm>,
-    /// Asked after a failure.
+    /// The language model used after a failure.
     pub llm_fallback: Option<Arc<dyn models::llm::Llm>>,
-    /// Its voice.
+    /// The text-to-speech engine.
     pub tts: Arc<dyn models::tts::Tts>,
-    /// Asked after a failure.
+    /// The text-to-speech engine used after a failure.
     pub tts_fallback: Option<Arc<dyn models::tts::Tts>>,
-    /// What the operator or the caller should know about the choice.
+    /// Warnings about the choice of models, for the operator or the API client.
     pub warnings: Vec<String>,
 }
 
-/// A guardrail that fired.
+/// A triggered guardrail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardrailHit {
-    /// Its place in the call's list.
+    /// Its index in the call's list of guardrails.
     pub index: usize,
     /// What the user said.
     pub user_text: String,
-    /// A moderation endpoint's word.
+    /// The verdict of the moderation endpoint. `None` if the guardrail has a response of its own,
+    /// and so was checked without the endpoint.
     pub verdict: Option<Value>,
 }
 
-/// News of a model or tool, stamped with what they belong to.
+/// An event of a model or tool, with the id of what it belongs to.
 #[derive(Debug)]
 pub enum StageEvent {
-    /// Of the call's STT stream.
+    /// An event of the call's STT stream.
     Stt(models::stt::Event),
-    /// P(the user's turn is over), to the question of this number.
+    /// Number of the request to the turn model, and the probability (0 to 1) that the user's turn
+    /// is over.
     TurnProbability(u64, f32),
-    /// Of a question to the LLM.
+    /// An event of a generation of the LLM.
     Llm(GenerationId, models::llm::Event),
-    /// What the knowledge search found before the question was asked.
+    /// The results of the knowledge search that preceded a generation.
     Snippets(Vec<Snippet>),
-    /// Of a piece of speech.
+    /// An event of the synthesis of a segment.
     Tts(SegmentId, tts::SynthesisEvent),
-    /// A server's tools, or what the record should say of it.
+    /// The tools of a server, or a warning for the record.
     ToolList(Result<Vec<Tool>, String>),
-    /// A tool's result.
+    /// The result of a tool call.
     ToolResult(ToolCallId, Result<Value, String>),
-    /// A guardrail fired for what the user said, with a moderation endpoint's word where it has none of its own.
+    /// A guardrail triggered on the user's utterance. It carries the moderation endpoint's verdict
+    /// if the guardrail has no response of its own.
     Guardrail(GuardrailHit),
 }

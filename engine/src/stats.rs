@@ -1,7 +1,7 @@
-//! What a media thread counts of itself.
+//! Counters of a media thread.
 //!
-//! The thread alone writes, with relaxed atomics and without a lock or an allocation; whoever serves the numbers reads them at any time.
-//! What only the thread needs is plain ([`StepMeter`]).
+//! Only the thread writes them, with relaxed atomics and without a lock or an allocation. Exporters
+//! read them at any time. Values that only the thread needs are not atomic ([`StepMeter`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,30 +11,31 @@ use conversation::metrics::MetricValue;
 
 use crate::load::{LoadWindow, ThreadLoad};
 
-/// A frame handed out so long after the playout clock needed it is late: longer than a client's jitter buffer usually waits.
+/// A frame handed out this long after the playout clock needed it is late: longer than a client's
+/// jitter buffer usually waits.
 pub const LATE_FRAME_THRESHOLD: Duration = Duration::from_millis(60);
-/// A tick that comes so long after its time is late.
+/// A tick that starts this long after its due time is late.
 const LATE_TICK_THRESHOLD: Duration = Duration::from_millis(5);
 
-/// Bounds in µs of what a tick takes; the tick itself is 10 ms.
+/// Bucket bounds in µs of a tick's duration; the tick interval is 10 ms.
 const TICK_TIME_BOUNDS_US: &[u64] = &[
     100, 250, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 8_000, 10_000, 15_000, 20_000, 50_000, 100_000,
 ];
-/// Bounds in µs of how late a tick begins.
+/// Bucket bounds in µs of a tick's lateness.
 const TICK_LATENESS_BOUNDS_US: &[u64] =
     &[100, 250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000, 200_000, 1_000_000];
 
-/// Counts of values under fixed bounds. Written by one thread or few, read by any.
+/// Histogram with fixed bounds. Written by one or a few threads, read by any.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
-    /// One more than bounds: what is above all of them.
+    /// One more than bounds: the last one counts values above all bounds.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Histogram {
-    /// With upper bounds in µs, ascending.
+    /// A histogram with these upper bounds in µs, ascending.
     #[must_use]
     pub fn new(bounds: &'static [u64]) -> Self {
         debug_assert!(bounds.is_sorted());
@@ -50,7 +51,7 @@ impl Histogram {
         self.sum.fetch_add(micros, Relaxed);
     }
 
-    /// All of it, in seconds.
+    /// All buckets and the sum, in seconds.
     #[must_use]
     pub fn snapshot(&self) -> MetricValue {
         let seconds = |micros: u64| micros as f64 / 1e6;
@@ -60,48 +61,48 @@ impl Histogram {
     }
 }
 
-/// What a thread tells of itself. All counts since the start.
+/// Counters of one media thread. All counts are since the start.
 #[derive(Debug)]
 pub struct ThreadStats {
-    /// Ticks.
+    /// Number of ticks.
     pub ticks: AtomicU64,
-    /// Ticks that came more than 5 ms late.
+    /// Ticks that started more than 5 ms late.
     pub late_ticks: AtomicU64,
-    /// The worst tick's lateness in µs.
+    /// Highest lateness of a tick in µs.
     pub max_tick_lateness_us: AtomicU64,
     /// Sum of the ticks' lateness in µs.
     pub total_tick_lateness_us: AtomicU64,
-    /// What the steps with a tick took.
+    /// Duration of the steps with a tick.
     pub tick_times: Histogram,
-    /// How late the ticks began.
+    /// Lateness of the ticks.
     pub tick_lateness: Histogram,
     /// µs spent in steps.
     pub busy_us: AtomicU64,
-    /// Frames of the agents' voices handed out, silence included.
+    /// Frames of the agents' audio handed out, silence included.
     pub audio_frames: AtomicU64,
-    /// Those handed out more than [`LATE_FRAME_THRESHOLD`] after they were needed.
+    /// Frames handed out more than [`LATE_FRAME_THRESHOLD`] after they were needed.
     pub late_audio_frames: AtomicU64,
-    /// Blocks of sound left out because a tick came too late for them.
+    /// Audio frames skipped because a tick came too late for them.
     pub skipped_audio_frames: AtomicU64,
-    /// Blocks in which a sounding piece lacked samples.
+    /// Frames in which a playing segment lacked samples.
     pub underruns: AtomicU64,
-    /// Changes of faces to better sets of their persons.
+    /// Changes of a call's pose set to a better set of the same avatar.
     pub avatar_upgrades: AtomicU64,
-    /// Windows judged by the speech detector.
+    /// Windows processed by the VAD.
     pub vad_windows: AtomicU64,
-    /// Packets of users' voices that came faster than real time, and were dropped.
+    /// Packets of users' audio that arrived faster than real time and were dropped.
     pub excess_packets: AtomicU64,
-    /// Datagrams that belonged to nobody.
+    /// Datagrams that belonged to no call.
     pub unknown_datagrams: AtomicU64,
-    /// Datagrams that the system did not take.
+    /// Datagrams that the system did not accept for sending.
     pub send_dropped_datagrams: AtomicU64,
-    /// Calls that are over.
+    /// Calls that have ended.
     pub ended_calls: AtomicU64,
-    /// It failed and takes no calls until it has begun anew, or it is gone.
+    /// The thread failed and takes no calls until it has restarted, or it is gone.
     pub dead: AtomicBool,
-    /// How often it failed too often and paused before it began anew.
+    /// How often the thread failed too often and paused before it restarted.
     pub restart_pauses: AtomicU64,
-    /// How much time it has left.
+    /// Load of the thread.
     pub load: ThreadLoad,
 }
 
@@ -112,7 +113,7 @@ impl Default for ThreadStats {
 }
 
 impl ThreadStats {
-    /// Of a thread that takes no more calls when it works more than this share of its time; 0 = it always does.
+    /// Counters of a thread that takes no more calls above this share of its time; 0 = no limit.
     #[must_use]
     pub fn new(max_busy: f64) -> Self {
         Self {
@@ -140,16 +141,16 @@ impl ThreadStats {
     }
 }
 
-/// Whole ms of lateness that are told apart: 0 to 60, all in time.
+/// Number of distinct lateness values in whole ms: 0 to 60, none of them late.
 const LATENESS_SLOTS: usize = LATE_FRAME_THRESHOLD.as_millis() as usize + 1;
 
-/// A thread's own counts of the step that runs, and where they go.
+/// Measures the current step of a thread and adds the results to its counters.
 pub struct StepMeter {
     stats: Arc<ThreadStats>,
     load_window: LoadWindow,
-    /// How late the tick of this step began and with how many calls, if it has one.
+    /// Lateness of this step's tick and its number of calls, if the step has a tick.
     current_tick: Option<(Duration, usize)>,
-    /// Frames handed out in this step by the ms that they were late as it began.
+    /// Frames handed out in this step, indexed by their lateness in ms at the start of the step.
     frames_by_lateness: [u32; LATENESS_SLOTS],
     has_frames: bool,
 }
@@ -167,13 +168,13 @@ impl StepMeter {
         }
     }
 
-    /// What it adds to.
+    /// The counters that this meter adds to.
     #[must_use]
     pub fn stats(&self) -> &Arc<ThreadStats> {
         &self.stats
     }
 
-    /// A tick begins, so late, with so many calls.
+    /// Records the start of a tick, its lateness and its number of calls.
     pub fn record_tick(&mut self, late: Duration, calls: usize) {
         let (stats, micros) = (&self.stats, late.as_micros() as u64);
         self.current_tick = Some((late, calls));
@@ -186,7 +187,7 @@ impl StepMeter {
         }
     }
 
-    /// A frame is handed out which was needed so long before this step began. Judged to the ms.
+    /// Records a frame that was due `late` before the start of this step. Rounded down to the ms.
     pub fn record_frame(&mut self, late: Duration) {
         self.has_frames = true;
         self.stats.audio_frames.fetch_add(1, Relaxed);
@@ -196,7 +197,7 @@ impl StepMeter {
         }
     }
 
-    /// Blocks were left out, or lacked samples.
+    /// Records frames that were skipped, and frames that lacked samples.
     pub fn record_losses(&mut self, skipped: u64, underruns: u64) {
         if skipped > 0 {
             self.stats.skipped_audio_frames.fetch_add(skipped, Relaxed);
@@ -206,14 +207,15 @@ impl StepMeter {
         }
     }
 
-    /// Packets of a user's voice were dropped because they came faster than real time.
+    /// Records packets of a user's audio that were dropped because they arrived faster than real
+    /// time.
     pub fn record_excess_packets(&mut self, packets: u64) {
         if packets > 0 {
             self.stats.excess_packets.fetch_add(packets, Relaxed);
         }
     }
 
-    /// A face changed over to a better set.
+    /// Records the change of a call to a better pose set.
     pub fn record_avatar_upgrade(&mut self) {
         self.stats.avatar_upgrades.fetch_add(1, Relaxed);
     }
@@ -223,7 +225,8 @@ impl StepMeter {
         self.load_window.reset(&self.stats.load);
     }
 
-    /// The step is over and took so long. Its datagrams leave at its end, so its frames are as much later.
+    /// Ends the step, which took `took`. Its datagrams leave at its end, so its frames are later by
+    /// that time.
     pub fn end_step(&mut self, took: Duration) {
         self.stats.busy_us.fetch_add(took.as_micros() as u64, Relaxed);
         self.load_window.add_busy_time(took);

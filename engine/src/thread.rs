@@ -1,6 +1,6 @@
 //! The only place that starts a thread.
 
-#![allow(clippy::disallowed_methods)] // here they are allowed
+#![allow(clippy::disallowed_methods)] // allowed only here
 
 use std::cell::Cell;
 use std::io;
@@ -9,20 +9,22 @@ use std::thread::{Builder, JoinHandle};
 
 use conversation::call_config::ConversationId;
 
-/// Starts a thread under a name of at most 15 bytes (what Linux shows of it).
+/// Starts a thread with a name of at most 15 bytes (the limit of Linux).
 ///
 /// # Errors
-/// The system has no thread left.
+/// The system cannot start another thread.
 pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     debug_assert!(name.len() <= 15, "Linux cuts {name}");
     Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// Nearer to the front than anything that keeps the usual priority, and far from what the system keeps for itself.
+/// Ahead of all threads with the default priority, and far below what the system reserves for
+/// itself.
 const MEDIA_THREAD_NICE: i32 = -10;
 
-/// This thread goes before those that share its processors, where the system allows it (`CAP_SYS_NICE`, or a limit `nice` of -10): a
-/// model that comes 5 ms later is not heard, sound that does is. Whether it is allowed.
+/// Raises this thread's priority above the threads that share its processors. The system must allow
+/// it (`CAP_SYS_NICE`, or a `nice` limit of -10). Returns whether it did. A model that answers 5 ms
+/// late is not audible; audio that is 5 ms late is.
 pub fn raise_priority() -> bool {
     rustix::process::setpriority_process(None, MEDIA_THREAD_NICE).is_ok()
 }
@@ -30,8 +32,9 @@ pub fn raise_priority() -> bool {
 /// Panics of the whole process since [`log_panics`].
 static PANIC_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// From now on panics are logged with thread and place, and counted, instead of being written to standard error. Their texts are ours or a
-/// library's; a call's words are in none.
+/// Logs and counts panics from now on, with thread and source location, instead of writing them to
+/// standard error. Panic messages come from our code or a library; none contains what was said in a
+/// call.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         PANIC_COUNT.fetch_add(1, Relaxed);
@@ -43,7 +46,7 @@ pub fn log_panics() {
     }));
 }
 
-/// Panics of the process so far.
+/// Number of panics of the process so far.
 #[must_use]
 pub fn panic_count() -> u64 {
     PANIC_COUNT.load(Relaxed)
@@ -54,8 +57,8 @@ thread_local! {
     static CURRENT_CALL: Cell<Option<ConversationId>> = const { Cell::new(None) };
 }
 
-/// What this thread does from now on, it does for this call; `None`: for none. So a line that is logged meanwhile, by whatever library, can
-/// name its call, and what is not logged costs nothing: a span is entered behind a lock.
+/// Sets the call that this thread works for; `None` = no call. Log lines of any library can then
+/// name the call. Unlogged work costs nothing, whereas entering a tracing span takes a lock.
 pub(crate) fn set_current_call(call: Option<ConversationId>) {
     CURRENT_CALL.set(call);
 }
@@ -66,19 +69,20 @@ pub fn current_call() -> Option<ConversationId> {
     CURRENT_CALL.get()
 }
 
-/// From now on this thread waits for no edge, whatever the edge says ([`crate::channel::Overflow::Wait`]): a media thread that waited for room in
-/// its own inbox would wait for itself.
+/// Forbids this thread to block on a full channel, whatever its rule
+/// ([`crate::channel::Overflow::Wait`]). A media thread that blocked on its own inbox would wait
+/// for itself.
 pub fn forbid_blocking() {
     MAY_BLOCK.set(false);
 }
 
-/// Whether this thread may wait for room in an edge.
+/// Whether this thread may block on a full channel.
 #[must_use]
 pub fn may_block() -> bool {
     MAY_BLOCK.get()
 }
 
-/// How many threads the machine runs at once.
+/// Number of threads that the machine runs in parallel.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

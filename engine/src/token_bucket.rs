@@ -1,4 +1,4 @@
-//! A token bucket: so many things a second, and so many at once.
+//! A token bucket: limits a rate per second and a burst.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full one: `rate` a second, `burst` at once.
+    /// A full bucket: `rate` tokens a second, at most `burst` at once.
     pub(crate) fn new(rate: f64, burst: f64, now: Instant) -> Self {
         Self { rate, burst, tokens: burst, last_refill: now }
     }
 
-    /// Takes one; false if none is left.
+    /// Takes one token. Returns false if none is left.
     pub(crate) fn try_take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.last_refill).as_secs_f64();
         self.last_refill = self.last_refill.max(now);

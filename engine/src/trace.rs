@@ -1,6 +1,7 @@
-//! The traces of calls ([`conversation::trace`] has their format), written by a thread of its own.
+//! Traces of calls, written by a thread of their own. [`conversation::trace`] defines their format.
 //!
-//! Each file is brought up to date once a second, so that a server that is killed loses no more of it, and closed when its call is over.
+//! Each file is flushed once a second, so that a killed server loses at most about one second of
+//! it. It is closed when its call ends.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -23,34 +24,35 @@ use tokio::sync::oneshot;
 use crate::channel::{self, Sender};
 use crate::{messages, thread};
 
-/// How often what was written goes to the disk.
+/// Interval between two flushes to the disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the disk thread is given.
+/// Messages to the disk thread.
 pub enum TraceMessage {
-    /// A call begins.
+    /// A call starts.
     Start {
-        /// The call; only its id and turn-taking are written, never a secret.
+        /// Configuration of the call; only its id and turn-taking settings are written, never a
+        /// secret.
         config: Arc<CallConfig>,
-        /// Wall clock at its beginning.
+        /// Wall clock at the start of the call, in µs since the Unix epoch.
         unix_micros: u64,
-        /// Whether the call goes on; its end may not fit.
+        /// Upgradable while the call runs; its `End` message may be lost when the channel is full.
         alive: Weak<()>,
     },
-    /// Something happened to it, and this came of it.
+    /// One step of a call: its input and the resulting outputs.
     Step(ConversationId, Time, Box<(Input, Vec<Output>)>),
-    /// Inputs that did not fit.
+    /// Number of steps that did not fit into the channel.
     Dropped(ConversationId, u64),
-    /// The call is over.
+    /// The call has ended.
     End(ConversationId),
-    /// Somebody waits until all of this is in the files.
+    /// Request for a reply once all preceding messages are in the files.
     Flush(oneshot::Sender<()>),
 }
 
-/// Starts the disk thread. It ends when the last sender is gone.
+/// Starts the disk thread. It ends when the last sender is dropped.
 ///
 /// # Errors
-/// The folder cannot be made, or no thread started.
+/// The folder cannot be created, or no thread can be started.
 pub fn start(folder: PathBuf) -> io::Result<(Sender<TraceMessage>, JoinHandle<()>)> {
     start_with_interval(folder, FLUSH_INTERVAL)
 }
@@ -60,7 +62,8 @@ fn start_with_interval(
     flush: Duration,
 ) -> io::Result<(Sender<TraceMessage>, JoinHandle<()>)> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    // What was said in calls is its owner's alone. A folder of another owner keeps its mode.
+    // Traces contain what users said, so only the owner may read the folder. The folder of another
+    // owner keeps its mode.
     if let Err(error) = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)) {
         tracing::warn!(folder = %folder.display(), %error, "the folder of traces cannot be closed to others");
     }
@@ -85,7 +88,7 @@ fn write_traces(folder: &Path, lines: &Receiver<TraceMessage>, flush: Duration) 
             },
             recv(flush) -> _ => {
                 let finished: Vec<_> = files.open_traces.iter().filter(|(_, f)| f.alive.strong_count() == 0).map(|(id, _)| *id).collect();
-                // What was sent before a call was over is here by now.
+                // Messages sent before the call ended have arrived by now.
                 lines.try_iter().for_each(|line| files.handle(line));
                 finished.into_iter().for_each(|id| files.close(id));
                 files.flush();
@@ -95,7 +98,7 @@ fn write_traces(folder: &Path, lines: &Receiver<TraceMessage>, flush: Duration) 
     files.flush();
 }
 
-/// Waits until all that was sent is in the files, but not long: a disk may be broken.
+/// Waits until all sent messages are in the files, for at most one second: a disk may be broken.
 pub async fn flush(disk: &Sender<TraceMessage>) {
     flush_within(disk, FLUSH_INTERVAL).await;
 }
@@ -103,7 +106,7 @@ pub async fn flush(disk: &Sender<TraceMessage>) {
 async fn flush_within(disk: &Sender<TraceMessage>, timeout: Duration) {
     let (done, written) = oneshot::channel();
     if disk.send(TraceMessage::Flush(done)).is_ok() {
-        // The time-out is the end of the waiting, too.
+        // The timeout ends the wait, too.
         let _ = tokio::time::timeout(timeout, written).await;
     }
 }
@@ -143,13 +146,13 @@ impl TraceFiles<'_> {
             TraceMessage::End(id) => self.close(id),
             TraceMessage::Flush(waits) => {
                 self.flush();
-                // Whoever waited may have gone.
+                // The requester may have stopped waiting.
                 let _ = waits.send(());
             }
         }
     }
 
-    /// What was said is for the operator's eyes only.
+    /// Creates the file; only the owner may read what was said.
     fn create(&self, call: &CallConfig, unix_micros: u64) -> io::Result<BufWriter<File>> {
         let path = self.folder.join(trace::file_name(call.id));
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -176,30 +179,30 @@ impl TraceFiles<'_> {
         }
     }
 
-    /// A trace that cannot be written any more is given up.
+    /// Abandons a trace that can no longer be written.
     fn close_on_error(&mut self, id: ConversationId, done: io::Result<()>) {
         if let Err(error) = done {
             tracing::warn!(conversation = %id, %error, "the trace breaks off");
             if let Some(writing) = self.open_traces.remove(&id) {
-                // Its buffer would be written, and fail, once more.
+                // Dropping the writer would flush its buffer and fail again.
                 drop(writing.file.into_parts());
             }
         }
     }
 }
 
-/// One call's trace.
+/// The trace of one call.
 pub struct TraceWriter {
     sender: Sender<TraceMessage>,
     id: ConversationId,
-    /// Until it was taken: without it there is no file.
+    /// The start message until the channel has accepted it; without it there is no file.
     pending_start: Option<TraceMessage>,
     dropped_steps: u64,
     _alive: Arc<()>,
 }
 
 impl TraceWriter {
-    /// A trace of a call that begins now.
+    /// A trace of a call that starts now.
     pub fn new(disk: Sender<TraceMessage>, call: &Arc<CallConfig>, unix_micros: u64) -> Self {
         let alive = Arc::new(());
         let begin =
@@ -210,7 +213,7 @@ impl TraceWriter {
         this
     }
 
-    /// Keeps an input and what came of it.
+    /// Records an input and the resulting outputs.
     pub fn record_step(&mut self, at: Time, input: Input, out: Vec<Output>) {
         self.send_pending();
         if self.pending_start.is_some()
@@ -220,7 +223,7 @@ impl TraceWriter {
         }
     }
 
-    /// Sends what did not fit before.
+    /// Sends what did not fit into the channel before.
     fn send_pending(&mut self) {
         if let Some(begin) = self.pending_start.take() {
             self.pending_start = self.sender.send(begin).err();
@@ -235,7 +238,7 @@ impl TraceWriter {
 impl Drop for TraceWriter {
     fn drop(&mut self) {
         self.send_pending();
-        // Where it does not fit, the thread sees that the call is over.
+        // If the channel is full, the disk thread detects the end of the call by itself.
         drop(self.sender.send(TraceMessage::End(self.id)));
     }
 }
@@ -246,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// What a replay of the text comes to.
+    /// Result of a replay of the text.
     fn replay_verdict(text: &str) -> Verdict {
         let mut replay = Replay::new(false);
         for line in text.lines() {
@@ -255,7 +258,7 @@ mod tests {
         replay.finish().unwrap().1
     }
 
-    /// Plays a call of one tick a second, as its node would.
+    /// Runs a call with one tick per second, as its `Call` would.
     fn run_call(trace: &mut TraceWriter, call: &CallConfig, ticks: u64) {
         let mut conversation = conversation::conversation::Conversation::new(call.spec.clone());
         for second in 0..ticks {
@@ -280,14 +283,14 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = fs::read_to_string(path).unwrap();
         assert!(text.starts_with("{\"trace\":1,"), "{text:.100}");
-        // Three call-outs, and the three words of the end.
+        // Three call-outs, and the three outputs at the end.
         assert_eq!(replay_verdict(&text), Verdict::Identical { inputs: 400, outputs: 6 });
         fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn what_does_not_fit_is_counted_in_its_place() {
-        // Nobody empties this edge: it is full after so many lines.
+        // No receiver drains this channel: it is full after `capacity` lines.
         let (disk, lines) = channel::open(&messages::TRACE, None);
         let call = Arc::new(crate::test_support::call_config(7));
         let mut trace = TraceWriter::new(disk, &call, 5);
@@ -315,7 +318,7 @@ mod tests {
             TraceMessage::Start { config: Arc::clone(&call), unix_micros: 5, alive: Arc::downgrade(&alive) };
         assert!(disk.send(begin).is_ok());
         drop(alive);
-        // Nothing else reaches the thread.
+        // The thread receives no other message.
         let path = folder.join(trace::file_name(call.id));
         let flushed = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
         let limit = crate::clock::now() + Duration::from_secs(20);

@@ -59,6 +59,7 @@ mod endpoint;
 pub mod engine;
 pub mod event;
 mod floor;
+mod guardrail;
 mod heard_text;
 mod history;
 pub mod input;

@@ -1,9 +1,11 @@
-//! The product of two vectors of bytes, compiled for the vectors that the machine has.
+//! The dot product of two byte vectors, compiled for the vector instructions of the machine.
 //!
-//! The only `unsafe` of the crate: a function compiled for an instruction set may be called only where it exists.
+//! This module has the only `unsafe` of the crate: a function compiled for an instruction set may
+//! be called only where that set exists.
 #![allow(unsafe_code)]
 
-/// The sum of the products. At most 127² · 2¹⁶ components fit it: more than any model has.
+/// The sum of the products. It does not overflow for up to 2¹⁶ components of at most ±127, which is
+/// more than any model has.
 pub(crate) fn dot(a: &[i8], b: &[i8]) -> i32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
@@ -21,7 +23,7 @@ fn avx2(a: &[i8], b: &[i8]) -> i32 {
 
 #[inline(always)]
 fn portable(a: &[i8], b: &[i8]) -> i32 {
-    // Products of sixteen bits that are added as pairs: one instruction of every x86.
+    // Products of 16 bits that are added in pairs: one instruction on every x86.
     a.iter().zip(b).map(|(a, b)| i32::from(i16::from(*a)) * i32::from(i16::from(*b))).sum()
 }
 

@@ -1,6 +1,7 @@
-//! Search by meaning beside search by words: each chunk may have a direction (the embedding of its text), and a query too. The two rankings
-//! are fused by their ranks (G. Cormack, C. Clarke, S. Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
-//! Methods", 2009), since their scores have nothing in common.
+//! Hybrid search: by embeddings beside search by words. Each chunk may have an embedding of its
+//! text, and so may a query. The two rankings are fused by rank, because their scores are not
+//! comparable (G. Cormack, C. Clarke, S. Büttcher, "Reciprocal Rank Fusion outperforms Condorcet
+//! and individual Rank Learning Methods", 2009).
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,22 +10,23 @@ use crate::dot::dot;
 use crate::index::{Entry, Hit, Index};
 use crate::text::chunks;
 
-/// The paper's constant: how little the first ranks stand out.
+/// The paper's constant: a larger one gives the first ranks less weight.
 const RRF_K: f32 = 60.0;
 
-/// Ranks of each search that count.
+/// Number of hits of each search that take part in the fusion.
 const MAX_RANKED_HITS: usize = 50;
 
-/// A direction in space, each component in a byte: a quarter of the memory, and cosines within a hundredth of the exact ones.
+/// The embedding of a text, one byte per component. This takes a quarter of the memory, and cosines
+/// are within a hundredth of the exact ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
     bytes: Box<[i8]>,
-    /// Length of `bytes` as a vector.
+    /// Euclidean length of `bytes`.
     norm: f32,
 }
 
 impl Embedding {
-    /// The direction of `vector`; none where it is zero.
+    /// Quantizes `vector`; `None` if it is zero or its largest component is not finite.
     #[must_use]
     pub fn from_vector(vector: &[f32]) -> Option<Self> {
         let largest = vector.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
@@ -35,20 +37,20 @@ impl Embedding {
         Self::from_bytes(vector.iter().map(byte).collect())
     }
 
-    /// A direction that was kept by its [`Embedding::bytes`].
+    /// Restores an embedding that was stored as its [`Embedding::bytes`]; `None` if all are zero.
     #[must_use]
     pub fn from_bytes(bytes: Box<[i8]>) -> Option<Self> {
         let norm = (dot(&bytes, &bytes) as f32).sqrt();
         (norm > 0.0).then_some(Self { bytes, norm })
     }
 
-    /// Its components, the largest ±127.
+    /// The components, the largest of which is ±127.
     #[must_use]
     pub fn bytes(&self) -> &[i8] {
         &self.bytes
     }
 
-    /// The cosine of the angle between them; none where they are of different spaces.
+    /// Cosine similarity; `None` if the dimensions differ.
     fn cosine(&self, other: &Self) -> Option<f32> {
         let same = self.bytes.len() == other.bytes.len();
         same.then(|| dot(&self.bytes, &other.bytes) as f32 / (self.norm * other.norm))
@@ -56,7 +58,8 @@ impl Embedding {
 }
 
 impl<Id: Clone + PartialEq> Index<Id> {
-    /// Adds a document, cut into chunks, each with its direction. Where there are not as many of these as chunks, none counts.
+    /// Adds a document, cut into chunks, with one embedding per chunk. If the number of embeddings
+    /// differs from the number of chunks, all embeddings are ignored.
     pub fn insert_with_embeddings(&mut self, id: &Id, text: &str, embeddings: Vec<Option<Embedding>>) {
         let chunks = chunks(text);
         let mut embeddings = if embeddings.len() == chunks.len() { embeddings } else { Vec::new() };
@@ -66,13 +69,14 @@ impl<Id: Clone + PartialEq> Index<Id> {
         }
     }
 
-    /// Whether any chunk has a direction.
+    /// Whether any chunk has an embedding.
     #[must_use]
     pub fn has_embeddings(&self) -> bool {
         self.entries().any(|(_, entry)| entry.embedding.is_some())
     }
 
-    /// The best `limit` chunks for `query` by its words and by its `direction`, best first. Scores are sums of 1 / (60 + rank).
+    /// Returns the best `limit` chunks for the words of `query` and its `embedding`, best first.
+    /// Scores are sums of 1 / (60 + rank).
     #[must_use]
     pub fn hybrid_search(&self, query: &str, embedding: &Embedding, limit: usize) -> Vec<Hit<'_, Id>> {
         let mut found: HashMap<u32, Hit<'_, Id>> = HashMap::new();
@@ -123,7 +127,7 @@ mod tests {
         Embedding::from_vector(vector)
     }
 
-    /// Numbers from -1 to 1 that look like chance (Numerical Recipes' linear congruential generator).
+    /// Pseudo-random numbers from -1 to 1 (Numerical Recipes' linear congruential generator).
     fn noise(seed: &mut u32) -> f32 {
         *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (*seed >> 8) as f32 / (1 << 23) as f32 - 1.0
@@ -159,10 +163,10 @@ mod tests {
             let hits = index.hybrid_search(query, &embedding(vector).unwrap(), 2);
             hits.into_iter().map(|hit| *hit.id).collect()
         };
-        // No word of it is known.
+        // No word of the query is in the index.
         assert_eq!(found("my beloved chihuahua", &[1.0, 0.0])[0], "dogs");
         assert_eq!(found("soup in the restaurant", &[0.0, 1.0]), ["soup", "closed"]);
-        // A direction of another model leaves the words alone.
+        // An embedding of another model does not affect the search by words.
         assert_eq!(
             index.hybrid_search("soup", &embedding(&[1.0]).unwrap(), 1)[0].text,
             "The restaurant has soup at noon."

@@ -1,4 +1,5 @@
-//! One BM25 index over chunks (S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009).
+//! A BM25 index over chunks (S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework:
+//! BM25 and Beyond", 2009).
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -8,37 +9,37 @@ use crate::phonetic::PhoneticKey;
 use crate::text::chunks;
 use crate::words::{Word, words};
 
-/// Saturation of repeated words.
+/// BM25's k1: saturation of repeated words.
 const K1: f32 = 1.2;
 
-/// How much longer chunks are held back.
+/// BM25's b: penalty on longer chunks.
 const B: f32 = 0.75;
 
-/// A document's chunks, searched together with all others. `Id` names a document.
+/// The chunks of all documents, searched together. `Id` identifies a document.
 #[derive(Clone, Debug)]
 pub struct Index<Id> {
-    /// Gaps are removed chunks.
+    /// `None` marks a removed chunk.
     chunks: Vec<Option<Entry<Id>>>,
     free_slots: Vec<u32>,
     chunk_count: usize,
     total_length: f64,
     terms: Vec<Term>,
-    /// Beside `terms`, packed: all are compared with a word that is not known.
+    /// Parallel to `terms` and compact, because an unknown word is compared with all of them.
     signatures: Vec<WordSignature>,
     by_stem: HashMap<String, u32>,
     by_phonetic_key: HashMap<PhoneticKey, Vec<u32>>,
-    /// The same by the number of sounds: near ones differ by one at most.
+    /// Phonetic keys by their number of sounds: similar keys differ by at most one.
     by_key_length: [Vec<(PhoneticKey, u32)>; 17],
 }
 
-/// What tells at once that two words differ.
+/// A quick filter that shows that two words differ.
 #[derive(Clone, Copy, Debug)]
 struct WordSignature {
-    /// See [`pairs`].
+    /// See [`letter_bigrams`].
     bigrams: u64,
-    /// The set of its letters, by their last five bits.
+    /// The set of the word's letters, by their lowest five bits.
     letters: u32,
-    /// In characters.
+    /// Length in characters, at most 255.
     length: u8,
 }
 
@@ -48,8 +49,9 @@ impl WordSignature {
         Self { bigrams: letter_bigrams(word), letters, length: word.chars().count().min(255) as u8 }
     }
 
-    /// Whether `edits` might lead from one to the other: a test of a nanosecond that spares nearly all comparisons. An edit changes the length by
-    /// one at most, two letters of the set at most, and (a swap of neighbours) six pairs at most.
+    /// Whether the edit distance may be within `edits`. The test takes a nanosecond and avoids
+    /// nearly all full comparisons. An edit changes the length by at most one, and the set of
+    /// letters by at most two. It changes at most six bigrams (a swap of neighbours).
     fn may_be_within(self, other: Self, edits: u32) -> bool {
         u32::from(self.length.abs_diff(other.length)) <= edits
             && (self.letters ^ other.letters).count_ones() <= 2 * edits
@@ -62,31 +64,31 @@ pub(crate) struct Entry<Id> {
     pub(crate) id: Id,
     pub(crate) ordinal: u32,
     pub(crate) text: String,
-    /// In words that are no stop words.
+    /// Number of words, stop words excluded.
     length: f32,
-    /// What it means, if that is known.
+    /// The embedding of the text, if there is one.
     pub(crate) embedding: Option<Embedding>,
 }
 
 #[derive(Clone, Debug)]
 struct Term {
     stem: String,
-    /// (chunk, times), chunks in no order.
+    /// (chunk, frequency), in no particular order of chunks.
     postings: Vec<(u32, u16)>,
 }
 
-/// A chunk that fits a query.
+/// A chunk that matches a query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit<'a, Id> {
     /// Its document.
     pub id: &'a Id,
-    /// Which chunk of it.
+    /// Number of the chunk within the document.
     pub ordinal: u32,
-    /// Its words.
+    /// Text of the chunk.
     pub text: &'a str,
-    /// BM25: larger is better; comparable within one search only.
+    /// BM25 score: larger is better. Scores are comparable within one search only.
     pub score: f32,
-    /// Which part of what was asked for is in it, by information, 0 to 1.
+    /// Fraction of the query that the chunk contains, weighted by information, 0 to 1.
     pub coverage: f32,
 }
 
@@ -107,19 +109,19 @@ impl<Id> Default for Index<Id> {
 }
 
 impl<Id: Clone + PartialEq> Index<Id> {
-    /// An index of nothing.
+    /// An empty index.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Chunks in it.
+    /// Number of chunks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.chunk_count
     }
 
-    /// Whether it holds nothing.
+    /// Whether the index has no chunks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.chunk_count == 0
@@ -132,7 +134,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
         }
     }
 
-    /// Adds one chunk as it is.
+    /// Adds one chunk without further cutting.
     pub fn insert_chunk(&mut self, id: &Id, ordinal: u32, text: String) {
         self.insert_entry(id, ordinal, text, None);
     }
@@ -160,7 +162,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
 
     fn add_term(&mut self, word: &Word) -> u32 {
         let number = self.terms.len() as u32;
-        // The sound is that of the first form of the word that came.
+        // The phonetic key is that of the first form of the word.
         let phonetic_key = PhoneticKey::new(&word.normalized);
         self.by_phonetic_key.entry(phonetic_key).or_default().push(number);
         self.by_key_length[phonetic_key.len() as usize].push((phonetic_key, number));
@@ -170,7 +172,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
         number
     }
 
-    /// Forgets a document. Takes as long as the whole index is large.
+    /// Removes a document. The time is proportional to the size of the whole index.
     pub fn remove(&mut self, id: &Id) {
         let mut gone = HashSet::new();
         for (slot, chunk) in (0_u32..).zip(&mut self.chunks) {
@@ -188,19 +190,20 @@ impl<Id: Clone + PartialEq> Index<Id> {
         }
     }
 
-    /// The best `limit` chunks for `query`, best first; none if no word of it is known.
+    /// Returns the best `limit` chunks for `query`, best first; none if no word of it is known.
     #[must_use]
     pub fn search(&self, query: &str, limit: usize) -> Vec<Hit<'_, Id>> {
         self.search_weighted(&[(query, 1.0)], limit)
     }
 
-    /// The same for a query in parts that count differently (a follow-up and the question before it).
+    /// Like [`Self::search`], for a query in parts with weights (a follow-up and the question
+    /// before it).
     #[must_use]
     pub fn search_weighted(&self, query: &[(&str, f32)], limit: usize) -> Vec<Hit<'_, Id>> {
         self.rank(query, limit).into_iter().map(|(_, hit)| hit).collect()
     }
 
-    /// The same, with the place of each.
+    /// Like [`Self::search_weighted`], with the slot of each chunk.
     pub(crate) fn rank(&self, query: &[(&str, f32)], limit: usize) -> Vec<(u32, Hit<'_, Id>)> {
         let query_terms = self.query_terms(query);
         if query_terms.is_empty() || self.chunk_count == 0 {
@@ -211,7 +214,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
         let mut scores = Scores::new(self.chunks.len());
         let mut best = Scores::new(self.chunks.len());
         for term_query in &query_terms {
-            // Of the terms that a word may stand for, the best counts in each chunk, not their sum.
+            // A word may match several terms. In each chunk only the best of them counts, not their
+            // sum.
             for &(term, likeness) in &term_query.terms {
                 let postings = &self.terms[term as usize].postings;
                 let idf = self.idf(postings.len());
@@ -234,7 +238,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
         }
         let mut ranked: Vec<(u32, f32, f32)> = Vec::with_capacity(scores.touched.len());
         scores.drain(|slot, (score, covered)| ranked.push((slot, score, covered)));
-        // Ties go to the earlier chunk, so that a search is the same on every machine.
+        // Ties go to the earlier chunk, so that a search gives the same result on every machine.
         let order = |a: &(u32, f32, f32), b: &(u32, f32, f32)| {
             b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0))
         };
@@ -252,17 +256,17 @@ impl<Id: Clone + PartialEq> Index<Id> {
         ranked.into_iter().filter_map(hit).collect()
     }
 
-    /// All chunks with their places.
+    /// All chunks with their slots.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, &Entry<Id>)> {
         (0_u32..).zip(&self.chunks).filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
     }
 
-    /// The chunk at a place.
+    /// The chunk in a slot.
     pub(crate) fn entry(&self, slot: u32) -> Option<&Entry<Id>> {
         self.chunks.get(slot as usize)?.as_ref()
     }
 
-    /// What is asked for, each with the terms that it may stand for.
+    /// The terms of a query, each with the index terms that it may match.
     fn query_terms(&self, query: &[(&str, f32)]) -> Vec<QueryTerm> {
         let mut query_terms = Vec::new();
         let mut seen: HashMap<String, usize> = HashMap::new();
@@ -287,7 +291,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
         query_terms
     }
 
-    /// Neighbouring words that are one word of the index: "data base", or a name that the recogniser did not know ("sore blacks").
+    /// Matches adjacent words that are one word of the index: "data base", or a name that the STT
+    /// split because it is unknown ("sore blacks").
     fn match_joined_words(
         &self,
         words: &[Word],
@@ -318,7 +323,7 @@ impl<Id: Clone + PartialEq> Index<Id> {
                 if terms.is_empty() {
                     continue;
                 }
-                // Its parts are explained by it, unless they are words of the index themselves.
+                // The match covers its parts, unless they are words of the index themselves.
                 for (i, word) in window.iter().enumerate() {
                     joined[at + i] = word.is_stop_word() || is_unknown(word);
                 }
@@ -327,7 +332,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
         }
     }
 
-    /// Terms that a word may stand for, with how likely: itself, else those spelt or sounding like it.
+    /// Index terms that a word may match, with their likeness: the word itself, else terms with a
+    /// similar spelling or sound.
     fn matching_terms(&self, word: &Word) -> Vec<(u32, f32)> {
         if let Some(&term) = self.by_stem.get(&word.stem).filter(|term| self.df(**term) > 0) {
             return vec![(term, 1.0)];
@@ -356,7 +362,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
         best_matches(found)
     }
 
-    /// Terms that sound like `spelling`. Short words sound like too many to be told apart.
+    /// Index terms that sound like `spelling`. Short words are skipped, because they sound like too
+    /// many terms.
     fn terms_sounding_like(&self, spelling: &str) -> Vec<(u32, f32)> {
         let phonetic_key = PhoneticKey::new(spelling);
         if phonetic_key.len() < 3 {
@@ -372,7 +379,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
             );
         }
         found.retain(|&(term, _)| self.df(term) > 0);
-        // Of those that sound alike, the ones that are also spelt alike are likelier: Dice's coefficient of their pairs of letters.
+        // Among terms that sound alike, those with a similar spelling are more likely: Dice's
+        // coefficient of their letter bigrams.
         let bigrams = letter_bigrams(spelling);
         for (term, likeness) in &mut found {
             let known = self.signatures[*term as usize].bigrams;
@@ -395,20 +403,21 @@ impl<Id: Clone + PartialEq> Index<Id> {
         ((n - df + 0.5) / (df + 0.5)).ln_1p()
     }
 
-    /// How much a word tells: the rarer the more; an unknown one as much as one that occurs once.
+    /// Information of a word: rarer words have more. An unknown word counts like one that occurs
+    /// once.
     fn information(&self, terms: &[(u32, f32)]) -> f32 {
         self.idf(terms.iter().map(|&(term, _)| self.df(term)).max().unwrap_or(1))
     }
 }
 
-/// A word of a query, or several that make one.
+/// A word of a query, or several words that form one.
 struct QueryTerm {
     terms: Vec<(u32, f32)>,
     weight: f32,
     information: f32,
 }
 
-/// At most four, the likeliest first, each once.
+/// The best four matches at most, best first, without duplicates.
 fn best_matches(mut found: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
     found.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0)));
     let mut seen = HashSet::new();
@@ -417,7 +426,7 @@ fn best_matches(mut found: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
     found
 }
 
-/// The set of a word's pairs of neighbouring letters, its ends included, spread over 64 bits.
+/// The set of a word's letter bigrams, hashed to 64 bits. Both ends of the word count as letters.
 fn letter_bigrams(word: &str) -> u64 {
     let padded = std::iter::once(b'^').chain(word.bytes()).chain(std::iter::once(b'$'));
     let after = word.bytes().chain(std::iter::once(b'$'));
@@ -427,7 +436,7 @@ fn letter_bigrams(word: &str) -> u64 {
     })
 }
 
-/// Two numbers for each chunk, and which chunks have any.
+/// Two numbers per chunk, and the list of chunks that have any.
 struct Scores {
     values: Vec<(f32, f32)>,
     touched: Vec<u32>,
@@ -438,7 +447,7 @@ impl Scores {
         Self { values: vec![(0.0, 0.0); chunks], touched: Vec::new() }
     }
 
-    /// A touched chunk's likeness is above zero.
+    /// The likeness of a touched chunk is above zero.
     fn entry(&mut self, slot: u32) -> &mut (f32, f32) {
         let entry = &mut self.values[slot as usize];
         if entry.1 == 0.0 {

@@ -1,8 +1,10 @@
-//! What an agent knows: text in chunks, one BM25 index, ranking by words and, where vectors are given, by meaning. Pure: no clock, no files, no threads.
+//! An agent's knowledge: chunks of text in one BM25 index, ranked by words and, where embeddings
+//! exist, by embeddings. Pure: no clock, no files, no threads.
 //!
-//! Speech recognition misspells, drops case and punctuation and writes numbers as words, so search is tolerant: words are stemmed,
-//! "forty two" is "42", and a word that the index does not know stands for those that are spelt or sound like it, also when the
-//! recogniser broke a name in two ("sore blacks" finds "Zorblax").
+//! Speech recognition misspells words, drops case and punctuation, and writes numbers as words. So
+//! search is tolerant: words are stemmed, and "forty two" is "42". A word that is not in the index
+//! matches words with a similar spelling or sound. This also holds if the STT split a name in two
+//! ("sore blacks" finds "Zorblax").
 
 mod dot;
 mod embedding;

@@ -1,11 +1,12 @@
-//! How a word sounds, roughly: words that a recogniser confuses should get the same key.
+//! A rough phonetic key: words that the STT confuses should have the same key.
 
-/// A word's sounds, four bits each, the first lowest; at most sixteen. 0: it has none that can be told.
+/// The sounds of a word, four bits each, the first in the lowest bits; at most sixteen. 0 means
+/// that no sound is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PhoneticKey(u64);
 
 impl PhoneticKey {
-    /// How `word` (lower case) sounds.
+    /// The key of `word` (lower case).
     pub(crate) fn new(word: &str) -> Self {
         const CODES: &str = "APFTSXKLRMNW";
         let code = |c| CODES.find(c).map_or(0, |i| i as u64 + 1);
@@ -18,12 +19,13 @@ impl PhoneticKey {
         )
     }
 
-    /// Sounds in it.
+    /// Number of sounds.
     pub(crate) fn len(self) -> u32 {
         (64 - self.0.leading_zeros()).div_ceil(4)
     }
 
-    /// Whether one sound more, less or other makes the one of the other. Some nanoseconds: all words of an index are tried.
+    /// Whether the keys differ by at most one inserted, deleted or replaced sound. It takes some
+    /// nanoseconds, because all words of an index are tried.
     pub(crate) fn is_similar(self, other: Self) -> bool {
         let (long, short) = if self.len() >= other.len() { (self.0, other.0) } else { (other.0, self.0) };
         let alike = (long ^ short).trailing_zeros() / 4;
@@ -36,8 +38,9 @@ impl PhoneticKey {
     }
 }
 
-/// The key of a word in lower case: its consonants in classes, voiced and unvoiced alike, doubles once; vowels only count at the beginning.
-/// A coarse relative of Metaphone (L. Philips, 1990). Empty for words without ASCII letters.
+/// The phonetic code of a lower-case word: its consonants in classes. Voiced and unvoiced
+/// consonants are equal, doubles count once, and vowels count only at the start. A coarse relative
+/// of Metaphone (L. Philips, 1990). Empty for words without ASCII letters.
 fn phonetic_code(word: &str) -> String {
     let letters: Vec<u8> = word.bytes().filter(u8::is_ascii_lowercase).collect();
     let mut key = String::with_capacity(letters.len());
@@ -79,7 +82,7 @@ fn phonetic_code(word: &str) -> String {
             _ => ("", 1),
         };
         for c in sound.chars() {
-            // Across a vowel a repeated consonant sounds twice; directly after itself once.
+            // A repeated consonant sounds twice across a vowel, and once directly after itself.
             let vowel_before = at > 0 && matches!(letters[at - 1], b'a' | b'e' | b'i' | b'o' | b'u' | b'y');
             if !key.ends_with(c) || vowel_before {
                 key.push(c);

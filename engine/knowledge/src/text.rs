@@ -1,28 +1,29 @@
-//! Text cut into chunks and sentences.
+//! Splits text into chunks and sentences.
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// A piece of a document, small enough to be read whole.
+/// A part of a document, small enough to be read whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// 0, 1, 2 … within the document.
+    /// Number of the chunk within the document: 0, 1, 2 …
     pub ordinal: u32,
-    /// The words, lines kept.
+    /// The text, with its line breaks.
     pub text: String,
 }
 
-/// Paragraphs are put together up to this many bytes.
+/// Paragraphs are joined up to this size, bytes.
 const TARGET_CHUNK_BYTES: usize = 500;
 
-/// A chunk is never longer than this many bytes.
+/// Maximum size of a chunk, bytes.
 const MAX_CHUNK_BYTES: usize = 900;
 
-/// Cuts `text` between paragraphs, long paragraphs between sentences, long sentences between words. A heading stays with what follows it.
+/// Splits `text` between paragraphs, long paragraphs between sentences, and long sentences between
+/// words. A heading stays with the text that follows it.
 #[must_use]
 pub fn chunks(text: &str) -> Vec<Chunk> {
     let mut finished: Vec<String> = Vec::new();
     let mut current = String::new();
-    let mut heading = true; // the last paragraph wants its successor
+    let mut heading = true; // a heading stays with the next paragraph
     for paragraph in paragraphs(text) {
         let is_heading = is_heading(&paragraph);
         let fits =
@@ -52,7 +53,7 @@ pub fn chunks(text: &str) -> Vec<Chunk> {
     (0..).zip(finished).map(|(ordinal, text)| Chunk { ordinal, text }).collect()
 }
 
-/// Paragraphs with their lines trimmed; blank lines and headings part them.
+/// The paragraphs, with trimmed lines. Blank lines and headings separate them.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut current = String::new();
@@ -76,7 +77,7 @@ fn paragraphs(text: &str) -> Vec<String> {
     all
 }
 
-/// One short line without a full stop.
+/// Whether a paragraph is one short line that does not end a sentence, or starts with `#`.
 fn is_heading(paragraph: &str) -> bool {
     paragraph.starts_with('#')
         || (paragraph.len() < 80
@@ -90,7 +91,7 @@ fn ends_sentence(text: &str) -> bool {
         .ends_with(['.', '!', '?', ';', '。', '！', '？', '…'])
 }
 
-/// A paragraph in pieces of at most [`MAX_CHUNK_BYTES`] bytes.
+/// Splits a paragraph into parts of at most [`MAX_CHUNK_BYTES`] bytes.
 fn split_paragraph(paragraph: &str) -> Vec<&str> {
     if paragraph.len() <= MAX_CHUNK_BYTES {
         return vec![paragraph];
@@ -99,7 +100,8 @@ fn split_paragraph(paragraph: &str) -> Vec<&str> {
     let (mut from, mut to) = (0, 0);
     for (start, fragment) in paragraph.split_sentence_bound_indices().flat_map(|(start, sentence)| {
         let whole = sentence.len() <= MAX_CHUNK_BYTES;
-        // A sentence without an end (a table, a list of names) is cut between words, a word without an end between characters.
+        // A too long sentence (a table, a list of names) is split between words, and a too long
+        // word between characters.
         let fragments: Vec<(usize, &str)> =
             if whole { vec![(0, sentence)] } else { sentence.split_word_bound_indices().collect() };
         let fragments: Vec<(usize, &str)> = fragments
@@ -125,7 +127,8 @@ fn split_paragraph(paragraph: &str) -> Vec<&str> {
     parts
 }
 
-/// The sentences of `text`, without marks of lists and headings. A line ends a sentence unless the text plainly goes on in the next one.
+/// The sentences of `text`, without list and heading markers. A line break ends a sentence, unless
+/// the text clearly continues in the next line.
 #[must_use]
 pub fn sentences(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -140,7 +143,8 @@ pub fn sentences(text: &str) -> Vec<String> {
         }
         let lower = line.chars().next().is_some_and(char::is_lowercase);
         match lines.last_mut() {
-            // Wrapped by an editor: the line was long, or the next one begins in mid-sentence.
+            // The text was wrapped by an editor: the line was long, or the next one starts in
+            // mid-sentence.
             Some(last) if continues && !item && (lower || last.len() >= 60) => {
                 last.push(' ');
                 last.push_str(line);
@@ -156,7 +160,7 @@ fn is_list_item(line: &str) -> bool {
     strip_marker(line).len() < line.len() && !line.starts_with('#')
 }
 
-/// Without the mark of a heading or of a list's item.
+/// The line without its heading or list marker.
 fn strip_marker(line: &str) -> &str {
     let line = line.trim_start_matches('#').trim_start();
     for mark in ["- ", "* ", "+ ", "• ", "– ", "> "] {
@@ -171,7 +175,7 @@ fn strip_marker(line: &str) -> &str {
     }
 }
 
-/// A line's sentences (UAX 29), joined again after abbreviations.
+/// The sentences of a line (UAX 29); splits after abbreviations are undone.
 fn split_line(line: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut joins = false;

@@ -1,4 +1,4 @@
-//! Text to the words that are compared: lower case, no accents, stemmed, numbers as digits.
+//! Normalizes text into comparable words: lower case, no accents, stemmed, numbers as digits.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,12 +7,12 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 use unicode_segmentation::UnicodeSegmentation;
 
-/// A word as it is compared.
+/// A normalized word.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Word {
-    /// As spelt, in lower case without accents; digits for numbers.
+    /// The spelling in lower case without accents; digits for numbers.
     pub normalized: String,
-    /// Its stem: what is compared.
+    /// The stem, which is compared.
     pub stem: String,
 }
 
@@ -22,27 +22,29 @@ impl Word {
         Self { normalized, stem }
     }
 
-    /// Whether it is a number in digits.
+    /// Whether the word is a number in digits.
     #[must_use]
     pub fn is_number(&self) -> bool {
         self.normalized.bytes().all(|b| b.is_ascii_digit())
     }
 
-    /// Whether it says too little to be searched for.
+    /// Whether the word is too common to be searched for.
     #[must_use]
     pub fn is_stop_word(&self) -> bool {
         is_stop_word(&self.normalized)
     }
 }
 
-/// The words of `text` in order, stop words included. Words that spell a number become its digits; where several numbers follow each
-/// other ("four two seven", "twenty twenty six", "555 0100") the digits of them all are a word too, at the end of the run.
+/// The words of `text` in order, stop words included. Words that spell a number become its digits.
+/// After a run of numbers ("four two seven", "twenty twenty six", "555 0100"), all their digits are
+/// also added as one word.
 #[must_use]
 pub fn words(text: &str) -> Vec<Word> {
     replace_number_words(&normalize_words(text)).into_iter().map(Word::new).collect()
 }
 
-/// The words of `text` in lower case without accents and possessive endings, split between digits and letters.
+/// The words of `text` in lower case, without accents and possessive endings, split between digits
+/// and letters.
 #[must_use]
 pub fn normalize_words(text: &str) -> Vec<String> {
     let folded: String =
@@ -52,7 +54,7 @@ pub fn normalize_words(text: &str) -> Vec<String> {
         let word = word.trim_end_matches("'s").trim_end_matches("’s");
         let mut part = String::new();
         for c in word.chars() {
-            // "10,000", "don't": one word.
+            // "10,000" and "don't" are one word each.
             if matches!(c, '\'' | '’' | ',' | '_') {
                 continue;
             }
@@ -103,12 +105,12 @@ fn replace_number_words(words: &[String]) -> Vec<String> {
                 out.push(words[at].clone());
                 at += 1;
             }
-            // Alone, "one" is nearly always the pronoun.
+            // A single "one" is nearly always the pronoun.
             1 if run[0] == "1" && words[at - 1] == "one" => out.push("one".into()),
             1 => out.append(&mut run),
             _ => {
                 let joined = run.concat();
-                // Digits said one by one mean nothing alone.
+                // Single digits in a run have no meaning of their own.
                 if run.len() == 2 || run.iter().any(|n| n.len() > 1) {
                     out.append(&mut run);
                 }
@@ -119,7 +121,7 @@ fn replace_number_words(words: &[String]) -> Vec<String> {
     out
 }
 
-/// The longest number spelt at the beginning of `words`, and how many words it takes.
+/// The longest number at the start of `words`, and the number of words it takes.
 fn parse_number_prefix(words: &[String]) -> Option<(u64, usize)> {
     #[derive(PartialEq)]
     enum Last {
@@ -198,7 +200,8 @@ fn small_number(word: &str) -> Option<u64> {
 
 fn stem(word: &str) -> String {
     thread_local! {
-        // The stemmer is slow on long texts (tens of thousands of words), and texts repeat their words.
+        // The stemmer is slow on long texts (tens of thousands of words), and texts repeat their
+        // words.
         static STEM_CACHE: RefCell<HashMap<String, String>> = RefCell::new(HashMap::new());
     }
     STEM_CACHE.with_borrow_mut(|cache| {
@@ -214,7 +217,7 @@ fn stem(word: &str) -> String {
     })
 }
 
-/// Whether a word (lower case, without apostrophes) says too little to be searched for.
+/// Whether a word (lower case, without apostrophes) is too common to be searched for.
 #[must_use]
 pub fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()

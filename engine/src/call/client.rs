@@ -1,4 +1,4 @@
-//! What is said to the client over its data channel, and what it says.
+//! Messages to and from the client over its data channel.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use super::{Call, ReplyTarget};
 use crate::transport::client_messages::{self, ClientMessage};
 use crate::transport::server_messages::{self, RtviSession};
 
-/// Which request of the client a command came from, and what follows once it is accepted.
+/// The client request that a command came from, and the commands that follow once it is accepted.
 pub(super) struct ClientRequest {
     connection: u32,
     id: String,
@@ -22,15 +22,15 @@ pub(super) struct ClientRequest {
 
 /// A tool that runs in the user's browser.
 pub(super) struct ClientTool {
-    /// The call.
+    /// The tool call.
     pub(super) call: ToolCallId,
-    /// The id by which the client answers.
+    /// The id that the client's result carries.
     pub(super) id: String,
-    /// When it has failed.
+    /// When the tool call fails without a result.
     pub(super) deadline: Instant,
 }
 
-/// The call's side of the data channel.
+/// The RTVI session of a call: the call's side of the data channel.
 pub(super) fn rtvi_session(call: &CallConfig) -> RtviSession {
     let in_client = call.tools.iter().filter(|t| t.backend == ToolBackend::Client);
     RtviSession::new(server_messages::SessionInfo {
@@ -42,7 +42,7 @@ pub(super) fn rtvi_session(call: &CallConfig) -> RtviSession {
 }
 
 impl Call {
-    /// A text frame of a client.
+    /// Handles a text message from a client.
     pub(super) fn handle_client_text(&mut self, now: Instant, number: u32, text: &str) {
         let Some(connection) = self.connections.iter_mut().find(|l| l.number == number) else { return };
         let message = match connection.message_reader.read(now, text) {
@@ -56,7 +56,8 @@ impl Call {
                     self.rtvi_session.bot_ready(&id, connection.has_video() && self.avatar.is_some());
                 connection.send_text(now, answer);
             }
-            // A connection that was taken over, or has not taken over yet, commands nothing.
+            // Only the connection that carries the call may send commands: not one that was
+            // replaced or has not yet taken over.
             _ if self.current_connection != Some(number) => {}
             ClientMessage::Commands { id, commands, .. }
                 if commands.iter().any(|command| matches!(command, Command::Respond { .. }))
@@ -86,7 +87,7 @@ impl Call {
         }
     }
 
-    /// Gives the next command of a client's request.
+    /// Queues the next command of a client's request.
     fn queue_next_command(&mut self, mut request: ClientRequest) {
         if let Some(command) = request.remaining.pop_front() {
             self.is_leaving |= command == Command::Leave;
@@ -101,7 +102,8 @@ impl Call {
     }
 
     pub(super) fn reply_to_client(&mut self, now: Instant, origin: ClientRequest, answer: CommandOutcome) {
-        // A text typed over what cannot be interrupted is a turn all the same, as words said over it are: only the last command's refusal counts.
+        // Text typed over speech that cannot be interrupted still makes a turn, as spoken words do.
+        // So only the rejection of the last command counts.
         if let CommandOutcome::Rejected(why) = answer
             && origin.remaining.is_empty()
         {
@@ -130,7 +132,7 @@ impl Call {
         }
     }
 
-    /// Tells the client a fact.
+    /// Sends an event to the client.
     pub(super) fn send_event_to_client(&mut self, now: Instant, event: &EventEnvelope) {
         let mut connection = self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection);
         self.rtvi_session.on_event(event, |text| {
@@ -140,7 +142,7 @@ impl Call {
         });
     }
 
-    /// Tells the client how loud it is here.
+    /// Sends the level of the user's audio, in dBFS, to the client.
     pub(super) fn send_level_to_client(&mut self, now: Instant, level: f32) {
         if let Some(connection) = self
             .connections
@@ -151,7 +153,8 @@ impl Call {
         }
     }
 
-    /// A client's channel is open: it may have come in mid-call.
+    /// The client's data channel is open. The client may have joined in mid-call, so it gets the
+    /// agent's current state.
     pub(super) fn on_channel_open(&mut self, now: Instant, number: u32) {
         let state = self.rtvi_session.state_message();
         if let Some(connection) = self.connections.iter_mut().find(|l| l.number == number) {

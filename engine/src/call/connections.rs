@@ -4,7 +4,7 @@ use super::Call;
 use crate::connection::Connection;
 
 impl Call {
-    /// Takes a connection that may become the call's; returns its number.
+    /// Adds a connection that may take over the call. Returns its number.
     pub(crate) fn add_connection(&mut self, make: impl FnOnce(u32) -> Connection) -> u32 {
         let number = self.next_connection;
         self.next_connection += 1;
@@ -12,7 +12,8 @@ impl Call {
         number
     }
 
-    /// Drops a connection that does not carry the call, for a newer offer: the oldest one that is still pending, else the oldest that closes.
+    /// Drops one connection that does not carry the call, to make room for a newer offer: the
+    /// oldest pending one, else the oldest that is closing.
     pub(crate) fn drop_oldest_connection(&mut self) {
         let others = self.connections.iter().filter(|l| Some(l.number) != self.current_connection);
         let Some(oldest) = others.min_by_key(|l| (l.connected_at.is_some(), l.number)).map(|l| l.number)
@@ -23,7 +24,7 @@ impl Call {
         self.dropped_connections.push(oldest);
     }
 
-    /// Drops the connection of an offer that makes room for a newer one.
+    /// Drops the connection of an offer that was evicted for a newer one.
     pub(crate) fn evict_offer(&mut self, offer: u64) {
         let Some(number) = self.connections.iter().find(|l| l.is_offer(offer)).map(|l| l.number) else {
             return;
@@ -32,17 +33,17 @@ impl Call {
         self.dropped_connections.push(number);
     }
 
-    /// The connection of this name.
+    /// The connection with this id.
     pub(crate) fn connection_by_id(&mut self, id: &str) -> Option<&mut Connection> {
         self.connections.iter_mut().find(|l| l.id() == id)
     }
 
-    /// Numbers of its connections.
+    /// Numbers of the call's connections.
     pub(crate) fn connection_numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.connections.iter().map(|l| l.number)
     }
 
-    /// Numbers of the connections that are gone since last asked.
+    /// Numbers of the connections dropped since the last call of this method.
     pub(crate) fn take_dropped_connections(&mut self) -> impl Iterator<Item = u32> + '_ {
         self.dropped_connections.drain(..)
     }

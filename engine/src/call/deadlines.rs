@@ -1,4 +1,5 @@
-//! When a call needs time, and when it is over: "Gone" and the hang-up.
+//! Deadlines of a call and its end: the timeouts after which the user counts as gone, and the
+//! hang-up.
 
 use std::time::{Duration, Instant};
 
@@ -7,27 +8,28 @@ use conversation::input::{Input, ToolCallId};
 use super::Call;
 use crate::connection::Connection;
 
-/// What still sounds at the end of a call, a fade or the last block of a message, may take this long.
+/// Limit for audio that still plays at the end of a call: a fade-out or the last frame of a
+/// message.
 const FINAL_AUDIO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What becomes of a call.
+/// Whether the media thread must continue to serve a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifecycle {
-    /// It goes on.
+    /// The call continues.
     Running,
-    /// It is over and has said all it had to.
+    /// The call has ended and has nothing left to send.
     Finished,
 }
 
 impl Call {
-    /// Serves what is due: the conversation, the links, the user's being gone.
+    /// Serves what is due: the conversation, the connections, the timeouts of the user.
     pub(crate) fn check_deadlines(&mut self, now: Instant) -> Lifecycle {
         self.drop_expired_offers(now);
         if self.ended_at.is_some() {
             return self.finish(now);
         }
         if self.started_at.is_none() {
-            // The offers are all there is of it.
+            // A call that has not started consists only of its offers.
             return if self.connections.is_empty() { Lifecycle::Finished } else { Lifecycle::Running };
         }
         self.tick_conversation(now);
@@ -38,8 +40,8 @@ impl Call {
         if self.ended_at.is_some() { self.finish(now) } else { Lifecycle::Running }
     }
 
-    /// Lets the conversation do what its own deadlines ask for: before a tick's sound leaves, so that what is to end does not sound for one
-    /// block more.
+    /// Serves the conversation's own deadlines. Called before a tick's audio is sent, so that audio
+    /// that must end does not play for one more frame.
     pub(crate) fn tick_conversation(&mut self, now: Instant) {
         let runs = self.started_at.is_some() && self.ended_at.is_none();
         if runs && self.conversation.poll_timeout().is_some_and(|(at, _)| at <= self.conversation_time(now)) {
@@ -47,7 +49,8 @@ impl Call {
         }
     }
 
-    /// When [`Call::check_deadlines`] or [`Call::poll_connections`] has something to do at the latest. The thread's tick serves sound, and all that is a matter of seconds.
+    /// The latest time at which [`Call::check_deadlines`] or [`Call::poll_connections`] is due.
+    /// Excludes what the thread's tick serves: audio, and all timeouts of seconds.
     #[must_use]
     pub(crate) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let own = self.started_at.and_then(|origin| {
@@ -63,13 +66,14 @@ impl Call {
         [own, connections].into_iter().flatten().min()
     }
 
-    /// Whether the thread's tick is soon enough for all its connections.
+    /// Whether serving all connections once per tick is soon enough.
     #[must_use]
     pub(crate) fn is_past_handshake(&self, now: Instant) -> bool {
         self.connections.iter().all(|connection| connection.is_past_handshake(now))
     }
 
-    /// An offer that does not connect in time leaves nothing but a free decoder.
+    /// Drops offers that did not connect in time, and connections that are closed or finished.
+    /// Their decoders are freed with them.
     fn drop_expired_offers(&mut self, now: Instant) {
         let limit = self.context.timeouts.offer;
         let (current, dropped) = (self.current_connection, &mut self.dropped_connections);
@@ -87,8 +91,10 @@ impl Call {
         });
     }
 
-    /// Closed without a word for as long as is allowed, or nothing heard for as long as is allowed. A pending offer stops these clocks, for as
-    /// long as it may take; a connection that went away by its time is dropped by [`Call::drop_expired_offers`].
+    /// Whether the current connection has been closed by the client for `timeouts.closed`, or has
+    /// received nothing for `timeouts.silence`. A pending offer suspends both timeouts until it
+    /// connects or expires. The user is also gone if [`Call::drop_expired_offers`] has dropped the
+    /// current connection.
     fn is_user_gone(&self, now: Instant) -> bool {
         if self
             .connections
@@ -116,7 +122,8 @@ impl Call {
         }
     }
 
-    /// What sounds leaves, then every connection is hung up, then it is over.
+    /// Ends the call in three steps: audio plays out, then every connection is hung up, then the
+    /// call is finished.
     fn finish(&mut self, now: Instant) -> Lifecycle {
         let audio_pending =
             self.ended_at.is_some_and(|at| now.saturating_duration_since(at) < FINAL_AUDIO_TIMEOUT);

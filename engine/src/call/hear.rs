@@ -1,4 +1,5 @@
-//! The user's sound: from the connection to the detector's windows, and what the detector says to the conversation.
+//! The user's audio: from the connection to the windows of the VAD, and from the VAD's events to
+//! the conversation.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,11 @@ use crate::hear::AudioInput;
 use crate::hear::decode::SILENCE_DBFS;
 use crate::hear::vad::SpeechEvent;
 
-/// A detector that hears speech while no packet comes for this long hears it no more.
+/// Time without audio packets after which ongoing speech is ended.
 const VOICE_GAP_TIMEOUT: Duration = Duration::from_millis(600);
 
 impl Call {
-    /// Takes the sound that has come; windows may become ready.
+    /// Takes the audio that has arrived; windows for the VAD may become ready.
     pub(crate) fn receive_audio(&mut self, now: Instant) {
         if self.ended_at.is_some() || self.started_at.is_none() {
             return;
@@ -41,19 +42,21 @@ impl Call {
             self.silence_reported = false;
             self.send_level_to_client(now, level);
         }
-        // Where no packet comes there is nothing to measure: that is told once.
+        // Without packets there is no level to measure, so the level for silence is sent once.
         if silent && !self.silence_reported && self.is_voice_overdue(now) {
             self.silence_reported = true;
             self.send_level_to_client(now, SILENCE_DBFS);
         }
     }
 
-    /// Packets of users' voices since the last call that came faster than real time.
+    /// Number of users' audio packets since the last call of this method that arrived faster than
+    /// real time and were dropped.
     pub(crate) fn take_excess_packets(&mut self) -> u64 {
         self.connections.iter_mut().map(Connection::take_excess_packets).sum()
     }
 
-    /// Whether the client's channel has been open for long enough that a packet of the user's voice would have come.
+    /// Whether the client's channel has been open long enough that an audio packet should have
+    /// arrived.
     fn is_voice_overdue(&self, now: Instant) -> bool {
         let connection = self.connections.iter().find(|l| Some(l.number) == self.current_connection);
         connection.is_some_and(|l| {
@@ -61,12 +64,12 @@ impl Call {
         })
     }
 
-    /// Windows that wait for the detector.
+    /// The call's audio input, with the windows that wait for the VAD.
     pub(crate) fn audio_input(&mut self) -> &mut AudioInput {
         &mut self.audio_input
     }
 
-    /// The oldest window was judged.
+    /// Handles the VAD's speech probability for the oldest window.
     pub(crate) fn on_probability(&mut self, now: Instant, p: f32) {
         let change = self.audio_input.on_probability(p);
         self.on_vad_event(now, change);
@@ -86,7 +89,8 @@ impl Call {
             }
             Some(SpeechEvent::Stopped { end }) => {
                 self.handle_input(now, Input::SpeechStopped { end });
-                // What an STT promises (`models::stt::ScriptedStream::end`).
+                // The STT promises one final transcript per speech segment
+                // (`models::stt::Stream::end`).
                 self.handle_input(now, Input::FinalTranscriptPending);
             }
             None => {}

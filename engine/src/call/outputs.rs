@@ -1,11 +1,12 @@
-//! What the conversation asks for is done, and what models and tools answer is told to it.
+//! Executes the outputs of the conversation, and passes the results of models and tools back to it
+//! as inputs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conversation::call_config::{Pronunciation, Tool, ToolBackend};
 use conversation::engine::CommandError;
-use conversation::event::{AgentState, Event as Fact, EventEnvelope, Stage, TriggeredGuardrail};
+use conversation::event::{AgentState, Event as Fact, EventEnvelope, Stage};
 use conversation::input::{Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent};
 use conversation::output::{CommandOutcome, LlmRequest, Output, TtsRequest};
 use models::{Handle, Sink};
@@ -18,20 +19,18 @@ use crate::messages::{GuardrailHit, StageEvent};
 use crate::speak::tts;
 use crate::think::{call_span, guardrails, llm, tools};
 
-/// A tool in the client that has not answered by then has failed.
+/// Time after which a client tool without a result has failed.
 const CLIENT_TOOL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Checks of guardrails that may be out at once.
-const MAX_GUARDRAIL_CHECKS: usize = 4;
-
 impl Call {
-    /// Tells the conversation what happened, and does all that it asks for.
+    /// Passes an input to the conversation and executes all resulting outputs.
     pub(super) fn handle_input(&mut self, now: Instant, input: Input) {
         self.inputs.push_back(input);
         self.drain_inputs(now);
     }
 
-    /// Gives the conversation what is queued. Nothing that [`Call::apply_output`] calls may call this: it queues, and the loop here goes on.
+    /// Passes the queued inputs to the conversation. Nothing that [`Call::apply_output`] calls may
+    /// call this method: it must queue inputs, and this loop handles them.
     pub(super) fn drain_inputs(&mut self, now: Instant) {
         while let Some(input) = self.inputs.pop_front() {
             if self.ended_at.is_some() {
@@ -98,7 +97,8 @@ impl Call {
             Output::CommandResult { id, outcome: answer } => self.reply_to_command(now, id, answer),
             Output::End(_) => {
                 self.ended_at = Some(now);
-                // The sessions with servers of tools end with the call, not with its last packet. The net pool takes them down.
+                // Sessions with tool servers end with the call, not with its last packet. The
+                // runtime's threads close them.
                 self.tool_listing = Handle::done();
                 let brought = std::mem::take(&mut self.server_tools);
                 self.context.runtime.spawn(async move { drop(brought) });
@@ -106,7 +106,7 @@ impl Call {
         }
     }
 
-    /// Phones are of no use longer than their sound.
+    /// Drops the phones of segments whose audio is gone.
     pub(super) fn prune_phones(&mut self) {
         if let Some(showing) = &mut self.avatar {
             showing.animator.retain_segments(|piece| self.audio_output.playout.contains(piece));
@@ -127,49 +127,6 @@ impl Call {
         self.context.latencies.observe(&event.event);
         self.send_event_to_client(now, &event);
         self.context.event_sink.record(self.config.id, event);
-    }
-
-    /// Checks what the user said against the agent's guardrails, beside the reply.
-    fn check_guardrails(&mut self, text: &str) {
-        if self.config.guardrails.is_empty() {
-            return;
-        }
-        text.clone_into(&mut self.last_user_text);
-        let (net, news, call) = (&self.context.runtime, self.stage_events.clone(), self.config.id);
-        // A check that is still out goes on: what it finds counts even if the user has gone on talking.
-        self.guardrail_checks.extend(guardrails::check(
-            net,
-            call,
-            &self.llm,
-            &self.config.guardrails,
-            text,
-            news,
-        ));
-        let excess = self.guardrail_checks.len().saturating_sub(MAX_GUARDRAIL_CHECKS);
-        self.guardrail_checks.drain(..excess);
-    }
-
-    /// A guardrail fired: it is on record, and its words take the reply's place.
-    fn on_guardrail_triggered(
-        &mut self,
-        now: Instant,
-        GuardrailHit { index: guardrail, user_text: text, verdict }: GuardrailHit,
-    ) {
-        let Some(rule) = self.config.guardrails.get(guardrail) else { return };
-        let say = rule.response_message.clone();
-        let event = Fact::GuardrailTriggered(Box::new(TriggeredGuardrail {
-            key: rule.key.clone(),
-            category: rule.category.clone(),
-            content: text,
-            response_message: say.clone(),
-            verdict,
-            callback_url: rule.callback_url.clone(),
-        }));
-        self.inputs.push_back(Input::ExternalEvent(event));
-        if let Some(say) = say {
-            self.inputs.push_back(Input::GuardrailTriggered { response: say });
-        }
-        self.drain_inputs(now);
     }
 
     fn update_avatar_state(&mut self, state: Option<AgentState>, held: Option<bool>) {
@@ -194,24 +151,25 @@ impl Call {
                     CommandOutcome::Rejected(why) => Err(CommandError::Rejected(why)),
                     taken => Ok(taken),
                 };
-                // Whoever asked may have gone meanwhile.
+                // The requester may have stopped waiting.
                 let _ = reply.send(answer);
             }
             ReplyTarget::Client(origin) => self.reply_to_client(now, origin, answer),
         }
     }
 
-    /// Where nobody answers, the turn ends after the shorter wait.
+    /// Requests the probability that the user's turn is over. Without an answer, the turn ends
+    /// after the shorter delay.
     fn request_turn_probability(&mut self, stretch: SpeechSegmentId) {
         let Some(asker) = self.audio_input.turn_detector() else { return };
         let answer = turn_answer_sink(&self.stage_events);
         if let Some((number, p)) = asker.request(stretch, self.conversation.open_turn(), answer) {
-            // By the way that it would have come.
+            // Sent through the inbox, as an answer of the model would be.
             self.stage_events.send(StageEvent::TurnProbability(number, p));
         }
     }
 
-    /// The user may have finished: the turn model begins to think about it.
+    /// The user may have finished: asks the turn model in advance.
     pub(super) fn prefetch_turn_probability(&mut self) {
         if let Some(asker) = self.audio_input.turn_detector().filter(|_| self.config.spec.turn_model) {
             asker.prefetch(self.conversation.open_turn(), turn_answer_sink(&self.stage_events));
@@ -278,14 +236,15 @@ impl Call {
         }
     }
 
-    /// What the model may call now.
+    /// The tools that the model may call now.
     fn available_tools(&self) -> impl Iterator<Item = &Tool> {
         let open =
             |tool: &&Tool| !matches!(&tool.backend, ToolBackend::Remote(remote) if !remote.0.is_open());
         self.config.tools.iter().chain(&self.server_tools).filter(open)
     }
 
-    /// Asks the agent's servers of tools, beside the greeting: nobody waits for them.
+    /// Lists the tools of the agent's tool servers. This runs in parallel to the greeting, and
+    /// nothing waits for it.
     pub(super) fn list_server_tools(&mut self) {
         let Some(servers) = &self.config.tool_servers else { return };
         let news = self.stage_events.clone();
@@ -296,7 +255,8 @@ impl Call {
         self.tool_listing = Handle::new(move || task.abort());
     }
 
-    /// A server has brought its tools. Of tools of one name the first counts: the agent's own, then whichever came first.
+    /// Adds the tools of a server. If several tools share a name, the first one counts: the agent's
+    /// own tool, then the first to arrive.
     fn add_server_tools(&mut self, now: Instant, tools: Vec<Tool>) {
         let first = self.server_tools.len();
         for tool in tools {
@@ -315,7 +275,7 @@ impl Call {
             return self.inputs.push_back(Input::ToolResult { call, result: Err("unknown tool".into()) });
         };
         if tool.backend == ToolBackend::Client {
-            // The fact that it was started is its request.
+            // The event that reports the start of the tool call is also the request to the client.
             self.client_tools.push(ClientTool { call, id, deadline: now + CLIENT_TOOL_TIMEOUT });
             return;
         }
@@ -347,14 +307,14 @@ impl Call {
             return;
         }
         let run = async move {
-            // It has a time-out of its own.
+            // `tools::run` has its own timeout.
             let result = tools::run(&client, &tool, arguments).await;
             news.send(StageEvent::ToolResult(call, result));
         };
         self.context.runtime.spawn(run.instrument(span));
     }
 
-    /// News of a model or a tool.
+    /// Handles an event of a model or tool.
     pub(crate) fn handle_stage_event(&mut self, now: Instant, news: StageEvent) {
         if self.started_at.is_none() || self.ended_at.is_some() {
             return;
@@ -375,7 +335,7 @@ impl Call {
                 self.handle_input(now, Input::ExternalEvent(Fact::Snippets { items }))
             }
             StageEvent::Llm(step, event) => {
-                // A question that was cancelled is not heard any more, whatever was on its way.
+                // Events of a cancelled generation that were in flight are ignored.
                 if !self.generations.iter().any(|a| a.generation == step) {
                     return;
                 }
@@ -447,7 +407,7 @@ impl Call {
     }
 }
 
-/// Where a question to the turn model is answered.
+/// Makes the sink for the turn model's answer, by the number of the request.
 fn turn_answer_sink(news: &Sink<StageEvent>) -> impl FnOnce(u64) -> Sink<f32> + use<> {
     let news = news.clone();
     move |number| Sink::new(move |p| news.send(StageEvent::TurnProbability(number, p)))

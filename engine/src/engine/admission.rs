@@ -1,4 +1,5 @@
-//! Whether one more call may begin. Running calls are never asked: what is refused here is what would spoil them.
+//! Admission: whether one more call may start. Running calls are never affected: a call is rejected
+//! when it would degrade them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,28 +7,28 @@ use super::{CallDirectory, CallEngine, PendingOffers, Slot};
 use crate::clock;
 use conversation::engine::OfferError;
 
-/// Why a new call is refused.
+/// Why a new call is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RejectReason {
-    /// Certificate or models are not there.
+    /// Certificate or models are not available.
     NotReady(String),
-    /// The server is about to stop.
+    /// The server is shutting down.
     Draining,
-    /// `limits.calls` are held.
+    /// `limits.calls` calls are running.
     Full,
-    /// Every media thread failed and has not begun anew yet.
+    /// Every media thread has failed and has not restarted yet.
     ThreadsDead,
-    /// No media thread has time left.
+    /// No media thread has capacity left.
     ThreadsOverloaded,
     /// Too little memory is left.
     LowMemory,
-    /// A built-in model is behind, in one sentence.
+    /// A built-in model is overloaded; the string says so in one sentence.
     ModelsOverloaded(String),
-    /// The call's own models cannot be had: no decoder is free, say.
+    /// The call's own models are not available: no decoder is free, for example.
     CallModels(String),
 }
 
-/// Names of [`RejectReason`], as `/metrics` has them.
+/// Names of [`RejectReason`], as `/metrics` exports them.
 pub(super) const REASON_NAMES: [&str; 8] =
     ["not_ready", "draining", "full", "load", "memory", "models", "call", "dead"];
 
@@ -59,12 +60,12 @@ impl std::fmt::Display for RejectReason {
     }
 }
 
-/// How often a call was refused, by reason.
+/// Number of rejections, by reason.
 #[derive(Default)]
 pub(super) struct RejectionCounts([AtomicU64; REASON_NAMES.len()]);
 
 impl RejectionCounts {
-    /// Counts one and makes it an answer.
+    /// Counts one rejection and converts it to an error.
     pub(super) fn reject(&self, why: &RejectReason) -> OfferError {
         self.0[why.index()].fetch_add(1, Relaxed);
         OfferError::NoCapacity(why.to_string())
@@ -76,9 +77,9 @@ impl RejectionCounts {
 }
 
 impl CallEngine {
-    /// Why a call that is not held yet would be refused now; `None` if it would not.
+    /// Why a new call would be rejected now; `None` if it would be admitted.
     pub(super) fn reject_reason(&self) -> Option<RejectReason> {
-        // The cheapest first; the last one may read files.
+        // Cheapest check first; the last one may read files.
         let full = self.max_calls > 0 && self.slots_taken() >= self.max_calls;
         if full {
             return Some(RejectReason::Full);
@@ -95,18 +96,19 @@ impl CallEngine {
         self.memory.is_low(clock::now()).then_some(RejectReason::LowMemory)
     }
 
-    /// Media threads that take no calls because they failed.
+    /// Number of media threads that take no calls because they failed.
     pub(super) fn dead_thread_count(&self) -> usize {
         self.threads.iter().filter(|thread| thread.stats.dead.load(Relaxed)).count()
     }
 
-    /// What has failed while calls are taken still.
+    /// Message about failed threads while other threads still take calls.
     pub(super) fn dead_threads_message(&self) -> Option<String> {
         let (down, all) = (self.dead_thread_count(), self.threads.len());
         (down > 0).then(|| format!("media threads that have failed and are tried again: {down} of {all}"))
     }
 
-    /// The thread with the fewest calls, and offers for them, of those that have time for one more call.
+    /// The thread with the fewest calls and pending offers, among those with capacity for one more
+    /// call.
     fn thread_with_fewest_calls(&self, pending_offers: Option<&PendingOffers>) -> Option<usize> {
         let free = (0..self.threads.len()).filter(|thread| self.has_capacity(*thread));
         free.min_by_key(|thread| {
@@ -120,7 +122,7 @@ impl CallEngine {
         !thread.stats.dead.load(Relaxed) && thread.stats.load.admits_call(thread.slots_taken.load(Relaxed))
     }
 
-    /// The thread to which a call that is not here may come.
+    /// Selects the thread for a call that does not run yet.
     pub(super) fn select_thread(&self, directory: &CallDirectory) -> Result<usize, RejectReason> {
         if directory.draining {
             return Err(RejectReason::Draining);
@@ -131,7 +133,8 @@ impl CallEngine {
         self.thread_with_fewest_calls(Some(&directory.pending_offers)).ok_or(RejectReason::ThreadsOverloaded)
     }
 
-    /// A place on this thread. Places are taken under the directory's lock only, so that no limit is passed.
+    /// Takes a slot on this thread. Slots are taken only under the directory's lock, so that no
+    /// limit is exceeded.
     pub(super) fn take_slot_on(
         &self,
         directory: &CallDirectory,
@@ -149,7 +152,7 @@ impl CallEngine {
         Ok(Slot::take(&self.threads[thread].slots_taken))
     }
 
-    /// A place on the thread that has most time left.
+    /// Takes a slot on the thread with capacity that has the fewest calls.
     pub(super) fn take_slot(&self, directory: &CallDirectory) -> Result<(usize, Slot), RejectReason> {
         let thread = self.select_thread(directory)?;
         Ok((thread, self.take_slot_on(directory, thread)?))

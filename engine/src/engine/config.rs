@@ -1,4 +1,4 @@
-//! How the engine runs.
+//! Configuration of the engine.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -7,42 +7,43 @@ use std::time::Duration;
 
 use crate::transport::socket;
 
-/// How the engine runs.
+/// Configuration of the engine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Media threads; 0 = one per core.
+    /// Number of media threads; 0 = one per core.
     pub threads: usize,
-    /// Calls held at once at most, by all threads together; 0 = no limit but the decoders'.
+    /// Maximum number of calls on all threads together; 0 = no limit except the decoders'.
     pub max_calls: usize,
     /// This host's addresses that clients may use; see [`socket::host_addresses`].
     pub host_addresses: Vec<IpAddr>,
-    /// Addresses under which a NAT in front of us is known.
+    /// Addresses under which a NAT in front of this host is reachable.
     pub public_addresses: Vec<IpAddr>,
-    /// UDP ports to choose from, one per thread; any free ones without.
+    /// UDP ports to choose from, one per thread; without a range, any free port.
     pub udp_ports: Option<RangeInclusive<u16>>,
     /// Port of ICE-TCP, for networks without UDP; 0 = any.
     pub tcp_port: Option<u16>,
-    /// When a user is gone.
+    /// When a user counts as gone.
     pub timeouts: Timeouts,
     /// Folder of traces; without it no call is traced.
     pub trace_dir: Option<PathBuf>,
-    /// Share of a media thread's time, and of the process's processors, above which it takes no new call; 0 = it always does. See
-    /// [`crate::load`].
+    /// Share of a media thread's time, and of the process's processors, above which the thread
+    /// takes no new call; 0 = no limit. See [`crate::load`].
     pub max_load: f64,
-    /// Bytes of memory that must be left for a new call; 0 = whatever is.
+    /// Bytes of memory that must be free for a new call; 0 = no limit.
     pub min_free_memory: u64,
-    /// Questions a second that a client may type, and five times as many at once; 0 = no limit.
+    /// Questions per second that a client may type, with a burst of five times as many; 0 = no
+    /// limit.
     pub max_questions_per_second: f64,
 }
 
-/// Times that decide that nobody is there.
+/// Times after which an absent user counts as gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// An offer connects within this time or is dropped.
+    /// Time within which an offer must connect; after it the offer is dropped.
     pub offer: Duration,
-    /// A connection closed without a word may come back within this time.
+    /// Time within which a client may return after it closed its connection without a hang-up.
     pub closed: Duration,
-    /// A client of which nothing is heard may come back within this time.
+    /// Time within which a client may return after its last packet.
     pub silence: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What the engine measures of itself, by thread and by edge.
+//! Metrics of the engine, by thread and by channel.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,19 +9,19 @@ use crate::media_thread::Inbox;
 use crate::messages;
 use crate::stats::ThreadStats;
 
-/// What the senders of one edge count together.
+/// Totals of all senders of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelStats {
-    /// How often it was full: what then happens, [`messages::CHANNELS`] says.
+    /// How often the channel was full; [`messages::CHANNELS`] defines what happens then.
     pub full_count: u64,
-    /// Most items that ever waited.
+    /// Highest number of items that ever waited.
     pub max_depth: usize,
-    /// Items that wait now, by all its receivers.
+    /// Number of items that wait now, in all its receivers.
     pub depth: usize,
 }
 
 impl CallEngine {
-    /// Edges by name with what they count.
+    /// Channels by name, with their counters.
     #[must_use]
     pub fn channel_stats(&self) -> Vec<(&'static str, ChannelStats)> {
         let mut counts: Vec<_> =

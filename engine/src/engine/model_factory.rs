@@ -1,4 +1,4 @@
-//! What the engine asks for the models of its calls.
+//! The interface through which the engine gets the models of its calls.
 
 use std::sync::Arc;
 
@@ -8,35 +8,37 @@ use models::{Error, Kind};
 
 use crate::hear::vad::Vad;
 
-/// A model for a choice, and what the operator or the caller should know about it (a vendor that is not configured, say).
+/// A model for a choice, and a warning for the operator or the caller (a vendor that is not
+/// configured, for example).
 pub type WithWarning<T> = (T, Option<String>);
 
-/// The models that calls are made of. The binary's registry, or a test's doubles.
+/// Source of the models of calls: the binary's registry, or test doubles.
 pub trait Models: Send + Sync + 'static {
     /// Loads what takes time; called once, on a thread of its own.
     ///
     /// # Errors
-    /// What is missing, in one sentence: no call is taken.
+    /// What is missing, in one sentence; the engine then takes no calls.
     fn load(&self) -> Result<(), String>;
 
-    /// Who judges windows of sound, one for each media thread; after [`Models::load`].
+    /// The VAD of one media thread; called after [`Models::load`].
     ///
     /// # Errors
     /// The weights are missing.
     fn vad(&self) -> Result<Box<dyn Vad>, String>;
 
-    /// An ear.
+    /// The STT engine for `choice`.
     fn stt(&self, choice: &SttChoice) -> WithWarning<Result<Arc<dyn models::stt::Stt>, Error>>;
 
-    /// Who says whether a turn is over; asked only for agents that want it (`stt.turn_model`).
+    /// The model that decides whether a turn is over; requested only for agents that enable it
+    /// (`stt.turn_model`).
     ///
     /// # Errors
-    /// There is none here, or it does not work: turns are decided without.
+    /// There is none on this server, or it does not work; turns are then decided without it.
     fn turn_model(&self) -> Result<Arc<dyn models::turn::TurnModel>, Error> {
         Err(Error::new(Kind::Missing, "this server has no turn model"))
     }
 
-    /// A mind.
+    /// The language model for `choice`.
     fn llm(
         &self,
         choice: &LlmChoice,
@@ -44,20 +46,22 @@ pub trait Models: Send + Sync + 'static {
         fallback: bool,
     ) -> WithWarning<Arc<dyn models::llm::Llm>>;
 
-    /// A voice.
+    /// The TTS engine for `choice`.
     fn tts(&self, choice: &TtsChoice) -> WithWarning<Result<Arc<dyn models::tts::Tts>, Error>>;
 
-    /// Why a new call must wait for what running ones have asked for already, in one sentence; `None` while the built-in models keep up.
+    /// Why a new call must wait for the pending requests of running calls, in one sentence; `None`
+    /// while the built-in models keep up.
     fn overloaded(&self) -> Option<String> {
         None
     }
 
-    /// Why a call that is heard by a built-in decoder could not be taken; `None` while one is free, or there is no such thing.
+    /// Why a call with a built-in STT decoder would be rejected; `None` while a decoder is free, or
+    /// if there are no built-in decoders.
     fn stt_unavailable(&self) -> Option<String> {
         None
     }
 
-    /// What they measure of themselves: decoders taken, what waits. Models that do not know measure nothing.
+    /// Metrics of the models: decoders in use, queue lengths. Empty for models without metrics.
     fn metrics(&self) -> Vec<MetricFamily> {
         Vec::new()
     }

@@ -1,4 +1,5 @@
-//! How an offer comes to its media thread, and how a call whose client has connected gets its place and models.
+//! How an offer reaches its media thread, and how a call whose client has connected gets its slot
+//! and models.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -17,7 +18,7 @@ use crate::messages::{self, CallId, CallSetup, Message, NewCall, OfferReply};
 /// An offer on its way to its thread.
 struct AdmittedOffer {
     thread: usize,
-    /// Of a call that is not here.
+    /// Present if the call does not run yet.
     presence: Option<PresenceGuard>,
     /// Whether the call is on its thread.
     alive: Arc<AtomicBool>,
@@ -25,7 +26,7 @@ struct AdmittedOffer {
 }
 
 impl CallEngine {
-    /// Resolves a call's models and its face.
+    /// Resolves a call's models and its avatar.
     pub(super) fn prepare_call(
         &self,
         thread: usize,
@@ -41,17 +42,18 @@ impl CallEngine {
         Ok(CallSetup { id: key, config: call, models, poses, slot: seat })
     }
 
-    /// Gives a call whose client has connected its place and models, or says why it cannot have them.
+    /// Gives a call whose client has connected its slot and models, or the reason of the rejection.
     fn set_up_connected_call(&self, thread: usize, key: CallId, call: Arc<CallConfig>) {
         let slot =
             self.take_slot_on(&self.lock_directory(), thread).map_err(|why| self.rejections.reject(&why));
         let setup = slot.and_then(|slot| self.prepare_call(thread, key, call, slot)).map(Box::new);
         let message = Message::CallSetup(key, setup.map_err(|why| why.to_string()));
-        // A thread that takes nothing for so long has no call left that could be told.
+        // If a thread accepts no message for this long, none of its calls can still be informed.
         drop(self.threads[thread].inbox.stage_events.send(message));
     }
 
-    /// Finds the thread of a call, and enters the offer there. An offer for a call that is not here may begin it.
+    /// Finds the thread of a call and registers the offer there. An offer may start a call that
+    /// does not run yet.
     fn admit_offer(&self, call: &Arc<CallConfig>, caller: &Caller) -> Result<AdmittedOffer, OfferError> {
         let mut directory = self.lock_directory();
         let (thread, presence, alive) = match directory.find_live(call.id) {
@@ -70,13 +72,13 @@ impl CallEngine {
         drop(directory);
         for EvictedOffer { thread, conversation, number } in evicted {
             let evict = Message::EvictOffer { conversation, number };
-            // A thread whose inbox is full drops it by its time.
+            // A thread whose inbox is full drops the offer when its timeout expires.
             drop(self.threads[thread].inbox.requests.send(evict));
         }
         Ok(AdmittedOffer { thread, presence, alive, pending_offer: unconnected })
     }
 
-    /// Whether a call could be heard and could speak, if it began now; nothing is taken.
+    /// Checks whether a call would get STT and TTS if it started now; takes no resources.
     fn check_models(&self, call: &CallConfig) -> Result<(), Error> {
         self.models.tts(&call.tts).0?;
         self.models.stt(&call.stt).0?.full().map_or(Ok(()), Err)
@@ -109,7 +111,8 @@ impl CallEngine {
     ) -> Result<AcceptedOffer, OfferError> {
         self.wait_until_ready().await?;
         let conversation::engine::Offer { config: call, sdp, replaces, restart, commands, caller } = offer;
-        // A call may end between the look into the directory and the arrival at its thread: then it is begun anew.
+        // A call may end between the directory lookup and the arrival at its thread. The offer is
+        // then retried as a new call.
         for _ in 0..3 {
             let AdmittedOffer { thread, presence, alive, pending_offer: unconnected } =
                 self.admit_offer(&call, &caller)?;

@@ -1,5 +1,6 @@
-//! Offers that were answered and have not connected. Each costs memory and no more, so anybody may make them: they are bounded by network,
-//! by agent and in all, and the oldest makes room for the newest.
+//! Offers that were answered and have not connected. Each costs only memory, but any client can
+//! create them. They are therefore limited by network, by agent and in total; the newest evicts the
+//! oldest.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -8,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use conversation::call_config::ConversationId;
 
-/// Offers of one network ([`conversation::engine::Caller::network`]) that wait at once.
+/// Maximum number of pending offers per network ([`conversation::engine::Caller::network`]).
 const MAX_OFFERS_PER_NETWORK: usize = 16;
-/// Offers for one agent that wait at once.
+/// Maximum number of pending offers per agent.
 const MAX_OFFERS_PER_AGENT: usize = 32;
-/// Offers that wait at once.
+/// Maximum number of pending offers.
 const MAX_PENDING_OFFERS: usize = 256;
 
-/// An offer's entry; dropping it, when the offer connects or is given up, frees the entry.
+/// The entry of an offer; dropping it, when the offer connects or is abandoned, frees the entry.
 #[derive(Debug)]
 pub struct PendingOffer {
     pub(crate) number: u64,
@@ -23,7 +24,7 @@ pub struct PendingOffer {
 }
 
 impl PendingOffer {
-    /// An entry of no list, for a test's offer.
+    /// An entry that belongs to no list, for a test's offer.
     #[must_use]
     pub fn new(number: u64) -> Self {
         Self { number, is_pending: Arc::new(AtomicBool::new(true)) }
@@ -43,7 +44,7 @@ struct OfferEntry {
     is_pending: Arc<AtomicBool>,
 }
 
-/// An offer that makes room for a newer one.
+/// An offer that was removed in favor of a newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EvictedOffer {
     pub(super) thread: usize,
@@ -51,7 +52,7 @@ pub(super) struct EvictedOffer {
     pub(super) number: u64,
 }
 
-/// The list.
+/// The list of pending offers.
 #[derive(Default)]
 pub(super) struct PendingOffers {
     entries: VecDeque<OfferEntry>,
@@ -60,7 +61,8 @@ pub(super) struct PendingOffers {
 }
 
 impl PendingOffers {
-    /// Enters an offer, and names those that make room for it. `network` is `None` where the limits do not hold.
+    /// Adds an offer and returns the offers that it evicts. `network` is `None` if the limits do
+    /// not apply.
     pub(super) fn insert(
         &mut self,
         thread: usize,
@@ -72,7 +74,7 @@ impl PendingOffers {
         let mut evicted = Vec::new();
         if network.is_some() {
             self.evict_oldest(MAX_OFFERS_PER_NETWORK, |entry| entry.network == network, &mut evicted);
-            // Offers that no limit holds for neither count nor make room.
+            // Offers that are exempt from the limits neither count nor are evicted.
             self.evict_oldest(
                 MAX_OFFERS_PER_AGENT,
                 |entry| entry.network.is_some() && entry.agent == agent,
@@ -91,7 +93,7 @@ impl PendingOffers {
         (unconnected, evicted)
     }
 
-    /// Drops the oldest of a kind until fewer than `limit` are left.
+    /// Removes the oldest matching entries until fewer than `limit` are left.
     fn evict_oldest(
         &mut self,
         limit: usize,
@@ -109,17 +111,17 @@ impl PendingOffers {
         self.entries.retain(|entry| entry.is_pending.load(Relaxed));
     }
 
-    /// Offers that wait on a thread.
+    /// Number of pending offers of a thread.
     pub(super) fn count_on_thread(&self, thread: usize) -> usize {
         self.entries.iter().filter(|e| e.offer.thread == thread && e.is_pending.load(Relaxed)).count()
     }
 
-    /// Offers that wait.
+    /// Number of pending offers.
     pub(super) fn count(&self) -> usize {
         self.entries.iter().filter(|entry| entry.is_pending.load(Relaxed)).count()
     }
 
-    /// Offers that made room since the start.
+    /// Number of evicted offers since the start.
     pub(super) fn evicted_count(&self) -> u64 {
         self.evicted_count
     }

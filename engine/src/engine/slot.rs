@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// That a call, or an offer for one, is on its thread; dropping it ends that.
+/// Marks a call, or an offer for one, as present on its thread; dropping it clears the mark.
 pub struct PresenceGuard(pub(super) Arc<AtomicBool>);
 
 impl Default for PresenceGuard {
@@ -18,7 +18,7 @@ impl Drop for PresenceGuard {
     }
 }
 
-/// A call's place on its thread; dropping it frees the place.
+/// A call's slot on its thread; dropping it frees the slot.
 pub struct Slot {
     slots_taken: Arc<AtomicUsize>,
 }
@@ -29,7 +29,7 @@ impl Slot {
         Self { slots_taken: Arc::clone(taken) }
     }
 
-    /// A place for a test's call.
+    /// A slot for a test's call.
     #[must_use]
     pub fn for_test() -> Self {
         Self::take(&Arc::default())

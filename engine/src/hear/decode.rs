@@ -1,20 +1,21 @@
-//! Opus straight to what the detector and the recogniser take: 16 kHz mono. Stereo is mixed down by the decoder.
+//! Decodes Opus directly to the format of the VAD and the STT: 16 kHz mono. The decoder mixes
+//! stereo down.
 
 use opus::Channels;
 
 use super::jitter::{Frame, FrameKind};
 
-/// Samples a second of the result.
+/// Sample rate of the output in Hz.
 pub const SAMPLE_RATE: u32 = 16_000;
-/// Longest packet of Opus: 120 ms.
+/// Samples of the longest Opus packet, 120 ms.
 const MAX_FRAME_SAMPLES: usize = 1920;
 
-/// The Opus library refused.
+/// An error of the Opus library.
 #[derive(Debug, thiserror::Error)]
 #[error("opus: {0}")]
 pub struct Error(#[from] opus::Error);
 
-/// One call's decoder.
+/// The decoder of one call.
 pub struct Decoder {
     opus: opus::Decoder,
     buffer: [i16; MAX_FRAME_SAMPLES],
@@ -22,6 +23,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// Creates a decoder.
+    ///
     /// # Errors
     ///
     /// The library is out of memory.
@@ -33,18 +36,19 @@ impl Decoder {
         })
     }
 
-    /// Packets that could not be decoded and were replaced by silence.
+    /// Number of packets that could not be decoded and were replaced by silence.
     #[must_use]
     pub fn decode_failures(&self) -> u64 {
         self.decode_failures
     }
 
-    /// Appends the frame's samples: a third of `frame.samples`, always, whatever the packet holds.
+    /// Appends the frame's samples: always a third of `frame.samples`, whatever the packet
+    /// contains.
     pub fn decode(&mut self, frame: &Frame, out: &mut Vec<i16>) {
         let samples = (frame.samples as usize / 3).min(MAX_FRAME_SAMPLES);
         let decoded = match &frame.kind {
             FrameKind::Packet(packet) => self.opus.decode(packet, &mut self.buffer, false),
-            // With FEC and concealment the output's length says how much is missing.
+            // With FEC and concealment, the output length tells the decoder how much is missing.
             FrameKind::Fec(next) => self.opus.decode(next, &mut self.buffer[..samples], true),
             FrameKind::Conceal => self.opus.decode(&[], &mut self.buffer[..samples], false),
             FrameKind::Silence => Ok(0),
@@ -59,30 +63,31 @@ impl Decoder {
     }
 }
 
-/// Loudness of sound in dB of full scale: 0 is a full-scale square wave, −3 a sine, silence [`SILENCE_DBFS`].
+/// Audio level in dB of full scale: 0 is a full-scale square wave, −3 a sine, silence
+/// [`SILENCE_DBFS`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LevelMeter {
     sum: f64,
     count: u32,
 }
 
-/// What silence measures.
+/// Level of silence, and the lowest level reported.
 pub const SILENCE_DBFS: f32 = -90.0;
 
 impl LevelMeter {
-    /// Takes samples in.
+    /// Adds samples to the measurement.
     pub fn add(&mut self, samples: &[i16]) {
         self.sum += samples.iter().map(|sample| f64::from(*sample) * f64::from(*sample)).sum::<f64>();
         self.count += samples.len() as u32;
     }
 
-    /// Samples taken in since the last [`LevelMeter::take`].
+    /// Number of samples added since the last [`LevelMeter::take`].
     #[must_use]
     pub fn sample_count(&self) -> u32 {
         self.count
     }
 
-    /// RMS of what was taken in, in dBFS; begins anew.
+    /// Returns the RMS level of the added samples in dBFS and resets the measurement.
     pub fn take(&mut self) -> f32 {
         let Self { sum, count } = std::mem::take(self);
         if count == 0 || sum == 0.0 {
@@ -101,7 +106,7 @@ mod tests {
 
     fn packets(count: usize) -> Vec<Bytes> {
         let mut encoder = crate::speak::encode::Encoder::new().unwrap();
-        // With copies of the packets before.
+        // With in-band FEC: each packet contains a copy of the one before.
         encoder.on_packet_loss(0.1).unwrap();
         (0..count)
             .map(|at| {

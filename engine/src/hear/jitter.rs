@@ -1,93 +1,97 @@
-//! Our own jitter buffer, for a listener that is a program.
+//! Jitter buffer for a receiver that is a program.
 //!
-//! Nobody hears the user in real time here: the detector and the recogniser want the words, whole and early. So packets in order are
-//! handed on at once, and only a packet that waits behind a gap waits for the missing one, as long as the measured jitter says
-//! that it may still come (20–200 ms). Then the gap is filled: from the next packet's in-band correction, by the decoder's
-//! concealment, or with silence. When nothing comes at all (a pause of a sender with DTX, a network that stands still) time goes on
-//! in silence, so that an end of speech is noticed; should the missing packets come after all, they are still handed on, because
-//! a word late is better than a word lost.
+//! No person listens to the user's audio in real time; the VAD and the STT need it complete and
+//! early. Packets in order are therefore passed on at once. Only a packet behind a gap waits for
+//! the missing one, as long as the measured jitter allows it to arrive (20–200 ms). The gap is then
+//! filled: by in-band FEC of the next packet, by the decoder's concealment, or with silence.
 //!
-//! Pure: time is given. Positions are RTP time stamps at 48 kHz, extended to 64 bits.
+//! When no packet arrives at all (a pause of a sender with DTX, a stalled network), the buffer
+//! emits silence, so that the end of speech is detected. If the missing packets arrive after that,
+//! they are still passed on: a late word is better than a lost one.
+//!
+//! Pure: the caller supplies the time. Positions are RTP timestamps at 48 kHz, extended to 64 bits.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-/// Samples of an ordinary packet (20 ms), and of each filled piece.
+/// Samples of an ordinary packet (20 ms), and of each filled frame.
 const FRAME_SAMPLES: u64 = 960;
-/// Least and longest wait behind a gap.
+/// Minimum and maximum wait behind a gap, in µs.
 const TARGET_DELAY_MICROS: (i64, i64) = (20_000, 200_000);
-/// Least wait from the packet that shows the gap: two packets that changed places come close together.
+/// Minimum wait after the packet that shows the gap: reordered packets arrive close together.
 const MIN_REORDER_WAIT_MICROS: i64 = 10_000;
-/// Where nothing comes at all, time goes on in silence this much later still.
+/// Additional delay before silence is emitted when no packet arrives at all.
 const UNDERRUN_MARGIN_MICROS: i64 = 40_000;
-/// Filled pieces in a row that are concealed; the rest is silence.
+/// Maximum number of consecutive filled frames that are concealed; further ones are silence.
 const MAX_CONCEALED_FRAMES: u32 = 3;
-/// Silence that is made without hearing from the sender, then nothing.
+/// Maximum silence that is emitted after the last packet; then nothing is emitted.
 const MAX_SILENCE_MICROS: i64 = 5_000_000;
-/// A packet this far from where its time stamp should come belongs to a new numbering.
+/// A packet farther than this from its expected arrival belongs to a new numbering.
 const MAX_TIMESTAMP_JUMP_MICROS: i64 = 1_000_000;
 /// A packet in sequence may be this late and still belong to the old numbering.
 const MAX_STALL_MICROS: i64 = 10_000_000;
-/// Samples of a gap that is filled in at most.
+/// Maximum number of samples of a gap that is filled in.
 const MAX_GAP_SAMPLES: u64 = 2 * 48_000;
-/// Packets held at most.
+/// Maximum number of buffered packets.
 const MAX_BUFFERED_PACKETS: usize = 128;
-/// The least transit time is that of this window and the one before it.
+/// The minimum transit time is taken over this window and the previous one.
 const TRANSIT_WINDOW_MICROS: i64 = 5_000_000;
-/// Packets after which the measured jitter is believed. Before that, a line that brings packets in bursts looks like one without jitter.
+/// Number of packets after which the jitter estimate is valid. With fewer packets, a network that
+/// delivers in bursts cannot be distinguished from one without jitter.
 const WARM_UP_PACKETS: u64 = 50;
-/// Least wait while the jitter is not known: five packets that come together.
+/// Minimum wait while the jitter is unknown: five packets that arrive together.
 const WARM_UP_DELAY_MICROS: i64 = 80_000;
-/// A sender may be this much faster than real time for ever, and this many samples ahead of that at once: what a line that stood still held back.
+/// Sustained rate that a sender may reach, relative to real time, and the burst in samples that it
+/// may send beyond that: audio that a stalled network held back.
 const MAX_SENDER_SPEED: f64 = 1.2;
 const MAX_BURST_SAMPLES: f64 = 5.0 * 48_000.0;
 
-/// Sound, or what stands for it.
+/// Audio, or a replacement for missing audio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// RTP time stamp of its first sample.
+    /// RTP timestamp of the first sample.
     pub timestamp: u64,
     /// Length in samples at 48 kHz.
     pub samples: u32,
-    /// When its last sample would have come without any jitter. Never goes back.
+    /// When the last sample would have arrived without jitter. Never decreases.
     pub end_time: Instant,
-    /// What it is.
+    /// What the frame contains.
     pub kind: FrameKind,
 }
 
-/// What a [`Frame`] is.
+/// What a [`Frame`] contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// An Opus packet.
     Packet(Bytes),
-    /// A lost one, of which this next packet knows a copy.
+    /// A lost packet, of which this next packet contains a copy (FEC).
     Fec(Bytes),
-    /// A lost one: let the decoder invent it.
+    /// A lost packet, to be concealed by the decoder.
     Conceal,
-    /// Nothing was sent, or too much was lost.
+    /// The sender paused, or too much was lost.
     Silence,
 }
 
-/// Counts since the beginning.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets handed on.
+    /// Packets passed on.
     pub packets: u64,
-    /// Pieces recovered from the next packet.
+    /// Frames recovered from the next packet.
     pub recovered: u64,
-    /// Pieces concealed.
+    /// Frames concealed.
     pub concealed: u64,
-    /// Pieces of silence filled in.
+    /// Frames of silence inserted.
     pub silent: u64,
-    /// Packets that came after their place was filled.
+    /// Packets that arrived after their place was filled.
     pub late: u64,
-    /// Packets that came twice.
+    /// Packets that arrived twice.
     pub duplicates: u64,
-    /// Packets that are no Opus, or more than can be held.
+    /// Packets that are not valid Opus, exceed the buffer, or were buffered at a restart.
     pub dropped: u64,
-    /// Packets of a sender that is faster than real time.
+    /// Packets dropped because the sender was faster than real time.
     pub excess_packets: u64,
     /// New numberings: another source, or a jump.
     pub restarts: u64,
@@ -100,23 +104,24 @@ struct BufferedPacket {
     payload: Bytes,
 }
 
-/// One call's buffer.
+/// The jitter buffer of one call.
 #[derive(Default)]
 pub struct JitterBuffer {
     packets: BTreeMap<u64, BufferedPacket>,
     origin: Option<Instant>,
-    /// Where the next frame begins; `None` before the first packet and after a long silence.
+    /// Timestamp of the next frame; `None` before the first packet and after a long silence.
     next_timestamp: Option<u64>,
-    /// End and sequence number of the last true packet.
+    /// End timestamp and sequence number of the last packet passed on.
     last_packet: Option<(u64, u64)>,
     /// Last arrival, µs since the origin.
     last_arrival: i64,
     transit: TransitEstimator,
     consecutive_fills: u32,
     last_end_time: i64,
-    /// Packets by which the jitter was learnt.
+    /// Number of packets that the jitter estimate is based on.
     measured_packets: u64,
-    /// The latest end of a packet that came, and of one that was refused as too much: its place is not filled in.
+    /// Latest end of any packet that arrived, and of any packet that was refused as excess: the
+    /// place of a refused packet is not filled in.
     latest_end: Option<u64>,
     excess_end: u64,
     rate_limit: AudioRateLimit,
@@ -124,8 +129,8 @@ pub struct JitterBuffer {
     reported_excess: u64,
 }
 
-/// How much sound a sender may still bring: a token bucket. Sound costs time of decoder, detector and recogniser, so a sender that is faster
-/// than real time would take it from other calls.
+/// Limit on the audio that a sender may send: a token bucket. Audio costs CPU time of decoder, VAD
+/// and STT, so a sender that is faster than real time would take it from other calls.
 struct AudioRateLimit {
     samples: f64,
     last_refill: i64,
@@ -138,7 +143,7 @@ impl Default for AudioRateLimit {
 }
 
 impl AudioRateLimit {
-    /// Whether so many samples more may come at `now`, µs.
+    /// Whether this many more samples are admitted at `now`, µs; takes them if so.
     fn try_take(&mut self, now: i64, samples: u64) -> bool {
         let passed = (now - self.last_refill).max(0) as f64 * 48e-3;
         self.last_refill = now;
@@ -151,13 +156,15 @@ impl AudioRateLimit {
     }
 }
 
-/// Transit times: arrival less time stamp, in µs, with an unknown constant. Follows the drift of the two clocks.
+/// Transit times: arrival minus timestamp, in µs, with an unknown constant. Follows the drift of
+/// the two clocks.
 #[derive(Default)]
 struct TransitEstimator {
     min: Option<i64>,
     previous_min: i64,
     window_start: i64,
-    /// What nearly all packets exceed the least transit by; rises at once, falls slowly.
+    /// Excess over the minimum transit that nearly all packets stay below; rises fast, falls
+    /// slowly.
     jitter: f64,
 }
 
@@ -191,26 +198,26 @@ fn samples_to_micros(samples: u64) -> i64 {
 }
 
 impl JitterBuffer {
-    /// An empty one.
+    /// An empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts so far.
+    /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Packets since the last call of a sender that was faster than real time. They were dropped.
+    /// Packets that were dropped since the last call because the sender was faster than real time.
     pub(crate) fn take_excess_packets(&mut self) -> u64 {
         let new = self.stats.excess_packets - self.reported_excess;
         self.reported_excess = self.stats.excess_packets;
         new
     }
 
-    /// How long a missing packet is waited for at present.
+    /// Current maximum wait for a missing packet.
     #[must_use]
     pub fn target_delay(&self) -> Duration {
         Duration::from_micros(self.target_delay_micros() as u64)
@@ -229,7 +236,7 @@ impl JitterBuffer {
         self.origin.map_or(0, |origin| now.saturating_duration_since(origin).as_micros() as i64)
     }
 
-    /// A packet came. `sequence` and `timestamp` are extended, so that they do not wrap.
+    /// Adds a packet. `sequence` and `timestamp` are extended, so that they do not wrap.
     pub fn push(&mut self, now: Instant, sequence: u64, timestamp: u64, payload: Bytes) {
         let Ok(samples) = opus::packet::get_nb_samples(&payload, 48_000) else {
             self.stats.dropped += 1;
@@ -267,7 +274,8 @@ impl JitterBuffer {
             }
             _ => {}
         }
-        // What lies between this packet and those before is filled in, and costs as much as sound does. Over a longer gap it is jumped.
+        // The gap between this packet and the previous ones is filled in and costs as much as audio
+        // does. A longer gap is skipped instead.
         let end = timestamp + samples;
         let new_samples = end.saturating_sub(self.latest_end.unwrap_or(timestamp));
         let new_samples = if new_samples > samples + MAX_GAP_SAMPLES { samples } else { new_samples };
@@ -279,7 +287,7 @@ impl JitterBuffer {
         }
         match (self.next_timestamp, self.last_packet) {
             (Some(next), Some(_)) if timestamp < next => {
-                // Time went on in silence, but nothing true was passed: hand it on after all.
+                // Its place was filled, but no later packet was passed on: still use it.
                 self.next_timestamp = Some(timestamp);
                 self.consecutive_fills = 0;
             }
@@ -306,16 +314,17 @@ impl JitterBuffer {
         self.transit.min = None;
     }
 
-    /// When the samples before `end` should have come, µs since the origin.
+    /// When the samples before `end` should have arrived, µs since the origin.
     fn expected_arrival(&self, end: u64) -> i64 {
         self.transit.min_transit() + samples_to_micros(end)
     }
 
-    /// What to do next, and from when on.
+    /// The next action, and the time from which it applies, µs since the origin.
     fn next_action(&self) -> Option<(i64, Action)> {
         let next = self.next_timestamp?;
         let Some((&first, held)) = self.packets.first_key_value() else {
-            // Counted from the last packet too: where all packets come later than they used to, each is late, and none is missing.
+            // Also measured from the last packet: if all packets are later than before, each is
+            // late and none is missing.
             let end = next + FRAME_SAMPLES;
             let after = self
                 .last_packet
@@ -355,7 +364,8 @@ impl JitterBuffer {
         Some((at, action))
     }
 
-    /// The next frame, if it is there or its time is over. Call it until `None`, after each push and at [`JitterBuffer::timeout`].
+    /// Returns the next frame if it is available or its wait is over. Call it until `None`, after
+    /// each push and at [`JitterBuffer::timeout`].
     pub fn pull(&mut self, now: Instant) -> Option<Frame> {
         let now = self.since_origin(now);
         loop {
@@ -409,7 +419,7 @@ impl JitterBuffer {
         Frame { timestamp, samples: samples as u32, end_time: at.expect("a packet has come"), kind }
     }
 
-    /// When [`JitterBuffer::pull`] will have something though nothing comes.
+    /// When to call [`JitterBuffer::pull`] next if no packet arrives.
     #[must_use]
     pub fn timeout(&self) -> Option<Instant> {
         let (at, _) = self.next_action()?;
@@ -422,7 +432,7 @@ enum Action {
     Fec(u64),
     Conceal(u64),
     Silence(u64),
-    /// Jump over a gap that is no loss.
+    /// Skip a gap that is too long to fill, or whose packets were refused.
     Skip,
     /// Wait for a first packet again.
     Idle,

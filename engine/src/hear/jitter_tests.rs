@@ -3,7 +3,8 @@ use proptest::test_runner::{RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::*;
 
-/// An Opus packet of 20 ms whose second byte tells which one it is (CELT-only, full band, mono).
+/// An Opus packet of 20 ms whose second and third bytes hold its number (CELT-only, full band,
+/// mono).
 fn packet(n: u64) -> Bytes {
     Bytes::from(vec![0xf8, n as u8, (n >> 8) as u8])
 }
@@ -18,7 +19,7 @@ struct Harness {
 }
 
 impl Harness {
-    /// A line whose jitter is known: there was none so far.
+    /// A connection whose jitter is known: it had none so far.
     fn new() -> Self {
         Self {
             buffer: JitterBuffer { measured_packets: WARM_UP_PACKETS, ..JitterBuffer::new() },
@@ -30,7 +31,7 @@ impl Harness {
         Self { buffer: JitterBuffer::new(), start: crate::clock::now() }
     }
 
-    /// Packet `n`, whose last sample was taken at 20·(n+1) ms, comes `late` ms later.
+    /// Pushes packet `n`, whose last sample was taken at 20·(n+1) ms, `late` ms later.
     fn push(&mut self, n: u64, late: u64) {
         self.push_as(n, n * FRAME_SAMPLES + 7_000, 20 * (n + 1) + late);
     }
@@ -78,7 +79,7 @@ fn a_lost_packet_is_waited_for_and_then_recovered_from_the_next() {
     let mut harness = Harness::new();
     harness.push(0, 0);
     harness.push(2, 0);
-    // Packet 1 was due at 40 ms, the gap was seen at 60 ms.
+    // Packet 1 was due at 40 ms; the gap showed at 60 ms.
     assert_eq!(harness.pull(69), ["0"]);
     assert_eq!(harness.buffer.timeout(), Some(harness.start + ms(70)));
     assert_eq!(harness.pull(70), ["fec of 2", "2"]);
@@ -101,7 +102,7 @@ fn a_pause_of_the_sender_is_silence_and_no_loss() {
     let mut harness = Harness::new();
     harness.push(0, 0);
     assert_eq!(harness.pull(20), ["0"]);
-    // Sequence numbers go on, time stamps jump by 5 packets: DTX.
+    // Sequence numbers continue, timestamps jump by 5 packets: DTX.
     harness.push_as(1, 6 * FRAME_SAMPLES + 7_000, 140);
     assert_eq!(harness.pull(140), ["silence", "silence", "silence", "silence", "silence", "1"]);
 }
@@ -147,8 +148,8 @@ fn a_sender_that_is_faster_than_real_time_is_bounded() {
     let max = (MAX_BURST_SAMPLES / FRAME_SAMPLES as f64 + 2_000.0 / 20.0 * MAX_SENDER_SPEED) as u64;
     assert!((max - 2..=max).contains(&stats.packets), "{stats:?}");
     assert_eq!(stats.packets + stats.excess_packets, 2_000);
-    // Neither does the decoder fill in what was refused, nor what a sender leaves out between packets: whatever it sends, the sound that comes
-    // out is bounded.
+    // The decoder fills in neither refused packets nor gaps that a sender leaves between packets:
+    // whatever the sender does, the output is bounded.
     for (packets, apart, step) in [(2_000, 1, 1), (2_000, 10, 1), (4_000, 2, 4), (2_000, 5, 90), (500, 20, 2)]
     {
         let mut harness = Harness::new();
@@ -167,7 +168,8 @@ fn a_sender_that_is_faster_than_real_time_is_bounded() {
         );
         assert!(samples as f64 > 0.3 * max.min((packets * FRAME_SAMPLES) as f64), "{samples}");
     }
-    // One whose clock is fast by a tenth loses nothing, and neither does what a line held back for four seconds.
+    // A sender whose clock is fast by a tenth loses nothing. The same holds for audio that a
+    // network held back for four seconds.
     let mut harness = Harness::new();
     for n in 0..6_000 {
         harness.push_as(n, n * FRAME_SAMPLES, 18 * n);
@@ -274,7 +276,7 @@ fn nonsense_is_dropped() {
     assert_eq!(harness.buffer.stats().dropped, 2);
 }
 
-/// A seed of this process's own, or the one that `VISAVIS_SEED` names.
+/// The seed of `VISAVIS_SEED`, or a random one.
 #[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
 fn random_seed() -> u64 {
     let seed = std::env::var("VISAVIS_SEED").ok().map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
@@ -294,8 +296,9 @@ fn long_fuzz_any_network() {
     check_random_networks(random_seed(), 100_000);
 }
 
-/// Whatever the network does: every packet is handed on once or counted, in order, frames follow each other without a
-/// hole except where numbering restarts or time goes back to what came late, and nothing is held for ever.
+/// Invariants on any network. Every packet is passed on once or counted, in order. Frames are
+/// contiguous except where the numbering restarts or time goes back to a late packet. No packet
+/// stays in the buffer.
 fn check_random_networks(seed: u64, cases: u32) {
     let bytes: Vec<u8> = seed.to_le_bytes().repeat(4);
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -305,7 +308,7 @@ fn check_random_networks(seed: u64, cases: u32) {
     run.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
 }
 
-/// Packets that are lost, come twice, or come this many milliseconds late.
+/// Each packet is lost, duplicated, or late by this many milliseconds.
 fn simulate_network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
     let start = crate::clock::now();
     let mut arrivals: Vec<(u64, u64)> = Vec::new();

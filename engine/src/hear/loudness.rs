@@ -1,35 +1,38 @@
-//! When speech began and ended to some 4 ms, by its loudness, in hindsight.
+//! Refines the start and end of speech to about 4 ms by the loudness of the audio, in hindsight.
 //!
-//! The detector's network decides *that* there was speech; it is late to say when. Its window is 32 ms, its probability rises some 25 ms after
-//! the first sound and falls up to 100 ms after the last one, and every rule of a turn counts from these instants. By the time of a report the
-//! sound before it is known, so its loudness says where within the last windows the speech really began or ended. Loudness alone decides
-//! nothing: it moves an instant by at most [`REACH`], and only as far as the sound differs from what was heard before and after.
+//! The VAD network decides *that* there was speech, but it reports the time late. Its window is 32
+//! ms; its probability rises some 25 ms after the first sound and falls up to 100 ms after the last
+//! one. Every rule of a turn counts from these instants. At the time of a report the audio before
+//! it is known, so its loudness shows where within the last windows the speech began or ended.
+//! Loudness alone decides nothing: it moves an instant by at most [`MAX_SHIFT_SAMPLES`], and only
+//! as far as the audio differs from the audio before and after.
 
 use models::vad::{SAMPLE_RATE, WINDOW};
 
 /// Samples of a frame, 4 ms.
 const FRAME_SAMPLES: usize = 64;
-/// Frames that are remembered, 1.02 s.
+/// Number of stored frames, 1.02 s.
 const HISTORY_FRAMES: usize = 256;
-/// Samples by which an instant is moved at most, 150 ms: more than the network lags.
+/// Maximum shift of an instant, 150 ms in samples: more than the network lags.
 pub(crate) const MAX_SHIFT_SAMPLES: u64 = SAMPLE_RATE as u64 * 15 / 100;
-/// Mean square of a frame that belongs to speech, as a part of the loudest frame nearby: −40 dB. The s at the end of a word is 35 dB below its vowels.
+/// Minimum energy of a speech frame relative to the loudest frame nearby: −40 dB. The s at the end
+/// of a word is 35 dB below its vowels.
 const SPEECH_FLOOR_RATIO: f32 = 1e-4;
-/// The same, as a multiple of the noise: +6 dB.
+/// Minimum energy of a speech frame relative to the noise: +6 dB.
 const NOISE_MARGIN_RATIO: f32 = 4.0;
-/// Frames below that within a beginning, as between a consonant and its vowel: 12 ms.
+/// Maximum number of quieter frames within an onset, as between a consonant and its vowel: 12 ms.
 const MAX_GAP_FRAMES: usize = 3;
-/// Frames before the end, or after the beginning, whose loudest one counts: .3 s.
+/// Frames before the end, or after the onset, whose loudest one is the reference: .3 s.
 const PEAK_WINDOW_FRAMES: usize = 75;
-/// Weight of a new window in the measure of the noise.
+/// Weight of a new window in the noise estimate.
 const NOISE_SMOOTHING: f32 = 0.1;
 
-/// How loud the last second was.
+/// Loudness of the last second.
 pub(crate) struct LoudnessHistory {
-    /// Mean squares, a ring.
+    /// Mean squares, a ring buffer.
     frames: Box<[f32; HISTORY_FRAMES]>,
     write_index: usize,
-    /// Mean square of what is no speech.
+    /// Mean square of windows without speech.
     noise: Option<f32>,
 }
 
@@ -40,7 +43,7 @@ impl Default for LoudnessHistory {
 }
 
 impl LoudnessHistory {
-    /// Takes the next window. `noise`: it is surely no speech.
+    /// Adds the next window. `noise`: it certainly contains no speech.
     pub(crate) fn push(&mut self, window: &[f32; WINDOW], noise: bool) {
         let mut sum = 0.0;
         for frame in window.chunks_exact(FRAME_SAMPLES) {
@@ -55,20 +58,22 @@ impl LoudnessHistory {
         }
     }
 
-    /// The frame that ended `back` frames ago.
+    /// Energy of the frame that ended `back` frames ago.
     fn frame_energy(&self, back: usize) -> f32 {
         self.frames
             [(self.write_index + 2 * HISTORY_FRAMES - 1 - back.min(HISTORY_FRAMES - 1)) % HISTORY_FRAMES]
     }
 
-    /// What speech is louder than, near frames `from..to` ago; `None` where nothing sounds.
+    /// Energy above which a frame counts as speech, near frames `from..to` ago; `None` if no frame
+    /// exceeds it.
     fn threshold(&self, from: usize, to: usize) -> Option<f32> {
         let peak = (from..to.min(HISTORY_FRAMES)).map(|back| self.frame_energy(back)).fold(0.0, f32::max);
         let threshold = (SPEECH_FLOOR_RATIO * peak).max(NOISE_MARGIN_RATIO * self.noise.unwrap_or(0.0));
         (peak > threshold).then_some(threshold)
     }
 
-    /// How many samples ago speech ended that ended by the network `ago` samples ago: not later, and by [`REACH`] sooner at most.
+    /// Refines the end of speech, which the network places `ago` samples ago. Returns samples ago:
+    /// never later, and earlier by at most [`MAX_SHIFT_SAMPLES`].
     pub(crate) fn refine_end(&self, ago: u64) -> u64 {
         let back = ago as usize / FRAME_SAMPLES;
         let Some(threshold) = self.threshold(back, back + PEAK_WINDOW_FRAMES) else { return ago };
@@ -77,7 +82,8 @@ impl LoudnessHistory {
         last.map_or(ago, |last| (last * FRAME_SAMPLES) as u64)
     }
 
-    /// How many samples ago speech began that began by the network `ago` samples ago, [`REACH`] sooner or two windows later at most.
+    /// Refines the onset of speech, which the network places `ago` samples ago. Returns samples
+    /// ago: at most [`MAX_SHIFT_SAMPLES`] earlier or two windows later.
     pub(crate) fn refine_onset(&self, ago: u64) -> u64 {
         let back = ago as usize / FRAME_SAMPLES;
         let Some(threshold) = self.threshold(back.saturating_sub(PEAK_WINDOW_FRAMES), back) else {
@@ -88,7 +94,7 @@ impl LoudnessHistory {
             return ago;
         };
         if first + 1 == back {
-            // It sounded already when the network's window began: since when?
+            // Speech had already begun when the network's window started: find its start.
             let mut quiet = 0;
             for earlier in back..(back + MAX_SHIFT_SAMPLES as usize / FRAME_SAMPLES).min(HISTORY_FRAMES) {
                 if self.frame_energy(earlier) > threshold {
@@ -109,7 +115,7 @@ impl LoudnessHistory {
 mod tests {
     use super::*;
 
-    /// Windows of a sound of these amplitudes, one a frame; the amplitude of noise lies under it.
+    /// Windows with these amplitudes, one per frame, over noise of amplitude `noise`.
     fn loudness_of(amplitudes: &[f32], noise: f32) -> LoudnessHistory {
         let mut loudness = LoudnessHistory::default();
         let mut seed = 7_u32;
@@ -135,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_end_is_dated_by_the_last_sound_under_any_noise_that_is_quieter() {
-        // .4 s of speech, then .24 s of nothing.
+        // .4 s of speech, then .24 s of silence.
         let sound: Vec<f32> = [vec![0.3; 100], vec![0.0; 60]].concat();
         for noise in [0.0, 0.001, 0.01, 0.05] {
             let loudness = loudness_of(&sound, noise);
@@ -160,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_sound_that_dies_away_ends_forty_decibels_down() {
-        // 1 dB a frame.
+        // 1 dB per frame.
         let dying: Vec<f32> = (0..64).map(|n| 0.3 * 10_f32.powf(-(n as f32) / 20.0)).collect();
         let loudness = loudness_of(&[vec![0.3; 96], dying, vec![0.0; 24]].concat(), 0.0);
         // 40 frames into the decay: 48 frames ago.
@@ -171,7 +177,7 @@ mod tests {
     #[test]
     fn a_beginning_is_dated_by_the_first_sound_before_or_in_the_networks_window() {
         for noise in [0.0, 0.001, 0.02] {
-            // It begins 160 ms ago; the network says so sooner or later.
+            // Speech begins 160 ms ago; the network reports an earlier or later onset.
             let loudness = loudness_of(&[vec![0.0; 24], vec![0.3; 40]].concat(), noise);
             for said in [100, 128, 150, 160, 180, 200] {
                 let onset = loudness.refine_onset(said * SAMPLES_PER_MS);

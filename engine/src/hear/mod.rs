@@ -1,4 +1,4 @@
-//! From packets of the user's voice to words.
+//! From packets of the user's audio to transcripts.
 
 pub mod decode;
 pub mod jitter;
@@ -22,24 +22,25 @@ use vad::{SpeechDetector, SpeechEvent, State, VadFramer, WINDOW};
 /// Samples between two reports of the user's level: .1 s at 16 kHz.
 const LEVEL_INTERVAL_SAMPLES: u32 = 1_600;
 
-/// One call's hearing: what comes is cut into windows, kept for the STT, measured; the windows are judged together with other calls'.
+/// The audio input of one call. It cuts the user's audio into windows, buffers it for the STT and
+/// measures its level. The VAD processes the windows in one batch with those of other calls.
 pub struct AudioInput {
     framer: VadFramer,
-    /// What the network remembers of this user.
+    /// State of the VAD network for this user.
     pub(crate) network_state: State,
-    /// Windows to be judged, oldest first, with the instants of their ends.
+    /// Windows to be processed, oldest first, with the time of their end.
     pub(crate) pending_windows: VecDeque<([f32; WINDOW], Time)>,
     speech_detector: SpeechDetector,
     stt_input: stt::SttInput,
     turn_detector: Option<turn::TurnDetector>,
     level_meter: LevelMeter,
     last_window_end: Time,
-    /// How long the user has been quiet while the detector still hears speech.
+    /// How long the user has been quiet while the detector still reports speech.
     silence: Duration,
 }
 
 impl AudioInput {
-    /// Ears for one call; the turn model only where one is asked.
+    /// The input of one call; `turn` is the turn model, if the call uses one.
     #[must_use]
     pub fn new(times: spec::VadTiming, stream: Box<dyn Stream>, turn: Option<Arc<dyn TurnModel>>) -> Self {
         Self {
@@ -55,7 +56,7 @@ impl AudioInput {
         }
     }
 
-    /// Takes the user's sound (16 kHz mono), which ends at `end`.
+    /// Takes the user's audio (16 kHz mono), which ends at `end`.
     pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
         self.stt_input.push_audio(pcm);
         if let Some(turn_detector) = &mut self.turn_detector {
@@ -66,7 +67,7 @@ impl AudioInput {
         self.framer.push(pcm, end, |window, end| ready.push_back((*window, end)));
     }
 
-    /// The probability of the oldest window is known.
+    /// Takes the probability of the oldest window.
     pub fn on_probability(&mut self, probability: f32) -> Option<SpeechEvent> {
         let (window, end) = self.pending_windows.pop_front()?;
         self.last_window_end = end;
@@ -79,29 +80,30 @@ impl AudioInput {
         self.apply_speech_event(event)
     }
 
-    /// The sound stopped coming: speech under way is over.
+    /// The audio stopped arriving: ends a speech segment that is active.
     pub fn on_audio_gap(&mut self) -> Option<SpeechEvent> {
         let event = self.speech_detector.end_on_gap(self.last_window_end);
         self.apply_speech_event(event)
     }
 
-    /// Whether the user has been quiet, with the last window, for long enough to have finished perhaps.
+    /// Whether the user has just been quiet long enough to have possibly finished. True for one
+    /// window per silence.
     pub(crate) fn may_have_finished(&self) -> bool {
         (turn::PREFETCH_SILENCE..turn::PREFETCH_SILENCE + vad::samples_duration(WINDOW))
             .contains(&self.silence)
     }
 
-    /// Who asks the turn model, where there is one.
+    /// The turn detector, if the call uses a turn model.
     pub(crate) fn turn_detector(&mut self) -> Option<&mut turn::TurnDetector> {
         self.turn_detector.as_mut()
     }
 
-    /// RMS of the last .1 s in dBFS, once for each.
+    /// RMS level of the last .1 s in dBFS, once per .1 s.
     pub fn take_level(&mut self) -> Option<f32> {
         (self.level_meter.sample_count() >= LEVEL_INTERVAL_SAMPLES).then(|| self.level_meter.take())
     }
 
-    /// Whether the detector hears the user.
+    /// Whether the detector reports speech.
     #[must_use]
     pub fn is_user_speaking(&self) -> bool {
         self.speech_detector.is_speaking()

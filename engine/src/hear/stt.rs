@@ -1,23 +1,24 @@
-//! What the STT is given: the user's speech with half a second before it, nothing else.
+//! The input of the STT: the user's speech with half a second before it, nothing else.
 
 use std::collections::VecDeque;
 
 use models::stt::Stream;
 
-/// Samples kept from before the detector's report: .5 s at 16 kHz. The report comes some .1 s after the onset, the rest is for soft beginnings.
+/// Samples buffered from before the detector's report: .5 s at 16 kHz. The report comes some .1 s
+/// after the onset; the rest covers soft onsets.
 const PRE_ROLL_SAMPLES: usize = 8_000;
 
-/// One call's ear.
+/// The STT input of one call.
 pub struct SttInput {
     stream: Box<dyn Stream>,
     pre_roll: VecDeque<i16>,
     in_speech: bool,
-    /// Samples given to the STT.
+    /// Samples sent to the STT.
     samples_sent: u64,
 }
 
 impl SttInput {
-    /// An ear on a stream of its own.
+    /// An input that sends to `stream`.
     #[must_use]
     pub fn new(stream: Box<dyn Stream>) -> Self {
         Self {
@@ -28,7 +29,7 @@ impl SttInput {
         }
     }
 
-    /// The user's sound, 16 kHz mono, speech or not.
+    /// Takes the user's audio, 16 kHz mono, with or without speech.
     pub fn push_audio(&mut self, pcm: &[i16]) {
         if self.in_speech {
             self.samples_sent += pcm.len() as u64;
@@ -40,7 +41,7 @@ impl SttInput {
         }
     }
 
-    /// The detector hears the user: the STT gets what came just before, and what comes.
+    /// The detector reports speech: the STT gets the buffered audio before it and all that follows.
     pub fn start_speech(&mut self) {
         if self.in_speech {
             return;
@@ -58,7 +59,7 @@ impl SttInput {
         self.pre_roll.clear();
     }
 
-    /// The detector hears the user no more.
+    /// The detector reports the end of speech.
     pub fn end_speech(&mut self) {
         if self.in_speech {
             self.in_speech = false;
@@ -66,7 +67,7 @@ impl SttInput {
         }
     }
 
-    /// Seconds of sound that the STT was given.
+    /// Seconds of audio sent to the STT.
     #[must_use]
     pub fn seconds_sent(&self) -> f64 {
         self.samples_sent as f64 / 16_000.0

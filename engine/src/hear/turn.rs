@@ -1,11 +1,26 @@
-//! What the turn model is asked: the sound of the user's turn, kept for as long as the model listens to, and what was understood of it.
+//! Requests to the turn model: the audio of the user's turn, at most as long as the model's span,
+//! and its transcript so far.
 //!
-//! Asked about speech, never about silence: as soon as the user has been quiet for [`AHEAD`], because the model takes its time and the turn
-//! may be committed .15 s after the detector's report; if the user goes on, the question is void. The answer comes through the thread's
-//! inbox and counts from the report on; the conversation says until when it is worth having
-//! ([`Conversation::awaits_turn_probability`]), and a question whose time is over is withdrawn.
+//! The model is queried about speech only, never about silence. The request starts as soon as the
+//! user has been quiet for `PREFETCH_SILENCE`: the model takes time, and the turn may be committed
+//! .15 s after the detector's report. If the user continues, the request is void. The answer comes
+//! through the thread's inbox and counts from the report on. The conversation decides how long the
+//! answer is useful ([`awaits_turn_probability`][awaits]); after that time the request is canceled.
 //!
-//! [`Conversation::awaits_turn_probability`]: conversation::conversation::Conversation::awaits_turn_probability
+//! States of the request (`pending`):
+//!
+//! ```text
+//! Idle ── prefetch ──────────────────────────────────> Prefetched
+//! Prefetched ── request: the end is reported ────────> Reported
+//! Prefetched ── resume_speech ───────────────────────> Idle
+//! Reported ── cancel ────────────────────────────────> Idle
+//! Reported ── prefetch: replaces the request ────────> Prefetched
+//! Prefetched ── prefetch: replaces the request ──────> Prefetched
+//! Idle, Reported ── request: a new request at once ──> Reported
+//! Prefetched, Reported ── on_answer: stores it ──────> unchanged
+//! ```
+//!
+//! [awaits]: conversation::conversation::Conversation::awaits_turn_probability
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +34,14 @@ use models::{Error, Handle, Sink};
 
 use crate::engine::Models;
 
-/// Silence after which the model is asked, before the detector is sure that the speech is over (after .25 s by default).
+/// Silence after which the model is queried, before the detector reports the end of the speech
+/// (after .25 s by default).
 pub(crate) const PREFETCH_SILENCE: Duration = Duration::from_millis(150);
-/// How much before the turn's first speech belongs to it: as much as the STT hears of it.
+/// Audio before the turn's first onset that belongs to the turn: as much as the STT gets.
 const PRE_ROLL_DURATION: Duration = Duration::from_millis(500);
 
-/// The turn model, where the agent wants it and there is one; a warning for the conversation's record where there is none.
+/// The turn model, if the agent enables it and the server has one. If it is missing, adds a warning
+/// for the conversation's record.
 pub(crate) fn resolve_turn_model(
     models: &dyn Models,
     call: &CallConfig,
@@ -41,53 +58,54 @@ pub(crate) fn resolve_turn_model(
     models.turn_model().inspect_err(missing).ok()
 }
 
-/// One call's way to the turn model.
+/// The turn detection of one call.
 pub struct TurnDetector {
     model: Arc<dyn TurnModel>,
     audio: SampleRing,
     pending: Option<PendingRequest>,
-    /// Questions asked so far.
+    /// Number of requests so far.
     request_count: u64,
 }
 
-/// A question whose answer may still count.
+/// A request whose answer may still count.
 struct PendingRequest {
     request_id: u64,
     _handle: Handle,
-    /// What it is about, once the detector has reported the end.
+    /// The speech segment that it is about, once the detector has reported its end.
     speech_segment: Option<SpeechSegmentId>,
-    /// The answer, where it was there before the report.
+    /// The answer, if it has arrived.
     probability: Option<f32>,
 }
 
 impl TurnDetector {
-    /// Keeps as much sound as the model listens to, at most: 256 KB for 8 s, allocated here.
+    /// Buffers at most as much audio as the model's span: 256 KB for 8 s, allocated here.
     #[must_use]
     pub fn new(model: Arc<dyn TurnModel>) -> Self {
         let audio = SampleRing::new(samples_in(model.span()));
         Self { model, audio, pending: None, request_count: 0 }
     }
 
-    /// The user's sound, 16 kHz mono, speech or not, which ends at `end`.
+    /// Takes the user's audio, 16 kHz mono, with or without speech, which ends at `end`.
     pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
         self.audio.push(pcm, end);
     }
 
-    /// The user pauses and may have finished: asks whether the turn is over. `answer` gets the question's number and the probability.
+    /// The user pauses and may have finished: requests the probability that the turn is over.
+    /// `answer_sink` gets the request's number and returns the sink for the probability.
     pub fn prefetch(&mut self, turn: OpenTurn, answer_sink: impl FnOnce(u64) -> Sink<f32>) {
         let length = turn.onset.map(|onset| self.audio.end_time.since(onset) + PRE_ROLL_DURATION);
         let sound = self.audio.last(length.map_or(usize::MAX, samples_in));
         self.request_count += 1;
         let request_id = self.request_count;
-        // What was asked before is withdrawn first, so that the model does not work for both.
+        // Cancel the previous request first, so that the model does not work on both.
         self.pending = None;
         let handle = self.model.ask(Question { sound, words: turn.transcript }, answer_sink(request_id));
         self.pending =
             Some(PendingRequest { request_id, _handle: handle, speech_segment: None, probability: None });
     }
 
-    /// The detector has reported the end of this stretch: the answer that was asked for ahead and its question's number, if it is there. Where
-    /// nothing was asked, it is now.
+    /// The detector has reported the end of this speech segment. Returns the request's number and
+    /// its answer, if the answer has already arrived. Without a prefetched request, starts one now.
     pub fn request(
         &mut self,
         speech_segment: SpeechSegmentId,
@@ -102,21 +120,22 @@ impl TurnDetector {
         Some((pending.request_id, pending.probability?))
     }
 
-    /// An answer: the stretch that it is about, if its end is reported already and the answer is still wanted.
+    /// Takes an answer. Returns its speech segment, if the segment's end is already reported and
+    /// the request is still pending.
     pub fn on_answer(&mut self, request_id: u64, probability: f32) -> Option<SpeechSegmentId> {
         let pending = self.pending.as_mut().filter(|pending| pending.request_id == request_id)?;
         pending.probability = Some(probability);
         pending.speech_segment
     }
 
-    /// The user goes on before the end was reported: what was asked ahead is void.
+    /// The user continues before the end was reported: the prefetched request is void.
     pub fn resume_speech(&mut self) {
         if self.pending.as_ref().is_some_and(|pending| pending.speech_segment.is_none()) {
             self.pending = None;
         }
     }
 
-    /// The answer about a stretch is not wanted any more.
+    /// The answer about a reported speech segment is not needed any more.
     pub fn cancel(&mut self) {
         if self.pending.as_ref().is_some_and(|pending| pending.speech_segment.is_some()) {
             self.pending = None;
@@ -128,10 +147,10 @@ fn samples_in(span: Duration) -> usize {
     (span.as_micros() * u128::from(SAMPLE_RATE) / 1_000_000) as usize
 }
 
-/// The last samples.
+/// Ring buffer of the last samples.
 struct SampleRing {
     samples: Box<[i16]>,
-    /// Where the next one goes.
+    /// Index of the next sample.
     write_index: usize,
     filled: usize,
     end_time: Time,
@@ -156,7 +175,7 @@ impl SampleRing {
         self.filled = length.min(self.filled + pcm.len());
     }
 
-    /// The last `count` of them, or all.
+    /// The last `count` samples, or all if there are fewer.
     fn last(&self, count: usize) -> Vec<i16> {
         let count = count.min(self.filled);
         let mut out = Vec::with_capacity(count);

@@ -1,4 +1,19 @@
-//! When the user speaks: windows of sound, judged together for all calls of a tick, and the detector over their probabilities.
+//! Voice activity detection: windows of audio, processed in one batch for all calls of a tick, and
+//! a detector over their probabilities `p`.
+//!
+//! States of the detector (`models::vad::Detector`), and the events that this module derives:
+//!
+//! ```text
+//! Silent ── p >= .5 ────────────────────────────────────────> Rising
+//! Rising ── p >= .5 for min_speech_duration: Started ───────> Speaking
+//! Rising ── p < .5, or a gap in the audio ──────────────────> Silent
+//! Speaking ── p >= .35: Continued ──────────────────────────> Speaking
+//! Speaking ── p < .35 for min_silence_duration: Stopped ────> Silent
+//! Speaking ── gap in the audio: Stopped ────────────────────> Silent
+//! ```
+//!
+//! If one window is as long as `min_speech_duration`, the detector goes from Silent to Speaking
+//! directly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,34 +25,34 @@ pub use models::vad::{State, WINDOW};
 
 use super::loudness::LoudnessHistory;
 
-/// p of a window at or over which speech goes on; the [`Detector`]'s own lower threshold.
+/// `p` of a window from which speech continues; the lower threshold of the [`Detector`].
 pub(crate) const CONTINUE_THRESHOLD: f32 = 0.35;
-/// p of a window below which it is noise for sure.
+/// `p` of a window below which it is certainly noise.
 const NOISE_THRESHOLD: f32 = 0.1;
 
-/// What the detector reports.
+/// Reports of the detector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SpeechEvent {
     /// Speech began.
     Started {
-        /// Start of its first window at or over the threshold.
+        /// Start of its first window at or above the threshold, refined by loudness.
         onset: Time,
-        /// End of the window that made it certain.
+        /// End of the window that confirmed the speech.
         window_end: Time,
     },
-    /// Speech goes on.
+    /// Speech continues.
     Continued {
         /// End of the window.
         window_end: Time,
     },
     /// Speech ended.
     Stopped {
-        /// End of its last window at or over the (lower) threshold.
+        /// End of its last window at or above the lower threshold, refined by loudness.
         end: Time,
     },
 }
 
-/// Makes windows of what comes, with the instants at which they began and ended.
+/// Cuts audio into windows and computes the time of their end.
 pub struct VadFramer {
     samples: Box<[f32; WINDOW]>,
     filled: usize,
@@ -50,7 +65,8 @@ impl Default for VadFramer {
 }
 
 impl VadFramer {
-    /// Takes samples (16 kHz), which end at `end`; calls `ready` with each full window and the instant of its end.
+    /// Takes samples (16 kHz) that end at `end`; calls `on_window` with each full window and the
+    /// time of its end.
     pub fn push(&mut self, pcm: &[i16], end: Time, mut on_window: impl FnMut(&[f32; WINDOW], Time)) {
         let mut rest = pcm;
         while !rest.is_empty() {
@@ -68,26 +84,27 @@ impl VadFramer {
     }
 }
 
-/// How long `samples` at 16 kHz last.
+/// Duration of `samples` at 16 kHz.
 #[must_use]
 pub fn samples_duration(samples: usize) -> Duration {
     Duration::from_nanos(samples as u64 * 62_500)
 }
 
-/// Who judges windows of sound: the network, or a test's double.
+/// Computes speech probabilities of windows: the network, or a test double.
 pub trait Vad: Send {
-    /// The next window of each stream: `probabilities[i]` becomes P(speech) in `windows[i]`.
+    /// Processes the next window of each stream: `probabilities[i]` becomes P(speech) in
+    /// `windows[i]`.
     fn infer(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]);
 }
 
-/// The network with a thread's own buffers.
+/// The network with buffers of one thread.
 pub struct Silero {
     network: Arc<Network>,
     scratch: Scratch,
 }
 
 impl Silero {
-    /// One for a media thread.
+    /// A VAD for one media thread.
     #[must_use]
     pub fn new(network: Arc<Network>) -> Self {
         let scratch = Scratch::new(&network);
@@ -101,20 +118,20 @@ impl Vad for Silero {
     }
 }
 
-/// The detector of one call, on the call's time.
+/// The detector of one call, in the call's time.
 pub struct SpeechDetector {
     detector: Detector,
     loudness: LoudnessHistory,
 }
 
 impl SpeechDetector {
-    /// One with the call's times.
+    /// A detector with the call's durations.
     #[must_use]
     pub fn new(times: spec::VadTiming) -> Self {
         Self { detector: Detector::new(times), loudness: LoudnessHistory::default() }
     }
 
-    /// Judges the window that ended at `end`.
+    /// Processes the window that ended at `end`.
     pub fn push_window(
         &mut self,
         probability: f32,
@@ -129,19 +146,21 @@ impl SpeechDetector {
         }
     }
 
-    /// The sound has a gap: speech under way ended with its last window. `now` is the end of the last window.
+    /// The audio has a gap: an active speech segment ended with its last speech window. `end` is
+    /// the end of the last window.
     pub fn end_on_gap(&mut self, end: Time) -> Option<SpeechEvent> {
         let report = self.detector.interrupt()?;
         Some(self.to_event(report, end))
     }
 
-    /// Whether the user is heard.
+    /// Whether the detector reports speech.
     #[must_use]
     pub fn is_speaking(&self) -> bool {
         self.detector.speaking()
     }
 
-    /// Positions count back from the end of the last window: the sender's clock and ours never drift apart by more than one stretch does.
+    /// Positions count back from the end of the last window. The drift between the sender's clock
+    /// and ours is thus limited to that of one speech segment.
     fn to_event(&self, report: Report, end: Time) -> SpeechEvent {
         let ago = |position: u64| self.detector.position() - position;
         let at = |ago: u64| end - samples_duration(ago as usize);

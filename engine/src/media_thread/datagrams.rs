@@ -1,4 +1,4 @@
-//! What comes from the network: which call a datagram is for, and how many are taken at once.
+//! Datagrams from the network: routes each to its call, and limits how many are read in one step.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,10 +11,12 @@ use crate::call::Call;
 use crate::thread;
 use crate::transport::webrtc::Protocol;
 
-/// Datagrams taken in one step: more than a flood brings within a tick, and taken in well under half of one.
+/// Limit of datagrams read in one step. It exceeds what a flood delivers within one tick, and
+/// reading this many takes well under half a tick.
 const MAX_DATAGRAMS_PER_STEP: usize = 4_096;
 impl MediaThread {
-    /// Takes what the socket holds, up to [`MAX_DATAGRAMS_PER_STEP`]; whether there may be more.
+    /// Reads up to [`MAX_DATAGRAMS_PER_STEP`] datagrams from the socket. Returns whether there may
+    /// be more.
     pub(super) fn read_socket(&mut self, now: Instant) -> bool {
         let Some(mut socket) = self.socket.take() else { return false };
         let (mut taken, mut more) = (0, true);
@@ -24,7 +26,7 @@ impl MediaThread {
                     self.handle_datagram(now, Protocol::Udp, source, destination, datagram);
                 })
             });
-            // The socket outlives what is done with its datagrams.
+            // The socket must survive a panic in the handling of its datagrams.
             let Some(read) = read else {
                 self.socket = Some(socket);
                 panic!("a datagram could not be passed on");
@@ -35,7 +37,8 @@ impl MediaThread {
                     more = unread;
                 }
                 Err(error) => {
-                    // A datagram of ours was refused by the far end's host, or the like: the socket goes on.
+                    // The remote host refused one of our datagrams, or a similar error. The socket
+                    // remains usable.
                     tracing::debug!(%error, "the media socket complains");
                     more = false;
                 }

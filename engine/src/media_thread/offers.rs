@@ -1,4 +1,4 @@
-//! How a call comes to its thread and how its connections come to it.
+//! Starts calls on their media thread and adds connections to them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,15 +20,15 @@ impl MediaThread {
     pub(super) fn handle_offer(&mut self, now: Instant, mut offer: OfferRequest) {
         let conversation = offer.conversation;
         let reply = contained(|| self.answer_offer(now, &mut offer)).unwrap_or_else(|| {
-            // A call that was here may be half changed.
+            // An existing call may be left inconsistent by the panic.
             if let Some(key) = self.by_conversation.get(&conversation).copied() {
                 self.fail_call(now, key);
             }
             OfferReply::Rejected(OfferError::BadSdp("the offer could not be read".into()))
         });
-        // What a refused offer held is free before the client knows.
+        // Resources of a rejected offer are released before the client gets the answer.
         drop(offer.new_call.take());
-        // The client may have hung up the request; then the connection is dropped with its time-out.
+        // The client may have aborted the request. The connection is then dropped by its timeout.
         let _ = offer.reply.send(reply);
     }
 
@@ -105,9 +105,10 @@ impl MediaThread {
         self.pending_calls.get_mut(&key)?.connection_by_id(id)
     }
 
-    /// A call whose client has connected gets its place and models, or the client is told that there is no room.
+    /// Starts a call whose client has connected, with its slot and models. Without them, the client
+    /// gets a capacity error.
     pub(super) fn start_call(&mut self, now: Instant, key: CallId, setup: Result<Box<CallSetup>, String>) {
-        // It may be over meanwhile; then place and models are free with the message.
+        // The call may be gone by now. Its slot and models are then released with the message.
         let Some(mut pending) = self.pending_calls.remove(&key) else { return };
         thread::set_current_call(Some(pending.conversation));
         let setup = match setup {
@@ -147,7 +148,7 @@ impl MediaThread {
         let call =
             Call::new(opening, waited, Arc::clone(&self.context), self.inbox.stage_event_sink(key), now)?;
         if self.calls.is_empty() {
-            self.next_tick = now; // the thread slept
+            self.next_tick = now; // no ticks ran without calls
         }
         self.by_conversation.insert(call.config.id, key);
         self.calls.insert(key, Box::new(call));
@@ -155,7 +156,7 @@ impl MediaThread {
         Ok(())
     }
 
-    /// An offer makes room for a newer one.
+    /// Drops an offer that was evicted for a newer one.
     pub(super) fn evict_offer(&mut self, now: Instant, key: CallId, offer: u64) {
         if self.calls.contains_key(&key) {
             self.with_call(now, key, |call| call.evict_offer(offer));

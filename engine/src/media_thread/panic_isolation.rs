@@ -1,4 +1,5 @@
-//! A panic in a call's code ends that call, and one in the thread's own code ends its calls and no more.
+//! A panic in a call's code ends only that call. A panic in the thread's own code ends only the
+//! calls of that thread.
 
 use std::time::Instant;
 
@@ -14,7 +15,8 @@ use crate::thread;
 use crate::transport::socket::Demux;
 
 impl MediaThread {
-    /// Lets a call do something; `None` if it is not here, or broke by that.
+    /// Runs `work` on a call. Returns `None` if the call is not on this thread, or if it panicked
+    /// in `work`.
     pub(super) fn with_call<T>(
         &mut self,
         now: Instant,
@@ -30,7 +32,7 @@ impl MediaThread {
         done
     }
 
-    /// Lets every call do something.
+    /// Runs `work` on every call.
     pub(super) fn for_each_call(&mut self, now: Instant, mut work: impl FnMut(&mut Call, &mut StepMeter)) {
         let mut broken: SmallVec<[CallId; 4]> = SmallVec::new();
         for (key, call) in &mut self.calls {
@@ -45,14 +47,15 @@ impl MediaThread {
         }
     }
 
-    /// A call's code panicked: what it may have left half done is not used again but to tell its client.
+    /// Ends a call whose code panicked. Its state may be inconsistent, so it is used only to notify
+    /// its client.
     pub(super) fn fail_call(&mut self, now: Instant, key: CallId) {
         self.end_failed_call(now, key);
-        // The thread begins anew then, and tells it again.
+        // The panic restarts the thread, and the restart reports the calls again.
         assert!(self.unreported_failures.is_empty(), "the ledger did not take that a call broke");
     }
 
-    /// Ends a call that cannot go on. Nothing that panics on the way keeps it.
+    /// Ends a failed call. A panic on the way does not prevent its removal.
     fn end_failed_call(&mut self, now: Instant, key: CallId) {
         let Some(call) = self.calls.get(&key) else { return };
         let id = call.config.id;
@@ -61,32 +64,35 @@ impl MediaThread {
             self.unreported_failures.push(id);
         }
         let Some(mut call) = self.remove_call(key) else { return };
-        // While it still counts as present: a client that comes back must find that its call is over.
+        // Reported while the call still counts as present, so that a client that reconnects finds
+        // the call ended.
         self.report_failed_calls();
         let mut final_datagrams = Vec::new();
-        // If that panics, too, the client learns it from the silence.
+        // If this panics too, the client detects the failure only because nothing more arrives.
         contained(|| call.abort(now, &mut |datagram| final_datagrams.push(datagram)));
         contained(|| drop(call));
         if self.socket.is_some() {
             final_datagrams.into_iter().for_each(|datagram| transmit(&mut self.socket, &self.tcp, datagram));
         } else {
-            // It is being read.
+            // The socket is being read at the moment.
             self.final_datagrams.append(&mut final_datagrams);
         }
         thread::set_current_call(None);
     }
 
-    /// Tells the ledger which calls broke, each apart. Whether it took all of them.
+    /// Reports failed calls to the event sink, each in isolation. Returns whether it accepted all
+    /// of them.
     fn report_failed_calls(&mut self) -> bool {
         let ledger = &self.context.event_sink;
         self.unreported_failures.retain(|id| contained(|| ledger.call_panicked(*id)).is_none());
         self.unreported_failures.is_empty()
     }
 
-    /// The thread's own code failed. Its calls cannot be trusted to be whole, so they end; socket, inbox and models go on.
+    /// Resets the thread after a failure of its own code. Its calls may be inconsistent, so they
+    /// end. The socket, inbox and models stay.
     ///
     /// # Panics
-    /// Something is left to do, for the next restart.
+    /// Work is left for the next restart.
     pub(super) fn reset_after_failure(&mut self) {
         let now = clock::now();
         thread::set_current_call(None);
@@ -96,7 +102,7 @@ impl MediaThread {
         for key in self.pending_calls.keys().copied().collect::<Vec<_>>() {
             contained(|| self.drop_pending_call(key));
         }
-        // Nothing that the failure may have left half done is looked at again.
+        // State that the failure may have left inconsistent is discarded.
         self.demux = Demux::new();
         self.by_conversation.clear();
         self.touched.clear();

@@ -1,5 +1,6 @@
-//! Calls of which there are only offers yet. They hold neither a place nor models: those are asked for when a client has connected, and
-//! until they come the call's connections are drained and what they tell is kept.
+//! Pending calls: calls that consist only of offers so far. A pending call holds neither a slot nor
+//! models. They are requested when a client has connected. Until they arrive, the connections are
+//! polled and their events are stored.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,25 +15,25 @@ use crate::messages::NewCall;
 use crate::transport::TransportEvent;
 use crate::transport::webrtc::{Protocol, Transmit};
 
-/// Commands kept for a call that has not begun.
+/// Limit of commands stored for a call that has not started.
 pub(crate) const MAX_EARLY_COMMANDS: usize = 64;
-/// What connections may tell before the call has its models, which takes milliseconds.
+/// Limit of connection events stored until the call has its models, which takes milliseconds.
 const MAX_EARLY_EVENTS: usize = 256;
-/// How long a client that finds no room may take to open its data channel, by which it is told.
+/// Time that a client without capacity has to open its data channel, over which it gets the error.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a call stands that has not begun.
+/// State of a pending call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PendingState {
-    /// Something is still to come.
+    /// A connection or the call setup is still awaited.
     Waiting,
-    /// A client has connected: place and models are to be asked for.
+    /// A client has connected: the slot and models must be requested.
     Connected,
     /// No connection is left.
     Finished,
 }
 
-/// A call that has not begun.
+/// A call that has not started.
 pub(super) struct PendingCall {
     pub(super) conversation: ConversationId,
     early_commands: Vec<Command>,
@@ -41,28 +42,28 @@ pub(super) struct PendingCall {
     connections: Vec<Connection>,
     next_connection: u32,
     events: Vec<(u32, TransportEvent)>,
-    /// Place and models have been asked for.
+    /// Whether the slot and models have been requested.
     setup_requested: bool,
-    /// Links that are told that there is no room, and since when.
+    /// Connections that were sent a capacity error, and since when.
     rejected: Vec<(u32, Instant)>,
     dropped_connections: Vec<u32>,
     offer_timeout: Duration,
-    /// When it needs time next.
+    /// When the pending call must be served next.
     pub(super) next_deadline: Option<Instant>,
 }
 
-/// What a call that begins takes over.
+/// What a starting call takes over from the pending call.
 #[derive(Default)]
 pub(crate) struct CallHandover {
     pub(crate) connections: Vec<Connection>,
     pub(crate) next_connection: u32,
     pub(crate) presence: PresenceGuard,
-    /// Given before it began.
+    /// Commands that arrived before the start.
     pub(crate) early_commands: Vec<Command>,
 }
 
 impl PendingCall {
-    /// A call whose offers have so long to connect.
+    /// A pending call; `offer` is the time that its offers have to connect.
     pub(super) fn new(conversation: ConversationId, arrival: NewCall, offer: Duration) -> Self {
         let NewCall { id: _, early_commands: commands, presence, request_setup: open } = arrival;
         Self {
@@ -81,7 +82,8 @@ impl PendingCall {
         }
     }
 
-    /// Takes a connection; returns its number. At most `most` are kept: the oldest makes room.
+    /// Adds a connection and returns its number. At most `max` connections are held: the oldest
+    /// pending one is dropped first, then the oldest connected one.
     pub(super) fn add_connection(&mut self, max: usize, make: impl FnOnce(u32) -> Connection) -> u32 {
         while self.connections.len() >= max {
             let oldest = self
@@ -98,17 +100,17 @@ impl PendingCall {
         number
     }
 
-    /// Numbers of its connections.
+    /// Numbers of the call's connections.
     pub(super) fn connection_numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.connections.iter().map(|connection| connection.number)
     }
 
-    /// The connection of this name.
+    /// The connection with this id.
     pub(super) fn connection_by_id(&mut self, id: &str) -> Option<&mut Connection> {
         self.connections.iter_mut().find(|connection| connection.id() == id)
     }
 
-    /// Numbers of the connections that are gone since last asked.
+    /// Numbers of the connections dropped since the last call of this method.
     pub(super) fn take_dropped_connections(&mut self) -> impl Iterator<Item = u32> + '_ {
         self.dropped_connections.drain(..)
     }
@@ -120,7 +122,7 @@ impl PendingCall {
         self.dropped_connections.push(number);
     }
 
-    /// Drops the connection of an offer that makes room for a newer one.
+    /// Drops the connection of an offer that was evicted for a newer one.
     pub(super) fn evict_offer(&mut self, offer: u64) {
         if let Some(number) = self
             .connections
@@ -132,7 +134,8 @@ impl PendingCall {
         }
     }
 
-    /// A datagram for one of its connections.
+    /// Passes a datagram to one of the connections. Returns false if the connection does not take
+    /// it.
     pub(super) fn receive_datagram(
         &mut self,
         now: Instant,
@@ -146,7 +149,7 @@ impl PendingCall {
         connection.is_some_and(|connection| connection.receive(now, protocol, source, destination, datagram))
     }
 
-    /// A command from outside. `None` = the call is over by it.
+    /// Handles a command from the API. Returns `None` if the command ends the call.
     pub(super) fn handle_command(&mut self, command: Command) -> Option<CommandOutcome> {
         if matches!(command, Command::End | Command::Leave | Command::Stop { .. }) {
             return None;
@@ -157,7 +160,7 @@ impl PendingCall {
         Some(CommandOutcome::Accepted)
     }
 
-    /// A client closes one of the connections by itself. False if there is no such connection.
+    /// The client closes one of its connections. Returns false if there is no such connection.
     pub(super) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
         let Some(connection) = self.connection_by_id(id) else { return false };
         let number = connection.number;
@@ -170,7 +173,7 @@ impl PendingCall {
         true
     }
 
-    /// Drains its connections, and drops those whose time is over.
+    /// Polls the connections and drops those that have expired.
     pub(super) fn poll_connections(
         &mut self,
         now: Instant,
@@ -189,7 +192,7 @@ impl PendingCall {
                 }
             }
         }
-        // A client that tells so much before it can have been answered is not one of ours.
+        // No legitimate client sends so many events before the server could have answered.
         for number in full {
             self.drop_connection(number);
         }
@@ -234,13 +237,13 @@ impl PendingCall {
         [connection.next_deadline(), offered, rejected_until].into_iter().flatten().min()
     }
 
-    /// Asks for a place and models.
+    /// Requests a slot and models.
     pub(super) fn request_setup(&mut self) {
         self.setup_requested = true;
         (self.setup_request)();
     }
 
-    /// There is no room: whoever has connected is told so.
+    /// Sends a capacity error to every client that has connected.
     pub(super) fn reject(&mut self, now: Instant) {
         self.setup_requested = false;
         for connection in self.connections.iter_mut().filter(|connection| connection.is_up()) {
@@ -251,7 +254,8 @@ impl PendingCall {
         }
     }
 
-    /// Hangs up who has been told that there is no room, or cannot be told.
+    /// Hangs up connections that got the capacity error, or whose data channel did not open in
+    /// time.
     fn close_rejected(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
         for (number, since) in &self.rejected {
             let channel_open = self
@@ -268,7 +272,7 @@ impl PendingCall {
         }
     }
 
-    /// What a call that begins takes over, and what its connections have told.
+    /// Splits into what the starting call takes over, and the stored events of its connections.
     pub(super) fn into_handover(self) -> (CallHandover, Vec<(u32, TransportEvent)>) {
         let Self {
             early_commands: commands,

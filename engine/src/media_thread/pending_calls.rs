@@ -1,4 +1,4 @@
-//! What a media thread does with calls that have not begun.
+//! How a media thread serves pending calls.
 
 use std::time::Instant;
 
@@ -35,12 +35,12 @@ impl MediaThread {
             answer
         });
         if let Some(reply) = reply {
-            // Whoever asked may have gone meanwhile.
+            // The requester may have stopped waiting.
             let _ = reply.send(answer.ok_or(CommandError::NotRunning));
         }
     }
 
-    /// Whether there was such a connection.
+    /// Closes one connection. Returns false if there is no such connection.
     pub(super) fn hang_up(&mut self, now: Instant, key: CallId, connection: &str) -> bool {
         self.touch(key);
         match self.pending_calls.get_mut(&key) {
@@ -49,7 +49,7 @@ impl MediaThread {
         }
     }
 
-    /// Lets a call that has not begun do what is due.
+    /// Does the work of a pending call that is due.
     pub(super) fn serve_pending_call(&mut self, now: Instant, key: CallId) {
         let Some(pending) = self.pending_calls.get_mut(&key) else { return };
         thread::set_current_call(Some(pending.conversation));
@@ -70,7 +70,7 @@ impl MediaThread {
         }
     }
 
-    /// A call that has not begun is over.
+    /// Removes a pending call, with all routes that lead to it.
     pub(super) fn drop_pending_call(&mut self, key: CallId) {
         let Some(mut pending) = self.pending_calls.remove(&key) else { return };
         for connection in pending.connection_numbers().collect::<Vec<_>>() {

@@ -1,7 +1,8 @@
-//! The life of a media thread: rounds of work, and what follows when one fails.
+//! The main loop of a media thread, and its recovery after a failure.
 //!
-//! A thread that fails is not replaced by another one: it begins anew with its own socket, inbox and models, so its port and every sender's
-//! channel stay valid. Until that has succeeded it takes no calls ([`ThreadStats::dead`]).
+//! A failed thread is not replaced. It restarts with its own socket, inbox and models, so its port
+//! and the channels of all senders stay valid. Until the restart succeeds, it takes no calls
+//! ([`ThreadStats::dead`]).
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::stats::ThreadStats;
 use crate::transport::socket::Socket;
 use crate::{clock, thread};
 
-/// Says that a thread takes no calls, in whatever way it ends.
+/// Marks the thread as dead when it ends, for whatever reason.
 struct DeadGuard(Arc<ThreadStats>);
 
 impl Drop for DeadGuard {
@@ -27,7 +28,7 @@ impl Drop for DeadGuard {
 }
 
 impl MediaThread {
-    /// The thread's life.
+    /// Runs the thread until [`Message::Quit`]. Restarts it after each failure.
     pub fn run(mut self) {
         let dead_guard = DeadGuard(Arc::clone(self.meter.stats()));
         let dead = &dead_guard.0.dead;
@@ -44,7 +45,7 @@ impl MediaThread {
                 Some(Err(error)) => format!("it cannot wait for its socket: {error}"),
                 None => "it panicked".to_owned(),
             };
-            // First, so that none of the calls that end by it comes back to it.
+            // Set first, so that the clients of the ending calls do not return to this thread.
             dead.store(true, Relaxed);
             let calls = self.calls.len();
             tracing::error!(why, calls, "a media thread failed: its calls end, and it begins anew");
@@ -53,10 +54,10 @@ impl MediaThread {
         }
     }
 
-    /// Works until the thread is to end.
+    /// Steps the thread until it must end.
     ///
     /// # Errors
-    /// The socket cannot be waited for.
+    /// Waiting for the socket fails, or the thread has no socket.
     fn run_until_stopped(&mut self, events: &mut Events, socket_registered: &mut bool) -> io::Result<()> {
         while self.running {
             let now = clock::now();
@@ -77,7 +78,7 @@ impl MediaThread {
                 } else {
                     registry.register(socket, SOCKET_TOKEN, Interest::READABLE)?;
                 }
-                // Only now: what failed is tried again.
+                // Updated only after success, so that a failed registration is tried again.
                 *socket_registered = !self.reads_socket_on_tick;
             }
             if let Err(error) = poll.poll(events, wait)
@@ -89,8 +90,8 @@ impl MediaThread {
         Ok(())
     }
 
-    /// Ends the thread's calls, puts it in order, and pauses if it failed too often. A restart that panics is one more failure; the next one
-    /// does what it left.
+    /// Ends the thread's calls, resets the thread, and pauses if failures are too frequent. A panic
+    /// in the restart counts as one more failure; the next restart does the remaining work.
     fn recover(&mut self, restarts: &mut Restarts) {
         let pause = self.record_failure(restarts);
         let restarted = self.try_restart();
@@ -104,7 +105,7 @@ impl MediaThread {
         }
     }
 
-    /// How long it is to pause after a failure.
+    /// Counts a failure. Returns how long the thread must pause.
     fn record_failure(&self, restarts: &mut Restarts) -> Duration {
         let pause = restarts.pause(clock::now());
         if !pause.is_zero() {
@@ -114,15 +115,16 @@ impl MediaThread {
         pause
     }
 
-    /// Whether a restart succeeds.
+    /// Tries a restart. Returns whether it succeeded.
     fn try_restart(&mut self) -> bool {
         let done = contained(|| self.reset_after_failure()).is_some();
-        // What the calls say at last leaves before a pause.
+        // The last datagrams of the calls are sent before a pause.
         contained(|| self.socket.as_mut().map(Socket::flush));
         done
     }
 
-    /// Takes no calls for so long. The inbox is read meanwhile, so that nobody waits for an answer until the pause is over.
+    /// Takes no calls for the duration `pause`. The inbox is still read, so that no requester waits
+    /// until the pause is over.
     fn pause(&mut self, pause: Duration) {
         let end = clock::now() + pause;
         while self.running && clock::now() < end {
@@ -137,12 +139,13 @@ impl MediaThread {
             Message::Quit => self.running = false,
             Message::Offer(offer) => {
                 let OfferRequest { new_call: arrival, pending_offer: unconnected, reply, .. } = *offer;
-                // Free before the engine asks for another thread.
+                // Released before the engine tries another thread.
                 drop((arrival, unconnected));
-                // The client may have hung up the request.
+                // The client may have aborted the request.
                 let _ = reply.send(OfferReply::NotRunning);
             }
-            // Its call is over, or was to begin here. Whoever waits for an answer sees the other end dropped, which says that it is not here.
+            // The call has ended, or was about to start here. A requester sees its reply channel
+            // closed, which means that the call is not running.
             other => drop(other),
         }
     }

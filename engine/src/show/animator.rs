@@ -1,4 +1,5 @@
-//! One face in one call: chooses a frame for every instant. Runs on the media thread: no lock, no allocation for a frame.
+//! Animates one avatar in one call: chooses a frame for every instant. It runs on the media thread,
+//! takes no lock and allocates nothing per frame.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +16,30 @@ use super::pose_cache::PoseCache;
 use super::visemes::{VisemeTrack, lerp};
 use crate::transport::VideoFrame;
 
-/// A frame shows the mouth of so many seconds after its start: of its middle, as it stays on the screen for a while, and 20 ms more. A browser
-/// brings sound and picture together to some 30 ms, and sound that comes early is noticed soonest (ITU-R BT.1359).
+/// A frame shows the mouth of this many seconds after the frame's start: half a frame, because it
+/// stays on screen, plus 20 ms. Browsers synchronise audio and video to some 30 ms, and early audio
+/// is the most noticeable error (ITU-R BT.1359).
 const LIP_LEAD_SECONDS: f32 = 0.04;
-/// No two pictures lie further apart, so that no receiver takes a face that stands still for a stream that does: browsers count a freeze where
-/// a picture comes 150 ms later than the mean. What was lost, eyes that open after a blink, is mended by the next picture as well.
+/// Maximum gap between two frames, so that a receiver does not mistake a still avatar for a frozen
+/// stream. Browsers count a freeze if a frame comes 150 ms later than the mean. The next frame also
+/// repairs a lost one, such as the eyes that open after a blink.
 const MAX_FRAME_GAP: Duration = Duration::from_millis(100);
-/// A line that has no room for more gets a still picture again after this long.
+/// Maximum gap between still frames at low bandwidth.
 const MAX_LOW_BANDWIDTH_GAP: Duration = Duration::from_millis(360);
-/// A face that speaks sends a picture so often though it shows the same: a gap would look like one of the line. Just below the time of a
-/// frame at 25 a second, so that more frames a second take no more of the line where nothing changes.
+/// While the avatar speaks, a frame is sent after this gap even if it is unchanged: a longer gap
+/// would look like a network fault. It is just below the frame time at 25 fps, so that higher frame
+/// rates cost no extra bandwidth where nothing changes.
 const SPEAKING_FRAME_GAP: Duration = Duration::from_millis(38);
-/// Speech whose phones have come sounds within this time, or it is not sure that it does.
+/// Speech is expected to start within this time after its phones arrive; after that it is
+/// uncertain.
 const SPEECH_START_TIMEOUT: Duration = Duration::from_millis(400);
-/// Keys asked for more often than this are answered by the one on its way.
+/// Minimum interval between key frames. Earlier requests are answered by the key frame in flight.
 const MIN_KEY_FRAME_INTERVAL: Duration = Duration::from_millis(250);
-/// A frame of the base layer at least this often: libwebrtc forgets what it decoded 8192 frames ago.
+/// Maximum number of frames between two base-layer frames: libwebrtc forgets frames that it decoded
+/// 8192 frames ago.
 const MAX_BASE_LAYER_INTERVAL: u32 = 200;
 
-/// One face in one call.
+/// The animation of one avatar in one call.
 pub struct AvatarAnimator {
     poses: Arc<PoseCache>,
     frame_rate: u32,
@@ -43,16 +49,16 @@ pub struct AvatarAnimator {
     bandwidth: BandwidthEstimator,
     user_speaking: bool,
     tracks: Vec<(SegmentId, VisemeTrack)>,
-    /// Speech is about to sound until then, as its phones have come.
+    /// Speech is expected to start before this time, because its phones have arrived.
     speech_expected_until: Time,
     mouth: Mouth,
-    /// The lips are on their way from sound to silence; the next frame closes them.
+    /// The lips are between speech and silence; the next frame closes them.
     closing: bool,
-    /// The lips rest, and long enough for the head to move.
+    /// The lips rest for long enough to let the head move.
     in_speech_pause: bool,
     key_frame_requested: bool,
     key_frame_sent_at: Option<Time>,
-    /// The anchor was sent since the last key, and since the one before.
+    /// Whether the altref frame was sent since the last key frame, and since the one before.
     altref_sent: bool,
     altref_sent_before_key: bool,
     last_pose: Option<u16>,
@@ -62,13 +68,14 @@ pub struct AvatarAnimator {
 }
 
 impl AvatarAnimator {
-    /// A face of this person. `frame_rate` is what [`Self::frame`] will be called at; the same `seed` blinks at the same times.
+    /// An animator of the given pose set. [`Self::next_frame`] must be called at `frame_rate`,
+    /// frames per second. The same `seed` gives the same blinks.
     #[must_use]
     pub fn new(set: Arc<PoseSet>, frame_rate: u32, seed: u64) -> Self {
         Self::with_poses(Arc::new(PoseCache::new(set)), frame_rate, seed)
     }
 
-    /// The same of poses that other calls show too, and that may lead to better ones.
+    /// Like [`Self::new`], with a pose cache that calls share and that may have an upgrade.
     #[must_use]
     pub fn with_poses(cache: Arc<PoseCache>, frame_rate: u32, seed: u64) -> Self {
         let frame_rate = if frame_rate == 0 { 25 } else { frame_rate };
@@ -98,43 +105,48 @@ impl AvatarAnimator {
         }
     }
 
-    /// The receiver needs a key frame: it joined, or asked by PLI or FIR. The first frame is one anyway.
+    /// Requests a key frame: the receiver joined, or sent a PLI or FIR. The first frame is a key
+    /// frame anyway.
     pub fn request_key_frame(&mut self) {
         self.key_frame_requested = true;
     }
 
-    /// The key that [`Self::frame`] gave last is not sent, as the same is on its way: what was sent behind that one still holds.
+    /// The last key frame of [`Self::next_frame`] was not sent, because the same one is in flight.
+    /// An altref frame sent after that one is still valid.
     pub fn on_key_frame_dropped(&mut self) {
         self.altref_sent = self.altref_sent_before_key;
     }
 
-    /// Changes over to a better set of this person, if there is one; whether there was. To be called between two frames.
+    /// Switches to the upgrade of the pose set, and returns whether there was one. Call it between
+    /// two frames.
     ///
-    /// Sets of one person have the same key and anchor, so the receiver needs nothing more: what is shown goes on with the new set's frames.
-    /// Where they differ nevertheless, the keys are sent again before anything that depends on them.
+    /// The pose sets of one avatar have the same key frame and altref frame. So the receiver needs
+    /// nothing more, and the video continues with frames of the new set. If they differ
+    /// nevertheless, they are sent again before any frame that depends on them.
     pub fn swap_pose_set(&mut self) -> bool {
         let Some(upgrade) = self.poses.upgrade() else { return false };
         let upgrade = Arc::clone(upgrade);
         if upgrade.key_frame() != self.poses.key_frame() {
             self.key_frame_requested = true;
-            // At once: nothing of the new set may go before it.
+            // The key frame is due at once: no frame of the new set may precede it.
             self.key_frame_sent_at = None;
         }
         self.altref_sent &= upgrade.altref_frame() == self.poses.altref_frame();
         self.bandwidth.set_required_bitrate(upgrade.mean_frame_bytes(), self.frame_rate);
-        // Numbers of frames are the old set's.
+        // Frame numbers are specific to a pose set.
         self.last_pose = None;
         self.idle_motion.set_can_speak_leaning(upgrade.can_speak_leaning());
         self.poses = upgrade;
         true
     }
 
-    /// What the agent does now, and whether its speech is held (the mouth closes, and goes on in place afterwards).
+    /// Sets the agent's state, and whether its speech is held. While held the mouth closes; the
+    /// speech resumes at the same position.
     pub fn set_state(&mut self, state: AgentState, held: bool) {
         (self.state, self.held) = (state, held);
     }
 
-    /// Whether the user speaks: a listening face nods now and then where the user pauses.
+    /// Sets whether the user speaks. A listening avatar nods now and then when the user pauses.
     pub fn set_user_speaking(&mut self, speaking: bool) {
         match (self.user_speaking, speaking) {
             (true, false) => self.idle_motion.request_nod(self.now),
@@ -144,12 +156,12 @@ impl AvatarAnimator {
         self.user_speaking = speaking;
     }
 
-    /// What the receiver says that it can take, in bits a second; 0 = unknown.
+    /// Sets the receiver's bandwidth estimate, bits per second; 0 = unknown.
     pub fn set_bandwidth(&mut self, bps: u64) {
         self.bandwidth.on_estimate(self.now, bps);
     }
 
-    /// Phones of a piece of speech; more of them follow those given before.
+    /// Adds phones of a segment; they follow those already added.
     pub fn add_phones(&mut self, segment: SegmentId, phones: &[Phone]) {
         match self.tracks.iter_mut().find(|(id, _)| *id == segment) {
             Some((_, track)) => track.extend(phones),
@@ -160,22 +172,24 @@ impl AvatarAnimator {
         }
     }
 
-    /// Forgets the phones of pieces that will not sound any more.
+    /// Removes the phones of segments that will not play any more.
     pub fn retain_segments(&mut self, is_active: impl Fn(SegmentId) -> bool) {
         self.tracks.retain(|(id, _)| is_active(*id));
     }
 
-    /// The frame for `now`, if one is to be sent. Call it once for every tick of [`super::FrameClock`]; `now` never runs backwards.
+    /// Returns the frame for `now`, if one must be sent. Call it once per tick of
+    /// [`super::FrameClock`]; `now` must not decrease.
     ///
-    /// `mouth` says which piece sounds at this instant and how many seconds of it have left; `None` in silence. A piece without phones is
-    /// silent to the eye.
+    /// `position` is the segment that plays at this instant, and how many seconds of it have left
+    /// for the network; `None` in silence. A segment without phones does not move the lips.
     pub fn next_frame(&mut self, now: Time, position: Option<(SegmentId, f32)>) -> Option<VideoFrame> {
         self.now = now;
         let playing = position.filter(|_| !self.held);
         self.update_lips(playing);
-        // Held speech may go on at any moment: the head stays as it is until that is decided.
+        // Held speech may resume at any moment, so the head stays in place until then.
         if !self.held {
-            // What is to be said is there a little before it sounds: the head gets ready for it.
+            // Phones arrive slightly before their audio plays, which lets the head get ready for
+            // speech.
             let about_to_speak = now < self.speech_expected_until && !self.user_speaking;
             let state = if playing.is_some() || about_to_speak { AgentState::Speaking } else { self.state };
             self.idle_motion.set_state(state, now);
@@ -185,7 +199,8 @@ impl AvatarAnimator {
         }
         let pose_state = self.idle_motion.update(now);
         let speaking = playing.is_some();
-        // Lips are drawn with the upright head and with the one that has leant, and not on the way from one to the other.
+        // Lips are drawn with the upright head and with the leaning one, but not with the positions
+        // between.
         let lips = if pose_state.ready_to_speak { self.mouth } else { Mouth::default() };
         let index = self.poses.nearest_frame(&pose_state, lips, speaking);
 
@@ -197,7 +212,7 @@ impl AvatarAnimator {
             (self.altref_sent_before_key, self.altref_sent) = (self.altref_sent, false);
             self.last_sent_at = now;
             self.frames_since_base = 0;
-            // What the key shows is rest; the next frame differs from it or is due anyway.
+            // The key frame shows rest; the next frame differs from it or is due anyway.
             self.last_pose = None;
             return Some(VideoFrame {
                 payload: self.poses.key_frame().clone(),
@@ -210,13 +225,13 @@ impl AvatarAnimator {
         let changed = self.last_pose != Some(index);
         let send_mode = self.bandwidth.send_mode(now);
         let wanted = match send_mode {
-            // Between two sentences too.
+            // Also between two sentences.
             SendMode::Full if speaking || (self.state == AgentState::Speaking && !self.held) => {
                 changed || since_last >= SPEAKING_FRAME_GAP
             }
             SendMode::Full => changed || since_last + self.frame_interval() > MAX_FRAME_GAP,
             SendMode::ChangesOnly | SendMode::CoarseChanges => changed,
-            // One and a half intervals: every second frame, whatever the rounding.
+            // One and a half intervals select every second frame, despite rounding.
             SendMode::HalfRate => changed && since_last >= self.frame_interval() * 3 / 2,
         };
         if !wanted && since_last < MAX_LOW_BANDWIDTH_GAP {
@@ -226,7 +241,8 @@ impl AvatarAnimator {
         if self.poses.uses_altref(index) && !self.altref_sent {
             self.altref_sent = true;
             self.frames_since_base = 0;
-            // It shows the anchored head at rest, and that is what leads here, unless a key came between.
+            // The altref frame shows the leaning head at rest, which precedes the requested pose
+            // anyway. A key frame in between is the exception.
             self.last_pose = None;
             let payload = self.poses.altref_frame().clone();
             self.bandwidth.on_sent(now, payload.len());
@@ -244,12 +260,12 @@ impl AvatarAnimator {
         Some(VideoFrame { payload, is_key_frame: false, base_layer })
     }
 
-    /// Time between two calls of [`Self::frame`].
+    /// Time between two calls of [`Self::next_frame`].
     fn frame_interval(&self) -> Duration {
         Duration::from_micros(1_000_000 / u64::from(self.frame_rate))
     }
 
-    /// Follows the sound; without it, shuts in two frames.
+    /// The lips follow the audio. Without audio, they close within two frames.
     fn update_lips(&mut self, playing: Option<(SegmentId, f32)>) {
         let track = playing.and_then(|(piece, at)| {
             let (_, track) = self.tracks.iter().find(|(id, _)| *id == piece)?;
@@ -281,7 +297,8 @@ mod tests {
     use super::*;
     use crate::show::visemes::Viseme;
 
-    /// A set with all visemes as mouths, a blink, and one other head; each frame holds its own number.
+    /// A pose set with all visemes as mouths, a blink, and one other head. The bytes of each frame
+    /// are its number.
     fn test_pose_set() -> Arc<PoseSet> {
         let mouths: Vec<Mouth> = Viseme::ALL.iter().map(|v| v.mouth()).collect();
         let mut shut = Look::default();
@@ -294,7 +311,7 @@ mod tests {
             }
         }
         frames.push((Key { stance: 1, ..Key::default() }, Vec::new()));
-        // The coarse rung has a third of the bytes.
+        // The coarse quality level has a third of the bytes.
         let bytes =
             (0..frames.len() * 2).map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660])).collect();
         let manifest = Manifest {
@@ -321,7 +338,7 @@ mod tests {
             .collect()
     }
 
-    /// Number of the mouth that a frame shows, blink or not.
+    /// Number of the mouth that a frame shows, with or without a blink.
     fn mouth_of(frame: &VideoFrame) -> u8 {
         if frame.is_key_frame || frame.payload[0] >= 30 { 0 } else { frame.payload[0] % 15 }
     }
@@ -379,7 +396,7 @@ mod tests {
                 mouth_of(&animator.next_frame(at(n), Some((SEGMENT, (of + 1) as f32 * 0.04))).unwrap())
             };
             let mut seen: Vec<u8> = (0..held_at).map(|of| show(&mut animator, of as u64 + 1, of)).collect();
-            // Whoever is held is told to listen, but keeps the head where it is.
+            // While held, the state changes to listening, but the head stays in place.
             animator.set_state(AgentState::Listening, true);
             let now = held_at as u64 + 1;
             let shuts =
@@ -475,7 +492,7 @@ mod tests {
         for n in 0..200 {
             animator.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04)));
         }
-        // A line falls below what is sent, and is remembered for ten seconds.
+        // The bandwidth falls below the send rate; the reduction lasts for ten seconds.
         animator.set_bandwidth((need * 2.0) as u64);
         animator.set_bandwidth((need * 0.2) as u64);
         let times: Vec<u64> = (200..400).filter(|n| animator.next_frame(at(*n), None).is_some()).collect();
@@ -540,7 +557,7 @@ mod tests {
         assert!((49..=104).contains(&half.len()) && half.iter().all(|n| *n == 340), "{}", half.len());
     }
 
-    /// A face that looks at `set()`, and where it may be led to.
+    /// An animator of `test_pose_set()`, and its pose cache, which takes upgrades.
     fn animator_and_poses() -> (AvatarAnimator, Arc<PoseCache>) {
         let poses = Arc::new(PoseCache::new(test_pose_set()));
         (AvatarAnimator::with_poses(Arc::clone(&poses), 25, 1), poses)

@@ -1,4 +1,4 @@
-//! The people that this server can show.
+//! The avatars that this server can show.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use serde::Serialize;
 
 use super::pose_cache::PoseCache;
 
-/// Extension of a pose set's file; the picture beside it ends in `webp`.
+/// Extension of a pose set file; the picture beside it has the extension `webp`.
 const POSE_SET_EXTENSION: &str = "poses";
 
-/// The pose set and the picture of each of these people.
+/// The pose set and the picture of each of these avatars.
 macro_rules! built_in_avatars {
     ($($id:literal),+) => {
         &[$((
@@ -27,52 +27,52 @@ macro_rules! built_in_avatars {
     };
 }
 
-/// Who is in the binary, in the order in which they are offered: the first one is everybody's who names nobody.
+/// The avatars in the binary, in the order in which they are offered. The first one is the default.
 const BUILT_IN_AVATARS: &[(&[u8], &[u8])] =
     built_in_avatars!("theo", "clara", "martin", "amina", "raj", "mei", "ingrid", "nia", "leo");
 
-/// A person at one size.
+/// An avatar at one size.
 #[derive(Clone)]
 pub struct Avatar {
-    /// All that is shown of it.
+    /// All poses of it.
     pub pose_set: Arc<PoseSet>,
     /// A WebP picture of it as a data URI.
     pub display_picture: String,
 }
 
-/// What the control plane tells of a person.
+/// The description of an avatar for the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StockAvatar {
-    /// Its id.
+    /// Id of the avatar.
     pub avatar_key_id: String,
-    /// Its name.
+    /// Display name.
     pub avatar_name: String,
     /// `female` or `male`.
     pub gender: String,
-    /// A data URI.
+    /// A WebP picture as a data URI.
     pub display_picture: String,
 }
 
 /// A pose set could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file could not be read.
+    /// A file could not be read: its path, and the cause.
     #[error("{0}: {1}")]
     Read(String, #[source] io::Error),
-    /// It is no pose set.
+    /// A file is no valid pose set: its path, and the cause.
     #[error("{0}: {1}")]
     Set(String, #[source] set::Error),
 }
 
-/// All people. Never empty once [`Avatars::built_in`] has made it.
+/// All stock avatars. Never empty if made by [`Avatars::built_in`].
 #[derive(Clone, Default)]
 pub struct Avatars(Vec<Avatar>);
 
 impl Avatars {
-    /// The people in the binary.
+    /// The avatars in the binary.
     ///
     /// # Errors
-    /// If the binary holds a damaged set.
+    /// If the binary holds a damaged pose set.
     pub fn built_in() -> Result<Self, Error> {
         let mut avatars = Self::default();
         for (poses, picture) in BUILT_IN_AVATARS {
@@ -81,11 +81,11 @@ impl Avatars {
         Ok(avatars)
     }
 
-    /// Adds all `NAME.poses` of a directory with their `NAME.webp`, in the order of their names. A set with the id of an earlier one
-    /// replaces it.
+    /// Adds all `NAME.poses` of a directory with their `NAME.webp`, in the order of their names. A
+    /// pose set with the id of an earlier one replaces it.
     ///
     /// # Errors
-    /// If the directory or a file of it cannot be read or is no pose set.
+    /// If the directory or one of its files cannot be read, or is no valid pose set.
     pub fn add_dir(&mut self, dir: &Path) -> Result<(), Error> {
         let read = |path: &Path| fs::read(path).map_err(|e| Error::Read(path.display().to_string(), e));
         let mut paths: Vec<_> = fs::read_dir(dir)
@@ -104,7 +104,7 @@ impl Avatars {
         Ok(())
     }
 
-    /// The person's id.
+    /// Adds an avatar and returns its id.
     fn add(&mut self, from: &str, poses: &Bytes, picture: &[u8]) -> Result<String, Error> {
         let set = Arc::new(PoseSet::parse(poses).map_err(|e| Error::Set(from.into(), e))?);
         let display_picture = format!("data:image/webp;base64,{}", STANDARD.encode(picture));
@@ -117,25 +117,25 @@ impl Avatars {
         Ok(id)
     }
 
-    /// The person with this `avatar_key_id`.
+    /// The avatar with this `avatar_key_id`.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<&Avatar> {
         self.0.iter().find(|a| a.pose_set.manifest().id == id)
     }
 
-    /// The person with this id, else the first one.
+    /// The avatar with this `avatar_key_id`, else the first one.
     #[must_use]
     pub fn find_or_first(&self, id: &str) -> Option<&Avatar> {
         self.find(id).or_else(|| self.0.first())
     }
 
-    /// All of them.
+    /// All avatars.
     #[must_use]
     pub fn as_slice(&self) -> &[Avatar] {
         &self.0
     }
 
-    /// What the control plane tells of them.
+    /// The descriptions of all avatars for the control plane.
     #[must_use]
     pub fn stock_avatars(&self) -> Vec<StockAvatar> {
         self.0
@@ -153,27 +153,29 @@ impl Avatars {
     }
 }
 
-/// Whom calls may show: the people of this server, and those whose set comes with a call. Sets of the latter are shared by the calls that
-/// show them at the same time, and gone with the last. Of somebody who is still being drawn sets of a part come first: all calls go on with
-/// the best one that came.
+/// The avatars that calls may show: the stock avatars, and custom avatars whose pose set comes with
+/// a call. Concurrent calls share a custom pose set, and the last call frees it. While a custom
+/// avatar is being drawn, partial pose sets arrive first. All its calls switch to the most complete
+/// set that has arrived.
 #[derive(Default)]
 pub(crate) struct AvatarLibrary {
     stock: Avatars,
-    /// Of each of them what all calls share.
+    /// The pose cache of each stock avatar, shared by all calls.
     stock_poses: Vec<Arc<PoseCache>>,
     custom: Mutex<CustomAvatars>,
 }
 
 #[derive(Default)]
 struct CustomAvatars {
-    /// By person the best set, and how much of the person it shows.
+    /// The best pose set per avatar id, and its completeness.
     best: HashMap<String, (u8, Weak<PoseCache>)>,
-    /// The last one that came without a call: a call that brings a lesser one may be on its way here.
+    /// The latest set that arrived without a call. It is stored because a call with a less complete
+    /// set may be about to start.
     latest: Option<Arc<PoseCache>>,
 }
 
 impl CustomAvatars {
-    /// The best set of a person, if it shows at least so much.
+    /// The best pose set of an avatar, if it has at least this completeness.
     fn find(&self, id: &str, min_completeness: u8) -> Option<Arc<PoseCache>> {
         self.best
             .get(id)
@@ -189,7 +191,8 @@ impl AvatarLibrary {
         Self { stock_poses: poses.collect(), stock, custom: Mutex::default() }
     }
 
-    /// The face of a call, none where this server has nobody; and what its owner should know, where it is not the one that was asked for.
+    /// Resolves the avatar of a call; `None` if the server has no avatar. The second value is a
+    /// warning for the agent's owner if it is not the requested avatar.
     pub(crate) fn resolve_avatar(&self, call: &CallConfig) -> (Option<Arc<PoseCache>>, Option<String>) {
         let id = &call.avatar.avatar_key_id;
         let custom = call.pose_set.as_ref().map(|face| self.load_custom(id, face));
@@ -218,7 +221,8 @@ impl AvatarLibrary {
         (substitute.map(poses_of), warning)
     }
 
-    /// A better set of a person: the calls that show it change over, and those that come next begin with it.
+    /// Stores a better pose set of an avatar. Current calls switch to it, and new calls start with
+    /// it.
     pub(crate) fn swap_pose_set(&self, id: &str, face: &PoseSetFile) {
         match self.load_custom(id, face) {
             Ok(poses) => self.lock_custom().latest = Some(poses),
@@ -230,7 +234,8 @@ impl AvatarLibrary {
         if let Some(poses) = self.lock_custom().find(id, face.completeness) {
             return Ok(poses);
         }
-        // Without the lock: it takes a few milliseconds. Of two that come at once one is kept.
+        // Parsed without the lock, because it takes a few milliseconds. If two arrive at once, one
+        // is discarded.
         let set = PoseSet::parse(&Bytes::from_owner(Arc::clone(&face.data)))?;
         let poses = Arc::new(PoseCache::new(Arc::new(set)));
         let mut custom = self.lock_custom();
@@ -270,7 +275,7 @@ mod tests {
     #[test]
     fn calls_share_the_face_that_they_bring_and_the_last_one_takes_it_with_it() {
         let library = AvatarLibrary::new(Avatars::built_in().unwrap());
-        // Any set will do: it is found by the call's id, not by its own.
+        // Any pose set will do, because it is found by the call's id and not by its own.
         let (file, _) = BUILT_IN_AVATARS[1];
         let (one, warning) = library.resolve_avatar(&call("zoe", Some(file)));
         let (other, _) = library.resolve_avatar(&call("zoe", Some(file)));
@@ -298,7 +303,7 @@ mod tests {
         let second = Arc::clone(first.upgrade().unwrap());
         assert_eq!(second.pose_set().manifest().name, "Martin");
         assert!(Arc::ptr_eq(&resolve(0), &second), "who comes late with a lesser one begins with the better");
-        // As it is where another server drew, and nobody but the next call tells of it.
+        // This happens if another server drew the set, and only the next call brings it.
         let third = resolve(2);
         assert!(Arc::ptr_eq(second.upgrade().unwrap(), &third));
         library.swap_pose_set("zoe", &pose_set_file(files[1], 1));

@@ -1,37 +1,39 @@
-//! What a receiver's line takes, judged from its bandwidth estimates (REMB) and from what was really sent.
+//! Estimates whether a receiver's path is overused, from its bandwidth estimates (REMB) and from
+//! the bitrate that was really sent.
 //!
-//! An estimate by itself says little here: Chromium's begins at the rate that comes in and never exceeds one and a half times of it, so
-//! after a silence it is far below what speech needs, on any line. It says something when it *falls* while we send: then the line is
-//! overused, and the estimate is what it carried.
+//! A single estimate says little here. Chromium's estimate starts at the incoming rate and never
+//! exceeds 1.5 times that rate. So after silence it is far below what speech needs, on any path. It
+//! is meaningful when it *falls* while the server sends: then the path is overused, and the
+//! estimate is the bitrate that it carried.
 
 use std::time::Duration;
 
 use conversation::time::Time;
 
-/// How long thrift lasts after the last sign of overuse.
+/// How long the send mode stays reduced after the last sign of overuse.
 const RECOVERY_TIME: Duration = Duration::from_secs(10);
-/// An estimate below this part of the one before is a fall.
+/// An estimate falls if it is below this fraction of the previous one.
 const FALL_RATIO: f64 = 0.95;
-/// A fall counts while at least this part of what may be sent is sent.
+/// A fall counts only if at least this fraction of the allowed bitrate is sent.
 const BUSY_RATIO: f64 = 0.6;
-/// Bytes of frames are multiplied by this for packet headers.
+/// Factor on the bytes of frames that accounts for packet headers.
 const HEADER_OVERHEAD: f64 = 1.25;
 
-/// How much of what could be sent is sent.
+/// Which frames are sent, and at which quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendMode {
     /// Every frame while speaking.
     Full,
-    /// Only pictures that differ from the last one.
+    /// Only frames that differ from the last one.
     ChangesOnly,
-    /// The same, coarser.
+    /// Like [`SendMode::ChangesOnly`], at a coarser quality level.
     CoarseChanges,
-    /// The same, at half the frame rate.
+    /// Like [`SendMode::CoarseChanges`], at half the frame rate.
     HalfRate,
 }
 
 impl SendMode {
-    /// Roughly the part of the full rate that is sent.
+    /// Approximate fraction of the full bitrate that is sent.
     fn rate_fraction(self) -> f64 {
         match self {
             Self::Full => 1.0,
@@ -42,12 +44,13 @@ impl SendMode {
     }
 }
 
-/// The line to one receiver.
+/// The bandwidth state of one receiver.
 #[derive(Clone, Debug)]
 pub(super) struct BandwidthEstimator {
-    /// What a speaking face needs, in bits a second.
+    /// Bitrate that a speaking avatar needs, bits per second.
     required_bitrate: f64,
-    /// Bits a second sent lately: a mean that forgets within a second.
+    /// Recently sent bitrate, bits per second: an exponential mean with a time constant of one
+    /// second.
     sent_bitrate: f64,
     sent_bitrate_at: Time,
     estimate: f64,
@@ -60,7 +63,8 @@ fn required_bitrate(frame_bytes: f64, frame_rate: u32) -> f64 {
 }
 
 impl BandwidthEstimator {
-    /// `frame_bytes`: the mean length of a frame with moving lips.
+    /// `frame_bytes` is the mean length of a frame with moving lips; `frame_rate` is in frames per
+    /// second.
     pub(super) fn new(frame_bytes: f64, frame_rate: u32) -> Self {
         Self {
             required_bitrate: required_bitrate(frame_bytes, frame_rate),
@@ -72,18 +76,18 @@ impl BandwidthEstimator {
         }
     }
 
-    /// Another mean length of a frame with moving lips.
+    /// Updates the mean length of a frame with moving lips.
     pub(super) fn set_required_bitrate(&mut self, frame_bytes: f64, frame_rate: u32) {
         self.required_bitrate = required_bitrate(frame_bytes, frame_rate);
     }
 
-    /// A frame of so many bytes goes out.
+    /// Records that a frame of `bytes` is sent.
     pub(super) fn on_sent(&mut self, now: Time, bytes: usize) {
         self.decay(now);
         self.sent_bitrate += bytes as f64 * 8.0 * HEADER_OVERHEAD;
     }
 
-    /// The receiver says what it can take, in bits a second; 0 = unknown.
+    /// Handles the receiver's bandwidth estimate, bits per second; 0 = unknown.
     pub(super) fn on_estimate(&mut self, now: Time, bps: u64) {
         self.decay(now);
         let bps = bps as f64;
@@ -102,7 +106,7 @@ impl BandwidthEstimator {
         }
     }
 
-    /// How much may be sent now.
+    /// The current send mode.
     pub(super) fn send_mode(&self, now: Time) -> SendMode {
         if now < self.reduced_until { self.send_mode } else { SendMode::Full }
     }
@@ -123,7 +127,7 @@ mod tests {
         Time::from_micros(frame * 40_000)
     }
 
-    /// A line on which a face has spoken for four seconds, and the estimate that its receiver would have told.
+    /// An estimator after four seconds of speech, with the estimate that its receiver would report.
     fn estimator_while_speaking() -> BandwidthEstimator {
         let mut estimator = BandwidthEstimator::new(FRAME_BYTES as f64, 25);
         (0..100).for_each(|frame| estimator.on_sent(at(frame), FRAME_BYTES));

@@ -1,13 +1,13 @@
-//! When frames are due.
+//! Decides when video frames are due.
 
 use std::time::Duration;
 
 use conversation::time::Time;
 
-/// Ticks of a video time stamp a second (RFC 7741).
+/// Clock rate of video timestamps, ticks per second (RFC 7741).
 pub const CLOCK_RATE: u64 = 90_000;
 
-/// A steady frame clock without drift. A stall is skipped, not caught up with.
+/// A steady frame clock without drift. Frames missed in a stall are skipped.
 #[derive(Clone, Debug)]
 pub struct FrameClock {
     frame_rate: u64,
@@ -17,7 +17,7 @@ pub struct FrameClock {
 }
 
 impl FrameClock {
-    /// `frame_rate` frames a second (0 counts as 25), the first one at `start`.
+    /// `frame_rate` is in frames per second (0 counts as 25); the first frame is due at `start`.
     #[must_use]
     pub fn new(frame_rate: u32, start: Time) -> Self {
         Self { frame_rate: if frame_rate == 0 { 25 } else { frame_rate.into() }, start, next_frame: 0 }
@@ -29,8 +29,8 @@ impl FrameClock {
         self.due_time(self.next_frame)
     }
 
-    /// Takes the frame that is due at `now`, if one is, and returns its time stamp in units of [`CLOCK_RATE`] since `start`.
-    /// Of several that are due only the last is taken.
+    /// If a frame is due at `now`, consumes it and returns its timestamp in units of [`CLOCK_RATE`]
+    /// since `start`. If several are due, only the last one is consumed.
     pub fn take_due(&mut self, now: Time) -> Option<u64> {
         if now < self.next_due() {
             return None;
@@ -42,7 +42,7 @@ impl FrameClock {
         Some(frame * CLOCK_RATE / self.frame_rate)
     }
 
-    /// Rounded up to a µs, so that a frame is due when its time has come.
+    /// Rounded up to 1 µs, so that a frame is never early.
     fn due_time(&self, frame: u64) -> Time {
         self.start + Duration::from_micros((frame * 1_000_000).div_ceil(self.frame_rate))
     }

@@ -1,14 +1,35 @@
-//! What a face does of itself: blinks, glances, nods, breath, a lean and a smile while it listens. No lips.
+//! Idle motion of an avatar: blinks, glances, nods, breath, and a lean and a smile while it
+//! listens. Lips are not included.
 //!
-//! Numbers are of people: 17 blinks a minute at rest and 26 in conversation, intervals log-normal (Bentivoglio et al., "Analysis of blink
-//! rate patterns in normal subjects", 1997); a blink closes in about 80 ms and opens in 160; speakers look away now and then and listeners
-//! less (Argyle & Cook, "Gaze and mutual gaze", 1976); twelve to sixteen breaths a minute at rest, out slower than in, then a pause; a smile
-//! of joy lasts one to a few seconds and comes up in a third of one (Ekman & Friesen, "Felt, false, and miserable smiles", 1982).
+//! The parameters follow human data. People blink 17 times a minute at rest and 26 in conversation,
+//! at log-normal intervals (Bentivoglio et al., "Analysis of blink rate patterns in normal
+//! subjects", 1997). A blink closes in about 80 ms and opens in 160 ms. Speakers look away now and
+//! then, and listeners less often (Argyle & Cook, "Gaze and mutual gaze", 1976). At rest people
+//! take twelve to sixteen breaths a minute; breathing out takes longer than breathing in, and a
+//! pause follows. A smile of joy lasts one to a few seconds, and rises in a third of a second
+//! (Ekman & Friesen, "Felt, false, and miserable smiles", 1982).
 //!
-//! Not every manner is drawn with every other (see [`models::animator::bake::Action`]), so they take turns: the head leans or nods when it has
-//! breathed out and smiles no more, it glances when the head is still, and lips move when it is upright or has leant. So who speaks shifts
-//! the head in a pause, as people do between two sentences. What has to go first goes soon, but over some frames: nothing ever jumps,
-//! whenever the state changes.
+//! Not every motion is drawn with every other one (see [`models::face::plan::Plan`]), so they take
+//! turns. The head leans or nods after the breath and the smile have ended. The gaze changes while
+//! the head is still. Lips move while the head is upright or leans. So a speaker shifts the head in
+//! a pause, as people do between two sentences. A motion that must end first ends soon, but over
+//! several frames: no pose ever jumps, whenever the state changes.
+//!
+//! A lean, its return and a nod start only while smile, chest and brows are at rest. A lean also
+//! waits for the end of a nod.
+//!
+//! ```text
+//!          Listening, from lean_from on; Speaking, if speaker_leans
+//!        ┌─────────────────────────────────────────────────────────┐
+//!        │                                                         ▼
+//!     upright                                                   leaning
+//!        ▲                                                       │ │ ▲
+//!        └───────────────────────────────────────────────────────┘ │ │ up: after the deepest
+//!          Thinking; Speaking, if not speaker_leans                │ │ point, or at the end
+//!                                                                  │ │ of Listening
+//!             nod request, at most 0.7 s old (Listening only) ──── ▼ │
+//!                                                               nodding
+//! ```
 
 use std::time::Duration;
 
@@ -21,54 +42,54 @@ use rand::{Rng, SeedableRng};
 
 use super::visemes::smoothstep;
 
-/// Lids on their way down, shut, and up again.
+/// Durations of a blink: closing, shut, opening.
 const BLINK_CLOSE_SECONDS: f32 = 0.08;
 const BLINK_SHUT_SECONDS: f32 = 0.05;
 const BLINK_OPEN_SECONDS: f32 = 0.16;
-/// Half a nod: down, or up.
+/// Duration of half a nod: down, or up.
 const HALF_NOD_SECONDS: f32 = 0.32;
-/// How long a nod that was asked for may wait for its turn.
+/// A nod request expires if it cannot start within this time.
 const NOD_TIMEOUT: Duration = Duration::from_millis(700);
-/// How long the head takes to lean.
+/// Duration of a lean.
 const LEAN_SECONDS: f32 = 0.6;
-/// How long a smile takes to come or go.
+/// Time for a smile to rise or fall.
 const SMILE_SECONDS: f32 = 0.36;
-/// How long brows take to rise or fall.
+/// Time for the brows to rise or fall.
 const BROW_SECONDS: f32 = 0.2;
-/// A breath: in, out, and the pause before the next, as shares of it.
+/// Shares of a breath for breathing in and out; the rest is the pause before the next breath.
 const INHALE_SHARE: f32 = 0.35;
 const EXHALE_SHARE: f32 = 0.45;
-/// Breathing begins so long after what it had to wait for, in seconds.
+/// Delay of the next breath after the motion that blocked it, seconds.
 const BREATH_DELAY_SECONDS: f32 = 0.5;
-/// How soon a chest that must be still sinks from all the way up, in seconds.
+/// Time for a raised chest to sink quickly from its highest point, seconds.
 const QUICK_EXHALE_SECONDS: f32 = 0.12;
-/// A head that leans by no more than this, a quarter, is upright enough for lips to move; and one that lacks no more than this of a lean has
-/// leant enough.
+/// A head is upright enough for lips to move if its lean is below this fraction, a quarter. It
+/// leans enough if no more than this fraction is missing.
 const LEAN_TOLERANCE: f32 = 0.25;
-/// A speaker shifts the head in a pause that is no shorter, in seconds.
+/// Minimum length of a speech pause in which a speaker shifts the head, seconds.
 pub(super) const MIN_HEAD_SHIFT_PAUSE: f32 = 0.18;
-/// Time between two frames counts as at most so much: a stall must not become a leap.
+/// Maximum time step between two frames, seconds, so that a stall does not become a jump.
 const MAX_STEP_SECONDS: f32 = 0.1;
 
-/// How a face holds itself at an instant.
+/// Pose parameters of an avatar at one instant, without the lips.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PoseState {
     /// Eyes and brows.
     pub look: Look,
     /// Head and smile.
     pub stance: Stance,
-    /// 0 breathed out … 1 breathed in.
+    /// 0 = breathed out … 1 = breathed in.
     pub breath: f32,
-    /// Whether the head is upright or leans, and is calm, so that lips may move.
+    /// Whether lips may move: the head is upright or leans, and is calm.
     pub ready_to_speak: bool,
 }
 
-/// A movement from 0 to 1 and back, which turns round wherever it is.
+/// Progress of a motion from 0 to 1 and back; it can reverse at any point.
 #[derive(Clone, Copy, Debug, Default)]
 struct Easing(f32);
 
 impl Easing {
-    /// For `dt` seconds there, or back; all the way takes `length`.
+    /// Advances by `dt` seconds forward or back; the full range takes `length` seconds.
     fn advance(&mut self, forward: bool, length: f32, dt: f32) {
         let step = dt / length;
         self.0 = (self.0 + if forward { step } else { -step }).clamp(0.0, 1.0);
@@ -87,42 +108,42 @@ impl Easing {
     }
 }
 
-/// The manners of one face in one call.
+/// Idle motion of one avatar in one call.
 pub struct IdleMotion {
     rng: SmallRng,
     state: AgentState,
-    /// The instant shown last.
+    /// Time of the last update.
     last_time: Option<Time>,
-    /// Start of the blink that runs or is next.
+    /// Start of the current or next blink.
     next_blink: Time,
     gaze: [f32; 2],
     /// When the gaze changes next.
     next_glance: Time,
-    /// What the brows do, and how far; and whether they stress what is said.
+    /// Shape and progress of the brows, and whether they stress the speech.
     brows: (Brows, Easing),
     stressing: bool,
-    /// The head leans from then on while it listens.
+    /// The head leans from this time on while the agent listens.
     lean_from: Time,
-    /// Whether lips move while the head leans, too.
+    /// Whether lips can also move while the head leans.
     can_speak_leaning: bool,
-    /// Whether who speaks leans, and the head is shifted not before then.
+    /// Whether a speaker leans, and the earliest time of the next head shift.
     speaker_leans: bool,
     next_head_shift: Time,
     lean: Easing,
-    /// When a nod was asked for that has not begun, and the one that runs: down first, then up.
+    /// Time of a nod request that has not started, and the current nod: down first, then up.
     nod_requested_at: Option<Time>,
     nodding: bool,
     nod: Easing,
-    /// Start and length of the breath that runs or is next, and how high the chest is.
+    /// Start and length of the current or next breath, and the height of the chest.
     breath: (Time, Duration),
     chest_height: f32,
-    /// Start and end of the smile that runs or is next.
+    /// Start and end of the current or next smile.
     smile_period: Option<(Time, Time)>,
     smile: Easing,
 }
 
 impl IdleMotion {
-    /// A face at rest. The same seed lives the same life.
+    /// Idle motion that starts at rest. The same seed gives the same motion.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -149,13 +170,15 @@ impl IdleMotion {
         }
     }
 
-    /// Whether lips move while the head leans, too. Else who speaks comes upright first.
+    /// Sets whether lips can also move while the head leans. If not, the head comes upright before
+    /// speech.
     pub fn set_can_speak_leaning(&mut self, allowed: bool) {
         self.can_speak_leaning = allowed;
         self.speaker_leans &= allowed;
     }
 
-    /// The first frame is shown: who has nothing to say smiles at the user, and then leans to him.
+    /// Handles the first frame: an agent without a greeting smiles at the user, then leans toward
+    /// the user.
     fn start(&mut self, now: Time) {
         self.next_blink = now + self.random_blink_delay();
         self.next_glance = now + self.random_seconds(3.0, 5.0);
@@ -167,7 +190,7 @@ impl IdleMotion {
         }
     }
 
-    /// The agent does something else from `now` on.
+    /// Sets the agent's state from `now` on.
     pub fn set_state(&mut self, state: AgentState, now: Time) {
         if state == self.state {
             return;
@@ -177,17 +200,17 @@ impl IdleMotion {
         self.gaze = [0.0; 2];
         self.stressing = false;
         self.lean_from = now;
-        // Who begins to speak takes the nearer of both ways to hold the head.
+        // A speaker takes the nearer of both head positions.
         self.speaker_leans = self.can_speak_leaning && self.lean.value() >= 0.5;
         self.next_head_shift = now + self.random_seconds(1.5, 4.0);
         self.nod_requested_at = None;
         self.smile_period = None;
-        // Who has said something nice waits for the answer with a smile, as soon as it leans.
+        // After speech, the agent often waits for the answer with a smile, once the head leans.
         if was_speaking && state == AgentState::Listening && self.rng.random_bool(0.6) {
             let begin = now + Duration::from_secs_f32(LEAN_SECONDS) + self.random_seconds(0.1, 0.5);
             self.smile_period = Some((begin, begin + self.random_seconds(1.4, 2.8)));
         }
-        // A new thought moves the eyes, and eyes that move blink.
+        // A new thought moves the eyes, and moving eyes blink.
         match state {
             AgentState::Thinking => {
                 self.next_glance = now + self.random_seconds(0.25, 0.5);
@@ -199,7 +222,7 @@ impl IdleMotion {
         }
     }
 
-    /// A small nod: the user made a pause. Ignored unless the agent listens.
+    /// Requests a small nod after the user paused. Ignored unless the agent listens.
     pub fn request_nod(&mut self, now: Time) {
         let smiles = self.smile_period.is_some_and(|(begin, _)| begin <= now);
         if self.state == AgentState::Listening && self.lean.is_at_end() && !self.nodding && !smiles {
@@ -207,12 +230,13 @@ impl IdleMotion {
         }
     }
 
-    /// The user begins to speak: a smile has had its answer.
+    /// Handles the start of the user's speech: a smile ends, because it was answered.
     pub fn on_user_speech(&mut self) {
         self.smile_period = None;
     }
 
-    /// The lips are closed and stay so for [`MIN_HEAD_SHIFT_PAUSE`] at least: who speaks may move the head.
+    /// Handles a pause in which the lips stay closed for at least [`MIN_HEAD_SHIFT_PAUSE`]: a
+    /// speaker may shift the head.
     pub fn on_speech_pause(&mut self, now: Time) {
         let still = self.is_head_still() && self.brows.1.is_at_start();
         if self.can_speak_leaning
@@ -226,7 +250,7 @@ impl IdleMotion {
         }
     }
 
-    /// All of it at `now`, which never runs backwards.
+    /// Returns the pose at `now`, which must not decrease.
     pub fn update(&mut self, now: Time) -> PoseState {
         if self.last_time.is_none() {
             self.start(now);
@@ -254,7 +278,8 @@ impl IdleMotion {
         }
     }
 
-    /// Knit while it thinks, up where it stresses what it says. They go down before they do the other.
+    /// Brows are knit while thinking and raised to stress speech. They return to rest between the
+    /// two.
     fn update_brows(&mut self, dt: f32) -> Brows {
         let wanted = match self.state {
             AgentState::Thinking if self.gaze != [0.0; 2] => Some(PONDERING),
@@ -273,7 +298,8 @@ impl IdleMotion {
         self.state == AgentState::Listening
     }
 
-    /// How long a movement takes that takes `calm` seconds when there is no hurry: a mind at work has little time, lips that wait have none.
+    /// Duration of a motion that takes `unhurried` seconds while listening. It is shorter while
+    /// thinking, and shortest while speaking, because the lips wait for it.
     fn movement_seconds(&self, unhurried: f32) -> f32 {
         match self.state {
             AgentState::Listening => unhurried,
@@ -282,7 +308,8 @@ impl IdleMotion {
         }
     }
 
-    /// The same of a lean. Lips that wait for it have no other way to begin, and it is drawn in more steps than a nod.
+    /// Like [`Self::movement_seconds`], for a lean. Lips that wait for it have no other way to
+    /// begin, and a lean is drawn in more steps than a nod.
     fn lean_seconds(&self) -> f32 {
         if self.state == AgentState::Speaking {
             LEAN_SECONDS * 0.28
@@ -291,13 +318,13 @@ impl IdleMotion {
         }
     }
 
-    /// The head is upright or leans, and does not move.
+    /// Whether the head is upright or leans, and does not move.
     fn is_head_still(&self) -> bool {
         (self.lean.is_at_start() || self.lean.is_at_end()) && self.nod.is_at_start() && !self.nodding
     }
 
     fn move_smile(&mut self, now: Time, dt: f32) {
-        // Lips that speak, and a mind at work, do not smile more than at rest.
+        // Speaking or thinking agents do not smile more than at rest.
         let wanted =
             self.smile_period.is_some_and(|(begin, end)| (begin..end).contains(&now)) && self.is_listening();
         let may_start = self.is_head_still() && self.chest_height == 0.0;
@@ -308,7 +335,7 @@ impl IdleMotion {
         self.smile.advance(wanted && (may_start || !self.smile.is_at_start()), length, dt);
     }
 
-    /// Only a listener is seen breathing: speech has the breath, and a thought holds it.
+    /// Breathing is visible only while listening: speech uses the breath, and a thought holds it.
     fn move_chest(&mut self, now: Time, dt: f32) {
         let smiles = self.smile_period.is_some_and(|(_, end)| now < end) || !self.smile.is_at_start();
         if !self.is_listening() || smiles || !self.is_head_still() || self.nod_requested_at.is_some() {
@@ -385,7 +412,7 @@ impl IdleMotion {
             AgentState::Speaking => 2.0,
             AgentState::Listening | AgentState::Thinking => 3.0,
         };
-        // The sum of twelve uniform numbers is near enough to a normal one.
+        // The sum of twelve uniform numbers approximates a normal distribution.
         let normal: f32 = (0..12).map(|_| self.rng.random::<f32>()).sum::<f32>() - 6.0;
         Duration::from_secs_f32((median * (0.45 * normal).exp()).clamp(0.6, 12.0))
     }
@@ -393,10 +420,10 @@ impl IdleMotion {
     fn change_gaze(&mut self, now: Time) {
         let at_user = self.gaze == [0.0; 2];
         if at_user && self.stressing {
-            // The brows go down first.
+            // The brows return to rest first.
             self.stressing = false;
         }
-        // Who thinks or speaks looks away upright.
+        // The gaze leaves the user only with an upright head while thinking or speaking.
         let may_look_away = match self.state {
             AgentState::Thinking => self.lean.is_at_start(),
             AgentState::Speaking => self.lean.is_at_start() && !self.speaker_leans,
@@ -408,7 +435,7 @@ impl IdleMotion {
         let side = if self.rng.random_bool(0.5) { 1.0 } else { -1.0 };
         let gaze_time;
         (self.gaze, gaze_time) = match (self.state, at_user) {
-            // Away to think, back to see whether the other is still there.
+            // The gaze moves away to think, and back to check on the user.
             (AgentState::Thinking, true) => (AWAY, self.random_seconds(0.9, 2.2)),
             (AgentState::Thinking, false) => ([0.0; 2], self.random_seconds(0.5, 1.2)),
             (AgentState::Speaking, true) => ([ASIDE[0] * side, ASIDE[1]], self.random_seconds(0.3, 0.9)),
@@ -454,7 +481,7 @@ mod tests {
         assert!(talk > rest);
     }
 
-    /// In order.
+    /// Sorts ascending.
     fn sorted(mut seconds: Vec<f32>) -> Vec<f32> {
         seconds.sort_by(f32::total_cmp);
         seconds
@@ -466,14 +493,16 @@ mod tests {
             let frames = simulate_minutes(state, 60);
             let shut = |n: &usize| frames[*n].look.eyes.lids >= 0.9 && frames[n - 1].look.eyes.lids < 0.9;
             let starts: Vec<usize> = (1..frames.len()).filter(shut).collect();
-            // From one blink's end to the next one's start; the second half of a double blink is no new one.
+            // From the end of a blink to the start of the next. The second half of a double blink
+            // is not counted as a new one.
             let pause = |w: &[usize]| {
                 (w[1] - w[0]) as f32 * 0.04 - (BLINK_CLOSE_SECONDS + BLINK_SHUT_SECONDS + BLINK_OPEN_SECONDS)
             };
             let pauses = sorted(starts.windows(2).map(pause).filter(|pause| *pause > 0.4).collect());
             let part = |k: f32| pauses[(pauses.len() as f32 * k) as usize];
             assert!((part(0.5) / median - 1.0).abs() < 0.1, "{state:?}: {} s", part(0.5));
-            // Nine tenths lie within exp(1.2816 σ) of the median, to both sides alike.
+            // Nine tenths lie below exp(1.2816 σ) times the median; the distribution is symmetric
+            // in the logarithm.
             let spread = (1.2816f32 * 0.45).exp();
             assert!((part(0.9) / part(0.5) / spread - 1.0).abs() < 0.1, "{state:?}: {}", part(0.9));
             assert!((part(0.5) / part(0.1) / spread - 1.0).abs() < 0.1, "{state:?}: {}", part(0.1));
@@ -482,7 +511,8 @@ mod tests {
 
     #[test]
     fn glances_are_as_frequent_and_as_long_as_peoples() {
-        // At the user: 40 to 75 % of the time in talk, more while listening; glances aside of .3 to 1 s (Argyle & Cook 1976).
+        // Gaze at the user: 40 to 75 % of the time in conversation, more while listening. Glances
+        // aside last .3 to 1 s (Argyle & Cook 1976).
         for (state, share, a_minute, length) in [
             (AgentState::Speaking, 0.7..0.9, 12.0..24.0, 0.3..0.95),
             (AgentState::Listening, 0.85..0.98, 4.0..13.0, 0.2..0.65),
@@ -515,7 +545,7 @@ mod tests {
         let mut last = None;
         for n in 1..25 * 120u64 {
             let now = Time::from_micros(n * 40_000);
-            // A pause of .4 s in three seconds.
+            // A pause of .4 s every three seconds.
             if n % 75 >= 65 {
                 idle_motion.on_speech_pause(now);
             }
@@ -597,7 +627,8 @@ mod tests {
 
     #[test]
     fn who_begins_to_speak_is_ready_for_it_in_a_few_pictures_whatever_it_did() {
-        // Pictures of 40 ms at most, and on the mean: with mouths for the leaning head, and without.
+        // Limits in frames of 40 ms: the maximum and the mean, with and without mouths for the
+        // leaning head.
         for (leaning, max, mean) in [(true, 4, 1.5), (false, 7, 4.5)] {
             let mut all = 0;
             for seed in 0..400 {
@@ -636,7 +667,7 @@ mod tests {
                 _ => {}
             }
             let stance = idle_motion.update(now).stance;
-            // It goes sooner when the agent speaks again.
+            // The smile falls faster when the agent speaks again.
             assert!((stance.smile - shown).abs() < if n % 250 < 4 { 0.5 } else { 0.2 }, "a jump at {n}");
             if stance.smile > 0.0 {
                 assert_eq!(stance.head, LISTENING, "frame {n}");

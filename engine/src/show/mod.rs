@@ -1,11 +1,14 @@
-//! The agent's face: phones become lips, states become manners, and both choose one of the pictures that were encoded long before.
+//! The avatar's video. Phones become lip shapes, and the agent's state becomes idle motion. Both
+//! select a frame that was encoded in advance.
 //!
 //! ```text
-//! tts phones ─► pose (visemes, blended) ─┐
-//! state, time ─► life (blinks, gaze …) ──┴─► face ─► pose_cache (nearest baked pose) ─► VP8 frame, shared
+//! tts phones ─► visemes (blended) ──────────────┐
+//! state, time ─► idle_motion (blinks, gaze …) ──┴─► animator ─► pose_cache ─► VP8 frame, shared
+//!                                                               (nearest baked pose)
 //! ```
 //!
-//! Nothing is drawn or encoded here: a frame is a reference into the [`models::animator::PoseSet`] that all calls share.
+//! Nothing is drawn or encoded here: a frame is a reference into the [`models::face::PoseSet`] that
+//! all calls share.
 
 pub mod animator;
 pub mod avatars;

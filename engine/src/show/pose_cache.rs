@@ -1,4 +1,4 @@
-//! From what a face wants to show to the frame that shows it best.
+//! Maps a requested pose to the nearest encoded frame.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -9,22 +9,24 @@ use models::face::{Brows, Eyes, Key, Look, Mouth, PoseSet, Stance};
 
 use super::idle_motion::PoseState;
 
-/// What a whole smile is beside a radian of the head: half a smile counts as a degree.
+/// Weight of a full smile against one radian of head rotation: half a smile counts as one degree.
 const SMILE_WEIGHT: f32 = 1.2e-3;
 
-/// A person's poses, and how to find the nearest.
+/// The poses of an avatar, with a nearest-pose search.
 pub struct PoseCache {
     pose_set: Arc<PoseSet>,
-    /// A better set of the same person, once there is one. Written once by another thread; a face that looks takes no lock.
+    /// A better pose set of the same avatar, if there is one. Another thread writes it once;
+    /// readers take no lock.
     upgrade: OnceLock<Arc<PoseCache>>,
-    /// The stances in which lips move, with the looks that are baked with every mouth there: the only ones while they do, lest the eyes flicker
-    /// with the lips. Rest first; never empty.
+    /// The stances in which lips move, each with the looks that are baked with every mouth. While
+    /// lips move only these looks are used, so that the eyes do not flicker with the lips. Rest
+    /// comes first; the list is never empty.
     speaking_stances: Vec<(u8, Vec<u8>)>,
     mean_frame_bytes: f64,
 }
 
 impl PoseCache {
-    /// Over a set.
+    /// A cache over a pose set.
     #[must_use]
     pub fn new(set: Arc<PoseSet>) -> Self {
         let manifest = set.manifest();
@@ -54,49 +56,49 @@ impl PoseCache {
         }
     }
 
-    /// Leads all who show this set to a better one of the same person. The first one that is named is it.
+    /// Sets the upgrade for all calls that show this pose set. Only the first upgrade is stored.
     pub fn set_upgrade(&self, upgrade: Arc<Self>) {
         let _ = self.upgrade.set(upgrade);
     }
 
-    /// The better set that this one was led to.
+    /// The better pose set, if one was set.
     #[must_use]
     pub fn upgrade(&self) -> Option<&Arc<Self>> {
         self.upgrade.get()
     }
 
-    /// The set.
+    /// The pose set.
     #[must_use]
     pub fn pose_set(&self) -> &Arc<PoseSet> {
         &self.pose_set
     }
 
-    /// The key frame: rest.
+    /// The key frame; it shows rest.
     #[must_use]
     pub fn key_frame(&self) -> &Bytes {
         self.pose_set.key()
     }
 
-    /// The second key, which anchored frames depend on.
+    /// The altref frame, the second reference frame.
     #[must_use]
     pub fn altref_frame(&self) -> &Bytes {
         self.pose_set.anchor()
     }
 
-    /// Whether a frame depends on the anchor.
+    /// Whether a frame refers to the altref frame.
     #[must_use]
     pub fn uses_altref(&self, index: u16) -> bool {
         self.pose_set.is_anchored(index)
     }
 
-    /// The number of the frame nearest to this pose. Two equal numbers are one picture. `speaking` confines the eyes to what is baked with
-    /// every mouth.
+    /// Number of the frame nearest to this pose. Equal numbers mean the same picture. `speaking`
+    /// restricts the eyes to looks that are baked with every mouth.
     #[must_use]
     pub fn nearest_frame(&self, manner: &PoseState, mouth: Mouth, speaking: bool) -> u16 {
         self.pose_set.index(self.nearest_pose_id(manner, mouth, speaking))
     }
 
-    /// The states nearest to this pose, baked together or not.
+    /// The nearest value of each part of the pose; the combination may not be baked.
     fn nearest_pose_id(&self, pose_state: &PoseState, mouth: Mouth, speaking: bool) -> Key {
         let mouth = self.nearest_mouth(mouth);
         if mouth != 0 {
@@ -134,25 +136,25 @@ impl PoseCache {
         Key { stance, look, mouth, breath }
     }
 
-    /// Whether lips move in another stance than that of rest, too.
+    /// Whether lips also move in a stance other than rest.
     #[must_use]
     pub fn can_speak_leaning(&self) -> bool {
         self.speaking_stances.len() > 1
     }
 
-    /// A frame by its number, in a rung: 0 is the finest.
+    /// A frame by its number, at a quality level; level 0 is the finest.
     #[must_use]
     pub fn frame(&self, index: u16, level: usize) -> &Bytes {
         self.pose_set.frame(index, level)
     }
 
-    /// Mean length of a frame with moving lips, in bytes.
+    /// Mean length of a frame with moving lips, bytes.
     #[must_use]
     pub fn mean_frame_bytes(&self) -> f64 {
         self.mean_frame_bytes
     }
 
-    /// The baked mouth that looks most like `mouth`. A closure is answered by a closure.
+    /// Index of the baked mouth nearest to `mouth`. A closure maps to a closure.
     #[must_use]
     pub fn nearest_mouth(&self, mouth: Mouth) -> u8 {
         let mouths = &self.pose_set.manifest().mouths;
@@ -160,7 +162,7 @@ impl PoseCache {
         let distance = |m: &Mouth| {
             let misses = if closure(m) == closure(&mouth) { 0.0 } else { 10.0 };
             let d = |a: f32, b: f32, weight: f32| (a - b) * (a - b) * weight;
-            // The tongue shows in an open mouth only.
+            // The tongue is visible only in an open mouth.
             misses
                 + d(m.jaw, mouth.jaw, 2.0)
                 + d(m.width, mouth.width, 0.3)
@@ -172,13 +174,13 @@ impl PoseCache {
         index_of_min(mouths.iter().map(distance))
     }
 
-    /// Of these looks the one most like `look`.
+    /// The one of `looks` that is nearest to `look`.
     fn nearest_look(&self, looks: &[u8], look: Look) -> u8 {
         let all = &self.pose_set.manifest().looks;
         looks[usize::from(index_of_min(looks.iter().map(|i| look_distance(&all[usize::from(*i)], &look))))]
     }
 
-    /// How much one of the set's stances differs from `stance`.
+    /// Distance of a baked stance from `stance`.
     fn stance_distance(&self, baked: u8, stance: Stance) -> f32 {
         let baked = &self.pose_set.manifest().stances[usize::from(baked)];
         let (a, b) = (&baked.head, &stance.head);
@@ -187,18 +189,18 @@ impl PoseCache {
     }
 }
 
-/// How much a baked look differs from what is wanted.
+/// Distance of a baked look from the requested one.
 fn look_distance(baked: &Look, wanted: &Look) -> f32 {
     let (a, b): (&Eyes, &Eyes) = (&baked.eyes, &wanted.eyes);
     let (c, d): (&Brows, &Brows) = (&baked.brows, &wanted.brows);
     3.0 * (a.lids - b.lids).powi(2)
         + (a.squint - b.squint).powi(2)
-        // A closed eye looks nowhere.
+        // The gaze of a closed eye is invisible.
         + ((a.gaze_x - b.gaze_x).powi(2) + (a.gaze_y - b.gaze_y).powi(2)) * 4.0 * (1.0 - b.lids).max(0.02)
         + 0.5 * ((c.raise - d.raise).powi(2) + (c.knit - d.knit).powi(2))
 }
 
-/// Index of the least distance; the first of equals.
+/// Index of the smallest distance; the first one if several are equal.
 fn index_of_min(distances: impl Iterator<Item = f32>) -> u8 {
     let mut best = (f32::INFINITY, 0);
     for (i, distance) in distances.enumerate() {
@@ -220,7 +222,7 @@ mod tests {
     use crate::show::idle_motion::IdleMotion;
     use crate::show::visemes::Viseme;
 
-    /// All poses that are baked today, each one byte.
+    /// All poses that are baked today, one byte each.
     fn cache() -> PoseCache {
         let Plan { stances, looks, mouths, breaths, anchored, .. } = Plan::new();
         let keys = Plan::new().keys();
@@ -239,8 +241,8 @@ mod tests {
         PoseCache::new(Arc::new(PoseSet::new(manifest, key, altref_frame, frames).unwrap()))
     }
 
-    /// How far apart two pictures are: in quarters of the lean, thirds of a nod, halves of a smile, fifths of a breath, and how far brows rise or
-    /// are knit.
+    /// Distance of two pictures, in five units: quarters of the lean, thirds of a nod, halves of a
+    /// smile, fifths of a breath, and the raise or knit of the brows.
     fn pose_jump(cache: &PoseCache, a: Key, b: Key) -> [f32; 5] {
         let (stances, looks) = (&cache.pose_set.manifest().stances, &cache.pose_set.manifest().looks);
         let measures = |key: Key| {
@@ -295,7 +297,8 @@ mod tests {
                 let [lean, nod, smile, breath, brows] = pose_jump(&cache, last, key);
                 let details = format!("seed {seed}, frame {n}: {last:?} to {key:?}");
                 assert!(lean <= 2.01 && nod <= 2.1 && smile <= 1.01 && breath <= 2.01, "{details}");
-                // Half of what they do. Behind lids that shut or open all of it, and where speech ends a thought: lips wait for no brows.
+                // At most half of the brows' range per frame. The full range is allowed behind lids
+                // that close or open, and where speech ends a thought: lips do not wait for brows.
                 let look = |key: Key| cache.pose_set.manifest().looks[usize::from(key.look)];
                 let blinks = look(last).eyes.lids + look(key).eyes.lids > 0.2;
                 let begins = last.mouth == 0 && key.mouth != 0;

@@ -1,14 +1,15 @@
 //! Phones → visemes → mouth.
 //!
-//! Each phone pulls the mouth toward its viseme with a strength that decays outside of the phone (dominance functions: Cohen & Massaro,
-//! "Modeling coarticulation in synthetic visual speech", 1993), one strength for each group of muscles. So "s" in "soon" is rounded
-//! already, while "p" shuts the lips whatever surrounds it. A lip that does not shut is what people see first, so closures and silence are
-//! enforced on top of the blend.
+//! Each phone pulls the mouth toward its viseme, with a strength that decays outside of the phone
+//! (dominance functions: Cohen & Massaro, "Modeling coarticulation in synthetic visual speech",
+//! 1993). Each group of muscles has its own strength. So the "s" in "soon" is already rounded,
+//! while "p" closes the lips in any context. Lips that fail to close are the first error that
+//! people notice, so closures and silence are enforced on top of the blend.
 
 use models::face::Mouth;
 use models::tts::Phone;
 
-/// What lips look like: the 15 classes that the field has settled on.
+/// Classes of lip shapes: the 15 visemes in common use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Viseme {
     /// Silence.
@@ -44,13 +45,13 @@ pub enum Viseme {
 }
 
 impl Viseme {
-    /// All of them.
+    /// All visemes.
     pub const ALL: [Self; 15] = {
         use Viseme::{Aa, Ch, Dd, E, Ff, Ih, Kk, Nn, Oh, Ou, Pp, Rr, Sil, Ss, Th};
         [Sil, Pp, Ff, Th, Dd, Kk, Ch, Ss, Nn, Rr, Aa, E, Ih, Oh, Ou]
     };
 
-    /// The mouth of this viseme, said alone.
+    /// The mouth of this viseme in isolation.
     #[must_use]
     pub fn mouth(self) -> Mouth {
         let m = |jaw, width, round, tongue| Mouth { jaw, width, round, tongue, ..Mouth::default() };
@@ -73,7 +74,8 @@ impl Viseme {
         }
     }
 
-    /// How strongly it rules over its neighbours: jaw, shape of the lips (width, round), closure (press, tuck), tongue.
+    /// Dominance over the neighbours, for each group: jaw, lip shape (width, round), closure
+    /// (press, tuck), tongue.
     fn dominance(self) -> [f32; 4] {
         match self {
             Self::Sil => [1.0, 0.7, 0.8, 0.6],
@@ -91,7 +93,7 @@ impl Viseme {
     }
 }
 
-/// The visemes of a phone, each with how far the jaw opens compared with the viseme's own; diphthongs have two.
+/// The visemes of a phone; diphthongs have two. Each has a factor on the viseme's jaw opening.
 fn visemes_of_phone(phone: &str) -> [Option<(Viseme, f32)>; 2] {
     use Viseme::{Aa, Ch, Dd, E, Ff, Ih, Kk, Nn, Oh, Ou, Pp, Rr, Sil, Ss, Th};
     let one = |v, k| [Some((v, k)), None];
@@ -125,16 +127,18 @@ fn visemes_of_phone(phone: &str) -> [Option<(Viseme, f32)>; 2] {
     }
 }
 
-/// Share of a diphthong's time that its first half takes.
+/// Share of a diphthong's duration for its first half.
 const DIPHTHONG_SPLIT: f32 = 0.55;
-/// Decay of a dominance outside of its phone, in seconds: lips move ahead of the sound rather than lag behind it.
+/// Time constants of the dominance before and after the phone, seconds: lips move ahead of the
+/// audio rather than lag behind it.
 const ANTICIPATION_SECONDS: f32 = 0.060;
 const CARRY_OVER_SECONDS: f32 = 0.042;
-/// Half of the shortest time for which a closure is complete, in seconds: longer than half a frame at 25 a second, so that one frame shows it.
+/// Half of the minimum time of a complete closure, seconds. It exceeds half a frame at 25 fps, so
+/// that one frame shows the closure.
 const MIN_HALF_CLOSURE_SECONDS: f32 = 0.023;
-/// How long lips take to a closure and back, in seconds.
+/// Time for the lips to reach a closure or leave it, seconds.
 const CLOSURE_RAMP_SECONDS: f32 = 0.035;
-/// Neighbours farther away than this many seconds do not matter.
+/// Neighbours farther away than this many seconds have no effect.
 const COARTICULATION_SECONDS: f32 = 0.30;
 
 #[derive(Clone, Copy, Debug)]
@@ -146,12 +150,12 @@ struct VisemeSpan {
     dominance: [f32; 4],
 }
 
-/// The lips of one piece of speech.
+/// The lip motion of one segment.
 #[derive(Clone, Debug, Default)]
 pub struct VisemeTrack(Vec<VisemeSpan>);
 
 impl VisemeTrack {
-    /// From phones in order; ends are seconds from the piece's first sample.
+    /// A track of the phones in order; their ends are seconds from the segment's first sample.
     #[must_use]
     pub fn new(phones: &[Phone]) -> Self {
         let mut track = Self::default();
@@ -159,7 +163,7 @@ impl VisemeTrack {
         track
     }
 
-    /// Adds phones that follow those already there.
+    /// Adds phones after the existing ones.
     pub fn extend(&mut self, phones: &[Phone]) {
         for phone in phones {
             let start = self.end();
@@ -178,7 +182,7 @@ impl VisemeTrack {
                     if phone.name.starts_with('h')
                         && let Some(aspiration) = self.0.last_mut()
                     {
-                        aspiration.dominance = [0.3, 0.05, 0.4, 0.2]; // "h" takes the mouth of its vowel
+                        aspiration.dominance = [0.3, 0.05, 0.4, 0.2]; // "h" has the mouth of its vowel
                     }
                 }
                 [None, _] => {}
@@ -187,7 +191,8 @@ impl VisemeTrack {
     }
 
     fn push(&mut self, start: f32, end: f32, viseme: Viseme, opening: f32) {
-        // A pause told in parts is one pause: only one that is long enough closes the mouth.
+        // Consecutive silences are merged into one pause, because only a long enough pause closes
+        // the mouth.
         if viseme == Viseme::Sil
             && let Some(pause) = self.0.last_mut().filter(|s| s.viseme == Viseme::Sil)
         {
@@ -199,20 +204,21 @@ impl VisemeTrack {
         self.0.push(VisemeSpan { start, end, viseme, mouth, dominance: viseme.dominance() });
     }
 
-    /// When the last phone ends, in seconds.
+    /// End of the last phone, seconds.
     #[must_use]
     pub fn end(&self) -> f32 {
         self.0.last().map_or(0.0, |s| s.end)
     }
 
-    /// What sounds at `at` seconds, silence outside of all phones.
+    /// The viseme at `at` seconds; silence outside of all phones.
     #[must_use]
     pub fn viseme_at(&self, at: f32) -> Viseme {
         let found = self.0.get(self.0.partition_point(|s| s.end <= at));
         found.filter(|s| s.start <= at).map_or(Viseme::Sil, |s| s.viseme)
     }
 
-    /// For how many seconds from `at` on nothing sounds and no lips move toward what comes; without end after the last phone.
+    /// Number of seconds from `at` on without sound or anticipatory lip motion; infinite after the
+    /// last phone.
     #[must_use]
     pub fn silence_from(&self, at: f32) -> f32 {
         let now = self.0.partition_point(|s| s.end <= at);
@@ -220,12 +226,12 @@ impl VisemeTrack {
         next.map_or(f32::INFINITY, |s| s.start - ANTICIPATION_SECONDS - at).max(0.0)
     }
 
-    /// The mouth at `at` seconds. Closed before the first phone and after the last.
+    /// The mouth at `at` seconds; closed before the first phone and after the last.
     #[must_use]
     pub fn mouth_at(&self, at: f32) -> Mouth {
         let first = self.0.partition_point(|s| s.end < at - COARTICULATION_SECONDS);
         let neighbours = self.0[first..].iter().take_while(|s| s.start < at + COARTICULATION_SECONDS);
-        // Outside of all phones silence pulls like a phone.
+        // Outside of all phones, silence pulls like a phone.
         let outside = if at < 0.0 || at > self.end() { 1.0 } else { 0.0 };
         let quiet = Viseme::Sil.dominance();
         let mut sums = quiet.map(|q| q * outside);
@@ -275,13 +281,14 @@ impl VisemeTrack {
 }
 
 impl VisemeSpan {
-    /// How far the lips must have come to this closure or silence: 1 = wholly.
+    /// How far the lips must have reached this closure or silence: 1 = completely.
     fn closure_amount(&self, at: f32) -> f32 {
         let (half, ramp) = match self.viseme {
             Viseme::Pp | Viseme::Ff => {
                 (MIN_HALF_CLOSURE_SECONDS.max((self.end - self.start) * 0.25), CLOSURE_RAMP_SECONDS)
             }
-            // A pause closes where it is long enough to; the mouth opens ahead of the next sound.
+            // Only a long enough pause closes the mouth, and the mouth opens ahead of the next
+            // phone.
             Viseme::Sil => ((self.end - self.start) * 0.5 - 0.07, 0.07),
             _ => return 0.0,
         };
@@ -291,7 +298,8 @@ impl VisemeSpan {
 
     fn apply_closure(&self, mouth: Mouth, k: f32) -> Mouth {
         match self.viseme {
-            // Rounding and width stay the neighbours': "boot" is pressed and rounded at once.
+            // Rounding and width stay those of the neighbours: in "boot" the lips are pressed and
+            // rounded at once.
             Viseme::Pp => lerp(mouth, Mouth { jaw: 0.04, press: 1.0, tuck: 0.0, ..mouth }, k),
             Viseme::Ff => lerp(mouth, Mouth { jaw: 0.18, press: 0.0, tuck: 1.0, ..mouth }, k),
             _ => lerp(mouth, Mouth::default(), k),
@@ -299,7 +307,7 @@ impl VisemeSpan {
     }
 }
 
-/// From `a` (0) to `b` (1).
+/// Interpolates from `a` (`k` = 0) to `b` (`k` = 1).
 #[must_use]
 pub fn lerp(a: Mouth, b: Mouth, k: f32) -> Mouth {
     let mix = |a: f32, b: f32| a + (b - a) * k;
@@ -313,7 +321,7 @@ pub fn lerp(a: Mouth, b: Mouth, k: f32) -> Mouth {
     }
 }
 
-/// 0 below 0, 1 above 1, without corners between.
+/// Smooth step: 0 below 0, 1 above 1, with a smooth transition.
 #[must_use]
 pub fn smoothstep(x: f32) -> f32 {
     let x = x.clamp(0.0, 1.0);
@@ -324,7 +332,7 @@ pub fn smoothstep(x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Phones of equal length, in seconds.
+    /// Phones of equal length, seconds.
     fn phones(names: &str, length: f32) -> Vec<Phone> {
         let mut end = 0.0;
         names
@@ -343,7 +351,7 @@ mod tests {
                 for length in [0.04, 0.06, 0.1] {
                     let track =
                         VisemeTrack::new(&phones(&format!("pau {vowel} {closure} {vowel} pau"), length));
-                    // Frames may fall anywhere.
+                    // Frames may have any phase.
                     for phase in 0..10 {
                         let seen = (0..40).map(|n| (n as f32 + phase as f32 / 10.0) * 0.04).any(|at| {
                             let inside = at > 1.5 * length && at < 3.5 * length;

@@ -1,38 +1,41 @@
-//! The agent's voice into Opus: 48 kHz mono, packets of 20 ms, or of 10 where a change is near.
+//! Encodes the agent's audio as Opus: 48 kHz mono, packets of 20 ms, or of 10 ms if a change is
+//! near.
 
 use opus::{Application, Bitrate, Channels, Signal};
 
 /// Samples of a packet of 20 ms.
 pub const FRAME_SAMPLES: usize = 960;
-/// Largest packet we make.
+/// Maximum size of an encoded packet.
 const MAX_PACKET_BYTES: usize = 1000;
 
-/// The Opus library refused.
+/// An error of the Opus library.
 #[derive(Debug, thiserror::Error)]
 #[error("opus: {0}")]
 pub struct Error(#[from] opus::Error);
 
-/// Bits a second, variable.
+/// Bits per second, variable bit rate.
 const BITRATE: i32 = 40_000;
-/// Of 10. The next levels cost more than they give: at this rate a packet of speech at 5 takes twice as long, and its spectrum is .5 dB nearer.
+/// Opus complexity, maximum 10. Higher levels cost more than they gain: at this bit rate, level 5
+/// takes twice as long for a packet of speech, and its spectrum is .5 dB closer.
 const COMPLEXITY: i32 = 1;
-/// Part of packets lost from which the sound is coded for a line that loses.
+/// Packet loss fraction from which the audio is encoded for a lossy network.
 const LOSSY_THRESHOLD: f32 = 0.02;
-/// Part of packets lost below which a report is one of a good line.
+/// Packet loss fraction below which a report counts as clean.
 const CLEAN_THRESHOLD: f32 = 0.005;
-/// Reports of a good line after which it is believed again; they come about once a second.
+/// Number of clean reports after which the encoder switches back; reports come about once a second.
 const CLEAN_REPORTS_TO_SWITCH: u32 = 10;
 
-/// What the line is coded for.
+/// Network conditions that the audio is encoded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LossMode {
-    /// Each packet for itself. (By transform alone would take half the time; in Chromium the voice seemed to come later then, and why is not known.)
+    /// Each packet is independent. (CELT-only mode would take half the time, but in Chromium the
+    /// audio seemed to arrive later then, for an unknown reason.)
     Clean,
-    /// Each packet with a coarse copy of the one before.
+    /// Each packet contains a coarse copy of the previous one (in-band FEC).
     Lossy { clean_reports: u32 },
 }
 
-/// One call's encoder.
+/// The encoder of one call.
 pub struct Encoder {
     opus: opus::Encoder,
     packet: [u8; MAX_PACKET_BYTES],
@@ -40,19 +43,23 @@ pub struct Encoder {
     loss_mode: LossMode,
 }
 
-/// Digital silence: after a few encoded frames of it the packet no longer changes, and is kept, one for each length of a packet.
+/// Digital silence: after a few encoded frames the packet no longer changes and is cached, one for
+/// each packet length.
 struct SilenceCache {
     frames: u32,
     packets: [Vec<u8>; 2],
 }
 
-/// Frames of silence that are still encoded, so that the voice before them fades out inside the decoder as it should.
+/// Number of silent frames that are still encoded, so that the audio before them fades out
+/// correctly in the decoder.
 const SETTLE_FRAMES: u32 = 5;
 
 impl Encoder {
+    /// Creates an encoder.
+    ///
     /// # Errors
     ///
-    /// The library refuses the configuration, or is out of memory.
+    /// The library rejects the configuration, or is out of memory.
     pub fn new() -> Result<Self, Error> {
         let mut opus = opus::Encoder::new(48_000, Channels::Mono, Application::Voip)?;
         opus.set_bitrate(Bitrate::Bits(BITRATE))?;
@@ -74,11 +81,11 @@ impl Encoder {
         Ok(())
     }
 
-    /// The receiver reports that it lost this part of the last packets.
+    /// The receiver reports this fraction of the last packets as lost.
     ///
     /// # Errors
     ///
-    /// The library refuses to change; it goes on as it was.
+    /// The library rejects the change; the previous settings stay in effect.
     pub fn on_packet_loss(&mut self, fraction: f32) -> Result<(), Error> {
         match self.loss_mode {
             LossMode::Clean if fraction >= LOSSY_THRESHOLD => {
@@ -99,7 +106,8 @@ impl Encoder {
         }
     }
 
-    /// One packet for 20 or 10 ms of sound. A silent frame is a packet too: a track that stops makes the browser invent sound.
+    /// Encodes 20 or 10 ms of audio as one packet. A silent frame is a packet too: when a track
+    /// stops, the browser conceals with artificial audio.
     ///
     /// # Errors
     ///

@@ -1,20 +1,22 @@
-//! What moves the lips of a piece, best first: phones that its voice tells, phones made of the words that it tells, its sound. On the voice's
-//! thread.
+//! Sources of the phones that move the lips in a segment, in order of preference: phones from the
+//! TTS, phones aligned from its words, phones recognized in its audio. Runs on the thread of the
+//! TTS.
 
 use models::lips::Lips;
 use models::tts::{Aligner, Phone, Word};
 
-/// One piece of speech.
+/// Phone source of one segment.
 pub(super) struct PhoneSource {
-    /// Phones are to be made: somebody looks at the lips, and the voice tells none.
+    /// Phones must be generated: the lips are visible, and the TTS reports no phones.
     enabled: bool,
-    /// `None` once words could not be aligned: there would be holes between those that can.
+    /// `None` once words could not be aligned: phones of the other words would leave holes.
     aligner: Option<Aligner>,
-    /// Words that came before the first sound: the voice may still tell phones.
+    /// Words that came before the first audio: the TTS may still report phones.
     pending_words: Vec<Word>,
-    /// Made with the first samples, which come on the voice's thread. Reads all of them, since words may end before the sound does.
+    /// Created with the first samples, on the thread of the TTS. It reads all of them, since the
+    /// words may end before the audio does.
     phone_recognizer: Option<Lips>,
-    /// The end of the last phone that was told, in seconds. What was told is never taken back.
+    /// End of the last emitted phone, in seconds. Emitted phones are never revised.
     emitted_until: f32,
 }
 
@@ -29,12 +31,12 @@ impl PhoneSource {
         }
     }
 
-    /// The voice tells phones itself.
+    /// The TTS reports phones itself.
     pub(super) fn use_voice_phones(&mut self) {
         self.enabled = false;
     }
 
-    /// The voice tells words; gives the phones that are known by them.
+    /// The TTS reports words; returns the phones that follow from them.
     pub(super) fn push_words(&mut self, words: &[Word]) -> Vec<Phone> {
         if !self.enabled {
             return Vec::new();
@@ -46,7 +48,7 @@ impl PhoneSource {
         Vec::new()
     }
 
-    /// The next samples at 48 kHz; gives the phones that are known by now.
+    /// Takes the next samples at 48 kHz; returns the phones that are known by now.
     pub(super) fn push_samples(&mut self, samples: &[i16]) -> Vec<Phone> {
         if !self.enabled {
             return Vec::new();
@@ -58,7 +60,7 @@ impl PhoneSource {
         phones
     }
 
-    /// The piece is over: the rest of its phones.
+    /// The segment is over: returns the rest of its phones.
     pub(super) fn finish(&mut self) -> Vec<Phone> {
         let read =
             self.phone_recognizer.as_mut().filter(|_| self.enabled).map_or_else(Vec::new, Lips::finish);
@@ -77,7 +79,8 @@ impl PhoneSource {
         }
     }
 
-    /// Those of them that come behind what was told; the first of these begins there.
+    /// Drops phones that end no later than the last emitted one. A phone has only an end, so the
+    /// first one left starts there.
     fn skip_emitted(&mut self, mut phones: Vec<Phone>) -> Vec<Phone> {
         phones.retain(|phone| phone.end > self.emitted_until);
         self.emitted_until = phones.last().map_or(self.emitted_until, |phone| phone.end);

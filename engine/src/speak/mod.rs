@@ -1,4 +1,4 @@
-//! From words to packets of the agent's voice.
+//! From the text of the reply to packets of the agent's audio.
 
 pub mod encode;
 mod lips;
@@ -13,65 +13,67 @@ use models::Handle;
 use encode::Encoder;
 use playout::{FRAME_SAMPLES, Playout, PlayoutEvents, PlayoutPosition, SHORT_FRAME_SAMPLES};
 
-/// Length of a block where no change is near.
+/// Length of a frame if no change is near.
 pub const FRAME_DURATION: Duration = Duration::from_millis(20);
-/// Length of a block where one is.
+/// Length of a frame if a change is near.
 const SHORT_FRAME_DURATION: Duration = Duration::from_millis(10);
-/// Blocks of [`FRAME`] sent at once after a late tick; what is missed beyond is left out, and counted.
+/// Frames of [`FRAME_DURATION`] sent at once after a late tick; further missed frames are skipped
+/// and counted.
 const MAX_CATCH_UP_FRAMES: u32 = 10;
 
-/// A piece that the TTS is making.
+/// A segment that the TTS is synthesizing.
 struct PendingSynthesis {
     segment: SegmentId,
     epoch: Epoch,
-    /// Samples have come.
+    /// Samples have arrived.
     has_samples: bool,
     _handle: Handle,
 }
 
-/// One call's voice on the media clock: block behind block, silence included. A block has 20 ms of sound; where a change is near, 10, so
-/// that an answer begins, and a voice that is interrupted ends, half as late.
+/// The audio output of one call on the media clock: contiguous frames, silence included. A frame
+/// has 20 ms of audio, or 10 ms if a change is near. The short frame halves the delay before an
+/// answer begins, and before an interrupted one ends.
 pub struct AudioOutput {
-    /// What sounds.
+    /// The agent's audio, by segment.
     pub playout: Playout,
     encoder: Encoder,
     pending: Vec<PendingSynthesis>,
     frame: Box<[i16; FRAME_SAMPLES]>,
     playout_events: PlayoutEvents,
-    /// When the next block is due, and its time stamp: the clock of the RTP time stamps.
+    /// When the next frame is due, and its RTP timestamp.
     next_due: Instant,
     timestamp: u64,
-    /// When the last block was due.
+    /// When the last frame was due.
     last_due: Instant,
-    /// The user is heard.
+    /// The detector reports that the user speaks.
     user_speaking: bool,
-    /// Blocks left out since last told.
+    /// Frames skipped since the last report.
     skipped_frames: u64,
     reported_underruns: u64,
     in_speech: bool,
 }
 
-/// A block that is due.
+/// A frame that is due.
 pub struct AudioFrame<'a> {
-    /// RTP time stamp at 48 kHz.
+    /// RTP timestamp at 48 kHz.
     pub timestamp: u64,
     /// When the playout clock needs it.
     pub due: Instant,
     /// Whether speech begins in it, after silence.
     pub starts_talk_spurt: bool,
-    /// The Opus packet; empty for a block that is not encoded.
+    /// The Opus packet; empty for a frame that is not encoded.
     pub packet: &'a [u8],
     /// Its samples, 10 or 20 ms of them.
     pub pcm: &'a [i16],
-    /// What sounds in it.
+    /// The speech in the frame, if any.
     pub playout_position: Option<PlayoutPosition>,
 }
 
 impl AudioOutput {
-    /// A voice whose first block is due at `start`.
+    /// An output whose first frame is due at `start`.
     ///
     /// # Errors
-    /// There is no encoder.
+    /// The encoder cannot be created.
     pub fn new(start: Instant) -> Result<Self, encode::Error> {
         Ok(Self {
             playout: Playout::default(),
@@ -89,32 +91,34 @@ impl AudioOutput {
         })
     }
 
-    /// The media clock begins: time stamps count from `origin`, the first block is due at `first`.
+    /// Starts the media clock: timestamps count from `origin`, the first frame is due at `first`.
     pub fn start_clock(&mut self, origin: Instant, first: Instant) {
         self.next_due = first;
         self.timestamp = (first.saturating_duration_since(origin).as_micros() as u64) * 48 / 1_000;
     }
 
-    /// Whether the user is heard: what the agent says may have to end soon.
+    /// Whether the user speaks: the agent's audio may have to end soon.
     pub fn set_user_speaking(&mut self, user_speaking: bool) {
         self.user_speaking = user_speaking;
     }
 
-    /// Since last asked: blocks left out because a tick came too late for them, and blocks in which a sounding piece lacked samples.
+    /// Losses since the last call: frames skipped because a tick came too late, and frames in which
+    /// a playing segment lacked samples.
     pub fn take_losses(&mut self) -> (u64, u64) {
         let underruns = self.playout.underruns();
         let before = std::mem::replace(&mut self.reported_underruns, underruns);
         (std::mem::take(&mut self.skipped_frames), underruns - before)
     }
 
-    /// Renders the block that is due at `now`, if one is. `audible`: somebody is there to hear; otherwise the sound waits.
+    /// Renders the frame that is due at `now`, if one is. Without `audible` (no listener) the frame
+    /// is silent and playout waits.
     pub fn render_frame(&mut self, now: Instant, encode: bool, audible: bool) -> Option<AudioFrame<'_>> {
         if now < self.next_due {
             return None;
         }
         let missed_frames = (now - self.next_due).as_millis() as u64 / FRAME_DURATION.as_millis() as u64;
         if missed_frames > u64::from(MAX_CATCH_UP_FRAMES) {
-            // Time stamps go on with the clock; what should have sounded sounds later.
+            // Timestamps follow the clock; the skipped audio plays later.
             let skipped = missed_frames - u64::from(MAX_CATCH_UP_FRAMES);
             self.timestamp += skipped * FRAME_SAMPLES as u64;
             self.next_due += FRAME_DURATION * u32::try_from(skipped).unwrap_or(u32::MAX);
@@ -122,7 +126,7 @@ impl AudioOutput {
         }
         let change_near =
             self.playout.has_pending_audio() || (self.user_speaking && self.playout.position().is_some());
-        // Behind a late tick there is nothing to win.
+        // After a late tick a short frame gains nothing.
         let (samples, length) = if change_near && missed_frames == 0 {
             (SHORT_FRAME_SAMPLES, SHORT_FRAME_DURATION)
         } else {
@@ -140,23 +144,24 @@ impl AudioOutput {
         let position = self.playout.position().filter(|_| audible);
         let starts_talk_spurt = position.is_some() && !self.in_speech;
         self.in_speech = position.is_some();
-        // An encoder that fails once is likely to work again; the packet is missed like a lost one.
+        // An encoder that fails once is likely to recover; the packet is missing like a lost one.
         let packet = if encode { self.encoder.encode(frame).unwrap_or(&[]) } else { &[] };
         Some(AudioFrame { timestamp, due, starts_talk_spurt, packet, pcm: frame, playout_position: position })
     }
 
-    /// The receiver reports that it lost this part of the last packets.
+    /// The receiver reports this fraction of the last packets as lost.
     pub fn on_packet_loss(&mut self, fraction: f32) {
-        // Refused, it is coded as before: it sounds all the same.
+        // If the change is rejected, the previous settings stay in effect and the audio still
+        // plays.
         let _ = self.encoder.on_packet_loss(fraction);
     }
 
-    /// What the last blocks told, in order.
+    /// The next playout event of the last frames, in order.
     pub fn next_playout_event(&mut self) -> Option<(SegmentId, PlayoutEvent)> {
         if self.playout_events.is_empty() { None } else { Some(self.playout_events.remove(0)) }
     }
 
-    /// Piece and second of it that leave at `now`.
+    /// The segment that leaves at `now`, and the position in it in seconds.
     #[must_use]
     pub fn lip_sync_position(&self, now: Instant) -> Option<(SegmentId, f32)> {
         let position = self.playout.position()?;
@@ -165,30 +170,31 @@ impl AudioOutput {
         (at >= 0.0).then_some((position.segment, at as f32))
     }
 
-    /// A piece is being made.
+    /// Registers a segment that is being synthesized.
     pub fn add_synthesis(&mut self, segment: SegmentId, epoch: Epoch, handle: Handle) {
         self.playout.add_segment(segment, epoch);
         self.pending.push(PendingSynthesis { segment, epoch, has_samples: false, _handle: handle });
     }
 
-    /// Whether a piece is still being made; whether these are its first samples.
+    /// `None` if the segment is no longer synthesized; otherwise whether these are its first
+    /// samples.
     pub fn on_samples(&mut self, segment: SegmentId) -> Option<bool> {
         let pending = self.pending.iter_mut().find(|m| m.segment == segment)?;
         Some(!std::mem::replace(&mut pending.has_samples, true))
     }
 
-    /// Whether a piece is still being made.
+    /// Whether a segment is still being synthesized.
     #[must_use]
     pub fn is_synthesizing(&self, segment: SegmentId) -> bool {
         self.pending.iter().any(|m| m.segment == segment)
     }
 
-    /// A piece is made, or not wanted any more: whatever still makes it stops.
+    /// A segment is complete or not needed any more: cancels its synthesis if it still runs.
     pub fn end_synthesis(&mut self, segment: SegmentId) {
         self.pending.retain(|m| m.segment != segment);
     }
 
-    /// Nothing of an epoch is wanted any more.
+    /// Cancels the synthesis of all segments of an epoch.
     pub fn cancel_epoch(&mut self, epoch: Epoch) {
         self.pending.retain(|m| m.epoch != epoch);
     }

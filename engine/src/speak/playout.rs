@@ -1,26 +1,42 @@
-//! What sounds: pieces of speech, sample by sample.
+//! Playout of the agent's audio: segments of speech, sample by sample.
 //!
-//! Pulled by the media clock, a block of 10 or 20 ms at a time. A piece sounds right behind the one before it, without a gap. Ducking is a
-//! ramp; holding and cutting leave a short fade of what would have come next, mixed into the following block, so that nothing clicks and
-//! the position stays exact to the sample: a held piece goes on at the very sample of which its hold was told.
+//! The media clock pulls frames of 10 or 20 ms. A segment follows the previous one without a gap.
+//! Ducking is a ramp. Holding and canceling leave a short fade of the audio that would have come
+//! next; it is mixed into the following frame, so that there is no click. The position stays exact
+//! to the sample: a held segment resumes at the very sample that its hold reported.
+//!
+//! States of a segment; only the front of the queue plays:
+//!
+//! ```text
+//!       add_segment        play         rendered at the front: Started
+//! (new) ──────────> Added ─────> Queued ──────────────────────────────> Playing
+//!
+//! Playing ── no sample in time: Stalled ─────────────────────> Stalled
+//! Stalled ── samples arrive, or complete: Progress ──────────> Playing
+//! Playing, Stalled ── hold ──> Held ── resume ───────────────> Playing, Stalled
+//! Playing ── complete and all samples have left: Finished ───> removed
+//! any state ── cancel (its epoch), discard (its id) ─────────> removed
+//! ```
+//!
+//! A hold applies to the whole playout, so it also stops queued and stalled segments.
 
 use std::collections::VecDeque;
 
 use conversation::input::{Epoch, PlayoutEvent, SegmentId};
 use conversation::time::Position;
 
-/// Samples a block at most: 20 ms at 48 kHz.
+/// Maximum number of samples per frame: 20 ms at 48 kHz.
 pub const FRAME_SAMPLES: usize = 960;
-/// Samples of a short block, for when a change is near: 10 ms.
+/// Samples of a short frame, used if a change is near: 10 ms.
 pub const SHORT_FRAME_SAMPLES: usize = FRAME_SAMPLES / 2;
 
 /// −12 dB.
 const DUCK_GAIN: f32 = 0.251_19;
-/// Gain per sample of the ramp: the whole way within 20 ms.
+/// Gain change per sample of the ramp: the full range within 20 ms.
 const GAIN_STEP: f32 = (1.0 - DUCK_GAIN) / FRAME_SAMPLES as f32;
-/// Samples of the fade at a hold and of the fade in at its end: 5 ms.
+/// Samples of the fade-out at a hold and of the fade-in at its end: 5 ms.
 const HOLD_FADE_SAMPLES: usize = 240;
-/// Samples between two reports of a sounding piece's position: .1 s.
+/// Samples between two progress reports of the playing segment: .1 s.
 const PROGRESS_INTERVAL_SAMPLES: usize = 5 * FRAME_SAMPLES;
 
 struct Segment {
@@ -29,16 +45,16 @@ struct Segment {
     chunks: VecDeque<Vec<i16>>,
     /// Samples of the first chunk that have left.
     offset: usize,
-    /// Samples that have left.
+    /// Samples of the segment that have left.
     position: u64,
-    /// Samples given so far.
+    /// Samples received so far.
     received: u64,
     complete: bool,
     started: bool,
 }
 
 impl Segment {
-    /// The samples that come next, in one run: never empty unless all that were given have left.
+    /// The next contiguous samples; empty only if all received samples have left.
     fn next_samples(&self) -> &[i16] {
         self.chunks.front().map_or(&[], |c| &c[self.offset..])
     }
@@ -59,25 +75,25 @@ impl Segment {
     }
 }
 
-/// The agent's voice of one call.
+/// The agent's audio of one call.
 pub struct Playout {
     segments: Vec<Segment>,
-    /// What may sound, in order; the first one does.
+    /// Segments that may play, in order; the first one plays.
     queue: VecDeque<SegmentId>,
     gain: f32,
     target_gain: f32,
     held: bool,
-    /// Samples left of the fade in after a hold.
+    /// Samples left of the fade-in after a hold.
     fade_in: usize,
-    /// What a hold or a cut faded out, still to be mixed in.
+    /// The fade-out after a hold or a cancellation, still to be mixed in.
     fade_tail: Box<[f32; FRAME_SAMPLES]>,
     fade_tail_len: usize,
-    /// Samples until the next report.
+    /// Samples until the next progress report.
     until_progress: usize,
-    /// What sounds has no samples; told.
+    /// The playing segment has no samples; the stall was reported.
     stalled: bool,
     underruns: u64,
-    /// What sounded first in the last block.
+    /// The first speech in the last frame.
     position: Option<PlayoutPosition>,
 }
 
@@ -100,22 +116,22 @@ impl Default for Playout {
     }
 }
 
-/// Speech of a block.
+/// Speech in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlayoutPosition {
-    /// The block's first piece.
+    /// The first segment in the frame.
     pub segment: SegmentId,
-    /// Position in the piece of its first sample in this block.
+    /// Position in the segment of its first sample in this frame.
     pub position: Position,
-    /// Where in the block that sample is.
+    /// Index in the frame of that sample.
     pub offset: usize,
 }
 
-/// Reports of pieces, in order.
+/// Playout events of segments, in order.
 pub type PlayoutEvents = Vec<(SegmentId, PlayoutEvent)>;
 
 impl Playout {
-    /// A piece whose samples will come.
+    /// Adds a segment whose samples will follow.
     pub fn add_segment(&mut self, id: SegmentId, epoch: Epoch) {
         let chunks = VecDeque::with_capacity(16);
         self.segments.push(Segment {
@@ -130,7 +146,7 @@ impl Playout {
         });
     }
 
-    /// More samples of a piece, mono at 48 kHz. False if it is not wanted any more.
+    /// Adds samples to a segment, mono at 48 kHz. False if the segment is not needed any more.
     pub fn push(&mut self, id: SegmentId, samples: Vec<i16>) -> bool {
         let Some(segment) = self.segments.iter_mut().find(|p| p.id == id) else { return false };
         if !samples.is_empty() {
@@ -140,31 +156,32 @@ impl Playout {
         true
     }
 
-    /// All samples of a piece were given; its length, if it is still wanted.
+    /// Marks a segment as complete; returns its length if it is still needed.
     pub fn complete(&mut self, id: SegmentId) -> Option<Position> {
         let segment = self.segments.iter_mut().find(|p| p.id == id)?;
         segment.complete = true;
         Some(Position::from_samples(segment.received))
     }
 
-    /// The piece may sound: at once, or behind what sounds.
+    /// Allows the segment to play: at once, or after the ones in the queue.
     pub fn play(&mut self, id: SegmentId) {
         if self.segments.iter().any(|p| p.id == id) && !self.queue.contains(&id) {
             self.queue.push_back(id);
         }
     }
 
-    /// −12 dB within 20 ms.
+    /// Lowers the gain to −12 dB within 20 ms.
     pub fn duck(&mut self) {
         self.target_gain = DUCK_GAIN;
     }
 
-    /// As loud as before, within 20 ms.
+    /// Restores the gain within 20 ms.
     pub fn unduck(&mut self) {
         self.target_gain = 1.0;
     }
 
-    /// Pauses. The position of what sounded, if anything did: its next sample is the one it goes on with.
+    /// Pauses playout. Returns the position of the playing segment, if any; its next sample is the
+    /// one at which it resumes.
     pub fn hold(&mut self) -> Option<(SegmentId, Position)> {
         if self.held {
             return self.current_segment();
@@ -177,7 +194,7 @@ impl Playout {
         current
     }
 
-    /// Goes on at the sample it was held at.
+    /// Resumes at the sample of the hold.
     pub fn resume(&mut self) {
         if self.held {
             self.held = false;
@@ -185,7 +202,8 @@ impl Playout {
         }
     }
 
-    /// Drops every piece of an epoch; the position of the one that sounded, if it was one of them. Its hold and its ducking end with it.
+    /// Drops every segment of an epoch. Returns the position of the playing segment, if it was one
+    /// of them; its hold and its ducking end with it.
     pub fn cancel(&mut self, epoch: Epoch) -> Option<(SegmentId, Position)> {
         let current = self
             .current_segment()
@@ -209,13 +227,13 @@ impl Playout {
         current
     }
 
-    /// Whether a piece sounds, or may yet.
+    /// Whether a segment plays, or may still play.
     #[must_use]
     pub fn contains(&self, id: SegmentId) -> bool {
         self.segments.iter().any(|p| p.id == id)
     }
 
-    /// Drops one piece.
+    /// Drops one segment.
     pub fn discard(&mut self, id: SegmentId) {
         if self.current_segment().is_some_and(|(s, _)| s == id) && !self.held {
             self.fade_out(id, FRAME_SAMPLES);
@@ -224,31 +242,32 @@ impl Playout {
         self.segments.retain(|p| p.id != id);
     }
 
-    /// Whether anything sounds, may sound without a further word, or fades.
+    /// Whether playout is silent: nothing fades, and the queue is empty or held.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.fade_tail_len == 0 && (self.held || self.queue.is_empty())
     }
 
-    /// Whether something will sound that does not yet, or not now: a piece that waits for its samples, for its word, or for the end of a hold.
+    /// Whether audio is pending: a segment waits for samples, for permission to play, or for a hold
+    /// to end.
     #[must_use]
     pub fn has_pending_audio(&self) -> bool {
         !self.segments.is_empty() && (self.position.is_none() || self.held)
     }
 
-    /// How often a sounding piece had no sample in time.
+    /// How often a playing segment lacked a sample in time.
     #[must_use]
     pub fn underruns(&self) -> u64 {
         self.underruns
     }
 
-    /// What sounded first in the block rendered last, if speech did.
+    /// The first speech in the last rendered frame, if any.
     #[must_use]
     pub fn position(&self) -> Option<PlayoutPosition> {
         self.position
     }
 
-    /// The next block, of at most [`FRAME_SAMPLES`] samples. Tells what happened in it.
+    /// Renders the next frame, of at most [`FRAME_SAMPLES`] samples, and appends its events.
     pub fn render(&mut self, frame: &mut [i16], events: &mut PlayoutEvents) {
         debug_assert!(frame.len() <= FRAME_SAMPLES);
         self.position = None;
@@ -316,20 +335,21 @@ impl Playout {
         }
         frame[filled..].fill(0);
         if filled == 0 {
-            self.gain = self.target_gain; // nothing sounds: no ramp is heard
+            self.gain = self.target_gain; // nothing plays: the ramp would not be heard
         }
         if self.fade_tail_len > 0 {
             for (out, faded) in frame.iter_mut().zip(&self.fade_tail[..self.fade_tail_len]) {
                 *out = (f32::from(*out) + faded).clamp(-32768.0, 32767.0) as i16;
             }
-            // The rest is for the next block.
+            // The rest belongs to the next frame.
             let mixed = self.fade_tail_len.min(frame.len());
             self.fade_tail.copy_within(mixed..self.fade_tail_len, 0);
             self.fade_tail_len -= mixed;
         }
     }
 
-    /// Tells the position of the first sample of a block of so many: regularly, and at once where a stall ends.
+    /// Reports the position at the start of a frame of `samples` samples: periodically, and at once
+    /// when a stall ends.
     fn report_progress(&mut self, samples: usize, events: &mut PlayoutEvents) {
         let due = self.until_progress <= samples;
         self.until_progress =
@@ -345,7 +365,7 @@ impl Playout {
         }
     }
 
-    /// Piece and position that come next, if the piece has begun.
+    /// Segment and position that play next, if the segment has started.
     fn current_segment(&self) -> Option<(SegmentId, Position)> {
         let id = *self.queue.front()?;
         let segment = self.segments.iter().find(|p| p.id == id && p.started)?;
@@ -430,7 +450,7 @@ mod tests {
                 playout.render(&mut frame[..*size], &mut events);
                 samples.extend_from_slice(&frame[..*size]);
                 match samples.len() {
-                    // A hold, silence, a cut: what fades is as long in both.
+                    // A hold, silence, a cancellation: fades are equally long with both sizes.
                     1_920 => drop(playout.hold()),
                     3_840 => playout.resume(),
                     4_800 => playout.duck(),
@@ -569,7 +589,7 @@ mod tests {
         let progress: Vec<_> =
             events.iter().filter(|(_, e)| matches!(e, PlayoutEvent::Progress(_))).collect();
         assert_eq!(progress.len(), 4);
-        // The fifth block's first sample leaves 80 ms after the first one's.
+        // The fifth frame's first sample leaves 80 ms after the first one's.
         assert_eq!(*progress[0], (SegmentId(1), PlayoutEvent::Progress(Position::from_samples(3840))));
     }
 }

@@ -1,5 +1,6 @@
-//! From a voice's samples to playout's: resampled to 48 kHz, and lips made of its words or read from its sound where it tells no phones, on
-//! the thread that made them, so that a media thread only moves them.
+//! From the samples of a TTS to playout. Audio is resampled to 48 kHz. If the TTS reports no
+//! phones, they are generated from its words or its audio. All this happens on the thread of the
+//! TTS, so that a media thread only moves the results.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use rubato::{Fft, FixedSync, Indexing, Resampler};
 
 use super::lips::PhoneSource;
 
-/// News of a piece, as a media thread wants them.
+/// Events of a segment's synthesis, for a media thread.
 #[derive(Debug)]
 pub enum SynthesisEvent {
     /// Phones, for the lips.
@@ -20,13 +21,13 @@ pub enum SynthesisEvent {
     Words(Vec<(String, Position)>),
     /// Samples at 48 kHz.
     Samples(Vec<i16>),
-    /// All samples were given.
+    /// The segment has no more samples.
     End,
-    /// It failed; nothing follows.
+    /// The synthesis failed; no event follows.
     Failed(Error),
 }
 
-/// What the caller should know where an engine has no voice of this name.
+/// A warning for the caller if the TTS engine has no voice of this name.
 #[must_use]
 pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
     let name: String = voice.chars().take(40).collect();
@@ -35,13 +36,15 @@ pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
     (!engine.knows(voice)).then(warning)
 }
 
-/// A sink for a voice that passes its news on, with samples at 48 kHz. With `lips`, a voice that tells no phones before its first sound
-/// has them made of its words, and read from its sound where it tells none of these either.
+/// A sink for a TTS that forwards its events, with samples at 48 kHz. With `make_phones`, phones
+/// are generated if the TTS reports none before its first audio: from its words, or from the audio
+/// if it reports no words either.
 pub fn synthesis_sink(
     make_phones: bool,
     push: impl Fn(SynthesisEvent) + Send + Sync + 'static,
 ) -> Sink<Event> {
-    // One thread speaks a piece, so the lock is never waited for; it is there because a sink is shared by type.
+    // One thread synthesizes a segment, so the lock is never contended; it exists because the
+    // sink's type is shared.
     let processor =
         Mutex::new(VoiceProcessor { upsampler: None, phone_source: PhoneSource::new(make_phones) });
     Sink::new(move |event| {
@@ -70,7 +73,7 @@ pub fn synthesis_sink(
     })
 }
 
-/// The lips first: they are to be known before the sound leaves.
+/// Phones come first: they must be known before the audio leaves.
 fn push_phones_and_samples(push: &impl Fn(SynthesisEvent), phones: Vec<Phone>, samples: Vec<i16>) {
     if !phones.is_empty() {
         push(SynthesisEvent::Phones(phones));
@@ -80,7 +83,7 @@ fn push_phones_and_samples(push: &impl Fn(SynthesisEvent), phones: Vec<Phone>, s
     }
 }
 
-/// A voice's samples on their way.
+/// Processing state of one segment's samples.
 struct VoiceProcessor {
     upsampler: Option<Upsampler>,
     phone_source: PhoneSource,
@@ -105,10 +108,11 @@ impl VoiceProcessor {
     }
 }
 
-/// Samples of the voice's rate taken at once by the resampler.
+/// Samples at the voice's rate that the resampler takes at once.
 const CHUNK_SAMPLES: usize = 160;
 
-/// Brings a voice to 48 kHz: no delay of its own (the filter's is cut off), exactly as long as the input.
+/// Resamples a voice to 48 kHz. It adds no delay (the filter's delay is cut off), and the output is
+/// exactly as long as the input.
 pub struct Upsampler {
     rate: u64,
     resampler: Option<Fft<f32>>,
@@ -121,10 +125,10 @@ pub struct Upsampler {
 }
 
 impl Upsampler {
-    /// From `rate` Hz.
+    /// A resampler from `rate` Hz.
     ///
     /// # Errors
-    /// The rate is none that a voice has (8 to 96 kHz).
+    /// The rate is outside the range of voices (8 to 96 kHz).
     pub fn new(rate: u32) -> Result<Self, Error> {
         let rate = u64::from(rate);
         if !(8_000..=96_000).contains(&rate) {
@@ -152,7 +156,7 @@ impl Upsampler {
         Ok(this)
     }
 
-    /// Takes samples, gives those that are complete.
+    /// Takes samples and returns the completed output.
     pub fn push(&mut self, pcm: &[i16]) -> Vec<i16> {
         self.samples_in += pcm.len() as u64;
         if self.resampler.is_none() {
@@ -170,7 +174,7 @@ impl Upsampler {
         out
     }
 
-    /// The rest: what the filter still holds.
+    /// Returns the rest: what the filter still holds.
     pub fn finish(&mut self) -> Vec<i16> {
         let mut out = Vec::new();
         let due = (self.samples_in * SAMPLE_RATE).div_ceil(self.rate);
@@ -202,12 +206,14 @@ impl Upsampler {
                     .process_into_buffer(&input, &mut output, Some(&Indexing::new().partial_len(valid)))
                     .ok()
             });
-        // The sizes are the resampler's own, so it never refuses; if it did, silence would take the place of the sound.
+        // The sizes are the resampler's own, so it never fails; if it did, silence would replace
+        // the audio.
         let (_, written) = written.unwrap_or((CHUNK_SAMPLES, 0));
         let cut = self.delay_left.min(written);
         self.delay_left -= cut;
         self.samples_out += (written - cut) as u64;
-        // Halves are rounded away from zero, and `as` stays within the type: a `round` would be a call for each sample.
+        // Rounds halves away from zero; `as` saturates. `round` would be a function call per
+        // sample.
         out.extend(self.output[cut..written].iter().map(|s| (s + 0.5f32.copysign(*s)) as i16));
     }
 }
@@ -245,7 +251,8 @@ mod tests {
                 .map(|(a, b)| (i32::from(*a) - i32::from(*b)).abs())
                 .max()
                 .unwrap();
-            // Where 48 kHz is no multiple of the rate, the whole piece lies up to one sample early: at most 576 on this slope.
+            // If 48 kHz is not a multiple of the rate, the whole segment is up to one sample early:
+            // at most 576 on this slope.
             let limit = if 48_000 % rate == 0 { 120 } else { 576 };
             assert!(worst < limit, "{rate} Hz: off by {worst} of 10000");
         }

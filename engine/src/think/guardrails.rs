@@ -1,4 +1,5 @@
-//! Guardrails: what the user said is checked beside the reply, which does not wait for it.
+//! Guardrails: the user's message is checked in parallel to the reply, which does not wait for the
+//! result.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use tracing::Instrument as _;
 use super::call_span;
 use crate::messages::{GuardrailHit, StageEvent};
 
-/// Checks what the user said; the news come only if a guardrail fires. `None` where there is nothing to check.
+/// Checks the user's message; an event is sent only if a guardrail fires. `None` if there is
+/// nothing to check.
 pub(crate) fn check(
     net: &Runtime,
     call: ConversationId,
@@ -22,7 +24,7 @@ pub(crate) fn check(
     user_text: &str,
     sink: Sink<StageEvent>,
 ) -> Option<Handle> {
-    // Those without words of their own are tools of the reply's question.
+    // Guardrails without a response message are tools of the reply's generation instead.
     let checked = guardrails.iter().enumerate().filter(|(_, rule)| rule.response_message.is_some());
     let (keys, rules): (Vec<(usize, String)>, Vec<Rule>) = checked
         .map(|(i, rule)| ((i, rule.key.clone()), Rule { key: rule.key.clone(), prompt: rule.prompt.clone() }))
@@ -51,12 +53,13 @@ pub(crate) fn check(
     Some(Handle::new(move || task.abort()))
 }
 
-/// What the moderation endpoint says of the user's message; an object with `error` where it says nothing.
+/// Result of the moderation endpoint for the user's message; an object with `error` if it fails.
 pub(crate) async fn moderate(llm: &Arc<dyn Llm>, user_text: String) -> Value {
     llm.moderate(user_text).await.unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
-/// What the model is told that called the rule: the endpoint's word as it is; where there is none, what follows without it.
+/// Tool result for the model that called the rule: the endpoint's verdict unchanged. Without a
+/// verdict, an instruction how to continue.
 pub(crate) fn moderation_result(rule: &Guardrail, verdict: &Value) -> Value {
     if verdict.get("error").is_none() {
         return verdict.clone();

@@ -1,18 +1,20 @@
-//! What is searched for, and how much of it is given to the LLM.
+//! Query of the knowledge search, and the number of results for the LLM.
 
 use std::sync::Arc;
 
 use conversation::event::{HistoryItem, Role};
 
-/// Snippets given to the LLM with one question.
+/// Maximum number of snippets given to the LLM for one generation.
 pub const MAX_SNIPPETS: usize = 4;
 
-/// A turn shorter than this many words is searched together with the turn before it: "And how much is it?"
+/// A turn shorter than this many words is searched together with the previous one: "And how much is
+/// it?"
 const MIN_STANDALONE_WORDS: usize = 5;
 
-/// The words to search for: the user's open turn, with the one before it where the last is too short to stand alone.
+/// The query: the user's open turn, with the previous one if the last is too short to stand alone.
 ///
-/// `None` if nobody asked anything (the step after a tool, a greeting): there is nothing new to be found.
+/// `None` if the last item is not a user message (the generation after a tool call, a greeting):
+/// there is nothing new to find.
 #[must_use]
 pub fn search_query(history: &[Arc<HistoryItem>]) -> Option<String> {
     let talked = |i: &&Arc<HistoryItem>| !matches!(i.role, Role::System | Role::Visitor);

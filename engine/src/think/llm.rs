@@ -1,4 +1,5 @@
-//! Questions to the LLM: the search of the agent's knowledge before, on the net pool; the news back to the call; the cancelling.
+//! Generations: the knowledge search before them, on the network pool; their events for the call;
+//! their cancellation.
 
 use std::sync::Arc;
 
@@ -14,14 +15,14 @@ use tracing::Instrument as _;
 use super::{call_span, knowledge};
 use crate::messages::StageEvent;
 
-/// A question under way. Dropping it cancels the question.
+/// A running generation. Dropping the handle cancels it.
 pub struct GenerationHandle {
-    /// Which one.
+    /// The id of the generation.
     pub generation: GenerationId,
     _cancel: oneshot::Sender<()>,
 }
 
-/// Asks on the net pool; the news come through `news`.
+/// Starts a generation on the network pool; its events go to `sink`.
 pub fn start_generation(
     net: &Handle,
     call: ConversationId,
@@ -43,7 +44,8 @@ pub fn start_generation(
         }
         let handle =
             llm.ask(request, Sink::new(move |event: Event| sink.send(StageEvent::Llm(generation, event))));
-        // Resolves when the question is cancelled or done with: the sender is dropped, nothing is ever sent.
+        // Resolves when the handle is dropped, after a cancellation or the end. No value is ever
+        // sent.
         let _ = cancelled.await;
         handle.cancel();
     };
@@ -51,7 +53,7 @@ pub fn start_generation(
     GenerationHandle { generation, _cancel: cancel }
 }
 
-/// An adapter's news as the conversation knows them; whether they are the last.
+/// Converts an adapter's event to one of the conversation; the flag marks the last event.
 #[must_use]
 pub fn to_llm_event(event: Event) -> (LlmEvent, bool) {
     match event {

@@ -1,11 +1,12 @@
-//! From a question to words.
+//! From the user's transcript to the text of the reply.
 
 pub(crate) mod guardrails;
 pub mod knowledge;
 pub mod llm;
 pub mod tools;
 
-/// A call's name for what is logged on the net pool. Of the highest level, so that no filter takes the name from a line that it lets through.
+/// Span with the conversation's id for log lines of the network pool. It has the highest level, so
+/// that any log filter that passes a line passes the id too.
 pub(crate) fn call_span(call: conversation::call_config::ConversationId) -> tracing::Span {
     tracing::error_span!("call", conversation = %call)
 }

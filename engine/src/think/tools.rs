@@ -9,25 +9,29 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use url::Url;
 
-/// A tool that is still out after this has failed.
+/// Maximum duration of a tool's request; after it the tool has failed.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes of an answer; more is cut.
+/// Maximum size of a response in bytes; the rest is cut off.
 const MAX_RESPONSE_BYTES: usize = 256 << 10;
 
-/// Characters of a server's words in a reason.
+/// Maximum number of characters of a server's response in an error message.
 const MAX_ERROR_CHARS: usize = 200;
 
-/// All but RFC 3986's unreserved characters: an argument is never more than a part of one segment or one value.
+/// All but RFC 3986's unreserved characters: an argument never exceeds its part of one path segment
+/// or one query value.
 const ARGUMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Runs a tool of kind [`ToolRun::Api`] with `arguments`, an object. What comes back is an object.
+/// Runs a tool with an HTTP backend ([`ToolBackend::Http`]). `arguments` is an object, and so is
+/// the result.
 ///
-/// `{name}` in the URL's path and query is the argument of that name, percent-encoded; the other arguments go into the query (GET, DELETE)
-/// or the JSON body (POST, PUT, PATCH). An answer that is no JSON object becomes `{"result": …}`; one over 256 KiB is cut and says so.
+/// `{name}` in the URL's path and query is the argument of that name, percent-encoded. The other
+/// arguments go into the query (GET, DELETE) or the JSON body (POST, PUT, PATCH). A response that
+/// is not a JSON object becomes `{"result": …}`; one over 256 KiB is cut and marked as truncated.
 ///
 /// # Errors
-/// The reason in one sentence, without secrets: it is the tool's result, told to the model and on record.
+/// The reason in one sentence, without secrets: it is the tool's result, passed to the model and
+/// recorded.
 pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<Value, String> {
     let ToolBackend::Http { method, url, headers } = &tool.backend else {
         return Err("the tool runs in the browser".into());
@@ -94,7 +98,7 @@ fn build_request(
     Ok(if in_query { request } else { request.json(Value::Object(rest).to_string()) })
 }
 
-/// The URL with its `{name}`s filled, and the names of the arguments that went into it.
+/// The URL with its placeholders filled, and the names of the arguments used in it.
 fn fill_url_template(
     template: &str,
     arguments: &Map<String, Value>,
@@ -126,7 +130,8 @@ fn fill_url_template(
     {
         return Err("an argument may not be part of the tool's host".into());
     }
-    // Dot segments are dropped by the parser: an argument ".." would climb out of its place, "." or nothing would name all instead of one.
+    // The parser drops dot segments: an argument ".." would escape from its path segment, "." or an
+    // empty one would address the collection instead of one item.
     let shape = |url: &Url| url.path().split('/').map(str::is_empty).collect::<Vec<_>>();
     if shape(&url) != shape(&plain) {
         return Err("an argument of the path may not be empty, nor dots alone".into());
@@ -134,7 +139,8 @@ fn fill_url_template(
     Ok((url, used))
 }
 
-/// The first `{name}` of `text`: what is before, the name, what is after. Other braces are left alone.
+/// The first `{name}` of `text`: the text before it, the name, the text after it. Other braces are
+/// left unchanged.
 fn find_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     while let Some(open) = text[from..].find('{').map(|i| from + i) {
@@ -170,7 +176,8 @@ fn parse_result(body: &net::Body) -> Value {
     }
 }
 
-/// A server's words without what the tool's headers and URL keep secret: some servers repeat the request.
+/// The server's response without the secrets of the tool's headers and URL: some servers echo the
+/// request.
 fn redact_secrets(text: String, url: &str, headers: &[(String, String)]) -> String {
     let url = Url::parse(url).ok();
     let password = url.as_ref().and_then(|url| url.password().map(str::to_owned));

@@ -1,6 +1,8 @@
-//! The messages of the data channel: RTVI 2, text frames of JSON. A pure codec; who acts on them is elsewhere.
+//! Messages of the data channel: RTVI 2, text frames of JSON. This is a pure codec; other modules
+//! act on the messages.
 //!
-//! This half reads what a client says. What it is told is in [`super::server_messages`]. Both are described in `docs/client-messages.md`.
+//! This module reads messages from the client. [`super::server_messages`] writes messages to it.
+//! Both are described in `docs/client-messages.md`.
 
 use std::time::Instant;
 
@@ -10,59 +12,61 @@ use serde_json::{Value, json};
 use super::webrtc::MAX_MESSAGE_BYTES;
 use crate::token_bucket::TokenBucket;
 
-/// Messages a second, and at once, that a client may send.
+/// Client message limits: messages per second, and burst size.
 const RATE_LIMIT: (f64, f64) = (20.0, 60.0);
 
-/// What a client asks for.
+/// A request from the client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientMessage {
-    /// It is ready; answered by [`super::server_messages::RtviSession::bot_ready`].
+    /// The client is ready; answered by [`super::server_messages::RtviSession::bot_ready`].
     Ready {
-        /// Its id.
+        /// Id of the message.
         id: String,
     },
-    /// Commands for the conversation, to be given in order. The first that is refused ends it: answer [`refused`].
+    /// Commands for the conversation, to be executed in order. The first rejected command ends the
+    /// sequence: answer with [`error_response`].
     Commands {
-        /// Its id.
+        /// Id of the message.
         id: String,
-        /// Where success is answered: by [`done`] with this. Otherwise success is silent.
+        /// Type of message that success answers by [`success_response`]. With `None`, success has
+        /// no answer.
         kind: Option<String>,
-        /// What to do.
+        /// The commands.
         commands: Vec<Command>,
     },
     /// The result of a tool that runs in the client.
     ToolResult {
-        /// Its id.
+        /// Id of the message.
         id: String,
-        /// The call, by the id that the client was told.
+        /// Id of the tool call, as announced to the client.
         tool_call_id: String,
-        /// What came out.
+        /// The tool's result.
         result: Value,
     },
 }
 
-/// A client's side of the channel: limits its rate.
+/// The receiving side of one client's data channel: limits its message rate.
 pub struct ClientInbox {
     bucket: TokenBucket,
     rate_limit_reported: bool,
 }
 
 impl ClientInbox {
-    /// A new channel.
+    /// An inbox for a new data channel; the rate limit starts full at `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self { bucket: TokenBucket::new(RATE_LIMIT.0, RATE_LIMIT.1, now), rate_limit_reported: false }
     }
 
-    /// Reads a text frame: a message; nothing (pings, signalling, what is not RTVI); or, as the error, the text to answer with.
-    /// Nothing that a client sends ends its call.
+    /// Reads a text frame. Returns a message, or `None` for frames without one (pings, signalling,
+    /// non-RTVI), or an error text to send as the answer. No frame from the client ends its call.
     ///
     /// # Errors
     ///
-    /// Too long, too many, or not understood.
+    /// The message is too long, exceeds the rate limit, or is invalid.
     pub fn read(&mut self, now: Instant, text: &str) -> Result<Option<ClientMessage>, String> {
         if !self.bucket.try_take(now) {
-            // Once, not for each: a flood is not answered by a flood.
+            // Reported once per flood, so that a flood is not answered by a flood.
             let report = !std::mem::replace(&mut self.rate_limit_reported, true);
             return if report { Err(error_message("Too many messages", false)) } else { Ok(None) };
         }
@@ -71,11 +75,11 @@ impl ClientInbox {
     }
 }
 
-/// [`ClientInbox::read`] without its limit of the rate.
+/// [`ClientInbox::read`] without the rate limit.
 ///
 /// # Errors
 ///
-/// The text to answer with.
+/// The text to send as the answer.
 pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
     if text.len() > MAX_MESSAGE_BYTES {
         return Err(error_message("Message too long", false));
@@ -163,19 +167,20 @@ pub fn success_response(id: &str, kind: &str) -> String {
     json!({"label": "rtvi-ai", "type": "server-response", "id": id, "data": {"t": kind, "d": {}}}).to_string()
 }
 
-/// The answer to a message that was not understood, or whose command was refused, and why.
+/// The answer to an invalid message or a rejected command, with the reason.
 #[must_use]
 pub fn error_response(id: &str, reason: &str) -> String {
     json!({"label": "rtvi-ai", "type": "error-response", "id": id, "data": {"error": reason}}).to_string()
 }
 
-/// Something went wrong that is no answer. The public client hangs up by itself if it is `fatal`.
+/// An error that answers no request. The public client hangs up by itself if it is `fatal`.
 #[must_use]
 pub fn error_message(reason: &str, fatal: bool) -> String {
     json!({"label": "rtvi-ai", "type": "error", "data": {"error": reason, "fatal": fatal}}).to_string()
 }
 
-/// The server is about to hang up, or another connection has taken the call over. Then close.
+/// Signals that the server is about to hang up, or that another connection has taken over the call.
+/// Close the connection afterwards.
 #[must_use]
 pub fn peer_left() -> String {
     json!({"type": "signalling", "message": {"type": "peerLeft"}}).to_string()

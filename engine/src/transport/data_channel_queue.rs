@@ -1,13 +1,15 @@
-//! Texts that wait for the client's data channel, or for a client that takes none: bounded, and what matters least goes first.
+//! Texts that wait for the client's data channel to open or for the client to read. The queue is
+//! bounded and drops the lowest priority first.
 
 use std::collections::VecDeque;
 
 use super::{Priority, TextMessage};
 
-/// Bytes that may wait.
+/// Maximum size of all queued texts, bytes.
 pub(super) const MAX_QUEUED_BYTES: usize = 512 * 1024;
 
-/// Texts in the order in which they were told. Over the limit the oldest progress goes, then the oldest fact.
+/// Texts in the order of `push`. Over the limit, the oldest progress text is dropped first, then
+/// the oldest essential text.
 #[derive(Default)]
 pub(super) struct SendQueue {
     progress: VecDeque<(u64, String)>,
@@ -35,12 +37,12 @@ impl SendQueue {
         }
     }
 
-    /// The text that was told first.
+    /// The text that was pushed first.
     pub(super) fn front(&self) -> Option<&str> {
         self.front_queue().front().map(|(_, body)| body.as_str())
     }
 
-    /// That one is on its way.
+    /// Removes the front text after it was sent.
     pub(super) fn pop_front(&mut self) {
         let front_queue = if self.front_is_progress() { &mut self.progress } else { &mut self.essential };
         if let Some((_, body)) = front_queue.pop_front() {
@@ -48,7 +50,7 @@ impl SendQueue {
         }
     }
 
-    /// That one cannot be sent at all.
+    /// Removes the front text and counts it as dropped, because it cannot be sent.
     pub(super) fn drop_front(&mut self) {
         self.pop_front();
         self.dropped += 1;
@@ -58,7 +60,7 @@ impl SendQueue {
         self.progress.is_empty() && self.essential.is_empty()
     }
 
-    /// Texts that the client never got.
+    /// Number of texts that never reached the client.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }

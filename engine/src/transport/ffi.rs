@@ -1,4 +1,5 @@
-//! What the standard library lacks of Linux' network calls: many datagrams a call, with the local address of each.
+//! Linux socket calls that the standard library lacks: batches of datagrams, with the local address
+//! of each.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -7,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::ptr;
 
-/// Lets the kernel hold so many bytes of received datagrams, whatever `net.core.rmem_max` says; false without `CAP_NET_ADMIN`.
+/// Sets the kernel's receive buffer to `bytes`, regardless of `net.core.rmem_max`; false without
+/// `CAP_NET_ADMIN`.
 pub(super) fn force_receive_buffer(socket: RawFd, bytes: usize) -> bool {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let length = mem::size_of::<libc::c_int>() as libc::socklen_t;
@@ -18,18 +20,18 @@ pub(super) fn force_receive_buffer(socket: RawFd, bytes: usize) -> bool {
     done == 0
 }
 
-/// Datagrams a call.
+/// Maximum number of datagrams per system call.
 pub(super) const BATCH_SIZE: usize = 32;
-/// Longest datagram that is read whole.
+/// Maximum length of a datagram, bytes; longer ones are truncated.
 const MAX_DATAGRAM_BYTES: usize = 2048;
-/// Room for one `in_pktinfo` control message.
+/// Space for one `in_pktinfo` control message, bytes.
 const CONTROL_BYTES: usize = 64;
 
 #[repr(align(8))]
 #[derive(Clone, Copy)]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
-/// Buffers for [`BATCH`] datagrams.
+/// Buffers for [`BATCH_SIZE`] datagrams.
 pub(super) struct ReceiveBatch {
     data: Vec<[u8; MAX_DATAGRAM_BYTES]>,
     source_addresses: Vec<libc::sockaddr_in>,
@@ -49,10 +51,11 @@ impl ReceiveBatch {
         }
     }
 
-    /// Reads what is there, at most [`BATCH`] datagrams; `WouldBlock` if nothing is.
+    /// Reads the available datagrams, at most [`BATCH_SIZE`]; `WouldBlock` if there are none.
     pub(super) fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
         self.received.clear();
-        // SAFETY: all-zero bytes are a valid iovec and a valid mmsghdr (null pointers, zero lengths).
+        // SAFETY: all-zero bytes are a valid iovec and a valid mmsghdr (null pointers, zero
+        // lengths).
         let mut iovecs: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
         // SAFETY: as above.
         let mut headers: [libc::mmsghdr; BATCH_SIZE] = unsafe { mem::zeroed() };
@@ -67,7 +70,8 @@ impl ReceiveBatch {
             header.msg_control = self.controls[i].0.as_mut_ptr().cast();
             header.msg_controllen = CONTROL_BYTES as _;
         }
-        // SAFETY: every header points to a name, an iovec, data and control space that live until after the call, with their lengths.
+        // SAFETY: every header points to a name, an iovec, data and control space that live until
+        // after the call, with their lengths.
         let count = unsafe {
             libc::recvmmsg(
                 socket,
@@ -93,7 +97,8 @@ impl ReceiveBatch {
         Ok(self.received.len())
     }
 
-    /// The datagrams of the last [`ReceiveBatch::receive`]: data, source, local address. A truncated one is empty.
+    /// The datagrams of the last [`ReceiveBatch::receive`]: data, source, local address. The data
+    /// of a truncated datagram is empty.
     pub(super) fn datagrams(&mut self) -> impl Iterator<Item = (&mut [u8], SocketAddrV4, Ipv4Addr)> {
         let received = &self.received;
         self.data
@@ -108,7 +113,8 @@ fn to_socket_addr(name: &libc::sockaddr_in) -> SocketAddrV4 {
 }
 
 fn destination_address(header: &libc::msghdr) -> Option<Ipv4Addr> {
-    // SAFETY: the kernel filled the control space and its length; CMSG_FIRSTHDR and CMSG_NXTHDR stay within it.
+    // SAFETY: the kernel filled the control space and its length; CMSG_FIRSTHDR and CMSG_NXTHDR
+    // stay within it.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(found) = message.as_ref() {
@@ -122,7 +128,7 @@ fn destination_address(header: &libc::msghdr) -> Option<Ipv4Addr> {
     None
 }
 
-/// Asks for the local address of each datagram.
+/// Enables `IP_PKTINFO`: the kernel reports the local address of each datagram.
 pub(super) fn enable_pktinfo(socket: RawFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option's value is an int that outlives the call, and its length is given.
@@ -138,14 +144,14 @@ pub(super) fn enable_pktinfo(socket: RawFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// One datagram to send. `source` unspecified: the system chooses.
+/// One datagram to send. If `source` is unspecified, the system chooses the address.
 pub(super) struct OutgoingDatagram<'a> {
     pub(super) data: &'a [u8],
     pub(super) source: Ipv4Addr,
     pub(super) destination: SocketAddrV4,
 }
 
-/// Sends at most [`BATCH`] of the datagrams and says how many went.
+/// Sends at most [`BATCH_SIZE`] of the datagrams and returns how many were sent.
 pub(super) fn send_batch<'a>(
     socket: RawFd,
     datagrams: impl Iterator<Item = OutgoingDatagram<'a>>,
@@ -171,11 +177,12 @@ pub(super) fn send_batch<'a>(
         header.msg_iovlen = 1;
         if !datagram.source.is_unspecified() {
             header.msg_control = controls[i].0.as_mut_ptr().cast();
-            // SAFETY: in_pktinfo's size is a constant, and CMSG_SPACE of it is less than CONTROL.
+            // SAFETY: in_pktinfo's size is a constant, and CMSG_SPACE of it is less than
+            // CONTROL_BYTES.
             header.msg_controllen =
                 unsafe { libc::CMSG_SPACE(mem::size_of::<libc::in_pktinfo>() as u32) } as _;
-            // SAFETY: the control space is large enough for one in_pktinfo and aligned, so CMSG_FIRSTHDR is not null and CMSG_DATA
-            // points into it.
+            // SAFETY: the control space is large enough for one in_pktinfo and aligned, so
+            // CMSG_FIRSTHDR is not null and CMSG_DATA points into it.
             unsafe {
                 let message = libc::CMSG_FIRSTHDR(header);
                 (*message).cmsg_level = libc::IPPROTO_IP;
@@ -188,12 +195,13 @@ pub(super) fn send_batch<'a>(
         }
         count += 1;
     }
-    // SAFETY: `count` headers are filled; what they point to lives until after the call; the kernel only reads the data.
+    // SAFETY: `count` headers are filled; what they point to lives until after the call; the kernel
+    // only reads the data.
     let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// Addresses of the interfaces that are up.
+/// Addresses of all interfaces that are up.
 pub(super) fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `list` is a place for the pointer that getifaddrs writes.
@@ -202,7 +210,8 @@ pub(super) fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     }
     let mut found = Vec::new();
     let mut next = list;
-    // SAFETY: the list is well formed until freeifaddrs; an address is read as what its family says it is.
+    // SAFETY: the list is well formed until freeifaddrs; an address is read as what its family says
+    // it is.
     unsafe {
         while let Some(interface) = next.as_ref() {
             next = interface.ifa_next;
@@ -225,7 +234,7 @@ pub(super) fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     Ok(found)
 }
 
-/// An IPv4 address, or nothing.
+/// The address if it is IPv4.
 pub(super) fn to_ipv4(address: SocketAddr) -> Option<SocketAddrV4> {
     match address {
         SocketAddr::V4(address) => Some(address),

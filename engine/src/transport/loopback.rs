@@ -1,5 +1,5 @@
-//! A call without a network: sound goes in at 16 kHz and comes out at 48 kHz, block by block, with the piece it belongs to.
-//! For tests, simulation and load.
+//! A call without a network, for tests, simulation and load. Audio enters at 16 kHz and leaves at
+//! 48 kHz, frame by frame, with the segment that it belongs to.
 
 use std::time::Instant;
 
@@ -9,39 +9,40 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 
 use super::{TransportEvent, VideoFrame};
 
-/// What leaves the call.
+/// An output of the call.
 #[derive(Clone, Debug)]
 pub enum LoopbackOutput {
-    /// The connection came up: the first sample that was said is heard as if it was spoken now.
+    /// The connection came up. The first sample that the client sent is heard as if it was spoken
+    /// at this instant.
     Connected {
         /// When.
         at: Instant,
     },
-    /// 10 or 20 ms of the agent's sound.
+    /// 10 or 20 ms of the agent's audio.
     Audio {
-        /// When it left.
+        /// When it left the call.
         at: Instant,
-        /// On the media clock, at 48 kHz: counts from [`LoopbackOutput::Connected`].
+        /// Media time at 48 kHz, counted from [`LoopbackOutput::Connected`].
         timestamp: u64,
-        /// 48 kHz mono.
+        /// Samples, 48 kHz mono.
         pcm: Box<[i16]>,
-        /// Piece and position of its first sample that is speech.
+        /// Segment and position of the first sample that is speech.
         segment: Option<(SegmentId, Position)>,
     },
-    /// A picture.
+    /// A video frame.
     Video {
-        /// When it left.
+        /// When it left the call.
         at: Instant,
         /// The frame.
         frame: VideoFrame,
     },
     /// A message of the data channel.
     Text(String),
-    /// The call has hung up.
+    /// The call hung up.
     Closed,
 }
 
-/// The call's end.
+/// The call's side.
 pub struct LoopbackServer {
     audio: Receiver<Vec<i16>>,
     events: Receiver<TransportEvent>,
@@ -50,14 +51,15 @@ pub struct LoopbackServer {
     connected: bool,
 }
 
-/// The user's end.
+/// The user's side.
 pub struct LoopbackClient {
     audio: Option<Sender<Vec<i16>>>,
     events: Sender<TransportEvent>,
     outputs: Receiver<LoopbackOutput>,
 }
 
-/// Both ends of a call's sound. The far one's `Drop` is a connection closed without a word.
+/// Creates both sides of a loopback connection. Dropping the client acts like a connection closed
+/// without a leave message.
 #[must_use]
 pub fn pair() -> (LoopbackServer, LoopbackClient) {
     let (audio, server_audio) = unbounded();
@@ -74,7 +76,7 @@ pub fn pair() -> (LoopbackServer, LoopbackClient) {
 }
 
 impl LoopbackServer {
-    /// What happened, one at a time.
+    /// The next event, if there is one.
     pub(crate) fn poll(&mut self) -> Option<TransportEvent> {
         if !self.connected {
             self.connected = true;
@@ -83,7 +85,8 @@ impl LoopbackServer {
         self.events.try_recv().ok()
     }
 
-    /// Fills a block of the user's sound; silence where none is given. False if the user's end is gone.
+    /// Fills `block` with the user's audio, padded with silence. False if the client has
+    /// disconnected.
     pub(crate) fn read_audio(&mut self, block: &mut [i16]) -> bool {
         let mut connected = true;
         while self.leftover.len() < block.len() {
@@ -103,30 +106,30 @@ impl LoopbackServer {
     }
 
     pub(crate) fn send_output(&self, output: LoopbackOutput) {
-        // Nobody listens any more: so it is with a real network.
+        // An error means that the client is gone. A real network would drop the output too.
         let _ = self.outputs.send(output);
     }
 }
 
 impl LoopbackClient {
-    /// Speaks: 16 kHz mono, taken in blocks of 20 ms.
+    /// Sends user audio: 16 kHz mono, consumed in frames of 20 ms.
     pub fn send_audio(&self, pcm: Vec<i16>) {
         if let Some(audio) = &self.audio {
             let _ = audio.send(pcm);
         }
     }
 
-    /// Something happens on the connection.
+    /// Injects an event as if it came from the connection.
     pub fn send_event(&self, event: TransportEvent) {
         let _ = self.events.send(event);
     }
 
-    /// The network is gone: nothing is heard from now on.
+    /// Simulates a lost network: the call receives no further audio.
     pub fn disconnect(&mut self) {
         self.audio = None;
     }
 
-    /// What left the call since last asked.
+    /// The outputs of the call since the last drain.
     pub fn drain_outputs(&self) -> impl Iterator<Item = LoopbackOutput> + '_ {
         self.outputs.try_iter()
     }

@@ -1,4 +1,4 @@
-//! What carries a call: WebRTC, or nothing at all (tests).
+//! Transports of a call: WebRTC, or an in-process loopback (tests).
 
 pub mod client_messages;
 mod data_channel_queue;
@@ -15,26 +15,27 @@ pub mod webrtc;
 
 use bytes::Bytes;
 
-/// A text for the client.
+/// A text frame for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextMessage {
     /// JSON.
     pub body: String,
-    /// What it is worth to a client that takes none.
+    /// Which texts are dropped first if the client does not read.
     pub priority: Priority,
 }
 
-/// What is left out first where a client does not take its texts.
+/// Priority of a text in the send queue. If the client does not read, the lower priority is dropped
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Tells how something goes on; what comes later makes up for it.
+    /// Reports the progress of something; a later message supersedes it.
     Progress,
-    /// Tells that something is so.
+    /// Reports a fact that no later message repeats.
     Essential,
 }
 
 impl TextMessage {
-    /// The same as progress.
+    /// The same text with progress priority.
     #[must_use]
     pub fn as_progress(self) -> Self {
         Self { priority: Priority::Progress, ..self }
@@ -53,16 +54,16 @@ impl From<&str> for TextMessage {
     }
 }
 
-/// What a connection tells its call.
+/// An event that a connection reports to its call.
 #[derive(Debug)]
 pub enum TransportEvent {
     /// ICE and DTLS are up: media may flow.
     Connected,
-    /// An RTP packet of the user's voice.
+    /// An RTP packet of the user's audio.
     Audio {
         /// Sequence number, extended beyond 16 bits.
         sequence: u64,
-        /// RTP time stamp at 48 kHz, extended beyond 32 bits.
+        /// RTP timestamp at 48 kHz, extended beyond 32 bits.
         timestamp: u64,
         /// One Opus packet.
         payload: Bytes,
@@ -73,21 +74,22 @@ pub enum TransportEvent {
     Text(String),
     /// The client needs a key frame (PLI, FIR).
     KeyFrameRequested,
-    /// The receiver's bandwidth estimate, bits a second.
+    /// The receiver's bandwidth estimate, bits per second.
     BandwidthEstimate(u64),
-    /// The receiver lost this part of the last second's packets of the agent's voice.
+    /// Fraction of the agent's audio packets that the receiver lost in the last second, 0 to 1.
     PacketLoss(f32),
-    /// The client closed the connection without a word (DTLS or channel closed).
+    /// The client closed the connection without a leave message (DTLS or channel closed).
     Closed,
 }
 
-/// One VP8 frame without its RTP descriptor, shared by all calls that show it.
+/// One VP8 frame without its RTP descriptor. All calls that show it share its bytes.
 #[derive(Clone, Debug)]
 pub struct VideoFrame {
-    /// The frame as the encoder made it.
+    /// The frame as the encoder produced it.
     pub payload: Bytes,
-    /// A key frame: sent reliably (NACK, RTX), as temporal layer 0.
+    /// Whether it is a key frame: sent reliably (NACK, RTX), as temporal layer 0.
     pub is_key_frame: bool,
-    /// Sent reliably too, as temporal layer 0 with the next TL0PICIDX; otherwise as layer 1, Y=1, N=1.
+    /// Whether it is sent reliably as temporal layer 0 with the next TL0PICIDX. Other interframes
+    /// are layer 1 with Y=1 and N=1.
     pub base_layer: bool,
 }

@@ -1,9 +1,13 @@
-//! Lets pictures leave no faster than the line carries them.
+//! Paces video packets to the bandwidth of the network path.
 //!
-//! A key is some thirty packets. Sent at once they fill the queue before a narrow line; what comes behind is lost there, the voice with it,
-//! and what is sent again meets the same queue and is asked for again before it has arrived. So packets leave by a leaky bucket, what is
-//! sent again counts, and pictures that nothing refers to stay away while others wait. The bucket is wide enough for all pictures of
-//! speech; how much the line takes is learnt from what it loses, for nothing else is told soon enough.
+//! A key frame is some thirty packets. Sent at once, they fill the queue in front of a narrow link.
+//! Packets behind them are lost there, audio included. Retransmissions meet the same queue, and are
+//! requested again before they arrive.
+//!
+//! So packets leave through a leaky bucket, and retransmissions count against it. Frames that no
+//! other frame refers to are skipped while packets are queued. The bucket is wide enough for all
+//! frames of normal speech. The rate follows from reported losses, because no other signal arrives
+//! early enough.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,62 +17,67 @@ use bytes::Bytes;
 
 use super::VideoFrame;
 
-/// Bytes a second at first and at most: the key is through in an eighth of a second.
+/// Initial and maximum rate, bytes per second: a key frame takes an eighth of a second.
 const MAX_RATE: f64 = 2_000_000.0 / 8.0;
-/// Bytes a second at least: the key takes four seconds.
+/// Minimum rate, bytes per second: a key frame takes four seconds.
 const MIN_RATE: f64 = 60_000.0 / 8.0;
-/// Bytes that may leave at once: four packets, as many as a deep nod takes.
+/// Maximum burst, bytes: four packets, as many as a deep nod takes.
 const MAX_BURST_BYTES: f64 = 4_800.0;
-/// A line that loses more than this part, and before which packets queue, is overfull. All else is lost by chance.
+/// A path is congested if it loses more than this fraction while packets queue. All other loss is
+/// treated as random.
 const CONGESTION_LOSS: f32 = 0.2;
-/// Packets queue where a report takes so much longer there and back than it did.
+/// Packets queue if the RTT exceeds the minimum RTT by this much.
 const QUEUE_DELAY_THRESHOLD: Duration = Duration::from_millis(80);
-/// What the first reports are measured against.
+/// Assumed minimum RTT for the first reports.
 const INITIAL_MIN_RTT: Duration = Duration::from_millis(100);
-/// Reports after which what is the shortest is learnt anew: a line to the other end of the world is no queue.
+/// Number of reports after which the minimum RTT is re-estimated, so that a long path is not
+/// mistaken for a queue.
 const MIN_RTT_WINDOW_REPORTS: u32 = 10;
-/// The part of what a line carried that it is trusted to carry on: what it lost took room before it, too.
+/// Fraction of the delivered rate that becomes the new rate on congestion: lost packets took room
+/// in the queue too.
 const BACKOFF_FACTOR: f64 = 0.85;
-/// By how much the rate grows with each report, one a second, of a line before which nothing queues.
+/// Growth factor of the rate per report (one per second) while no packets queue.
 const RATE_GROWTH: f64 = 1.08;
-/// A key is left alone for the time of so many, and until there is a report of it: what was lost of it is asked for, and comes again.
+/// A repeated key frame is refused for this many of its send times, and until a report has covered
+/// it. Lost packets of it are retransmitted on NACK.
 const KEY_FRAME_REPEAT_FACTOR: usize = 2;
-/// Reports come so often.
+/// Interval of the receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// What a packet has beside its payload, bytes: IP, UDP, RTP with its extensions, SRTP.
+/// Overhead of a packet beyond its payload, bytes: IP, UDP, RTP with its extensions, SRTP.
 const PACKET_OVERHEAD_BYTES: usize = 66;
 
-/// A packet that is to leave.
+/// A packet that waits to be sent.
 pub(super) struct Packet {
     pub(super) timestamp: u64,
     pub(super) wallclock: Instant,
     pub(super) marker: bool,
-    /// Of a key.
+    /// Whether it belongs to a key frame.
     pub(super) is_key_frame: bool,
-    /// To be sent again when it is asked for.
+    /// Whether it is retransmitted on NACK.
     pub(super) nackable: bool,
     pub(super) payload: Arc<[u8]>,
 }
 
-/// The pictures' way out of one connection.
+/// The video send queue of one connection.
 pub(super) struct Pacer {
-    /// Bytes a second.
+    /// Current rate, bytes per second.
     rate: f64,
-    /// Bytes that left and that a line of this rate has not yet carried.
+    /// Bytes sent that a path of this rate has not yet carried.
     debt: f64,
     updated_at: Instant,
     queue: VecDeque<Packet>,
-    /// The last key, when a packet of it left last, and whether there was a report since.
+    /// The last key frame, when its last packet left, and whether a report came since.
     last_key_frame: Bytes,
     key_frame_sent_at: Instant,
     key_frame_reported: bool,
-    /// The shortest time that a report took there and back, of the last [`MIN_RTT_WINDOW_REPORTS`] reports or fewer, and of those before them.
+    /// The minimum RTT of the current window of at most [`MIN_RTT_WINDOW_REPORTS`] reports, and of
+    /// the window before it.
     min_rtts: [Option<Duration>; 2],
     report_count: u32,
-    /// Bytes that left since the last report, and when that was.
+    /// Bytes sent since the last report, and the time of that report.
     sent_bytes: f64,
     last_report_at: Instant,
-    /// The rate fell with the last report; the next one tells of what had left before.
+    /// The last report lowered the rate; the next report still covers packets sent before that.
     backed_off: bool,
 }
 
@@ -90,9 +99,12 @@ impl Pacer {
         }
     }
 
-    /// Whether a picture shall go out now. Not while others wait, unless others refer to it: the next one says more. And not a key while the
-    /// last one is still on its way: who has asked again would only wait for longer. The key of another set is another matter: nothing of
-    /// that set can be decoded without.
+    /// Whether a frame is sent now. An interframe is skipped while packets are queued, unless other
+    /// frames refer to it: the next frame supersedes it.
+    ///
+    /// A repeated key frame is refused while the last one is in flight: sending it again would
+    /// delay the receiver further. The key frame of another pose set is always admitted, because no
+    /// frame of that set decodes without it.
     pub(super) fn admit_frame(&mut self, now: Instant, frame: &VideoFrame) -> bool {
         if !frame.is_key_frame {
             return frame.base_layer || self.queue.is_empty();
@@ -113,7 +125,7 @@ impl Pacer {
         self.queue.push_back(packet);
     }
 
-    /// The next packet, if it may leave by now.
+    /// The next packet, if the rate allows it to leave at `now`.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Packet> {
         self.drain_debt(now);
         if self.debt >= MAX_BURST_BYTES {
@@ -127,14 +139,15 @@ impl Pacer {
         Some(packet)
     }
 
-    /// Forgets what waits: the track it was for is gone.
+    /// Drops all queued packets, because their track is gone.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.last_key_frame.clear();
     }
 
-    /// Whether so many bytes that the receiver misses are sent again now: they come before what waits, and what does not leave at once does
-    /// not leave at all. The receiver asks again for what it does not get, and for no more than that.
+    /// Whether a retransmission of `bytes` is sent now. Retransmissions precede queued packets, and
+    /// are dropped if they cannot leave at once. The receiver requests missing packets again, and
+    /// only those.
     pub(super) fn admit_retransmission(&mut self, now: Instant, bytes: usize) -> bool {
         self.drain_debt(now);
         let admitted = self.debt < 2.0 * MAX_BURST_BYTES;
@@ -144,7 +157,7 @@ impl Pacer {
         admitted
     }
 
-    /// The receiver reports which part of the packets it lost, and how long a report takes there and back.
+    /// Handles a receiver report: the fraction of packets lost and the RTT.
     pub(super) fn on_report(&mut self, now: Instant, loss: f32, rtt: Option<Duration>) {
         self.drain_debt(now);
         let [recent, earlier] = &mut self.min_rtts;
@@ -169,12 +182,12 @@ impl Pacer {
         (self.sent_bytes, self.last_report_at, self.key_frame_reported) = (0.0, now, true);
     }
 
-    /// How long so many bytes are on their way.
+    /// How long `bytes` take at the current rate.
     fn transmission_time(&self, bytes: usize) -> Duration {
         Duration::from_secs_f64(bytes as f64 / self.rate)
     }
 
-    /// When [`Self::take`] has something next, unless nothing waits.
+    /// When [`Self::pop_due`] yields the next packet; `None` if none is queued.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let seconds = ((self.debt - MAX_BURST_BYTES) / self.rate).max(0.0);
         (!self.queue.is_empty())
@@ -201,7 +214,7 @@ mod tests {
     const KEY_FRAME_BYTES: usize = 25 * PACKET_BYTES;
     const QUEUED_RTT: Option<Duration> = Some(Duration::from_millis(300));
 
-    /// A line behind a pacer, in steps of a millisecond.
+    /// A network path behind a pacer, in steps of one millisecond.
     struct Harness {
         now: Instant,
         pacer: Pacer,
@@ -216,7 +229,7 @@ mod tests {
             Self { now, pacer: Pacer::new(now), sent_at: Vec::new(), start: now }
         }
 
-        /// Queues a picture, if it is admitted.
+        /// Queues a frame if it is admitted.
         fn push_frame(&mut self, bytes: usize, key: bool, base_layer: bool) -> bool {
             let frame = VideoFrame { payload: vec![0; bytes].into(), is_key_frame: key, base_layer };
             let admitted = self.pacer.admit_frame(self.now, &frame);
@@ -338,7 +351,7 @@ mod tests {
         }
         assert_eq!(report(0.5, 280), MAX_RATE, "lost by chance");
         assert!(report(0.5, 400) < MAX_RATE, "this is a queue");
-        // A queue that stands for seconds only is still known for one.
+        // A queue that lasts for only a few seconds is still recognised as a queue.
         assert_eq!(report(0.0, 400), report(0.0, 400));
     }
 
@@ -347,7 +360,7 @@ mod tests {
         let mut harness = Harness::new();
         harness.push_frame(KEY_FRAME_BYTES, true, true);
         harness.run(1000);
-        // Lost by chance, or somewhere where packets do not queue, however many they are.
+        // Random loss, or loss at a place where packets do not queue, however high.
         for (lost, round_trip) in [(0.15, 300), (0.7, 40), (0.7, 100)] {
             harness.pacer.on_report(harness.now, lost, Some(Duration::from_millis(round_trip)));
             assert_eq!(harness.pacer.rate, MAX_RATE, "{lost} {round_trip}");
@@ -375,7 +388,7 @@ mod tests {
                 harness.pacer.rate
             );
         }
-        // It never stops altogether.
+        // The rate never falls below its minimum.
         harness.pacer.on_report(harness.now, 1.0, QUEUED_RTT);
         assert_eq!(harness.pacer.rate, MIN_RATE);
     }

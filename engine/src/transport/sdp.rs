@@ -1,26 +1,30 @@
-//! What we do to SDP before and after str0m: an offer is narrowed to what a call needs, an answer is completed.
+//! SDP edits before and after str0m: the offer is restricted to what a call needs, and the answer
+//! is completed.
 //!
-//! Narrowing the *offer* keeps str0m's session and the answer it writes the same thing: a section that the offer calls inactive
-//! stays inactive, whoever looks.
+//! The edit is done on the *offer*, so that str0m's session and the answer it writes agree: a
+//! section that is inactive in the offer is inactive in both.
 
-/// Largest offer that is read, bytes.
+/// Maximum size of an offer, bytes.
 pub(super) const MAX_OFFER_BYTES: usize = 64 * 1024;
-/// Most m-sections that are read.
+/// Maximum number of m-sections.
 const MAX_SECTIONS: usize = 16;
 
-/// Why an offer is not even given to str0m.
+/// Why an offer is rejected before str0m reads it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SdpRejection {
     Invalid(&'static str),
     NoOpus,
 }
 
-/// The offer as str0m shall see it.
+/// Restricts the offer to the form that str0m reads.
 ///
-/// - The first audio section with Opus is the user's voice and the agent's; further audio sections are inactive.
-/// - The first video section is the agent's face. We never look at the user, so `sendrecv` becomes `recvonly` (answered `sendonly`:
-///   a camera would be uploaded for nothing) and `sendonly` becomes `inactive`. Further video sections (a screen) are inactive.
-/// - The client's candidates are dropped: an ICE-lite server learns the client's addresses from its checks, and `.local` names do not parse.
+/// - The first audio section with Opus carries the user's and the agent's audio. Further audio
+///   sections become inactive.
+/// - The first video section carries the avatar. The server never uses the user's video, so
+///   `sendrecv` becomes `recvonly`. It is answered `sendonly`, which saves the upload of a camera.
+///   `sendonly` becomes `inactive`. Further video sections (a screen) become inactive.
+/// - The client's candidates are dropped. An ICE-lite server learns the client's addresses from its
+///   checks, and `.local` names do not parse.
 pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
     if offer.len() > MAX_OFFER_BYTES {
         return Err(SdpRejection::Invalid("too long"));
@@ -83,7 +87,8 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
     if has_audio { Ok(text) } else { Err(SdpRejection::NoOpus) }
 }
 
-/// Refuses what would only fail when the client's packets come: str0m takes any number for a port, and any text for a fingerprint.
+/// Rejects values that would fail only when the client's packets arrive. str0m accepts any number
+/// as a port and any text as a fingerprint.
 fn check_line(line: &str) -> Result<(), SdpRejection> {
     let (good, reason) = if let Some(media) = line.strip_prefix("m=") {
         (is_media_line(media), "an m= line is not `media port protocol formats`")
@@ -99,7 +104,7 @@ fn check_line(line: &str) -> Result<(), SdpRejection> {
     if good { Ok(()) } else { Err(SdpRejection::Invalid(reason)) }
 }
 
-/// RFC 8866, 5.14.
+/// An m-line by RFC 8866, section 5.14.
 fn is_media_line(line: &str) -> bool {
     let mut fields = line.split(' ');
     let (kind, ports, protocol) = (fields.next(), fields.next(), fields.next());
@@ -111,7 +116,8 @@ fn is_media_line(line: &str) -> bool {
         && fields.next().is_some_and(|format| !format.is_empty())
 }
 
-/// RFC 8122, 5: bytes of two digits, as many as the hash has.
+/// A fingerprint by RFC 8122, section 5: two hexadecimal digits per byte, as many bytes as the hash
+/// has.
 fn is_fingerprint(text: &str) -> bool {
     let Some((hash, bytes)) = text.split_once(' ') else { return false };
     let wanted = match hash.to_ascii_lowercase().as_str() {
@@ -126,7 +132,8 @@ fn is_fingerprint(text: &str) -> bool {
     bytes.split(':').count() == wanted && bytes.split(':').all(byte)
 }
 
-/// RFC 8839, 5.4. A hyphen and an underscore are no ice-chars, and some clients use them.
+/// An ICE credential by RFC 8839, section 5.4. Hyphen, underscore and equals sign are not
+/// ice-chars, but some clients use them.
 fn is_ice_credential(text: &str, min_len: usize) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte);
     (min_len..=256).contains(&text.len()) && text.bytes().all(allowed)
@@ -142,8 +149,9 @@ fn has_opus(section: &[&str]) -> bool {
     })
 }
 
-/// The answer as the client shall see it: both tracks in the media stream `stream` (browsers synchronise lips within one stream
-/// only), and the server's candidates with their end in every live section, because the first one may be rejected.
+/// Completes str0m's answer for the client. Both tracks join the media stream `stream`, because
+/// browsers synchronise lips only within one stream. Every live section gets the server's
+/// candidates and their end marker, because the first section may be rejected.
 pub(super) fn complete_answer(answer: &str, stream: &str) -> String {
     let candidates: Vec<&str> = answer.lines().filter(|line| line.starts_with("a=candidate:")).collect();
     let mut text = String::with_capacity(answer.len() + 512);

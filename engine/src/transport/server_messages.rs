@@ -1,4 +1,5 @@
-//! What a client is told: the facts of a conversation as RTVI messages. Pure; described in `docs/client-messages.md`.
+//! Messages to the client: the events of a conversation as RTVI messages. Pure; described in
+//! `docs/client-messages.md`.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,41 +11,42 @@ use serde_json::{Value, json};
 use super::TextMessage;
 use super::client_messages::error_message;
 
-/// The protocol's version that we speak.
+/// Supported protocol version.
 const RTVI_VERSION: &str = "2.2.0";
 
-/// Bytes of a tool's arguments or result, as JSON, that a client is told.
+/// Maximum size of a tool's arguments or result in a message, bytes of JSON.
 const MAX_TOOL_VALUE_BYTES: usize = 16 * 1024;
 
-/// What a session must know of its call.
+/// Properties of the call that a session needs.
 #[derive(Clone, Debug)]
 pub struct SessionInfo {
     /// The conversation.
     pub conversation_id: ConversationId,
-    /// Told as the speaker of the user's words.
+    /// Reported as the speaker in the user's transcripts.
     pub user_id: String,
     /// Whether the client sees arguments and results of all tools, not only of its own.
     pub expose_tools: bool,
-    /// Tools that run in the client.
+    /// Names of the tools that run in the client.
     pub client_tools: HashSet<String>,
 }
 
-/// One call's side of the data channel. It outlives connections: a client that comes back goes on where the call was.
+/// The RTVI state of one call. It outlives connections: a client that reconnects resumes at the
+/// call's current state.
 pub struct RtviSession {
     info: SessionInfo,
-    /// Wall clock of the beginning, µs since the Unix epoch.
+    /// Wall clock of the start, µs since the Unix epoch.
     started_unix_micros: u64,
     state: AgentState,
     synthesizing: bool,
     generating: bool,
-    /// The words of the LLM's step, as far as they are known.
+    /// Text of the current generation, as far as it is known.
     generated_text: String,
     current_utterance: Option<CurrentUtterance>,
-    /// Tools that run: id and name.
+    /// Running tools: call id and name.
     running_tools: VecDeque<(String, String)>,
 }
 
-/// The utterance that sounds.
+/// The utterance that is playing.
 struct CurrentUtterance {
     utterance: UtteranceId,
     full_text: String,
@@ -63,7 +65,7 @@ fn server_message(data: Value) -> TextMessage {
     rtvi_message("server-message", Some(data))
 }
 
-/// How loudly the server hears the user, from the level in dB of full scale. Told about ten times a second.
+/// The level of the user's audio, from `dbfs` in dB of full scale. Sent about ten times per second.
 #[must_use]
 pub fn level_message(dbfs: f32) -> TextMessage {
     let linear = (f64::from(dbfs) + 60.0).clamp(0.0, 60.0) / 60.0;
@@ -73,7 +75,8 @@ pub fn level_message(dbfs: f32) -> TextMessage {
     .as_progress()
 }
 
-/// A tool's value as the client sees it: whole, or the beginning of its JSON text. A long one would fill the channel that captions wait for.
+/// A tool's value as the client sees it: whole, or the start of its JSON text. A long value would
+/// fill the channel and delay captions.
 fn truncate_value(value: &Value) -> Value {
     let text = value.to_string();
     if text.len() <= MAX_TOOL_VALUE_BYTES {
@@ -83,7 +86,7 @@ fn truncate_value(value: &Value) -> Value {
 }
 
 impl RtviSession {
-    /// At the beginning of a call.
+    /// A session at the start of a call.
     #[must_use]
     pub fn new(info: SessionInfo) -> Self {
         Self {
@@ -98,7 +101,8 @@ impl RtviSession {
         }
     }
 
-    /// The answer to `client-ready`. The public client waits for it for ever. `video`: whether a face is shown.
+    /// The answer to `client-ready`. The public client waits for it without a timeout. `video`:
+    /// whether an avatar is shown.
     #[must_use]
     pub fn bot_ready(&self, id: &str, video: bool) -> String {
         json!({
@@ -117,13 +121,14 @@ impl RtviSession {
         .to_string()
     }
 
-    /// What the agent does, for a client whose channel has just opened: it may have come in mid-call.
+    /// The agent's current state, for a client whose data channel has just opened: it may join in
+    /// mid-call.
     #[must_use]
     pub fn state_message(&self) -> TextMessage {
         server_message(json!({"state": self.state}))
     }
 
-    /// Whether a tool with this id was started in the client and waits for its result.
+    /// Whether a tool call with this id was started in the client and its result is pending.
     #[must_use]
     pub fn awaits_tool_result(&self, tool_call_id: &str) -> bool {
         self.running_tools
@@ -131,7 +136,7 @@ impl RtviSession {
             .any(|(id, name)| id == tool_call_id && self.info.client_tools.contains(name))
     }
 
-    /// Calls `send` for each message that a fact gives rise to.
+    /// Calls `send` for each message that results from an event.
     pub fn on_event(&mut self, envelope: &EventEnvelope, mut send: impl FnMut(TextMessage)) {
         match &envelope.event {
             Event::Joined { unix_micros } => self.started_unix_micros = *unix_micros,
@@ -202,7 +207,7 @@ impl RtviSession {
             }
             Event::ToolStarted { call_id, tool_name, parameters } => {
                 let visible = self.info.expose_tools || self.info.client_tools.contains(tool_name);
-                // A tool of the client's own needs all of them.
+                // A tool that runs in the client needs all arguments.
                 let runs_in_client = self.info.client_tools.contains(tool_name);
                 let arguments = match visible {
                     true if runs_in_client => parameters.clone(),
@@ -229,7 +234,7 @@ impl RtviSession {
                 send(rtvi_message("llm-function-call-stopped", Some(data)));
             }
             Event::Turn(times) => send(rtvi_message("metrics", Some(metrics_data(times)))),
-            // The provider's own words are for the operator.
+            // The provider's error text is for the operator only.
             Event::Error { stage, .. } => send(TextMessage::from(error_message(
                 match stage {
                     Stage::Llm => "The language model failed",
@@ -246,7 +251,7 @@ impl RtviSession {
             _ => {}
         }
         if let Some(body) = self.webhook_body(envelope) {
-            // The body is JSON already.
+            // The body is already JSON.
             let text = format!(r#"{{"label":"rtvi-ai","type":"server-message","data":{{"event":{body}}}}}"#);
             send(text.into());
         }
@@ -273,12 +278,12 @@ impl RtviSession {
         Some(body.to_string())
     }
 
-    /// More of the utterance was heard.
+    /// Handles an increase of the heard text of the utterance.
     fn update_heard_text(&mut self, utterance: UtteranceId, text: &str, send: &mut impl FnMut(TextMessage)) {
         let Some(current) = self.current_utterance.as_mut().filter(|s| s.utterance == utterance) else {
             return;
         };
-        // The step's text may have grown since the utterance began to sound.
+        // The generation's text may have grown since the utterance started to play.
         if self.generated_text.trim_start().starts_with(current.full_text.trim())
             && self.generated_text.len() > current.full_text.len()
         {
@@ -478,7 +483,7 @@ mod tests {
             let text = Value::from(stop).to_string();
             assert_eq!((text.contains("secret"), text.contains("Paris")), (expose, expose));
             assert!(text.contains(r#""tool_name":"weather""#));
-            // A tool of the client itself needs its arguments.
+            // A tool that runs in the client needs its arguments.
             let start = messages_for(&mut session, started("page_title"));
             assert_eq!(start[1]["data"]["arguments"], json!({"city": "Paris"}));
             assert!(session.awaits_tool_result("call_1"));

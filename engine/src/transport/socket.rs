@@ -1,6 +1,7 @@
-//! The UDP socket of a media thread, and which call a datagram belongs to.
+//! The UDP socket of a media thread, and the demultiplexer that maps a datagram to its call.
 //!
-//! All calls of a thread share one port. IPv4 only: browsers on IPv6-only networks reach us through their NAT64 or TURN.
+//! All calls of a thread share one port. IPv4 only: browsers on IPv6-only networks reach the server
+//! through their NAT64 or TURN.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,23 +19,26 @@ use str0m::net::{Protocol, Transmit};
 use super::ffi;
 use super::webrtc::LocalCandidate;
 
-/// System buffers that are asked for, bytes: a key frame to every call of a thread at once.
+/// Requested size of the system's socket buffers, bytes: room for a key frame to every call of a
+/// thread at once.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
-/// Batches read in one go, so that one flooded socket does not starve the thread.
+/// Maximum number of batches per read, so that one flooded socket does not starve the thread.
 const MAX_BATCHES: usize = 8;
 
 /// Where to listen.
 #[derive(Clone, Debug, Default)]
 pub struct SocketConfig {
-    /// This host's addresses, as [`hosts`] finds them; IPv6 ones are left out.
+    /// Addresses of this host, as [`host_addresses`] finds them; IPv6 addresses are ignored.
     pub host_addresses: Vec<IpAddr>,
-    /// Addresses under which a NAT in front of us is known; if any, they are told to clients instead of the host's.
+    /// Public addresses of a NAT in front of the server. If there are any, clients get them instead
+    /// of the host's.
     pub public_addresses: Vec<IpAddr>,
-    /// Ports to choose from; any free one without.
+    /// Port range; `None` takes any free port.
     pub ports: Option<RangeInclusive<u16>>,
 }
 
-/// Addresses of this host that a client may use. `loopback`: 127.0.0.1 too, for a server that serves this machine.
+/// Addresses of this host that a client may use. With `loopback`, 127.0.0.1 is included, for
+/// clients on the same machine.
 #[must_use]
 pub fn host_addresses(loopback: bool) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = ffi::interface_addresses()
@@ -52,7 +56,7 @@ pub fn host_addresses(loopback: bool) -> Vec<IpAddr> {
     found
 }
 
-/// A nonblocking UDP socket with the local address of every datagram.
+/// A nonblocking UDP socket that reports the local address of every datagram.
 pub struct Socket {
     inner: mio::net::UdpSocket,
     port: u16,
@@ -65,15 +69,16 @@ pub struct Socket {
     injected: Option<Receiver<InjectedDatagram>>,
 }
 
-/// A datagram past the kernel: its source and its bytes.
+/// A datagram that bypasses the kernel: its source and its bytes.
 pub type InjectedDatagram = (SocketAddr, Vec<u8>);
 
 impl Socket {
-    /// Binds to the first free port of the range, on all interfaces, or on loopback alone if no other address is given.
+    /// Binds to the first free port of the range. It binds to all interfaces, or to loopback only
+    /// if no other address is configured.
     ///
     /// # Errors
     ///
-    /// No port is free, or there is no IPv4 address to tell.
+    /// No port is free, or there is no IPv4 address to announce.
     pub fn bind(config: &SocketConfig) -> io::Result<Self> {
         let v4 = |list: &[IpAddr]| -> Vec<Ipv4Addr> {
             list.iter().filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None }).collect()
@@ -123,7 +128,8 @@ impl Socket {
     fn open_socket(address: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
         socket.set_nonblocking(true)?;
-        // The kernel grants what it may; less is no error. Past its limit (net.core.rmem_max) only with CAP_NET_ADMIN.
+        // The kernel may grant less, which is no error. More than its limit (net.core.rmem_max)
+        // requires CAP_NET_ADMIN.
         if !ffi::force_receive_buffer(socket.as_raw_fd(), SOCKET_BUFFER_BYTES) {
             let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
         }
@@ -132,22 +138,24 @@ impl Socket {
         Ok(socket.into())
     }
 
-    /// What to tell clients.
+    /// The candidates to announce to clients.
     #[must_use]
     pub fn candidates(&self) -> &[LocalCandidate] {
         &self.candidates
     }
 
-    /// Bytes of received datagrams that the kernel holds, its own book-keeping included: some 800 for a small datagram.
+    /// Size of the kernel's receive buffer, bytes. It includes the kernel's own overhead: some 800
+    /// bytes per small datagram.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn receive_buffer(&self) -> io::Result<usize> {
         socket2::SockRef::from(&self.inner).recv_buffer_size()
     }
 
-    /// From now on what is sent here is received too, ahead of what the kernel holds. For a test's flood, of which a stock kernel holds a
-    /// part; nobody is woken by it.
+    /// Returns a sender whose datagrams are received before those in the kernel's buffer. It is for
+    /// flood tests, because a stock kernel's buffer holds only part of a flood. Sending does not
+    /// wake the thread.
     #[must_use]
     pub fn injector(&mut self) -> Sender<InjectedDatagram> {
         let (sender, receiver) = unbounded();
@@ -155,18 +163,20 @@ impl Socket {
         sender
     }
 
-    /// Datagrams that the system did not take.
+    /// Number of datagrams that the system did not accept.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Reads what has come and calls `take(source, destination, datagram)`, where destination is the candidate that the client
-    /// used. Returns how many there were, and whether there may be more (readiness is told only once the socket was empty).
+    /// Reads the available datagrams and calls `take(source, destination, datagram)`. `destination`
+    /// is the candidate that the client used. Returns the number of datagrams, and whether there
+    /// may be more: readiness is edge-triggered, so it is reported again only after the socket was
+    /// empty.
     ///
     /// # Errors
     ///
-    /// The system's, but for an empty socket.
+    /// The system's errors, except that of an empty socket.
     pub fn receive(
         &mut self,
         mut take: impl FnMut(SocketAddr, SocketAddr, &mut [u8]),
@@ -199,7 +209,7 @@ impl Socket {
                 let destination = if is_candidate { destination } else { candidates[0].address };
                 take(SocketAddr::V4(source), destination, datagram);
             }
-            // Less than was asked for: the socket was found empty, and what comes from now on is told anew.
+            // A short batch means that the socket was empty; readiness will be reported again.
             if count < ffi::BATCH_SIZE {
                 return Ok((total, false));
             }
@@ -207,14 +217,16 @@ impl Socket {
         Ok((total, true))
     }
 
-    /// Queues a datagram; [`Socket::flush`] sends. IPv6 and TCP are not ours.
+    /// Queues a datagram; [`Socket::flush`] sends it. Only UDP datagrams are queued; IPv6
+    /// destinations are not supported.
     pub fn send(&mut self, datagram: Transmit) {
         if datagram.proto == Protocol::Udp {
             self.queue.push(datagram);
         }
     }
 
-    /// Sends what is queued. What the system does not take at once is dropped and counted: live media does not wait.
+    /// Sends the queued datagrams. Those that the system does not accept at once are dropped and
+    /// counted: live media does not wait.
     pub fn flush(&mut self) {
         let mut rest = &self.queue[..];
         while !rest.is_empty() {
@@ -234,7 +246,7 @@ impl Socket {
                     self.dropped += rest.len() as u64;
                     break;
                 }
-                // This one cannot be sent (no route, say); the others may.
+                // This datagram cannot be sent (no route, for example); the others may.
                 Err(_) => {
                     self.dropped += 1;
                     rest = &rest[1..];
@@ -259,8 +271,8 @@ impl Source for Socket {
     }
 }
 
-/// Whose datagram it is: STUN checks by their user name, all else by its address, which is known only after a check with a valid
-/// MESSAGE-INTEGRITY.
+/// Maps datagrams to calls. STUN checks are mapped by user name. All others are mapped by source
+/// address, which is known only after a check with a valid MESSAGE-INTEGRITY.
 pub struct Demux<K> {
     by_ufrag: HashMap<String, K>,
     by_address: HashMap<SocketAddr, K>,
@@ -278,36 +290,39 @@ impl<K: Copy + Eq + Hash> Default for Demux<K> {
 }
 
 impl<K: Copy + Eq + Hash> Demux<K> {
-    /// Knows nobody.
+    /// A demultiplexer without calls.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A connection with this user name belongs to `call`. A connection may have had another name before.
+    /// Maps a connection's STUN user name to `call`. Earlier user names of the connection stay
+    /// valid.
     pub fn insert(&mut self, ufrag: &str, call: K) {
         self.by_ufrag.insert(ufrag.to_owned(), call);
     }
 
-    /// Forgets all names and addresses of `call`.
+    /// Removes all user names and addresses of `call`.
     pub fn remove(&mut self, call: &K) {
         self.by_ufrag.retain(|_, other| other != call);
         self.by_address.retain(|_, other| other != call);
     }
 
-    /// An authenticated check came from there ([`super::webrtc::Connection::receive`] said true).
+    /// Maps `source` to `call` after an authenticated check
+    /// ([`super::webrtc::PeerConnection::receive`] returned true).
     pub fn learn_address(&mut self, source: SocketAddr, call: K) {
         if self.by_address.get(&source) != Some(&call) {
             self.by_address.insert(source, call);
         }
     }
 
-    /// Whose it is.
+    /// The call that the datagram belongs to.
     ///
-    /// Of an address without an authenticated call only one thing costs more than to find out that it is nobody's: a check with the user
-    /// name of a call, because its MESSAGE-INTEGRITY is computed. These are limited by IP address, loopback exempt. All else is dropped
-    /// after one look-up, or two, and leaves nothing behind: a limit by source would cost a look-up more for each, and memory for each
-    /// forged address.
+    /// From an unknown address, only one kind of datagram costs more than a failed look-up: a check
+    /// with a call's user name, because its MESSAGE-INTEGRITY is computed. These checks are rate
+    /// limited by IP address; loopback is exempt. All other datagrams are dropped after one or two
+    /// look-ups and leave no state. A rate limit for them would cost one more look-up each, and
+    /// memory for each forged address.
     pub fn route(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) -> Option<K> {
         let known = self.by_address.get(&source).copied();
         let Some(ufrag) = stun_ufrag(datagram) else { return known };
@@ -317,7 +332,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
     }
 }
 
-/// The receiver's part of the user name of a STUN message, if that is what the datagram looks like.
+/// The receiver's part of the user name, if the datagram looks like a STUN message.
 #[must_use]
 pub fn stun_ufrag(datagram: &[u8]) -> Option<&str> {
     let magic = datagram.get(4..8)? == [0x21, 0x12, 0xa4, 0x42];
@@ -335,24 +350,25 @@ pub fn stun_ufrag(datagram: &[u8]) -> Option<&str> {
     None
 }
 
-/// So many things a second for each address: token buckets, of a bounded number of addresses.
+/// Rate limit per address: token buckets for a bounded number of addresses.
 pub struct AddressRateLimiter {
     rate: f64,
     burst: f64,
     buckets: HashMap<IpAddr, (f64, Instant)>,
 }
 
-/// Addresses that are remembered; over that, those with a full bucket are forgotten, or else all.
+/// Maximum number of addresses with a bucket. Over that, those with a full bucket are removed; if
+/// none is full, all are removed.
 const MAX_ADDRESSES: usize = 10_000;
 
 impl AddressRateLimiter {
-    /// `rate` a second, `burst` at once.
+    /// `rate`: tokens per second; `burst`: capacity of a bucket.
     #[must_use]
     pub fn new(rate: f64, burst: f64) -> Self {
         Self { rate, burst, buckets: HashMap::new() }
     }
 
-    /// Whether one more may pass.
+    /// Takes a token of `address`; false if there is none.
     pub fn admit(&mut self, now: Instant, address: IpAddr) -> bool {
         let (rate, burst) = (self.rate, self.burst);
         let filled = |(tokens, since): (f64, Instant)| {
@@ -500,7 +516,7 @@ mod tests {
         let mut to = None;
         a.receive(|_, destination, _| to = Some(destination)).unwrap();
         assert_eq!(to, Some(SocketAddr::new(public, port)));
-        // And it can be answered from that address, which is not an interface of this host.
+        // The answer may be sent from that address, though it is not an interface of this host.
         let contents = vec![7].into();
         let (source, destination) = (SocketAddr::new(public, port), probe.local_addr().unwrap());
         a.send(Transmit { proto: Protocol::Udp, source, destination, contents });
@@ -517,7 +533,7 @@ mod tests {
             public_addresses: vec![],
             ports,
         };
-        // A port that was free may be another program's by the time it is asked for.
+        // Another program may take a free port before it is bound here.
         let (config, first, free) = (0..100)
             .find_map(|_| {
                 let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

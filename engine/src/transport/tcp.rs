@@ -1,7 +1,9 @@
-//! ICE-TCP, passive, on one port, for networks without UDP: datagrams in frames of RFC 4571 (two bytes of length, then the datagram).
+//! ICE-TCP (passive) on one port, for networks without UDP. Datagrams are framed by RFC 4571: two
+//! bytes of length, then the datagram.
 //!
-//! It runs on a thread of its own. The first frame of a connection must be a STUN check; its user name says which call, hence which
-//! media thread, the datagrams are handed to. Nothing is trusted here: the media thread verifies, as it does with UDP.
+//! The server runs on its own thread. The first frame of a connection must be a STUN check. Its
+//! user name determines the call, hence the media thread that receives the datagrams. Nothing is
+//! trusted here: the media thread verifies each datagram, as with UDP.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -17,30 +19,32 @@ use str0m::net::Protocol;
 use super::socket::stun_ufrag;
 use super::webrtc::LocalCandidate;
 
-/// Longest datagram.
+/// Maximum length of a datagram, bytes.
 const MAX_FRAME_BYTES: usize = 2000;
-/// Bytes that wait for a slow client; over that, datagrams are dropped: media is live.
+/// Maximum size of the send queue for a slow client, bytes. Over that, datagrams are dropped,
+/// because media is live.
 const MAX_SEND_QUEUE_BYTES: usize = 256 * 1024;
-/// Connections in all, and from one address (loopback exempt).
+/// Maximum number of connections in total, and per address (loopback exempt).
 const MAX_CONNECTIONS: usize = 2048;
 const MAX_CONNECTIONS_PER_ADDRESS: usize = 32;
-/// A connection of which nothing comes is closed after this long.
+/// A connection is closed if nothing arrives for this long.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Datagrams on their way from media threads.
+/// Capacity of the queue of datagrams from the media threads.
 const OUTGOING_QUEUE_LEN: usize = 8192;
 
 const LISTENER_TOKEN: Token = Token(0);
 const WAKER_TOKEN: Token = Token(1);
 
-/// What connections may do that have not sent a check yet: anybody can open them. Whoever is too many takes the place of the oldest of them,
-/// so that silence keeps nobody out who talks.
+/// Limits for pending connections, which have not sent a check yet. Anyone can open them. A new one
+/// over the limit evicts the oldest pending one, so that silent connections cannot block clients
+/// that send.
 #[derive(Clone, Copy, Debug)]
 struct PendingLimits {
-    /// Their first check is complete within this time.
+    /// Time within which the first check must be complete.
     first_check_timeout: Duration,
-    /// So many in all.
+    /// Maximum number of pending connections in total.
     max_pending: usize,
-    /// So many from one address, loopback too.
+    /// Maximum number of pending connections per address, loopback included.
     max_pending_per_address: usize,
 }
 
@@ -50,18 +54,18 @@ const PENDING_LIMITS: PendingLimits = PendingLimits {
     max_pending_per_address: 16,
 };
 
-/// A datagram that came over TCP.
+/// A datagram received over TCP.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// The client's end of the connection.
     pub source: SocketAddr,
-    /// The candidate that it connected to.
+    /// The local candidate that the client connected to.
     pub destination: SocketAddr,
-    /// As if it had come over UDP.
+    /// The payload, as it would arrive over UDP.
     pub contents: Vec<u8>,
 }
 
-/// The way back, for media threads.
+/// Sends datagrams from the media threads to TCP clients.
 #[derive(Clone)]
 pub struct DatagramSender {
     queue: Sender<Option<(SocketAddr, Vec<u8>)>>,
@@ -69,37 +73,39 @@ pub struct DatagramSender {
 }
 
 impl DatagramSender {
-    /// Sends a datagram over the connection from `destination`; dropped if there is none or the queue is full. Never waits.
+    /// Sends a datagram over the connection from `destination`. It is dropped if there is no such
+    /// connection or the queue is full. Never blocks.
     pub fn send(&self, destination: SocketAddr, contents: Vec<u8>) {
         if self.queue.try_send(Some((destination, contents))).is_ok() {
             drop(self.waker.wake());
         }
     }
 
-    /// Ends [`Server::run`].
+    /// Stops [`Server::run`].
     pub fn stop(&self) {
         drop(self.queue.send(None));
         drop(self.waker.wake());
     }
 }
 
-/// The frames of one stream, cut as its bytes come.
+/// Splits a byte stream into frames.
 #[derive(Default)]
 pub struct FrameDecoder {
     ufrag: Option<String>,
-    /// A frame that is not whole yet.
+    /// Bytes of an incomplete frame.
     buffer: Vec<u8>,
 }
 
 impl FrameDecoder {
-    /// The user name of the first check; `None` before it is whole.
+    /// The user name of the first check; `None` until that check is complete.
     #[must_use]
     pub fn ufrag(&self) -> Option<&str> {
         self.ufrag.as_deref()
     }
 
-    /// Takes the stream's next bytes and gives each frame that is now whole to `deliver`, with the user name of the first check. False
-    /// if the stream is over: a frame is longer than 2,000 bytes, the first one is no STUN check, or `deliver` returned false.
+    /// Adds the stream's next bytes. Each complete frame goes to `deliver`, with the user name of
+    /// the first check. False if the stream must be closed: a frame is longer than 2,000 bytes, the
+    /// first one is no STUN check, or `deliver` returned false.
     pub fn push(&mut self, bytes: &[u8], mut deliver: impl FnMut(&str, &[u8]) -> bool) -> bool {
         self.buffer.extend(bytes);
         let mut rest = &self.buffer[..];
@@ -147,11 +153,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on `port` (0 = any) and tells `hosts`, or `public` addresses instead if there are any.
+    /// Listens on `port` (0 = any). It announces the addresses of `public`, or those of `hosts` if
+    /// `public` is empty.
     ///
     /// # Errors
     ///
-    /// The port is taken.
+    /// The port is in use.
     pub fn bind(port: u16, hosts: &[IpAddr], public: &[IpAddr]) -> io::Result<Self> {
         let local = public.is_empty() && hosts.iter().all(IpAddr::is_loopback);
         let ip: IpAddr = if local { [127, 0, 0, 1].into() } else { [0, 0, 0, 0].into() };
@@ -181,24 +188,25 @@ impl Server {
         })
     }
 
-    /// What to tell clients.
+    /// The candidates to announce to clients.
     #[must_use]
     pub fn candidates(&self) -> &[LocalCandidate] {
         &self.candidates
     }
 
-    /// The way back.
+    /// A sender of datagrams to the clients of this server.
     #[must_use]
     pub fn datagram_sender(&self) -> DatagramSender {
         self.datagram_sender.clone()
     }
 
-    /// Runs until [`DatagramSender::stop`]. `deliver(ufrag, datagram)` hands a datagram to the call of that name and returns false if there
-    /// is none: then the connection is closed.
+    /// Runs until [`DatagramSender::stop`]. `deliver(ufrag, datagram)` passes a datagram to the
+    /// call with that user name. If it returns false, there is no such call and the connection is
+    /// closed.
     ///
     /// # Errors
     ///
-    /// The system's, from polling.
+    /// The system's error from polling.
     pub fn run(
         &mut self,
         now: impl Fn() -> Instant,
@@ -219,8 +227,8 @@ impl Server {
             let at = now();
             for event in &events {
                 match event.token() {
-                    LISTENER => self.accept(at),
-                    WAKER => {}
+                    LISTENER_TOKEN => self.accept(at),
+                    WAKER_TOKEN => {}
                     token => self.on_ready(token, at, &mut deliver),
                 }
             }
@@ -243,11 +251,11 @@ impl Server {
         }
     }
 
-    /// Makes room for one more connection that has not sent a check yet.
+    /// Makes room for one more pending connection.
     fn evict_oldest_pending(&mut self, source: IpAddr) {
         let pending = || self.connections.iter().filter(|(_, c)| c.decoder.ufrag().is_none());
         let pending_of_source = || pending().filter(move |(_, c)| c.source.ip() == source);
-        // Tokens rise with every connection.
+        // Tokens increase with every connection, so the smallest one is the oldest.
         let oldest = if pending_of_source().count() >= self.limits.max_pending_per_address {
             pending_of_source().map(|(token, _)| *token).min()
         } else if pending().count() >= self.limits.max_pending {
@@ -261,7 +269,8 @@ impl Server {
     }
 
     fn accept(&mut self, now: Instant) {
-        // An error other than "no more" (too many files, say) is tried again with the next event.
+        // Errors other than "would block" (too many open files, for example) are retried on the
+        // next event.
         while let Ok((mut stream, source)) = self.listener.accept() {
             self.evict_oldest_pending(source.ip());
             let same = self.connections.values().filter(|c| c.source.ip() == source.ip()).count();
@@ -325,7 +334,7 @@ impl Server {
 }
 
 impl TcpConnection {
-    /// Reads all there is; false if the connection is over.
+    /// Reads all available bytes; false if the connection is closed.
     fn read(
         &mut self,
         now: Instant,
@@ -352,7 +361,7 @@ impl TcpConnection {
         }
     }
 
-    /// Writes what waits; false if the connection is over.
+    /// Writes queued bytes; false if the connection is closed.
     fn write(&mut self) -> bool {
         while !self.outgoing.is_empty() {
             match self.stream.write(&self.outgoing) {
@@ -374,5 +383,5 @@ impl TcpConnection {
 
 #[cfg(test)]
 #[path = "tcp_tests.rs"]
-#[allow(clippy::disallowed_methods)] // the server's thread gives its result back
+#[allow(clippy::disallowed_methods)] // the tests join the server's thread for its result
 mod tests;

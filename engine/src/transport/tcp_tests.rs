@@ -1,4 +1,4 @@
-//! Servers on loopback, with a clock that the test moves where time matters.
+//! Servers on loopback. Tests that depend on time use a clock that they advance.
 
 use std::net;
 
@@ -17,7 +17,7 @@ fn frame_bytes(contents: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods)] // its result is wanted back
+#[allow(clippy::disallowed_methods)] // the test needs its result
 fn datagrams_go_both_ways_and_strangers_are_turned_away() {
     let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
     let address = server.candidates()[0].address;
@@ -39,7 +39,7 @@ fn datagrams_go_both_ways_and_strangers_are_turned_away() {
     });
     let mut friend = net::TcpStream::connect(address).unwrap();
     let first = stun_check("friend:me");
-    // Two frames in one segment, the second cut in two.
+    // Two frames in one TCP segment, the second one split in two.
     let second = vec![7; 300];
     let bytes = [frame_bytes(&first), frame_bytes(&second)].concat();
     friend.write_all(&bytes[..first.len() + 50]).unwrap();
@@ -64,7 +64,7 @@ fn datagrams_go_both_ways_and_strangers_are_turned_away() {
     );
 }
 
-/// Whether the server closes a connection, waited for.
+/// Waits whether the server closes the connection.
 fn is_closed(stream: &mut net::TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     match stream.read(&mut [0; 10]) {
@@ -80,17 +80,17 @@ fn is_open(stream: &mut net::TcpStream) -> bool {
     read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// A server that sends every datagram back, on a clock that the test moves.
+/// A server that echoes every datagram, on a clock that the test advances.
 struct EchoServer {
     address: SocketAddr,
     datagram_sender: DatagramSender,
-    /// How much the clock has moved.
+    /// Offset of the clock.
     clock_offset: std::sync::Arc<std::sync::Mutex<Duration>>,
     thread: std::thread::JoinHandle<io::Result<()>>,
 }
 
 impl EchoServer {
-    #[allow(clippy::disallowed_methods)] // its result is wanted back
+    #[allow(clippy::disallowed_methods)] // the test needs its result
     fn start(limits: PendingLimits) -> Self {
         let mut server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
         server.limits = limits;
@@ -123,7 +123,8 @@ impl EchoServer {
     }
 }
 
-/// Sends a check and has it back, twice: then the server has looked at its clock, and has accepted whoever connected before.
+/// Sends a check and receives its echo, twice. After that the server has read its clock, and has
+/// accepted all earlier connections.
 fn exchange_checks(friend: &mut net::TcpStream) {
     for _ in 0..2 {
         friend.write_all(&frame_bytes(&stun_check("friend:me"))).unwrap();
@@ -139,7 +140,7 @@ fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
     exchange_checks(&mut friend);
     let mut silent: Vec<_> = (0..12).map(|_| server.open()).collect();
     assert!(silent[..8].iter_mut().all(is_closed), "the oldest make room for the newer");
-    // Who talks comes in all the same.
+    // A client that sends is still accepted.
     let mut another = server.open();
     exchange_checks(&mut another);
     let mut halting = server.open();
@@ -158,7 +159,7 @@ fn the_first_check_is_waited_for_for_five_seconds() {
     let server = EchoServer::start(PENDING_LIMITS);
     let (mut silent, mut friend) = (server.open(), server.open());
     exchange_checks(&mut friend);
-    // It closes what is late four times in that time, and once more.
+    // The server sweeps four times per timeout. A late connection is closed by the fifth sweep.
     let mut quarter = || {
         server.advance_clock(Duration::from_millis(1_250));
         exchange_checks(&mut friend);

@@ -1,23 +1,27 @@
-//! VP8 into RTP payloads (RFC 7741), with the temporal layers that let frames of the pose cache be lost, skipped and repeated.
+//! RTP payload format for VP8 (RFC 7741). Its temporal layers allow frames of the pose cache to be
+//! lost, skipped and repeated.
 //!
-//! Every frame of the cache refers to the key alone, or to the anchor alone. These two and, now and then, a cached frame are temporal layer
-//! 0; all others are layer 1 with Y (depends on nothing but layer 0) and N (nothing depends on it), so that a browser shows whatever arrives.
+//! Every cached frame refers only to the key frame, or only to the altref frame. These two are
+//! temporal layer 0, and so is a cached frame now and then. All other frames are layer 1. They set
+//! Y (depends only on layer 0) and N (no frame depends on it), so that a browser shows every frame
+//! that arrives.
 
 use std::sync::Arc;
 
 use super::VideoFrame;
 
-/// Largest RTP payload, descriptor included: 1200 bytes of UDP payload less the RTP header, its extensions and the SRTP tag.
+/// Maximum RTP payload including the descriptor, bytes: 1200 bytes of UDP payload minus the RTP
+/// header, its extensions and the SRTP tag.
 pub(super) const MAX_PAYLOAD_BYTES: usize = 1120;
-/// X, I+L+T, PictureID of 15 bits, TL0PICIDX, TID+Y.
+/// Length of the descriptor, bytes: X, I+L+T, PictureID of 15 bits, TL0PICIDX, TID+Y.
 const DESCRIPTOR_BYTES: usize = 6;
 
-/// Whether a frame takes several packets.
+/// Whether a frame needs several packets.
 pub(super) fn needs_fragmentation(frame: &[u8]) -> bool {
     frame.len() > MAX_PAYLOAD_BYTES - DESCRIPTOR_BYTES
 }
 
-/// Counters of one outgoing track.
+/// Picture counters of one outgoing track.
 #[derive(Debug, Default)]
 pub(super) struct Packetizer {
     picture_id: u16,
@@ -25,12 +29,13 @@ pub(super) struct Packetizer {
 }
 
 impl Packetizer {
-    /// Starts the picture ids anywhere.
+    /// Starts at the given counters; `picture_id` is cut to 15 bits.
     pub(super) fn new(picture_id: u16, tl0_pic_idx: u8) -> Self {
         Self { picture_id: picture_id & 0x7fff, tl0_pic_idx }
     }
 
-    /// Calls `send(payload, last)` for each packet of the frame, all about equally long.
+    /// Calls `send(payload, last)` for each packet of the frame; the packets have about equal
+    /// lengths.
     pub(super) fn packetize(&mut self, frame: &VideoFrame, mut send: impl FnMut(Arc<[u8]>, bool)) {
         if frame.payload.is_empty() {
             return;

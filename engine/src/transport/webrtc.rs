@@ -1,7 +1,23 @@
-//! One WebRTC connection on str0m: no socket, thread or clock inside.
+//! One WebRTC connection on str0m. It holds no socket, thread or clock.
 //!
-//! ICE-lite (the client finds us), RTP mode: the jitter buffer of the voice is ours ([`crate::hear::jitter`]), and so are the VP8
-//! descriptors ([`super::vp8`]). Time stamps of both tracks count from one zero, and the sender reports say so.
+//! The server is ICE-lite: the client sends the connectivity checks. RTP mode: the jitter buffer of
+//! the user's audio is ours ([`crate::hear::jitter`]), and so is the VP8 payload descriptor
+//! ([`super::vp8`]). The RTP timestamps of both tracks count from the same zero, and the sender
+//! reports say so.
+//!
+//! ```text
+//!  accept()
+//!     │
+//!     ▼
+//! connecting ──ICE, DTLS: Connected──► connected
+//!     │  │                               │  │
+//!     │  └── close(), abort() ───┬───────┘  └── peer closes, or str0m fails ──┐
+//!     │                          ▼                                            │
+//!     │        closing: no new texts; queued texts leave (0.3 s, abort: 0)    │
+//!     │                          │ then BYE and close_notify, at most 0.3 s   │
+//!     │                          ▼                                            ▼
+//!     └── str0m fails ──────► closed ◄── event Closed, unless closing ────────┘
+//! ```
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,50 +41,53 @@ use super::track::Track;
 use super::vp8::{self, Packetizer};
 use super::{TextMessage, TransportEvent, VideoFrame, sdp};
 
-/// Longest text frame that a client may send, bytes; told to it in the answer.
+/// Maximum length of a text frame from the client, bytes; the answer announces it.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
-/// How long a closing connection waits for its last texts to be acknowledged, and again for its close_notify to leave.
+/// How long a closing connection waits until its last texts are acknowledged. The same time is
+/// allowed again for the close_notify to leave.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
-/// Both tracks' wall clock is set back by this much: str0m reports an RTP time of 0 if a packet's wall clock is in the future, and
-/// pictures are written a little early. Only the difference between the tracks matters to a receiver.
+/// The wall clock of both tracks is set back by this much. str0m reports an RTP time of 0 if a
+/// packet's wall clock is in the future, and frames are written slightly early. Only the difference
+/// between the tracks matters to a receiver.
 const CLOCK_OFFSET: Duration = Duration::from_millis(500);
-/// Time stamps that stray from the clock by more than this start a new relation to it.
+/// A timestamp that deviates from the clock by more than this sets a new clock reference.
 const MAX_TIMESTAMP_DRIFT: Duration = Duration::from_secs(2);
-/// Due timeouts served in one `poll`; a guard against spinning.
+/// Maximum number of due timeouts that one `poll` serves; a guard against spinning.
 const MAX_TIMEOUTS_PER_POLL: usize = 64;
-/// Bytes that str0m's channel holds at once; it takes no text that is longer.
+/// Capacity of str0m's channel buffer, bytes; str0m accepts no longer text.
 const MAX_CHANNEL_BUFFER_BYTES: usize = 128 * 1024;
-/// As good as never.
+/// A time far enough away to mean "never".
 const NEVER: Duration = Duration::from_secs(86_400);
 
-/// The server's DTLS certificate. Making one takes about 0.2 s: make it once, at start-up.
+/// The server's DTLS certificate. Generating one takes about 0.2 s, so generate it once, at
+/// start-up.
 #[derive(Clone, Debug)]
 pub struct Certificate(str0m::config::DtlsCert);
 
 impl Certificate {
-    /// A new key and its self-signed certificate; `None` if the crypto library fails.
+    /// Generates a key and its self-signed certificate; `None` if the crypto library fails.
     #[must_use]
     pub fn generate() -> Option<Self> {
         str0m::crypto::from_feature_flags().dtls_provider.generate_certificate().map(Self)
     }
 }
 
-/// An address under which the server is reached.
+/// An address at which clients reach the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalCandidate {
-    /// As the client shall address it.
+    /// The address that the client sends to.
     pub address: SocketAddr,
-    /// UDP, or TCP (passive).
+    /// UDP, or passive TCP.
     pub protocol: Protocol,
 }
 
-/// Why an offer was not accepted.
+/// Why an offer is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
-    /// No WebRTC offer. HTTP 400.
+    /// The offer is no valid WebRTC SDP. HTTP 400.
     #[error("{0}")]
     BadSdp(String),
-    /// Nothing that the agent could speak or hear. HTTP 406.
+    /// The offer has no audio codec that the agent supports. HTTP 406.
     #[error("the offer has no audio section with Opus")]
     NoOpus,
 }
@@ -82,7 +101,7 @@ impl From<sdp::SdpRejection> for AcceptError {
     }
 }
 
-/// One peer connection. Its owner feeds datagrams and time, and drains [`Connection::poll`].
+/// One peer connection. Its owner feeds datagrams and time, and drains [`PeerConnection::poll`].
 pub struct PeerConnection {
     rtc: Rtc,
     id: String,
@@ -93,23 +112,23 @@ pub struct PeerConnection {
     video_track: Option<Track>,
     packetizer: Packetizer,
     pacer: Pacer,
-    /// An instant and what the time stamps said at it.
+    /// Clock reference: an instant and the media time at that instant.
     clock_reference: Option<(Instant, Duration)>,
     data_channel: Option<ChannelId>,
     send_queue: SendQueue,
-    /// What str0m put out after a datagram, for [`Connection::poll`].
+    /// Outputs of str0m after a received datagram, for [`PeerConnection::poll`].
     pending_outputs: VecDeque<Output>,
     next_timeout: Instant,
     last_heard: Option<Instant>,
-    /// Deadline of the present step of closing.
+    /// Deadline of the current phase of closing.
     close_deadline: Option<Instant>,
     close_sent: bool,
     close_reported: bool,
 }
 
 impl PeerConnection {
-    /// Answers an offer. The answer holds all `local` addresses; nothing of the client is trusted or kept before a STUN check with
-    /// a valid MESSAGE-INTEGRITY.
+    /// Answers an offer. The answer lists all `local` addresses. Nothing from the client is trusted
+    /// or stored before a STUN check with a valid MESSAGE-INTEGRITY.
     ///
     /// # Errors
     ///
@@ -128,8 +147,9 @@ impl PeerConnection {
             .clear_codecs()
             .enable_opus(true, false)
             .enable_vp8(true)
-            // Without transport-wide feedback a browser reports its estimate (REMB), for which it needs the send time. That is all
-            // we want to know, and costs neither side a packet per packet.
+            // Without transport-wide feedback a browser reports its estimate (REMB), which requires
+            // the absolute send time. The estimate is all that is needed, and costs neither side a
+            // feedback packet per media packet.
             .clear_extension_map()
             .set_extension(2, Extension::AbsoluteSendTime)
             .set_extension(4, Extension::RtpMid)
@@ -174,11 +194,11 @@ impl PeerConnection {
         Ok((connection, answer))
     }
 
-    /// Answers a further offer on this connection. [`Connection::ufrag`] may change.
+    /// Answers a further offer on this connection. [`PeerConnection::ufrag`] may change.
     ///
     /// # Errors
     ///
-    /// The offer does not fit; the connection goes on as it was, as far as str0m allows.
+    /// The offer does not fit. The connection continues unchanged, as far as str0m allows.
     pub fn renegotiate(&mut self, offer: &str, now: Instant) -> Result<String, AcceptError> {
         let restricted = sdp::restrict_offer(offer)?;
         let bad = |error: &dyn std::fmt::Display| AcceptError::BadSdp(redact_addresses(&error.to_string()));
@@ -192,7 +212,7 @@ impl PeerConnection {
         Ok(sdp::complete_answer(&answer, &self.stream_id))
     }
 
-    /// Reads from the session what was agreed.
+    /// Reads the negotiated codecs and tracks from the session.
     fn adopt_media(&mut self, mids: impl Iterator<Item = Mid>) -> Result<(), AcceptError> {
         let pt = |rtc: &Rtc, codec: Codec, mid: Mid| {
             let offered = rtc.media(mid).map(|media| media.remote_pts().to_vec()).unwrap_or_default();
@@ -233,7 +253,7 @@ impl PeerConnection {
         Ok(())
     }
 
-    /// Random, so that it can serve as a name that only the client knows.
+    /// The connection's id. It is random, so only the client that received it knows it.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -245,26 +265,27 @@ impl PeerConnection {
         &self.ufrag
     }
 
-    /// Whether the client wants to see the agent.
+    /// Whether the client receives the agent's video.
     #[must_use]
     pub fn has_video(&self) -> bool {
         self.video_track.is_some()
     }
 
-    /// When something of the client last came, proven to be its own by ICE.
+    /// When the last datagram arrived that ICE proved to be from the client.
     #[must_use]
     pub fn last_heard(&self) -> Option<Instant> {
         self.last_heard
     }
 
-    /// Texts lost because the client did not take them.
+    /// Number of texts that were dropped because the client did not accept them.
     #[must_use]
     pub fn dropped_texts(&self) -> u64 {
         self.send_queue.dropped()
     }
 
-    /// Whether the datagram is this connection's: a STUN check with its user name and a valid MESSAGE-INTEGRITY, or anything from an
-    /// address that sent such a check.
+    /// Whether the datagram belongs to this connection. It does if it is a STUN check with this
+    /// connection's user name and a valid MESSAGE-INTEGRITY, or comes from an address that sent
+    /// such a check.
     #[must_use]
     pub fn accepts_datagram(
         &self,
@@ -278,7 +299,8 @@ impl PeerConnection {
             .is_ok_and(|receive| self.rtc.accepts(&Input::Receive(now, receive)))
     }
 
-    /// Takes a datagram, if [`Connection::accepts_datagram`] says so; returns that. `destination` is the local candidate it came to.
+    /// Handles a datagram if [`PeerConnection::accepts_datagram`] is true for it, and returns that
+    /// result. `destination` is the local candidate on which it arrived.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -293,7 +315,8 @@ impl PeerConnection {
             return false;
         }
         if let Err(error) = self.rtc.handle_input(input) {
-            // Whoever can forge the client's address can send nonsense; it must not end the call.
+            // An attacker that forges the client's address can send nonsense; it must not end the
+            // call.
             tracing::debug!(%error, "a datagram was not understood");
         } else {
             self.last_heard = Some(now);
@@ -303,7 +326,8 @@ impl PeerConnection {
         true
     }
 
-    /// Takes what str0m puts out. It keeps one received packet: a second datagram before that would replace it.
+    /// Collects str0m's outputs. str0m holds only one received packet: a second datagram before
+    /// this would replace it.
     fn drain_outputs(&mut self) {
         loop {
             match self.rtc.poll_output() {
@@ -317,20 +341,21 @@ impl PeerConnection {
         }
     }
 
-    /// When [`Connection::handle_timeout`] is due next.
+    /// When [`PeerConnection::handle_timeout`] is due next.
     #[must_use]
     pub fn timeout(&self) -> Instant {
         self.next_timeout
     }
 
-    /// Lets time pass. Drain [`Connection::poll`] afterwards.
+    /// Advances time to `now`. Drain [`PeerConnection::poll`] afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.rtc.handle_input(Input::Timeout(now)).is_err() {
             self.rtc.disconnect();
         }
     }
 
-    /// The next event; datagrams go to `transmit` on the way. Call it until `None` after every other call. Serves what is due.
+    /// Returns the next event; outgoing datagrams go to `transmit`. Call it until it returns `None`
+    /// after every other call. It also serves due timeouts.
     pub fn poll(&mut self, now: Instant, transmit: &mut impl FnMut(Transmit)) -> Option<TransportEvent> {
         let mut timeouts = 0;
         loop {
@@ -430,7 +455,8 @@ impl PeerConnection {
         }
     }
 
-    /// Queues an Opus packet of the agent's voice. `timestamp` counts samples at 48 kHz; `marker` begins a talk spurt.
+    /// Queues an Opus packet of the agent's audio. `timestamp` counts samples at 48 kHz; `marker`
+    /// starts a talk spurt.
     pub fn send_audio(&mut self, now: Instant, timestamp: u64, marker: bool, payload: &[u8]) {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 48_000) as u64));
@@ -449,15 +475,17 @@ impl PeerConnection {
         self.next_timeout = now;
     }
 
-    /// Queues a picture of the agent. `timestamp` counts at 90 kHz from the same zero as that of the voice. Some are
-    /// left out while others are still on their way out ([`Pacer::admit_frame`]); whether this one is sent.
+    /// Queues a video frame and returns whether it is sent. `timestamp` counts at 90 kHz from the
+    /// same zero as the audio timestamp. A frame may be skipped while earlier packets are still
+    /// queued ([`Pacer::admit_frame`]).
     pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) -> bool {
         let wallclock = self
             .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64));
         if self.video_track.is_none() || !self.rtc.is_connected() || !self.pacer.admit_frame(now, frame) {
             return false;
         }
-        // A picture of several packets, of a nod or a lean, is lost with any of them; one packet's comes soon again, or the next one does.
+        // A frame of several packets (a nod or a lean) is unusable if one is lost, so it is
+        // retransmitted. A one-packet frame is repeated or superseded soon, so it is not.
         let nackable = frame.is_key_frame || frame.base_layer || vp8::needs_fragmentation(&frame.payload);
         let (pacer, key) = (&mut self.pacer, frame.is_key_frame);
         self.packetizer.packetize(frame, |payload, marker| {
@@ -467,7 +495,7 @@ impl PeerConnection {
         true
     }
 
-    /// Hands those packets of pictures to str0m that may leave; true if any may.
+    /// Passes the video packets that are due to str0m; true if any was due.
     fn send_due_packets(&mut self, now: Instant) -> bool {
         let Some(track) = &mut self.video_track else { return false };
         let mut any = false;
@@ -478,7 +506,8 @@ impl PeerConnection {
         any
     }
 
-    /// The instant that a time stamp belongs to, by the relation that the first packet set up for both tracks.
+    /// Maps a timestamp to an instant, by the clock reference that the first packet set for both
+    /// tracks.
     fn wallclock(&mut self, now: Instant, stamp: Duration) -> Instant {
         let (zero, first) = *self.clock_reference.get_or_insert((now, stamp));
         let at =
@@ -493,8 +522,9 @@ impl PeerConnection {
         at.checked_sub(CLOCK_OFFSET).unwrap_or(at).min(now)
     }
 
-    /// Sends a text frame on the client's data channel, as soon as it is open. While the client takes none, progress is dropped first,
-    /// the oldest first, and counted. After [`Connection::close`] nothing is taken any more.
+    /// Queues a text frame for the client's data channel; it is sent when the channel is open.
+    /// While the client does not read, progress texts are dropped first, oldest first, and counted.
+    /// After [`PeerConnection::close`] texts are ignored.
     pub fn send_text(&mut self, now: Instant, text: impl Into<TextMessage>) {
         if self.close_deadline.is_some() {
             return;
@@ -503,7 +533,7 @@ impl PeerConnection {
         self.next_timeout = now;
     }
 
-    /// Hands waiting texts to SCTP; true if any went.
+    /// Passes queued texts to SCTP; true if any was accepted.
     fn flush_texts(&mut self) -> bool {
         let mut any = false;
         while let (Some(id), Some(text)) = (self.data_channel, self.send_queue.front()) {
@@ -513,7 +543,7 @@ impl PeerConnection {
                     any = true;
                     self.send_queue.pop_front();
                 }
-                // It never will fit, and all that waits behind it would wait for ever.
+                // A text this long never fits, and it would block all texts behind it.
                 Ok(false) if text.len() > MAX_CHANNEL_BUFFER_BYTES => self.send_queue.drop_front(),
                 Ok(false) => break,
                 Err(_) => self.send_queue.drop_front(),
@@ -522,26 +552,27 @@ impl PeerConnection {
         any
     }
 
-    /// Ends the connection: waiting texts first (for at most 0.3 s), then RTCP BYE and DTLS close_notify. Keep polling until
-    /// [`Connection::is_closed`].
+    /// Closes the connection: sends queued texts (for at most 0.3 s), then RTCP BYE and DTLS
+    /// close_notify. Keep polling until [`PeerConnection::is_closed`].
     pub fn close(&mut self, now: Instant) {
         self.close_deadline.get_or_insert(now + CLOSE_TIMEOUT);
         self.next_timeout = now;
     }
 
-    /// Ends the connection as [`Connection::close`] does, without waiting for texts to be acknowledged.
+    /// Closes the connection like [`PeerConnection::close`], but does not wait for texts to be
+    /// acknowledged.
     pub fn abort(&mut self, now: Instant) {
         self.close_deadline = Some(now);
         self.next_timeout = now;
     }
 
-    /// Whether nothing more will come of this connection.
+    /// Whether the connection is closed: it emits nothing further.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         !self.rtc.is_alive()
     }
 
-    /// Goes on with closing; true if there is something new to poll.
+    /// Advances the closing sequence; true if there is new output to poll.
     fn finish_closing(&mut self, now: Instant) -> bool {
         let Some(deadline) = self.close_deadline.filter(|_| self.rtc.is_alive()) else { return false };
         if self.close_sent {
@@ -572,7 +603,7 @@ impl PeerConnection {
     }
 }
 
-/// What str0m says of an offer, without the places in this process's memory that its parser names.
+/// str0m's error text for an offer, without the memory addresses that its parser prints.
 fn redact_addresses(text: &str) -> String {
     match text.find("0x") {
         Some(_) => "its lines cannot be read".to_owned(),

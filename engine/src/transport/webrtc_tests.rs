@@ -1,4 +1,4 @@
-//! A second str0m as the client, both without sockets, in virtual time.
+//! A second str0m acts as the client. Both run without sockets, in virtual time.
 
 use std::collections::VecDeque;
 
@@ -17,14 +17,14 @@ struct Packet {
     data: Vec<u8>,
 }
 
-/// Both ends and the network between them.
+/// Both peers and the network between them.
 struct Harness {
     now: Instant,
     start: Instant,
     server: PeerConnection,
     client: Rtc,
     in_flight: VecDeque<Packet>,
-    /// Returns true for a packet that gets lost: its number since the connection was up, whether it goes to the server, its bytes.
+    /// Returns true if the network loses the packet.
     drop_packet: Box<dyn FnMut(&Packet) -> bool>,
     server_events: Vec<TransportEvent>,
     client_events: Vec<str0m::Event>,
@@ -40,7 +40,7 @@ pub(crate) fn local_candidates() -> [LocalCandidate; 1] {
     [LocalCandidate { address: SERVER_ADDRESS.parse().unwrap(), protocol: Protocol::Udp }]
 }
 
-/// A client and its offer: audio, then the videos, then a channel.
+/// A client and its offer: audio, then the video sections, then a data channel.
 pub(crate) fn client_with_offer(
     now: Instant,
     videos: &[Direction],
@@ -111,7 +111,7 @@ impl Harness {
         }
     }
 
-    /// One millisecond passes.
+    /// Advances time by one millisecond.
     fn step(&mut self) {
         self.drain();
         self.now += Duration::from_millis(1);
@@ -145,7 +145,7 @@ impl Harness {
         panic!("it never happened: {:?} {:?}", self.server_events, self.client_events.len());
     }
 
-    /// Milliseconds since the beginning.
+    /// Milliseconds since the start.
     fn elapsed(&self) -> u64 {
         (self.now - self.start).as_millis() as u64
     }
@@ -190,7 +190,7 @@ impl Harness {
     }
 }
 
-/// What a VP8 decoder would take for a key frame, or for another one.
+/// A frame that a VP8 decoder accepts as a key frame, or as an interframe.
 fn vp8_frame(key: bool, n: u8, len: usize) -> VideoFrame {
     let mut data = vec![n; len];
     data[0] = if key { 0x10 } else { 0x11 };
@@ -241,7 +241,7 @@ fn a_call_connects_and_everything_flows_both_ways() {
 fn packets_that_arrive_together_are_all_heard() {
     let mut harness = Harness::connected();
     for burst in 0..20 {
-        // Two to five packets leave at once, and no poll is between their arrivals.
+        // Two to five packets leave at once, with no poll between their arrivals.
         let packets = 2 + burst % 4;
         for n in 0..packets {
             harness.client_sends_audio(burst * 5 + n);
@@ -261,12 +261,12 @@ fn packets_that_arrive_together_are_all_heard() {
 #[test]
 fn the_sender_reports_tie_both_tracks_to_one_clock_from_the_first_on() {
     let mut harness = Harness::connected();
-    // Nothing is sent for a while: no report may tie RTP time zero to the clock.
+    // Nothing is sent for a while: no report may map RTP time zero to the clock.
     harness.run(2_500);
     for n in 0..200 {
         let stamp = harness.elapsed() + 3_600_000;
         harness.server.send_audio(harness.now, stamp * 48, false, &[0xf8, 1]);
-        // Pictures are written 40 ms before their time.
+        // Frames are written 40 ms ahead of time.
         harness.server.send_video(harness.now, (stamp + 40) * 90, &vp8_frame(n == 0, 0, 100));
         harness.run(20);
     }
@@ -276,7 +276,7 @@ fn the_sender_reports_tie_both_tracks_to_one_clock_from_the_first_on() {
         let clock_offsets = harness.media(audio).into_iter().filter_map(move |data| {
             let info = data.last_sender_info?;
             let wall = info.ntp_time.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
-            // Media time since the first packet, whose own media time was `lead` ahead of the voice's.
+            // Media time since the first packet, whose media time was `lead` ahead of the audio's.
             let media = (info.rtp_time.numer() as u32).wrapping_sub(first.time.numer() as u32) as i32;
             Some(wall - (f64::from(media) / rate + lead))
         });
@@ -299,7 +299,8 @@ fn lost_packets_of_a_key_frame_are_sent_again_and_a_lost_cached_frame_is_not() {
     let mut harness = Harness::connected();
     let sent = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = sent.clone();
-    // RTP of more than 900 bytes is video here; packets 2, 5 and 9 of the key frame are lost, and the first cached frame.
+    // Here RTP of more than 900 bytes is video. Packets 2, 5 and 9 of the key frame are lost, and
+    // the first cached frame.
     harness.drop_packet = Box::new(move |packet| {
         let video = !packet.to_server && packet.data[0] & 0xc0 == 0x80 && packet.data.len() > 900;
         count.set(count.get() + u32::from(video));
@@ -309,7 +310,8 @@ fn lost_packets_of_a_key_frame_are_sent_again_and_a_lost_cached_frame_is_not() {
     harness.run(300);
     assert_eq!(sent.get(), 16 + 3);
     for n in 2..100_u8 {
-        // This client, unlike a browser, shows nothing after a lost frame before the next one of layer 0.
+        // Unlike a browser, this client shows nothing after a lost frame until the next layer-0
+        // frame.
         let frame = VideoFrame { base_layer: n == 10, ..vp8_frame(false, n, 950) };
         harness.server.send_video(harness.now, u64::from(n) * 3600, &frame);
         harness.run(40);
@@ -363,12 +365,13 @@ fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
     for (every, expected) in [(u32::MAX, 0.0..0.001), (5, 0.1..0.35)] {
         let mut harness = Harness::connected();
         let mut n = 0_u32;
-        // RTP and RTCP to the client begin with these bits.
+        // RTP and RTCP packets to the client start with these bits.
         harness.drop_packet = Box::new(move |packet| {
             n += u32::from(!packet.to_server && packet.data[0] >> 6 == 2);
             !packet.to_server && packet.data[0] >> 6 == 2 && n.is_multiple_of(every)
         });
-        // A report each five seconds, and only from the second on is it known of how many packets.
+        // Reports arrive every five seconds. Only from the second report on is the number of
+        // packets known.
         for block in 0..900_u64 {
             harness.server.send_audio(harness.now, block * 960, block == 0, &[0xfc, 1, 2, 3]);
             harness.run(20);
@@ -415,7 +418,7 @@ fn garbage_changes_nothing() {
             })
             .collect();
         if let Some(first) = garbage.first_mut() {
-            // Looks like STUN, DTLS, RTP or RTCP in turn, or like nothing.
+            // The first byte makes it look like STUN, DTLS, RTP, RTCP, or nothing known, in turn.
             *first = [0, 1, 20, 22, 63, 0x80, 0x81, 0xff][round % 8];
         }
         assert!(!harness.server.receive(harness.now, Protocol::Udp, stranger, server, &garbage));
@@ -583,7 +586,8 @@ fn bad_offers_are_told_apart() {
         let without: String = offer.split_inclusive('\n').filter(|line| !line.starts_with(cut)).collect();
         assert!(matches!(rejection_of(&without), Some(AcceptError::BadSdp(_))), "{cut}");
     }
-    // Cut anywhere, or with any byte changed, it is refused or accepted, and nothing else.
+    // An offer that is truncated, or has any byte changed, is either rejected or accepted; nothing
+    // else happens.
     for n in (0..offer.len()).step_by(11) {
         let _ = rejection_of(&offer[..n]);
         let mut bytes = offer.clone().into_bytes();

@@ -180,7 +180,8 @@ async fn failures_are_reasons_without_secrets() {
     );
 }
 
-/// The clock stands still once the server has been asked, and then jumps from timer to timer: nothing but the time-out is left to wait for.
+/// The clock stops once the server has received the request, then jumps from timer to timer: only
+/// the timeout is left.
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
     let request_received = Arc::new(tokio::sync::Notify::new());
@@ -206,7 +207,7 @@ async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
     let silent = tokio::time::Instant::now();
     let outcome = tokio::time::timeout(3 * TIMEOUT, running).await.expect("it is given up");
     assert_eq!(outcome, Err("timeout".into()));
-    // It was asked between the two; the clock has steps of a millisecond.
+    // The request was sent between the two instants; the clock has a resolution of a millisecond.
     let (min, max) = (silent.elapsed(), started.elapsed());
     let limit = Duration::from_secs(20);
     assert!(min <= limit + Duration::from_millis(2) && max >= limit, "{min:?} to {max:?}");
