@@ -340,7 +340,7 @@ impl Conversation {
         }
         let now = self.now;
         let threshold = self.spec.turn_threshold;
-        let (min_words, max_delay) = (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
+        let (min_delay, max_delay) = (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
         let turn_model_asked = self.spec.turn_model && turn.speech_end.is_some();
         self.explain_decision(|| {
             let why = match turn.end_of_turn_probability {
@@ -351,13 +351,13 @@ impl Conversation {
                 }
                 Some(p) => {
                     format!(
-                        "turn model {p} >= turn_threshold {threshold}: min_endpointing_delay {min_words:?}"
+                        "turn model {p} >= turn_threshold {threshold}: min_endpointing_delay {min_delay:?}"
                     )
                 }
                 None if turn_model_asked => {
-                    format!("the turn model has not answered in time: min_endpointing_delay {min_words:?}")
+                    format!("the turn model has not answered in time: min_endpointing_delay {min_delay:?}")
                 }
-                None => format!("min_endpointing_delay {min_words:?}"),
+                None => format!("min_endpointing_delay {min_delay:?}"),
             };
             let from = turn
                 .speech_end
