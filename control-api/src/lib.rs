@@ -1,7 +1,8 @@
 //! The control plane: agents, conversations and what hangs on them, by REST, in a store of its own; the two doors through which a
 //! client's connection comes in; webhooks.
 //!
-//! It knows the engine only as a [`Host`](conversation::host::Host) and gives it a [`Ledger`](conversation::host::Ledger):
+//! It knows the engine only as an [`Engine`](conversation::engine::Engine) and gives it an
+//! [`EventSink`](conversation::engine::EventSink):
 //!
 //! ```text
 //! App::open ─ first_start ─ ledger() ──► engine ──► router(host) ─ serve(listener, router, stop)
