@@ -1,4 +1,4 @@
-//! The pure conversation, in CPU time: what one input costs, and an hour of talk.
+//! CPU time of the pure conversation: of one input, and of an hour of talk.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 
 const HOUR: u64 = 360;
 
-/// CPU time of so many inputs of a call, from its beginning, again and again.
+/// CPU time of the first `count` inputs of a call; beyond its end, a new conversation starts again.
 fn play(inputs: &[(Time, Input)], mut count: u64) -> Duration {
     let mut total = Duration::ZERO;
     while count > 0 {

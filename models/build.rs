@@ -1,10 +1,12 @@
-//! Compiles and links what the adapters take from system libraries, and names what bakes faces after its source.
+//! Compiles and links the adapters' C code, and derives a version from the source that bakes
+//! avatars.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
-    // The package of the tests in `tests/` compiles the library too, for its unit tests, and has this build script.
+    // The package of the tests in `tests/` also compiles the library, for its unit tests, and runs
+    // this build script.
     let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let root = if package.ends_with("tests") { package.join("..") } else { package };
     vpx(&root);
@@ -22,13 +24,14 @@ fn vpx(root: &Path) {
         .includes(library.include_paths)
         .warnings(true)
         .compile("visavis_vp8");
-    // The shim needs the library behind itself on the linker's command line.
+    // The linker's command line must name libvpx after the shim, which needs it.
     for name in library.libs {
         println!("cargo::rustc-link-lib={name}");
     }
 }
 
-/// Changes with whatever turns a person into a set, so that nobody forgets to bake anew.
+/// Sets `FACE_VERSION`, a hash of the source that turns an avatar into a pose set. It changes with
+/// that source, so that outdated pose sets are detected.
 fn face_version(root: &Path) {
     let folder = root.join("src/face");
     println!("cargo::rerun-if-changed={}", folder.display());

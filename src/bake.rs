@@ -1,7 +1,8 @@
-//! `visavis bake`: people drawn in every pose and encoded, once, for all calls.
+//! `visavis bake`: renders an avatar in every pose and encodes the frames, once, for all calls.
 //!
-//! A finished set is kept under the fingerprint of person, size and renderer, and so are the parts of one that was stopped: asked for again,
-//! the first is copied and the second goes on.
+//! A finished pose set is cached under the fingerprint of avatar, size and renderer. So are the
+//! parts of an interrupted bake. The next bake with the same fingerprint copies the finished set,
+//! or continues from the parts.
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
@@ -17,24 +18,25 @@ use models::face::people::{self, Person};
 
 use crate::{Failure, child};
 
-/// Least and largest side of a picture, in pixels.
+/// Minimum and maximum width and height of a frame, in pixels.
 const SIDES: std::ops::RangeInclusive<usize> = 128..=1920;
 
-/// How people are baked, and where to.
+/// What to bake, and where to write it.
 pub(crate) struct Wish<'a> {
-    /// Size of the picture as the command line writes it.
+    /// Frame size as given on the command line.
     pub(crate) size: &'a str,
-    /// File or folder; `None` = the current folder.
+    /// Output file or folder; `None` = the current folder.
     pub(crate) out: Option<&'a Path>,
-    /// Where finished sets and parts are kept; `None` = the user's cache.
+    /// Cache folder for finished sets and parts; `None` = the user's cache.
     pub(crate) keep: Option<&'a Path>,
-    /// Where sets of what is drawn first are written, each over the one before; `None` = nowhere.
+    /// File for partial pose sets, each replacing the previous one; `None` = none are written.
     pub(crate) first: Option<&'a Path>,
-    /// Whether to tell of it as lines of JSON.
+    /// Whether to report progress as JSON lines.
     pub(crate) json: bool,
 }
 
-/// Bakes one person, or all. In the `background` it takes only time that nobody else wants, and ends with standard input.
+/// Bakes one avatar, or all built-in ones. In the `background`, the process has the lowest priority
+/// and exits when standard input closes.
 pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Result<ExitCode, Failure> {
     let &Wish { size, out, .. } = wish;
     if background {
@@ -103,21 +105,21 @@ fn parse_size(size: &str) -> Result<(usize, usize), String> {
     Ok((side(width)?, side(height)?))
 }
 
-/// Where finished sets and parts are kept.
+/// Default cache folder for finished sets and parts.
 fn store() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(cache.join("visavis").join("faces"))
 }
 
-/// Whether a set can be written here: told now, and not when all is drawn.
+/// Checks that the set and its picture can be written here, before the long rendering starts.
 fn prepare(file: &Path) -> Result<(), Failure> {
     let told = || file.display().to_string();
     if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
         fs::create_dir_all(folder).with_context(told)?;
     }
     for file in [file, &file.with_extension("webp")] {
-        // A device or a pipe would be replaced by a file.
+        // The rename at the end would replace a device or a pipe by a file.
         if file.exists() && !file.is_file() {
             return Err(Failure::Usage(format!("--out {}: that is no file", file.display())));
         }
@@ -139,7 +141,7 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
     };
     if let Some(kept) = &kept
         && let (Ok(set), Ok(display)) = (fs::read(kept.join("poses")), fs::read(kept.join("webp")))
-        // A damaged one is drawn anew.
+        // A damaged set is rendered again.
         && PoseSet::parse(&Bytes::from(set.clone())).is_ok()
     {
         write(&file.with_extension("webp"), &display)?;
@@ -187,31 +189,32 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
     Ok(())
 }
 
-/// A set with its picture beside it, the picture first: whoever finds the set finds both.
+/// Writes a set and its display picture. The picture is first: a reader that finds the set also
+/// finds the picture.
 fn write_both(file: &Path, baked: &Baked) -> Result<(), Failure> {
     write(&file.with_extension("webp"), &baked.display_picture)?;
     write(file, &baked.set.to_file())
 }
 
-/// The file beside it that becomes it when it is whole.
+/// The temporary file next to `file`, renamed to it once it is complete.
 fn fresh(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     file.with_file_name(name)
 }
 
-/// Whole or not at all.
+/// Writes the whole file, or leaves the old one in place.
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let fresh = fresh(file);
     let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, file));
     if written.is_err() {
-        // Half a file, on a full disk.
+        // On a full disk the temporary file is incomplete.
         let _ = fs::remove_file(&fresh);
     }
     Ok(written.with_context(|| file.display().to_string())?)
 }
 
-/// Removes what only an unfinished set needs. What cannot be removed stays, and does no harm.
+/// Removes the files that only an unfinished set needs. A file that cannot be removed does no harm.
 fn forget_parts(kept: &Path) {
     for entry in fs::read_dir(kept).into_iter().flatten().flatten() {
         if entry.file_name() != "poses" && entry.file_name() != "webp" {
@@ -220,13 +223,14 @@ fn forget_parts(kept: &Path) {
     }
 }
 
-/// A progress bar on a terminal; a line for every tenth elsewhere, or for a program one for every hundredth.
+/// Progress output: a bar on a terminal, otherwise one line for each 10 %. With `json`, one JSON
+/// line for each 1 %.
 struct Bar<'a> {
     name: &'a str,
     start: Instant,
-    /// What is done, 0 … 1.
+    /// Progress, 0 to 1.
     done: f64,
-    /// What was told last, in percent.
+    /// The last percentage that was printed.
     shown: Option<u32>,
     terminal: bool,
     json: bool,
@@ -257,7 +261,7 @@ impl<'a> Bar<'a> {
         }
     }
 
-    /// A set of what is drawn so far is there.
+    /// Reports that a partial set was written.
     fn first(&self) {
         if self.json {
             println!("{}", serde_json::json!({"first": self.done}));

@@ -1,4 +1,5 @@
-//! `visavis check`: each provider, model and device: ready, or what to install.
+//! `visavis check`: reports for every provider, model and device whether it is ready, and what to
+//! install otherwise.
 
 use std::process::ExitCode;
 
@@ -33,7 +34,8 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         })
         .collect();
     lines.push(match Operator::from_env(|name| std::env::var(name).ok()) {
-        // Asking it would cost the operator money; whether it answers is seen in the first call.
+        // A request would cost the operator money. The first call shows whether the server
+        // responds.
         Some(operator) => line(
             "language model",
             "llm",
@@ -82,7 +84,7 @@ fn line(name: &str, kind: &str, ready: bool, needed: bool, detail: String) -> Li
     Line { name: name.into(), kind: kind.into(), ready, needed, detail }
 }
 
-/// Whether the store refused events; `None` where there is no store yet.
+/// Whether the store rejected events; `None` if there is no store yet.
 fn events(config: &crate::config::Config) -> Result<Option<Line>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(control_api::inspect::failed_events(
@@ -104,7 +106,7 @@ fn events(config: &crate::config::Config) -> Result<Option<Line>, Failure> {
     })
 }
 
-/// Whether the kernel holds what a flood of datagrams brings until a media thread's next tick.
+/// Whether the socket buffer holds the datagrams of a burst until the next tick of a media thread.
 fn buffer() -> Line {
     let name = "UDP receive buffer";
     let hosts = vec![std::net::Ipv4Addr::LOCALHOST.into()];
@@ -129,7 +131,7 @@ fn buffer() -> Line {
     }
 }
 
-/// What keeps the process that reads uploaded documents away from everything else.
+/// Which mechanisms isolate the process that parses uploaded documents.
 fn sandbox(available: documents::Sandbox) -> Line {
     let ready = available.refuses_files();
     let mut detail = available.to_string();
@@ -139,7 +141,7 @@ fn sandbox(available: documents::Sandbox) -> Line {
     line("documents", "files", ready, false, detail)
 }
 
-/// Whether media can flow: a UDP port of the range can be had.
+/// Whether media can flow: enough UDP ports of the range can be bound.
 fn device(config: &crate::config::Config) -> Line {
     let ports = match config.media.ports() {
         Ok(ports) => ports,

@@ -1,24 +1,27 @@
-//! What the server's child processes have in common: they take time only where nobody else wants it, and do not outlive their server.
+//! Common code of the server's child processes: they run at low priority and exit with their
+//! server.
 
 use std::io;
 
 use anyhow::Context as _;
 
-/// The lowest priority there is: nobody waits for a person's set from second to second.
+/// The lowest priority there is: a bake is not interactive.
 pub(crate) const BAKING: i32 = 19;
-/// Whoever moves a slider looks on: a preview gets most of what calls leave, and a bake the rest.
+/// Previews are interactive, so they run at a higher priority than bakes: they get most of the time
+/// that calls leave, and a bake gets the rest.
 pub(crate) const DRAWING: i32 = 14;
 
-/// Steps back behind every other program, calls above all, for this thread and all that it starts. To be called before other threads are
-/// started.
+/// Lowers the priority of this thread, and of every thread and process that it starts, below calls
+/// and all other programs. To be called before other threads are started.
 pub(crate) fn step_back(nice: i32) -> anyhow::Result<()> {
     rustix::process::setpriority_process(None, nice).context("the priority cannot be lowered")
 }
 
-/// Ends this process when its standard input ends: the server holds the other end, and whatever becomes of it closes that.
+/// Exits this process when its standard input closes. The server holds the other end, which closes
+/// however the server ends.
 pub(crate) fn end_with_input() -> anyhow::Result<()> {
     let watch = || {
-        // Broken or at its end, nobody is there any more.
+        // After an error or the end of input, the server is gone.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         std::process::exit(0);
     };

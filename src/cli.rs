@@ -1,4 +1,4 @@
-//! The command line, as `docs` of the contract name it.
+//! The command line. The interface specification fixes its commands, options and exit statuses.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,75 +16,84 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Serve the pages, the REST plane and the calls
+    /// Run the server: web pages, REST API and calls
     Serve(Serve),
-    /// Make, list and revoke API keys, also beside a running server
+    /// Create, list and revoke API keys; works while the server is running
     #[command(arg_required_else_help = false)]
     Keys {
         #[command(subcommand)]
         command: Keys,
     },
-    /// List each provider, model and device: ready, or what to install
+    /// Check every provider, model and device, and report what is ready and what to install
     Check {
-        /// As JSON
+        /// Print the report as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         place: Place,
     },
-    /// Read a document of type KIND from standard input and write its words, within limits: the server's child process
+    /// Extract the text of a document of type KIND from standard input, with resource limits (child
+    /// process of the server)
     #[command(hide = true)]
     Extract {
-        /// pdf, docx, html, json, csv
+        /// Document type: pdf, docx, html, json or csv
         kind: String,
     },
-    /// Draw a person in every pose and encode them into a pose set; without a name all people of this project
+    /// Render an avatar in every pose and encode the frames as a pose set; without a name, all
+    /// built-in avatars
     Bake {
-        /// One of them, or a file like those of assets/people
+        /// Name of a built-in avatar, or a character file like those in assets/people
         #[arg(value_name = "NAME|FILE.toml")]
         person: Option<String>,
-        /// Size of the picture: 512 (a square), 360p, 720p, or WIDTHxHEIGHT
+        /// Video size: 512 (square), 360p, 720p, or WIDTHxHEIGHT
         #[arg(long, default_value = "512")]
         size: String,
-        /// File or folder to write to, instead of the current folder
+        /// Output file or folder [default: the current folder]
         #[arg(long, value_name = "F")]
         out: Option<PathBuf>,
-        /// Folder of finished sets and of the parts of stopped ones, instead of visavis/faces in the user's cache
+        /// Cache folder for finished pose sets and parts of interrupted ones [default:
+        /// visavis/faces in the user's cache]
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
-        /// File for what is drawn first: a set that can be shown while the rest is drawn, replaced by a larger one as that is there
+        /// File for partial pose sets: each can be shown while rendering continues, and is replaced
+        /// by a more complete one
         #[arg(long, value_name = "F")]
         first: Option<PathBuf>,
-        /// Tell how far it is as lines of JSON on standard output: {"progress": 0.25}, and {"first": 0.25} with each set of --first
+        /// Report progress on standard output as JSON lines: {"progress": 0.25}, and {"first":
+        /// 0.25} for each set written to --first
         #[arg(long)]
         json: bool,
-        /// With the lowest priority, and ending when standard input does: the server's child process
+        /// Run at the lowest priority and exit when standard input closes (child process of the
+        /// server)
         #[arg(long, hide = true)]
         background: bool,
     },
-    /// Draw what an editor asks for on standard input, with a low priority: the server's child process
+    /// Render the preview requests read from standard input, at low priority (child process of the
+    /// server)
     #[command(hide = true)]
     Draw,
-    /// Hold many calls at once, of a server or in an engine of this process, and measure (runs visavis-load)
+    /// Generate load: run many concurrent calls against a server or an in-process engine, and
+    /// report latency and cost (runs visavis-load)
     #[command(disable_help_flag = true)]
     Load {
-        /// Arguments of visavis-load
+        /// Arguments passed to visavis-load
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<std::ffi::OsString>,
     },
-    /// Run a scenario of turn-taking in simulated time and print what happens, one JSON object a line
+    /// Run a turn-taking scenario in simulated time and print the events as JSON lines
     Simulate {
-        /// The scenario, JSON
+        /// Scenario file (JSON)
         file: PathBuf,
-        /// Add why each decision was taken
+        /// Include the reason for each decision
         #[arg(long)]
         explain: bool,
     },
-    /// Replay a call from its trace, print what happened as simulate does, and compare every output with the live call's
+    /// Replay a call from its trace, print the events as simulate does, and compare every output
+    /// with that of the live call
     Replay {
-        /// The trace, as `record_trace` writes it to the folder traces of the data folder
+        /// Trace file, as written by `record_trace` to the traces folder of the data folder
         trace: PathBuf,
-        /// Add why each decision was taken
+        /// Include the reason for each decision
         #[arg(long)]
         explain: bool,
     },
@@ -93,10 +102,10 @@ pub(crate) enum Command {
 /// Where configuration and data are.
 #[derive(Args, Clone)]
 pub(crate) struct Place {
-    /// Configuration file, as config/example.toml
+    /// Configuration file (see config/example.toml)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Folder of the database and the key files
+    /// Data folder: the database and the key files
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 }
@@ -105,41 +114,41 @@ pub(crate) struct Place {
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Address of pages and API; port 0 = any
+    /// Address of the web pages and the API; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Let webhooks, tools and models be at private addresses
+    /// Allow webhooks, tools and models at private addresses
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) allow_private_targets: Option<bool>,
-    /// Admit the scripted providers of tests and load runs
+    /// Enable the scripted providers used by tests and load runs
     #[arg(long)]
     pub(crate) allow_scripted: bool,
-    /// How lines of the log are written, on standard error
+    /// Format of log lines on standard error
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<crate::log::Format>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Keys {
-    /// Make a key and print it, alone
+    /// Create a key and print only the key
     Create {
-        /// Whose conversations and agents it opens
+        /// Workspace that the key gives access to
         #[arg(long, value_name = "NAME")]
         workspace: String,
-        /// What it may do: read (GET), operate (also hold conversations), administer (everything)
+        /// Permissions: read (GET), operate (read, and run conversations), administer (everything)
         #[arg(long, value_name = "SCOPE", default_value_t = control_api::Scope::Administer)]
         scope: control_api::Scope,
         #[command(flatten)]
         place: Place,
     },
-    /// List the keys: id, prefix, workspace, when it was made, scope, when it was last used, name
+    /// List the keys: id, prefix, workspace, creation time, scope, last use, name
     List {
         #[command(flatten)]
         place: Place,
     },
     /// Revoke a key
     Revoke {
-        /// Its id
+        /// Id of the key
         id: String,
         #[command(flatten)]
         place: Place,
@@ -149,7 +158,7 @@ pub(crate) enum Keys {
 /// What is wrong with a command line, in one sentence that names what is missing.
 pub(crate) fn sentence(error: &clap::Error) -> String {
     let listed = |kind| match error.get(kind) {
-        // What the help hides is not named here either.
+        // Hidden commands are not named here either.
         Some(ContextValue::Strings(all)) => {
             let hidden =
                 |name: &String| Cli::command().find_subcommand(name).is_some_and(clap::Command::is_hide_set);

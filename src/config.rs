@@ -1,7 +1,8 @@
-//! The configuration: flag over environment over file over default.
+//! The configuration. Precedence: flag, environment, file, default.
 //!
-//! Every key of `config/example.toml` is also `VISAVIS_<SECTION>_<KEY>`. An unknown key is refused with its nearest name, because a
-//! misspelt limit is worse than a server that does not start. Here is what the keys mean and may hold; `source.rs` reads them.
+//! Every key of `config/example.toml` is also `VISAVIS_<SECTION>_<KEY>`. An unknown key is rejected
+//! with the most similar name, because a misspelt limit is worse than a server that does not start.
+//! This file defines the keys, their meaning and their ranges; `source.rs` reads them.
 
 mod source;
 
@@ -64,7 +65,7 @@ impl Default for Server {
 }
 
 impl std::fmt::Debug for Server {
-    /// Without the database's password and the metrics token.
+    /// Omits the database's password and the metrics token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
             .field("listen", &self.listen)
@@ -140,7 +141,8 @@ impl Default for Media {
 }
 
 impl Media {
-    /// The ports of `udp_ports`: `"0"` (any free port), `"50000"` or `"50000-50007"`, one for each media thread.
+    /// The ports of `udp_ports`: `"0"` (any free port), `"50000"` or `"50000-50007"`, one for each
+    /// media thread.
     pub(crate) fn ports(&self) -> Result<std::ops::RangeInclusive<u16>, String> {
         let wrong =
             || format!("\"{}\" is neither a port nor a range such as \"50000-50007\"", self.udp_ports);
@@ -171,7 +173,7 @@ impl std::fmt::Debug for IceServer {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Stt {
-    /// Decoders; 0 = one a core.
+    /// Number of STT decoders; 0 = one per core.
     pub(crate) pool: usize,
 }
 
@@ -192,7 +194,7 @@ impl Default for Models {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Avatars {
-    /// Folder of people that `visavis bake` drew.
+    /// Folder of pose sets written by `visavis bake`.
     pub(crate) dir: Option<PathBuf>,
 }
 
@@ -206,14 +208,14 @@ pub(crate) struct Knowledge {
 }
 
 impl std::fmt::Debug for Knowledge {
-    /// Without the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Knowledge").field("embeddings_model", &self.embeddings_model).finish_non_exhaustive()
     }
 }
 
 impl Knowledge {
-    /// The server of embeddings, if one is named.
+    /// The embeddings server, if one is configured.
     pub(crate) fn embeddings(&self) -> Option<models::embeddings::Config> {
         Some(models::embeddings::Config {
             url: self.embeddings_url.clone()?,
@@ -231,21 +233,22 @@ pub(crate) struct Limits {
     pub(crate) offers: u32,
     pub(crate) embeds: u32,
     pub(crate) calls: u32,
-    /// HTTP connections at once; 0 = as many as half of the files that the process may open, at most 4096.
+    /// Maximum number of concurrent HTTP connections; 0 = half of the files that the process may
+    /// open, at least 16 and at most 4096.
     pub(crate) connections: usize,
-    /// Share of the media threads' time above which no new call is taken; 0 = off.
+    /// Share of the media threads' time above which no new call is admitted, 0 to 1; 0 = off.
     pub(crate) load: f64,
-    /// MiB of memory that must be left for a new call; 0 = off.
+    /// MiB of memory that must be free to admit a call; 0 = off.
     pub(crate) memory: u64,
-    /// Questions a second that the user of a call may type; 0 = off.
+    /// Maximum number of typed questions per second from the user of a call; 0 = off.
     pub(crate) questions: f64,
-    /// Calls that one workspace holds at once.
+    /// Maximum number of concurrent calls per workspace.
     pub(crate) workspace_calls: u32,
-    /// Conversations that one workspace makes a day (UTC).
+    /// Maximum number of new conversations per workspace and day (UTC).
     pub(crate) workspace_conversations: u32,
-    /// Agents of one workspace.
+    /// Maximum number of agents per workspace.
     pub(crate) workspace_agents: u32,
-    /// Bytes that one workspace stores beside its conversations.
+    /// Maximum number of bytes that a workspace stores, without its conversations.
     pub(crate) workspace_bytes: u64,
 }
 
@@ -275,7 +278,8 @@ pub(crate) struct Otlp {
     pub(crate) endpoint: Option<String>,
 }
 
-/// All keys, as in `config/example.toml`, and how the text of an environment variable becomes their value.
+/// All keys, as in `config/example.toml`, and the type that the text of an environment variable is
+/// converted to.
 const KEYS: &[(&str, &[(&str, Kind)])] = &[
     (
         "server",
@@ -344,18 +348,18 @@ const KEYS: &[(&str, &[(&str, Kind)])] = &[
     ("otlp", &[("endpoint", Kind::Text)]),
 ];
 
-/// Variables that begin with `VISAVIS_` and are no keys.
+/// Variables that start with `VISAVIS_` and are not configuration keys.
 const NOT_KEYS: &[&str] = &["VISAVIS_API_KEY", "VISAVIS_LOG", "VISAVIS_BIN"];
 
-/// A key and what is wrong with its value.
+/// A key, and what is wrong with its value.
 type Fault = (&'static str, String);
 
 impl Config {
-    /// Reads the file, if any, and the environment; flags are laid over it by the caller.
+    /// Reads the file, if any, and then the environment. The caller applies the flags.
     ///
     /// # Errors
-    /// One sentence: where it stands (file and line, or variable), the key, its value's fault, and the nearest name where the key is
-    /// unknown.
+    /// One sentence: the location (file and line, or variable), the key, the problem with its
+    /// value, and for an unknown key the most similar name.
     pub(crate) fn load(
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
@@ -460,7 +464,7 @@ impl Config {
     /// `server.trusted_proxies`.
     ///
     /// # Errors
-    /// One of them is no address or range.
+    /// An entry is not an address or an address range.
     pub(crate) fn proxies(&self) -> Result<Vec<control_api::Network>, String> {
         self.server.trusted_proxies.iter().map(|text| text.parse()).collect()
     }

@@ -1,8 +1,10 @@
-//! `visavis draw`: the server's child process that draws what an editor shows.
+//! `visavis draw`: the server's child process that renders previews for the avatar editor.
 //!
-//! A line of standard input is an order, JSON: `character`, `pose` and `size`, the side of a square picture in pixels. The answer on standard
-//! output is the length of a WebP file in bytes (u32, little-endian; 0 = the order cannot be drawn) and the file. Who is drawn again keeps
-//! the hair, and in the same head pose the light in it too: then only what moves has to be drawn, and that is fast.
+//! Each line of standard input is a request in JSON: `character`, `pose` and `size`, the side of a
+//! square picture in pixels. The response on standard output is the length of a WebP file in bytes
+//! (u32, little-endian; 0 = the request is invalid), followed by the file. Consecutive requests for
+//! one character share the hair, and those with the same head pose also its lighting. Only the
+//! moving parts are then rendered again, which is fast.
 
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -12,11 +14,12 @@ use serde::Deserialize;
 
 use crate::{Failure, child};
 
-/// Sides of a picture: small enough to be fast, large enough to be seen.
+/// Range of `size` in pixels: small enough to render quickly, large enough to be useful.
 const SIDES: std::ops::RangeInclusive<usize> = 64..=512;
-/// Head poses and sizes of one person that are kept: drafts and sharp pictures take turns.
+/// Maximum number of cached stages (head pose and size) of one character. Drafts and full-size
+/// pictures alternate, so both must be cached.
 const STAGES: usize = 3;
-/// VP8's quantiser.
+/// VP8 quantizer.
 const QUANTIZER: u32 = 14;
 
 #[derive(Deserialize)]
@@ -41,7 +44,7 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws all orders of one person; the first one of somebody else.
+/// Answers consecutive requests for one character; returns the first request for another one.
 fn one_person(sitter: &Sitter, first: Order) -> Result<Option<Order>, Failure> {
     let character = first.character.clone();
     let mut stages: Vec<(Head, usize, Stage<'_>)> = Vec::new();
@@ -65,7 +68,7 @@ fn one_person(sitter: &Sitter, first: Order) -> Result<Option<Order>, Failure> {
     }
 }
 
-/// The next order that can be drawn; nothing at the end of the input.
+/// The next valid request; `None` at the end of the input.
 fn take() -> Result<Option<Order>, Failure> {
     loop {
         let mut line = String::new();

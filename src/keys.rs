@@ -1,4 +1,4 @@
-//! `visavis keys`: API keys of a data folder, also beside a running server.
+//! `visavis keys`: manages the API keys of a data folder, also while a server runs on it.
 
 use std::process::ExitCode;
 

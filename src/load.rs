@@ -1,4 +1,5 @@
-//! `visavis load`: runs the load generator, which is a program of its own, so that no server contains a second WebRTC stack.
+//! `visavis load`: runs the load generator. It is a separate program, so that the server does not
+//! contain a second WebRTC stack.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -12,12 +13,13 @@ use crate::{Failure, configuration};
 
 const PROGRAM: &str = "visavis-load";
 
-/// Becomes `visavis-load`, with the same arguments. It is looked for beside this program, then on the `PATH`.
+/// Replaces this process by `visavis-load`, with the same arguments. The program is searched next
+/// to this one, then on the `PATH`.
 pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, Failure> {
     let own = std::env::current_exe().context("this program cannot be found")?;
     let program = beside(&own);
     let models = configuration(&Place { config: None, data: None })?.models.dir;
-    // Returns only if it fails.
+    // Returns only on failure.
     let error = Command::new(&program).args(arguments).env("VISAVIS_MODELS_DIR", models).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         let missing = format!(
@@ -29,7 +31,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, Failure> {
     Err(anyhow::Error::new(error).context(format!("{} cannot be run", program.display())).into())
 }
 
-/// The load generator beside a program, else its name alone.
+/// The path of the load generator next to a program, or its bare name if there is none.
 fn beside(own: &Path) -> PathBuf {
     Some(own.with_file_name(PROGRAM)).filter(|program| program.exists()).unwrap_or_else(|| PROGRAM.into())
 }

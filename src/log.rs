@@ -1,5 +1,6 @@
-//! Logs: one line each on stderr, as text or as JSON. A line of a call names its conversation: by a field of its own, by the span that
-//! its task runs in, or, on a media thread, by the call that the thread works for just then.
+//! Logging: one line per record on stderr, as text or as JSON. A record of a call names its
+//! conversation. The id comes from the record's own field, from the span of its task, or, on a
+//! media thread, from the call that the thread currently works for.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use tracing_subscriber::fmt::format::{Format as Line, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How a line is written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
@@ -22,13 +23,13 @@ pub(crate) enum Format {
     Json,
 }
 
-/// The field by which a line names its conversation.
+/// The field with the conversation's id.
 const FIELD: &str = "conversation";
 
-/// Begins to log; `VISAVIS_LOG` filters (`info`, `visavis_engine=debug` …).
+/// Initializes logging; `VISAVIS_LOG` is the filter (`info`, `visavis_engine=debug` …).
 ///
 /// # Errors
-/// The filter means nothing.
+/// The filter is invalid.
 pub(crate) fn begin(format: Format) -> Result<(), String> {
     let wanted = std::env::var_os("VISAVIS_LOG").filter(|text| !text.is_empty());
     let wanted =
@@ -41,7 +42,8 @@ pub(crate) fn begin(format: Format) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// A filter of levels. A word alone must be a level: as the name of a module it would silence everything else.
+/// Parses a filter of levels. A bare word must be a level: as the name of a module it would silence
+/// everything else.
 fn filter(text: &str) -> Result<EnvFilter, String> {
     for part in text.split(',').map(str::trim).filter(|part| !part.contains(['=', '['])) {
         if part.parse::<tracing_subscriber::filter::LevelFilter>().is_err() {
@@ -57,7 +59,8 @@ fn subscriber(
     ansi: bool,
     to: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> Box<dyn Subscriber + Send + Sync> {
-    // A line that cannot be written, because the disk is full, is lost: telling so would panic for the same reason.
+    // A line that cannot be written, because the disk is full, is lost. A report of that error
+    // would panic for the same reason.
     let begun = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).log_internal_errors(false);
     match format {
         Format::Text => Box::new(begun.with_ansi(ansi).event_format(Text(Line::default())).finish()),
@@ -69,7 +72,7 @@ fn subscriber(
     }
 }
 
-/// The call that this thread works for, where the event does not say which.
+/// The call that this thread works for, unless the record has its own field.
 fn served(event: &Event<'_>) -> Option<String> {
     let said = event.metadata().fields().field(FIELD).is_some();
     engine::thread::current_call().filter(|_| !said).map(|id| id.to_string())
@@ -83,7 +86,7 @@ where
     N: for<'a> FormatFields<'a> + 'static,
     F: FormatEvent<S, N>,
 {
-    /// As ever, the call's id behind it. A span is written by the format itself.
+    /// The standard format, followed by the call's id. The format itself writes the spans.
     fn format_event(
         &self,
         ctx: &FmtContext<'_, S, N>,
@@ -105,7 +108,7 @@ where
     N: for<'a> FormatFields<'a> + 'static,
     F: FormatEvent<S, N>,
 {
-    /// One object, in which the conversation always stands at the same place.
+    /// One object. Its first field is the conversation, unless the record has its own field.
     fn format_event(
         &self,
         ctx: &FmtContext<'_, S, N>,
@@ -166,7 +169,7 @@ mod tests {
         }
     }
 
-    /// What is logged while `work` runs, line by line.
+    /// The lines that are logged while `work` runs.
     fn logged(format: Format, work: impl FnOnce()) -> Vec<String> {
         let kept = Kept::default();
         let to = kept.clone();
@@ -179,7 +182,8 @@ mod tests {
     fn speak() {
         tracing::warn!(n = 1, "of nobody");
         tracing::warn!(conversation = "a", "of its own field");
-        // As the engine names what it does on the net pool: whatever the filter's level is.
+        // The engine opens such a span for its tasks on the net pool. Its level is `error`, so no
+        // filter disables it.
         tracing::error_span!("call", conversation = "b").in_scope(|| {
             tracing::warn!("of a \"span\"");
             tracing::warn!(conversation = "c", "of both");

@@ -1,4 +1,4 @@
-//! The `visavis` binary: wiring only. It alone knows everybody.
+//! The `visavis` binary: wiring only. No other crate depends on all the others.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its output is its contract
 
 mod bake;
@@ -23,11 +23,11 @@ use clap::error::ErrorKind;
 use crate::cli::{Cli, Command, Place};
 use crate::config::Config;
 
-/// How a command ended badly.
+/// Why a command failed.
 enum Failure {
-    /// It could not be done: exit status 1.
+    /// The command could not be completed: exit status 1.
     Failed(anyhow::Error),
-    /// It was asked wrongly: exit status 2.
+    /// The command line or an input is invalid: exit status 2.
     Usage(String),
 }
 
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error with its causes, each said once: many name their cause already.
+/// An error with its causes, each only once: many messages already include their cause.
 fn chain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
         "" => cause,
@@ -88,9 +88,10 @@ fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// The configuration of a place: flag over environment over file over default.
+/// Loads the configuration. Precedence: flag, environment, file, default.
 fn configuration(place: &Place) -> Result<Config, Failure> {
-    // A variable that is no Unicode is none of ours, or has a value that its key will refuse.
+    // A variable with a name that is not Unicode is not a key. A value that is not Unicode is
+    // rejected when its key is validated.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
     let mut config = Config::load(place.config.as_deref(), environment).map_err(Failure::Usage)?;
@@ -106,12 +107,12 @@ fn simulate(file: &std::path::Path, explain: bool) -> Result<ExitCode, Failure> 
     let bad = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
     let mut json = Vec::new();
     let source = std::fs::File::open(file).map_err(|e| bad(e.to_string()))?;
-    // One byte over the limit is enough for the parser to say so.
+    // One byte over the limit is enough for the parser to detect the excess.
     let limit = conversation::simulate::MAX_SCENARIO_BYTES as u64 + 1;
     source.take(limit).read_to_end(&mut json).map_err(|e| bad(e.to_string()))?;
     let lines = conversation::simulate::simulate(&json, explain).map_err(|e| bad(e.to_string()))?;
     match std::io::Write::write_all(&mut std::io::stdout(), lines.as_bytes()) {
-        // Who reads only the first lines has what he wanted.
+        // The reader closed the pipe early, for example `head`. That is not an error.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -1,4 +1,4 @@
-//! `visavis replay`: a call from its trace, and whether it was the same.
+//! `visavis replay`: replays a call from its trace and compares the outputs.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +11,7 @@ use conversation::trace::MAX_LINE_BYTES;
 
 use crate::Failure;
 
-/// Line by line, so that a trace of any size takes little memory.
+/// Reads the trace line by line, so that a trace of any size takes little memory.
 pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, Failure> {
     let bad = |why: String| Failure::Usage(format!("{}: {why}", trace.display()));
     let mut file = BufReader::new(File::open(trace).map_err(|e| bad(e.to_string()))?);
@@ -20,7 +20,8 @@ pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, Failure> {
     let mut line = Vec::new();
     while !replay.is_decided() {
         line.clear();
-        // One byte over the limit is enough for the replay to say so.
+        // The longest valid line, its newline and one more byte: enough for the replay to detect
+        // the excess.
         let most = MAX_LINE_BYTES as u64 + 2;
         if file.by_ref().take(most).read_until(b'\n', &mut line).map_err(|e| bad(e.to_string()))? == 0 {
             break;
@@ -35,7 +36,7 @@ pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, Failure> {
     let (summary, verdict) = replay.finish().map_err(|e| bad(e.to_string()))?;
     print(&mut out, &summary)?;
     out.flush()?;
-    // What a gap hides may differ: a script must not take it for the same.
+    // Outputs hidden by a gap may differ, so the exit status must not report equality.
     if matches!(verdict, Verdict::Differs(_) | Verdict::Gap { .. }) {
         return Err(Failure::Failed(anyhow!("{verdict}")));
     }
@@ -45,7 +46,7 @@ pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, Failure> {
 
 fn print(out: &mut io::StdoutLock<'_>, lines: &str) -> io::Result<()> {
     match out.write_all(lines.as_bytes()) {
-        // Who reads only the first lines has what he wanted; the comparison goes on.
+        // The reader closed the pipe early, for example `head`. The comparison continues.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }

@@ -1,4 +1,5 @@
-//! The commands that read a file: what they print, and how they refuse what is none of theirs. The built binary, with a limit on its memory.
+//! Tests of the commands that read a file: their output, and how they reject an invalid file. They
+//! run the built binary with a memory limit.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -7,7 +8,7 @@ use std::process::{Command, Output};
 
 use conversation::simulate::simulate_traced;
 
-/// Address space that no command may exceed, in KiB. The program's own code and stacks are most of it.
+/// Maximum address space of a command, in KiB. Most of it is the program's code and stacks.
 const MEMORY: u64 = 700 << 10;
 
 struct Folder(PathBuf);
@@ -44,7 +45,7 @@ fn run(command: &str, file: &Path, explain: bool) -> Output {
     shell.arg(file).args(explain.then_some("--explain")).env_clear().output().unwrap()
 }
 
-/// The one sentence of a refusal, without the name of the file.
+/// The one-sentence error message, without the file's name.
 fn refused(command: &str, file: &Path) -> String {
     let output = run(command, file, false);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -149,7 +150,7 @@ fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
     }
 }
 
-/// A value that no agent can have is named with what is wrong about it, wherever it stands.
+/// An invalid value is named together with the reason, wherever it is in the file.
 #[test]
 fn a_bad_value_is_named_with_its_reason() {
     let folder = Folder::new("values");
@@ -254,7 +255,7 @@ fn a_bad_value_is_named_with_its_reason() {
 fn huge_files_are_refused_in_little_memory() {
     let folder = Folder::new("huge");
     let header = simulate_traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
-    // 100 MB of nothing, and 100 MB that begin well.
+    // 100 MB of zeros, and a file without end.
     let nothing = folder.0.join("nothing");
     File::create(&nothing).unwrap().set_len(100_000_000).unwrap();
     assert_eq!(refused("simulate", &nothing), "file: is larger than 16 MiB");
@@ -266,11 +267,11 @@ fn huge_files_are_refused_in_little_memory() {
     let long =
         folder.file("long", format!("{header}\n{{\"at\":1,\"input\":\"{}\"}}\n", "x".repeat(50_000_000)));
     assert_eq!(refused("replay", &long), "line 2: is longer than 4 MiB");
-    // 100 MB of good lines, and one that is not.
+    // 100 MB of valid lines, followed by an invalid one.
     let many = folder.0.join("many");
     let mut file = std::io::BufWriter::new(File::create(&many).unwrap());
     writeln!(file, "{header}").unwrap();
-    // Of a piece of speech that nobody asked for: heard by nobody.
+    // The words of a segment that was never requested, so they are ignored.
     let words = "[\"a\",1],".repeat(200);
     let line = format!(
         "{{\"at\":1,\"input\":{{\"Tts\":{{\"piece\":9,\"event\":{{\"Words\":[{words}[\"a\",1]]}}}}}}}}\n"

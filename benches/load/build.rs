@@ -1,4 +1,4 @@
-//! Names the commit that is built, for the reports.
+//! Passes the commit of the build to the program, for the reports.
 
 use std::process::Command;
 
@@ -9,11 +9,11 @@ fn git(arguments: &[&str]) -> Option<String> {
 }
 
 fn main() {
-    // Where HEAD moves, the log of its moves is written.
+    // Git writes this log whenever HEAD moves.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo:rerun-if-changed={log}");
     }
-    // Where a file of the checkout changes, the build is not the commit's.
+    // After a change to a file of the checkout, the build no longer matches the commit.
     if let Some(root) = git(&["rev-parse", "--show-toplevel"]) {
         for sources in
             ["src", "engine", "models", "control-api", "benches", "assets", "Cargo.toml", "Cargo.lock"]

@@ -1,4 +1,4 @@
-//! Criterion measures CPU time with this, and so do the tests.
+//! CPU time as a measurement for Criterion and for the tests.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 
 use crate::instructions;
 
-/// Iterations of which the instructions are counted: mostly 6 s of sound.
+/// Number of iterations whose instructions are counted: usually 6 s of audio.
 const COUNTED: u64 = 300;
 
 /// CPU time of the calling thread.
@@ -44,7 +44,7 @@ impl Measurement for CpuTime {
     }
 }
 
-/// CPU time that `work` takes. What runs here is what is counted where instructions are.
+/// CPU time of `work`. Under Valgrind, only instructions in here are counted.
 pub fn taken<T>(work: impl FnOnce() -> T) -> Duration {
     let begun = ThreadTime::now();
     instructions::toggle();
@@ -53,14 +53,14 @@ pub fn taken<T>(work: impl FnOnce() -> T) -> Duration {
     begun.elapsed()
 }
 
-/// A bench: `work` does so many iterations, and says what CPU time of [`taken`] they took.
+/// A bench: `work` runs the given number of iterations, and returns their CPU time by [`measure`].
 pub fn bench(c: &mut Criterion<CpuTime>, name: &str, mut work: impl FnMut(u64) -> Duration) {
     if !instructions::counted(name, COUNTED, &mut work) {
         c.bench_function(name, |b| b.iter_custom(&mut work));
     }
 }
 
-/// A bench of which `work` is an iteration.
+/// A bench with `work` as one iteration.
 pub fn bench_each<T>(c: &mut Criterion<CpuTime>, name: &str, mut work: impl FnMut() -> T) {
     bench(c, name, |count| {
         taken(|| {

@@ -1,28 +1,30 @@
-//! Counts the instructions of a bench that runs under Valgrind's Callgrind: they are the same however busy the machine is.
-//! `scripts/budgets.py` starts it so, and reads what it writes: one file for each bench.
-#![allow(unsafe_code)] // Valgrind is asked by instructions that do nothing elsewhere
+//! Counts the instructions of a bench under Valgrind's Callgrind: the count does not depend on the
+//! load of the machine. `scripts/budgets.py` runs the benches this way, and reads the output: one
+//! file per bench.
+#![allow(unsafe_code)] // requests to Valgrind are instructions without effect elsewhere
 
 use std::ffi::{CStr, CString};
 #[cfg(target_arch = "x86_64")]
 use std::ptr;
 use std::time::Duration;
 
-/// Requests by their numbers in `valgrind.h` and `callgrind.h`.
+/// Numbers of the requests in `valgrind.h` and `callgrind.h`.
 const RUNNING_ON_VALGRIND: usize = 0x1001;
 const TOGGLE_COLLECT: usize = 0x4354_0002;
 const DUMP_STATS_AT: usize = 0x4354_0003;
 const START_INSTRUMENTATION: usize = 0x4354_0004;
 const STOP_INSTRUMENTATION: usize = 0x4354_0005;
 
-/// What Valgrind answers, 0 without it.
+/// Sends a request to Valgrind and returns its result; 0 without Valgrind.
 #[cfg(target_arch = "x86_64")]
 fn ask(request: usize, text: Option<&CStr>) -> usize {
     let nothing = ptr::null();
     let text = text.map_or(nothing, CStr::as_ptr);
     let arguments = [ptr::without_provenance(request), text, nothing, nothing, nothing, nothing];
     let mut answer = 0;
-    // SAFETY: `rdi` is turned by 128 bits in all and `rbx` swapped with itself, so nothing changes but the flags. Valgrind knows this sequence,
-    // reads the six arguments and the text, which both live as long as this call, and sets `rdx`.
+    // SAFETY: `rdi` is rotated by 128 bits in total and `rbx` is exchanged with itself, so only the
+    // flags change. Valgrind recognizes this sequence, reads the six arguments and the text, which
+    // both live as long as this call, and sets `rdx`.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",
@@ -32,7 +34,7 @@ fn ask(request: usize, text: Option<&CStr>) -> usize {
     answer
 }
 
-/// Other processors have another sequence.
+/// Other architectures have a different sequence.
 #[cfg(not(target_arch = "x86_64"))]
 fn ask(_: usize, _: Option<&CStr>) -> usize {
     0
@@ -44,21 +46,22 @@ pub fn counting() -> bool {
     ask(RUNNING_ON_VALGRIND, None) != 0
 }
 
-/// Begins to count what this thread does, or ends it.
+/// Starts or stops counting the instructions of this thread.
 pub(crate) fn toggle() {
     ask(TOGGLE_COLLECT, None);
 }
 
-/// Under Valgrind: counts what `work` measures in so many iterations, and says true. An iteration is done before, for what is made only once.
+/// Under Valgrind: counts the instructions that `work` measures in `count` iterations, and returns
+/// true. One iteration runs before, for one-time initialization.
 ///
 /// # Panics
-/// The name holds a zero byte.
+/// The name contains a zero byte.
 pub fn counted(name: &str, count: u64, work: &mut dyn FnMut(u64) -> Duration) -> bool {
     if !counting() {
         return false;
     }
     work(1);
-    // Off for what is made around the benches, which is several times faster so.
+    // Disabled outside the benches, where the code is then several times faster.
     ask(START_INSTRUMENTATION, None);
     work(count);
     ask(STOP_INSTRUMENTATION, None);

@@ -1,6 +1,7 @@
-//! What benches and the tests of promised numbers share.
+//! Shared code of the benches and of the tests of promised performance.
 //!
-//! Time is CPU time of the thread that works: on a machine with other work to do the wall clock measures the neighbours.
+//! Time is CPU time of the working thread: on a busy machine, the wall clock also measures the
+//! other programs.
 
 pub mod allocation;
 pub mod cpu;

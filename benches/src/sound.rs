@@ -1,14 +1,16 @@
-//! The recording that the load generator's callers say: its utterances, as a call hears and as an agent could say them.
+//! The recording of the load generator's callers: its utterances, as a call receives them and as an
+//! agent could speak them.
 
 use engine::speak::encode::{Encoder, FRAME_SAMPLES};
 use engine::speak::tts::Upsampler;
 
-/// Samples a second of [`utterances`].
+/// Sample rate of [`utterances`], in Hz.
 pub const RATE: usize = 16_000;
-/// Bytes of a WAV file before its samples, where it has no chunk of its own making.
+/// Bytes of a WAV header without optional chunks.
 const HEADER: usize = 44;
 
-/// The recording's utterances, 16 kHz mono, each from its true onset to its true end, in whole blocks of 20 ms.
+/// The utterances of the recording, 16 kHz mono, each from its true onset to its true end, in whole
+/// frames of 20 ms.
 ///
 /// # Panics
 /// The recording or its description is damaged.
@@ -32,7 +34,8 @@ pub fn utterances() -> Vec<Vec<i16>> {
         .collect()
 }
 
-/// The same one behind the other, as blocks of 20 ms at 48 kHz: about 17 s of speech without a pause.
+/// The utterances one after another, as frames of 20 ms at 48 kHz: about 17 s of speech without a
+/// pause.
 ///
 /// # Panics
 /// As [`utterances`].
@@ -44,10 +47,10 @@ pub fn speech() -> Vec<[i16; FRAME_SAMPLES]> {
     samples.as_chunks::<FRAME_SAMPLES>().0.to_vec()
 }
 
-/// Opus packets of [`speech`], coded by prediction with copies of the packets before, as browsers do.
+/// Opus packets of [`speech_frames`], encoded with in-band FEC, as browsers do.
 ///
 /// # Panics
-/// As [`utterances`], and where there is no encoder.
+/// As [`utterances`], and if the encoder is not available.
 #[must_use]
 pub fn packets() -> Vec<Vec<u8>> {
     let mut encoder = Encoder::new().expect("an encoder");

@@ -1,4 +1,5 @@
-//! A live call without its models: the inputs that a media thread gives its conversation, as often as it gives them.
+//! A call without its models: the inputs that a media thread gives to its conversation, at the same
+//! rate.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,18 +11,19 @@ use conversation::settings::Settings;
 use conversation::spec::Spec;
 use conversation::time::{Position, Time};
 
-/// A detector's window.
+/// A VAD window, in µs.
 const WINDOW: u64 = 32_000;
-/// From one report of playout to the next.
+/// Interval of playout reports, in µs.
 const REPORT: u64 = 100_000;
-/// A spoken word.
+/// Duration of a spoken word, in µs.
 const WORD: u64 = 300_000;
-/// From one turn of the user to the next.
+/// Interval of the user's turns, in µs.
 const TURN: u64 = 10_000_000;
 
 const ANSWER: &str = "Of course, I can tell you that. The museum opens at nine and closes at five.";
 
-/// How the calls here behave: as the product does by default, for as long as it takes.
+/// Specification of these calls: the product defaults without echo warm-up, and without a maximum
+/// duration.
 ///
 /// # Panics
 /// Never: the defaults are valid.
@@ -32,8 +34,8 @@ pub fn spec() -> Spec {
         .expect("the defaults are valid")
 }
 
-/// The inputs of a call of so many turns, one each ten seconds: a question and its answer. Each fifth answer is interrupted, each seventh
-/// held by a cough.
+/// The inputs of a call with this number of turns, one every ten seconds: a question and its
+/// answer. Every fifth answer is interrupted, and every seventh is held by a cough.
 #[must_use]
 pub fn inputs(turns: u64) -> Vec<(Time, Input)> {
     let mut talk = Talk::default();
@@ -55,10 +57,11 @@ struct Talk {
     inputs: Vec<(Time, Input)>,
     due: BTreeMap<(u64, u64), Input>,
     count: u64,
-    /// Pieces by number: whose they are, and their length in µs.
+    /// By segment: its epoch, and its length in µs.
     pieces: BTreeMap<SegmentId, (Epoch, u64)>,
     queue: VecDeque<SegmentId>,
-    /// The piece that sounds, when it last began to, and how much of it had sounded by then.
+    /// The playing segment, when it last started or resumed, and how much of it had played by then.
+    /// In µs.
     sounding: Option<(SegmentId, u64, u64)>,
     held: bool,
 }
@@ -69,7 +72,7 @@ impl Talk {
         self.count += 1;
     }
 
-    /// A stretch of the user's voice, as detector and STT tell of it.
+    /// Schedules the inputs of VAD and STT for a speech segment of the user.
     fn speech(&mut self, from: u64, lasts: u64, text: Option<&str>) {
         let (onset, end) = (Time::from_micros(from), from + lasts);
         self.at(from + 2 * WINDOW, Input::SpeechStarted { onset });
@@ -109,7 +112,7 @@ impl Talk {
                 self.give(&mut conversation, now, Input::Tick);
             } else if let Some((_, input)) = self.due.pop_first() {
                 match input {
-                    // Whether it still sounds is known when its time has come.
+                    // Whether the segment still plays is known only at this time.
                     Input::Playout { segment: piece, .. } => self.report(&mut conversation, now, piece),
                     input => self.give(&mut conversation, now, input),
                 }
@@ -193,7 +196,7 @@ impl Talk {
         self.look(now, piece);
     }
 
-    /// The next look at what sounds: at its end, or after the time between two reports.
+    /// Schedules the next playout report: at the end of the segment, or after the report interval.
     fn look(&mut self, now: u64, piece: SegmentId) {
         let Some((_, since, before)) = self.sounding else { return };
         let length = self.pieces.get(&piece).map_or(0, |(_, length)| *length);
@@ -235,13 +238,13 @@ fn position(micros: u64) -> Position {
     Position::from_samples(micros * 48 / 1_000)
 }
 
-/// What such a call takes of real time.
+/// Duration of such a call in real time.
 #[must_use]
 pub fn length(turns: u64) -> Duration {
     Duration::from_micros(turns * TURN)
 }
 
-/// The same talk as a scenario file for `simulate`.
+/// The same call as a scenario file for `simulate`, without the coughs.
 #[must_use]
 pub fn scenario(turns: u64) -> String {
     let said = |from: f64, lasts: f64, text: &str| serde_json::json!({"from": from, "to": from + lasts, "text": text});

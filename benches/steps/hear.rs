@@ -1,4 +1,4 @@
-//! From packets of the user's voice to whether the user speaks.
+//! From packets of the user's audio to the decision whether the user speaks.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use engine::hear::jitter::{Frame, FrameKind, JitterBuffer};
 use engine::hear::vad::{Silero, State, Vad as _, WINDOW};
 use models::vad::{Isa, Network};
 
-/// Length of a packet.
+/// Duration of a packet.
 const PACKET: Duration = Duration::from_millis(20);
-/// Windows that a media thread judges together.
+/// Number of windows per VAD batch of a media thread.
 const BATCH: usize = 16;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
@@ -31,8 +31,8 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     detector(c);
 }
 
-/// The speech detector's network, from where set-up put it. Where instructions are counted, without fused multiply-adds: Valgrind emulates them
-/// lane by lane, which takes minutes.
+/// The VAD network from the model folder. When instructions are counted, it runs without fused
+/// multiply-add: Valgrind emulates that lane by lane, which takes minutes.
 pub(crate) fn network() -> Arc<Network> {
     let named = std::env::var_os(models::paths::VARIABLE).map(PathBuf::from);
     let checkout = || Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT);
@@ -43,7 +43,7 @@ pub(crate) fn network() -> Arc<Network> {
     Arc::new(Network::from_bytes(&file, isa).unwrap_or_else(|e| panic!("{e}")))
 }
 
-/// Numbers of the packets that come in each of a hundred stretches of 20 ms, again and again.
+/// Packet numbers that arrive in each of a hundred intervals of 20 ms; the sequence repeats.
 fn arrivals(bad: bool) -> Vec<Vec<u64>> {
     let mut order: Vec<Vec<u64>> = (0..100).map(|number| vec![number]).collect();
     if bad {
@@ -58,7 +58,7 @@ fn arrivals(bad: bool) -> Vec<Vec<u64>> {
     order
 }
 
-/// CPU time of so many stretches: what comes is pushed, what is due is pulled.
+/// CPU time of `count` intervals: arriving packets are pushed, due frames are pulled.
 fn receive(order: &[Vec<u64>], payload: &Bytes, count: u64) -> Duration {
     let start = clock::now();
     let mut buffer = JitterBuffer::default();
@@ -102,7 +102,7 @@ fn decode(c: &mut Criterion<CpuTime>) {
     });
     assert_eq!(decoder.decode_failures(), 0, "the packets are Opus");
     let lost = frame(FrameKind::Conceal);
-    // One in four is lost: further ones in a row fade out and cost less.
+    // One in four is lost: in a run of losses, the later ones fade out and cost less.
     bench_each(c, "decode: four packets, one of them lost", || {
         pcm.clear();
         for frame in next.by_ref().take(3).chain([&lost]) {
@@ -111,7 +111,7 @@ fn decode(c: &mut Criterion<CpuTime>) {
     });
 }
 
-/// Takes no notice of what it hears.
+/// An STT stream that ignores its input.
 struct Deaf;
 
 impl models::stt::Stream for Deaf {
@@ -122,7 +122,7 @@ impl models::stt::Stream for Deaf {
     fn end(&mut self) {}
 }
 
-/// What hearing does around decoder and network: windows, level, what the STT is given, the detector's rule.
+/// Everything around decoder and network: windows, level, STT input, and the VAD's state machine.
 fn windows(c: &mut Criterion<CpuTime>) {
     let speech = sound::utterances().concat();
     let mut blocks = speech.chunks_exact(320).cycle();
@@ -160,7 +160,7 @@ fn detector(c: &mut Criterion<CpuTime>) {
         let mut number = 0;
         let mut judge = || {
             let mut states: Vec<&mut State> = states.iter_mut().collect();
-            // Each stream is somewhere else in the recording.
+            // Each stream is at a different position of the recording.
             let given: Vec<&[f32; WINDOW]> =
                 (0..streams).map(|stream| &windows[(number + stream * 31) % windows.len()]).collect();
             number += 1;

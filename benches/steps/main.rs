@@ -1,6 +1,8 @@
-//! Each step of an audio frame's path, and whole ticks of a media thread, in CPU time. `benches/budgets.toml` has a limit for each.
+//! CPU time of each step of an audio frame's path, and of whole ticks of a media thread.
+//! `benches/budgets.toml` has a limit for each.
 //!
-//! An iteration is what a call does once, as its name says: mostly 20 ms of sound. What a step is given is made outside of what is measured.
+//! One iteration is what a call does once, as the bench's name says: usually 20 ms of audio. The
+//! input of a step is created outside the measurement.
 
 mod hear;
 mod hop;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use benches::cpu::CpuTime;
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// Short, so that all of `make bench` is a matter of minutes: a budget is no fine comparison.
+/// Short, so that `make bench` takes only minutes: a budget needs no precise comparison.
 fn settings() -> Criterion<CpuTime> {
     Criterion::default()
         .with_measurement(CpuTime)

@@ -1,4 +1,4 @@
-//! The choice of a picture: which of the baked ones a face shows.
+//! Frame selection: which frame of the pose set an avatar shows.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use engine::show::{AvatarAnimator, Avatars};
 use models::face::PoseSet;
 use models::tts::Phone;
 
-/// µs between two pictures.
+/// Frame interval, in µs.
 const PERIOD: u64 = 40_000;
 const PIECE: SegmentId = SegmentId(1);
-/// "My name is Theo, and I am pleased to meet you." as phones of the CMU set, each with its end in seconds.
+/// "My name is Theo, and I am pleased to meet you." as phones of the CMU set, each with its end in
+/// seconds.
 const SENTENCE: &str = "pau:0.12 m:0.16 ay:0.30 n:0.35 ey:0.60 m:0.68 ih:0.76 z:0.84 th:0.96 iy:1.08 ow:1.18 pau:1.27 ae:1.42 \
     n:1.46 d:1.48 ay:1.71 ae:1.84 m:1.92 p:2.04 l:2.10 iy:2.24 z:2.33 d:2.38 t:2.46 ax:2.50 m:2.59 iy:2.70 t:2.77 y:2.88 uw:3.04 pau:3.27";
-/// Pictures of the sentence.
+/// Number of frames of the sentence.
 const PICTURES: u64 = 82;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
@@ -31,7 +32,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         let at = (number % PICTURES) as f32 * PERIOD as f32 / 1e6;
         black_box(face.next_frame(Time::from_micros(number * PERIOD), Some((PIECE, at))))
     });
-    // It listens: most of the time nothing changes, and nothing is sent.
+    // While the agent listens, usually nothing changes and no frame is sent.
     face.retain_segments(|piece| piece != PIECE);
     face.set_state(AgentState::Listening, false);
     bench_each(c, "face: a picture while listening", || {
@@ -40,7 +41,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     });
 }
 
-/// One that has shown its key frame, and knows what it will say.
+/// An avatar that has shown its key frame, with the phones of the segment.
 fn face(set: &Arc<PoseSet>) -> AvatarAnimator {
     let phone = |word: &str| {
         let (name, end) = word.split_once(':').expect("name:end");

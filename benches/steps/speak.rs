@@ -1,4 +1,4 @@
-//! From samples of the agent's voice to packets of it.
+//! From samples of the agent's speech to packets.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use engine::speak::encode::{self, Encoder};
 use engine::speak::playout::{FRAME_SAMPLES, Playout};
 use models::lips::Lips;
 
-/// Blocks of one piece: two seconds.
+/// Frames of one segment: two seconds.
 const PIECE: usize = 100;
-/// Blocks in a chunk of the voice: .1 s.
+/// Frames of a TTS chunk: .1 s.
 const CHUNK: usize = 5;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
@@ -22,7 +22,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     encode(c);
 }
 
-/// On the voice's thread, where it tells no phones.
+/// Runs on the TTS thread if the TTS reports no phones.
 fn lips(c: &mut Criterion<CpuTime>) {
     let speech = sound::speech();
     let mut lips = Lips::new();
@@ -34,14 +34,14 @@ fn lips(c: &mut Criterion<CpuTime>) {
     });
 }
 
-/// CPU time of so many blocks of pieces that are made, sound and end, one behind the other.
+/// CPU time of `count` frames of consecutive segments that are queued, played and finished.
 fn play(speech: &[i16], ducked: bool, count: u64) -> Duration {
     let mut playout = Playout::default();
     let (mut block, mut reports) = ([0; FRAME_SAMPLES], Vec::with_capacity(8));
     let mut total = Duration::ZERO;
     for number in 0..count.div_ceil(PIECE as u64) {
         let blocks = (count - number * PIECE as u64).min(PIECE as u64) as usize;
-        // The voice's thread makes them.
+        // The TTS thread allocates them.
         let mut chunks: Vec<Vec<i16>> =
             speech.chunks(CHUNK * FRAME_SAMPLES).take(PIECE / CHUNK).map(Vec::from).collect();
         chunks.reverse();
@@ -71,7 +71,7 @@ fn play(speech: &[i16], ducked: bool, count: u64) -> Duration {
     total
 }
 
-/// Where the agent is silent.
+/// CPU time while the agent is silent.
 fn rest(count: u64) -> Duration {
     let mut playout = Playout::default();
     let (mut block, mut reports) = ([0; FRAME_SAMPLES], Vec::new());
@@ -106,7 +106,7 @@ fn encode(c: &mut Criterion<CpuTime>) {
     }
     let mut encoder = Encoder::new().expect("an encoder");
     let silence = [0; encode::FRAME_SAMPLES];
-    // The first few are encoded, until the packet no longer changes.
+    // The first few frames are encoded, until the packet no longer changes.
     for _ in 0..20 {
         encoder.encode(&silence).expect("a packet");
     }

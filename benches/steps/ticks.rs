@@ -1,4 +1,5 @@
-//! All that a media thread does in 10 ms, its calls half talking: no network, no codec, no face.
+//! Complete 10 ms ticks of a media thread whose agents speak half of the time: no network, codecs
+//! or video.
 
 use std::time::Duration;
 
@@ -10,17 +11,18 @@ use super::world::{SPREAD, TURN, World};
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let mut group = c.benchmark_group("tick");
-    // Each sample sees as much of the talk as any other.
+    // Each sample covers the same number of ticks.
     group.sampling_mode(SamplingMode::Flat);
     for calls in [1, 10, 100, 400, 800] {
         let name = format!("{calls} {}", if calls == 1 { "conversation" } else { "conversations" });
         let mut world = None;
         let mut work = |count| {
-            // Here, so that none is made for a bench that nobody asked for.
+            // Created here, so that a bench that is filtered out does not create it.
             let world = world.get_or_insert_with(|| World::with(calls));
             (0..count).map(|_| world.tick()).sum::<Duration>()
         };
-        // At all points of a turn: one call's in two turns, many calls' in few ticks.
+        // Covers all positions of a turn: one whole turn of a single call, or few ticks of many
+        // calls, which are all at different positions.
         let ticks = (2 * TURN / calls).max(4 * SPREAD) as u64;
         if !counted(&format!("tick/{name}"), ticks, &mut work) {
             group.bench_function(name, |b| b.iter_custom(&mut work));

@@ -1,4 +1,5 @@
-//! Packets out and in: the server's connection, and another str0m as the client. No sockets; virtual time.
+//! Packets in and out: the server's connection, with another str0m instance as the client. No
+//! sockets; virtual time.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -20,10 +21,10 @@ use str0m::{Candidate, Input, Output, Rtc};
 
 const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 5000);
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)), 6000);
-/// Between two packets of sound, and between two pictures.
+/// Interval of audio packets, and of video frames.
 const SOUND: Duration = Duration::from_millis(20);
 const PICTURE: Duration = Duration::from_millis(40);
-/// What is measured at once, before the other end is served: a second of it.
+/// Measured in one go, before the other end is polled: up to one second of packets.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Both ends of a connected call.
@@ -33,11 +34,11 @@ struct Line {
     server: PeerConnection,
     client: Rtc,
     microphone: Mid,
-    /// On the way to the client, with the instants of leaving.
+    /// Datagrams in flight to the client, with their send times.
     sent: Vec<(Instant, Transmit)>,
-    /// The client's channel is open: all handshakes are done.
+    /// Whether the client's data channel is open, so that all handshakes are done.
     up: bool,
-    /// Packets of the microphone that the server has handed on.
+    /// Number of microphone packets that the server has passed on.
     heard: u64,
 }
 
@@ -68,12 +69,12 @@ impl Line {
         line
     }
 
-    /// Whole ms since the beginning.
+    /// Whole ms since the start.
     fn elapsed(&self) -> u64 {
         (self.now - self.start).as_millis() as u64
     }
 
-    /// What is due at the server.
+    /// Polls the server for everything that is due.
     fn serve(&mut self, now: Instant) {
         let sent = &mut self.sent;
         while let Some(event) = self.server.poll(now, &mut |t| sent.push((now, t))) {
@@ -85,7 +86,7 @@ impl Line {
         }
     }
 
-    /// The server takes datagrams.
+    /// Delivers datagrams to the server.
     fn take(&mut self, datagrams: &[(Instant, Vec<u8>)]) {
         for (at, datagram) in datagrams {
             self.server.receive(*at, Protocol::Udp, CLIENT, SERVER, datagram);
@@ -93,7 +94,7 @@ impl Line {
         }
     }
 
-    /// The client takes what was sent, and the server what the client says to it.
+    /// Delivers the server's datagrams to the client, and the client's datagrams to the server.
     fn exchange(&mut self) {
         for (at, datagram) in self.sent.drain(..) {
             let receive =
@@ -105,7 +106,7 @@ impl Line {
         self.take(&said);
     }
 
-    /// What the client says by now.
+    /// The client's datagrams that are due now.
     fn said(&mut self) -> Vec<(Instant, Vec<u8>)> {
         let now = self.now;
         self.client.handle_input(Input::Timeout(now)).expect("the client is alive");
@@ -122,7 +123,8 @@ impl Line {
         }
     }
 
-    /// CPU time of so many sendings, one each `period`; whatever is due at the server meanwhile is part of it.
+    /// CPU time of `count` sends, one per `period`, including everything else that the server has
+    /// to do in that time.
     fn send(
         &mut self,
         mut count: u64,
@@ -149,7 +151,7 @@ impl Line {
         total
     }
 
-    /// CPU time of so many packets of the client's microphone at the server.
+    /// CPU time of the server for `count` packets of the client's microphone.
     fn receive(&mut self, packets: &[Vec<u8>], mut count: u64) -> Duration {
         let mut total = Duration::ZERO;
         while count > 0 {

@@ -1,6 +1,6 @@
-//! What a running conversation may cost: the numbers that are promised, in CPU time and in memory.
+//! The promised cost of a conversation, in CPU time and in memory.
 
-#![allow(clippy::print_stderr)] // the numbers
+#![allow(clippy::print_stderr)] // prints the results
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn drain(conversation: &mut Conversation) -> Vec<Output> {
     core::iter::from_fn(|| conversation.poll()).collect()
 }
 
-/// A call in which the agent tells a long story; its piece.
+/// A call in which the agent speaks a long segment; returns that segment too.
 fn speaking(at: &mut Time) -> (Conversation, SegmentId) {
     let settings = Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product_defaults() };
     let mut conversation = Conversation::new(settings.to_spec().unwrap());
@@ -76,7 +76,8 @@ fn a_tick_while_the_agent_speaks_allocates_nothing() {
     for tick in 1..400_u64 {
         let now = begin + Duration::from_millis(10 * tick);
         let position = Position::from_samples(480 * tick);
-        // Once a second what was heard is told, which is a text: that tick is not counted.
+        // Once per second, an event reports the heard text. It allocates a string, so that tick is
+        // not counted.
         if tick % 100 <= 1 {
             conversation.handle(Input::Tick, now);
             drain(&mut conversation);
@@ -121,17 +122,18 @@ fn the_heard_text_of_a_running_story_is_told_every_second() {
     assert!(told >= 9, "{told}");
 }
 
-/// At every input of an hour's call: heap and all, but for what was said.
+/// Heap and struct size after every input of an hour's call, without the history.
 #[test]
 fn a_conversation_fits_in_sixteen_kibibytes() {
     let hour = talk::inputs(HOUR);
-    // Of the history: how many items, and the bytes of their words, which the told copies hold a second time.
+    // Of the history: the number of items and the bytes of their text. `copies` holds the emitted
+    // items, so it contains the text a second time.
     let (mut items, mut words, mut copies) = (0_usize, 0, Vec::with_capacity(4 * HOUR as usize));
     let (mut most, mut least) = (0, i64::MAX);
     let before = count().bytes;
     let mut conversation = Conversation::new(talk::spec());
     for (at, input) in &hour {
-        // What an input brings with it becomes the conversation's.
+        // The conversation takes ownership of the input's content.
         conversation.handle(input.clone(), *at);
         while let Some(output) = conversation.poll() {
             if let Output::Emit(fact) = output
@@ -142,7 +144,7 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
                 copies.push(item);
             }
         }
-        // An item in its `Arc`, and the list of them, which grows by doubling.
+        // An item in its `Arc`, and the list of items, whose capacity doubles.
         let item = size_of::<HistoryItem>() + 2 * size_of::<usize>();
         let slot = size_of::<(Arc<HistoryItem>, Option<GenerationId>)>();
         let history =
@@ -159,7 +161,7 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
     assert!(items > 700 && least >= 0, "the history is smaller than it was taken for: {least}");
 }
 
-/// The least of some runs: what a neighbour adds is not the conversation's.
+/// The minimum over several runs: other programs can only add time.
 fn least(runs: u32, mut run: impl FnMut() -> Duration) -> Duration {
     (0..runs).map(|_| run()).min().unwrap_or_default()
 }
@@ -172,7 +174,7 @@ fn an_input_takes_less_than_two_microseconds() {
         taken.sort_unstable();
         taken[taken.len() / 2]
     };
-    // The clock's own time.
+    // The time of the clock itself.
     let clock = median((0..10_000).map(|_| cpu::taken(|| ())).collect());
     let median = least(3, || {
         let mut conversation = Conversation::new(talk::spec());

@@ -1,6 +1,6 @@
-//! How long a search takes in a large knowledge base, in CPU time: the numbers that are promised.
+//! The promised search time in a large knowledge base, in CPU time.
 
-#![allow(clippy::print_stderr)] // the numbers
+#![allow(clippy::print_stderr)] // prints the results
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use benches::cpu;
 use knowledge::{Embedding, Index};
 
 const CHUNKS: u32 = 10_000;
-/// Components of a vector of OpenAI's small model.
+/// Dimensions of an embedding of OpenAI's small model.
 const COMPONENTS: usize = 1536;
 const QUERIES: u32 = 100;
-/// The promise, for nineteen searches of twenty.
+/// The promise, for the 95th percentile.
 const LIMIT: Duration = Duration::from_millis(10);
 
-/// Numbers that look like chance (Numerical Recipes' linear congruential generator).
+/// Pseudo-random numbers: the linear congruential generator of Numerical Recipes.
 struct Chance(u32);
 
 impl Chance {
@@ -23,7 +23,8 @@ impl Chance {
         (self.0 >> 8) as f32 / (1 << 24) as f32
     }
 
-    /// A word of a language of 20 000, the frequent ones far more often (Zipf's law).
+    /// A word of a vocabulary of 20 000, with Zipf-like frequencies: common words occur far more
+    /// often.
     fn word(&mut self) -> String {
         const SYLLABLES: [&str; 28] = [
             "ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "zu", "dar", "fen", "gil", "hon", "jur",
@@ -51,7 +52,7 @@ impl Chance {
     }
 }
 
-/// The median and the time that nineteen of twenty searches keep.
+/// The median and the 95th percentile.
 fn times(search: impl Fn(u32) -> usize) -> (Duration, Duration) {
     let found = |i| assert!(search(i) > 0);
     let mut times: Vec<Duration> = (0..QUERIES).map(|i| cpu::taken(|| found(i))).collect();
@@ -65,14 +66,14 @@ fn ten_thousand_chunks_are_searched_in_ten_milliseconds() {
     let mut index = Index::new();
     let indexing = cpu::taken(|| {
         for chunk in 0..CHUNKS {
-            // 80 words: one chunk each.
+            // 80 words are one chunk.
             let text = chance.text(80);
             index.insert_with_embeddings(&chunk, &text, vec![chance.direction()]);
         }
     });
     eprintln!("{} chunks made and indexed in {indexing:?}", index.len());
     assert_eq!(index.len(), CHUNKS as usize);
-    // A question, of which a word is misheard: it is compared with all that are known.
+    // The query contains one misspelt word, which is compared with the whole vocabulary.
     let asked: Vec<String> = (0..QUERIES).map(|_| format!("{} {}x", chance.text(9), chance.word())).collect();
     let meant: Vec<Embedding> = (0..QUERIES).filter_map(|_| chance.direction()).collect();
     let words = times(|i| index.search(&asked[i as usize], 4).len());

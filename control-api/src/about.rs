@@ -1,5 +1,6 @@
-//! `GET /join/{conversation_id}/about`: what the call page may know of its conversation before it offers anything. Opened by the
-//! session token alone, as the doors are, and refused like them: 401 for a link that has expired, 409 once the conversation is over.
+//! `GET /join/{conversation_id}/about`: what the call page may know about its conversation before
+//! it sends an offer. Requires only the session token, and is refused like signaling: 401 for an
+//! expired link, 409 after the conversation's end.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ async fn about(
     let claims = door::claims_for(&shared, &parts, &id)?;
     let row = door::opened(&shared, &claims).await?;
     let agent = show::parsed(&row.agent_document)?;
-    // Who speaks: the name that the agent has in its picture, else its own.
+    // The avatar's persona name, otherwise the agent's name.
     let persona = agent["avatars"][0]["persona_name"].as_str().filter(|name| !name.trim().is_empty());
     Ok(axum::Json(json!({"status": row.status, "persona_name": persona.unwrap_or(&row.agent_name)})))
 }

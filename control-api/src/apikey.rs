@@ -1,4 +1,5 @@
-//! API keys: `/v1/ext/apikey`. A key shares the workspace of the key that made it, and has its scope or less.
+//! API keys: `/v1/ext/apikey`. A key shares the workspace of the key that created it, and has at
+//! most its scope.
 
 use std::sync::Arc;
 

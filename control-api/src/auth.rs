@@ -1,4 +1,5 @@
-//! Who asks: API keys, in the header or behind the console's [`session`]. 256 random bits, stored as SHA-256, shown once; afterwards only their prefix is known.
+//! Authentication: API keys, in the header or behind the console's [`console_session`]. A key has
+//! 256 random bits, is stored as SHA-256, and is shown once; afterwards only its prefix is known.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,13 +17,13 @@ use crate::error::{ApiError, OwnText};
 use crate::scope::Scope;
 use crate::{openapi, session, vault};
 
-/// Characters of a key that stay known.
+/// Number of characters of a key that stay visible.
 const PREFIX: usize = 10;
 
 /// SHA-256 of a key.
 pub(crate) type Hash = [u8; 32];
 
-/// A fresh key.
+/// A new key.
 pub(crate) fn fresh_key() -> String {
     let mut bytes = [0; 32];
     vault::random(&mut bytes);
@@ -49,20 +50,21 @@ pub(crate) fn stored(key: &str) -> String {
     hex(&hash(key))
 }
 
-/// Who asks.
+/// The authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// Whose agents and conversations these are.
+    /// The workspace that the request may access.
     pub(crate) workspace: Arc<str>,
-    /// The key that opened it.
+    /// The hash of the key.
     pub(crate) key: Hash,
-    /// What the key may do: at least what the operation needs.
+    /// The scope of the key: at least what the operation needs.
     pub(crate) scope: Scope,
 }
 
-/// The key of the environment (`VISAVIS_API_KEY`), which is never stored, and the workspace that it opens.
+/// The key of the environment (`VISAVIS_API_KEY`), which is never stored, and its workspace.
 ///
-/// All others are looked up for each request: one that was revoked, here or by `visavis keys revoke`, opens nothing any more.
+/// All other keys are read from the store for each request: a key that was revoked, here or by
+/// `visavis keys revoke`, is refused at once.
 pub(crate) struct Given(Option<(Hash, Arc<str>)>);
 
 impl Given {
@@ -75,7 +77,7 @@ impl Given {
     }
 }
 
-/// The workspace that a key opens, and its scope; 401 unless it is known and has not expired.
+/// The workspace and the scope of a key. 401 if the key is unknown or has expired.
 pub(crate) async fn opened(shared: &Shared, hash: &Hash) -> Result<(Arc<str>, Scope), ApiError> {
     if let Some(workspace) = shared.given.workspace(hash) {
         return Ok((workspace, Scope::Administer));
@@ -89,7 +91,7 @@ pub(crate) async fn opened(shared: &Shared, hash: &Hash) -> Result<(Arc<str>, Sc
     Ok((row.workspace.into(), scope))
 }
 
-/// The scope that a request needs. A route that the table does not have needs the greatest.
+/// The scope that a request needs. A route that the table does not contain needs the highest one.
 fn needed(parts: &Parts) -> Scope {
     let route = parts.extensions.get::<MatchedPath>();
     route.and_then(|route| openapi::needs(&parts.method, route.as_str())).unwrap_or(Scope::Administer)
@@ -117,7 +119,7 @@ impl FromRequestParts<Arc<Shared>> for Caller {
     }
 }
 
-/// The token after `Bearer ` in `Authorization`, else that of `?token=`.
+/// The token after `Bearer ` in `Authorization`, otherwise the one in `?token=`.
 pub(crate) fn bearer(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
     let header = headers.get("authorization").and_then(|v| v.to_str().ok());
     let header = header.and_then(|v| {

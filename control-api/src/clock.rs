@@ -1,19 +1,19 @@
-//! The wall clock of this plane: µs since the Unix epoch, and how they are written.
+//! The wall clock of this plane: µs since the Unix epoch, and its text formats.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-/// Microseconds since the Unix epoch. Signed, because that is what a database column is.
+/// Microseconds since the Unix epoch. Signed, like a database column.
 pub(crate) type Micros = i64;
 
-/// Now.
+/// The current time.
 pub(crate) fn now() -> Micros {
     micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// A span in µs.
+/// A duration in µs.
 pub(crate) fn micros(span: Duration) -> Micros {
     Micros::try_from(span.as_micros()).unwrap_or(Micros::MAX)
 }
@@ -27,13 +27,13 @@ pub(crate) fn iso(at: Micros) -> String {
         .unwrap_or_else(|| "1970-01-01T00:00:00.000Z".into())
 }
 
-/// The first instant of a day written as `YYYY-MM-DD`.
+/// The first instant of a day in the format `YYYY-MM-DD`.
 pub(crate) fn day(text: &str) -> Option<Micros> {
     let date = time::Date::parse(text, &format_description!("[year]-[month]-[day]")).ok()?;
     Some(date.midnight().assume_utc().unix_timestamp() * 1_000_000)
 }
 
-/// An instant written as ISO 8601 (RFC 3339).
+/// An instant in ISO 8601 (RFC 3339).
 pub(crate) fn instant(text: &str) -> Option<Micros> {
     let at = OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()?;
     Micros::try_from(at.unix_timestamp_nanos() / 1000).ok()

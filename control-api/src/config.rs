@@ -1,4 +1,4 @@
-//! What the control plane is told by the configuration, with the defaults of `config/example.toml`.
+//! Configuration of the control plane, with the defaults of `config/example.toml`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,27 +14,32 @@ use crate::watch::Watch;
 /// Everything that concerns this plane. The binary parses files and environment and fills it in.
 #[derive(Clone)]
 pub struct Config {
-    /// `server.listen`: where the API is served. Decides about the Host check and the default of `allow_private_targets`.
+    /// `server.listen`: address of the API. Determines the Host check and the default of
+    /// `allow_private_targets`.
     pub listen: SocketAddr,
-    /// `server.data`: folder of the database and the key files; made if absent.
+    /// `server.data`: folder of the database and the key files; created if absent.
     pub data: PathBuf,
-    /// `server.database_url`: a PostgreSQL database that several servers may share; `None` = SQLite in the data folder. Servers that share
-    /// one have the same key files in their data folders.
+    /// `server.database_url`: a PostgreSQL database that several servers may share; `None` = SQLite
+    /// in the data folder. Servers that share a database have the same key files in their data
+    /// folders.
     pub database_url: Option<String>,
-    /// `server.public_url`: `{base_url}`, without a slash at the end; else `http://` and the request's checked Host.
+    /// `server.public_url`: `{base_url}`, without a trailing slash; otherwise `http://` and the
+    /// request's checked Host.
     pub public_url: Option<String>,
-    /// `server.trusted_proxies`: whose `X-Forwarded-For` is believed, beside this machine's.
+    /// `server.trusted_proxies`: peers whose `X-Forwarded-For` is trusted, in addition to this
+    /// machine's.
     pub trusted_proxies: Vec<Network>,
-    /// `server.cors_origins`: origins whose pages may call the REST plane, such as `https://shop.example`; `*` = any. The doors are open to
-    /// all pages anyway.
+    /// `server.cors_origins`: origins whose pages may call the REST plane, such as
+    /// `https://shop.example`; `*` = any. Signaling accepts every origin in any case.
     pub cors_origins: Vec<String>,
-    /// `server.metrics_token`: opens `/metrics` to other than loopback peers.
+    /// `server.metrics_token`: permits access to `/metrics` for peers other than loopback.
     pub metrics_token: Option<String>,
     /// `server.retention_days`: ended conversations older than this are erased; 0 = never.
     pub retention_days: u32,
-    /// `server.allow_private_targets`; `None` = allowed where `listen` is loopback and there is no `public_url`.
+    /// `server.allow_private_targets`; `None` = allowed if `listen` is loopback and there is no
+    /// `public_url`.
     pub allow_private_targets: Option<bool>,
-    /// `VISAVIS_API_KEY`: a key of the first workspace, known beforehand.
+    /// `VISAVIS_API_KEY`: a predefined key of the first workspace.
     pub api_key: Option<String>,
     /// `timeouts.*`
     pub timeouts: Timeouts,
@@ -42,20 +47,24 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// `limits.*`
     pub limits: Limits,
-    /// `media.ice_servers`, handed to pages and clients.
+    /// `media.ice_servers`, sent to pages and clients.
     pub ice_servers: Vec<IceServer>,
-    /// Program and arguments, to which a document's type is added, that read a document from standard input and run
-    /// [`extract_as_child`](crate::extract_as_child); `None` = this program with the argument `extract`.
+    /// Program and arguments that read a document from standard input and run
+    /// [`extract_as_child`](crate::extract_as_child). The document's type is appended. `None` =
+    /// this program with the argument `extract`.
     pub extractor: Option<Vec<OsString>>,
-    /// Program and arguments, to which `bake …` or `draw` is added, that draw people as `visavis` does; `None` = this program.
+    /// Program and arguments that draw avatars like `visavis`. `bake …` or `draw` is appended.
+    /// `None` = this program.
     pub baker: Option<Vec<OsString>>,
-    /// The mouths of speech, which the editor of characters shows.
+    /// The visemes, with their lip shapes, for the character editor.
     pub visemes: Vec<Viseme>,
-    /// `knowledge.embeddings_*`: who tells what texts mean; `None` = knowledge is searched by words alone.
+    /// `knowledge.embeddings_*`: the source of embeddings; `None` = knowledge is searched by words
+    /// only.
     pub embeddings: Option<models::embeddings::Config>,
-    /// What agents may name as their ears, mind and voice.
+    /// The providers that agents may select for STT, LLM and TTS.
     pub providers: Vec<models::registry::Provider>,
-    /// Told of each moment at which a crash matters: for tests that crash there. The server itself has none.
+    /// Called at each crash point, for tests that stop the process there. The server itself sets
+    /// none.
     pub watch: Option<Watch>,
 }
 
@@ -97,7 +106,7 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// Whether only this machine can reach the server: loopback listener, no public address.
+    /// Whether only this machine can reach the server: loopback listener, no public URL.
     #[must_use]
     pub fn local(&self) -> bool {
         self.listen.ip().is_loopback() && self.public_url.is_none()
@@ -113,13 +122,14 @@ impl Config {
 /// `timeouts.*`
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Time from creation after which a conversation that nobody joined ends.
+    /// Time from creation after which a conversation that no client joined ends.
     pub join: Duration,
-    /// Time from creation within which the first join must come.
+    /// Time from creation within which the first join must happen.
     pub token: Duration,
-    /// Time an offer has to connect.
+    /// Time that an offer has to connect.
     pub offer: Duration,
-    /// A server that shared a database and has not told for so long that it lives is taken for dead.
+    /// A server that shares the database and has not renewed its lease for this time counts as
+    /// dead.
     pub lease: Duration,
 }
 
@@ -137,13 +147,15 @@ impl Default for Timeouts {
 /// `webhooks.*`
 #[derive(Clone, Debug)]
 pub struct Webhooks {
-    /// Waits before each try, the first one's included; the last failure is a dead letter.
+    /// Delays before each attempt, including the first one. After the last failure the delivery is
+    /// a dead letter.
     pub schedule: Vec<Duration>,
     /// How long a failing event holds the next one of its conversation back.
     pub hold: Duration,
-    /// Longest try. Shorter than `hold`, so that a receiver that hangs delays the next event by no more.
+    /// Timeout of an attempt. Shorter than `hold`, so that a receiver that hangs delays the next
+    /// event no longer than `hold`.
     pub timeout: Duration,
-    /// A try that is further away waits in the store instead of in memory.
+    /// A retry that is further away waits in the store instead of in memory.
     pub memory: Duration,
 }
 
@@ -162,19 +174,20 @@ impl Default for Webhooks {
 /// `limits.*`; 0 = off.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Requests of one API key a minute.
+    /// Requests of one API key per minute.
     pub per_key: u32,
-    /// Offers of one address a minute.
+    /// Offers of one address per minute.
     pub offers: u32,
-    /// Conversations that one address starts at embedded agents, a minute.
+    /// Conversations that one address starts at embedded agents, per minute.
     pub embeds: u32,
-    /// Calls that one workspace holds at once.
+    /// Concurrent calls of one workspace.
     pub workspace_calls: u32,
-    /// Conversations that one workspace makes a day (UTC).
+    /// Conversations that one workspace creates per day (UTC).
     pub workspace_conversations: u32,
     /// Agents of one workspace.
     pub workspace_agents: u32,
-    /// Bytes that one workspace stores, as they are stored: records and their documents, own avatars; not conversations.
+    /// Bytes that one workspace stores, in their stored form: records and their documents, custom
+    /// avatars; not conversations.
     pub workspace_bytes: u64,
 }
 
@@ -195,7 +208,7 @@ impl Default for Limits {
 /// One entry of `media.ice_servers`, as a browser's `RTCIceServer`.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct IceServer {
-    /// `stun:` and `turn:` addresses.
+    /// `stun:` and `turn:` URLs.
     pub urls: Vec<String>,
     /// For TURN.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -211,7 +224,7 @@ impl fmt::Debug for IceServer {
     }
 }
 
-/// A stock avatar, as `GET /v1/ext/avatars` tells it.
+/// A stock avatar, as in the response of `GET /v1/ext/avatars`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StockAvatar {
     /// Id used when an agent is created.
@@ -224,11 +237,11 @@ pub struct StockAvatar {
     pub display_picture: String,
 }
 
-/// A mouth of speech.
+/// A viseme: a lip shape of speech.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Viseme {
-    /// Its name in the field: `PP`, `aa` …
+    /// Its common name: `PP`, `aa` …
     pub name: &'static str,
-    /// What the mouth does.
+    /// The shape of the mouth.
     pub mouth: models::face::Mouth,
 }

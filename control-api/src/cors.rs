@@ -1,11 +1,13 @@
-//! Which pages may call the REST plane (CORS). The doors are open to every page: what opens them is a token, which no browser adds by itself.
+//! CORS: which pages may call the REST plane. Signaling accepts every origin: access depends on a
+//! token, which no browser attaches by itself.
 
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-/// The layer for pages of these origins; `*` = of any. `None` without an origin: browsers then let no page elsewhere read an answer.
+/// The layer for pages of these origins; `*` = any origin. `None` without an origin: browsers then
+/// let no page of another origin read a response.
 ///
 /// No credentials: an API key is in a header of its own, never in a cookie.
 pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {

@@ -1,4 +1,4 @@
-//! The demo agent: what a first start shows, with a little to know and a page of its own.
+//! The demo agent of a first start, with a small knowledge base and a page of its own.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const SETTING: &str = "demo_agent";
 const ABOUT: &str = include_str!("demo/visavis.md");
 const SHOP: &str = include_str!("demo/shop.md");
 
-/// Makes the demo agent with its knowledge.
+/// Creates the demo agent with its knowledge base.
 pub(crate) async fn create(shared: &Shared) -> store::Result<()> {
     let Some(avatar) = shared.avatars.first() else {
         tracing::warn!("there is no avatar: the demo agent is left out");
@@ -49,13 +49,15 @@ pub(crate) async fn create(shared: &Shared) -> store::Result<()> {
         }],
         "config": {"maxCallDuration": 600},
         "knowledge_base": [kb],
-        // A server that is told its public address is no laptop: nobody's page gets an agent that everybody may call until its operator says so.
+        // A server with a public URL is not a laptop: its demo agent, which anyone could call, may
+        // be embedded only after the operator permits it.
         "embed": {"enabled": shared.config.public_url.is_none(), "origins": []},
     });
     let (id, _) =
         agent::insert_within(shared, workspace, body, false).await.map_err(|error| match error {
             ApiError::Failed(_, cause) => store::Error::Damaged("agent", cause),
-            // The demo agent is ours: a refusal is a fault of this file, which its test finds.
+            // A rejection of the built-in demo agent is an error in this file, which its test
+            // detects.
             refused => store::Error::Damaged("agent", format!("{refused:?}")),
         })?;
     shared.store.remember(SETTING, &id).await

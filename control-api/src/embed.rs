@@ -1,5 +1,6 @@
-//! `/embed/{agentId}`: a page in somebody's frame, where a click makes a conversation. Without an API key, so only for agents that allow
-//! it, limited per address, and what the page says of the visitor is the visitor's own word.
+//! `/embed/{agentId}`: a page for an iframe, where a click creates a conversation. It needs no API
+//! key. It is therefore limited to agents that permit it and rate limited per address, and the
+//! visitor's data is not trusted.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::request::{Base, Json, Path};
 use crate::store;
 use crate::web::Pages;
 
-/// Bytes of a visitor's context.
+/// Maximum size of a visitor's context, bytes.
 const CONTEXT_LIMIT: usize = 2048;
 
 /// An agent that may be embedded.
@@ -30,7 +31,7 @@ struct Embedded {
     origins: Vec<String>,
 }
 
-/// The agent of a path; 404 unless it exists and may be embedded.
+/// The agent in the path; 404 unless it exists and may be embedded.
 async fn embedded(shared: &Shared, id: &str) -> Result<Embedded, ApiError> {
     let missing = || ApiError::Missing(Missing::Agent);
     let id = store::id(id).ok_or_else(missing)?;
@@ -51,7 +52,7 @@ pub(crate) fn routes(pages: &Pages) -> Router<Arc<Shared>> {
     Router::new().route("/embed/{agent_id}", get(page).post(click))
 }
 
-/// The page itself asks, from our own origin; a page elsewhere only from one of the agent's origins.
+/// Whether the origin is permitted: our own (the page itself), or one of the agent's origins.
 fn allowed(headers: &HeaderMap, base: &str, origins: &[String]) -> bool {
     match headers.get(header::ORIGIN).map(|v| v.to_str().unwrap_or_default()) {
         None => true,

@@ -1,7 +1,10 @@
-//! Erasing conversations: their rows in one transaction, then the files that hang on them, which may lie in another server's data folder.
+//! Erasure of conversations: their rows in one transaction, then their files, which may be in
+//! another server's data folder.
 //!
-//! Which files must go is written in the transaction that erases the rows. So they go even where this server dies in between, or where the
-//! one that has them sleeps: it looks at its start, with each renewal of its lease, and in `lifecycle` every half a minute.
+//! The transaction that erases the rows also records which files must be removed. The files are
+//! therefore removed even if this server dies in between, or if the server that has them is down.
+//! Each server checks at its start, at each renewal of its lease, and at least every 30 s in
+//! `lifecycle`.
 
 use std::io;
 
@@ -10,23 +13,24 @@ use ::conversation::trace;
 use crate::app::Shared;
 use crate::store::{self, conversation, erased};
 
-/// Erases an ended conversation with its events and its trace; false if somebody else did so before.
+/// Erases an ended conversation with its events and its trace; false if it was erased before.
 pub(crate) async fn erase(shared: &Shared, id: &str) -> store::Result<bool> {
     let mut tx = shared.store.write().await?;
     let erased = conversation::erase(&mut tx, id).await?;
     tx.commit().await?;
-    // The record is gone, whatever becomes of the files.
+    // The record is erased, even if removing the files fails.
     if erased && let Err(error) = sweep(shared).await {
         tracing::error!(conversation = id, %error, "the trace of an erased conversation is looked for again later");
     }
     Ok(erased)
 }
 
-/// Removes what erased conversations left in this server's data folder. What cannot be removed is tried again with the next look.
+/// Removes the files of erased conversations from this server's data folder. A file that cannot be
+/// removed is tried again in the next run.
 pub(crate) async fn sweep(shared: &Shared) -> store::Result<()> {
     let mut gone = Vec::new();
     for id in shared.store.erased(&shared.server).await? {
-        // Without a name there is no file.
+        // An id that is not valid has no file.
         if let Ok(named) = id.parse() {
             let file = shared.config.data.join(trace::TRACES_FOLDER).join(trace::file_name(named));
             if let Err(error) = tokio::fs::remove_file(&file).await

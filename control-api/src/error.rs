@@ -1,6 +1,7 @@
-//! Every refusal of the API, with the exact bytes that go out.
+//! Every error response of the API, with the exact bytes.
 //!
-//! What the client reads and what the operator must know are apart: the cause of a 500 is logged here, once, and never sent.
+//! The client's text and the operator's information are separate: the cause of a 500 is logged
+//! here, once, and never sent.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,22 +9,23 @@ use serde_json::{Value, json};
 
 use crate::store;
 
-/// One field of a request that is at fault.
+/// One invalid field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// Path of the field, such as `avatars[0].config.stt.min_endpointing_delay`.
     pub(crate) field: String,
-    /// What is wrong with it, in a few words.
+    /// What is wrong, in a few words.
     pub(crate) reason: String,
 }
 
-/// What is told while the store takes no writes.
+/// Reason in the response while the store rejects writes.
 pub(crate) const UNWRITABLE: &str = "the store takes no writes";
 
-/// Seconds after which one of those that wait to be drawn may be done.
+/// `Retry-After` when a workspace's drawing queue is full, in seconds: a job may be finished by
+/// then.
 const DRAWN: u64 = 60;
 
-/// What was looked for in vain; each kind has a text of its own.
+/// A resource that was not found; each kind has its own text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Agent,
@@ -40,7 +42,8 @@ pub(crate) enum Missing {
     Path,
 }
 
-/// Goes with an answer whose request found that the store takes no writes, so that the server knows.
+/// Extension of a response whose request found that the store rejects writes; the server updates
+/// its health from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Outage(pub(crate) String);
 
@@ -49,13 +52,13 @@ pub(crate) struct Outage(pub(crate) String);
 pub(crate) enum ApiError {
     /// 401
     Unauthorized,
-    /// 400 `Invalid request body`, with the fields at fault where they are known.
+    /// 400 `Invalid request body`, with the invalid fields if they are known.
     Invalid(Vec<Fault>),
     /// 400 with a text of its own.
     BadRequest(String),
     /// 404
     Missing(Missing),
-    /// 502 in plain text: the meeting service does not take the agent.
+    /// 502 in plain text: the meeting service rejects the agent.
     MeetingRefused,
     /// 403
     Forbidden(&'static str),
@@ -63,7 +66,7 @@ pub(crate) enum ApiError {
     Method,
     /// 406
     NotAcceptable(String),
-    /// 408: the body did not come in time. The connection is closed.
+    /// 408: the body did not arrive in time. The connection is closed.
     Late,
     /// 409
     Conflict(String),
@@ -75,38 +78,38 @@ pub(crate) enum ApiError {
     UnknownHost,
     /// 429
     TooMany(Quota),
-    /// 429: too much of one workspace waits already; the reason is told beside.
+    /// 429: too many drawing jobs of one workspace wait; the response contains the reason.
     QueueFull(String),
-    /// 429: the workspace has as much as it may (`limits.FIELD`).
+    /// 429: the workspace has reached a limit (`limits.FIELD`).
     WorkspaceLimit {
         field: &'static str,
         reason: String,
-        /// Seconds until there is room again, where time makes room.
+        /// Seconds until there is room again, if it depends on time.
         retry_after: Option<u64>,
     },
-    /// 503: no worker has room; the reason is told beside.
+    /// 503: no worker has capacity; the response contains the reason.
     NoCapacity(String),
-    /// 503: the store takes no writes, as is known; the cause is for the log.
+    /// 503: the store is known to reject writes; the cause is only logged.
     Unwritable(String),
-    /// The same, as this request found.
+    /// 503: this request found that the store rejects writes; the cause is only logged.
     Outage(String),
-    /// 500 with the resource's own text; the cause is for the log.
+    /// 500 with the resource's own text; the cause is only logged.
     Failed(&'static str, String),
 }
 
-/// The state of a limit that was reached.
+/// State of a rate limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// Requests a minute.
+    /// Requests per minute.
     pub(crate) limit: u32,
-    /// Seconds until the next request is let in.
+    /// Seconds until the next request is admitted.
     pub(crate) retry_after: u64,
-    /// Seconds until the whole limit is free again.
+    /// Seconds until the whole limit is available again.
     pub(crate) reset: u64,
 }
 
 impl ApiError {
-    /// A failure of the store, in a resource's words.
+    /// Converts a store error, with the text of a resource.
     fn of_store(error: &store::Error, text: &'static str) -> Self {
         match error {
             store::Error::Unwritable(reason) => Self::Unwritable(reason.clone()),
@@ -115,7 +118,7 @@ impl ApiError {
         }
     }
 
-    /// A single field at fault.
+    /// A single invalid field.
     pub(crate) fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Invalid(vec![Fault { field: field.into(), reason: reason.into() }])
     }
@@ -127,8 +130,8 @@ impl From<store::Error> for ApiError {
     }
 }
 
-/// The texts with which a resource's routes fail where the store does: laid over its router, so that the look-up of the caller's key,
-/// which comes before the handler, fails with the same words.
+/// The texts of a resource's routes for store errors. Applied as a layer to its router, so that
+/// reading the caller's key, which precedes the handler, fails with the same text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnText {
     pub(crate) read: &'static str,
@@ -141,7 +144,7 @@ impl OwnText {
         Self { read: text, delete: text }
     }
 
-    /// The failure, in the resource's words where the method reads or deletes.
+    /// Applies the text of the resource to an error, if the method reads or deletes.
     pub(crate) fn tell(self, method: &axum::http::Method, error: ApiError) -> ApiError {
         let text = match method.as_str() {
             "GET" | "HEAD" => self.read,
@@ -152,7 +155,7 @@ impl OwnText {
     }
 }
 
-/// Gives a failure of the store the text of its resource.
+/// Converts a store error, with the text of its resource.
 pub(crate) trait OrFail<T> {
     /// 500 `{"error": text}`
     fn or_fail(self, text: &'static str) -> Result<T, ApiError>;

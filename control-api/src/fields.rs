@@ -1,4 +1,5 @@
-//! Reading a JSON body field by field, keeping every fault with its path, so that one answer names them all.
+//! Reads a JSON body field by field and collects every error with its path, so that one response
+//! reports all of them.
 
 use std::cell::RefCell;
 
@@ -6,38 +7,40 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Fault};
 
-/// Unknown fields that are told of one object.
+/// Maximum number of unknown fields reported for one object.
 const UNKNOWN: usize = 32;
-/// Faults that are told of one body: more help nobody, and a body of 2 MB may have a million.
+/// Maximum number of errors reported for one body. More do not help, and a body of 2 MB may have a
+/// million.
 const MOST: usize = 100;
-/// Characters of a path that are told: a stranger names the fields.
+/// Maximum length of a reported path, characters: the client chooses the field names.
 const PATH: usize = 200;
 
-/// Faults found so far.
+/// Errors found so far.
 #[derive(Default)]
 pub(crate) struct Faults(RefCell<Vec<Fault>>);
 
 impl Faults {
-    /// Notes a fault, unless many are known.
+    /// Adds an error, unless the maximum is reached.
     pub(crate) fn add(&self, field: impl Into<String>, reason: impl Into<String>) {
         if !self.many() {
             self.0.borrow_mut().push(Fault { field: field.into(), reason: reason.into() });
         }
     }
 
-    /// Whether so many are known that no more are told.
+    /// Whether the maximum number of errors is reached.
     fn many(&self) -> bool {
         self.0.borrow().len() >= MOST
     }
 
-    /// `value` if no fault was found, else 400.
+    /// `value` if there is no error, otherwise 400.
     pub(crate) fn unless<T>(self, value: T) -> Result<T, ApiError> {
         let faults = self.0.into_inner();
         if faults.is_empty() { Ok(value) } else { Err(ApiError::Invalid(faults)) }
     }
 }
 
-/// An object of the body. A field that is null counts as absent unless a method says otherwise.
+/// An object of the body. A field that is null counts as absent unless a method specifies
+/// otherwise.
 #[derive(Clone)]
 pub(crate) struct Fields<'a> {
     map: Map<String, Value>,
@@ -46,8 +49,9 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The body itself. 400 without details if it is no object. No word has a NUL character, and PostgreSQL's text holds none, so that one
-    /// is a fault wherever it stands, in what nobody else looks at too (messages, schemas, metadata).
+    /// The body itself. 400 without details if it is not an object. A NUL character is an error
+    /// anywhere in the body, also in parts that are not parsed further (messages, schemas,
+    /// metadata): no text needs it, and PostgreSQL cannot store it.
     pub(crate) fn body(value: Value, faults: &'a Faults) -> Result<Self, ApiError> {
         let Value::Object(map) = value else { return Err(ApiError::Invalid(Vec::new())) };
         let mut path = Vec::new();
@@ -64,31 +68,31 @@ impl<'a> Fields<'a> {
         if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Notes that a field is at fault.
+    /// Reports that a field is invalid.
     pub(crate) fn fault(&self, name: &str, reason: impl Into<String>) {
         self.faults.add(self.path(name), reason);
     }
 
-    /// The field as it is, null included.
+    /// The value of a field, null included.
     pub(crate) fn raw(&self, name: &str) -> Option<&Value> {
         self.map.get(name)
     }
 
-    /// Notes each field that is none of these, be it null.
+    /// Reports each field that is not one of these, even if it is null.
     pub(crate) fn only(&self, known: &[&str]) {
         for name in self.map.keys().filter(|name| !known.contains(&name.as_str())).take(UNKNOWN) {
-            // What a stranger calls a field is told, but not all of a book.
+            // The client chooses the name, so only a part of it is reported.
             let name: String = name.chars().take(100).collect();
             self.fault(&name, "is not known");
         }
     }
 
-    /// All of it, as it is.
+    /// A copy of the whole object.
     pub(crate) fn all(&self) -> Map<String, Value> {
         self.map.clone()
     }
 
-    /// Whether the field is there, be it null.
+    /// Whether the field is present, null included.
     pub(crate) fn states(&self, name: &str) -> bool {
         self.map.contains_key(name)
     }
@@ -108,7 +112,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A string that must be there and hold more than blanks.
+    /// A string that must be present and not blank.
     pub(crate) fn required(&self, name: &str) -> String {
         match self.value(name) {
             None => self.fault(name, "is required"),
@@ -118,7 +122,7 @@ impl<'a> Fields<'a> {
         String::new()
     }
 
-    /// A string that must be there and hold more than blanks, and at most `most` characters.
+    /// A string that must be present and not blank, and at most `most` characters.
     pub(crate) fn at_most(&self, name: &str, most: usize) -> String {
         let text = self.required(name);
         if text.chars().count() > most {
@@ -147,7 +151,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A number within `range`, kept as it was written.
+    /// A number within `range`, stored as it was written.
     pub(crate) fn number(&self, name: &str, range: std::ops::RangeInclusive<f64>) -> Option<Value> {
         let value = self.value(name)?;
         match value.as_f64() {
@@ -188,7 +192,7 @@ impl<'a> Fields<'a> {
         Some(objects)
     }
 
-    /// An object; an empty one where it is absent.
+    /// An object; an empty one if it is absent.
     pub(crate) fn object(&self, name: &str) -> Fields<'a> {
         let map = match self.value(name) {
             Some(Value::Object(map)) => map.clone(),
@@ -201,7 +205,8 @@ impl<'a> Fields<'a> {
         Fields { map, path: self.path(name), faults: self.faults }
     }
 
-    /// This object with `over` laid over it, field by field. Paths are those of `over` where it states anything.
+    /// This object with the fields of `over` replacing its own. Paths are those of `over` if it has
+    /// any field.
     pub(crate) fn overlaid(mut self, over: Fields<'a>) -> Self {
         if !over.map.is_empty() {
             self.path = over.path;
@@ -210,7 +215,7 @@ impl<'a> Fields<'a> {
         self
     }
 
-    /// A list of ids, each given as a string or as an object with `id`.
+    /// A list of ids, each one a string or an object with `id`.
     pub(crate) fn ids(&self, name: &str) -> Option<Vec<String>> {
         let Value::Array(items) = self.value(name)? else {
             self.fault(name, "must be an array of ids");
@@ -229,7 +234,7 @@ impl<'a> Fields<'a> {
         Some(ids)
     }
 
-    /// An http(s) address; empty where it is absent or empty.
+    /// An http(s) URL; empty if it is absent or empty.
     pub(crate) fn address(&self, name: &str) -> String {
         let text = self.text(name).unwrap_or_default();
         if !text.is_empty() && !is_http(&text) {
@@ -246,7 +251,7 @@ enum Step<'a> {
     Item(usize),
 }
 
-/// The path as it is told, its NUL characters made visible.
+/// The path as it is reported, with NUL characters made visible.
 fn written(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {
@@ -262,8 +267,8 @@ fn written(path: &[Step<'_>]) -> String {
     text.chars().take(PATH).collect()
 }
 
-/// Notes each text in `value`, and each name of a field, that holds a NUL character. The path is written for a fault only: its names may
-/// be long, and the items many.
+/// Reports each string in `value`, and each field name, that contains a NUL character. The path is
+/// formatted only for an error: its names may be long, and the items many.
 fn note_nul<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, faults: &Faults) {
     if faults.many() {
         return;
@@ -298,7 +303,7 @@ pub(crate) fn is_http(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host())
 }
 
-/// Whether `text` is where pages come from: scheme, host, port, and nothing else.
+/// Whether `text` is an origin: scheme, host and port only.
 pub(crate) fn is_origin(text: &str) -> bool {
     is_http(text)
         && is_source(text)
@@ -307,7 +312,8 @@ pub(crate) fn is_origin(text: &str) -> bool {
         })
 }
 
-/// Whether a text can stand in a policy as one source: it must not end the directive or add another.
+/// Whether a text can be one source of a Content-Security-Policy: it must not end the directive or
+/// add another source.
 pub(crate) fn is_source(origin: &str) -> bool {
     !origin.is_empty()
         && origin.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'\'' | b'"'))

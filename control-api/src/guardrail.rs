@@ -30,7 +30,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/v1/ext/guardrail/{id}", get(one).put(replace).delete(remove))
 }
 
-/// The fields that a client sets; what it leaves out is empty.
+/// The fields that a client sets; missing ones are empty.
 fn parse(body: Value) -> Result<Map<String, Value>, ApiError> {
     let faults = Faults::default();
     let fields = Fields::body(body, &faults)?;
@@ -50,7 +50,8 @@ fn parse(body: Value) -> Result<Map<String, Value>, ApiError> {
     Ok(document)
 }
 
-/// The permanent slug of a name: every other character than a-z and 0-9 of the lower-case name is one `_`.
+/// The permanent slug of a name: in lower case, with one `_` for every character other than a-z and
+/// 0-9.
 fn slug(name: &str) -> String {
     let slug: String = name
         .to_lowercase()
@@ -60,7 +61,7 @@ fn slug(name: &str) -> String {
     if slug.is_empty() { "guardrail".into() } else { slug }
 }
 
-/// The document with its key in front of the client's fields.
+/// The document with its key before the client's fields.
 fn with_key(key: &str, fields: &Map<String, Value>) -> Value {
     let mut document = Map::new();
     document.insert("key".into(), key.into());

@@ -1,11 +1,12 @@
-//! What `visavis check` tells of the store.
+//! What `visavis check` reports about the store.
 
 use std::path::Path;
 
 use crate::app::{self, OpenError};
 use crate::store::{Place, Store};
 
-/// How many events the store refused alone, which are kept as text; `None` if there is no store yet, and none is made.
+/// Number of quarantined events, which are stored as text; `None` if there is no store yet. Creates
+/// none.
 ///
 /// # Errors
 /// The database cannot be used.

@@ -1,4 +1,5 @@
-//! Guardrails, tools, MCP configurations: documents that are told as they are kept. What is common to their lists, reads and deletions.
+//! Guardrails, tools and MCP configurations: resources that are returned as they are stored. Their
+//! common code for lists, reads and deletions.
 
 use serde_json::{Map, Value};
 
@@ -15,11 +16,11 @@ use crate::store::{self, Page};
 pub(crate) struct Kept {
     pub(crate) table: Table,
     pub(crate) missing: Missing,
-    /// Text of the 500 where it cannot be read.
+    /// Text of the 500 if the resource cannot be read.
     pub(crate) unreadable: &'static str,
 }
 
-/// A document as it is told: its id before its own fields, its times behind them.
+/// A document as returned: first its id, then its fields, then its times.
 pub(crate) fn shown(row: &Row) -> store::Result<Value> {
     let damaged = |e: serde_json::Error| store::Error::Damaged("document", e.to_string());
     let document: Map<String, Value> = serde_json::from_str(&row.document).map_err(damaged)?;
@@ -32,12 +33,12 @@ pub(crate) fn shown(row: &Row) -> store::Result<Value> {
 }
 
 impl Kept {
-    /// 404 in the resource's own words.
+    /// 404 in the resource's own format.
     pub(crate) fn none(self) -> ApiError {
         ApiError::Missing(self.missing)
     }
 
-    /// The id of a path in its stored form.
+    /// The id in a path, in its stored form.
     pub(crate) fn id(self, path: &str) -> Result<String, ApiError> {
         store::id(path).ok_or_else(|| self.none())
     }
@@ -60,7 +61,7 @@ impl Kept {
         shown(&row.ok_or_else(|| self.none())?).or_fail(self.unreadable)
     }
 
-    /// Deletes it; its id.
+    /// Deletes the document and returns its id.
     pub(crate) async fn remove(
         self,
         shared: &Shared,

@@ -1,4 +1,5 @@
-//! When API keys were last used. A request only notes it in memory; what is noted is written beside, for each key once a minute at most.
+//! Time of the last use of API keys. A request only records it in memory. A background task writes
+//! it, at most once a minute for each key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,21 +12,21 @@ use crate::auth::{self, Hash};
 use crate::clock::{self, Micros};
 use crate::store::{self, key};
 
-/// A key's last use is written again after so long.
+/// Minimum interval between two writes for the same key, in µs.
 const FRESH: Micros = 60_000_000;
-/// Wait after a write that failed.
+/// Delay after a failed write.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Uses that are not written yet.
 #[derive(Default)]
 pub(crate) struct Uses {
-    /// At most one for each key of the store.
+    /// At most one entry for each stored key.
     noted: Mutex<HashMap<Hash, Micros>>,
     wake: Notify,
 }
 
 impl Uses {
-    /// Notes a use now, unless the one that the store knows is fresh.
+    /// Records a use now, unless the stored one is newer than [`MIN_WRITE_INTERVAL`].
     pub(crate) fn note(&self, hash: Hash, known: Option<Micros>) {
         let now = clock::now();
         if known.is_some_and(|known| known > now - FRESH) {
@@ -40,7 +41,7 @@ impl Uses {
     }
 }
 
-/// Writes what was noted, until `stop`.
+/// Writes recorded uses, until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     loop {
         tokio::select! {
@@ -63,7 +64,7 @@ async fn write(shared: &Shared, noted: HashMap<Hash, Micros>) -> store::Result<(
     }
     let mut tx = shared.store.write().await?;
     for (hash, at) in noted {
-        // Another server of the same database, or an older note, may have written it meanwhile.
+        // Another server on the same database, or an older entry, may have written a use meanwhile.
         key::used(&mut tx, &auth::hex(&hash), at, at - FRESH).await?;
     }
     tx.commit().await

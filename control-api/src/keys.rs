@@ -1,4 +1,5 @@
-//! What `visavis keys` does, also beside a running server: it writes into the same database, and the server looks there for every request.
+//! The `visavis keys` command. It also works beside a running server: it writes to the same
+//! database, and the server reads the key for every request.
 
 use std::path::Path;
 
@@ -7,24 +8,24 @@ use crate::scope::Scope;
 use crate::store::{self, Store};
 use crate::{auth, clock};
 
-/// A key, without the key.
+/// A key, without its secret value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
-    /// By which it is revoked.
+    /// Id for revocation.
     pub id: String,
     /// Name of its workspace.
     pub workspace: String,
-    /// Its own name.
+    /// Name of the key.
     pub name: String,
-    /// Its first characters.
+    /// First characters of the key.
     pub prefix: String,
     /// ISO 8601.
     pub created_at: String,
-    /// ISO 8601, if it ends by itself.
+    /// ISO 8601, if the key expires.
     pub expires_at: Option<String>,
-    /// What it may do.
+    /// Scope of the key.
     pub scope: Scope,
-    /// ISO 8601, to the minute; `None` = never.
+    /// ISO 8601, with a resolution of one minute; `None` = never.
     pub last_used_at: Option<String>,
 }
 
@@ -33,7 +34,7 @@ async fn open(data: &Path, database_url: Option<&str>) -> Result<Store, OpenErro
     Ok(open_store(data, database_url).await?)
 }
 
-/// As [`create_scoped`], for a key that may do everything.
+/// Like [`create_scoped`], with scope [`Scope::Administer`].
 ///
 /// # Errors
 /// The data folder or its database cannot be used.
@@ -41,7 +42,8 @@ pub async fn create(data: &Path, database_url: Option<&str>, workspace: &str) ->
     create_scoped(data, database_url, workspace, Scope::Administer).await
 }
 
-/// Makes a key in the workspace of this name (made if there is none) and tells it: the only time that it is known.
+/// Creates a key in the workspace with this name (created if there is none) and returns it. The key
+/// cannot be read again later.
 ///
 /// # Errors
 /// The data folder or its database cannot be used.

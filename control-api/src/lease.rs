@@ -1,4 +1,12 @@
-//! Several servers on one database: each tells that it lives, and takes over what one left behind that does so no more.
+//! Several servers on one database. Each renews its lease, and recovers what a server with an
+//! expired lease left behind.
+//!
+//! ```text
+//! (start) renew ---> alive
+//! alive --- renew, 6 times per lease ---> alive
+//! alive --- no renewal for a lease -----> dead: others adopt its deliveries, calls and jobs
+//! alive --- release at shutdown --------> dead, with nothing left to recover
+//! ```
 
 use std::sync::Arc;
 
@@ -10,10 +18,10 @@ use crate::delivery::News;
 use crate::store::{self, delivery, server};
 use crate::{erasing, lifecycle};
 
-/// A server tells so many times within its lease that it lives.
+/// Number of renewals within a lease.
 const RENEWALS: u32 = 6;
 
-/// Tells that this server lives; whether anything was taken over of the outbox of dead ones.
+/// Renews this server's lease. True if deliveries of dead servers were adopted.
 pub(crate) async fn renew(shared: &Shared) -> store::Result<bool> {
     let now = clock::now();
     let mut tx = shared.store.write().await?;
@@ -27,7 +35,7 @@ pub(crate) async fn renew(shared: &Shared) -> store::Result<bool> {
 /// Renews the lease until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     if !shared.store.is_shared() {
-        // Nobody else uses the file: the lease of the start is enough.
+        // No other server uses the file: the lease from the start is enough.
         return;
     }
     loop {
@@ -41,8 +49,9 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Gives the lease up, so that nobody waits for it to run out. Only once the ends of this server's calls are written: whatever is open then
-/// is taken for what a dead server left.
+/// Releases the lease, so that no server waits for it to expire. Called only after the ends of this
+/// server's calls are stored: other servers treat a call that is still open as left by a dead
+/// server.
 pub(crate) async fn give_up(shared: &Shared) {
     if !shared.store.is_shared() {
         return;
@@ -59,16 +68,17 @@ pub(crate) async fn give_up(shared: &Shared) {
 
 async fn look(shared: &Shared) -> store::Result<()> {
     if renew(shared).await? {
-        // The deliveries live as long as this task does.
+        // The dispatcher of deliveries lives as long as this task.
         let _ = shared.outbox.send(News::Look);
     }
     for id in shared.store.orphans(&shared.server, clock::now()).await? {
         lifecycle::recover_one(shared, &id).await?;
     }
-    // A dead server's drawings are anybody's, and a busy one's wait for whoever is free.
+    // Any server may claim the jobs of a dead one, and an idle server those that a busy one has
+    // queued.
     shared.drawings.notify_one();
     shared.uploads.notify_one();
-    // Another server may have erased what was held here.
+    // Another server may have erased conversations whose files are here.
     erasing::sweep(shared).await?;
     Ok(())
 }

@@ -1,17 +1,19 @@
-//! The control plane: agents, conversations and what hangs on them, by REST, in a store of its own; the two doors through which a
-//! client's connection comes in; webhooks.
+//! The control plane: agents, conversations and their resources over REST, in a store of its own;
+//! the signaling endpoints through which clients connect; webhooks.
 //!
-//! It knows the engine only as an [`Engine`](conversation::engine::Engine) and gives it an
-//! [`EventSink`](conversation::engine::EventSink):
+//! It knows the engine only as an [`Engine`](engine_api::Engine) and gives it an
+//! [`EventSink`](engine_api::EventSink):
 //!
 //! ```text
-//! App::open ─ first_start ─ ledger() ──► engine ──► router(host) ─ serve(listener, router, stop)
-//!                └─ run_background(stop), beside serving: keeps facts, delivers webhooks, ends what nobody joined
+//! App::open ─ bootstrap ─ event_sink() ─► engine ─► router(engine) ─ serve(listener, router, stop)
+//!                └─ run_background(stop), while serving: stores events, delivers
+//!                   webhooks, ends conversations that were not joined
 //! ```
 //!
-//! One file per resource; each has its `routes()`, and `router.rs` puts them together. A handler reads its request in the order in which
-//! faults are told (`request.rs`), asks the store (`store/`, one file per table) and answers; every refusal is a variant of one enum
-//! (`error.rs`), which has the exact bytes.
+//! One file per resource. Each has its `routes()`, and `router.rs` combines them. A handler reads
+//! its request in the order in which errors are reported (`extract.rs`), queries the store
+//! (`store/`, one file per table) and responds. Every error response is a variant of one enum
+//! (`error.rs`), which defines its exact bytes.
 
 mod about;
 mod agent;

@@ -1,4 +1,11 @@
-//! What ends conversations beside the engine: nobody joined, the server was restarted; and what erases old records.
+//! Ends conversations that the engine does not end (not joined, or the server was restarted), and
+//! erases old records.
+//!
+//! ```text
+//! STARTED ------ not joined within the join timeout: end_unjoined -----> ENDED (NoJoin)
+//! IN_PROGRESS -- its server died or restarted: recover_conversation ---> ENDED (Error)
+//! ENDED -------- older than retention_days: erase_conversation --------> (erased)
+//! ```
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +20,22 @@ use crate::store::conversation::{IN_PROGRESS, STARTED};
 use crate::supervise::contained;
 use crate::{erasing, ledger, store};
 
-/// Longest wait between two looks. Conversations are made at any time, none ends sooner than the join time-out.
+/// Maximum interval between two sweeps. A conversation may be created at any time, but ends no
+/// sooner than after the join timeout.
 const LOOK: Duration = Duration::from_secs(30);
-/// Shortest wait between two looks.
+/// Minimum interval between two sweeps.
 const BREATH: Duration = Duration::from_millis(200);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Ends a conversation that nobody joined: `call_ended` is told all the same. False if it was not in that state.
+/// Ends a conversation that was not joined, and emits `call_ended` for it too. False if it was not
+/// in that state.
 pub(crate) async fn end_unjoined(shared: &Shared, id: &str, reason: EndReason) -> store::Result<bool> {
     let now = clock::now();
     ledger::append(shared, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
 }
 
-/// Ends the conversations that ran on this server when it died, with what was heard of the agent's last words.
+/// Ends the conversations that ran on this server when it died. The last utterance of the agent is
+/// stored as far as it was heard.
 pub(crate) async fn recover(shared: &Shared) {
     let running = match shared.store.running(&shared.server).await {
         Ok(running) => running,
@@ -35,7 +45,7 @@ pub(crate) async fn recover(shared: &Shared) {
         }
     };
     for id in running {
-        // One whose code panics must not keep the server from its start.
+        // A conversation whose code panics must not prevent the server's start.
         if let Err(error) = contained(recover_one(shared, &id)).await {
             tracing::error!(conversation = %id, %error, "a conversation that a crash left open cannot be ended");
         }
@@ -51,7 +61,7 @@ pub(crate) async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> 
     for fact in shared.store.events(id, 0).await? {
         view.apply(&fact);
     }
-    // Nothing is known of what came after the last fact, so that is when the call ended.
+    // Nothing is known of the time after the last event, so the call ends at that event.
     let at = row
         .joined_at
         .unwrap_or(row.created_at)
@@ -79,7 +89,7 @@ pub(crate) async fn recover_one(shared: &Shared, id: &str) -> store::Result<()> 
     Ok(())
 }
 
-/// Ends what nobody joined in time and erases what is too old, until `stop`.
+/// Ends conversations that were not joined in time and erases those that are too old, until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     loop {
         let wait = match look(&shared).await {
@@ -89,7 +99,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
                 LOOK
             }
         };
-        // What could not be removed with its record.
+        // Files that could not be removed together with their record.
         if let Err(error) = erasing::sweep(&shared).await {
             tracing::error!(%error, "the traces of erased conversations cannot be looked for");
         }
@@ -100,20 +110,20 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// One look; how long until the next.
+/// One sweep; returns the delay until the next one.
 async fn look(shared: &Shared) -> store::Result<Duration> {
     let now = clock::now();
     let join = clock::micros(shared.config.timeouts.join);
     let mut damaged = false;
     for id in shared.store.unjoined(now - join, &shared.server, now).await? {
-        // An offer that came in time may still connect.
+        // An offer that arrived in time may still connect.
         if id.parse().is_ok_and(|id| shared.pending.contains(id)) {
             continue;
         }
         match end_unjoined(shared, &id, EndReason::NoJoin).await {
             Ok(_) => {}
             Err(error) if error.is_outage() => return Err(error),
-            // The others end all the same.
+            // The other conversations are ended regardless.
             Err(error) => {
                 tracing::error!(conversation = %id, %error, "a conversation that nobody joined cannot be ended");
                 damaged = true;
@@ -127,11 +137,12 @@ async fn look(shared: &Shared) -> store::Result<Duration> {
         }
     }
     if damaged {
-        // It stays the oldest one, so its age says nothing of when the next one is due.
+        // The failed one stays the oldest, so its age does not say when the next one is due.
         return Ok(LOOK);
     }
     let next =
         shared.store.oldest_unjoined(&shared.server, now).await?.map_or(join, |at| at + join - clock::now());
-    // A conversation made right after this look is due after a whole join time-out at the soonest.
+    // A conversation created right after this sweep is due no sooner than after a whole join
+    // timeout.
     Ok(Duration::from_micros(u64::try_from(next.min(join)).unwrap_or(0)).clamp(BREATH, LOOK))
 }

@@ -1,4 +1,4 @@
-//! Limits by the minute: a bucket for each key or address that refills steadily (GCRA).
+//! Rate limits per minute: a bucket for each key or address that refills steadily (GCRA).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use crate::error::Quota;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Buckets kept before the full ones are forgotten. Behind that it is done whenever their number has doubled, so that it costs each request
-/// little however many are in use.
+/// Number of buckets at which the full ones are removed. After that, this happens whenever the
+/// number has doubled, so the cost per request stays low.
 const PRUNE_AT: usize = 10_000;
 
-/// One limit.
+/// One rate limit.
 pub(crate) struct Limit<K> {
-    /// Requests a minute; 0 = off.
+    /// Requests per minute; 0 = off.
     per_minute: u32,
     buckets: Mutex<Buckets<K>>,
 }
 
 struct Buckets<K> {
-    /// For each bucket the instant at which it is full again.
+    /// The instant at which each bucket is full again.
     full_at: HashMap<K, Instant>,
     prune_at: usize,
 }
@@ -30,7 +30,7 @@ impl<K: Hash + Eq> Limit<K> {
         Self { per_minute, buckets: Mutex::new(Buckets { full_at: HashMap::new(), prune_at: PRUNE_AT }) }
     }
 
-    /// Takes one request out of the bucket of `key`.
+    /// Takes one request from the bucket of `key`.
     pub(crate) fn take(&self, key: K, now: Instant) -> Result<(), Quota> {
         if self.per_minute == 0 {
             return Ok(());

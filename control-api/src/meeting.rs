@@ -1,4 +1,5 @@
-//! External meetings: `/v1/ext/externalmeeting`. No meeting service is installed: what is asked is checked, then refused.
+//! External meetings: `/v1/ext/externalmeeting`. No meeting service is installed: requests are
+//! validated, then rejected.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new().route("/v1/ext/externalmeeting", post(create))
 }
 
-/// The platform of a meeting's address, by its host.
+/// The platform of a meeting's URL, by its host.
 fn platform(url: &str) -> Option<&'static str> {
     let url = url::Url::parse(url).ok().filter(|u| matches!(u.scheme(), "http" | "https"))?;
     let host = url.host_str()?.to_ascii_lowercase();
@@ -46,7 +47,7 @@ async fn create(
         }
         fields.required("user_name");
         fields.required("user_id");
-        // Unknown modes count as `participant`, so that any text will do.
+        // Unknown modes count as `participant`, so any text is valid.
         for name in ["context", "wake_phrase", "mode"] {
             fields.text(name);
         }

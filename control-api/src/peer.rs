@@ -1,4 +1,4 @@
-//! Where a request comes from, behind proxies too, and what counts as one address.
+//! The client address of a request, also behind proxies, and what counts as one address.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::app::Shared;
 
-/// An address, or a range of them as `10.0.0.0/8`.
+/// An address, or a range of addresses such as `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network(IpNet);
 
@@ -31,7 +31,7 @@ impl FromStr for Network {
     }
 }
 
-/// The address of the client of a request.
+/// The client address of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
@@ -43,8 +43,8 @@ impl FromRequestParts<Arc<Shared>> for Peer {
     }
 }
 
-/// The connection's address; where that is a proxy's, the last one of `X-Forwarded-For` that is none. A proxy is who is named in `proxies`,
-/// or whoever on this machine speaks for others.
+/// The connection's address. If that is a proxy's, the last address in `X-Forwarded-For` that is
+/// not a proxy. Proxies are the addresses in `proxies` and every process on this machine.
 pub(crate) fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Peer {
     let direct = extensions
         .get::<ConnectInfo<SocketAddr>>()
@@ -58,18 +58,19 @@ pub(crate) fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Networ
     let named: Vec<&str> = forwarded.flat_map(|value| value.split(',')).collect();
     let mut client = direct;
     for name in named.iter().rev() {
-        // What stands before something that is no address cannot be believed.
+        // Entries to the left of an invalid one are not trustworthy.
         let Ok(address) = name.trim().parse::<IpAddr>() else { break };
         client = address.to_canonical();
         if !is_proxy(client) {
             break;
         }
     }
-    // A proxy elsewhere cannot speak for this machine.
+    // A remote proxy must not claim a client on this machine.
     Peer(if client.is_loopback() && !direct.is_loopback() { direct } else { client })
 }
 
-/// What the connections of `address` are counted for; `None` for this machine and for proxies, whose connections are those of many.
+/// The key under which connections of `address` are counted; `None` for this machine and for
+/// proxies, whose connections belong to many clients.
 pub(crate) fn counted(address: IpAddr, proxies: &[Network]) -> Option<IpAddr> {
     let address = address.to_canonical();
     let many = address.is_loopback() || proxies.iter().any(|p| p.contains(address));
@@ -77,7 +78,8 @@ pub(crate) fn counted(address: IpAddr, proxies: &[Network]) -> Option<IpAddr> {
 }
 
 impl Peer {
-    /// What limits count as one: an IPv4 address, or a network of IPv6 of 64 bits, which any subscriber has whole.
+    /// The network that limits count as one: an IPv4 address, or an IPv6 /64, which any subscriber
+    /// owns as a whole.
     pub(crate) fn subscriber(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(_) => self.0,
@@ -114,7 +116,8 @@ mod tests {
 
     #[test]
     fn what_a_client_writes_before_the_proxies_is_not_believed() {
-        // The client claims to be 198.51.100.1; the outer proxy added whom it saw, the inner one added the outer one.
+        // The client claims to be 198.51.100.1. The outer proxy appended the address of its peer,
+        // and the inner one appended the outer one's.
         assert_eq!(
             peer("10.0.0.2", &["198.51.100.1, 203.0.113.9, 10.0.0.1"], &["10.0.0.0/8"]),
             "203.0.113.9"

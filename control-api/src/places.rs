@@ -1,11 +1,24 @@
-//! Places for HTTP connections: who gets one, and who leaves when none is free.
+//! Slots for HTTP connections: which connection gets one, and which one is evicted when none is
+//! free.
 //!
-//! - An address holds at most a quarter of the places. A connection beyond that replaces the one of its own address that has been idle longest.
-//! - When all places are taken, the connection that has been idle longest leaves.
-//! - When none of them is idle, a connection gets one of [`RESERVED`] further places, by the same rules.
+//! - An address holds at most a quarter of the slots. One more connection evicts the connection of
+//!   the same address that has been idle longest.
+//! - When all slots are taken, the connection that has been idle longest is evicted.
+//! - When none of them is idle, a connection gets one of [`RESERVED_SLOTS`] further slots, by the
+//!   same rules.
 //!
-//! A connection is idle while it has no request: before its first one, while a header comes in, and between two of them. A request lasts
-//! until its answer is sent.
+//! A connection is idle while it has no request: before the first one, while a header arrives, and
+//! between two requests. A request lasts until its response is sent.
+//!
+//! ```text
+//! waiting -- acquire, no slot free or idle ------------------> waiting
+//! waiting -- acquire, address share in use: NoSlot ----------> rejected
+//! waiting -- acquire, slot free or taken from an idle one ---> idle
+//! idle ----- start_request ----------------------------------> active
+//! active --- finish_request, last request -------------------> idle
+//! idle ----- slot given to another connection ---------------> evicted
+//! idle, active -- SlotPermit dropped ------------------------> freed
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -14,49 +27,50 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
-/// Places beside the usual ones.
+/// Slots in addition to the regular ones.
 pub(crate) const RESERVED: usize = 32;
-/// An address may hold one of so many places.
+/// One address may hold this fraction of the slots: one in four.
 const SHARE: usize = 4;
 
-/// What a place is good for.
+/// Which requests a slot serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     /// Every request.
     Usual,
-    /// One short request that health checks and calls cannot do without.
+    /// One short request of a health check or a call.
     Reserved,
 }
 
-/// Why there is no place.
+/// Why no slot is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
-    /// The address has its share, and uses it.
+    /// The address holds its share, and all of its connections are active.
     Share,
-    /// All are in use.
+    /// All slots are taken by active connections.
     All,
 }
 
-/// All places of a listener.
+/// All slots of a listener.
 pub(crate) struct Places {
     table: Mutex<Table>,
-    /// A place became free, or its connection idle.
+    /// Notified when a slot is freed or its connection becomes idle.
     changed: Notify,
 }
 
 struct Table {
-    /// Usual places; at least one.
+    /// Number of regular slots; at least one.
     usual: usize,
-    /// The next name of a connection or moment of idleness: both only have an order.
+    /// Next number, for the id of a connection or the start of an idle period. Only the order
+    /// counts.
     next: u64,
     connections: HashMap<u64, Connection>,
-    /// Connections by kind.
+    /// Number of connections by slot kind.
     used: [usize; 2],
-    /// Connections of each address that is counted.
+    /// Number of connections per counted address.
     held: HashMap<(Kind, IpAddr), usize>,
-    /// Who is idle, by since when.
+    /// Idle connections, ordered by the start of their idle period.
     idle: BTreeMap<(Kind, u64), u64>,
-    /// The same, by address.
+    /// The same per address.
     idle_of: BTreeMap<(Kind, IpAddr, u64), u64>,
 }
 
@@ -66,7 +80,7 @@ struct Connection {
     address: Option<IpAddr>,
     requests: usize,
     since: Option<u64>,
-    /// Its end tells the connection to leave.
+    /// Dropped to evict the connection.
     _stays: oneshot::Sender<Infallible>,
 }
 
@@ -113,7 +127,7 @@ impl Table {
         Place { id, leave }
     }
 
-    /// Nothing if it has left already.
+    /// Does nothing if the connection is already removed.
     fn remove(&mut self, id: u64) {
         self.wake(id);
         let Some(Connection { kind, address, .. }) = self.connections.remove(&id) else { return };
@@ -127,7 +141,7 @@ impl Table {
         }
     }
 
-    /// It is idle from now on.
+    /// Marks the connection as idle from now on.
     fn rest(&mut self, id: u64) {
         let now = self.number();
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -138,7 +152,7 @@ impl Table {
         }
     }
 
-    /// It is not idle any more.
+    /// Marks the connection as not idle.
     fn wake(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some(since) = connection.since.take() else { return };
@@ -148,7 +162,7 @@ impl Table {
         }
     }
 
-    /// A request begins; false if the connection was told to leave.
+    /// Starts a request; false if the connection was evicted.
     fn begin(&mut self, id: u64) -> bool {
         self.wake(id);
         self.connections.get_mut(&id).map(|connection| connection.requests += 1).is_some()
@@ -163,14 +177,14 @@ impl Table {
     }
 }
 
-/// A connection's name, and what ends when it must leave.
+/// Id of a connection, and the receiver that ends when it is evicted.
 struct Place {
     id: u64,
     leave: oneshot::Receiver<Infallible>,
 }
 
 impl Places {
-    /// So many usual places, at least one, and the reserved ones.
+    /// `regular_slots` slots, at least one, and the reserved ones.
     pub(crate) fn new(usual: usize) -> Arc<Self> {
         let table = Table {
             usual: usual.max(1),
@@ -188,11 +202,11 @@ impl Places {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection of `address` (`None` = not counted); waits while all places are in use. `None` if the address uses its
-    /// whole share: others must not wait behind it.
+    /// A slot for a connection of `address` (`None` = not counted). Waits while all slots are in
+    /// use. `None` if the address uses its whole share: other addresses must not wait behind it.
     pub(crate) async fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<(Taken, Leave)> {
         loop {
-            // Made before the look, so that no change is missed.
+            // Created before the check, so that no change is missed.
             let changed = self.changed.notified();
             let found = self.table().take(address);
             match found {
@@ -206,7 +220,7 @@ impl Places {
         }
     }
 
-    /// Whether all usual places are taken.
+    /// Whether all regular slots are taken.
     pub(crate) fn full(&self) -> bool {
         let table = self.table();
         table.used[Kind::Usual as usize] >= table.usual
@@ -224,7 +238,7 @@ impl Places {
     }
 }
 
-/// A place that is held; its end frees it.
+/// Permit for a slot; dropping it frees the slot.
 pub(crate) struct Taken {
     places: Arc<Places>,
     id: u64,
@@ -232,7 +246,8 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// A request begins: the connection is not idle until the guard's end. `None` if it has just been told to leave.
+    /// Starts a request. The connection is active until the guard is dropped. `None` if it was just
+    /// evicted.
     pub(crate) fn begin(&self) -> Option<InUse> {
         let stays = self.places.table().begin(self.id);
         stays.then(|| InUse { places: Arc::clone(&self.places), id: self.id })
@@ -246,7 +261,7 @@ impl Drop for Taken {
     }
 }
 
-/// A request that is under way.
+/// An active request.
 pub(crate) struct InUse {
     places: Arc<Places>,
     id: u64,
@@ -259,13 +274,13 @@ impl Drop for InUse {
     }
 }
 
-/// What tells a connection to leave.
+/// Signals eviction to a connection.
 pub(crate) struct Leave(oneshot::Receiver<Infallible>);
 
 impl Leave {
-    /// Ends when the connection's place was given to another one.
+    /// Completes when the connection's slot was given to another connection.
     pub(crate) async fn told(&mut self) {
-        // Nothing is ever sent: the channel's end is the word.
+        // No value is ever sent: the end of the channel is the signal.
         let _ = (&mut self.0).await;
     }
 }
@@ -280,7 +295,7 @@ mod tests {
         Some(IpAddr::from([192, 0, 2, last]))
     }
 
-    /// Taken at once, or not at all.
+    /// A slot that is available at once, or `None`.
     #[track_caller]
     fn take(places: &Arc<Places>, address: Option<IpAddr>) -> Option<(Taken, Leave)> {
         places.take(address).now_or_never().flatten()
@@ -303,7 +318,7 @@ mod tests {
         let mut other = must(&places, address(9), Kind::Usual);
         let mut first = must(&places, address(1), Kind::Usual);
         let mut second = must(&places, address(1), Kind::Usual);
-        // The first one asked and was answered meanwhile, so the second one has been idle longer.
+        // The first connection has served a request since, so the second one has been idle longer.
         drop(first.0.begin().unwrap());
         let mut third = must(&places, address(1), Kind::Usual);
         assert!(left(&mut second) && !left(&mut first), "the one that has been idle longest");
@@ -345,7 +360,7 @@ mod tests {
         let places = Places::new(4);
         let all: Vec<_> = (0..4).map(|_| must(&places, None, Kind::Usual)).collect();
         let _busy: Vec<_> = all.iter().map(|(taken, _)| taken.begin().unwrap()).collect();
-        // One address has its share of these as well.
+        // The share of an address applies to reserved slots too.
         let mut greedy: Vec<_> = (0..8).map(|_| must(&places, address(1), Kind::Reserved)).collect();
         let ninth = must(&places, address(1), Kind::Reserved);
         assert!(left(&mut greedy[0]) && !left(&mut greedy[1]));

@@ -1,5 +1,5 @@
-//! What the model is told before the first word, and whose word it is: the operator's stands in the system prompt, the visitor's apart from it
-//! or quoted in it.
+//! What the model receives before the first turn. Text of the operator goes into the system prompt.
+//! Text of a visitor stays separate from it, or is quoted in it.
 
 use conversation::input::Command;
 use serde_json::Value;
@@ -8,27 +8,28 @@ use crate::app::Shared;
 use crate::store;
 use crate::store::conversation::Row;
 
-/// Characters of a visitor's name that a prompt holds at most.
+/// Maximum number of characters of a visitor's name in a prompt.
 const NAME: usize = 100;
 
-/// Bytes of earlier conversations that a prompt holds at most.
+/// Maximum number of bytes of earlier conversations in a prompt.
 const MEMORY: usize = 4000;
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether what this agent's pages and clients tell is the operator's word: the operator controls them.
+/// Whether data from this agent's pages and clients counts as the operator's, because the operator
+/// controls them.
 pub(crate) fn trusts_clients(agent: &Value) -> bool {
     agent["config"]["trust_client_context"] == true
 }
 
-/// Whether name and context are the visitor's word.
+/// Whether name and context come from the visitor.
 fn is_visitors(row: &Row, agent: &Value) -> bool {
     row.visitor != 0 && !trusts_clients(agent)
 }
 
-/// The context that the conversation was made with, as words.
+/// The context with which the conversation was created, as text.
 fn context(row: &Row) -> String {
     match row.context.as_deref().and_then(|context| serde_json::from_str(context).ok()) {
         Some(Value::String(words)) => words,
@@ -37,7 +38,7 @@ fn context(row: &Row) -> String {
     }
 }
 
-/// The system prompt with everything that the operator wants known before the first word.
+/// The system prompt, with everything that the operator provides before the first turn.
 pub(crate) async fn of(shared: &Shared, row: &Row, agent: &Value) -> store::Result<String> {
     let mut prompt = text(&agent["agent_system_prompt"]).to_owned();
     let mut add = |heading: &str, words: &str| {
@@ -55,7 +56,8 @@ pub(crate) async fn of(shared: &Shared, row: &Row, agent: &Value) -> store::Resu
         add("The user's name: ", name);
         add("Context of this conversation: ", &context(row));
     }
-    // A visitor may tell any id: what its user said is not for the visitor's ears.
+    // A visitor may send any user id, so a visitor's prompt contains no earlier conversations of
+    // that user.
     if agent["config"]["memory"]["isEnabled"] == true
         && row.visitor == 0
         && let Some(user) = row.user_id.as_deref().filter(|id| !id.is_empty())
@@ -71,26 +73,28 @@ pub(crate) async fn of(shared: &Shared, row: &Row, agent: &Value) -> store::Resu
     Ok(prompt)
 }
 
-/// What a visitor's page told when it made the conversation, as the first command of its call.
+/// The context that a visitor's page sent when it created the conversation, as the first command of
+/// its call.
 pub(crate) fn visitors(row: &Row, agent_trusts_clients: bool) -> Option<Command> {
     let text = context(row);
     let told = row.visitor != 0 && !agent_trusts_clients && !text.trim().is_empty();
     told.then_some(Command::VisitorContext { text, overwrite: false })
 }
 
-/// Somebody's words on one line, quoted, cut behind so many characters; nothing where there are none.
+/// Untrusted text on one line, quoted and limited to `max_chars` characters; empty if nothing is
+/// left.
 fn line(words: &str, most: usize) -> String {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let words: String = words.chars().filter(|c| !c.is_control()).take(most).collect();
     if words.trim().is_empty() { String::new() } else { quoted(&words) }
 }
 
-/// In quotes that nothing in it can close.
+/// In quotes that the text cannot close.
 fn quoted(words: &str) -> String {
     Value::from(words).to_string()
 }
 
-/// The end of what was said in earlier conversations, given newest first.
+/// The end of the transcripts of earlier conversations, which are given newest first.
 fn remembered(records: &[String]) -> String {
     let mut lines = Vec::new();
     for record in records.iter().rev() {

@@ -1,4 +1,4 @@
-//! What agents may name as their ears, mind and voice: `/v1/ext/providers`.
+//! Providers that agents may select for STT, LLM and TTS: `/v1/ext/providers`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What one workspace may have at most: `limits.workspace_*`, each off where it is 0. Whatever is counted is counted in the transaction that adds
-//! to it, so no limit is passed.
+//! Quotas of a workspace: `limits.workspace_*`, each off if 0. Each quota is checked in the
+//! transaction that adds to it, so none is exceeded.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::store::conversation::{Row, STARTED};
 use crate::store::quota::{self as table, begin, day};
 use crate::store::{Transaction, document};
 
-/// 429 if a workspace may have no further agent.
+/// 429 if the workspace has the maximum number of agents.
 pub(crate) async fn agent(shared: &Shared, tx: &mut Transaction, workspace: &str) -> Result<(), ApiError> {
     let most = shared.config.limits.workspace_agents;
     if most == 0 || table::agents(tx, workspace).await? < i64::from(most) {
@@ -25,7 +25,7 @@ pub(crate) async fn agent(shared: &Shared, tx: &mut Transaction, workspace: &str
     })
 }
 
-/// 429 if a workspace may make no further conversation today (UTC).
+/// 429 if the workspace has created the maximum number of conversations today (UTC).
 pub(crate) async fn conversation(
     shared: &Shared,
     tx: &mut Transaction,
@@ -44,7 +44,7 @@ pub(crate) async fn conversation(
     })
 }
 
-/// 429 if a workspace may not store so many more bytes.
+/// 429 if the workspace may not store `additional` more bytes.
 pub(crate) async fn bytes(
     shared: &Shared,
     tx: &mut Transaction,
@@ -66,7 +66,8 @@ pub(crate) async fn bytes(
     })
 }
 
-/// 429 if what replaces a stored document is larger, and the workspace may not store so many more bytes. One that shrinks is always taken.
+/// 429 if the new version of a stored document is larger, and the workspace may not store the
+/// additional bytes. A version that is not larger is always accepted.
 pub(crate) async fn growth(
     shared: &Shared,
     tx: &mut Transaction,
@@ -78,8 +79,8 @@ pub(crate) async fn growth(
     if more == 0 { Ok(()) } else { bytes(shared, tx, workspace, more).await }
 }
 
-/// Calls whose offer was taken and that the store does not know as running yet, by conversation: their workspace, and until when they may still
-/// connect.
+/// Calls whose offer was accepted but that are not running in the store yet, by conversation: the
+/// workspace, and the deadline for the connection.
 #[derive(Default)]
 pub(crate) struct Beginning(Mutex<HashMap<String, (String, Instant)>>);
 
@@ -96,8 +97,9 @@ impl Beginning {
         map.iter().filter(|(_, (whose, _))| whose == workspace).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Adds a conversation if, with all in `held` and those that came since `known` was asked for, its workspace holds fewer than `most` others.
-    /// Nothing if it does not; else whether it is new here.
+    /// Adds a conversation if its workspace has fewer than `max` others. The others are all in
+    /// `held`, and those added since `connecting` was read. `None` if the quota is used up;
+    /// otherwise whether the conversation is new here.
     fn add(
         &self,
         row: &Row,
@@ -115,23 +117,25 @@ impl Beginning {
         Some(map.insert(row.id.clone(), (row.workspace.clone(), until)).is_none())
     }
 
-    /// Its offer was refused.
+    /// Removes a conversation whose offer was rejected.
     pub(crate) fn forget(&self, id: &str) {
         self.map().remove(id);
     }
 }
 
-/// 503 if a workspace may hold no further call. Whether a place was taken, which is to be given back if the engine refuses the call.
+/// 503 if the workspace has the maximum number of calls. True if a reservation was made, which must
+/// be released if the engine rejects the call.
 ///
-/// A call counts from its offer on: otherwise many offers at once would pass. On several servers that share a database, running calls
-/// count on all of them, and offers that have not connected on this one alone.
+/// A call counts from its offer on; otherwise many simultaneous offers would pass. With several
+/// servers on one database, running calls count on all of them. Offers that have not connected yet
+/// count on this server only.
 pub(crate) async fn call(shared: &Shared, row: &Row) -> Result<bool, ApiError> {
     let most = shared.config.limits.workspace_calls as usize;
     if most == 0 || row.status != STARTED {
         return Ok(false);
     }
     let known = shared.beginning.of(&row.workspace);
-    // One that begins between the two questions is in the second answer.
+    // A call that starts between the two queries is in the second result.
     let mut held = HashSet::new();
     for id in &known {
         if shared.store.is_started(id).await? {

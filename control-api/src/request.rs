@@ -1,4 +1,5 @@
-//! What every handler reads of a request, in the order in which faults are told: key 401, its scope 403, size 413, media type 415, body 400.
+//! Extractors for all handlers, in the order in which errors are reported: key 401, its scope 403,
+//! size 413, media type 415, body 400.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::clock;
 use crate::error::{ApiError, Fault};
 use crate::store::Page;
 
-/// Largest JSON body.
+/// Maximum size of a JSON body, in bytes.
 const JSON_LIMIT: usize = 2 << 20;
 
 /// The whole body, at most `limit` bytes.
@@ -38,13 +39,13 @@ pub(crate) async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Resul
     Ok(bytes.freeze())
 }
 
-/// Media type without its parameters, in lower case; `None` = none given.
+/// Media type without its parameters, in lower case; `None` if there is none.
 pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().unwrap_or("?");
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
-/// A JSON body of at most `LIMIT` bytes; without a media type it counts as JSON.
+/// A JSON body of at most `LIMIT` bytes. Without a media type it counts as JSON.
 pub(crate) struct Json<const LIMIT: usize = JSON_LIMIT>(pub(crate) Value);
 
 impl<S: Sync, const LIMIT: usize> FromRequest<S> for Json<LIMIT> {
@@ -63,7 +64,8 @@ impl<S: Sync, const LIMIT: usize> FromRequest<S> for Json<LIMIT> {
     }
 }
 
-/// What stands in a path's places. Bytes that are no text are no id either: then it is empty, which names nothing.
+/// The parameters of a path. If their bytes are not valid text, the value is empty, which matches
+/// no id.
 pub(crate) struct Path<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: serde::de::DeserializeOwned + Default + Send> FromRequestParts<S> for Path<T> {
@@ -75,13 +77,13 @@ impl<S: Send + Sync, T: serde::de::DeserializeOwned + Default + Send> FromReques
     }
 }
 
-/// The page of a list that the query asks for.
+/// The page of a list that the query requests.
 pub(crate) struct Paged<const ALL: bool>(pub(crate) Page);
 
 impl<S: Sync, const ALL: bool> FromRequestParts<S> for Paged<ALL> {
     type Rejection = ApiError;
 
-    /// `ALL`: everything unless `perpage` is given.
+    /// `ALL_BY_DEFAULT`: all items unless `perpage` is given.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         page(parts.uri.query().unwrap_or_default(), ALL).map(Self)
     }
@@ -89,7 +91,7 @@ impl<S: Sync, const ALL: bool> FromRequestParts<S> for Paged<ALL> {
 
 const DEFAULT_PERPAGE: i64 = 10;
 const MAX_PERPAGE: i128 = 100;
-/// Characters of a search. SQLite refuses patterns of 50,000 bytes and more.
+/// Maximum number of characters of a search. SQLite rejects patterns of 50,000 bytes and more.
 const MAX_SEARCH: usize = 200;
 
 fn page(query: &str, all: bool) -> Result<Page, ApiError> {
@@ -127,7 +129,7 @@ fn page(query: &str, all: bool) -> Result<Page, ApiError> {
 pub(crate) struct Listed(pub(crate) Vec<Value>, pub(crate) i64);
 
 impl Listed {
-    /// One page of what is in memory as a whole.
+    /// One page of a list that is complete in memory.
     pub(crate) fn slice(all: Vec<Value>, page: &Page) -> Self {
         let total = all.len() as i64;
         let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
@@ -158,7 +160,7 @@ impl FromRequestParts<Arc<Shared>> for Base {
     }
 }
 
-/// Whether `host` can stand in a link as it is.
+/// Whether `host` can be used in a link unchanged.
 fn is_authority(host: &str) -> bool {
     !host.is_empty()
         && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b'[' | b']'))

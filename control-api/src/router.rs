@@ -1,4 +1,4 @@
-//! Every route.
+//! All routes.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .merge(provider::routes())
         .merge(template::routes())
         .merge(tool::routes())
-        // Here, so that a preflight, which no route has, gets to the layer.
+        // Set here, so that a preflight request, for which no route exists, reaches the layer.
         .method_not_allowed_fallback(async || ApiError::Method);
     let rest = match cors::layer(&shared.config.cors_origins) {
         Some(layer) => rest.layer(layer),

@@ -1,24 +1,26 @@
-//! What an API key may do. Which operation needs which scope is said once, in the table of [`openapi`](crate::openapi).
+//! Scopes of API keys. The table in [`openapi`](crate::openapi) defines which operation needs which
+//! scope.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The scope of an API key. Each includes those before it.
+/// The scope of an API key. Each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Reads: every `GET`.
     Read,
-    /// Also holds conversations: makes, controls, rates and erases them, mints their tokens, sends agents into meetings.
+    /// Also runs conversations: creates, controls, rates and erases them, creates their tokens, and
+    /// sends agents into meetings.
     Operate,
     /// Everything.
     Administer,
 }
 
 impl Scope {
-    /// All scopes, the least first.
+    /// All scopes, in ascending order.
     pub const ALL: [Self; 3] = [Self::Read, Self::Operate, Self::Administer];
 
-    /// Its name in the API, on the command line and in the store.
+    /// Name in the API, on the command line and in the store.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,7 +30,7 @@ impl Scope {
         }
     }
 
-    /// What a key of this scope is told where it needs a greater one.
+    /// Error text for a key of this scope when an operation needs a higher one.
     pub(crate) const fn refusal(self) -> &'static str {
         match self {
             Self::Read => "Forbidden: this API key has scope read",
@@ -44,7 +46,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The text names no scope.
+/// The text is not the name of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of read, operate, administer")]
 pub struct NoScope;

@@ -1,10 +1,25 @@
-//! Serving a router over HTTP/1.1, so that handlers know their peer's address, and nobody holds a connection by doing nothing:
+//! HTTP/1.1 server for a router. Handlers learn the address of their peer, and no client can occupy
+//! a connection without sending or reading data:
 //!
-//! - a header that does not come in time, and a connection that asks for nothing, are closed;
-//! - a body that does not come in time is answered 408;
-//! - what a refusal leaves of a body is taken all the same, within bounds, so that the client reads the answer instead of a broken pipe;
-//! - an answer that nobody reads ends with its connection;
-//! - there are never more than so many connections, and an address holds only a part of them; who leaves for whom is in [`places`](crate::places).
+//! - A connection without a complete request header in time, or without a request, is closed.
+//! - A body that is not complete in time is answered with 408.
+//! - The rest of a rejected body is read within limits, so that the client receives the response
+//!   instead of a broken pipe.
+//! - A response that the client does not read ends with its connection.
+//! - The number of connections is limited, and one address holds only a part of them. The rules for
+//!   eviction are in [`connection_slots`](crate::connection_slots).
+//!
+//! Life of a connection:
+//!
+//! ```text
+//! accepted -- no slot, address share used up ---> closed
+//! accepted -- slot -----------------------------> idle
+//! idle ------ request --------------------------> active
+//! active ---- response sent --------------------> idle; closed if the slot is reserved
+//! idle ------ evicted, or no header in time ----> closed
+//! active ---- client does not read in time -----> closed
+//! shutdown: no more requests; active ones have 3 s to finish
+//! ```
 
 mod unsent;
 
@@ -41,30 +56,34 @@ use crate::peer::{self, Network};
 use crate::places::{InUse, Kind, Leave, Places, Taken};
 use crate::serve::unsent::Stream;
 
-/// Time that requests under way have to end: a stream of events would never.
+/// Time that active requests have to finish at shutdown. A stream of events would never finish.
 const GRACE: Duration = Duration::from_secs(3);
-/// A body has more time the longer it is: a second for so many bytes, which is slower than any line over which one can talk.
+/// A body may take one more second per this many bytes. That is slower than any network path that
+/// can carry a call.
 const SLOWEST: u64 = 4 << 10;
-/// Of a body that nobody reads any more so much is taken, and for so long.
+/// Maximum number of bytes, and maximum time, for draining a body that the handler does not read.
 const LEFT_OVER: usize = 64 << 20;
 const LEFT_TIME: Duration = Duration::from_secs(10);
-/// After so long without a packet the peer is asked whether it is still there.
+/// After this time without a packet, TCP probes whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// The log says at most once in so long that there are too many connections.
+/// Minimum interval between two warnings about too many connections.
 const TELL: Duration = Duration::from_secs(60);
-/// Time that the request of a connection at a reserved place has to come, header and body; time that a left-over of it is taken.
+/// Maximum time for a request on a reserved connection, header and body; also the maximum time for
+/// draining the rest of its body.
 const RESERVED_TIME: Duration = Duration::from_secs(1);
 
-/// What clients may take of the server.
+/// Limits for HTTP clients.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// Time that a request's header has to come, from the connection's beginning or the answer before on; time that its body has from
-    /// then on, longer for a long one; time that an answer may lie unread.
+    /// Maximum time for a request header, counted from the start of the connection or the previous
+    /// response. Maximum time for the body after it, longer for a long body. Maximum time that a
+    /// response may stay unread.
     pub request: Duration,
-    /// Connections at once; at least one. One address (of IPv6: a /64) may hold a quarter of them. There are 32 more, for health checks
-    /// and calls.
+    /// Maximum number of simultaneous connections; at least one. One address (for IPv6, a /64) may
+    /// hold a quarter of them. Another 32 are reserved for health checks and calls.
     pub connections: usize,
-    /// Proxies, whose connections are those of many clients: they may hold all of them, as this machine may.
+    /// Proxies. Their connections belong to many clients, so they may hold all connections, as this
+    /// machine may.
     pub proxies: Vec<Network>,
 }
 
@@ -74,19 +93,21 @@ impl Default for Bounds {
     }
 }
 
-/// In the extensions of a request whose connection has a reserved place: only what is [`essential`] is answered.
+/// In the extensions of a request on a reserved connection: only paths for which
+/// [`is_essential_path`] holds are served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reserved;
 
-/// Whether a path is served at reserved places too: health checks, and the doors of calls.
+/// Whether a path is also served on reserved connections: health checks and the signaling
+/// endpoints.
 pub(crate) fn essential(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/api/offer" | "/rtc") || path.starts_with("/rtc/")
 }
 
-/// Serves `router` on `listener` until `shutdown`, then gives the requests that are under way a moment to end.
+/// Serves `router` on `listener` until `shutdown`, then waits up to 3 s for active requests.
 ///
 /// # Errors
-/// None yet: a listener that fails for a while (no file descriptors) is tried again.
+/// None yet: if the listener fails for a while (no file descriptors), it tries again.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -98,7 +119,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves on any listener; `prepare` is called with each stream.
+/// Serves on any listener. Calls `configure` with each stream.
 async fn run<L>(
     mut listener: L,
     prepare: impl Fn(&L::Io),
@@ -130,7 +151,7 @@ async fn run<L>(
             place = places.take(peer::counted(peer.ip(), &bounds.proxies)) => place,
             () = &mut shutdown => break,
         };
-        // Who uses its whole share is not waited for.
+        // An address that uses its whole share is rejected without a wait.
         let Some(place) = place else {
             tell("an address uses its share of the connections: a further one is closed");
             continue;
@@ -143,9 +164,9 @@ async fn run<L>(
     let _ = timeout(GRACE, places.empty()).await;
 }
 
-/// Sets what the kernel watches over. It may refuse: the connection works without.
+/// Sets socket options. The kernel may reject them; the connection works without them.
 fn prepare(stream: &TcpStream, unread: Duration) {
-    // Answers are small and written at once: waiting for more would only delay them.
+    // Responses are small and written at once. Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 4));
@@ -170,7 +191,7 @@ async fn connection(
         async move {
             match place.begin() {
                 Some(in_use) => answer(router, request, peer, within, place.kind, in_use).await,
-                // The connection ends, and this with it.
+                // The connection was evicted. It ends, and this future with it.
                 None => std::future::pending().await,
             }
         }
@@ -183,7 +204,7 @@ async fn connection(
     );
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        // It is idle, so nobody loses an answer.
+        // The connection is idle, so no response is lost.
         () = leave.told() => return,
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();
@@ -191,7 +212,7 @@ async fn connection(
         }
     };
     if let Err(error) = ended {
-        // Clients come and go as they like: that is no fault of ours.
+        // A client may disconnect at any time; that is not an error of this server.
         tracing::debug!(%error, "a connection broke");
     }
 }
@@ -206,10 +227,12 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     let late = Arc::new(AtomicBool::new(false));
     let reserved = kind == Kind::Reserved;
-    // Who asks before sending is not sent to for nothing.
+    // A client that sends `Expect` waits before it sends its body. Draining would make it send the
+    // body for nothing.
     let asks = request.headers().contains_key(header::EXPECT);
     let drains = (!asks).then_some(if reserved { RESERVED_TIME } else { LEFT_TIME });
-    // A reserved place is given back within its second, however much of a body came.
+    // No extra time per byte on a reserved slot: it is free again after its one second, however
+    // many bytes arrived.
     let slowest = if reserved { u64::MAX } else { SLOWEST };
     let mut request = request.map(|body| timely(body, within, slowest, Arc::clone(&late), drains));
     request.extensions_mut().insert(ConnectInfo(peer));
@@ -217,7 +240,8 @@ async fn answer(
         request.extensions_mut().insert(Reserved);
     }
     let mut response = router.oneshot(request).await?;
-    // To the handler a body that ends too early is a bad body; the door's headers stay as they are.
+    // The handler answers 400, because for it the body just ends too early. Headers of the
+    // signaling endpoints stay.
     if late.load(Ordering::Relaxed) && response.status() == StatusCode::BAD_REQUEST {
         let (parts, body) = ApiError::Late.into_response().into_parts();
         *response.status_mut() = parts.status;
@@ -231,7 +255,7 @@ async fn answer(
     Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
 }
 
-/// An answer's body; its connection is in use until it is sent.
+/// The body of a response. The connection is active until it is sent.
 struct Answer {
     body: Body,
     _in_use: InUse,
@@ -257,7 +281,8 @@ impl HttpBody for Answer {
     }
 }
 
-/// The body, which fails, and says so in `late`, once it is behind its time: `within`, and a second more for each `slowest` bytes that came.
+/// The body with a deadline: `request_timeout`, plus one second per `min_rate` bytes received. Past
+/// the deadline it fails and sets `timed_out`.
 fn timely(
     body: Incoming,
     within: Duration,
@@ -293,7 +318,8 @@ fn timely(
     }))
 }
 
-/// What has not been read of a body. Left alone, it is taken until its end, for so long at most.
+/// The unread rest of a body. When dropped, it is drained until its end, for at most
+/// `drain_timeout`.
 struct Rest {
     body: Option<BodyDataStream>,
     drains: Option<Duration>,
@@ -311,7 +337,7 @@ impl Drop for Rest {
                 }
             }
         };
-        // Without a runtime the server is gone, and its connections with it.
+        // Without a runtime the server has ended, and its connections with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(timeout(time, drain));
         }

@@ -1,9 +1,19 @@
-//! The console's session: an API key, given once, becomes a cookie that no script can read (`docs/decisions/0013`).
+//! The session of the console: an API key, entered once, becomes a cookie that no script can read
+//! (`docs/decisions/0013`).
 //!
-//! The cookie is sealed with the data folder's key file and holds the key's hash, not the key. It opens an operation only together with the
-//! token that [`SHOWN_TOKEN`] carries: a page elsewhere can make a browser send a cookie, but cannot read that token. The store holds only which
-//! sessions were logged out, so a session holds on every server of a shared database, and ends with its key, with its time, or by a log-out,
-//! whoever else has its cookie.
+//! The cookie is encrypted with the data folder's key file and holds the key's hash, not the key.
+//! It authorizes a request only together with the token in [`CSRF_HEADER`]: a page elsewhere can
+//! make a browser send a cookie, but cannot read that token. The store holds only which sessions
+//! were logged out, so a session is valid on every server of a shared database. It ends with its
+//! key, with its lifetime, or at log-out, even for other holders of its cookie.
+//!
+//! ```text
+//! (log_in, valid key) ---> active
+//! active --- page opened: new cookie for 24 h ---> active
+//! active --- 24 h after the last cookie ---------> expired
+//! active --- log_out ----------------------------> logged out
+//! active --- key revoked or expired -------------> ended
+//! ```
 
 use std::sync::Arc;
 
@@ -28,19 +38,19 @@ use crate::scope::Scope;
 use crate::{store, vault};
 
 const COOKIE: &str = "visavis_console";
-/// The header with the token that must come with the cookie.
+/// The header with the token that must accompany the cookie.
 const SHOWN_TOKEN: &str = "x-csrf-token";
-/// What the sealing is bound to: nothing else that is sealed can pass as a session.
+/// The additional data of the encryption: nothing else that is encrypted passes as a session.
 const OWNER: &str = "console session";
-/// How long a session lasts after its page was last opened.
+/// Lifetime of a session after its page was last opened.
 const LASTS: Micros = 24 * 3600 * 1_000_000;
 
-/// What the cookie holds.
+/// Content of the cookie.
 #[derive(Serialize, Deserialize)]
 struct Session {
     /// The same in each cookie of one log-in.
     id: String,
-    /// Of the API key.
+    /// Hash of the API key.
     hash: Hash,
     prefix: String,
     csrf_token: String,
@@ -52,14 +62,14 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
 }
 
 impl Session {
-    /// The session of a request's cookie; `None` if there is none, or it is over.
+    /// The session in a request's cookie; `None` if there is none, or if it has ended.
     async fn of(shared: &Shared, headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         let Some(session) = Self::sealed(shared, headers) else { return Ok(None) };
         let ended = shared.store.session_has_ended(&session.id).await?;
         Ok((!ended).then_some(session))
     }
 
-    /// What the cookie holds, if it is ours and not too old.
+    /// The content of the cookie, if it is authentic and has not expired.
     fn sealed(shared: &Shared, headers: &HeaderMap) -> Option<Self> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let sealed = cookies
@@ -70,7 +80,7 @@ impl Session {
         (session.until > clock::now()).then_some(session)
     }
 
-    /// Tells the session to its page, with a cookie that lasts anew.
+    /// Responds with the session for its page, and with a cookie of full lifetime.
     fn told(mut self, shared: &Shared, scope: Scope) -> Response {
         self.until = clock::now() + LASTS;
         let plain = serde_json::to_vec(&self).expect("a session is plain data");
@@ -81,7 +91,7 @@ impl Session {
     }
 }
 
-/// Without `Max-Age` it is gone with the browser.
+/// A cookie without `Max-Age` ends with the browser session.
 fn cookie(shared: &Shared, value: &str, more: &str) -> [(header::HeaderName, HeaderValue); 1] {
     let secure = shared.config.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
     let secure = if secure { "; Secure" } else { "" };
@@ -89,7 +99,7 @@ fn cookie(shared: &Shared, value: &str, more: &str) -> [(header::HeaderName, Hea
     [(header::SET_COOKIE, HeaderValue::try_from(text).expect("base64 and our own words"))]
 }
 
-/// Hash of the key whose session asks; `None` without a session, or without its token.
+/// Hash of the key of the requesting session; `None` without a session or without its token.
 pub(crate) async fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Option<Hash>, ApiError> {
     let Some(token) = headers.get(SHOWN_TOKEN) else { return Ok(None) };
     let session = Session::of(shared, headers).await?;
@@ -114,24 +124,26 @@ async fn begin(State(shared): State<Arc<Shared>>, Json(body): Json) -> Result<Re
     Ok(Session { id: store::fresh_id(), hash, prefix, csrf_token, until: 0 }.told(&shared, scope))
 }
 
-/// Whose session this is; 204 where there is none (not a refusal: the page asks in order to know).
+/// The current session; 204 if there is none. This is not an error: the page only checks whether
+/// there is one.
 async fn read(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, ApiError> {
     let Some(session) = Session::of(&shared, &headers).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     match auth::opened(&shared, &session.hash).await {
         Ok((_, scope)) => Ok(session.told(&shared, scope)),
-        // The key was revoked, or has expired.
+        // The key was revoked or has expired.
         Err(ApiError::Unauthorized) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(other) => Err(other),
     }
 }
 
-/// Logs out: every cookie of this log-in opens nothing any more.
+/// Logs out: all cookies of this log-in become invalid.
 async fn end(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, ApiError> {
     if let Some(session) = Session::sealed(&shared, &headers) {
         let mut tx = shared.store.write().await?;
-        // A later cookie of the same log-in lasts longer than this one, at most by as much as a cookie lasts.
+        // A later cookie of the same log-in expires after this one, but at most one cookie lifetime
+        // from now.
         store::session::end(&mut tx, &session.id, clock::now() + LASTS).await?;
         tx.commit().await?;
     }

@@ -1,4 +1,13 @@
-//! Background tasks are restarted when they panic, each time a little later. What comes for a task meanwhile waits.
+//! Restarts background tasks when they panic, with an increasing delay. The input of a task waits
+//! meanwhile.
+//!
+//! ```text
+//! running -- returns ---------------------------------> finished
+//! running -- panics ----------------------------------> down
+//! down ----- delay (100 ms, doubled, at most 5 s) ----> running
+//! down ----- server stops ----------------------------> running (last time)
+//! running (last time) -- returns or panics -----------> finished
+//! ```
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -13,24 +22,24 @@ use tokio::time::Instant;
 use crate::app::Shared;
 use crate::store;
 
-/// The task that writes facts.
+/// Name of the task that writes events.
 pub(crate) const LEDGER: &str = "ledger";
 
-/// Wait before a task is restarted; twice as long after each further panic.
+/// Delay before a task is restarted; doubled after each further panic.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longest wait.
+/// Maximum delay.
 const LONGEST: Duration = Duration::from_secs(5);
-/// After a panic of a task that ran for so long the wait is the shortest again.
+/// If a task ran at least this long before it panics, the delay starts from the minimum again.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// What is known of the background tasks, by name.
+/// State of the background tasks, by name.
 #[derive(Default)]
 pub(crate) struct Tasks(Mutex<BTreeMap<&'static str, Task>>);
 
 #[derive(Clone, Copy, Default)]
 struct Task {
     panics: u64,
-    /// It panicked and is not restarted yet.
+    /// The task panicked and is not restarted yet.
     down: bool,
 }
 
@@ -43,7 +52,7 @@ impl Tasks {
         self.map().entry(name).or_default().down = false;
     }
 
-    /// A task panicked.
+    /// Records that a task panicked.
     pub(crate) fn panicked(&self, name: &'static str) {
         let mut map = self.map();
         let task = map.entry(name).or_default();
@@ -56,19 +65,20 @@ impl Tasks {
         self.map().get(name).is_some_and(|task| task.down)
     }
 
-    /// How often each task panicked.
+    /// Number of panics of each task.
     pub(crate) fn panics(&self) -> Vec<(&'static str, u64)> {
         self.map().iter().map(|(name, task)| (*name, task.panics)).collect()
     }
 }
 
-/// The result of an operation of the store; a panic in it is an error.
+/// The result of an operation of the store; a panic in it becomes an error.
 pub(crate) async fn contained<T>(work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
-    // A transaction that is dropped half way is rolled back, and nothing else of the operation is used again.
+    // A transaction that is dropped half-way is rolled back, and nothing else of the operation is
+    // used again.
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(store::Error::Panicked))
 }
 
-/// Starts a background task, and restarts it whenever it panics, until it returns.
+/// Starts a background task and restarts it whenever it panics, until it returns.
 pub(crate) fn spawn<F>(
     shared: &Arc<Shared>,
     stop: &watch::Receiver<bool>,
@@ -84,7 +94,8 @@ where
     tokio::spawn(async move { kept(&tasks, name, stopped, work).await })
 }
 
-/// Does `work` until it returns, again where it panics. After the stop it is restarted once, because it may have something to store.
+/// Runs `work` until it returns, and restarts it when it panics. After the stop it is restarted
+/// once, because it may have data to store.
 async fn kept<F>(
     tasks: &Tasks,
     name: &'static str,
@@ -97,7 +108,8 @@ async fn kept<F>(
     loop {
         tasks.begins(name);
         let begun = Instant::now();
-        // State that a task shares is behind locks that ignore poison; its own state is dropped with it.
+        // State that a task shares is behind locks that ignore poisoning. Its own state is dropped
+        // with it.
         if AssertUnwindSafe(work()).catch_unwind().await.is_ok() {
             return;
         }
@@ -126,7 +138,7 @@ mod tests {
 
     const NAME: &str = "test";
 
-    /// Panics so often before it returns.
+    /// Panics `times` times, then returns.
     async fn fails(begun: Arc<AtomicU32>, times: u32) {
         tokio::task::yield_now().await;
         assert!(begun.fetch_add(1, Ordering::Relaxed) >= times, "the test's own panic");

@@ -1,4 +1,5 @@
-//! Templates for agents: `/v1/ext/template`. An agent copies its template when it is made; later changes do not reach it.
+//! Templates for agents: `/v1/ext/template`. An agent copies its template at creation; later
+//! changes of the template do not affect it.
 
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ async fn replace(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> Answer {
-    // A body at fault is told before a template that is not there.
+    // An invalid body is reported before a missing template.
     let faces = avatar::known(&shared, &caller.workspace).await?;
     parse_as(Form::Template, body.clone(), &faces, None)?;
     let id = store::id(&id).ok_or(MISSING)?;

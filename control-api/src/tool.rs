@@ -31,7 +31,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/v1/ext/tool/{id}", get(one).put(replace).delete(remove))
 }
 
-/// Reads a tool. `old` are the header values of the tool that it replaces.
+/// Parses a tool. `old` holds the header values of the tool that it replaces.
 fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiError> {
     let faults = Faults::default();
     let fields = Fields::body(body, &faults)?;
@@ -84,11 +84,11 @@ fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiErro
     faults.unless((document, headers))
 }
 
-/// The HTTP request of a `tool.api`; null for a tool of the client.
+/// The HTTP request of a `tool.api`; null for a client tool.
 fn request(fields: &Fields<'_>, kind: &str, old: Option<&Headers>) -> (Value, Headers) {
     let request = fields.object("request_config");
     if kind == "tool.client" {
-        // Nothing of it is kept; what makes no sense is refused all the same.
+        // Nothing of it is stored, but invalid values are still rejected.
         request.text("method");
         request.text("url");
         headers::take(&request, None);
@@ -99,7 +99,8 @@ fn request(fields: &Fields<'_>, kind: &str, old: Option<&Headers>) -> (Value, He
         request.fault("method", "must be one of GET, POST, PUT, PATCH, DELETE");
     }
     let url = request.required("url");
-    // A parameter may stand in the path or the query, never in the host: what a model says must not choose whom we ask.
+    // A parameter may be in the path or the query, but not in the host: the model's output must not
+    // select the server.
     let authority =
         url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
     if !url.is_empty()
@@ -156,7 +157,7 @@ async fn replace(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> Answer {
-    // A body at fault is told before a tool that is not there.
+    // An invalid body is reported before a missing tool.
     parse(body.clone(), None)?;
     let id = TOOL.id(&id)?;
     let mut tx = shared.store.write().await?;

@@ -1,22 +1,24 @@
-//! Work that waits for places, in a queue for each workspace. Workspaces take turns, and so do the sources within one (an agent's receiver, say):
-//! whoever has much to do does not displace those who have little. Pure: what a place is and when it is free again is told from outside.
+//! Queue of jobs that wait for capacity, fair between workspaces. Workspaces take turns, and so do
+//! the sources within one (an agent's receiver, for example): a workspace or source with many jobs
+//! does not displace those with few. Pure: the caller decides what a job is and when it has
+//! finished.
 
 use std::collections::{HashMap, VecDeque};
 
-/// The work that waits, and how many places are taken.
+/// The waiting jobs, and the number of active ones.
 pub(crate) struct Turns<T> {
     places: usize,
     of_one: usize,
     taken: usize,
     workspaces: HashMap<String, Workspace<T>>,
-    /// Workspaces of which something waits, the next one first.
+    /// Workspaces with waiting jobs, the next one first.
     order: VecDeque<String>,
 }
 
 struct Workspace<T> {
     taken: usize,
     sources: HashMap<String, Source<T>>,
-    /// Sources of which something waits, the next one first.
+    /// Sources with waiting jobs, the next one first.
     order: VecDeque<String>,
 }
 
@@ -26,12 +28,12 @@ struct Source<T> {
 }
 
 impl<T> Turns<T> {
-    /// Of `places` at most `of_one` for one source.
+    /// At most `capacity` active jobs, of which at most `max_per_source` for one source.
     pub(crate) fn new(places: usize, of_one: usize) -> Self {
         Self { places, of_one, taken: 0, workspaces: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// Work of a source behind what waits there.
+    /// Adds a job at the end of its source's queue.
     pub(crate) fn push(&mut self, workspace: &str, source: &str, work: T) {
         let own = self.workspaces.entry(workspace.to_owned()).or_insert_with(|| Workspace {
             taken: 0,
@@ -51,10 +53,13 @@ impl<T> Turns<T> {
         queue.waiting.push_back(work);
     }
 
-    /// The next work, which takes a place until [`done`](Self::done); nothing if none that waits may begin.
+    /// The next job, which is active until [`release`](Self::release); `None` if no waiting job may
+    /// start.
     ///
-    /// A workspace gets a place only while it holds fewer than are free. So one that is alone holds at most half of them, of two that are busy each
-    /// a third, and there is always a free place for one that holds none, as long as fewer are busy than there are places.
+    /// A workspace may start a job only while it has fewer active jobs than there is free capacity.
+    /// A single busy workspace thus holds at most half of the capacity, and two busy ones a third
+    /// each. While fewer workspaces are busy than the capacity, a workspace without active jobs can
+    /// always start one.
     pub(crate) fn next(&mut self) -> Option<T> {
         let free = self.places - self.taken;
         for at in 0..self.order.len() {
@@ -74,7 +79,7 @@ impl<T> Turns<T> {
         None
     }
 
-    /// A place of a source is free again.
+    /// Records that a job of a source has finished.
     pub(crate) fn done(&mut self, workspace: &str, source: &str) {
         let Some(own) = self.workspaces.get_mut(workspace) else { return };
         let Some(queue) = own.sources.get_mut(source).filter(|queue| queue.taken > 0) else { return };
@@ -84,7 +89,7 @@ impl<T> Turns<T> {
         self.tidy(workspace, source);
     }
 
-    /// Drops what waits of a source.
+    /// Drops the waiting jobs of a source.
     pub(crate) fn forget(&mut self, workspace: &str, source: &str) {
         let Some(own) = self.workspaces.get_mut(workspace) else { return };
         let Some(queue) = own.sources.get_mut(source) else { return };
@@ -96,7 +101,7 @@ impl<T> Turns<T> {
         self.tidy(workspace, source);
     }
 
-    /// Keeps nothing of whom nothing waits and nothing is under way.
+    /// Removes the source, and its workspace, if nothing of it waits or is active.
     fn tidy(&mut self, workspace: &str, source: &str) {
         let Some(own) = self.workspaces.get_mut(workspace) else { return };
         if own.sources.get(source).is_some_and(|queue| queue.taken == 0 && queue.waiting.is_empty()) {
@@ -143,7 +148,7 @@ mod tests {
         turns
     }
 
-    /// All that may begin now, as `a1 3`: workspace, source, number.
+    /// All jobs that may start now, as `a1 3`: workspace, source, number.
     fn begun(turns: &mut Turns<Piece>) -> Vec<String> {
         std::iter::from_fn(|| turns.next()).map(|(w, s, n)| format!("{w}{s} {n}")).collect()
     }
@@ -157,7 +162,7 @@ mod tests {
 
     #[test]
     fn whoever_holds_places_leaves_some_to_those_who_hold_none() {
-        // Five receivers that hang, as many events each as one may have under way.
+        // Five receivers that hang, each with as many events as one receiver may have active.
         let five: Vec<_> = ["1", "2", "3", "4", "5"].map(|agent| ("a", agent, 64)).into();
         let mut turns = turns(256, 64, &five);
         assert_eq!(begun(&mut turns).len(), 128, "half of the places");

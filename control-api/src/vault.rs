@@ -1,4 +1,4 @@
-//! The key files of the data folder: what signs tokens and what encrypts the secrets of the store.
+//! The key files of the data folder: one signs tokens, one encrypts the secrets of the store.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -9,17 +9,17 @@ use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 
 const KEY_LEN: usize = 32;
 
-/// Reads the 32 bytes of a key file; makes them if the file is not there. Only its owner may read it.
+/// Reads the 32 bytes of a key file; creates it if it does not exist. Only its owner may read it.
 ///
 /// # Errors
-/// The folder cannot be written, or the file holds something else.
+/// The folder cannot be written, or the file has another length.
 pub(crate) fn key_file(path: &Path) -> io::Result<[u8; KEY_LEN]> {
     let mut key = [0; KEY_LEN];
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // Written under a name of its own and then linked, so that nobody ever reads half a key.
+    // Written under a temporary name and then linked, so that no process reads a partial key.
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     if !path.exists() {
         random(&mut key);
@@ -42,24 +42,24 @@ pub(crate) fn key_file(path: &Path) -> io::Result<[u8; KEY_LEN]> {
     Ok(key)
 }
 
-/// What tells keys apart and tells nothing of them.
+/// Identifies keys without revealing anything about them.
 pub(crate) fn fingerprint(keys: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, keys);
     digest.as_ref().iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// Fills `bytes` from the system's generator.
+/// Fills `bytes` from the system's random generator.
 pub(crate) fn random(bytes: &mut [u8]) {
-    // The system's generator fails only where the process cannot go on anyway.
+    // The system's generator fails only when the process cannot continue anyway.
     SystemRandom::new().fill(bytes).expect("the system gives random bytes");
 }
 
-/// What was sealed cannot be opened: another key file, or a damaged row.
+/// A secret cannot be decrypted: another key file, or a corrupt row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored secret cannot be decrypted with this data folder's key")]
 pub(crate) struct Sealed;
 
-/// Encrypts the secrets of the store: AES-256-GCM, a random nonce in front.
+/// Encrypts the secrets of the store with AES-256-GCM; a random nonce precedes the ciphertext.
 pub(crate) struct Vault(LessSafeKey);
 
 impl Vault {
@@ -68,7 +68,8 @@ impl Vault {
         Self(LessSafeKey::new(key))
     }
 
-    /// Encrypts `plain`, bound to `owner` (the row's id), so that it cannot be moved to another row.
+    /// Encrypts `plain`, bound to `owner` (the row's id), so that it cannot be moved to another
+    /// row.
     pub(crate) fn seal(&self, owner: &str, plain: &[u8]) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
         random(&mut nonce);
@@ -80,7 +81,7 @@ impl Vault {
         [&nonce[..], &sealed, tag.as_ref()].concat()
     }
 
-    /// Decrypts what [`Vault::seal`] made for the same `owner`.
+    /// Decrypts the output of [`Vault::seal`] for the same `owner`.
     pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<Vec<u8>, Sealed> {
         let (nonce, rest) = sealed.split_at_checked(NONCE_LEN).ok_or(Sealed)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Sealed)?;

@@ -1,25 +1,27 @@
-//! The moments at which a crash or a panic would show whether anything is lost or doubled, told to whoever puts the server to that test.
+//! Points in the program where a test stops it or makes it panic, to check that nothing is lost or
+//! duplicated.
 
-/// Between two of these, but for the first, the data on disk, or what a receiver knows, changes.
+/// Between two of these points, except [`BeforeEvent`](Self::BeforeEvent), the data on disk or the
+/// data at a receiver changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// A fact that came from the engine is about to be taken in.
+    /// An event from the engine is about to be processed.
     BeforeFact,
     /// A transaction is about to be committed.
     BeforeWrite,
-    /// A transaction was committed; nobody was told yet.
+    /// A transaction was committed; readers are not notified yet.
     AfterWrite,
     /// A webhook is about to be sent.
     BeforeSend,
-    /// A webhook's receiver answered, or did not; what became of the try is not kept yet.
+    /// The receiver of a webhook responded, or the attempt failed; the result is not stored yet.
     AfterSend,
 }
 
-/// Who is told.
+/// Called at each crash point.
 pub type Watch = fn(Moment);
 
 impl Moment {
-    /// Tells whoever watches that it has come.
+    /// Calls the hook, if there is one.
     pub(crate) fn tell(self, watch: Option<Watch>) {
         if let Some(watch) = watch {
             watch(self);

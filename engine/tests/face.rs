@@ -1,5 +1,6 @@
-//! The face as a receiver sees it: a sentence of flite's through the shipped pose set, decoded by libvpx.
-#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+//! The avatar as a receiver sees it: a sentence spoken by flite, shown with the built-in pose sets
+//! and decoded by libvpx.
+#![allow(clippy::print_stdout)] // prints the measurements with --nocapture
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use models::face::vp8::Decoder;
 use models::face::{Key, PoseSet};
 use models::tts::Phone;
 
-/// "Hello there, my name is Theo, and I am pleased to meet you.", flite 2.2, voice rms.
+/// "Hello there, my name is Theo, and I am pleased to meet you.", flite 2.2, voice rms. Phones with
+/// their end times in seconds.
 const SENTENCE: &str = "pau:0.119 hh:0.212 ax:0.261 l:0.412 ow:0.582 dh:0.638 eh:0.776 r:0.877 pau:1.000 m:1.044 ay:1.183 \
     n:1.227 ey:1.476 m:1.560 ih:1.637 z:1.727 th:1.840 iy:1.963 ow:2.064 pau:2.152 ae:2.301 n:2.340 d:2.365 ay:2.590 ae:2.721 \
     m:2.801 p:2.922 l:2.975 iy:3.120 z:3.212 d:3.263 t:3.337 ax:3.378 m:3.469 iy:3.579 t:3.652 y:3.767 uw:3.919 pau:4.153";
@@ -49,7 +51,8 @@ fn decoder_for(set: &PoseSet) -> Decoder {
     decoder
 }
 
-/// How dark the mouth is, measured where an open one is darker than a closed one: mean levels below rest.
+/// How dark the mouth is: the mean luma below that at rest. Measured where an open mouth is darker
+/// than a closed one.
 struct MouthDarkness {
     rest: I420,
     mask: Vec<(usize, usize)>,
@@ -83,7 +86,8 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
     sum(&|x, y| x * y) / (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt()
 }
 
-/// Decoded frames of the sentence with their times, in seconds of the sound; `delay` shows pictures late.
+/// Times and mouth darkness of the decoded frames of the sentence, in seconds of the audio. `delay`
+/// shifts the video behind the audio.
 fn render_sentence(set: &Arc<PoseSet>, frames: usize, delay: f32) -> Vec<(f32, f64)> {
     let darkness = MouthDarkness::new(set, 0);
     let mut decoder = decoder_for(set);
@@ -104,7 +108,8 @@ fn render_sentence(set: &Arc<PoseSet>, frames: usize, delay: f32) -> Vec<(f32, f
         .collect()
 }
 
-/// The lag of the seen mouth behind the phones, in frames, where both agree best, and how well.
+/// The lag of the visible mouth behind the phones, in frames, at the highest correlation, and that
+/// correlation.
 fn mouth_lag(seen: &[(f32, f64)]) -> (i32, f64) {
     let track = VisemeTrack::new(&sentence_phones());
     let dark: Vec<f64> = seen.iter().map(|(_, d)| *d).collect();
@@ -153,7 +158,7 @@ fn assert_lips_shut(set: &Arc<PoseSet>) {
             ["p", "b", "m"].contains(&phone.name.as_str()) || phone.name == "pau" && phone.end - start > 0.2;
         if closes {
             closures += 1;
-            // A frame shows the mouth of its middle.
+            // A frame shows the mouth at the middle of its time.
             let inside = seen.iter().filter(|(at, _)| at + 0.04 > start && *at < phone.end);
             let darkest = inside.map(|(_, d)| *d).fold(f64::MAX, f64::min);
             assert!(darkest < 0.15 * loudest, "{name}, {} at {start}: {darkest} of {loudest}", phone.name);
@@ -163,8 +168,8 @@ fn assert_lips_shut(set: &Arc<PoseSet>) {
     assert_eq!(closures, 6);
 }
 
-/// What `lips.rs` takes for closed by its parameters is seen closed: of every person, in every head and look in which lips move, in both
-/// rungs.
+/// A mouth that `lips.rs` counts as closed by its parameters looks closed: for each avatar, in each
+/// stance and look with moving lips, at both quality levels.
 #[test]
 fn mouths_that_are_called_closed_look_closed() {
     for set in built_in_pose_sets() {
@@ -183,7 +188,7 @@ fn mouths_that_are_called_closed_look_closed() {
             let (mut shut, mut failures) = (0, Vec::new());
             for key in keys.filter(|key| key.stance == stance) {
                 let mouth = &manifest.mouths[usize::from(key.mouth)];
-                // A lip under the teeth leaves a little of them to be seen.
+                // A lower lip under the teeth leaves some of the teeth visible.
                 let max = match (mouth.press > 0.7, mouth.tuck > 0.7) {
                     (true, _) => 0.15,
                     (_, true) => 0.35,
@@ -221,14 +226,14 @@ fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
     for step in 0..1500 {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         if random >> 24 < 13 {
-            continue; // 5 % are lost
+            continue; // 5 % loss
         }
         let n = (random >> 8) as usize % frames.len();
         assert!(spliced.decode(&frames[n]).unwrap() == alone[n], "step {step}, frame {n}");
     }
 }
 
-/// Two shares of a person and all of it, as they are baked, small.
+/// Two partial sets of an avatar and the whole one, baked as for a call, but small.
 fn growing_pose_sets() -> Vec<Arc<PoseSet>> {
     let all = Plan::new();
     let plan = Plan {
@@ -289,7 +294,8 @@ fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
                 continue;
             };
             keys += u32::from(frame.is_key_frame);
-            // 5 % are lost. Of the base layer the receiver notices, and shows nothing until it has a key again.
+            // 5 % of the frames are lost. The receiver notices the loss of a base-layer frame, and
+            // shows nothing until the next key frame.
             if one_in(20) {
                 if frame.base_layer {
                     face.request_key_frame();
@@ -328,25 +334,26 @@ fn a_person_is_small_and_has_a_picture() {
     }
 }
 
-/// Bytes on the wire of a frame in packets: UDP, IP, RTP with its extensions, SRTP's tag and VP8's descriptor.
+/// Size of a frame on the wire, in bytes, with the headers of its packets: UDP, IP, RTP with
+/// extensions, the SRTP tag and the VP8 descriptor.
 fn wire_bytes(frame: &VideoFrame) -> usize {
     const PACKET: usize = 1114;
     const HEADERS: usize = 64;
     frame.payload.len() + frame.payload.len().div_ceil(PACKET) * HEADERS
 }
 
-/// What goes on for a minute.
+/// What happens during a minute.
 #[derive(Clone, Copy, PartialEq)]
 enum Activity {
-    /// Nobody says a word.
+    /// Both sides are silent.
     Idle,
-    /// The user speaks and makes pauses, and the face nods.
+    /// The user speaks with pauses, and the avatar nods.
     Listening,
-    /// The agent says the sentence over and over.
+    /// The agent repeats the sentence.
     Speaking,
 }
 
-/// Mean kbit/s of a minute after the key.
+/// Mean bitrate of a minute in kbit/s, without key frames.
 fn mean_kilobits(set: &Arc<PoseSet>, frame_rate: u32, minute: Activity, seed: u64) -> f64 {
     let mut face = AvatarAnimator::new(Arc::clone(set), frame_rate, seed);
     face.add_phones(SEGMENT, &sentence_phones());

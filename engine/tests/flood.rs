@@ -1,5 +1,6 @@
-//! A flood of stray datagrams beside a call, in virtual time: what is sent over loopback waits in the socket at once. What a stock kernel
-//! does not hold of them waits before it.
+//! A flood of unknown datagrams beside a call, in virtual time. A datagram over loopback is in the
+//! socket at once. Those that exceed the receive buffer of a stock kernel are injected before the
+//! socket.
 
 mod support;
 
@@ -16,12 +17,12 @@ use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Input, Output, Rtc};
 use support::{Harness, call_config};
 
-/// Stray datagrams before a tick: what 150,000 a second are.
+/// Unknown datagrams before each tick: 150,000 per second.
 const UNKNOWN_DATAGRAMS: usize = 1_500;
-/// Bytes that the kernel counts for a small datagram, at most.
+/// Maximum number of bytes that the kernel accounts for a small datagram.
 const KERNEL_BYTES_PER_DATAGRAM: usize = 1_280;
 
-/// A client on str0m whose time is the bench's.
+/// A client built on str0m that runs in the harness's time.
 struct Client {
     rtc: Rtc,
     socket: UdpSocket,
@@ -52,7 +53,7 @@ impl Client {
         panic!("it never connected: {:?}", harness.recorder.event_names(1));
     }
 
-    /// Sends what is to be sent, and takes what has come.
+    /// Sends all pending datagrams and handles those received.
     fn exchange(&mut self, now: Instant) {
         self.rtc.handle_input(Input::Timeout(now)).unwrap();
         let to = self.socket.local_addr().unwrap();
@@ -94,7 +95,7 @@ fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
     let feed = socket.injector();
     let mut harness = Harness::with_socket(socket);
     let mut client = Client::join(&mut harness);
-    // Past its handshakes the thread reads its socket at its ticks alone.
+    // After the handshakes, the thread reads its socket only at its ticks.
     for _ in 0..150 {
         client.exchange(harness.now);
         harness.run_for(Duration::from_millis(10));
@@ -124,10 +125,11 @@ fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
             "after {n} ticks"
         );
         harness.run_for(Duration::from_millis(40) - Duration::from_micros(1));
-        // Two packets are 40 ms, and a window is 32 ms.
+        // Two packets are 40 ms, and a VAD window is 32 ms.
         assert!(harness.stats.vad_windows.load(Relaxed) > windows, "the call was not heard after {n} ticks");
     }
-    // The median: of a tick that another program interrupts the kernel counts some as ours.
+    // The median, because the kernel charges some of an interrupting program's time to the
+    // interrupted tick.
     spent.sort();
     let half = Duration::from_millis(5);
     let median = spent[spent.len() / 2];

@@ -1,5 +1,6 @@
-//! Lips, from what a voice says of its phones and from its sound alone, against what the built-in voices really said.
-#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+//! Lip motion from the phones that a TTS voice reports, and from its audio alone, compared with the
+//! phones that the built-in voices spoke.
+#![allow(clippy::print_stdout)] // prints the measurements with --nocapture
 
 #[path = "support/lips.rs"]
 mod lips;
@@ -30,7 +31,7 @@ use support::{Harness, VirtualTime, call_config};
 const SECOND: Duration = Duration::from_secs(1);
 const SEGMENT: SegmentId = SegmentId(1);
 
-/// Seconds for which a picture is shown.
+/// Display time of a video frame in seconds.
 const FRAME_SECONDS: f32 = 0.04;
 
 const SUBJECTS: [&str; 16] = [
@@ -103,7 +104,7 @@ const ADVERBIALS: [&str; 13] = [
     "on behalf of Bob",
 ];
 
-/// Two hundred sentences, no two of them equal, none of those that the network has learnt from.
+/// Two hundred different sentences; the network was trained on none of them.
 fn sentences() -> Vec<String> {
     let all: Vec<String> = (0..200)
         .map(|n| {
@@ -123,7 +124,7 @@ struct SpokenSentence {
     sample_rate: u32,
 }
 
-/// All of `texts`, one after the other in these voices; the first of each voice first.
+/// Speaks `texts` with these voices in rotation. Returns the sentences of each voice.
 fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let ask = |text: &String, voice: &str| {
@@ -152,12 +153,12 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
     all
 }
 
-/// Which mouth each picture of a person shows, by where its bytes are.
+/// The mouth that each video frame of a pose set shows, keyed by the address of its bytes.
 fn mouths_by_frame(set: &PoseSet) -> HashMap<*const u8, Mouth> {
     let manifest = set.manifest();
     let shown = |key| set.frame(set.index(key), 0).as_ptr();
     let poses = manifest.frames.iter().map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)]));
-    // A head that leans in a pause: lips at rest.
+    // The altref frame shows a head that leans in a pause: lips at rest.
     poses.chain([(set.anchor().as_ptr(), Mouth::default())]).collect()
 }
 
@@ -181,7 +182,7 @@ fn assert_closures_shown(sentences: &[String]) {
     for avatar in Avatars::built_in().unwrap().as_slice() {
         let mouths = mouths_by_frame(&avatar.pose_set);
         for (n, sentence) in sentence.iter().enumerate() {
-            // Pictures may fall anywhere on the sound.
+            // Video frames may have any phase relative to the audio.
             for (rate, phase) in [(25, 0.0), (25, 0.01), (25, 0.02), (25, 0.03), (30, 0.0), (30, 0.02)] {
                 let mut face = AvatarAnimator::new(Arc::clone(&avatar.pose_set), rate, 1);
                 assert!(face.next_frame(Time::ZERO, None).is_some_and(|first| first.is_key_frame));
@@ -194,7 +195,8 @@ fn assert_closures_shown(sentences: &[String]) {
                     .filter_map(|n| {
                         let at = phase + n as f32 * length;
                         let time = Time::from_micros((n + 1) * 1_000_000 / u64::from(rate));
-                        // What is not sent is what stands: more often than 25 times a second, only what differs is.
+                        // A video frame that is not sent leaves the previous one visible. Above 25
+                        // fps, a frame is sent only if it differs.
                         match face.next_frame(time, Some((SEGMENT, at))) {
                             Some(picture) => closed = lips_are_shut(&mouths[&picture.payload.as_ptr()]),
                             None => assert!(rate > 25, "every picture is sent while lips move"),
@@ -235,7 +237,8 @@ fn long_faces_lips_that_are_read_from_the_sound_of_two_hundred_sentences_follow_
 }
 
 fn assert_lips_follow(sentences: &[String]) {
-    // Of each voice the least r of the jaw's opening, and the least part of the closures that are shut. rms was never heard in training.
+    // For each voice, the minimum r of the jaw opening and the minimum share of closures that are
+    // shut. The voice rms was not part of the training.
     let bounds = [("slt", 0.80, 0.93), ("rms", 0.48, 0.93), ("awb", 0.76, 0.93), ("kal16", 0.69, 0.92)];
     let sentence = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
     for ((voice, min_r, part), sentence) in bounds.into_iter().zip(sentence) {
@@ -259,7 +262,8 @@ fn assert_lips_follow(sentences: &[String]) {
     }
 }
 
-/// What becomes of a sentence in chunks of .1 s, with these events before the chunks of these numbers.
+/// The events that the synthesis sink emits for a sentence in chunks of 0.1 s. Each of `events` is
+/// sent before the chunk with its number.
 fn run_tts_sink(
     lips: bool,
     sentence: &SpokenSentence,
@@ -313,8 +317,9 @@ fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
     assert_eq!(collect_phones(&run_tts_sink(false, sentence, vec![])), [], "nobody looks at the lips");
 }
 
-/// Says one recorded sentence to everything, in chunks of .1 s, the first after .1 s, so many times as fast as it sounds: a vendor that
-/// gives sound and nothing else, or the words with the first of it.
+/// Speaks one recorded sentence for any text, in chunks of 0.1 s, the first after 0.1 s, at `speed`
+/// times real time. It behaves like a vendor that sends audio only, or also the words with the
+/// first chunk (`words`).
 struct RecordedTts {
     time: VirtualTime,
     sentence: SpokenSentence,
@@ -350,7 +355,8 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
     let sentence =
         synthesize(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
     let sentence = &sentence[0][0];
-    // What is read is known too late where sound is made hardly faster than it is spoken; words are known before.
+    // If audio arrives hardly faster than it is played, phones inferred from it are known too late.
+    // Words are known early enough.
     for (speed, words) in [(5.0, false), (2.0, false), (1.2, true)] {
         let avatars = Avatars::built_in().unwrap();
         let set = &avatars.as_slice()[0].pose_set;
@@ -376,7 +382,7 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
                     began = Some(at);
                 }
                 LoopbackOutput::Video { at, frame } if !frame.is_key_frame => {
-                    // The second key is of no mouth: the head leans.
+                    // The altref frame counts as lips at rest: its head leans.
                     pictures.extend(mouths.get(&frame.payload.as_ptr()).map(|mouth| (at, *mouth)));
                 }
                 _ => {}
@@ -386,7 +392,7 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
         let track = VisemeTrack::new(&sentence.phones);
         let (mut wanted, mut shown, mut closed) = (Vec::new(), Vec::new(), Vec::new());
         for (at, mouth) in &pictures {
-            // What a picture shows is the middle of its time.
+            // A video frame shows the mouth at the middle of its display time.
             let middle = at.saturating_duration_since(began).as_secs_f32() + FRAME_SECONDS / 2.0;
             if *at >= began && middle < track.end() {
                 wanted.push(f64::from(track.mouth_at(middle).jaw));

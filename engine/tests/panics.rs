@@ -1,4 +1,4 @@
-//! A fault in the code of one call, and one in the code of a media thread.
+//! A panic in the code of one call ends that call only.
 
 mod support;
 
@@ -33,7 +33,7 @@ fn a_panic_in_a_call_ends_that_call_and_no_other() {
     assert!(output.closed, "its client is hung up");
     let fatal = |text: &String| text.contains(r#""type":"error""#) && text.contains(r#""fatal":true"#);
     assert!(output.texts.iter().any(fatal), "{:?}", output.texts);
-    // Its decoder is free, and the same conversation's news find nobody.
+    // The decoder of the failed call is free, and the other call still handles commands.
     assert_eq!(*harness.open_streams.lock().unwrap(), 1);
     harness.command(2, conversation::input::Command::End);
     harness.run_for(SECOND);

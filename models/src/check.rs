@@ -1,27 +1,28 @@
-//! What of the embedded models is ready, for `visavis check`.
+//! State of the built-in models, for `visavis check`.
 
 use std::path::Path;
 
 use crate::tts::{Voice, flite};
 use crate::{paths, stt, turn, vad};
 
-/// One line of the answer.
+/// One row of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What it is: `Silero`, `PocketSphinx`, `flite slt` …
+    /// Name: `Silero`, `PocketSphinx`, `flite slt` …
     pub name: String,
-    /// What it is for: `vad`, `stt`, `tts`, `turn`.
+    /// Purpose: `vad`, `stt`, `tts`, `turn`.
     pub kind: &'static str,
-    /// Whether it can be used.
+    /// Whether the model is usable.
     pub ready: bool,
-    /// Whether calls can be held without it.
+    /// Whether calls work without it.
     pub optional: bool,
-    /// What it is, or one sentence that says what to install.
+    /// Details of the model, or one sentence that says what to install.
     pub detail: String,
 }
 
-/// Looks at every embedded model, `dir` being the models' directory. The speech detector, the turn model and the voices are loaded, the
-/// recogniser's files are counted (loading takes half a second).
+/// Checks every built-in model; `dir` is the models' directory. VAD, turn model and voices are
+/// loaded. The files of the STT are only checked for presence, because loading them takes half a
+/// second.
 #[must_use]
 pub fn check(dir: &Path) -> Vec<Check> {
     let mut all = vec![

@@ -1,21 +1,37 @@
-//! Panics stay where they happen: a fault in one piece of work ends that work, not the thread and not the process.
+//! Panic isolation: a panic ends one unit of work, not its thread and not the process.
+//!
+//! [`RestartBackoff`] decides how long a thread waits after a failure:
+//!
+//! ```text
+//!             failure 1 to 5 in 10 s: no delay
+//!            ┌───┐
+//!            ▼   │      failure 6 in 10 s
+//!         Immediate ────────────────────────► Backoff: 1 s ─┐
+//!            ▲                                  ▲           │ further failure: delay doubles,
+//!            │                                  └───────────┘ at most 30 s
+//!            └── next failure 10 s or more after the end of the delay
+//! ```
+//!
+//! [`restart_forever`] waits and continues. [`restart_on_panic`] gives up instead of the first
+//! backoff.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Failures within [`WITHIN`] that cost no pause.
+/// Number of failures within [`FAILURE_WINDOW`] that cause no delay.
 const MOST: usize = 5;
-/// How long a failure counts, and how long a thread must have worked after a pause to count as mended.
+/// How long a failure counts, and how long a thread must run after a delay to count as recovered.
 const WITHIN: Duration = Duration::from_secs(10);
-/// The first pause; each is twice as long as the one before.
+/// First delay; each further one is twice as long.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// Maximum delay.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Wait before a restart, so that a thread that panics at once takes no core.
+/// Minimum wait before a restart, so that a thread that panics immediately does not take a core.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Does `work`; `None` if it panicked. The caller must drop or put right what `work` may have left half done.
+/// Runs `work`; `None` if it panicked. The caller must discard or repair what `work` may have left
+/// incomplete.
 pub fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
@@ -23,15 +39,16 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// Counts the failures of one thread.
 #[derive(Debug, Default)]
 pub struct Restarts {
-    /// Those of the last [`WITHIN`].
+    /// Failures within the last [`FAILURE_WINDOW`].
     recent: Vec<Instant>,
-    /// The last pause, and its end.
+    /// The last delay, and its end.
     paused: Option<(Duration, Instant)>,
 }
 
 impl Restarts {
-    /// The thread failed at `now`: how long it is to pause before it works again. Not at all for the first five failures within 10 s; then
-    /// 1 s, and twice as long each time, at most 30 s, until it has worked for 10 s after a pause.
+    /// Records a failure at `now` and returns the delay before the restart. The first five failures
+    /// within 10 s cause no delay. After that the delay is 1 s and doubles each time, up to 30 s.
+    /// It is reset when the thread has run for 10 s after a delay.
     pub fn pause(&mut self, now: Instant) -> Duration {
         if self.paused.is_some_and(|(_, end)| now.saturating_duration_since(end) >= WITHIN) {
             self.paused = None;
@@ -48,7 +65,8 @@ impl Restarts {
     }
 }
 
-/// The body of a thread: does `work` until it returns, and does it again if it panicked. The sixth panic within 10 s ends it.
+/// Body of a thread: runs `work` until it returns, and again after each panic. The sixth panic
+/// within 10 s ends the thread.
 pub fn restarting(mut work: impl FnMut()) {
     let mut restarts = Restarts::default();
     while contained(&mut work).is_none() {
@@ -61,7 +79,8 @@ pub fn restarting(mut work: impl FnMut()) {
     }
 }
 
-/// The body of a thread that nothing takes the place of: as [`restarting`], but never given up. It pauses instead, see [`Restarts::pause`].
+/// Body of a thread that has no replacement: like [`restart_on_panic`], but it never gives up. It
+/// waits instead, see [`RestartBackoff::next_backoff`].
 pub fn lasting(mut work: impl FnMut()) {
     let mut restarts = Restarts::default();
     while contained(&mut work).is_none() {
@@ -103,7 +122,7 @@ mod tests {
         for _ in 0..7 {
             let pause = restarts.pause(at(now)).as_secs();
             pauses.push(pause);
-            // It fails again one second after the pause.
+            // The thread fails again one second after the delay.
             now += pause + 1;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);

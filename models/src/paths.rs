@@ -1,26 +1,27 @@
-//! Where the files of the embedded models are. `scripts/setup.sh` puts them there.
+//! Paths of the built-in models' files. `scripts/setup.sh` installs them.
 
 use std::path::{Path, PathBuf};
 
-/// Names the directory where no configuration does.
+/// Environment variable with the models' directory, for when no configuration names it.
 pub const VARIABLE: &str = "VISAVIS_MODELS_DIR";
-/// Where set-up puts the models, seen from the checkout.
+/// Default directory of the setup script, relative to the checkout.
 pub const DEFAULT: &str = ".cache/models";
 
-/// The models' directory: the configured one, else that of [`VARIABLE`], else [`DEFAULT`] under the working directory.
+/// The models' directory: the configured one, else that of [`MODELS_DIR_VARIABLE`], else
+/// [`DEFAULT_MODELS_DIR`] in the working directory.
 #[must_use]
 pub fn dir(configured: Option<&Path>) -> PathBuf {
     let named = || std::env::var_os(VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
     configured.map(Path::to_owned).or_else(named).unwrap_or_else(|| PathBuf::from(DEFAULT))
 }
 
-/// The speech detector's weights.
+/// Weights of the VAD.
 #[must_use]
 pub fn vad(dir: &Path) -> PathBuf {
     dir.join("silero").join("silero_vad_16k_op15.onnx")
 }
 
-/// PocketSphinx: its library, its acoustic and language models, its dictionary.
+/// Directory of PocketSphinx: its library, acoustic and language models, and dictionary.
 #[must_use]
 pub fn pocketsphinx(dir: &Path) -> PathBuf {
     dir.join("pocketsphinx")
@@ -32,7 +33,7 @@ pub fn onnx_runtime(dir: &Path) -> PathBuf {
     dir.join("onnxruntime").join("libonnxruntime.so")
 }
 
-/// The turn model's weights, optional too.
+/// Weights of the turn model, which is optional.
 #[must_use]
 pub fn turn(dir: &Path) -> PathBuf {
     dir.join("smart-turn").join("smart-turn-v3.2-cpu.onnx")

@@ -1,8 +1,19 @@
-//! Scripted models: they say what a script says, when it says. For tests and for measuring the server without the cost of real models;
-//! agents may name them (`provider:"script"`) only where the operator allows it.
+//! Scripted models: STT, LLM and TTS whose content and timing follow a script. They serve tests and
+//! measurements of the server without the cost of real models. Agents may name them
+//! (`provider:"script"`) only if the operator allows it.
 //!
-//! The JSON form is that of a workload file: `{"providers": {"stt": …, "llm": …, "tts": …}, "utterances": [{"transcript", "reply", …}]}`;
-//! everything may be left out. Times are seconds.
+//! The JSON form is that of a workload file: `{"providers": {"stt": …, "llm": …, "tts": …},
+//! "utterances": [{"transcript", "reply", …}]}`. Every field is optional. Times are in seconds.
+//!
+//! The scripted STT has these states (`run_stt`; `PendingUtterance` with its two deadlines):
+//!
+//! ```text
+//!     ┌─┐ speech within 500 ms of an utterance with `sound_s`: ignored
+//!     ▼ │
+//!     Idle ────── speech starts ──────► PendingUtterance ─┐ interim_due: Interim
+//!      ▲                                  │         ▲     │ speech ends: final_due is set
+//!      └─────── final_due: Final ─────────┘         └─────┘ restarts (`sound_s`): it is cleared
+//! ```
 
 mod tap;
 
@@ -23,22 +34,22 @@ use crate::stt::{Stream, Stt};
 use crate::tts::Tts;
 use crate::{Error, Handle, Kind, Sink, llm, stt, tts};
 
-/// Who says what, and how fast.
+/// Content and timing of the models.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Script {
-    /// How fast each model is.
+    /// Timing of each model.
     pub providers: Providers,
-    /// What the user says, in order and again from the beginning, and what is replied.
+    /// What the user says, in order and repeated from the beginning, and the replies.
     pub utterances: Vec<Utterance>,
-    /// The detector's times, by which the true onset is known.
+    /// The times of the VAD, from which the true onset is computed.
     pub settings: Settings,
-    /// The file that receives the samples which the speech-to-text is given, so that a test can compare them with what was sent. Letters,
-    /// digits, `_` and `-`.
+    /// Name of a file that receives the samples of the STT, so that a test can compare them with
+    /// what was sent. Letters, digits, `_` and `-`.
     pub tap: Option<String>,
 }
 
-/// How fast each model is.
+/// Timing of each model.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Providers {
@@ -50,100 +61,102 @@ pub struct Providers {
     pub tts: TtsPace,
 }
 
-/// How fast speech is understood.
+/// Timing of the STT.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub struct SttPace {
-    /// From the true onset to the first words.
+    /// From the true onset to the interim transcript, in seconds.
     #[serde(rename = "interim_after_onset_s")]
     pub interim: f64,
-    /// From the true end to the final words.
+    /// From the true end to the final transcript, in seconds.
     #[serde(rename = "final_after_end_s")]
     pub last: f64,
 }
 
-/// How fast answers are made. A token is a word with its blank.
+/// Timing of the LLM. A token is a word with its blank.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub struct LlmPace {
-    /// From the question to the first token.
+    /// From the request to the first token, in seconds.
     #[serde(rename = "first_token_s")]
     pub first_token: f64,
-    /// Tokens a second after it.
+    /// Tokens per second after that.
     pub tokens_per_s: f64,
 }
 
-/// How fast and long a tone is made of words.
+/// Timing of the TTS, which generates a tone for the text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub struct TtsPace {
-    /// From the request to the first chunk.
+    /// From the request to the first chunk, in seconds.
     #[serde(rename = "first_audio_s")]
     pub first_audio: f64,
-    /// Seconds of sound made in a second.
+    /// Seconds of audio generated per second.
     pub speed_x_realtime: f64,
-    /// Samples a second.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// Sound in a chunk.
+    /// Audio per chunk, in seconds.
     #[serde(rename = "chunk_s")]
     pub chunk: f64,
-    /// Sound for each character.
+    /// Audio per character, in seconds.
     #[serde(rename = "s_per_char")]
     pub per_char: f64,
-    /// Hz.
+    /// Frequency of the tone in Hz.
     pub tone_hz: f32,
 }
 
-/// The settings that matter here.
+/// The settings that the script uses.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// The detector.
+    /// The VAD.
     pub vad: Detector,
 }
 
-/// When the detector reports.
+/// When the VAD reports speech.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub struct Detector {
-    /// After the true onset.
+    /// Seconds after the true onset.
     pub start: f64,
-    /// After the true end.
+    /// Seconds after the true end.
     pub silence: f64,
 }
 
-/// What the user says and hears.
+/// One utterance of the user, and its reply.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Utterance {
-    /// Its beginning in the sound file, if the user is one.
+    /// Start in the audio file, if the user is one.
     pub onset_s: Option<f64>,
-    /// Its end there: with both, the final words come so long after the onset, whatever the detector says.
+    /// End in that file. With both, the final transcript follows the onset by this length, whatever
+    /// the VAD reports.
     pub end_s: Option<f64>,
-    /// The length of its sound instead: the final words come with the end of the stretch of speech in which so much was heard. The samples are
-    /// counted, so neither a pause within the utterance nor a sender that stands still for a moment parts it.
+    /// Alternative: length of its audio. The final transcript then comes with the end of the speech
+    /// segment in which that much audio was received. The samples are counted, so neither a pause
+    /// within the utterance nor a sender that stalls splits it.
     pub sound_s: Option<f64>,
-    /// What is understood.
+    /// Final transcript.
     pub transcript: String,
-    /// What is understood first; empty = its first two words.
+    /// Interim transcript; empty = the first two words of `transcript`.
     pub interim: String,
-    /// What is answered.
+    /// Reply of the LLM.
     pub reply: String,
-    /// What the answer calls.
+    /// Tool calls of the reply.
     pub calls: Vec<Call>,
-    /// The answer fails for this reason.
+    /// The reply fails for this reason.
     pub fail: Option<String>,
-    /// Key of the guardrail that its words break.
+    /// Key of the guardrail that the transcript violates.
     pub guardrail: Option<String>,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Call {
-    /// Which one.
+    /// Name of the tool.
     pub tool: String,
-    /// With what.
+    /// Its arguments.
     pub arguments: serde_json::Map<String, Value>,
 }
 
@@ -178,7 +191,7 @@ impl Default for Detector {
     }
 }
 
-/// A duration of these seconds; nothing that is no time, and at most an hour.
+/// A duration in seconds: zero if not finite, and between zero and one hour.
 fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, 3600.0) } else { 0.0 })
 }
@@ -198,7 +211,7 @@ impl Scripted {
         Self { script: Arc::new(script), runtime, taps: None }
     }
 
-    /// The same with a folder for the files that [`Script::tap`] names. Without one no file is written.
+    /// Sets the folder for the files that [`Script::tap`] names. Without one, no file is written.
     #[must_use]
     pub fn with_taps(self, folder: Option<PathBuf>) -> Self {
         Self { taps: folder, ..self }
@@ -223,26 +236,26 @@ impl Stt for Scripted {
     }
 }
 
-/// A scripted ear: it only minds when speech begins and ends, and how much sound it was given.
+/// A stream of the scripted STT. It uses only the edges of speech and the number of samples.
 struct Ear {
     tell: mpsc::UnboundedSender<Mark>,
-    /// Samples so far.
+    /// Number of samples so far.
     given: u64,
     tap: Option<tap::Tap>,
 }
 
-/// An end of a stretch of speech.
+/// The start or end of a speech segment.
 #[derive(Clone, Copy)]
 struct Mark {
     begins: bool,
     at: Instant,
-    /// Samples given before it.
+    /// Number of samples before it.
     given: u64,
 }
 
 impl Ear {
     fn mark(&self, begins: bool) {
-        // Fails only when the runtime is gone, and the call with it.
+        // Fails only when the runtime, and therefore the call, has ended.
         let _ = self.tell.send(Mark { begins, at: Instant::now(), given: self.given });
     }
 }
@@ -264,31 +277,32 @@ impl Stream for Ear {
     }
 }
 
-/// Seconds of sound before the detector's report that a stream is given first.
+/// Seconds of audio before the VAD's report that a stream receives first.
 const PRE_ROLL: f64 = 0.5;
 
-/// How much of an utterance's sound the detector may miss at its ends, in seconds.
+/// Audio of an utterance that the VAD may miss at its ends, in seconds.
 const MISSED: f64 = 0.4;
 
-/// An utterance whose sound breaks off is over when nothing more came for so long: less than a call waits for words (`transcript_timeout`).
+/// An utterance with incomplete audio ends when no more audio follows for this long. It is shorter
+/// than the time for which a call waits for a transcript (`transcript_timeout`).
 const BROKEN_OFF: Duration = Duration::from_millis(1500);
 
-/// A stretch of speech that begins so soon after an utterance of known length is its rest.
+/// A speech segment that starts within this time after an utterance of known length belongs to it.
 const REST: Duration = Duration::from_millis(500);
 
-/// What is being said.
+/// The utterance that is being spoken.
 struct Heard {
     number: usize,
     interim: Option<Instant>,
     last: Option<Instant>,
-    /// Samples given before it.
+    /// Number of samples before it.
     before: u64,
 }
 
 async fn listen(script: Arc<Script>, mut marks: mpsc::UnboundedReceiver<Mark>, sink: Sink<stt::Event>) {
     let mut heard: Option<Heard> = None;
     let mut next = 0;
-    // The end of the last stretch of an utterance of known length.
+    // End of the last speech segment of an utterance of known length.
     let mut ended: Option<Instant> = None;
     let detector = &script.settings.vad;
     let pace = &script.providers.stt;
@@ -304,7 +318,7 @@ async fn listen(script: Arc<Script>, mut marks: mpsc::UnboundedReceiver<Mark>, s
         tokio::select! {
             mark = marks.recv() => match (mark, &mut heard) {
                 (None, _) => return,
-                // The detector parted one utterance at a pause: it goes on.
+                // The VAD split one utterance at a pause: it continues.
                 (Some(Mark { begins: true, .. }), Some(heard)) => {
                     if utterance(heard.number).is_some_and(|utterance| utterance.sound_s.is_some()) {
                         heard.last = None;
@@ -336,7 +350,7 @@ async fn listen(script: Arc<Script>, mut marks: mpsc::UnboundedReceiver<Mark>, s
                 let Some(now) = heard.as_mut() else { continue };
                 let said = utterance(now.number);
                 let transcript = said.map_or("", |said| said.transcript.as_str());
-                // Of what is due at one instant, the interim comes first.
+                // If both are due at the same time, the interim transcript comes first.
                 if now.interim.take_if(|at| *at <= Instant::now()).is_some() {
                     let own = said.map_or("", |said| said.interim.as_str());
                     let first = if own.is_empty() { transcript.split_whitespace().take(2).collect::<Vec<_>>().join(" ") } else { own.to_owned() };
@@ -396,7 +410,8 @@ impl Llm for Scripted {
     }
 }
 
-/// What is said to the last turn: the reply to its words, else to the first utterance that has none; after a tool its result.
+/// The scripted reply to the last turn. After a tool, it is the tool's result. Otherwise it belongs
+/// to the utterance with the user's words, or to the first one without a transcript.
 fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<String>) {
     let last = request.history.iter().rev().find(|item| matches!(item.role, Role::User | Role::Tool));
     match last.map(AsRef::as_ref) {
@@ -427,10 +442,11 @@ fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<
     }
 }
 
-/// Samples of one turn of a tone.
+/// Number of samples in one period of the tone.
 const WAVE: usize = 2_048;
 
-/// One turn of the tone that every voice is, looked up instead of reckoned: a call of a measurement should cost what a server's does.
+/// One period of the tone that every voice uses. A table avoids the computation: in a measurement,
+/// a call should cost what it costs a server.
 fn wave() -> &'static [i16; WAVE] {
     static TURN: OnceLock<[i16; WAVE]> = OnceLock::new();
     TURN.get_or_init(|| std::array::from_fn(|i| ((i as f32 / WAVE as f32 * TAU).sin() * 8_000.0) as i16))
@@ -451,7 +467,8 @@ impl Tts for Scripted {
                 let made = n as f64 * pace.chunk / pace.speed_x_realtime.max(0.01);
                 sleep_until(start + seconds(pace.first_audio + made)).await;
                 let wave = wave();
-                // Turns of the tone a sample, in 2⁻³² of one: its phase is what is left of a whole number when it overflows.
+                // Periods per sample in units of 2⁻³². The phase wraps around when the integer
+                // overflows.
                 let turn = (f64::from(pace.tone_hz) / f64::from(rate) * 4_294_967_296.0) as u32;
                 let sample = |i: usize| wave[((i as u32).wrapping_mul(turn) >> (32 - WAVE.ilog2())) as usize];
                 let pcm = (from..total.min(from + chunk)).map(sample).collect();

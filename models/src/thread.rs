@@ -1,21 +1,23 @@
-//! Threads on which models compute.
+//! Threads that run models.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// How far behind the rest of the program models stand. A word or a voice that comes some milliseconds later is not heard; sound, pictures and
-/// the control plane's answers that do are. No right is needed to step back.
+/// How much the nice value of a model's thread is raised over that of its parent. Text or speech
+/// that arrives some milliseconds later is not noticed; late audio, video and REST responses are.
+/// Raising the nice value needs no privilege.
 const NICE: i32 = 5;
-/// The lowest priority there is.
+/// Maximum nice value, which is the lowest priority.
 const LAST: i32 = 19;
 
-/// Starts a thread under a name of at most 15 bytes (what Linux shows of it), behind the one that starts it.
+/// Starts a thread at a lower priority than the one that starts it. Linux shows at most 15 bytes of
+/// the name.
 ///
 /// # Errors
-/// The system has no thread left.
+/// The system cannot create another thread.
 pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     Builder::new().name(name).spawn(move || {
-        // Without it the model is as near to the front as everything else, and works.
+        // Without it, the model runs at normal priority and still works.
         if let Ok(own) = rustix::process::getpriority_process(None) {
             let _ = rustix::process::setpriority_process(None, (own + NICE).min(LAST));
         }

@@ -1,8 +1,10 @@
-//! Baking as a stranger may rely on it: small, resumable, nothing moves but what should, and shipped sets show what would be drawn today.
+//! Properties of the bake: small, resumable, only what should move moves, and shipped sets match
+//! what would be drawn today.
 //!
-//! What holds for each shipped set is proved of [`SAMPLE`] here and of all sets in the long tier.
+//! Properties of every shipped set are checked for [`SAMPLE_AVATAR`] here, and for all sets in the
+//! long tier.
 
-#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+#![allow(clippy::print_stdout)] // measurements, for --nocapture
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +19,10 @@ use models::face::vp8::{Block, Decoder, Encoder, Quantizers};
 use models::face::{Key, Look, Mouth, PoseSet, people};
 
 const SIDE: usize = 128;
-/// Levels from which on a change is seen, as in the measurements of the first sketch.
+/// Difference in levels from which a change is visible, as in the measurements of the first sketch.
 const SEEN: u8 = 10;
 
-/// A few poses of everything.
+/// A plan with a few poses of each kind.
 fn plan() -> Plan {
     let mut plan = Plan::new();
     plan.stances.truncate(2);
@@ -42,16 +44,16 @@ fn shown(set: &PoseSet, key: Key) -> I420 {
     decoder.decode(set.frame(set.index(key), 0)).unwrap()
 }
 
-/// The shipped person who takes least work to draw, because a headscarf hides the hair.
+/// The shipped avatar that is cheapest to draw, because a headscarf hides the hair.
 const SAMPLE: &str = "amina";
 
-/// Likeness in dB, colours with it, of the macroblocks that move.
+/// PSNR in dB, chroma included, of the macroblocks that move.
 fn likeness(moves: &[bool], a: &I420, b: &I420) -> f64 {
     let (width, height) = (a.width(), a.height());
     let (mut sum, mut count) = (0, 0);
     for block in (0..moves.len()).filter(|block| moves[*block]) {
         let (x, y) = (block % width.div_ceil(16) * 16, block / width.div_ceil(16) * 16);
-        // Brightness, and two of colour with half as many rows and columns.
+        // Luma, and two chroma planes with half as many rows and columns.
         for (at, half) in [(0, 0), (width * height, 1), (width * height * 5 / 4, 1)] {
             let columns = (x >> half)..((x + 16).min(width) >> half);
             for row in (y >> half)..((y + 16).min(height) >> half) {
@@ -67,8 +69,8 @@ fn likeness(moves: &[bool], a: &I420, b: &I420) -> f64 {
     10.0 * (255.0 * 255.0 * f64::from(count) / sum as f64).log10()
 }
 
-/// Whether two poses of one head are seen to differ, one of them with lips at rest: mouths that are neighbours may look the same, as do lips at
-/// rest and pressed ones.
+/// Whether two poses with the same head must differ visibly. One of them has lips at rest:
+/// neighbouring mouths may look alike, and so may lips at rest and pressed lips.
 fn differs(mouths: &[Mouth], a: Key, b: Key) -> bool {
     (a.stance, a.breath) == (b.stance, b.breath)
         && (a.mouth == 0) != (b.mouth == 0)
@@ -101,8 +103,8 @@ fn lips_move_alone(id: &str) {
     let moving = (1..).zip(&plan.mouths[1..]).filter(|(_, mouth)| mouth.press < 0.7).map(|(n, _)| n);
     for mouth in moving {
         let moved = shown(&set, Key { mouth, ..Key::default() });
-        // The decoder's own smoothing of edges between macroblocks differs a little from frame to frame; what was drawn does not, as
-        // a test beside the code shows.
+        // The decoder's loop filter between macroblocks differs slightly from frame to frame. The
+        // drawing does not, as a unit test shows.
         let changed = moved.changed_blocks(&still, SEEN);
         let blocks: Vec<usize> = (0..changed.len()).filter(|b| changed[*b]).collect();
         assert!(!blocks.is_empty(), "{id}: mouth {mouth} does not move");
@@ -111,19 +113,21 @@ fn lips_move_alone(id: &str) {
     }
 }
 
-/// Most levels by which what stands still may differ between two mouths of one look, and how far from the mouth's macroblocks the decoder may
-/// smooth.
+/// Maximum difference in levels of unchanged areas between two mouths of one look, and how far in
+/// pixels from the mouth's macroblocks the loop filter may reach.
 const STEADY: u8 = 6;
 const SMOOTHED: usize = 8;
 
-/// Whether a macroblock of the mouth's rectangle is so near to this place that its edges are smoothed with it.
+/// Whether a macroblock of the mouth's rectangle is so close to this pixel that the loop filter
+/// affects it.
 fn near(rect: Rect, x: usize, y: usize) -> bool {
     let begin = |from: usize| (from / 16 * 16).saturating_sub(SMOOTHED);
     let end = |to: usize| to.div_ceil(16) * 16 + SMOOTHED;
     (begin(rect.x0)..end(rect.x1)).contains(&x) && (begin(rect.y0)..end(rect.y1)).contains(&y)
 }
 
-/// Most levels between two mouths of one look and head, brightness and colours, of all that is no part of the mouth.
+/// Maximum difference in levels, luma and chroma, between two mouths of one look and head, outside
+/// the mouth.
 fn flicker(set: &PoseSet, person: &people::Person, rung: usize) -> (u8, Key) {
     let manifest = set.manifest();
     let (width, height) = (manifest.width as usize, manifest.height as usize);
@@ -177,7 +181,7 @@ fn long_faces_eyes_and_brows_of_another_person_hold_still_while_lips_move() {
 fn eyes_hold_still(id: &str) {
     let person = people::find(id).unwrap();
     let size = (SIDE * 2, SIDE * 2);
-    // Coarse lips beside finer eyes, as in large pictures.
+    // Coarse lips next to finer eyes, as in large pictures.
     let plan = Plan { quantizers: vec![44], ..plan() };
     let set = bake::bake(&person, size, &plan, &Parts::new(None).unwrap(), |_| ()).unwrap().set;
     for rung in 0..set.rungs() {
@@ -197,7 +201,7 @@ fn long_faces_eyes_and_brows_of_shipped_sets_hold_still_while_lips_move() {
     hold_still(shipped(), usize::MAX);
 }
 
-/// Looks at so many rungs, the finest first.
+/// Checks this many quality levels, the finest first.
 fn hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, rungs: usize) {
     for (path, set) in sets {
         let manifest = set.manifest();
@@ -211,7 +215,7 @@ fn hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, rungs: usize) {
     }
 }
 
-/// The sets that are in the binary, with their paths.
+/// The sets in the binary, with their paths.
 fn shipped() -> Vec<(String, PoseSet)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/avatars");
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -222,16 +226,17 @@ fn shipped() -> Vec<(String, PoseSet)> {
     sets
 }
 
-/// What this thread has computed so far, whatever else the machine did (proc_pid_schedstat(5)).
+/// CPU time of this thread so far, independent of other load (proc_pid_schedstat(5)).
 fn own_time() -> Duration {
     let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Most that it may take to encode a drawn pose that is not there, for one line: 8 ms of a core, and as much again where another program
-/// shares the core's units and its caches. Calls never wait for it: they show what is baked (decision 25).
+/// Maximum time to encode one drawn pose that is not in the set: 8 ms of a core. It is doubled for
+/// another program that shares the core's units and caches. Calls never wait for it: they show
+/// baked poses (decision 25).
 const MISS: Duration = Duration::from_millis(16);
-/// How many times as long it may take where all of the machine is busy, as it may be here but not in the long tier.
+/// Factor for a fully loaded machine, which is possible here but not in the long tier.
 const BUSY: u32 = 2;
 
 #[test]
@@ -266,12 +271,14 @@ fn encoded_soon(sets: impl IntoIterator<Item = (String, PoseSet)>, most: Duratio
     }
 }
 
-/// Most core-seconds that a mouth and a whole picture of 512², hair included, may take: .35 and 3, and as much again, as above.
+/// Maximum core-seconds to draw a mouth and a whole picture of 512², hair included: .35 and 3,
+/// doubled as above.
 const DRAWN: [f64; 2] = [2.0 * 0.35, 2.0 * 3.0];
 
 #[test]
 fn a_mouth_and_a_picture_are_drawn_in_little_time() {
-    // Long hair is most of the work. With a quarter of the pixels it is more than a quarter, as some of it goes by hairs.
+    // Long hair is most of the cost. A quarter of the pixels costs more than a quarter, because
+    // part of the cost is per hair.
     drawn_soon(256, &["clara"], f64::from(BUSY) * 0.5);
 }
 
@@ -282,7 +289,7 @@ fn long_faces_a_mouth_and_a_picture_are_drawn_in_little_time() {
     drawn_soon(512, &["amina", "clara", "martin"], 1.0);
 }
 
-/// `part`: of what a picture of 512² may take.
+/// `budget`: share of the limits of a picture of 512².
 fn drawn_soon(side: usize, names: &[&str], part: f64) {
     let core = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let open = Plan::new().mouths.into_iter().max_by(|a, b| a.jaw.total_cmp(&b.jaw)).unwrap();
@@ -308,14 +315,14 @@ fn drawn_soon(side: usize, names: &[&str], part: f64) {
     }
 }
 
-/// Most that a person of one size may take of memory.
+/// Maximum memory of a set of one avatar in one size, in bytes.
 const MEMORY: usize = 2_000_000;
 
 #[test]
 fn a_person_takes_little_memory() {
     for (path, set) in shipped() {
         let manifest = set.manifest();
-        // A set that is read keeps its file, which its frames are slices of.
+        // A parsed set keeps its file, because its frames are slices of it.
         let file = set.to_file().len();
         let lengths = manifest.frames.iter().map(|(_, lengths)| size_of_val(&**lengths));
         let poses = size_of_val(&*manifest.frames) + lengths.sum::<usize>();
@@ -329,7 +336,7 @@ fn a_person_takes_little_memory() {
     }
 }
 
-/// A set of Theo's, of twice the size, drawn once.
+/// A set of Theo at twice the size, drawn once.
 fn theo() -> (people::Person, PoseSet) {
     static FILE: OnceLock<Bytes> = OnceLock::new();
     let person = people::find("theo").unwrap();
@@ -376,7 +383,7 @@ fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
         let mut decoder = Decoder::new(SIDE * 2, SIDE * 2).unwrap();
         decoder.decode(set.key()).unwrap();
         let pictures = [0, 1].map(|rung| decoder.decode(set.frame(index, rung)).unwrap());
-        // Lips that are pressed together differ too little from rest to tell.
+        // Pressed lips differ too little from rest for this comparison.
         if pictures[0].psnr(&rest) < 34.0 {
             open += 1;
             let (same, shut) = (pictures[1].psnr(&pictures[0]), pictures[1].psnr(&rest));
@@ -405,7 +412,7 @@ fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
     let fresh = run(&Parts::new(None).unwrap());
     let parts = Parts::new(Some(&folder)).unwrap();
     assert!(run(&parts) == fresh);
-    // As if it had been stopped halfway, while a part was written.
+    // As if the bake had been stopped halfway, during a write to the cache.
     let kept: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
     assert!(kept.len() > 8);
     for (i, part) in kept.iter().enumerate() {
@@ -429,7 +436,7 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
         Share { stances: vec![0, 2], looks: vec![0, 1, 2], mouths: vec![0, 1, 2] },
     ];
     let (mut sets, mut steps) = (Vec::new(), Vec::new());
-    // Drawn once: what is encoded of it is compared here.
+    // Drawn once: the test compares the encoding.
     let folder = std::env::temp_dir().join(format!("visavis-shares-{}", std::process::id()));
     let parts = Parts::new(Some(&folder)).unwrap();
     let whole = bake::bake_by_shares(&person, (SIDE, SIDE), &plan, &shares, &parts, |news| match news {
@@ -437,7 +444,7 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
         News::Share(share) => {
             let Baked { set, display_picture, .. } = *share;
             assert!(display_picture.starts_with(b"RIFF"));
-            // As whoever reads it finds it.
+            // As a reader of the file gets it.
             sets.push(PoseSet::parse(&set.to_file().into()).unwrap());
         }
     });
@@ -457,7 +464,7 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
             let same = whole.index(there);
             assert_eq!(whole.manifest().frames[usize::from(same)].0, there);
             assert_eq!(set.is_anchored(i as u16), whole.is_anchored(same));
-            // The whole may be coarser, but only where lips move.
+            // The full set may be coarser, but only where lips move.
             let alike = shown(set, *key).psnr(&shown(&whole, there));
             assert!(alike > if key.mouth == 0 { 45.0 } else { 32.0 }, "{key:?}: {alike:.1} dB");
         }
@@ -510,13 +517,13 @@ fn long_faces_shipped_sets_show_what_would_be_drawn_today() {
     show_what_would_be_drawn(shipped(), 3);
 }
 
-/// Draws so many poses of each set anew.
+/// Redraws this many poses of each set.
 fn show_what_would_be_drawn(sets: impl IntoIterator<Item = (String, PoseSet)>, poses: u32) {
     let (plan, mut seen) = (Plan::new(), 0);
     for (path, set) in sets {
         let (manifest, file) = (set.manifest(), set.to_file());
         let person = people::find(&manifest.id).unwrap();
-        // Other poses for every set, and others whenever a set is baked anew.
+        // The poses differ from set to set, and after each new bake.
         let mut random = file[file.len() - 4..].iter().fold(0, |n, b| n * 256 + usize::from(*b));
         let size = (manifest.width as usize, manifest.height as usize);
         let rest = bake::redraw(&person, size, &plan, Key::default()).unwrap();
@@ -527,7 +534,7 @@ fn show_what_would_be_drawn(sets: impl IntoIterator<Item = (String, PoseSet)>, p
             let drawn = bake::redraw(&person, size, &plan, key).unwrap();
             let picture = shown(&set, key);
             whole += picture.psnr(&drawn) / f64::from(poses);
-            // Where it moves, and nothing else would do as well.
+            // Where the pose moves, and no other pose would fit as well.
             let moves = drawn.changed_blocks(&rest, SEEN);
             let likeness = likeness(&moves, &picture, &drawn);
             let told = format!("{path}, {key:?}: {likeness:.1} dB where it moves");

@@ -1,4 +1,6 @@
-//! The avatar by which sound and picture are measured: the wider the mouth is open, the brighter it is, and nothing else. It lies in `tests/e2e/flash`, for the end-to-end tests; made anew with `FLASH_OUT=tests/e2e/flash cargo test -p visavis-models --test flash`.
+//! The avatar for measurements of audio and video: its brightness grows with the opening of the
+//! mouth, and nothing else changes. It is stored in `tests/e2e/flash`, for the end-to-end tests. To
+//! create it again: `FLASH_OUT=tests/e2e/flash cargo test -p visavis-models --test flash`.
 
 use std::path::{Path, PathBuf};
 
@@ -17,12 +19,12 @@ fn plain(luma: u8) -> I420 {
     I420::from_rgb(&rgb, SIDE, SIDE)
 }
 
-/// How far the jaw is open in each mouth.
+/// Opening of the jaw in each mouth.
 fn jaws() -> impl Iterator<Item = f32> {
     (0..=18u8).map(|n| f32::from(n) * 0.05)
 }
 
-/// How bright a picture is whose jaw is open so far.
+/// Brightness of a picture with this opening of the jaw.
 fn luma(jaw: f32) -> u8 {
     (40.0 + jaw / 0.9 * 180.0) as u8
 }
@@ -32,7 +34,7 @@ fn flash() -> PoseSet {
     let key = encoder.key(&plain(luma(0.0)), QUANTIZERS[0]).unwrap();
     let blocks = vec![Block::Moving; SIDE * SIDE / 256];
     let mut pose = |jaw| encoder.pose(&plain(luma(jaw)), Quantizers::all(QUANTIZERS[1]), &blocks).unwrap();
-    // It speaks leaning and upright: no head has to move before the first flash.
+    // It speaks leaning and upright, so that no head has to move before the first flash.
     let stances = vec![Stance::default(), Stance { head: LISTENING, smile: 0.0 }];
     let frames: Vec<(Key, Bytes)> = (0..stances.len() as u8)
         .flat_map(|stance| jaws().enumerate().map(move |(mouth, jaw)| (stance, mouth as u8, jaw)))

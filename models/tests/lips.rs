@@ -1,14 +1,15 @@
-//! Lips from sound, held against the script that made the network (`scripts/lips/train.py numbers` wrote the numbers).
+//! Phone recognition for the lips, compared with the training script (`scripts/lips/train.py
+//! numbers` wrote the expected numbers).
 
 mod common;
 
 use models::lips::{BANDS, Features, Lips};
 use serde::Deserialize;
 
-/// What the script makes of [`common::sound::sound`], taken as samples at 48 kHz.
+/// The script's results for [`common::sound::test_signal`], taken as samples at 48 kHz.
 #[derive(Deserialize)]
 struct Expected {
-    /// Number of a frame, and its features.
+    /// Index of a frame, and its features.
     features: Vec<(usize, Vec<f32>)>,
     /// The phone of each frame.
     phones: String,

@@ -1,4 +1,4 @@
-//! What the embedded models hold in memory. Alone in its process, so that nothing else is measured.
+//! Memory of the built-in models. It runs alone in its process, so that nothing else is measured.
 #![allow(clippy::print_stdout, reason = "measured numbers, shown with --nocapture")]
 
 mod common;

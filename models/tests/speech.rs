@@ -1,5 +1,6 @@
-//! From a voice in noise to words: flite, the speech detector and its rule, PocketSphinx, as a call strings them together.
-#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+//! From a voice in noise to text: Flite, VAD with its rule, and PocketSphinx, connected as in a
+//! call.
+#![allow(clippy::print_stdout)] // measurements, for --nocapture
 
 mod common;
 
@@ -12,7 +13,7 @@ use models::stt::{Config, Event, Pool, Stt};
 use models::vad::{Detector, Network, Report, SAMPLE_RATE, Scratch, State, WINDOW};
 
 const SECOND: usize = SAMPLE_RATE as usize;
-/// Sound before the onset that the recogniser gets too.
+/// Audio before the onset that the STT also receives.
 const PRE_ROLL: usize = SECOND / 2;
 
 struct Truth {
@@ -21,7 +22,7 @@ struct Truth {
     to: usize,
 }
 
-/// Sentences with a pause of 1.2 s between them, in noise of the given loudest sample.
+/// Sentences with pauses of 1.2 s, in noise with the given peak.
 fn call(sentences: &[&'static str], voice: &str, peak: f64) -> (Vec<i16>, Vec<Truth>) {
     let mut sound = vec![0; SECOND];
     let mut truth = Vec::new();
@@ -66,7 +67,7 @@ fn long_providers_all_sentences_with_and_without_noise_are_found_and_understood(
     found_and_understood(&common::SENTENCES, &[("slt", 0.0), ("slt", 60.0), ("rms", 60.0)]);
 }
 
-/// Says the sentences with each voice, in noise of the loudest sample beside it.
+/// Speaks the sentences with each voice, in noise with the paired peak.
 fn found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]) {
     let pool = Pool::start(Config { dir: common::models(), decoders: 1 });
     common::wait(|| !pool.loading());
@@ -74,7 +75,8 @@ fn found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]) {
         let (sound, truth) = call(sentences, voice, peak);
         let found = detect(&sound);
 
-        // Where: each sentence is covered but for its soft edges, and nothing is found between two.
+        // Position: each sentence is covered except its soft edges, and nothing is detected between
+        // two.
         let (mut late, mut early) = (Vec::new(), Vec::new());
         for &Truth { sentence, from, to } in &truth {
             let mine: Vec<_> = found.iter().filter(|(onset, end)| *onset < to && *end > from).collect();
@@ -91,7 +93,7 @@ fn found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]) {
             .count();
         assert_eq!(outside, 0, "{voice}, noise {peak}: speech is found where nobody speaks");
 
-        // What.
+        // Text.
         let (news, heard) = unbounded();
         let mut stream = pool
             .open(Sink::new(move |event| news.send(event).unwrap_or_default()))

@@ -1,5 +1,5 @@
-//! PocketSphinx through the trait that the engine uses, with speech from flite.
-#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+//! PocketSphinx through the trait that the engine uses, with speech from Flite.
+#![allow(clippy::print_stdout)] // measurements, for --nocapture
 
 mod common;
 
@@ -23,7 +23,7 @@ fn open(pool: &Pool) -> (Box<dyn Stream>, Receiver<Event>) {
     (stream.unwrap_or_else(|e| panic!("{e}")), heard)
 }
 
-/// Interims and the final for `pcm`, given in frames of 20 ms.
+/// Interim and final transcripts of `pcm`, passed in frames of 20 ms.
 fn hear(stream: &mut dyn Stream, heard: &Receiver<Event>, pcm: &[i16]) -> (Vec<String>, String) {
     stream.begin();
     for frame in pcm.chunks(320) {
@@ -40,11 +40,11 @@ fn hear(stream: &mut dyn Stream, heard: &Receiver<Event>, pcm: &[i16]) -> (Vec<S
     }
 }
 
-/// At most a fifth of the words that each of two voices says is misunderstood.
+/// Asserts that at most a fifth of the words of each of two voices is misrecognised.
 fn understood(sentences: &[&str]) {
     let pool = pool(1);
     for voice in ["slt", "rms"] {
-        // As in two calls: each begins with a fresh channel.
+        // As in two calls: each starts with a fresh channel.
         let (mut stream, heard) = open(&pool);
         let (mut wrong, mut words) = (0, 0);
         for sentence in sentences {
@@ -93,7 +93,7 @@ fn a_speaker_does_not_spoil_the_next_ones_words() {
         hear(&mut *stream, &heard, &speech).1
     };
     {
-        // Somebody with a terrible line.
+        // A caller with a very noisy connection.
         let (mut stream, heard) = open(&pool);
         let noise = common::noise(7, 10 * 16_000, 8_000.0);
         hear(&mut *stream, &heard, &noise);
@@ -112,7 +112,8 @@ fn a_call_without_a_decoder_is_refused_and_gets_the_one_that_comes_free() {
         (refused.kind(), refused.to_string().as_str()),
         (Kind::Busy, "all 1 speech decoders are taken")
     );
-    // Given back in the middle of a speech, and taken at once: nothing of the old call reaches the new one.
+    // Returned in the middle of a speech segment, and taken at once: nothing of the old call
+    // reaches the new one.
     stream.begin();
     for frame in common::say(common::SENTENCES[1], "rms").chunks(320) {
         stream.audio(frame);
@@ -155,7 +156,8 @@ fn damaged_models_are_refused_before_the_library_sees_them() {
     assert!(reason.contains("mdef has 9 bytes"), "{reason}");
 }
 
-/// What is understood of a speech that goes on for so long, given as fast as it is understood; the most words of an interim with it.
+/// Transcript of a long speech segment, passed as fast as it is decoded, and the maximum number of
+/// words of an interim transcript.
 fn hear_long(pcm: &[i16]) -> (String, usize) {
     let pool = pool(1);
     let (mut stream, heard) = open(&pool);
@@ -206,12 +208,13 @@ fn long_providers_a_speech_without_a_pause_for_longer_than_an_utterance_may_be_k
     );
 }
 
-/// After the last sample the decoder has little to do, so that the turn need not wait for the final.
+/// After the last sample the decoder has little work left, so that the turn need not wait for the
+/// final transcript.
 #[test]
 fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
     let pool = pool(1);
     let (news, heard) = unbounded();
-    // Told on the decoder's thread.
+    // Called on the decoder's thread.
     let sink = Sink::new(move |event| news.send((event, common::Thread::this())).unwrap_or_default());
     let mut stream = pool.open(sink).unwrap_or_else(|e| panic!("{e}"));
     for sentence in common::SENTENCES.iter().take(2) {

@@ -1,5 +1,5 @@
 //! Flite through the trait that the engine uses.
-#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+#![allow(clippy::print_stdout)] // measurements, for --nocapture
 
 mod common;
 
@@ -27,7 +27,7 @@ struct Said {
     words: Vec<(String, f64)>,
     pcm: Vec<i16>,
     rate: u32,
-    /// What came before the first audio.
+    /// Number of words before the first audio.
     first_words: usize,
 }
 
@@ -79,7 +79,7 @@ fn every_voice_says_the_words_with_marks_before_the_first_sound() {
         assert!(said.phones.is_sorted_by(|a, b| a.end <= b.end), "{voice:?}");
         let (last_word, last_phone) = (said.words[4].1, f64::from(said.phones.last().unwrap().end));
         assert!(last_word < last_phone, "{voice:?}: a pause follows the last word");
-        // The diphone voices give .1 s of the last pause less than they plan.
+        // The diphone voices shorten the last pause by .1 s from their plan.
         let missing = last_phone - said.seconds();
         assert!(
             (-0.02..0.15).contains(&missing),
@@ -107,7 +107,7 @@ fn the_silence_at_both_ends_is_short_and_is_silence() {
             said.seconds() - last_word
         );
         assert!(said.phones[0].name == "pau" && said.phones[0].end <= 0.031, "{voice}: {:?}", said.phones[0]);
-        // Nothing was cut off a sound.
+        // No sound was cut off.
         let edge = said.rate as usize / 200;
         let (first, last) = (loudness(&said.pcm[..edge]), loudness(&said.pcm[said.pcm.len() - edge..]));
         assert!(
@@ -168,7 +168,8 @@ fn a_cancelled_request_stops_before_its_end() {
     let first = heard.iter().find(|e| matches!(e, Event::Audio { .. }));
     assert!(first.is_some());
     handle.cancel();
-    // The thread is free again for the next, whose answer comes after all that the cancelled one still gave.
+    // The thread is free for the next request, whose events follow the last ones of the cancelled
+    // request.
     let next = say(&flite, "Next.", "slt", &[]);
     assert_eq!(next.words.len(), 1);
     let rest: Vec<Event> = heard.try_iter().collect();
@@ -236,7 +237,7 @@ fn no_text_makes_flite_fall() {
 
 const REPLY: &str = "Certainly, I can help you with that.";
 
-/// Work of the voice's thread from one text's end to the next one's first sound.
+/// CPU time of the voice's thread from the end of one text to the first audio of the next.
 #[test]
 fn the_first_sound_takes_little_work() {
     let flite = Flite::start(1).unwrap();

@@ -1,5 +1,6 @@
-//! The turn model against the reference code: its features, and what the network says to them (`turn/expected.py`).
-#![allow(clippy::print_stdout, clippy::print_stderr)] // what was measured, for --nocapture
+//! The turn model compared with the reference code: its features, and the network's output for them
+//! (`turn/expected.py`).
+#![allow(clippy::print_stdout, clippy::print_stderr)] // measurements, for --nocapture
 
 mod common;
 
@@ -14,9 +15,9 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 struct Expected {
     sound: String,
-    /// P(turn is over): the least and the most for features that differ by a hundred-thousandth.
+    /// P(turn is over): minimum and maximum for features that differ by a hundred-thousandth.
     p: [f32; 2],
-    /// Whole frames by their number.
+    /// Complete frames by their index.
     frames: BTreeMap<usize, Vec<f32>>,
     /// Mean of each band.
     bands: Vec<f64>,
@@ -81,20 +82,20 @@ fn features_equal_the_reference_within_a_thousandth() {
     println!("features differ by {worst:.1e} at most; {:.2} ms each", begun.elapsed().as_secs_f64() * 50.0);
 }
 
-/// The real network, or `None` with a word where set-up could not bring it: it is optional.
+/// The real network. `None`, with a message, if the setup could not install it: it is optional.
 fn smart_turn() -> Option<SmartTurn> {
     let found = SmartTurn::find(Config { dir: common::models(), threads: 1 });
     found.inspect_err(|why| eprintln!("LEFT OUT, without the turn model nothing is proved here: {why}")).ok()
 }
 
-/// Asks about a sound.
+/// Requests the probability for a sound.
 fn ask(model: &SmartTurn, sound: &[i16]) -> (Handle, Receiver<f32>) {
     let (answer, answered) = unbounded();
     let question = Question { sound: sound.to_vec(), words: String::new() };
     (model.ask(question, Sink::new(move |p| answer.send(p).unwrap())), answered)
 }
 
-/// Whether it is what the reference says, or as near as two rounding networks can be.
+/// Whether the output matches the reference, as closely as two rounding networks can.
 fn is_expected(p: f32, case: &Expected) -> bool {
     (case.p[0] - 0.05..=case.p[1] + 0.05).contains(&p)
 }
@@ -112,7 +113,7 @@ fn probabilities_are_those_of_the_reference_one_by_one_and_together() {
         spent.push(begun.elapsed().as_secs_f64() * 1e3);
         assert!(is_expected(p, case), "{}: {p} is not within {:?}", case.sound, case.p);
     }
-    // The first waited for the network to be loaded.
+    // The first request waited for the network to load.
     println!("loaded and answered in {:.0} ms, then in {:.0?} ms each", spent[0], &spent[1..]);
     let begun = Instant::now();
     let asked: Vec<_> =

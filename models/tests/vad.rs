@@ -1,11 +1,12 @@
-//! The native network against the probabilities that ONNX Runtime gave for the same sound (`vad/expected.py`), and against itself.
-#![allow(clippy::print_stdout)] // what was measured, for --nocapture
+//! The native network compared with the probabilities of ONNX Runtime for the same samples
+//! (`vad/expected.py`), and with itself.
+#![allow(clippy::print_stdout)] // measurements, for --nocapture
 
 mod common;
 
 use models::vad::{Error, Isa, Network, Scratch, State, WINDOW};
 
-/// The common sound as the network hears it.
+/// The common test signal as the network's input.
 fn sound() -> Vec<f32> {
     common::sound::sound().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect()
 }
@@ -60,7 +61,7 @@ fn a_stream_in_a_batch_of_any_size_gives_what_it_gives_alone() {
         let mut scratch = Scratch::new(&network);
         let all = sound.as_chunks::<WINDOW>().0;
         for batch in [2, 3, 5, 8, 16, 17, 40] {
-            // Stream i begins i windows into the sound.
+            // Stream i starts i windows into the signal.
             let mut states = vec![State::default(); batch];
             let mut heard = vec![Vec::new(); batch];
             for step in 0..60 {
@@ -115,7 +116,8 @@ fn a_network_is_shared_by_threads_and_a_state_is_small() {
     assert_eq!(size_of::<State>(), 1280);
 }
 
-/// A window must cost far less than the budget of a media thread; the bench says how much exactly. Time of this thread on a core.
+/// A window must cost far less than the budget of a media thread; the benchmark measures it
+/// exactly. Measured is the CPU time of this thread.
 #[test]
 fn a_window_in_a_batch_of_eight_costs_less_than_a_tenth_of_a_millisecond() {
     let (network, sound) = (Network::from_bytes(&file(), Isa::best()).unwrap(), sound());

@@ -1,4 +1,5 @@
-//! Reads the configuration's values, and remembers where each one stands, so that a fault can be told with its place.
+//! Reads the values of the configuration and records the location of each, so that an error can
+//! name it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,23 +9,23 @@ use toml::{Table, Value};
 
 use super::{Config, KEYS, NOT_KEYS};
 
-/// What a key holds: decides how the text of an environment variable is read.
+/// Type of a key. It decides how the text of an environment variable is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The text as it is, also where it looks like a number.
+    /// The text as it is, even if it resembles a number.
     Text,
     Number,
     /// `true` or `false`, also `1`, `0`, `yes`, `no`, `on`, `off`.
     Flag,
-    /// Texts, with commas between them.
+    /// Strings, separated by commas.
     Texts,
-    /// Numbers, with commas between them.
+    /// Numbers, separated by commas.
     Numbers,
-    /// Addresses with commas between them; where they need a password, a list as in the file, or as JSON.
+    /// Addresses, separated by commas. If they need a password: a list as in the file, or as JSON.
     Servers,
 }
 
-/// Where a value stands.
+/// Where a value was set.
 enum Place {
     Line(usize),
     Variable(String),
@@ -95,7 +96,7 @@ impl Source {
         Ok(())
     }
 
-    /// An empty variable counts as none: that is how compose files leave one out.
+    /// An empty variable counts as unset: compose files leave a variable out that way.
     fn take_variable(&mut self, name: &str, text: &str) -> Result<(), String> {
         let Some(rest) = name.strip_prefix("VISAVIS_") else { return Ok(()) };
         if NOT_KEYS.contains(&name) {
@@ -120,13 +121,13 @@ impl Source {
         Ok(())
     }
 
-    /// The values, each of the type that its key has.
+    /// The values, each of the type of its key.
     pub(super) fn config(&self) -> Result<Config, String> {
         let error = match self.table.clone().try_into::<Config>() {
             Ok(config) => return Ok(config),
             Err(error) => error,
         };
-        // Which of them it is shows when each one stands alone.
+        // The error does not name the key, so each value is tried alone.
         for (section, entries) in &self.table {
             for (key, value) in entries.as_table().into_iter().flatten() {
                 let alone = Table::from_iter([(
@@ -143,7 +144,7 @@ impl Source {
         Err(error.message().to_owned())
     }
 
-    /// A fault of a key's value, with the place where it stands.
+    /// An error about the value of a key, with its location.
     pub(super) fn blame(&self, key: &str, reason: &str) -> String {
         match self.places.get(key) {
             Some(Place::Line(line)) => format!("{}:{line}: {key}: {reason}", self.file.display()),
@@ -153,7 +154,8 @@ impl Source {
     }
 }
 
-/// What to say of a value that is not even of its key's kind. Never the value: it may be a password.
+/// The message for a value that does not have the type of its key. It never contains the value,
+/// which may be a password.
 fn mistyped(kind: Kind, value: &Value) -> Option<&'static str> {
     match kind {
         Kind::Text if !value.is_str() => Some("a text in quotes is needed"),
@@ -169,7 +171,7 @@ fn mistyped(kind: Kind, value: &Value) -> Option<&'static str> {
     }
 }
 
-/// The value that a person means who writes `text` into an environment variable.
+/// Converts the text of an environment variable to a value of this type.
 fn natural(kind: Kind, text: &str) -> Result<Value, String> {
     let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
     // A list as in the file.
@@ -206,7 +208,7 @@ fn unknown<'a>(shown: &str, key: &str, known: impl Iterator<Item = &'a str>) -> 
     format!("unknown configuration key {shown}; did you mean {nearest}?")
 }
 
-/// Levenshtein's distance, in bytes.
+/// Levenshtein distance, in bytes.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// Loads a file of this content; the file's name is left out of what it says.
+/// Loads a file with this content. The temporary file's name is removed from the error message.
 fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -27,7 +27,7 @@ fn environment_wins_over_file_over_default() {
     assert_eq!(config.stt.pool, 3, "an empty variable is none");
 }
 
-/// Two keys that mean nothing alone.
+/// Two keys that are valid only together.
 const PAIR: &str = "[knowledge]\nembeddings_url = \"http://127.0.0.1:1/v1\"\nembeddings_model = \"model\"\n";
 
 #[test]
@@ -43,7 +43,8 @@ fn a_server_of_embeddings_needs_its_address_and_its_model() {
     }
 }
 
-/// For every key what a person would write into its variable, and what it must mean.
+/// For every key: the text that an operator would write into its variable, and the value it must
+/// give.
 #[test]
 fn every_key_takes_its_natural_value_from_the_environment() {
     type Look = fn(&Config) -> String;

@@ -1,4 +1,4 @@
-//! The server's REST plane, as far as callers need it.
+//! Client for the server's REST API, as far as callers need it.
 
 use conversation::event::WEBHOOK_EVENTS;
 use reqwest::{Method, RequestBuilder, Response, header};
@@ -9,9 +9,9 @@ use url::Url;
 use crate::args::Target;
 use crate::workload::Workload;
 
-/// A request that takes longer has failed.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Characters of a reason that are shown.
+/// Maximum number of characters of an error message that are shown.
 const LONGEST_REASON: usize = 300;
 
 /// A client of one server.
@@ -22,25 +22,25 @@ pub(crate) struct Api {
     metrics_token: Option<String>,
 }
 
-/// A conversation that may be joined.
+/// A conversation that can be joined.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) id: String,
     token: String,
 }
 
-/// An offer was taken.
+/// An accepted offer.
 pub(crate) struct Joined {
-    /// SDP.
+    /// SDP answer.
     pub(crate) answer: String,
-    /// Where to hang up.
+    /// URL of the call, for hanging up.
     resource: Url,
 }
 
-/// An agent that was made.
+/// A newly created agent.
 pub(crate) struct Made {
     pub(crate) id: String,
-    /// Of its webhooks.
+    /// Signing secret of its webhooks.
     pub(crate) secret: String,
 }
 
@@ -60,17 +60,17 @@ impl Api {
         Ok(self.http.request(method, self.url(path)?).header("x-api-key", &self.key))
     }
 
-    /// Whether the server takes calls.
+    /// Checks that the server accepts calls.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it does not.
     pub(crate) async fn ready(&self) -> Result<(), String> {
         let answer = self.http.get(self.url("/readyz")?).send().await;
         let answer = answer.map_err(|e| format!("no server answers at {}: {}", self.base, root(&e)))?;
         read(answer).await.map(drop)
     }
 
-    /// An agent whose models follow the workload. Its webhooks go to `callback`.
+    /// Creates an agent whose models follow the workload. Its webhooks go to `callback`.
     pub(crate) async fn scripted_agent(
         &self,
         workload: &Workload,
@@ -109,7 +109,7 @@ impl Api {
         Ok(Made { id: field("id")?, secret: field("webhook_secret")? })
     }
 
-    /// The agent of a run is not needed any more.
+    /// Deletes the agent of a run.
     pub(crate) async fn delete_agent(&self, id: &str) -> Result<(), String> {
         read(sent(self.asking(Method::DELETE, &format!("/v1/ext/agent/{id}"))?.send().await)?).await.map(drop)
     }
@@ -125,7 +125,7 @@ impl Api {
         Ok(Session { id, token: field("token")? })
     }
 
-    /// Offers a connection at the WHIP door.
+    /// Sends an offer to the WHIP endpoint.
     pub(crate) async fn offer(&self, session: &Session, sdp: String) -> Result<Joined, String> {
         let url = self.url(&format!("/rtc/{}", session.id))?;
         let request = self.http.post(url).bearer_auth(&session.token);
@@ -142,19 +142,20 @@ impl Api {
         read(sent(request.send().await)?).await.map(drop)
     }
 
-    /// Ends a conversation, whoever is in it or not.
+    /// Ends a conversation, with or without a connected client.
     pub(crate) async fn end(&self, conversation: &str) -> Result<(), String> {
         let path = format!("/v1/conversation/{conversation}");
         read(sent(self.asking(Method::DELETE, &path)?.send().await)?).await.map(drop)
     }
 
-    /// What happened in a conversation, in order.
+    /// Events of a conversation, in order.
     pub(crate) async fn events(&self, conversation: &str) -> Result<Vec<Value>, String> {
         let path = format!("/v1/ext/conversation/{conversation}/events");
         json(self.asking(Method::GET, &path)?.send().await).await
     }
 
-    /// The server's metrics, in Prometheus' text format; `None` where it gives none to us.
+    /// The server's metrics in Prometheus text format; `None` if the server does not expose them to
+    /// us.
     pub(crate) async fn metrics(&self) -> Option<String> {
         let mut request = self.http.get(self.url("/metrics").ok()?);
         if let Some(token) = &self.metrics_token {
@@ -164,7 +165,7 @@ impl Api {
     }
 }
 
-/// The innermost reason: the outer ones repeat the address.
+/// The innermost cause: the outer ones repeat the address.
 fn root(error: &reqwest::Error) -> String {
     let mut at: &dyn std::error::Error = error;
     while let Some(source) = at.source() {
@@ -177,14 +178,14 @@ fn sent(answer: Result<Response, reqwest::Error>) -> Result<Response, String> {
     answer.map_err(|e| root(&e))
 }
 
-/// The body of a good answer; of a bad one, what it says.
+/// The body of a successful response; otherwise status and error message.
 async fn read(answer: Response) -> Result<String, String> {
     let (status, path) = (answer.status(), answer.url().path().to_owned());
     let text = answer.text().await.map_err(|e| root(&e))?;
     if status.is_success() { Ok(text) } else { Err(format!("{path}: {status}: {}", first_line(&text))) }
 }
 
-/// Of what a server says the first line, and no novel: others answer with whole pages.
+/// The first line of an error message, truncated: some servers respond with whole pages.
 fn first_line(text: &str) -> String {
     text.trim().lines().next().unwrap_or_default().chars().take(LONGEST_REASON).collect()
 }

@@ -1,4 +1,5 @@
-//! Stray datagrams at a steady rate to a media port of this machine: what a server bears beside its calls.
+//! Sends unrelated datagrams at a constant rate to a media port of this machine, to test how a
+//! server copes with them during calls.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,34 +13,35 @@ use serde::Serialize;
 use crate::Error;
 use crate::machine::Cpus;
 
-/// Bytes of a datagram, as of a small RTP packet.
+/// Size of a datagram in bytes, as of a small RTP packet.
 const LENGTH: usize = 60;
-/// What its bytes are: neither STUN nor DTLS, RTP or TURN.
+/// Content of the datagrams: neither STUN, DTLS, RTP nor TURN.
 const FILL: u8 = 0x55;
-/// Datagrams that are handed to the system at once, at most.
+/// Maximum number of datagrams per system call.
 const SEGMENTS: usize = 64;
-/// Pause between two looks at the clock.
+/// Pause between two polls of the clock.
 const PAUSE: Duration = Duration::from_micros(500);
-/// What was missed for longer is left out: sent all at once it would be another load than the one that is asked.
+/// Datagrams that are overdue by more than this are skipped: sent all at once, they would be a
+/// different load from the requested one.
 const BEHIND: Duration = Duration::from_millis(5);
-/// Share of the rate that counts as reached.
+/// Minimum share of the rate that counts as reached.
 const REACHED: f64 = 0.97;
-/// Most datagrams a second, and seconds.
+/// Maximum rate in datagrams per second, and maximum duration in seconds.
 const MOST: (u32, f64) = (2_000_000, 3_600.0);
 
 /// The command line of `visavis-load flood`.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct Args {
-    /// A media port of a server on this machine, as 127.0.0.1:40000
+    /// Media port of a server on this machine, e.g. 127.0.0.1:40000
     #[arg(long, value_name = "ADDRESS")]
     to: SocketAddr,
-    /// Datagrams a second
+    /// Datagrams per second
     #[arg(long, value_name = "N", default_value = "150000")]
     rate: u32,
     /// Seconds
     #[arg(long, value_name = "S", default_value = "6")]
     seconds: f64,
-    /// Processors of the sender, as 0,2-3
+    /// CPUs for the sender, e.g. 0,2-3
     #[arg(long, value_name = "LIST")]
     cpu: Option<String>,
 }
@@ -47,20 +49,21 @@ pub(crate) struct Args {
 /// What was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Sent {
-    /// Datagrams.
+    /// Number of datagrams.
     datagrams: u64,
-    /// Datagrams that were left out, because the sender had no processor in time or the system did not take them.
+    /// Number of skipped datagrams: the sender did not get a CPU in time, or the system did not
+    /// accept them.
     left_out: u64,
-    /// Seconds that it took.
+    /// Duration in seconds.
     seconds: f64,
-    /// Datagrams a second.
+    /// Datagrams per second.
     rate: f64,
 }
 
-/// Sends, and prints what was sent as JSON.
+/// Sends the datagrams and prints a report as JSON.
 ///
 /// # Errors
-/// Bad arguments, or a rate that was not reached.
+/// Invalid arguments, or a rate that was not reached.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let usage = |why: String| Err(Error::Usage(why));
     if !args.to.ip().is_loopback() || !args.to.is_ipv4() || args.to.port() == 0 {
@@ -87,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends for so long.
+/// Sends at `rate` datagrams per second for `length`.
 fn send(to: SocketAddr, rate: u32, length: Duration) -> io::Result<Sent> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
@@ -102,7 +105,7 @@ fn send(to: SocketAddr, rate: u32, length: Duration) -> io::Result<Sent> {
         left_out += owed.saturating_sub(behind);
         owed = owed.min(behind);
         while owed > 0 {
-            // The system may turn out to take one at a time only.
+            // Read each time: a failed call can show that the system supports only one segment.
             let most = state.max_gso_segments().clamp(1, SEGMENTS);
             let count = most.min(usize::try_from(owed).unwrap_or(most));
             let transmit = Transmit {
@@ -118,7 +121,8 @@ fn send(to: SocketAddr, rate: u32, length: Duration) -> io::Result<Sent> {
                     left_out += count as u64;
                 }
                 Err(error) if most > 1 && state.max_gso_segments() == 1 => {
-                    // It does not send many at once, and is asked for one from now on.
+                    // The system does not support several segments; from now on one is sent at a
+                    // time.
                     drop(error);
                     continue;
                 }

@@ -1,4 +1,5 @@
-//! A receiver of the agent's webhooks: which came, in which order, and whether they are signed.
+//! Receiver of the agent's webhooks: it records which ones arrive, in which order, and checks their
+//! signatures.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-/// What came of one conversation: the numbers, as they came.
+/// By conversation: the sequence numbers of its webhooks, in arrival order.
 type Came = HashMap<String, Vec<u64>>;
 
 /// The receiver.
@@ -25,7 +26,7 @@ pub(crate) struct Hooks {
     came: Mutex<Came>,
 }
 
-/// What came of one conversation, against what should have.
+/// Comparison of the received webhooks of one conversation with the expected ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
     pub(crate) missing: usize,
@@ -33,7 +34,7 @@ pub(crate) struct Compared {
 }
 
 impl Hooks {
-    /// Listens at an address that `server` reaches; where.
+    /// Listens at an address that `server` can reach. Returns the receiver and its address.
     ///
     /// # Errors
     /// No port is free.
@@ -44,20 +45,20 @@ impl Hooks {
         let hooks = Arc::new(Self::default());
         let router = Router::new().route("/", post(take)).with_state(Arc::clone(&hooks));
         tokio::spawn(async move {
-            // Ends with the run.
+            // The task ends with the run.
             let _ = axum::serve(listener, router).await;
         });
         Ok((hooks, address))
     }
 
-    /// The secret of the agent; before it is known every webhook is refused.
+    /// Sets the agent's signing secret. Until then every webhook is rejected.
     ///
     /// # Errors
-    /// It is none.
+    /// The secret is malformed.
     pub(crate) fn set_secret(&self, secret: &str) -> Result<(), String> {
         let key = secret.strip_prefix("whsec_").and_then(|key| STANDARD.decode(key).ok());
         let key = key.ok_or("the agent's webhook secret cannot be read")?;
-        // There is one agent.
+        // There is only one agent.
         let _ = self.key.set(hmac::Key::new(hmac::HMAC_SHA256, &key));
         Ok(())
     }
@@ -66,7 +67,7 @@ impl Hooks {
         self.came.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many different ones came of a conversation.
+    /// Number of different webhooks received for a conversation.
     pub(crate) fn count(&self, conversation: &str) -> usize {
         let mut numbers = self.came().get(conversation).cloned().unwrap_or_default();
         numbers.sort_unstable();
@@ -74,12 +75,12 @@ impl Hooks {
         numbers.len()
     }
 
-    /// What came of a conversation of which `expected` should have.
+    /// Checks the received webhooks of a conversation, of which `expected` were sent.
     pub(crate) fn compare(&self, conversation: &str, expected: usize) -> Compared {
         compare(self.came().get(conversation).map_or(&[], Vec::as_slice), expected)
     }
 
-    /// Takes one; whether it is signed as it must be.
+    /// Accepts a webhook; returns whether its signature is valid.
     fn take(&self, headers: &HeaderMap, body: &[u8]) -> bool {
         let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
         let (Some(id), Some(time), Some(signed)) =
@@ -109,7 +110,7 @@ impl Hooks {
     }
 }
 
-/// `numbers` in the order in which they came; each is told again where an answer got lost.
+/// `numbers` in arrival order. A number is repeated if the response to its webhook was lost.
 fn compare(numbers: &[u64], expected: usize) -> Compared {
     let (mut seen, mut newest, mut out_of_order) = (std::collections::HashSet::new(), 0, 0);
     for number in numbers {
@@ -121,7 +122,7 @@ fn compare(numbers: &[u64], expected: usize) -> Compared {
     Compared { missing: expected.saturating_sub(seen.len()), out_of_order }
 }
 
-/// This machine's address on the way to the server.
+/// This machine's address on the route to the server.
 async fn towards(server: &str) -> std::io::Result<IpAddr> {
     let socket = tokio::net::UdpSocket::bind("0.0.0.0:0").await?;
     socket.connect(server).await?;

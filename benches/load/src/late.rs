@@ -1,45 +1,48 @@
-//! Whether frames of sound come in time, by their own time stamps.
+//! Checks whether audio frames arrive in time, by their RTP timestamps.
 
-/// A frame may be so late, in s: what a playout buffer of the usual size covers.
+/// Maximum lateness of a frame, in s: an ordinary playout buffer covers it.
 pub(crate) const ALLOWED: f64 = 0.06;
-/// Samples a second.
+/// Samples per second.
 const RATE: f64 = 48_000.0;
-/// Samples of the frames that are taken to be missing: 20 ms.
+/// Samples of a missing frame: 20 ms.
 const STEP: i64 = 960;
 
-/// One stream's frames.
+/// Lateness of one stream's frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Late {
-    /// Handed out, and those that never were.
+    /// Number of frames, delivered or missing.
     pub(crate) frames: u64,
-    /// Over [`ALLOWED`] late, or never handed out.
+    /// Number of frames over [`PLAYOUT_DELAY`] late, or missing.
     pub(crate) late: u64,
-    /// s that a playout had to make up.
+    /// Audio that the playout had to conceal, in s.
     pub(crate) concealed: f64,
-    /// Time stamps of the newest frame and of its end.
+    /// Start and end of the newest frame, as RTP timestamps.
     newest: Option<(i64, i64)>,
-    /// When a time stamp of zero was needed: the least that a frame told.
+    /// When timestamp 0 is due. With [`Lateness::record_packet`]: the minimum over all frames so
+    /// far.
     base: Option<f64>,
 }
 
 impl Late {
-    /// Frames whose time stamp 0 is needed at `base`.
+    /// A stream whose timestamp 0 is due at `base`.
     #[must_use]
     pub(crate) fn from(base: f64) -> Self {
         Self { base: Some(base), ..Self::default() }
     }
 
-    /// Frames of which the fastest so far sets the clock.
+    /// A stream whose clock is set by the fastest frame so far.
     #[must_use]
     pub(crate) fn by_the_fastest() -> Self {
         Self::default()
     }
 
-    /// A frame of so many samples with this time stamp (48 kHz, unwrapped) was handed out at `at` (s). How many frames before it never came;
-    /// `None` if it is one of those that were given up.
+    /// Records a frame of `samples` samples with this timestamp (48 kHz, unwrapped), delivered at
+    /// `at` (s). Returns the number of missing frames before it; `None` if the frame had been given
+    /// up.
     pub(crate) fn frame(&mut self, at: f64, timestamp: i64, samples: i64) -> Option<u64> {
         let missing = match self.newest {
-            Some((newest, _)) if timestamp <= newest => return None, // told late when the newer one came
+            // counted as late when a newer one arrived
+            Some((newest, _)) if timestamp <= newest => return None,
             Some((_, end)) => (timestamp - end).max(0),
             None => 0,
         };
@@ -57,7 +60,8 @@ impl Late {
         Some(lost)
     }
 
-    /// Nothing came until `at` (s) but what came: what was needed by then and is missing, in s, is late.
+    /// Ends the stream at `at` (s). Frames that were due by then and did not arrive are late.
+    /// Returns their duration, in s.
     pub(crate) fn end(&mut self, at: f64) -> f64 {
         let (Some(base), Some((_, end))) = (self.base, self.newest) else { return 0.0 };
         let missing = ((at - ALLOWED - base) * RATE).round() as i64 - end;
@@ -71,7 +75,7 @@ impl Late {
         missing as f64 / RATE
     }
 
-    /// As [`Late::frame`], where the fastest frame sets the clock.
+    /// As [`Lateness::record_frame`], but the fastest frame sets the clock.
     pub(crate) fn packet(&mut self, at: f64, timestamp: i64, samples: i64) -> Option<u64> {
         let told = at - timestamp as f64 / RATE;
         self.base = Some(self.base.map_or(told, |base| base.min(told)));
@@ -79,12 +83,12 @@ impl Late {
     }
 }
 
-/// Makes 64 bits of a time stamp of 32 that goes round.
+/// Extends 32-bit timestamps that wrap around to 64 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unwrap(Option<i64>);
 
 impl Unwrap {
-    /// The next one, less than half a round from the last.
+    /// The next timestamp, less than half the range from the previous one.
     pub(crate) fn next(&mut self, timestamp: u32) -> i64 {
         let whole = match self.0 {
             None => i64::from(timestamp),

@@ -1,11 +1,11 @@
-//! This machine: which processors a thread may use, what threads cost, what it is called.
+//! This machine: CPU affinity, CPU time of threads, memory, CPU model, and the commit of the build.
 
 use std::fs;
 use std::str::FromStr;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Processors, as `0,2-3`.
+/// A CPU list, such as `0,2-3`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cpus(pub(crate) Vec<usize>);
 
@@ -31,20 +31,20 @@ impl FromStr for Cpus {
 }
 
 impl Cpus {
-    /// Those that this thread may use now.
+    /// The CPUs that this thread may use now.
     #[must_use]
     pub(crate) fn allowed() -> Self {
         let set = sched_getaffinity(None).unwrap_or_default();
         Self((0..CpuSet::MAX_CPU).filter(|n| set.is_set(*n)).collect())
     }
 
-    /// Those of `self` that are not in `other`.
+    /// The CPUs of `self` that are not in `other`.
     #[must_use]
     pub(crate) fn without(&self, other: &Self) -> Self {
         Self(self.0.iter().copied().filter(|n| !other.0.contains(n)).collect())
     }
 
-    /// This thread, and those that it starts from now on, run on these only.
+    /// Pins this thread, and the threads that it starts from now on, to these CPUs.
     ///
     /// # Errors
     /// The machine has none of them.
@@ -58,12 +58,12 @@ impl Cpus {
     }
 }
 
-/// What threads have computed since they began.
+/// CPU time of threads since their start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Threads(Vec<(u32, String, u64)>);
 
 impl Threads {
-    /// Reads it for all threads of this process.
+    /// Reads the CPU time of all threads of this process.
     #[must_use]
     pub(crate) fn read() -> Self {
         let mut threads = Vec::new();
@@ -71,7 +71,7 @@ impl Threads {
             let text = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
             let id = entry.file_name().to_str().and_then(|id| id.parse().ok());
             let spent = text("schedstat").and_then(|s| s.split(' ').next()?.parse().ok());
-            // A thread that ended meanwhile has nothing to tell.
+            // A thread that ended in the meantime has no data.
             if let (Some(id), Some(name), Some(spent)) = (id, text("comm"), spent) {
                 threads.push((id, name.trim_end().to_owned(), spent));
             }
@@ -79,7 +79,7 @@ impl Threads {
         Self(threads)
     }
 
-    /// s that each thread whose name begins with `prefix` computed since `earlier`.
+    /// CPU time since `earlier` of each thread whose name starts with `prefix`, in s.
     #[must_use]
     pub(crate) fn since(&self, earlier: &Self, prefix: &str) -> Vec<f64> {
         let of = |(id, _, spent): &(u32, String, u64)| {
@@ -90,7 +90,7 @@ impl Threads {
     }
 }
 
-/// Resident memory of this process in bytes.
+/// Resident memory of this process, in bytes.
 #[must_use]
 pub(crate) fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -98,7 +98,7 @@ pub(crate) fn resident() -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
 }
 
-/// The processor's name.
+/// The CPU model.
 #[must_use]
 pub(crate) fn cpu_model() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -107,7 +107,7 @@ pub(crate) fn cpu_model() -> String {
     name.to_owned()
 }
 
-/// The commit that this was built from; empty outside a checkout.
+/// The commit of this build; empty outside a checkout.
 #[must_use]
 pub(crate) fn commit() -> String {
     env!("VISAVIS_COMMIT").to_owned()

@@ -1,9 +1,9 @@
-//! A line that says how far a run is: on a terminal only, on stderr.
+//! Progress line on stderr, only on a terminal.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::{Duration, Instant};
 
-/// The line.
+/// The progress line.
 pub(crate) struct Progress {
     terminal: bool,
     begun: Instant,
@@ -12,13 +12,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of a run that takes `whole`.
+    /// The progress line of a run of this duration.
     #[must_use]
     pub(crate) fn new(now: Instant, whole: Duration) -> Self {
         Self { terminal: stderr().is_terminal(), begun: now, told: None, whole }
     }
 
-    /// So many calls run; once a second.
+    /// Shows the number of running and failed calls, at most once per second.
     pub(crate) fn tell(&mut self, now: Instant, calls: usize, of: usize, failed: usize) {
         let due = self.told.is_none_or(|told| now.saturating_duration_since(told) >= Duration::from_secs(1));
         if !self.terminal || !due {
@@ -30,11 +30,11 @@ impl Progress {
         let bar = "#".repeat(done) + &"·".repeat(40 - done);
         let left = self.whole.saturating_sub(now.saturating_duration_since(self.begun)).as_secs();
         eprint!("\r[{bar}] {calls} of {of} calls, {failed} failed, {left} s left   ");
-        // A terminal that is gone needs no line.
+        // If the terminal is gone, the line is not needed.
         let _ = stderr().flush();
     }
 
-    /// The run is over.
+    /// Ends the line.
     pub(crate) fn end(&mut self) {
         if self.terminal && self.told.take().is_some() {
             eprintln!();

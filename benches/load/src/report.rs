@@ -1,4 +1,4 @@
-//! What a run found: the JSON of `--out`, and the table for people.
+//! Results of a run: the JSON of `--out`, and a table for the terminal.
 
 use std::fmt::Write as _;
 
@@ -7,201 +7,203 @@ use serde::Serialize;
 use crate::stats::Summary;
 use crate::turns::Turns;
 
-/// A run's figures. `null` = not measured in this kind of run, or not given by this server.
+/// Results of a run. `null` = not measured in this mode, or not exposed by this server.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Report {
     /// `webrtc` or `engine-only`.
     pub(crate) mode: &'static str,
-    /// What the run was asked to do.
+    /// The settings of the run.
     pub(crate) asked: Asked,
-    /// Calls that ran.
+    /// Number of completed calls.
     pub(crate) calls: usize,
-    /// Calls that could not begin, or broke off.
+    /// Number of calls that could not start, or were disconnected.
     pub(crate) failed: usize,
-    /// Somebody stopped the run before its end.
+    /// Whether the user or the system stopped the run early.
     pub(crate) interrupted: bool,
-    /// Length of the measured stretch: all calls run in it.
+    /// Duration of the measurement in s, during which all calls run.
     pub(crate) seconds: f64,
-    /// Spreads over all calls, in ms.
+    /// Distributions over all calls, in ms.
     pub(crate) ms: Times,
-    /// Frames of sound handed out over 60 ms after the playout clock needed them.
+    /// Number of audio frames delivered over 60 ms after the playout clock needed them, or missing.
     pub(crate) late_audio_frames: u64,
-    /// Frames of sound handed out, and those that never were.
+    /// Number of audio frames, delivered or missing.
     pub(crate) audio_frames: u64,
-    /// The first divided by the second.
+    /// `late_audio_frames` divided by `audio_frames`.
     pub(crate) late_audio: f64,
-    /// Sound that the callers' playout had to make up, all calls together.
+    /// Audio that the callers' playout had to conceal, over all calls, in ms.
     pub(crate) concealed_ms: f64,
-    /// Pictures.
+    /// Video.
     pub(crate) video: Video,
     /// Turns.
     pub(crate) turns: Turns,
-    /// Failures of models and tools in the records of the conversations.
+    /// Number of errors of models and tools in the records of the conversations.
     pub(crate) errors: Option<usize>,
     /// Webhooks.
     pub(crate) events: Events,
-    /// What the calls cost the server.
+    /// Cost of the calls on the server.
     pub(crate) server: Server,
-    /// What they cost here, and whether this tool kept up.
+    /// Cost of the calls in this program, and whether it kept up.
     pub(crate) callers: Callers,
-    /// The engine's own figures; only of `engine-only`.
+    /// The engine's own results; only with `engine-only`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<Engine>,
-    /// What stayed behind; only of runs whose calls come and go.
+    /// Resources that the server did not release; only for runs with `--cycle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) soak: Option<Soak>,
-    /// Commit of this build, with `-dirty` behind it where it was built of something else; empty where it was not built in a checkout.
+    /// Commit of this build; with the suffix `-dirty` if the checkout had changes, and empty
+    /// outside a checkout.
     pub(crate) commit: String,
-    /// The processor.
+    /// The CPU model.
     pub(crate) cpu_model: String,
 }
 
-/// What a run was asked to do, so that it can be done again.
+/// Settings of a run, so that it can be repeated.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Asked {
     /// `--calls`.
     pub(crate) calls: usize,
-    /// Calls that begin in a second.
+    /// Calls started per second.
     pub(crate) ramp: f64,
     /// `--duration`, in s.
     pub(crate) duration: f64,
     /// `--cycle`, in s.
     pub(crate) cycle: Option<f64>,
-    /// `--burst`; not of an engine alone, which is given no packets.
+    /// `--burst`; absent with `engine-only`, where no packets are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) burst: Option<u32>,
     /// `--jitter`, in ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) jitter: Option<u32>,
-    /// `--seed`, or the one that was drawn; only with a cycle or jitter.
+    /// `--seed`, or the random one; only with `--cycle` or `--jitter`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u32>,
 }
 
-/// Spreads in ms.
+/// Distributions, in ms.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Times {
-    /// Asking for the conversation → first packet of the agent's voice.
+    /// Request for the conversation → first audio packet of the agent.
     pub(crate) join: Summary,
-    /// True end of an utterance → first frame of the answer's sound.
+    /// True end of an utterance → first audio frame of the reply.
     pub(crate) voice_to_voice: Summary,
-    /// The same, less what an ideal engine would need.
+    /// The same, minus the time of an ideal engine.
     pub(crate) overhead: Summary,
     /// True onset of an interruption → end of the last sound.
     pub(crate) barge_in: Summary,
-    /// True onset of an interruption → half as loud, or silent.
+    /// True onset of an interruption → half the level, or silence.
     pub(crate) duck: Summary,
-    /// Asking for the conversation → first whole picture.
+    /// Request for the conversation → first complete video frame.
     pub(crate) ttff: Summary,
 }
 
-/// Pictures.
+/// Video.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Video {
-    /// Pictures a second while the agent speaks: all calls together.
+    /// Frames per second while the agent speaks, over all calls.
     pub(crate) fps_speaking: Option<f64>,
-    /// The call with the fewest.
+    /// The same of the call with the lowest rate.
     pub(crate) fps_speaking_worst: Option<f64>,
-    /// Times over 200 ms without a picture.
+    /// Number of intervals over 200 ms without a frame while the agent speaks.
     pub(crate) freezes: Option<u64>,
-    /// How far pictures come behind their sound, by the sender's reports: the largest of all calls' medians.
+    /// Delay of the video behind its audio, from the sender reports: of all calls' medians, the one
+    /// with the largest magnitude.
     pub(crate) skew_ms: Option<f64>,
-    /// Pictures decoded by the callers that decode.
+    /// Number of frames decoded, by the callers that decode.
     pub(crate) decoded: u64,
-    /// Of these, how many could not be.
+    /// Number of frames that these callers could not decode; they are not part of `decoded`.
     pub(crate) decode_errors: u64,
 }
 
 /// Webhooks.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Events {
-    /// In the records of the conversations.
+    /// Number of webhook events in the records of the conversations.
     pub(crate) expected: Option<usize>,
-    /// Never came to the receiver, or with a bad signature.
+    /// Number that did not arrive, or only with an invalid signature.
     pub(crate) missing: Option<usize>,
-    /// Came before one with a lower number.
+    /// Number that arrived after one with a higher sequence number.
     pub(crate) out_of_order: Option<usize>,
 }
 
-/// What the calls cost the server.
+/// Cost of the calls on the server.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Server {
-    /// CPU time for each second of each call.
+    /// CPU time per second of a call, in ms.
     pub(crate) cpu_ms_per_call_second: Option<f64>,
-    /// Resident memory at the end of the measured stretch.
+    /// Resident memory at the end of the measurement.
     pub(crate) rss_bytes: Option<u64>,
-    /// Memory of a call beyond the first.
+    /// Memory of each call after the first one.
     pub(crate) rss_bytes_per_call: Option<f64>,
-    /// Cores that were busy, on average.
+    /// Average number of busy cores.
     pub(crate) cores: Option<f64>,
-    /// Frames of sound the server sent, as it counts them.
+    /// Number of audio frames that the server sent, by its own count.
     pub(crate) audio_frames: Option<u64>,
-    /// Those that it sent late, or not at all, as it counts them.
+    /// Number of audio frames that the server sent late or not at all, by its own count.
     pub(crate) late_audio_frames: Option<u64>,
 }
 
-/// This tool.
+/// Cost of this program.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Callers {
-    /// CPU time for each second of each call.
+    /// CPU time per second of a call, in ms.
     pub(crate) cpu_ms_per_call_second: f64,
-    /// Cores that were busy, on average.
+    /// Average number of busy cores.
     pub(crate) cores: f64,
-    /// Packets of the microphones that left over 5 ms late.
+    /// Number of microphone packets sent over 5 ms late.
     pub(crate) late_sends: u64,
-    /// Processors they ran on; all without a list.
+    /// CPUs that the callers are pinned to; empty = not pinned.
     pub(crate) cpus: Vec<usize>,
 }
 
-/// The engine, where it runs in this process.
+/// Results of the in-process engine.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Engine {
-    /// Media threads.
+    /// Number of media threads.
     pub(crate) media_threads: usize,
-    /// CPU time of the media threads for each second of each call.
+    /// CPU time of the media threads per second of a call, in ms.
     pub(crate) media_ms_per_call_second: f64,
-    /// CPU time of the scripted models' threads for each second of each call.
+    /// CPU time of the scripted models' threads per second of a call, in ms.
     pub(crate) models_ms_per_call_second: f64,
-    /// Share of its time that the busiest media thread computed.
+    /// Busy share of the busiest media thread, 0 to 1.
     pub(crate) busiest: f64,
-    /// Ticks that came over 5 ms late.
+    /// Number of ticks over 5 ms late.
     pub(crate) late_ticks: u64,
-    /// The latest tick, in ms.
+    /// Lateness of the latest tick since the start, in ms.
     pub(crate) worst_tick_ms: f64,
-    /// Blocks of answers that lacked samples.
+    /// Number of audio frames of replies that lacked samples, since the start.
     pub(crate) underruns: u64,
 }
 
-/// What short calls left behind.
+/// Resources that short calls left behind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Soak {
-    /// Calls that came and went.
+    /// Number of calls.
     pub(crate) calls: usize,
-    /// Rise of the server's memory over the last half of the run, by regression.
+    /// Growth rate of the server's memory over the second half of the run, by linear regression.
     pub(crate) rss_slope_bytes_per_s: Option<f64>,
-    /// The same over the length of that half, as a share of the memory.
+    /// The growth over that half, as a share of the memory.
     pub(crate) rss_growth: Option<f64>,
-    /// The server's threads in the middle of the run, and when all calls were over.
+    /// Number of the server's threads in the middle of the run, and after all calls.
     pub(crate) threads: [Option<f64>; 2],
-    /// Its open files, then and then.
+    /// Number of its open files at the same times.
     pub(crate) files: [Option<f64>; 2],
-    /// Threads more than before the first call, when all were over.
+    /// Growth of the number of threads, from before the first call to after all calls.
     pub(crate) threads_grown: Option<f64>,
-    /// Open files more than before the first call, sockets among them.
+    /// Growth of the number of open files, including sockets, over the same time.
     pub(crate) files_grown: Option<f64>,
-    /// Speech decoders that were still taken then.
+    /// STT decoders that were still in use after all calls.
     pub(crate) decoders_left: Option<f64>,
-    /// Calls that the server still held then.
+    /// Calls that the server still had after all calls.
     pub(crate) calls_left: Option<f64>,
 }
 
 impl Report {
-    /// For people: a line for each figure.
+    /// The table for the terminal: one line per result.
     #[must_use]
     pub(crate) fn table(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
-            // Writing into a String does not fail.
+            // Writing to a String does not fail.
             let _ = writeln!(text, "{name:<26} {value}");
         };
         let number = |value: Option<f64>, unit: &str| match value {

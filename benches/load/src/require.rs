@@ -1,4 +1,5 @@
-//! `--require`: a limit that a run must keep, as `p95(voice_to_voice) < 1.2s`, `late_audio < 0.1%`, `turns.wrong == 0`.
+//! `--require`: a condition on the results, such as `p95(voice_to_voice) < 1.2s`, `late_audio <
+//! 0.1%` or `turns.wrong == 0`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::report::{Engine, Report, Soak};
 
-/// How two numbers are compared.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Less,
@@ -17,17 +18,17 @@ enum Comparison {
     Equal,
 }
 
-/// A limit.
+/// A condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Requirement {
     text: String,
-    /// Where in the report's JSON the figure is.
+    /// Path of the value in the report's JSON.
     path: Vec<String>,
     comparison: Comparison,
     limit: f64,
 }
 
-/// Functions over a spread.
+/// Statistics of a distribution.
 const FUNCTIONS: [&str; 5] = ["p50", "p95", "p99", "max", "n"];
 
 impl FromStr for Requirement {
@@ -52,7 +53,7 @@ impl FromStr for Requirement {
     }
 }
 
-/// The place of a figure, which must be one of a report's.
+/// Parses the path of a value, which must exist in a report.
 fn path(name: &str) -> Result<Vec<String>, String> {
     let blank =
         report(&Report { engine: Some(Engine::default()), soak: Some(Soak::default()), ..Report::default() });
@@ -89,7 +90,7 @@ fn names(value: &Value) -> String {
     keys.filter(|k| !k.is_empty()).map_or("a figure's parts".to_owned(), |k| k.join(", "))
 }
 
-/// A number with its unit, brought to the figure's own.
+/// Parses a number with its unit, converted to the unit of the value.
 fn limit(text: &str, path: &[String]) -> Result<f64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_alphabetic() || c == '%').trim_end();
     let unit = text[digits.len()..].trim();
@@ -119,14 +120,14 @@ pub(crate) fn report(report: &Report) -> Value {
 }
 
 impl Requirement {
-    /// Whether the report keeps it.
+    /// Checks that the report satisfies the condition.
     ///
     /// # Errors
-    /// What was found instead, in one sentence. A figure that was not measured keeps no limit.
+    /// The actual value, in one sentence. A value that was not measured satisfies no condition.
     pub(crate) fn check(&self, report: &Value) -> Result<(), String> {
         let found = self.path.iter().try_fold(report, |at, part| at.get(part)).and_then(Value::as_f64);
         let Some(found) = found else { return Err(format!("{}: not measured", self.text)) };
-        // Of nothing, nothing is wrong: that proves nothing.
+        // If nothing was expected, a count of zero failures proves nothing.
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         let base = match path[..] {
             ["late_audio" | "late_audio_frames" | "concealed_ms"] => &report["audio_frames"],
@@ -138,7 +139,7 @@ impl Requirement {
         if base.as_f64() == Some(0.0) {
             return Err(format!("{}: nothing was expected", self.text));
         }
-        #[allow(clippy::float_cmp)] // what is compared for equality is counted
+        #[allow(clippy::float_cmp)] // values compared for equality are counts
         let holds = match self.comparison {
             Comparison::Less => found < self.limit,
             Comparison::AtMost => found <= self.limit,

@@ -1,75 +1,89 @@
-//! What a caller heard, set against what it said: the agent's sound in windows of 5 ms, on the caller's own clock.
+//! Compares what a caller receives with what it said. The agent's audio is analysed in windows of 5
+//! ms, on the caller's own clock.
+//!
+//! ```text
+//! silent ──loud window──► speaking                      an answer, if an utterance is over
+//! speaking ──.1 s without loud windows──► silent
+//! speaking ──onset of a barge-in──► interrupted         level = mean of up to 20 loud windows
+//! interrupted ──window below half the level──► ducked   gives `duck`
+//! interrupted ──.1 s without loud windows──► silent     gives `barge_in` and `duck`
+//! ducked ──.1 s without loud windows──► silent          gives `barge_in`
+//! ```
 
 use std::sync::Arc;
 
 use crate::workload::Workload;
 
-/// RMS over which a window sounds: −45 dBFS, as the recording's own ends were found.
+/// Minimum RMS of a loud window: −45 dBFS, the same limit that gave the recording's own ends.
 const LOUD: f32 = 184.0;
-/// Length of a window in s.
+/// Length of a window, in s.
 const WINDOW: f64 = 0.005;
-/// Quiet for this long is silence, in s: shorter than any pause between two answers, longer than the holes of a voice.
+/// Minimum duration of silence, in s: shorter than any pause between two replies, longer than the
+/// gaps within speech.
 const SILENCE: f64 = 0.1;
-/// A window below this share of the level before it is ducked: −6 dB, half-way of the −12 dB that ducking means.
+/// A window below this share of the previous level is ducked: −6 dB, halfway to the −12 dB of
+/// ducking.
 const DUCKED: f32 = 0.5;
-/// No picture for longer while the agent sounds is a freeze, in s. A face that only listens may hold still, and then no picture is sent.
+/// A longer time without a video frame while the agent speaks is a freeze, in s. An avatar that
+/// only listens may stand still, and then no frame is sent.
 const FREEZE: f64 = 0.2;
-/// Windows from which the level before an interruption is taken.
+/// Number of windows over which the level before an interruption is measured.
 const BEFORE: usize = 20;
 
-/// One call's figures; times in s.
+/// Scores of one call; times in s.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scores {
-    /// True end of an utterance → the first frame of the answer's sound was handed out.
+    /// True end of an utterance → delivery of the first audio frame of the reply.
     pub(crate) voice_to_voice: Vec<f64>,
-    /// The same, less what an ideal engine would need.
+    /// The same, minus the time of an ideal engine.
     pub(crate) overhead: Vec<f64>,
     /// True onset of an interruption → end of the last sound before silence.
     pub(crate) barge_in: Vec<f64>,
-    /// True onset of an interruption → the agent is half as loud, or silent.
+    /// True onset of an interruption → the agent has half the level, or is silent.
     pub(crate) duck: Vec<f64>,
-    /// Utterances that nothing answered.
+    /// Number of unanswered utterances.
     pub(crate) unanswered: usize,
-    /// How long the agent sounded.
+    /// Time in which the agent spoke.
     pub(crate) speaking: f64,
-    /// Pictures that came while it sounded.
+    /// Number of video frames received while it spoke.
     pub(crate) pictures: u64,
-    /// Times over .2 s without one while it sounded.
+    /// Number of intervals over .2 s without a video frame while it spoke.
     pub(crate) freezes: u64,
 }
 
-/// An interruption under way.
+/// An interruption in progress.
 struct Interruption {
     onset: f64,
     level: f32,
     ducked: bool,
 }
 
-/// Listens to one call.
+/// Scores one call.
 pub(crate) struct Scorer {
     workload: Arc<Workload>,
     /// Samples of a window.
     window: usize,
-    /// The first utterance that nothing answered yet.
+    /// The first utterance without an answer.
     unanswered: usize,
-    /// The first utterance that has not begun.
+    /// The first utterance that has not started.
     unsaid: usize,
-    /// End of the last window that sounded.
+    /// End of the last loud window.
     sounded: f64,
     levels: [f32; BEFORE],
     interruption: Option<Interruption>,
-    /// Since when no picture has come while the agent sounds; `None` = that freeze is counted.
+    /// Since when no video frame has arrived while the agent speaks; `None` = this freeze is
+    /// counted.
     still: Option<f64>,
-    /// Pictures since the last sound.
+    /// Number of video frames since the last loud window.
     unsure: u64,
     /// Answers to utterances that end after this are not judged: the caller has left.
     until: f64,
-    /// What came out.
+    /// The scores so far.
     pub(crate) scores: Scores,
 }
 
 impl Scorer {
-    /// Of a call whose sound comes at `rate` Hz.
+    /// A scorer for a call with audio at `rate` Hz.
     #[must_use]
     pub(crate) fn new(workload: Arc<Workload>, rate: usize) -> Self {
         Self {
@@ -92,15 +106,15 @@ impl Scorer {
         self.until = until;
     }
 
-    /// Whether the agent sounds at `at`.
+    /// Whether the agent speaks at `at`.
     #[must_use]
     pub(crate) fn sounds(&self, at: f64) -> bool {
         at - self.sounded < SILENCE
     }
 
-    /// A picture came.
+    /// Records a video frame.
     pub(crate) fn picture(&mut self, at: f64) {
-        // One behind the last sound so far belongs to the speech only if that goes on.
+        // A frame after the last loud window counts only if the speech continues.
         if at < self.sounded {
             self.scores.pictures += 1;
         } else if self.sounds(at) {
@@ -109,7 +123,7 @@ impl Scorer {
         self.still = Some(at);
     }
 
-    /// A frame of sound was handed out at `at`: its first sample is heard then.
+    /// Processes an audio frame that was delivered at `at`, which is the time of its first sample.
     pub(crate) fn frame(&mut self, at: f64, pcm: &[i16]) {
         let quiet = pcm.iter().all(|s| s.unsigned_abs() < LOUD as u16);
         for (i, window) in pcm.chunks_exact(self.window).enumerate() {
@@ -120,7 +134,8 @@ impl Scorer {
         }
     }
 
-    /// Utterances that have begun by now; an interruption is one that begins while the agent sounds.
+    /// Starts the utterances that are due. A barge-in utterance that starts while the agent speaks
+    /// is an interruption.
     fn begin(&mut self, now: f64) {
         loop {
             let said = self.workload.said(self.unsaid);
@@ -139,7 +154,7 @@ impl Scorer {
     fn loud(&mut self, handed_out: f64, from: f64, level: f32) {
         if from - self.sounded >= SILENCE {
             self.answered(handed_out);
-            // Until now nothing needed to move.
+            // Before this, no motion was needed.
             self.still = Some(from);
         }
         if self.still.is_some_and(|since| from + WINDOW - since > FREEZE) {
@@ -179,7 +194,8 @@ impl Scorer {
         }
     }
 
-    /// Sound began at `at`: it answers the last utterance that was over by then, unless that one has its answer.
+    /// The agent started to speak at `at`. This answers the last utterance that was over by then,
+    /// unless that one already has an answer.
     fn answered(&mut self, at: f64) {
         let mut answered = None;
         while self.workload.said(self.unanswered).end <= at {
@@ -197,14 +213,15 @@ impl Scorer {
     }
 }
 
-/// What was found once the call is over.
+/// Evaluation at the end of the call.
 impl Scorer {
-    /// Whether an utterance was said early enough to be judged.
+    /// Whether an utterance ended early enough to be judged.
     fn counts(&self, utterance: Option<usize>) -> bool {
         utterance.is_some_and(|n| self.workload.said(n).end <= self.until)
     }
 
-    /// What was scored; what nothing answered is missed from now on. The call's sound ended at `until` less the time that an answer may take.
+    /// Returns the scores. Utterances without an answer are now unanswered. `until`: the end of the
+    /// call's audio, minus the time that an answer may take.
     pub(crate) fn finish(&mut self, until: f64) -> Scores {
         self.until = self.until.min(until);
         while self.counts(Some(self.unanswered)) {
@@ -226,7 +243,8 @@ mod tests {
 
     const RATE: usize = 48_000;
 
-    /// The agent's sound as (from, to, amplitude) in s, in frames of 20 ms that begin at `phase`, for `length` s.
+    /// Scores of agent audio given as (from, to, amplitude) in s. It is delivered for `length` s in
+    /// frames of 20 ms that start at `phase`.
     fn heard(sounds: &[(f64, f64, f64)], phase: f64, length: f64) -> Scores {
         let mut scorer = Scorer::new(Arc::new(Workload::built_in().unwrap()), RATE);
         scorer.end(length);
@@ -264,7 +282,7 @@ mod tests {
     #[test]
     fn pictures_are_counted_while_the_agent_speaks_and_not_behind_it() {
         let mut scorer = Scorer::new(Arc::new(Workload::built_in().unwrap()), 48_000);
-        // Two stretches of 2 s, pictures at exactly 25 a second all the time.
+        // Two intervals of speech of 2 s each, and exactly 25 frames per second all the time.
         for n in 0..300u32 {
             let at = f64::from(n) * 0.02;
             let sounds = (1.0..3.0).contains(&at) || (4.0..6.0).contains(&at);
@@ -279,7 +297,8 @@ mod tests {
 
     #[test]
     fn an_interruption_is_timed_from_its_true_onset_to_the_last_sound() {
-        // The second utterance begins at 6.1 s over the first answer: ducked .12 s later, silent .26 s later.
+        // The second utterance starts at 6.1 s, over the first answer. The agent ducks .12 s later
+        // and is silent .26 s later.
         let sounds = [(4.0, 6.22, 8000.0), (6.22, 6.36, 2000.0), (9.32, 10.5, 8000.0)];
         let scores = heard(&sounds, 0.003, 11.0);
         close(&scores.duck, &[0.12], 0.0051);

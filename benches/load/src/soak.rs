@@ -1,31 +1,31 @@
-//! Whether a server that many short calls come and go at keeps what they took.
+//! Soak test: whether a server releases the resources of many short calls.
 
 use crate::metrics::Reading;
 use crate::report::Soak;
 use crate::stats::round;
 
-/// Readings over a run.
+/// Metrics sampled during a run.
 #[derive(Default)]
 pub(crate) struct Samples {
     /// Before the first call.
     idle: Reading,
-    /// With the times at which they were taken, in s.
+    /// The readings with their times, in s.
     readings: Vec<(f64, Reading)>,
 }
 
 impl Samples {
-    /// Of a server that held no call at `idle`.
+    /// Samples for a server that had no call at the reading `idle`.
     pub(crate) fn new(idle: Reading) -> Self {
         Self { idle, readings: Vec::new() }
     }
 
-    /// A reading at `at` (s).
+    /// Adds a reading at `at` (s).
     pub(crate) fn add(&mut self, at: f64, reading: Reading) {
         self.readings.push((at, reading));
     }
 
-    /// What became of memory, threads and files over `calls` calls, since the middle of the run: until then pools and heaps grow to their
-    /// size. `last`: a reading when all calls are over.
+    /// Growth of memory, threads and files over `calls` calls, from the middle of the run: in its
+    /// first half, pools and heaps grow to their final size. `last`: a reading after all calls.
     pub(crate) fn summary(&self, calls: usize, last: Reading) -> Soak {
         let half = &self.readings[self.readings.len() / 2..];
         let memory: Vec<(f64, f64)> = half.iter().filter_map(|(at, r)| Some((*at, r.resident?))).collect();
@@ -47,7 +47,7 @@ impl Samples {
     }
 }
 
-/// Rise of the line with the least squares.
+/// Slope of the least-squares line.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), p| (x + p.0 / n, y + p.1 / n));
@@ -64,7 +64,7 @@ mod tests {
         let mut samples = Samples::default();
         for second in 0..100 {
             let at = f64::from(second);
-            // It warms up for 50 s, then leaks 10 kB a second.
+            // It warms up for 50 s, then leaks 10 kB per second.
             let resident = 1e8 + if second < 50 { at * 1e6 } else { 5e7 + (at - 50.0) * 1e4 };
             let threads = Some(8.0);
             samples.add(at, Reading { resident: Some(resident), threads, ..Reading::default() });

@@ -2,22 +2,23 @@
 
 use serde::Serialize;
 
-/// How a figure was spread.
+/// Summary of a distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
-    /// How often it was measured.
+    /// Number of values.
     pub(crate) n: usize,
-    /// Half were at most this. Null where nothing was measured, as all that follows.
+    /// Median. `None` without values, as are all the following.
     pub(crate) p50: Option<f64>,
-    /// 95 of a hundred were at most this.
+    /// 95th percentile.
     pub(crate) p95: Option<f64>,
-    /// 99 of a hundred were at most this.
+    /// 99th percentile.
     pub(crate) p99: Option<f64>,
-    /// The largest.
+    /// Maximum.
     pub(crate) max: Option<f64>,
 }
 
-/// The value that a share of all are at most: the nearest rank, so one that was measured.
+/// Percentile of sorted values by the nearest-rank method, so the result is one of the values.
+/// `share` is 0 to 1.
 #[must_use]
 pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
@@ -25,7 +26,7 @@ pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
 }
 
 impl Summary {
-    /// Of values in s, told in ms.
+    /// Summary in ms of values in s.
     #[must_use]
     pub(crate) fn of_seconds(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
@@ -40,7 +41,7 @@ impl Summary {
     }
 }
 
-/// To so many digits behind the point.
+/// Rounds to this number of decimal places.
 #[must_use]
 pub(crate) fn round(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);

@@ -1,29 +1,30 @@
-//! Which turns were understood: what the server committed, set against what was said.
+//! Correctness of turns: compares the turns that the server committed with the utterances.
 
 use serde::Serialize;
 
 use crate::workload::Workload;
 
-/// Utterances that end within this time before a call's end are not judged, in s: their answers may not have come.
+/// Utterances that end within this time before the end of a call are not judged, in s: their
+/// answers may not have arrived.
 pub(crate) const LAST: f64 = 2.0;
 
-/// What became of the turns.
+/// Results of the comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Turns {
-    /// Utterances that were said to their end.
+    /// Number of completed utterances.
     pub(crate) expected: usize,
-    /// Committed to the word, once each.
+    /// Number committed once, with exactly their words.
     pub(crate) right: usize,
-    /// Committed with other words, or though nobody said them.
+    /// Number committed with other words, or without an utterance.
     pub(crate) wrong: usize,
-    /// Said and never committed.
+    /// Number of utterances that were not committed.
     pub(crate) missing: usize,
-    /// Said, and no sound of the agent followed.
+    /// Number of utterances that no agent audio followed.
     pub(crate) unanswered: usize,
 }
 
 impl Turns {
-    /// Adds another call's.
+    /// Adds the results of another call.
     pub(crate) fn add(&mut self, other: Self) {
         self.expected += other.expected;
         self.right += other.right;
@@ -33,8 +34,9 @@ impl Turns {
     }
 }
 
-/// Compares one call's turns with the least number of differences. `said`: what must have come; `late`: words said so shortly before the end that
-/// they may have come or not.
+/// Compares the turns of one call by an alignment with the minimum number of differences.
+/// `expected`: utterances that must be committed. `late`: an utterance so close to the end that it
+/// may or may not be committed.
 #[must_use]
 pub(crate) fn compare(said: &[&str], late: Option<&str>, committed: &[String]) -> Turns {
     let committed = match (late, committed.split_last()) {
@@ -42,7 +44,7 @@ pub(crate) fn compare(said: &[&str], late: Option<&str>, committed: &[String]) -
         _ => committed,
     };
     let (rows, columns) = (said.len() + 1, committed.len() + 1);
-    // The least cost of the rest, from the end: a difference costs one, whichever it is.
+    // Minimum cost of the remaining alignment, computed from the end. Every difference costs one.
     let mut cost = vec![0_usize; rows * columns];
     let at = |i: usize, j: usize| i * columns + j;
     for i in (0..rows).rev() {
@@ -81,7 +83,7 @@ pub(crate) fn compare(said: &[&str], late: Option<&str>, committed: &[String]) -
     turns
 }
 
-/// The turns of a call that lasted `whole` s.
+/// Evaluates the turns of a call that lasted `duration` s.
 pub(crate) fn judged(workload: &Workload, whole: f64, committed: &[String]) -> Turns {
     let mut said: Vec<&str> = Vec::new();
     let mut late = None;

@@ -1,4 +1,5 @@
-//! What the callers say and what is answered: a recording with true onsets and ends to the sample, and the script of the server's models.
+//! What the callers say and how they are answered: a recording with onsets and ends that are exact
+//! to the sample, and the script of the server's models.
 
 use std::sync::Arc;
 
@@ -6,34 +7,35 @@ use models::script::{Providers, Script};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The workload of this project, for those who name none.
+/// The built-in workload.
 const BUILT_IN: (&str, &[u8]) =
     (include_str!("../workload/workload.json"), include_bytes!("../workload/user.wav"));
 
-/// Hz of the recording.
+/// Sample rate of the recording, in Hz.
 pub(crate) const RATE: usize = 16_000;
 /// Samples of 20 ms.
 pub(crate) const BLOCK: usize = 320;
-/// The detector's times that every agent of this server has, in s: from an onset, and from an end, to its report.
+/// The VAD delays of every agent of this server, in s: from an onset to its report, and from an end
+/// to its report.
 const DETECTOR: (f64, f64) = (0.05, 0.25);
 
-/// The longest that a scripted model may wait, in s: beyond it no call of a run would be answered.
+/// Maximum delay of a scripted model, in s: with longer delays no call of a run would be answered.
 const LONGEST: f64 = 60.0;
 
 /// One utterance of the recording.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Utterance {
-    /// First sample of speech, in s from the recording's beginning.
+    /// First sample of speech, in s from the start of the recording.
     #[serde(rename = "onset_s")]
     pub(crate) onset: f64,
-    /// Last sample of speech.
+    /// Last sample of speech, in s from the start of the recording.
     #[serde(rename = "end_s")]
     pub(crate) end: f64,
-    /// Its words.
+    /// Its text.
     pub(crate) transcript: String,
-    /// What is answered.
+    /// The reply to it.
     pub(crate) reply: String,
-    /// Whether it begins while the agent speaks.
+    /// Whether it starts while the agent speaks.
     pub(crate) barge_in: bool,
 }
 
@@ -43,44 +45,44 @@ struct File {
     utterances: Vec<Utterance>,
 }
 
-/// The recording, said again and again, and what belongs to it.
+/// The recording, which is repeated, and its description.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    /// The file as it is: what a scripted agent is given as its models.
+    /// The description as JSON; a scripted agent gets it as its models.
     pub(crate) json: String,
-    /// The same, as scripted models read it.
+    /// The same, as scripted models parse it.
     pub(crate) script: Script,
-    /// The agent's settings, by the names of scenarios; the detector's are not among them.
+    /// The agent's settings, by their names in scenarios; without those of the VAD.
     pub(crate) settings: Map<String, Value>,
-    /// What is said in one round.
+    /// The utterances of one round.
     pub(crate) utterances: Vec<Utterance>,
-    /// The recording: 16 kHz mono, whole blocks.
+    /// The recording: 16 kHz mono, whole frames.
     pub(crate) speech: Arc<[i16]>,
 }
 
-/// One utterance of a caller's, in any round.
+/// One utterance of a caller, in any round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
-    /// Which one of the recording.
+    /// Its index in the recording.
     pub(crate) number: usize,
-    /// Its words.
+    /// Its description.
     pub(crate) utterance: &'a Utterance,
-    /// True onset in s from the caller's first sample.
+    /// True onset, in s from the caller's first sample.
     pub(crate) onset: f64,
-    /// True end.
+    /// True end, in s from the caller's first sample.
     pub(crate) end: f64,
 }
 
 impl Workload {
-    /// The built-in one.
+    /// The built-in workload.
     ///
     /// # Errors
-    /// Never: a test reads it.
+    /// Never: a test parses it.
     pub(crate) fn built_in() -> Result<Self, String> {
         Self::parse(BUILT_IN.0, BUILT_IN.1)
     }
 
-    /// From the two files' contents.
+    /// Parses the contents of the two files.
     ///
     /// # Errors
     /// What is wrong with them, in one sentence.
@@ -136,13 +138,13 @@ impl Workload {
         })
     }
 
-    /// Length of one round in s.
+    /// Duration of one round, in s.
     #[must_use]
     pub(crate) fn period(&self) -> f64 {
         self.speech.len() as f64 / RATE as f64
     }
 
-    /// The caller's utterance number `n`, counted through all rounds.
+    /// The caller's utterance number `n`, counted over all rounds.
     #[must_use]
     pub(crate) fn said(&self, n: usize) -> Said<'_> {
         let number = n % self.utterances.len();
@@ -151,15 +153,16 @@ impl Workload {
         Said { number, utterance, onset: begins + utterance.onset, end: begins + utterance.end }
     }
 
-    /// Block number `n` of what a caller says.
+    /// Frame number `n` of the caller's audio.
     #[must_use]
     pub(crate) fn block(&self, n: usize) -> &[i16] {
         let at = n % (self.speech.len() / BLOCK) * BLOCK;
         &self.speech[at..at + BLOCK]
     }
 
-    /// What an ideal engine needs from an utterance's end to the first sound of its answer, in s: endpointing, the model's first token, the tokens up to the
-    /// one that ends the first sentence, the voice's first sound.
+    /// Time of an ideal engine from the end of an utterance to the first audio of its reply, in s.
+    /// It is the sum of endpointing, the LLM's first token, the tokens up to the one that ends the
+    /// first sentence, and the TTS's first audio.
     #[must_use]
     pub(crate) fn ideal(&self, number: usize) -> f64 {
         let endpointing = self.settings["min_endpointing_delay"].as_f64().unwrap_or_default();
@@ -170,7 +173,7 @@ impl Workload {
     }
 }
 
-/// Whether scripted models can keep these paces.
+/// Checks that scripted models support this timing.
 fn paces(pace: &Providers) -> Result<(), String> {
     let Providers { stt, llm, tts } = pace;
     let bounds = [
@@ -193,12 +196,13 @@ fn paces(pace: &Providers) -> Result<(), String> {
     }
 }
 
-/// Tokens, words with their blanks, up to and with the one that ends the first sentence.
+/// Number of tokens (words with their spaces) up to and including the one that ends the first
+/// sentence.
 fn tokens_of_first_sentence(reply: &str) -> usize {
     reply[..conversation::phrase::first_sentence_len(reply)].split_inclusive(' ').count()
 }
 
-/// The samples of a WAV file of 16 kHz, mono, 16 bits.
+/// The samples of a WAV file with 16 kHz, mono, 16 bits.
 fn samples(wav: &[u8]) -> Result<Vec<i16>, String> {
     let bad = |what: &str| Err(format!("the speech {what}"));
     if wav.len() < 12 || &wav[..4] != b"RIFF" || &wav[8..12] != b"WAVE" {
@@ -260,7 +264,7 @@ mod tests {
     #[test]
     fn the_ideal_answer_waits_for_the_token_that_ends_the_first_sentence() {
         let workload = Workload::built_in().unwrap();
-        // .5 endpointing, .2 first token, five more of 20 ms each, .1 for the voice.
+        // .5 endpointing, .2 first token, five more tokens of 20 ms each, .1 for the TTS.
         assert!((workload.ideal(0) - 0.9).abs() < 1e-9);
         assert!((workload.ideal(1) - 0.86).abs() < 1e-9);
         assert_eq!(tokens_of_first_sentence("no end here"), 3);

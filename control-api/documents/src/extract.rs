@@ -1,23 +1,26 @@
-//! From a document's bytes to its words. Runs in a child process: what strangers upload must not be able to hurt the server.
+//! Extracts the text of a document. Runs in a child process, because an uploaded file must not be
+//! able to harm the server.
 
 use std::io::{Cursor, Read as _};
 
 use quick_xml::events::Event;
 use serde_json::Value;
 
-/// Bytes that a packed part of a document may unfold to.
+/// Maximum number of bytes after decompression of a document's part.
 const UNPACKED: u64 = 64 << 20;
-/// Bytes of text that are kept of one document.
+/// Maximum number of bytes of text extracted from one document.
 const TEXT: usize = 8 << 20;
-/// Columns of HTML's rendered lines: wide, because a line break is no news to a search.
+/// Line width of rendered HTML: wide, because line breaks are irrelevant for search.
 const COLUMNS: usize = 10_000;
 
-/// The words of a document of type `kind`: pdf, docx, html, json or csv; others are taken as plain text.
+/// The text of a document of type `kind`: pdf, docx, html, json or csv. Others are read as plain
+/// text.
 ///
 /// # Errors
 /// What is wrong with the document, in one sentence.
 pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
-    // Editors on Windows put it before UTF-8: no word, and to JSON no white space.
+    // The byte order mark. Windows editors write it before UTF-8. It is not text, and JSON does not
+    // accept it as white space.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut text = match kind {
         "pdf" => pdf_extract::extract_text_from_mem(bytes).map_err(|e| format!("no readable PDF: {e}"))?,
@@ -32,7 +35,7 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
     if text.len() > TEXT {
         text.truncate(text.floor_char_boundary(TEXT));
     }
-    // PostgreSQL's text holds no NUL, and no word has one.
+    // A text of PostgreSQL cannot contain NUL, and no word does.
     text.retain(|c| c != '\0');
     if text.trim().is_empty() {
         return Err("holds no text".into());
@@ -40,7 +43,8 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The paragraphs of a word-processing document (ECMA-376, part 1, 17): the text runs `w:t` of `word/document.xml`.
+/// The paragraphs of a word-processing document (ECMA-376, part 1, 17): the text runs `w:t` of
+/// `word/document.xml`.
 fn docx(bytes: &[u8]) -> Result<String, String> {
     let bad = |why: String| format!("no readable DOCX: {why}");
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| bad(e.to_string()))?;
@@ -77,7 +81,7 @@ fn docx(bytes: &[u8]) -> Result<String, String> {
     }
 }
 
-/// One line for each value, with the path that leads to it; elements of lists apart.
+/// One line for each value, with its path; each element of a list separately.
 fn json(bytes: &[u8]) -> Result<String, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|e| format!("no readable JSON: {e}"))?;
     let mut text = String::new();
@@ -119,7 +123,7 @@ fn csv(bytes: &[u8]) -> Result<String, String> {
     let bad = |e: ::csv::Error| format!("no readable CSV: {e}");
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let first = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
-    // Spreadsheets of half the world part columns by semicolons.
+    // In many locales, spreadsheets separate columns by semicolons.
     let times = |delimiter: u8| first.iter().filter(|b| **b == delimiter).count();
     let delimiter = [b'\t', b';', b','].into_iter().max_by_key(|d| times(*d)).unwrap_or(b',');
     let mut reader = ::csv::ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(bytes);

@@ -1,7 +1,8 @@
-//! Words of documents: pdf, docx, html, json, csv and text.
+//! Text of documents: pdf, docx, html, json, csv and plain text.
 //!
-//! [`extract_as_child`] is the `main` of a child process that confines itself and reads one document; [`answer`] reads in the
-//! server what the child wrote. A package of its own, because its libraries are large and only the child uses them.
+//! [`extract_as_child`] is the `main` of a child process that confines itself and reads one
+//! document. [`parse_output`] reads the child's output in the server. This is a package of its own,
+//! because its libraries are large and only the child uses them.
 
 mod extract;
 mod sandbox;
@@ -11,24 +12,25 @@ use std::io::{Read as _, Write as _};
 pub use extract::extract;
 pub use sandbox::Sandbox;
 
-/// Processor time, in seconds. The system ends the child beyond it.
+/// CPU time limit, in seconds. The system ends the child beyond it.
 const CPU_SECONDS: u64 = 30;
-/// Address space, in bytes.
+/// Address space limit, in bytes.
 const MEMORY: u64 = 1 << 30;
-/// Precedes the text: libraries may have printed something before.
+/// Precedes the text: libraries may have printed something before it.
 const TEXT: &[u8] = b"\0visavis-text\0";
 /// Precedes the reason of a failure.
 const REASON: &[u8] = b"\0visavis-why\0";
 
-/// Confines this process, which has a single thread, for good: memory, processor time, no new privileges; no files, sockets and
-/// processes, as far as the kernel can. What it did is returned.
+/// Confines this process permanently. It must have a single thread. Limits memory and CPU time;
+/// grants no new privileges; forbids files, sockets and processes, as far as the kernel supports
+/// it. Returns what took effect.
 ///
 /// # Errors
 /// The limits cannot be set.
 pub fn confine() -> std::io::Result<Sandbox> {
     rlimit::setrlimit(rlimit::Resource::AS, MEMORY, MEMORY)?;
     rlimit::setrlimit(rlimit::Resource::CPU, CPU_SECONDS, CPU_SECONDS)?;
-    // It opens nothing, writes no file and starts no process.
+    // The process opens nothing, writes no file and starts no process.
     rlimit::setrlimit(rlimit::Resource::FSIZE, 0, 0)?;
     rlimit::setrlimit(rlimit::Resource::CORE, 0, 0)?;
     #[cfg(target_os = "linux")]
@@ -36,10 +38,11 @@ pub fn confine() -> std::io::Result<Sandbox> {
     Ok(Sandbox::enter())
 }
 
-/// Reads a document of type `kind` from standard input and writes its words to standard output, confined by [`confine`].
+/// Reads a document of type `kind` from standard input and writes its text to standard output,
+/// confined by [`confine`].
 ///
 /// # Errors
-/// The limits cannot be set, or a pipe breaks. What is wrong with the document is part of the output.
+/// The limits cannot be set, or a pipe fails. An error in the document is part of the output.
 pub fn extract_as_child(kind: &str) -> std::io::Result<()> {
     confine()?;
     let mut bytes = Vec::new();
@@ -54,7 +57,8 @@ pub fn extract_as_child(kind: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// What a child wrote: the words, or what is wrong with the document. None if the child ended before it could say either.
+/// The output of a child: the text, or the error in the document. `None` if the child ended before
+/// it wrote either.
 #[must_use]
 pub fn answer(output: &[u8]) -> Option<Result<String, String>> {
     let after = |mark: &[u8]| {

@@ -1,39 +1,43 @@
-//! What keeps the process that reads documents away from files, sockets and other processes: a document may take it over.
+//! Denies files, sockets and other processes to the process that reads documents, because a
+//! document may take over that process.
 //!
-//! The process holds its standard input and output beforehand and needs nothing else, so everything is refused: by Landlock all files,
-//! by seccomp all system calls but a few, sockets included, of which Landlock knows some, and more with newer kernels.
+//! Its standard input and output are already open, and it needs nothing else, so everything else is
+//! denied. Landlock denies all files. seccomp denies all but a few system calls, including those
+//! for sockets; Landlock covers some sockets only, and more with newer kernels.
 
 use std::fmt;
 
-/// What confines a thread.
+/// Mechanisms that confine a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Landlock refuses files.
+    /// Landlock denies files.
     pub landlock: bool,
-    /// seccomp refuses all system calls but a few: files, sockets, processes.
+    /// seccomp denies all but a few system calls: files, sockets, processes.
     pub seccomp: bool,
 }
 
 impl Sandbox {
-    /// Confines this thread, and those that it starts, for good, as far as the kernel can.
+    /// Confines this thread, and those that it starts, permanently, as far as the kernel supports
+    /// it.
     pub(crate) fn enter() -> Self {
         Self::enter_by(system::landlock, system::seccomp)
     }
 
-    /// Landlock comes first: its system calls are among those that seccomp refuses.
+    /// Landlock comes first: its system calls are among those that seccomp denies.
     fn enter_by(landlock: impl FnOnce() -> bool, seccomp: impl FnOnce() -> bool) -> Self {
         let landlock = landlock();
         Self { landlock, seccomp: seccomp() }
     }
 
-    /// What the kernel can do. It is tried in a thread that then ends, because files that tell so are missing in many containers.
+    /// What the kernel supports. It is tested in a thread that then ends, because the files that
+    /// would describe it are missing in many containers.
     #[must_use]
     pub fn available() -> Self {
         let tried = std::thread::Builder::new().name("sandbox".into()).spawn(Self::enter);
         tried.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
-    /// Whether files are refused by either of them.
+    /// Whether either mechanism denies files.
     #[must_use]
     pub fn refuses_files(self) -> bool {
         self.landlock || self.seccomp
@@ -58,10 +62,12 @@ mod system {
     };
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-    /// What is handled, as far as the kernel knows it: files, TCP, UDP, named and abstract sockets, signals.
+    /// Landlock ABI whose rights are handled, as far as the kernel knows them: files, TCP, UDP,
+    /// named and abstract sockets, signals.
     const HANDLED: ABI = ABI::V10;
 
-    /// What computing, reading what is open, writing to it and ending take. Others fail with EPERM.
+    /// System calls for computing, for reading and writing open files, and for exiting. All others
+    /// fail with EPERM.
     const ALLOWED: &[libc::c_long] = &[
         libc::SYS_read,
         libc::SYS_readv,
@@ -110,7 +116,7 @@ mod system {
         filter().is_some_and(|filter| seccompiler::apply_filter(&filter).is_ok())
     }
 
-    /// `None` for a processor of which the library knows nothing.
+    /// `None` for a processor that the library does not support.
     fn filter() -> Option<BpfProgram> {
         let rules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
@@ -160,7 +166,7 @@ mod tests {
         assert!(std::fs::read(file).is_ok());
         let mut tried = 0;
         for enter in [system::landlock, system::seccomp] {
-            // A kernel has at least one of them.
+            // The kernel must support at least one of them.
             let read = std::thread::spawn(move || enter().then(|| std::fs::read(file))).join().unwrap();
             let Some(read) = read else { continue };
             assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);

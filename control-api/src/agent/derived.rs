@@ -1,4 +1,5 @@
-//! Agents that are made of less than a whole description: the short form `/v1/agent/api`, and of a template.
+//! Agents that are created from an incomplete description: the short form `/v1/agent/api`, and a
+//! template.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ fn created((id, webhook): (String, String)) -> axum::Json<Value> {
     axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook}))
 }
 
-/// The avatars that a short body names: as a list, or a single one.
+/// The avatar ids in a short body: a list, or a single one.
 fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
     let single = fields.text("avatar_key_id").filter(|id| !id.is_empty());
     let ids = match fields.texts("avatar_ids") {
@@ -41,7 +42,7 @@ fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
     if ids.is_empty() {
         let (given, reason) = match fields.raw("avatar_ids") {
             Some(Value::Array(_)) => ("avatar_ids", "must hold at least one avatar"),
-            // What is wrong with it was told above.
+            // An invalid value was reported above.
             Some(value) if !value.is_null() => return ids,
             _ => ("avatar_key_id", "is required"),
         };
@@ -112,7 +113,8 @@ async fn by_template(State(shared): State<Arc<Shared>>, caller: Caller, Json(bod
     Ok(created(made))
 }
 
-/// The agent that a template makes, with its secrets: the template's n-th avatar (else its first) lends its settings to the n-th face.
+/// Builds an agent from a template, with its secrets. The n-th avatar gets the settings of the
+/// template's n-th avatar, or of its first one if there are fewer.
 fn agent_of(faces: &[StockAvatar], template: Value, hidden: Secrets, wish: &Wish) -> (Value, Secrets) {
     let Value::Object(mut agent) = template else { return (template, hidden) };
     let mut secrets = Secrets { webhook: secrets::fresh_webhook(), avatars: Vec::new() };
@@ -128,7 +130,7 @@ fn agent_of(faces: &[StockAvatar], template: Value, hidden: Secrets, wish: &Wish
     for (i, id) in wish.avatars.iter().enumerate() {
         let lender = if i < lenders.len() { i } else { 0 };
         let mut avatar = lenders.get(lender).and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
-        // A name that only came with the template's own face does not fit another one.
+        // A name that is only the default name of the template's avatar does not fit another one.
         let own = faces.iter().find(|a| avatar.get("avatar_key_id") == Some(&json!(a.avatar_key_id)));
         if own.is_some_and(|own| avatar.get("persona_name") == Some(&json!(own.avatar_name))) {
             avatar.shift_remove("persona_name");

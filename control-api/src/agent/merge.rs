@@ -1,4 +1,5 @@
-//! JSON Merge Patch (RFC 7396), with one exception: where null says something in an agent (silence, as long as it takes), it is kept.
+//! JSON Merge Patch (RFC 7396), with one exception: where null is a meaningful value of an agent
+//! (silence, or no time limit), it is stored.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +7,7 @@ use serde_json::{Map, Value};
 const MEANT: &[&str] =
     &["config.error_message", "config.turn.false_interruption_timeout", "config.turn.transcript_timeout"];
 
-/// Lays `patch` over `target`.
+/// Merges `patch` into `target`.
 pub(super) fn merge(target: &mut Value, patch: Value) {
     at(target, patch, "");
 }

@@ -1,4 +1,4 @@
-//! Agents: `/v1/ext/agent`. Other ways to make one are in [`derived`].
+//! Agents: `/v1/ext/agent`. Other ways to create one are in [`shorthand`].
 
 pub(crate) mod derived;
 pub(crate) mod merge;
@@ -45,7 +45,7 @@ async fn create(State(shared): State<Arc<Shared>>, caller: Caller, Json(body): J
     Ok(axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook})))
 }
 
-/// Makes an agent within the limits of its workspace; its id and its webhook secret.
+/// Creates an agent within the limits of its workspace. Returns its id and its webhook secret.
 pub(crate) async fn insert(
     shared: &Shared,
     workspace: &str,
@@ -54,7 +54,8 @@ pub(crate) async fn insert(
     insert_within(shared, workspace, body, true).await
 }
 
-/// The same, without a look at the workspace's limits where it is not `limited`: the server's own agent.
+/// Like [`insert`], but checks the workspace's limits only if `limited`: the server's own agent is
+/// exempt.
 pub(crate) async fn insert_within(
     shared: &Shared,
     workspace: &str,
@@ -72,7 +73,7 @@ pub(crate) async fn insert_within(
     Ok(made)
 }
 
-/// 429 if the workspace may not have this agent too.
+/// 429 if the workspace may not have another agent, or not one of this size.
 async fn room(
     shared: &Shared,
     tx: &mut Transaction,
@@ -83,7 +84,7 @@ async fn room(
     quota::bytes(shared, tx, workspace, document.to_string().len()).await
 }
 
-/// Adds a valid agent; its id and its webhook secret.
+/// Inserts a valid agent. Returns its id and its webhook secret.
 async fn write(
     shared: &Shared,
     tx: &mut Transaction,
@@ -108,7 +109,7 @@ fn draft<'a>(
     Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
 }
 
-/// Whether a record that an agent names in one of its lists is there.
+/// Whether a record that an agent references in one of its lists exists.
 async fn exists(tx: &mut Transaction, workspace: &str, list: &str, id: &str) -> store::Result<bool> {
     let table = match list {
         "tool" => Table::Tool,
@@ -119,7 +120,7 @@ async fn exists(tx: &mut Transaction, workspace: &str, list: &str, id: &str) -> 
     Ok(document::find_in(tx, table, workspace, id).await?.is_some())
 }
 
-/// 400 if the document names a record that is not there.
+/// 400 if the document references a record that does not exist.
 pub(crate) async fn known(tx: &mut Transaction, workspace: &str, document: &Value) -> Result<(), ApiError> {
     let faults = Faults::default();
     for list in parse::ATTACHED {
@@ -166,7 +167,7 @@ async fn replace(
     let check = body.clone();
     let done = update(&shared, &caller, &id, |_| body).await;
     if matches!(done, Err(ApiError::Missing(_))) {
-        // A body at fault is told before an agent that is not there.
+        // An invalid body is reported before a missing agent.
         parse::parse(check, &avatar::known(&shared, &caller.workspace).await?, None)?;
     }
     done
@@ -188,7 +189,7 @@ async fn change(
     update(&shared, &caller, &id, merged).await
 }
 
-/// Replaces an agent by what `body` makes of the stored document.
+/// Replaces an agent by the result of `body` on the stored document.
 async fn update(shared: &Shared, caller: &Caller, id: &str, body: impl FnOnce(Value) -> Value) -> Answer {
     let missing = || ApiError::Missing(Missing::Agent);
     let id = store::id(id).ok_or_else(missing)?;
@@ -206,13 +207,14 @@ async fn update(shared: &Shared, caller: &Caller, id: &str, body: impl FnOnce(Va
     quota::growth(shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     document::update(&mut tx, Table::Agent, &draft(&caller.workspace, &row.id, &document, &text, &sealed))
         .await?;
-    // Whatever was wrong with the receiver may have been mended by this.
+    // The update may have corrected the cause of the receiver's failures.
     document::set_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": row.id, "message": "Agent updated successfully"})))
 }
 
-/// The faces that a stored agent has. One that was deleted since must not make every change of the agent fail: calls show another one.
+/// The avatars of a stored agent. One that was deleted since must not make every change of the
+/// agent fail: calls show another avatar instead.
 fn own_faces(stored: &Value) -> impl Iterator<Item = StockAvatar> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     stored["avatars"].as_array().into_iter().flatten().map(move |avatar| StockAvatar {
@@ -222,7 +224,8 @@ fn own_faces(stored: &Value) -> impl Iterator<Item = StockAvatar> {
     })
 }
 
-/// Takes references to deleted records out of a stored document: a partial change must not fail for what the client cannot see.
+/// Removes references to deleted records from a stored document: a partial change must not fail
+/// because of references that the client cannot see.
 pub(crate) async fn forget_deleted(
     tx: &mut Transaction,
     workspace: &str,

@@ -1,7 +1,8 @@
-//! A request's agent → the document that is stored: every field present and in range, secrets taken out.
+//! From an agent in a request to the stored document: every field is present and in range, secrets
+//! are removed.
 //!
-//! What the request did not state and what another setting decides (the endpointing delays) stays null in the store, so that a later
-//! change of that setting counts; reading fills it in.
+//! A value that the request omits and that depends on another setting (the endpointing delays) is
+//! stored as null, so that a later change of that setting takes effect. Reading fills it in.
 
 use conversation::event::WEBHOOK_EVENTS;
 use serde_json::{Map, Value, json};
@@ -12,24 +13,24 @@ use crate::config::StockAvatar;
 use crate::error::ApiError;
 use crate::fields::{Faults, Fields, is_origin};
 
-/// An alias that is stored and never sent.
+/// An event name that is accepted and stored, but never sent.
 const ACTION_FOUND: &str = "action_found";
 
 /// The lists of attached records, by the names of an agent's fields.
 pub(crate) const ATTACHED: [&str; 4] = ["knowledge_base", "tool", "guardrail", "mcp"];
-/// Seconds that no call lasts.
+/// Maximum of every duration in an agent, in seconds: one day.
 const DAY: f64 = 86_400.0;
 
-/// What is read: an agent, or a template for agents.
+/// The kind of document: an agent, or a template for agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Agent,
-    /// Its name and prompt are called otherwise, and whose face it is may stay open.
+    /// Name and prompt have other field names, and the avatar is optional.
     Template,
 }
 
 impl Form {
-    /// The fields of the name and the prompt.
+    /// The field names of the name and the prompt.
     pub(crate) fn names(self) -> [&'static str; 2] {
         match self {
             Self::Agent => ["agent_name", "agent_system_prompt"],
@@ -44,12 +45,12 @@ pub(crate) struct Parsed {
     pub(crate) secrets: Secrets,
 }
 
-/// Reads an agent. `old` are the secrets of the agent that it replaces: a `***` keeps them.
+/// Parses an agent. `old` are the secrets of the agent that it replaces: a `***` preserves them.
 pub(crate) fn parse(body: Value, stock: &[StockAvatar], old: Option<&Secrets>) -> Result<Parsed, ApiError> {
     parse_as(Form::Agent, body, stock, old)
 }
 
-/// Reads an agent or a template.
+/// Parses an agent or a template.
 pub(crate) fn parse_as(
     form: Form,
     body: Value,
@@ -85,7 +86,7 @@ pub(crate) fn parse_as(
             fields.fault("avatars", "must hold at least one avatar");
         }
         None if fields.raw("avatars").is_none_or(Value::is_null) => fields.fault("avatars", "is required"),
-        // What is wrong with its elements was told above.
+        // Invalid elements were reported above.
         _ => {}
     }
     let events = fields.texts("callback_events").unwrap_or_default();
@@ -135,7 +136,7 @@ fn config(fields: &Fields<'_>) -> Value {
             "instruction": memory.text("instruction").unwrap_or_default(),
         })),
     );
-    // Here null says something: silence instead of the default words.
+    // Null has a meaning here: silence instead of the default message.
     let silence = fields.raw("error_message").is_some_and(Value::is_null);
     let words = fields.text("error_message").unwrap_or_else(|| turn::DEFAULT_ERROR_MESSAGE.into());
     put("error_message", (!silence).then(|| words.into()));
@@ -146,7 +147,7 @@ fn config(fields: &Fields<'_>) -> Value {
     Value::Object(config)
 }
 
-/// `agree` becomes false where `turn` and the avatar's preset do not go together.
+/// Sets `agree` to false if `turn` and the avatar's preset are inconsistent.
 fn avatar_document(
     form: Form,
     fields: &Fields<'_>,
@@ -175,7 +176,7 @@ fn avatar_document(
     let idle = fields.object("idle_timeout");
     let warning = fields.object("exit_heads_up_message");
     let exit = fields.object("exit_message");
-    // Null says something in both: no call-outs, and call-outs without end.
+    // Null has a meaning in both: no call-outs, and call-outs without end.
     let idle_timeout = match idle.raw("timeout") {
         Some(Value::Null) => Value::Null,
         _ => idle.number("timeout", 0.0..=DAY).unwrap_or_else(|| 30.into()),
@@ -329,7 +330,7 @@ mod tests {
         };
         let none = || json!({});
         let (min, max) = ("config.turn.min_endpointing_delay", "config.turn.max_endpointing_delay");
-        // Proactive waits 2 s at most, deliberate 5, balanced .4 at least.
+        // Proactive waits at most 2 s, deliberate at most 5 s, balanced at least 0.4 s.
         assert_eq!(faults(with("proactive", json!({"min_endpointing_delay": 2.5}), none())), [min]);
         assert!(faults(with("deliberate", json!({"min_endpointing_delay": 4}), none())).is_empty());
         assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 0.3}), none())), [max]);

@@ -1,4 +1,4 @@
-//! What of an agent is write-only: it is stored sealed and read back as `***`.
+//! The write-only parts of an agent: stored encrypted and returned as `***`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use crate::fields::Fields;
 use crate::store;
 use crate::vault::{self, Vault};
 
-/// Shown in place of a secret; sent back, it keeps the stored value.
+/// Returned instead of a secret. Sent back, it preserves the stored value.
 pub(crate) const STARS: &str = "***";
 
 /// The secrets of an agent.
@@ -31,14 +31,14 @@ pub(crate) struct Avatar {
     pub(crate) tts: Option<String>,
 }
 
-/// A fresh webhook secret, in the form of the Standard Webhooks specification.
+/// A new webhook secret, in the form of the Standard Webhooks specification.
 pub(crate) fn fresh_webhook() -> String {
     let mut bytes = [0; 32];
     vault::random(&mut bytes);
     format!("whsec_{}", STANDARD.encode(bytes))
 }
 
-/// Moves the field `token` into `kept`; what stands in its place in the document.
+/// Moves the field `token` into `kept`. Returns its replacement in the document.
 pub(super) fn take(fields: &Fields<'_>, kept: &mut Option<String>, old: Option<&str>) -> Value {
     *kept = match fields.text("token") {
         Some(stars) if stars == STARS => old.map(str::to_owned),
@@ -48,13 +48,13 @@ pub(super) fn take(fields: &Fields<'_>, kept: &mut Option<String>, old: Option<&
     kept.as_ref().map_or(Value::Null, |_| STARS.into())
 }
 
-/// Seals `secrets` for the row `id`, as text.
+/// Encrypts `secrets` for the row `id`, as text.
 pub(crate) fn seal<T: Serialize>(vault: &Vault, id: &str, secrets: &T) -> String {
     let plain = serde_json::to_vec(secrets).expect("secrets are plain data");
     STANDARD.encode(vault.seal(id, &plain))
 }
 
-/// Opens what [`seal`] made for the row `id`.
+/// Decrypts the output of [`seal`] for the row `id`.
 pub(crate) fn open<T: DeserializeOwned>(vault: &Vault, id: &str, sealed: &str) -> store::Result<T> {
     let damaged = |why: String| store::Error::Damaged("secrets", why);
     let bytes = STANDARD.decode(sealed).map_err(|e| damaged(e.to_string()))?;

@@ -1,4 +1,5 @@
-//! The stored document → what a client reads: attached records in full, delays filled in, secrets as stars.
+//! From the stored document to the response: attached records in full, delays filled in, secrets
+//! masked.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use crate::store;
 use crate::store::document::{self, Table};
 use crate::{clock, kb, kept};
 
-/// What is attached to a page of agents, by id, read once for all of them.
+/// The records attached to a page of agents, by id, read once for all of them.
 pub(crate) struct Attached {
     knowledge_base: HashMap<String, Value>,
     tool: HashMap<String, Value>,
@@ -23,14 +24,14 @@ pub(crate) fn parsed(document: &str) -> store::Result<Value> {
     serde_json::from_str(document).map_err(|e| store::Error::Damaged("agent", e.to_string()))
 }
 
-/// The ids that a document holds in one of its lists.
+/// The ids in one of a document's lists.
 pub(crate) fn ids(document: &Value, list: &str) -> Vec<String> {
     let items = document[list].as_array().map(Vec::as_slice).unwrap_or_default();
     items.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
 impl Attached {
-    /// Reads what these documents name.
+    /// Reads the records that these documents reference.
     pub(crate) async fn read(shared: &Shared, workspace: &str, documents: &[Value]) -> store::Result<Self> {
         let named = |list: &str| {
             let mut all: Vec<String> = documents.iter().flat_map(|d| ids(d, list)).collect();
@@ -67,7 +68,7 @@ impl Attached {
     }
 }
 
-/// One agent or template as it is told.
+/// An agent or template as JSON.
 pub(crate) fn shown(row: &document::Row, document: &Value, attached: &Attached) -> Value {
     let mut agent = Map::new();
     agent.insert("id".into(), row.id.clone().into());
@@ -92,7 +93,7 @@ pub(crate) fn shown(row: &document::Row, document: &Value, attached: &Attached) 
     Value::Object(agent)
 }
 
-/// An avatar with the delays that apply.
+/// An avatar with its effective delays.
 fn avatar(stored: &Value, turn: &Value) -> Value {
     let mut avatar = stored.clone();
     let (min, max) = turn::delays(stored["turn_handling"].as_str().unwrap_or_default(), turn);

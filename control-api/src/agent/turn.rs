@@ -1,4 +1,4 @@
-//! The turn-taking settings of an agent, as the conversation's own settings judge them.
+//! The turn-taking settings of an agent, validated by the settings of crate `conversation`.
 
 pub(crate) use conversation::settings::DEFAULT_ERROR_MESSAGE;
 use conversation::settings::{Settings, TURN_SETTING_KEYS};
@@ -11,27 +11,29 @@ pub(crate) const HANDLINGS: &[&str] = &["proactive", "balanced", "deliberate"];
 /// Values of `interruptability`.
 pub(crate) const INTERRUPTABILITIES: &[&str] = &["low", "medium", "high"];
 
-/// The two delays of a turn's end, by their names in `config.turn` and in `stt`.
+/// The two endpointing delays, by their names in `config.turn` and in `stt`.
 const DELAYS: [&str; 2] = ["min_endpointing_delay", "max_endpointing_delay"];
-/// Seconds that neither may exceed.
+/// Maximum of both, in seconds.
 const LONGEST_DELAY: f64 = 10.0;
 
-/// The endpointing delays of an agent whose `stt` states none, in seconds: those of `config.turn`, else those of its `turn_handling`.
+/// The endpointing delays of an agent whose `stt` sets none, in seconds: those of `config.turn`,
+/// otherwise those of its `turn_handling`.
 pub(crate) fn delays(handling: &str, turn: &Value) -> (f64, f64) {
     let mut settings = Settings::product_defaults();
-    // An unknown word leaves the product's defaults, and is refused elsewhere.
+    // An unknown preset leaves the product defaults, and is rejected elsewhere.
     let _ = settings.apply_presets(Some(handling), None);
     for key in DELAYS {
         if let Some(value) = turn.get(key) {
-            // What is no delay is refused elsewhere, too.
+            // An invalid delay is rejected elsewhere, too.
             let _ = settings.set(key, value);
         }
     }
     (settings.min_endpointing_delay, settings.max_endpointing_delay)
 }
 
-/// 0 ≤ min ≤ max ≤ 10 of an avatar's delays, `config.turn`'s or the preset's value standing for one that `stt` does not state. What is at
-/// fault is named where the request states it; false if that is `config.turn`.
+/// Checks 0 ≤ min ≤ max ≤ 10 for an avatar's delays. The value of `config.turn` or of the preset
+/// replaces one that `stt` does not set. An error is reported at the field that the request sets.
+/// Returns false if that field is in `config.turn`.
 pub(super) fn check_delays(stt: &Fields<'_>, handling: &str, turn: &Value) -> bool {
     let (min, max) = delays(handling, turn);
     let stated = |name: &str, default: f64| stt.raw(name).and_then(Value::as_f64).unwrap_or(default);
@@ -46,7 +48,7 @@ pub(super) fn check_delays(stt: &Fields<'_>, handling: &str, turn: &Value) -> bo
     own
 }
 
-/// The stated keys of `config.turn`, each in range; keys that are no agent's are ignored.
+/// The keys that `config.turn` sets, each in range; keys that an agent does not have are ignored.
 pub(super) fn parse(turn: &Fields<'_>) -> Value {
     let mut settings = Settings::product_defaults();
     let mut kept = Map::new();
@@ -61,7 +63,7 @@ pub(super) fn parse(turn: &Fields<'_>) -> Value {
             Err(bad) => turn.fault(key, bad.reason),
         }
     }
-    // Whether the delays go together is seen with those of an avatar.
+    // The consistency of the delays is checked with those of an avatar.
     (settings.min_endpointing_delay, settings.max_endpointing_delay) = (0.0, LONGEST_DELAY);
     if let Err(bad) = settings.to_spec() {
         turn.fault(&bad.field, bad.reason);
@@ -69,7 +71,7 @@ pub(super) fn parse(turn: &Fields<'_>) -> Value {
     Value::Object(kept)
 }
 
-/// `config.turn` and an avatar's preset do not go together.
+/// Reports that `config.turn` and an avatar's preset are inconsistent.
 pub(super) fn fault_delays(turn: &Fields<'_>) {
     let name = DELAYS.into_iter().find(|name| turn.states(name)).unwrap_or(DELAYS[0]);
     let reason = if name == DELAYS[0] {

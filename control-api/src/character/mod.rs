@@ -1,4 +1,5 @@
-//! Drawn people in the making: `/v2/character`. What may be set of one, and how it looks while it is being set ([`painter`]).
+//! Editing of characters: `/v2/character`. The available settings, and previews while they are
+//! edited ([`preview_renderer`]).
 
 mod painter;
 mod settings;
@@ -26,29 +27,29 @@ use crate::error::ApiError;
 use crate::fields::{Faults, Fields};
 use crate::request::Json;
 
-/// Sides of a preview in pixels.
+/// Permitted sizes of a preview, pixels per side.
 const SIDES: std::ops::RangeInclusive<f64> = 64.0..=512.0;
-/// Side of a preview that states none.
+/// Default size of a preview, pixels per side.
 const SIDE: u64 = 256;
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new().route("/v2/character", get(sheet)).route("/v2/character/preview", post(preview))
 }
 
-/// What an editor needs to know.
+/// The data that a character editor needs.
 #[derive(Serialize)]
 struct Sheet<'a> {
-    /// What may be set of a character, in the order of a form.
+    /// The settings of a character, in the order of a form.
     character: Vec<Setting>,
-    /// What may be set of a pose.
+    /// The settings of a pose.
     pose: Vec<Setting>,
-    /// A character of whom nothing was set.
+    /// A character with default settings.
     default: Character,
-    /// The same of a pose.
+    /// A pose with default settings.
     default_pose: Pose,
-    /// People to begin with.
+    /// Built-in characters to start from.
     people: Vec<Person>,
-    /// The mouths of speech.
+    /// The visemes.
     visemes: &'a [Viseme],
 }
 
@@ -64,7 +65,7 @@ async fn sheet(State(shared): State<Arc<Shared>>, _: Caller) -> Response {
     axum::Json(sheet).into_response()
 }
 
-/// An order for the painter: one line of JSON.
+/// A request for the preview renderer: one line of JSON.
 fn order(body: Value) -> Result<Bytes, ApiError> {
     let faults = Faults::default();
     let fields = Fields::body(body, &faults)?;

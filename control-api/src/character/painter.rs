@@ -1,7 +1,15 @@
-//! Previews, drawn by a child process of low priority: they take nothing from calls, and a crash is only a preview that failed.
+//! Previews, rendered by a child process with low priority: calls are not affected, and a crash is
+//! only a failed preview.
 //!
-//! There is one child, started when somebody wants a picture and ended when nobody has wanted one for a while. It draws one picture after the
-//! other. Each key waits for one picture at most: a newer order takes the place of the one that waits.
+//! There is one child process. It starts with the first request and renders one picture after the
+//! other. Each key has at most one waiting request: a newer one replaces it.
+//!
+//! ```text
+//!              request                       idle for 60 s, error, or timeout
+//!   no process --------> RenderProcess runs ---------------------------------> no process
+//!                         |         ^
+//!                         +---------+ next request
+//! ```
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -18,23 +26,23 @@ use crate::app::Shared;
 use crate::auth::Hash;
 use crate::error::ApiError;
 
-/// Pictures that may wait: at a second each, nobody waits longer than a person would.
+/// Maximum number of queued previews: at about 1 s each, the wait stays acceptable.
 const WAITING: usize = 8;
-/// Longest time for one picture. It takes about a second, and more where calls need the processors.
+/// Maximum time for one picture. It takes about a second, and longer if calls need the CPU.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the child stays without an order. It keeps the hair of whom it drew last.
+/// How long the child process runs without a request. It caches the hair of the last character.
 const IDLE: Duration = Duration::from_secs(60);
-/// Largest picture that is believed.
+/// Maximum size of a picture that is accepted from the child, bytes.
 const LARGEST: u32 = 4 << 20;
 
-/// A picture that is wanted.
+/// A requested preview.
 struct Order {
     key: Hash,
     line: Bytes,
     reply: oneshot::Sender<Result<Bytes, ApiError>>,
 }
 
-/// Where previews are asked for.
+/// Queue of preview requests.
 #[derive(Default)]
 pub(crate) struct Painter {
     waiting: Mutex<VecDeque<Order>>,
@@ -46,7 +54,8 @@ impl Painter {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The picture of an order. A newer order of the same key takes this one's place as long as it waits: then it is refused.
+    /// Renders the picture of a request. A newer request of the same key replaces this one while it
+    /// waits; this one is then refused.
     pub(crate) async fn draw(&self, key: Hash, line: Bytes) -> Result<Bytes, ApiError> {
         let (reply, picture) = oneshot::channel();
         self.place(Order { key, line, reply })?;
@@ -57,7 +66,7 @@ impl Painter {
 
     fn place(&self, order: Order) -> Result<(), ApiError> {
         let mut waiting = self.waiting();
-        // Whoever hung up needs no picture.
+        // Requests of clients that disconnected are removed.
         waiting.retain(|order| !order.reply.is_closed());
         if let Some(old) = waiting.iter_mut().find(|old| old.key == order.key) {
             let old = std::mem::replace(old, order);
@@ -77,11 +86,11 @@ impl Painter {
     }
 }
 
-/// The child, from its start on.
+/// The running child process.
 struct Hand {
     orders: ChildStdin,
     pictures: ChildStdout,
-    /// Ended when this is dropped.
+    /// Killed when this is dropped.
     _child: Child,
 }
 
@@ -103,7 +112,7 @@ impl Hand {
         }
     }
 
-    /// The picture of an order; none where the order cannot be drawn.
+    /// The picture of a request; `None` if the request cannot be rendered.
     async fn draw(&mut self, line: &[u8]) -> std::io::Result<Option<Bytes>> {
         self.orders.write_all(line).await?;
         self.orders.flush().await?;
@@ -117,7 +126,7 @@ impl Hand {
     }
 }
 
-/// Draws what is wanted, until `stop`.
+/// Renders previews until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     let mut hand: Option<Hand> = None;
     loop {
@@ -137,7 +146,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
         let answer = match drawn {
             Ok(Ok(Some(picture))) => Ok(picture),
             Ok(Ok(None)) => Err(ApiError::Failed(FAILED, "the order was refused".into())),
-            // Its next answer would be this order's.
+            // The next response of this process could belong to this request.
             Ok(Err(error)) => {
                 hand = None;
                 Err(ApiError::Failed(FAILED, error.to_string()))
@@ -147,13 +156,13 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
                 Err(ApiError::NoCapacity("calls leave no time for previews".into()))
             }
         };
-        // Whoever asked may be gone.
+        // The client may have disconnected.
         let _ = order.reply.send(answer);
     }
 }
 
 async fn draw(hand: &mut Option<Hand>, command: &[OsString], line: &[u8]) -> std::io::Result<Option<Bytes>> {
-    // One that was started for another picture may have been killed meanwhile.
+    // A process that was started for an earlier picture may have been killed meanwhile.
     if let Some(picture) = match hand {
         Some(old) => old.draw(line).await.ok(),
         None => None,

@@ -1,4 +1,5 @@
-//! A character or a pose out of a request: every setting checked against the list of settings, every fault told by its path.
+//! Reads a character or a pose from a request: every setting is checked against the list of
+//! settings, and every error is reported with its path.
 
 use std::sync::LazyLock;
 
@@ -7,18 +8,18 @@ use serde_json::{Map, Value};
 
 use crate::fields::Fields;
 
-/// What may be set of a character.
+/// The settings of a character.
 pub(crate) static OF_CHARACTER: LazyLock<Vec<Setting>> = LazyLock::new(form::of_character);
-/// What may be set of a pose.
+/// The settings of a pose.
 pub(crate) static OF_POSE: LazyLock<Vec<Setting>> = LazyLock::new(form::of_pose);
-/// What may be set of how a person looks when nobody speaks.
+/// The settings of a character's expression at rest.
 pub(crate) static OF_REST: LazyLock<Vec<Setting>> = LazyLock::new(form::of_rest);
 
-/// Faults that are told of one character: whoever makes more has not read the first.
+/// Maximum number of errors reported for one character.
 const TOLD: usize = 32;
 
-/// The settings in the object `name` of a body, as they were given; what is null is left out, which says the same. An empty object where it
-/// is absent.
+/// The settings in the object `name` of a body, as they were given. Null values are omitted, which
+/// is equivalent. An empty object if it is absent.
 pub(crate) fn settings(fields: &Fields<'_>, name: &str, known: &[Setting]) -> Value {
     let Some(value) = fields.raw(name).filter(|v| !v.is_null()) else { return Value::Object(Map::new()) };
     let mut reader = Reader { fields, name, known, left: TOLD };
@@ -29,7 +30,7 @@ struct Reader<'a, 'f> {
     fields: &'a Fields<'f>,
     name: &'a str,
     known: &'a [Setting],
-    /// Faults that may still be told.
+    /// Number of errors that may still be reported.
     left: usize,
 }
 
@@ -38,12 +39,13 @@ impl Reader<'_, '_> {
         let Some(left) = self.left.checked_sub(1) else { return };
         self.left = left;
         let dot = if path.is_empty() { "" } else { "." };
-        // What a stranger calls a field is told, but not all of a book.
+        // The client chooses the name, so only a part of it is reported.
         let path: String = path.chars().take(100).collect();
         self.fields.fault(&format!("{}{dot}{path}", self.name), reason);
     }
 
-    /// The tables that paths lead into: `eyes` of `eyes.size`, `background` of `background[0]`.
+    /// Whether `path` is the parent of a setting: `eyes` of `eyes.size`, `background` of
+    /// `background[0]`.
     fn leads(&self, path: &str, step: char) -> bool {
         self.known.iter().any(|s| s.name.strip_prefix(path).is_some_and(|rest| rest.starts_with(step)))
     }
@@ -94,11 +96,11 @@ impl Reader<'_, '_> {
     }
 }
 
-/// What is wrong with a setting's value.
+/// The error in a setting's value, if any.
 fn fault(kind: Kind, value: &Value) -> Option<String> {
     match kind {
         Kind::Slider { least, most, .. } => match value.as_f64() {
-            // As the number is kept: a slider is an `f32`.
+            // Compared as it is stored: a slider is an `f32`.
             Some(n) if (least..=most).contains(&(n as f32)) => None,
             Some(_) if least == most => Some(format!("must be {least}")),
             Some(_) => Some(format!("must be between {least} and {most}")),

@@ -1,4 +1,12 @@
-//! Conversations: `/v1/ext/conversation`, `/v1/auth/conversation`. Control of a running one is in [`control`], its events in [`events`].
+//! Conversations: `/v1/ext/conversation`, `/v1/auth/conversation`. Control of a running one is in
+//! [`control`], its events are in [`events`].
+//!
+//! ```text
+//!   create_record              Joined                  Ended              erase
+//!   -------------> STARTED -------------> IN_PROGRESS --------> ENDED -----------> deleted
+//!                     |                                           ^
+//!                     +-- ended by the API, or no join in time ---+
+//! ```
 
 pub(crate) mod control;
 pub(crate) mod events;
@@ -38,20 +46,20 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .layer(Extension(OwnText::of(READ)))
 }
 
-/// What a new conversation is made of.
+/// The input of a new conversation.
 pub(crate) struct Wish {
     pub(crate) agent: String,
     pub(crate) user_name: Option<String>,
     pub(crate) user_id: Option<String>,
     /// JSON.
     pub(crate) context: Option<String>,
-    /// Whether user, name and context are a visitor's word.
+    /// Whether user, name and context come from a visitor and are not trusted.
     pub(crate) visitor: bool,
     /// JSON.
     pub(crate) meta_data: Option<String>,
 }
 
-/// A context, given as a string or an object, JSON-encoded.
+/// The context, a string or an object, as JSON.
 fn context(fields: &Fields<'_>) -> Option<String> {
     match fields.raw("context") {
         None | Some(Value::Null) => None,
@@ -81,10 +89,11 @@ fn wish(body: Value, [agent, user_name, user_id]: [&str; 3]) -> Result<Wish, Api
     faults.unless(wish)
 }
 
-/// Makes a conversation in status STARTED.
+/// Creates a conversation in status STARTED.
 pub(crate) async fn begin(shared: &Shared, workspace: &str, wish: &Wish) -> Result<Row, ApiError> {
     let missing = || ApiError::Missing(Missing::Agent);
-    // Which ear the call will have is seen at the door: a decoder that is taken now may be free when the user comes.
+    // STT capacity is checked at signaling: a decoder that is in use now may be free when the user
+    // joins.
     if let Some(why) = shared.host().reject_new_call() {
         return Err(ApiError::NoCapacity(why));
     }
@@ -92,7 +101,7 @@ pub(crate) async fn begin(shared: &Shared, workspace: &str, wish: &Wish) -> Resu
         return Err(ApiError::NoCapacity("the server is shutting down".into()));
     }
     let agent = store::id(&wish.agent).ok_or_else(missing)?;
-    // A v4 id: it stands in links, so it must not tell when others were made.
+    // A v4 UUID: the id appears in links, so it must not reveal when others were created.
     let id = uuid::Uuid::new_v4().to_string();
     let mut tx = shared.store.write().await?;
     let row = document::find_in(&mut tx, Table::Agent, workspace, &agent).await?.ok_or_else(missing)?;
@@ -126,7 +135,7 @@ pub(crate) async fn begin(shared: &Shared, workspace: &str, wish: &Wish) -> Resu
     row.ok_or(ApiError::Failed("Internal server error", "a row that was just written is gone".into()))
 }
 
-/// What lets a client join: token, links, ICE servers.
+/// The data that a client needs to join: token, links, ICE servers.
 pub(crate) fn pass(shared: &Shared, row: &Row, base: &str) -> Map<String, Value> {
     let token = record::token(shared, &row.id, row.created_at).unwrap_or_default();
     let mut pass = Map::new();
@@ -136,7 +145,7 @@ pub(crate) fn pass(shared: &Shared, row: &Row, base: &str) -> Map<String, Value>
     pass
 }
 
-/// The answer of `POST /v1/auth/conversation` and of an embedded page's click.
+/// The response of `POST /v1/auth/conversation` and of a click on an embedded page.
 pub(crate) async fn authorized(shared: &Shared, row: &Row, base: &str) -> store::Result<Value> {
     let mut answer = Map::new();
     answer.extend(pass(shared, row, base));
@@ -191,7 +200,7 @@ async fn list(
     Ok(Listed(listed, total))
 }
 
-/// The conversation of a path, or its 404.
+/// The conversation in the path, or 404.
 pub(crate) async fn found(shared: &Shared, caller: &Caller, id: &str) -> Result<Row, ApiError> {
     let missing = || ApiError::Missing(Missing::Conversation);
     let id = store::id(id).ok_or_else(missing)?;
@@ -213,7 +222,7 @@ async fn erase(
     if row.status != ENDED {
         return Err(ApiError::Conflict("Conversation has not ended".into()));
     }
-    // Of several requests at once all have found it, and one erases it.
+    // Concurrent requests may all find the conversation; only one erases it.
     if !erasing::erase(&shared, &row.id).await? {
         return Err(ApiError::Missing(Missing::Conversation));
     }

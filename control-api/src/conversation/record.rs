@@ -1,4 +1,5 @@
-//! What REST returns of a conversation: the fold of its events, and what is known beside them.
+//! The REST representation of a conversation: the projection of its events, and the other columns
+//! of its row.
 
 use conversation::event::{EndReason, Role};
 use conversation::time::Time;
@@ -12,7 +13,7 @@ use crate::store;
 use crate::store::conversation::{ENDED, Row, STARTED};
 use crate::token::Claims;
 
-/// An end reason's name.
+/// Name of an end reason.
 pub(crate) fn reason(reason: EndReason) -> &'static str {
     match reason {
         EndReason::UserLeft => "user_left",
@@ -25,7 +26,8 @@ pub(crate) fn reason(reason: EndReason) -> &'static str {
     }
 }
 
-/// The part of a record that the events tell. `base`: wall clock of the conversation's beginning.
+/// The part of a record that follows from the events. `base`: wall clock time of the conversation's
+/// start.
 pub(crate) fn folded(view: &ConversationView, id: &str, base: Micros) -> Value {
     let wall = |at: Time| Value::from(iso(base.saturating_add(at.as_micros() as Micros)));
     let transcript: Vec<Value> = view
@@ -45,14 +47,16 @@ pub(crate) fn folded(view: &ConversationView, id: &str, base: Micros) -> Value {
         "transcript": transcript,
         "chat_history": view.chat_history(wall),
         "snippets": view.snippets_json(),
-        // Every call sends pictures for as long as it lasts, unless the page asked for none, which no fact tells.
+        // Every call sends video for its whole duration, unless the page requested none, which no
+        // event records.
         "usage_json": view.usage_json(view.duration()).to_string(),
         "warnings": view.warnings,
         "turns": view.turns,
     })
 }
 
-/// The folded part of a record: kept with an ended conversation, else made of its events.
+/// The projection in a record: stored with an ended conversation, otherwise computed from its
+/// events.
 pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<Value> {
     if let Some(record) = &row.record {
         return serde_json::from_str(record)
@@ -74,13 +78,14 @@ pub(crate) fn token(shared: &Shared, id: &str, created_at: Micros) -> Option<Str
     Some(shared.tokens.sign(&Claims { sub: id.parse().ok()?, iat, exp }))
 }
 
-/// The page where a person joins.
+/// The page where a user joins.
 pub(crate) fn join_link(shared: &Shared, row: &Row, base: &str) -> String {
     let token = token(shared, &row.id, row.created_at).unwrap_or_default();
     format!("{base}/join/{}#token={token}", row.id)
 }
 
-/// The same page for a key that may not hold conversations: without the token, which would let it.
+/// The same page for an API key that may not hold conversations: without the token, which would
+/// permit it.
 fn bare_link(row: &Row, base: &str) -> String {
     format!("{base}/join/{}", row.id)
 }
@@ -89,7 +94,7 @@ fn json_of(text: Option<&str>) -> Value {
     text.and_then(|t| serde_json::from_str(t).ok()).unwrap_or(Value::Null)
 }
 
-/// What both forms have, beside the fold.
+/// The fields of both forms, without the projection.
 fn common(row: &Row) -> Map<String, Value> {
     let fields = json!({
         "id": row.id,
@@ -118,7 +123,7 @@ fn common(row: &Row) -> Map<String, Value> {
     }
 }
 
-/// An element of the list, as a key of this scope sees it.
+/// An element of the list, as an API key with this scope sees it.
 pub(super) fn listed(shared: &Shared, row: &Row, mut fold: Value, base: &str, scope: Scope) -> Value {
     let mut record = common(row);
     let link = if scope < Scope::Operate { bare_link(row, base) } else { join_link(shared, row, base) };
@@ -141,7 +146,7 @@ pub(super) fn single(row: &Row, mut fold: Value) -> Value {
     Value::Object(record)
 }
 
-/// Whether the first join would come too late.
+/// Whether the time for the first join has expired.
 pub(crate) fn expired(shared: &Shared, row: &Row) -> bool {
     clock::now() >= row.created_at.saturating_add(clock::micros(shared.config.timeouts.token))
 }

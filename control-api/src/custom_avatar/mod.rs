@@ -1,5 +1,15 @@
-//! Custom avatars: `/v2/custom-avatar`. A job makes a face: of a character, which is drawn ([`bake`]), or of a picture, for which no renderer
-//! is installed, so that every such job fails and says so.
+//! Custom avatars: `/v2/custom-avatar`. A job creates an avatar, either from a character, which is
+//! drawn ([`bake`]), or from a picture. No renderer of pictures is installed, so every job of that
+//! kind fails with that reason.
+//!
+//! ```text
+//!            claim_job                finish_job
+//!   QUEUED ------------> PROCESSING --------------> COMPLETED
+//!     |                   |      |
+//!     | picture           |      +-- claimed again after a stop, or by
+//!     |                   |          another server after a crash
+//!     +-----> FAILED <----+ drawing failed
+//! ```
 
 pub(crate) mod bake;
 mod picture;
@@ -27,18 +37,19 @@ use crate::store::{self, fresh_id};
 type Answer = Result<axum::Json<Value>, ApiError>;
 
 const MISSING: ApiError = ApiError::Missing(Missing::CustomAvatar);
-/// Largest body: a picture of 9 MiB in base64 and some room.
+/// Maximum body size: a picture of 9 MiB in base64, with some margin.
 const BODY_LIMIT: usize = 14 << 20;
-/// Characters of a drawn person's name at most, and of its voice's.
+/// Maximum length of a drawn avatar's name, and of its voice's name, in characters.
 const NAME: usize = 200;
-/// What may be said of a person that is drawn.
+/// The fields of a request with a character.
 const OF_DRAWN: [&str; 8] =
     ["avatar_name", "gender", "is_private", "character", "rest", "voice", "input_image", "landmarks"];
-/// People of one workspace that may wait to be drawn, those in work with them: one takes a minute.
+/// Maximum number of unfinished drawing jobs of one workspace, including those in progress: one
+/// takes a minute.
 const WAITING: i64 = 8;
-/// Wait after a failure of the store.
+/// Delay after a failure of the store.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Why a picture's job fails: this server has no renderer of uploaded pictures.
+/// Reason of failed picture jobs: this server has no renderer of uploaded pictures.
 const NO_RENDERER: &str = "no renderer is installed";
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -54,7 +65,8 @@ fn shown(row: &Row) -> Value {
     json!({
         "id": row.id,
         "job_id": row.job_id,
-        // Known from the start, so that a client may keep it; agents may name it once there is an output.
+        // Known from the start, so that a client may store it; agents may reference it once there
+        // is an output.
         "avatar_key_id": row.id,
         "avatar_id": row.id,
         "avatar_name": row.name,
@@ -73,14 +85,14 @@ fn shown(row: &Row) -> Value {
     })
 }
 
-/// What a body asks for.
+/// The input of a new custom avatar.
 struct Wish {
     name: String,
     gender: String,
     is_private: bool,
-    /// JSON, of a picture.
+    /// JSON, for a picture.
     source: Option<String>,
-    /// JSON, of a character.
+    /// JSON, for a character.
     person: Option<String>,
 }
 
@@ -122,7 +134,7 @@ fn wish(body: Value) -> Result<Wish, ApiError> {
     faults.unless(Wish { name, gender, is_private, source, person })
 }
 
-/// Of what a person is drawn: the fields of a person's file, as they were given.
+/// The character part of a request: the fields of an avatar file, as they were given.
 fn drawn_person(fields: &Fields<'_>, gender: &str) -> Value {
     let voice = fields.text("voice").filter(|voice| !voice.trim().is_empty());
     if voice.as_ref().is_some_and(|voice| voice.chars().count() > NAME) {
@@ -192,7 +204,7 @@ async fn remove(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Pat
     Ok(axum::Json(json!({"id": id, "message": "Custom avatar deleted successfully"})))
 }
 
-/// Takes the jobs of pictures that wait, those from before the start too, until `stop`.
+/// Processes the queued picture jobs, including those from before the start, until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     loop {
         let work = async {

@@ -1,24 +1,25 @@
-//! Pictures of which a face is to be made: what can be said of them without opening them.
+//! Pictures for custom avatars: checks that need no decoding.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::error::ApiError;
 
-/// Largest picture.
+/// Maximum file size of a picture, bytes.
 const IMAGE_LIMIT: usize = 9 << 20;
-/// Pixels of a picture at most: a small file may unfold to many.
+/// Maximum number of pixels of a picture: a small file may decompress to many.
 const PIXELS: usize = 64_000_000;
 const TOO_MANY: &str = "must hold at most 64 megapixels";
 
-/// Whether the bytes begin as a PNG, JPEG or WebP file does. What is inside is the renderer's to judge.
+/// Whether the bytes have the signature of a PNG, JPEG or WebP file. The content is checked by the
+/// renderer.
 fn is_picture(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x89PNG\r\n\x1a\n")
         || bytes.starts_with(b"\xff\xd8\xff")
         || (bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP"))
 }
 
-/// Checks a data URI with a picture. 413 where the picture is too large.
+/// Checks a data URI with a picture. 413 if the picture is too large.
 pub(super) fn check(uri: &str) -> Result<Result<(), &'static str>, ApiError> {
     let Some((head, data)) = uri.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
         return Ok(Err("must be a base64 data URI"));
@@ -34,7 +35,7 @@ pub(super) fn check(uri: &str) -> Result<Result<(), &'static str>, ApiError> {
     if !is_picture(&bytes) {
         return Ok(Err("must be PNG, JPEG or WebP"));
     }
-    // Only what its head says is read. A picture whose head says nothing is the renderer's to refuse.
+    // Only the header is read. A picture without a readable size is left to the renderer.
     let pixels = imagesize::blob_size(&bytes).ok().map(|size| size.width.saturating_mul(size.height));
     Ok(if pixels.is_none_or(|pixels| pixels <= PIXELS) { Ok(()) } else { Err(TOO_MANY) })
 }

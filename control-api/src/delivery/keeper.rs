@@ -1,5 +1,5 @@
-//! Keeps what became of tries. All that wait are kept in one transaction: to a disk a commit costs the same for one as for a hundred, and
-//! there is one writer at a time.
+//! Records the results of attempts. All results that wait are stored in one transaction: on a disk
+//! a commit costs the same for one row as for a hundred, and there is only one writer at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::store::delivery::{self, State, Try};
 use crate::store::{self, document};
 use crate::supervise::contained;
 
-/// Tries kept in one transaction at most.
+/// Maximum number of attempts recorded in one transaction.
 const BATCH: usize = 256;
-/// What cannot be kept is tried again after so long: receivers must bear an event that comes twice.
+/// Delay before the next attempt if a result cannot be stored. Receivers must tolerate duplicates.
 const UNKEPT: Duration = Duration::from_secs(5);
 
-/// A try that was made.
+/// An attempt that was made.
 pub(super) struct Made {
     pub(super) row: Row,
     pub(super) tried: Try,
-    /// The request may not be sent at all.
+    /// The request cannot be sent at all.
     pub(super) fatal: bool,
-    /// Who waits for what follows.
+    /// Receives the outcome.
     pub(super) reply: oneshot::Sender<Outcome>,
 }
 
-/// Keeps tries until nobody can make one any more.
+/// Records attempts until all senders are dropped.
 pub(super) async fn run(shared: Arc<Shared>, mut made: mpsc::UnboundedReceiver<Made>) {
     let mut batch = Vec::with_capacity(BATCH);
     while made.recv_many(&mut batch, BATCH).await > 0 {
@@ -38,13 +38,14 @@ pub(super) async fn run(shared: Arc<Shared>, mut made: mpsc::UnboundedReceiver<M
             Err(_) => one_by_one(&shared, &batch).await,
         };
         for (made, outcome) in batch.drain(..).zip(outcomes) {
-            // Whoever made it may have been stopped.
+            // The task that made the attempt may have been stopped.
             let _ = made.reply.send(outcome);
         }
     }
 }
 
-/// One that cannot be kept costs the others nothing.
+/// Records each attempt in its own transaction, so that one that cannot be stored does not affect
+/// the others.
 async fn one_by_one(shared: &Shared, batch: &[Made]) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(batch.len());
     for made in batch {
@@ -96,21 +97,22 @@ async fn keep(shared: &Shared, batch: &[Made]) -> store::Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// What follows from a try.
+/// What follows from an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Done,
-    /// 410: nothing more goes to this agent's receiver.
+    /// 410: no more deliveries for this agent's receiver.
     Gone,
-    /// Another try after so long.
+    /// Another attempt after this delay.
     Again(Duration),
-    /// The last try failed, or no try can succeed (`fatal`).
+    /// The last attempt failed, or no attempt can succeed (`fatal`).
     Dead,
-    /// A speaking event whose last try failed.
+    /// A speaking event whose last attempt failed.
     Dropped,
 }
 
-/// What follows when `attempts` tries were made and the last one was answered so. `fatal`: the request may not be sent at all.
+/// Classifies the last of `attempts` attempts by its HTTP status. `fatal`: the request cannot be
+/// sent at all.
 pub(super) fn verdict(
     schedule: &[Duration],
     speaking: bool,
@@ -127,7 +129,7 @@ pub(super) fn verdict(
     }
 }
 
-/// How long to wait after `attempts` failed tries, with a tenth of jitter either way; `None`: give up.
+/// The delay after `attempts` failed attempts, with ±10 % jitter. `None`: give up.
 fn wait(schedule: &[Duration], speaking: bool, attempts: i64) -> Option<Duration> {
     let made = usize::try_from(attempts).unwrap_or(usize::MAX);
     let wait = *schedule.get(made)?;

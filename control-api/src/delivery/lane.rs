@@ -1,45 +1,58 @@
-//! The webhooks of one conversation, in order: which one may be tried now, and when to look again.
+//! The webhook queue of one conversation, in order: which delivery may be attempted now, and when
+//! the queue is due again.
 //!
-//! An event holds the next one back until it is settled, but for no longer than `hold` from its first try; then its later tries go on
-//! beside. A receiver that is dead for half a day leaves many behind, so memory has of each conversation the next [`WINDOW`] that were never
-//! tried, and those that are tried again soon; the others lie in the store alone. Pure: time is a parameter.
+//! An event holds the next one back until it is settled, but at most for `hold` after its first
+//! attempt; its later attempts then run beside the next events. A receiver that is down for half a
+//! day accumulates many deliveries. Memory therefore holds, per conversation, the next
+//! [`QUEUE_WINDOW`] deliveries without an attempt and the retries that are due soon; all others are
+//! only in the store. Pure: the caller supplies the time.
+//!
+//! ```text
+//!                push, refill            take_due             remove_settled
+//!   store only --------------> untried ----------> in flight ----------------> removed
+//!    |      ^                                       |     ^
+//!    |      |                           reschedule  v     | take_due
+//!    |      +-- hold is over, and the next ---- waits for retry
+//!    |          attempt is beyond the horizon         ^
+//!    +-- push (retry due within the horizon) ---------+
+//! ```
 
 use std::collections::VecDeque;
 
 use crate::clock::Micros;
 use crate::store::delivery::Row;
 
-/// Webhooks of one conversation that wait in memory for their first try.
+/// Maximum number of deliveries of one conversation that wait in memory for their first attempt.
 pub(super) const WINDOW: usize = 32;
 
-/// What waits in one conversation.
+/// The queue of one conversation.
 #[derive(Default)]
 pub(super) struct Lane {
-    /// By number.
+    /// By sequence number.
     queue: VecDeque<Entry>,
-    /// Number of the newest one that came here untried.
+    /// Sequence number of the newest delivery that was added without an attempt.
     last: i64,
-    /// Whether newer ones wait in the store alone.
+    /// Whether newer deliveries are only in the store.
     more: bool,
 }
 
 struct Entry {
     row: Row,
-    /// Whether a try is under way.
+    /// Whether an attempt is in flight.
     busy: bool,
 }
 
-/// Spans of time by which a lane goes.
+/// Durations that control a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spans {
     /// How long a failing event holds the next one back.
     pub(super) hold: Micros,
-    /// A try that is further away is waited for in the store.
+    /// A retry that is further away is only in the store.
     pub(super) memory: Micros,
 }
 
 impl Lane {
-    /// Adds one, unless it is there already, or has to wait in the store.
+    /// Adds a delivery, unless it is present already or has to stay in the store.
     pub(super) fn push(&mut self, row: Row) {
         if row.first_try.is_none() && row.sequence > self.last {
             self.more |= self.untried() >= WINDOW;
@@ -54,12 +67,13 @@ impl Lane {
         self.queue.insert(after.map_or(0, |i| i + 1), Entry { row, busy: false });
     }
 
-    /// Whether nothing waits.
+    /// Whether no delivery waits, here or in the store.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && !self.more
     }
 
-    /// The number behind which the store is to be read, where half of the window is free. What is read is then [pushed](Self::push).
+    /// The sequence number after which the store must be read, if at least half of the window is
+    /// free. Pass the result to [`Self::refill`].
     pub(super) fn wants(&self) -> Option<i64> {
         (self.more && self.untried() <= WINDOW / 2).then_some(self.last)
     }
@@ -68,13 +82,14 @@ impl Lane {
         self.queue.iter().filter(|entry| entry.row.first_try.is_none()).count()
     }
 
-    /// Takes what the store has behind the newest one here, at most a window and one more.
+    /// Takes the deliveries that the store holds after the newest one here: at most a window and
+    /// one more, which shows that there are further ones.
     pub(super) fn refill(&mut self, rows: Vec<Row>) {
         self.more = false;
         rows.into_iter().for_each(|row| self.push(row));
     }
 
-    /// Takes what is to be tried at `now`, and tells when to look again.
+    /// Takes the deliveries to attempt at `now`. Also returns when the queue is due again.
     pub(super) fn due(&mut self, now: Micros, spans: Spans) -> (Vec<Row>, Option<Micros>) {
         let holds = |row: &Row| row.first_try.is_none_or(|first| first.saturating_add(spans.hold) > now);
         self.queue.retain(|entry| {
@@ -94,7 +109,7 @@ impl Lane {
                     look(entry.row.next_try);
                 }
             }
-            // Before its first try an event holds back whatever follows.
+            // Before its first attempt an event holds all later ones back.
             let Some(first) = entry.row.first_try else { break };
             let until = first.saturating_add(spans.hold);
             if until > now {
@@ -110,7 +125,7 @@ impl Lane {
         self.queue.retain(|entry| entry.row.id != id);
     }
 
-    /// The event is tried again at `next`.
+    /// The event is attempted again at `next`.
     pub(super) fn again(&mut self, id: &str, next: Micros) {
         if let Some(entry) = self.queue.iter_mut().find(|entry| entry.row.id == id) {
             entry.busy = false;
@@ -118,7 +133,7 @@ impl Lane {
         }
     }
 
-    /// Forgets what waits for an agent.
+    /// Removes the deliveries of an agent.
     pub(super) fn forget(&mut self, agent: &str) {
         self.queue.retain(|entry| entry.row.agent != agent);
     }

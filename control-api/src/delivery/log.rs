@@ -1,4 +1,5 @@
-//! What became of webhooks: the log of a conversation, the dead letters of a workspace, and sending one of them again.
+//! Results of webhooks: the delivery log of a conversation, the dead letters of a workspace, and
+//! redelivery of a dead letter.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/v1/ext/deadletter/{id}/redeliver", post(redeliver))
 }
 
-/// A webhook as it is told, with its tries.
+/// A delivery as JSON, with its attempts.
 fn shown(row: &Logged, tries: &[Tried]) -> Value {
     let tries: Vec<Value> = tries
         .iter()
@@ -88,14 +89,15 @@ async fn dead(
     Ok(Listed(told(&shared, &rows).await?, total))
 }
 
-/// Sends a dead letter again, by the whole schedule, under the same `webhook-id` and number: to where the agent's webhooks go by now, because a
-/// wrong address is a common cause of death.
+/// Delivers a dead letter again, with the full schedule and under the same `webhook-id` and
+/// sequence number. The request goes to the agent's current webhook URL, because a wrong URL is a
+/// common cause of failure.
 async fn redeliver(
     State(shared): State<Arc<Shared>>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
-    // An id of ours holds no such character, and PostgreSQL takes none.
+    // Our ids contain no NUL, and PostgreSQL rejects it.
     let id = id.replace('\0', "");
     let mut tx = shared.store.write().await?;
     let row = delivery::revive(&mut tx, &caller.workspace, &id, &shared.server, clock::now()).await?;
@@ -109,7 +111,7 @@ async fn redeliver(
         }
     }
     tx.commit().await?;
-    // Its receiver lives as long as the background; afterwards the store has it.
+    // The receiver lives as long as the background tasks; after that the delivery is in the store.
     let _ = shared.outbox.send(News::Written(row));
     Ok(axum::Json(json!({"id": id, "message": "Webhook is delivered again"})))
 }

@@ -1,4 +1,5 @@
-//! `guardrail_triggered`: told once to a guardrail's own receiver, signed as webhooks are, and never again.
+//! `guardrail_triggered`: sent once to a guardrail's own receiver, signed like a webhook, and never
+//! retried.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::{Letter, post, webhook};
 use crate::app::Shared;
 use crate::clock::{self, Micros};
 
-/// A guardrail that fired, until it is known which of the agent's utterances answers it.
+/// A guardrail that was triggered, until it is known which utterance of the agent answers it.
 #[derive(Clone, Debug)]
 pub(crate) struct Fired {
     pub(crate) fact: TriggeredGuardrail,
@@ -20,7 +21,7 @@ pub(crate) struct Fired {
 }
 
 impl Fired {
-    /// What its receiver is told.
+    /// The callback for the guardrail's receiver.
     pub(crate) fn notice(
         self,
         agent: &str,
@@ -48,7 +49,7 @@ impl Fired {
     }
 }
 
-/// What is told to a guardrail's receiver.
+/// A request to a guardrail's receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Notice {
     agent: String,
@@ -57,7 +58,8 @@ pub(crate) struct Notice {
     body: String,
 }
 
-/// Tells what comes, until `stop`. What is on its way then is not waited for: these notices are promised to nobody.
+/// Sends callbacks until `stop`. Requests in flight are then abandoned: delivery of these callbacks
+/// is not guaranteed.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     queue: &mut mpsc::UnboundedReceiver<Notice>,

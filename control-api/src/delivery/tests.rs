@@ -1,25 +1,26 @@
-//! The schedule by a clock that the test turns.
+//! Tests of the schedule with a simulated clock.
 
 use super::keeper::{Verdict, verdict};
 use super::*;
 
-/// All stays in memory: the tests have no store.
+/// All deliveries stay in memory: the tests have no store.
 const SPANS: Spans = Spans { hold: 30_000_000, memory: Micros::MAX };
 const HANGS: Duration = Duration::from_secs(15);
 const ANSWERS: Duration = Duration::from_millis(20);
 const FOREVER: fn(i64, i64) -> Option<u16> = |_, _| Some(500);
 
-/// One try as a simulation saw it.
+/// One attempt in a simulation.
 #[derive(Debug)]
 struct Seen {
     sequence: i64,
-    /// Seconds from the events.
+    /// Seconds since the events.
     began: f64,
     ended: f64,
     verdict: Verdict,
 }
 
-/// Delivers `events`, which happen at once, to a receiver that answers a try (number of the event, of its try) so, after `took`.
+/// Delivers `events`, which happen at the same time. The receiver responds to an attempt (event
+/// number, attempt number) with `answer`, after `took`.
 fn deliver(events: &[&str], answer: impl Fn(i64, i64) -> Option<u16>, took: Duration) -> Vec<Seen> {
     let schedule = crate::config::Webhooks::default().schedule;
     let mut lane = Lane::default();

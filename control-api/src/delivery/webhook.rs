@@ -1,10 +1,12 @@
-//! The headers of a webhook, which prove where it comes from (Standard Webhooks 1.0). Its body is worded where the fact is.
+//! Headers that prove the origin of a webhook (Standard Webhooks 1.0). The body is built where the
+//! event is defined.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The four events of which late news is no news: few tries, then dropped.
+/// The four speaking events. They are useless when late, so they get few attempts and are then
+/// dropped.
 pub(super) fn is_speaking(event: &str) -> bool {
     matches!(
         event,
@@ -15,12 +17,12 @@ pub(super) fn is_speaking(event: &str) -> bool {
     )
 }
 
-/// A fresh `webhook-id`.
+/// A new `webhook-id`.
 pub(crate) fn fresh_id() -> String {
     format!("msg_{}", uuid::Uuid::now_v7().simple())
 }
 
-/// `webhook-signature` of one try; `None` if `secret` is no `whsec_…`.
+/// `webhook-signature` of one attempt; `None` if `secret` is not of the form `whsec_…`.
 pub(crate) fn signature(secret: &str, id: &str, timestamp: i64, body: &str) -> Option<String> {
     let key = STANDARD.decode(secret.strip_prefix("whsec_")?).ok()?;
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key);

@@ -1,4 +1,5 @@
-//! Extraction in a child process, with limits on time. What the child does is in the crate `documents`.
+//! Text extraction in a child process, with a time limit. The child's code is in the crate
+//! `documents`.
 
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -7,12 +8,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-/// Time that may pass.
+/// Maximum time for one document.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of a child's answer that are read.
+/// Maximum number of bytes that are read from a child.
 const ANSWER: u64 = 16 << 20;
 
-/// The words of a document, taken out by `command` (a program and its arguments, to which the type is added).
+/// Extracts the text of a document with `command` (a program and its arguments; the type is
+/// appended).
 pub(super) async fn run(command: &[OsString], kind: &str, bytes: Vec<u8>) -> Result<String, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
@@ -38,7 +40,7 @@ pub(super) async fn run(command: &[OsString], kind: &str, bytes: Vec<u8>) -> Res
     };
     let talk = async {
         let write = async {
-            // A child that has seen enough closes its end.
+            // A child that has read enough closes its end.
             let _ = input.write_all(&bytes).await;
             drop(input);
         };

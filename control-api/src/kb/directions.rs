@@ -1,5 +1,15 @@
-//! What documents mean: each chunk's embedding, asked for in the background where the operator configured a server of embeddings, and kept
-//! with the document. Search goes by words alone until they are there, and where that server fails.
+//! Embeddings of documents: one for each chunk, requested in the background if the operator
+//! configured an embedding server, and stored with the document. Search is by words only until they
+//! are available, and while that server fails.
+//!
+//! Embeddings of queries stop for 10 s after a failure:
+//!
+//! ```text
+//!              error, or no response in 250 ms
+//!   enabled ------------------------------------> paused: search by words only
+//!      ^                                             |
+//!      +------------ FAILURE_BACKOFF_MICROS ---------+
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,21 +28,21 @@ use crate::store;
 use crate::store::kb::{self, Body, Meant};
 use crate::store::turn;
 
-/// Texts in one request.
+/// Maximum number of texts in one request.
 const BATCH: usize = 64;
-/// Time that a batch has.
+/// Timeout of a batch.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Wait before a server that failed is asked again.
+/// Delay before a failed server is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Time that a question's embedding has: the user waits for it.
+/// Timeout of a query's embedding: the user waits for it.
 const QUESTION: Duration = Duration::from_millis(250);
-/// Time that questions go by words alone after an embedding that failed or was late, in microseconds.
+/// How long queries are searched by words only after a failed or late embedding, in µs.
 const REST: i64 = 10_000_000;
 
-/// The server of embeddings as questions use it.
+/// The embedding server, as queries use it.
 pub(crate) struct Meaning {
     pub(crate) server: Embeddings,
-    /// Until when it is not asked, as [`clock::now`] tells it.
+    /// Until when it is not used, in the time of [`clock::now`].
     rests_until: AtomicI64,
 }
 
@@ -41,7 +51,7 @@ impl Meaning {
         Self { server, rests_until: AtomicI64::new(0) }
     }
 
-    /// What a question means; `None` where that is not known in time.
+    /// The embedding of a query; `None` if it is not available in time.
     pub(crate) async fn of(&self, question: &str) -> Option<Embedding> {
         if clock::now() < self.rests_until.load(Ordering::Relaxed) {
             return None;
@@ -57,7 +67,8 @@ impl Meaning {
     }
 }
 
-/// The directions that are kept with a document, one for each chunk; none where there are none for these chunks.
+/// The embeddings stored with a document, one for each chunk; empty if there are none for these
+/// chunks.
 pub(crate) fn kept_with(body: &Body) -> Vec<Option<Embedding>> {
     let Some(bytes) = body.directions.as_deref().and_then(|text| STANDARD.decode(text).ok()) else {
         return Vec::new();
@@ -65,8 +76,8 @@ pub(crate) fn kept_with(body: &Body) -> Vec<Option<Embedding>> {
     if bytes.is_empty() { Vec::new() } else { split(&bytes, knowledge::chunks(&body.body).len()) }
 }
 
-/// Bytes of all chunks' directions, one after the other, as the store keeps them; the number of chunks tells their length. A chunk that has
-/// none is all zeros.
+/// Decodes the stored format: the bytes of all chunks' embeddings in sequence. The number of chunks
+/// determines their length. A chunk without an embedding is all zeros.
 fn split(bytes: &[u8], chunks: usize) -> Vec<Option<Embedding>> {
     let length = bytes.len().checked_div(chunks).unwrap_or(0);
     if length == 0 || bytes.len() != length * chunks {
@@ -78,7 +89,7 @@ fn split(bytes: &[u8], chunks: usize) -> Vec<Option<Embedding>> {
         .collect()
 }
 
-/// The same for a document that was asked for: each chunk's bytes, all of one length.
+/// Encodes a document's embeddings in the stored format; all have the same length.
 fn joined(directions: &[Vec<f32>]) -> Vec<u8> {
     let length = directions.first().map_or(0, Vec::len);
     let bytes = directions.iter().flat_map(|vector| match Embedding::from_vector(vector) {
@@ -88,7 +99,8 @@ fn joined(directions: &[Vec<f32>]) -> Vec<u8> {
     bytes.collect()
 }
 
-/// Asks for what is missing, until `stop`: after the start, and whenever a document was read.
+/// Requests missing embeddings until `stop`: after the start, and whenever a document was
+/// extracted.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     let Some(meaning) = shared.meaning.clone() else { return };
     loop {
@@ -105,7 +117,8 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Asks for all documents that have no vectors of this model. An error was logged, and the next try may go better.
+/// Requests the embeddings of all documents that have none of this model. An error has been logged;
+/// a later attempt may succeed.
 async fn all(shared: &Shared, server: &Embeddings) -> Result<(), ()> {
     loop {
         let meant = shared.store.without_directions(server.model()).await;
@@ -119,7 +132,7 @@ async fn all(shared: &Shared, server: &Embeddings) -> Result<(), ()> {
                 return Err(());
             }
             Err(error) => {
-                // This document is searched by words alone; the others need not suffer for it.
+                // This document is searched by words only; the others are not affected.
                 tracing::warn!(document = %id, %error, "a document has no embeddings");
                 Vec::new()
             }

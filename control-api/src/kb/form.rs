@@ -8,12 +8,12 @@ use crate::error::ApiError;
 use crate::request;
 use crate::store::kb::Content;
 
-/// Of one document.
+/// Maximum size of one document, bytes.
 const DOCUMENT_LIMIT: usize = 10 << 20;
-/// Of one request.
+/// Maximum size of one request, bytes.
 const CREATE_LIMIT: usize = 100 << 20;
 
-/// A document as it came.
+/// A document of the form.
 pub(super) struct Document {
     pub(super) name: String,
     pub(super) kind: &'static str,
@@ -21,13 +21,13 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Whether it is known to hold no text.
+    /// Whether it is known to contain no text.
     pub(super) fn is_empty(&self) -> bool {
         matches!(&self.content, Content::Text(text) if text.trim().is_empty())
     }
 }
 
-/// What a form holds.
+/// The contents of a form.
 #[derive(Default)]
 pub(super) struct Form {
     pub(super) name: Option<String>,
@@ -35,7 +35,7 @@ pub(super) struct Form {
     pub(super) documents: Vec<Document>,
 }
 
-/// The type of a document by the ending of its file's name.
+/// The type of a document by the extension of its file name.
 fn kind(file: &str) -> Option<&'static str> {
     let (_, ending) = file.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {
@@ -50,12 +50,12 @@ fn kind(file: &str) -> Option<&'static str> {
     })
 }
 
-/// The last part of a path, whichever way its parts are parted. The name is only ever shown.
+/// The last component of a path with either separator. The name is only displayed.
 fn file_name(name: &str) -> &str {
     name.rsplit(['/', '\\']).next().unwrap_or_default()
 }
 
-/// Reads a form; 400 where a document is too large or of another kind.
+/// Parses a form; 400 if a document is too large or of an unsupported type.
 pub(super) async fn read(request: Request) -> Result<Form, ApiError> {
     if request::media_type(request.headers()).as_deref() != Some("multipart/form-data") {
         return Err(ApiError::MediaType("multipart/form-data"));
@@ -80,7 +80,7 @@ pub(super) async fn read(request: Request) -> Result<Form, ApiError> {
         }
         let text = |bytes| {
             let text = String::from_utf8(bytes);
-            // No word has a NUL character, and PostgreSQL's text holds none.
+            // NUL characters are removed: no text needs them, and PostgreSQL cannot store them.
             text.map(|text| text.replace('\0', ""))
                 .map_err(|_| ApiError::field(field.as_str(), "must be UTF-8 text"))
         };

@@ -1,4 +1,5 @@
-//! Documents that still have to be read: one after the other, in the background, those of before the start too. Workspaces take turns.
+//! Extraction of queued documents: one after the other, in the background, including those from
+//! before the start. Workspaces take turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +14,10 @@ use crate::clock;
 use crate::store;
 use crate::store::kb::{self, Waiting};
 
-/// Wait after a failure of the store.
+/// Delay after a failure of the store.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Reads what waits, until `stop`.
+/// Extracts queued documents until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     loop {
         let work = async {
@@ -32,16 +33,16 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
             }
         };
         tokio::select! {
-            // A document that the stop cuts short is read after the next start.
+            // A document that the stop interrupts is extracted after the next start.
             () = work => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// Reads the next document; false if none waits.
+/// Extracts the next document; false if none is queued.
 async fn next(shared: &Shared) -> store::Result<bool> {
-    // Most looks find nothing, and need not hold up whoever writes.
+    // Most checks find no document and should not block writers.
     if !shared.store.document_waits(&shared.server, clock::now()).await? {
         return Ok(false);
     }

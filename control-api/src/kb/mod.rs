@@ -1,4 +1,5 @@
-//! Knowledge bases: `/v1/ext/kb`. Plain text is ready at once; other documents are read in the background, by a child process.
+//! Knowledge bases: `/v1/ext/kb`. Plain text is ready at once; other documents are extracted in the
+//! background, by a child process.
 
 mod child;
 pub(crate) mod directions;
@@ -29,7 +30,7 @@ type Answer = Result<axum::Json<Value>, ApiError>;
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new()
-        // The limits are ours, and a document that is too large is a 400.
+        // The form parser enforces its own limits: a document that is too large is a 400.
         .route("/v1/ext/kb", post(create).layer(DefaultBodyLimit::disable()))
         .route("/v1/ext/kbs", get(list))
         .route("/v1/ext/kb/{id}", get(one).put(change).delete(remove))
@@ -38,7 +39,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .layer(Extension(OwnText::of(READ)))
 }
 
-/// A knowledge base as it is told.
+/// A knowledge base as JSON.
 pub(crate) fn shown(row: &kb::Row) -> Value {
     json!({
         "id": row.id,
@@ -50,7 +51,7 @@ pub(crate) fn shown(row: &kb::Row) -> Value {
     })
 }
 
-/// What of a form's documents is at fault.
+/// The errors in a form's documents.
 fn faults_of(form: &form::Form) -> Vec<Fault> {
     let empty = form.documents.iter().filter(|document| document.is_empty());
     empty
@@ -172,7 +173,7 @@ async fn remove_document(
     Ok(axum::Json(json!({"id": id, "message": "Document deleted successfully"})))
 }
 
-/// Makes a knowledge base of documents, each with its name, kind and content; its id.
+/// Creates a knowledge base of documents, each with its name, type and content. Returns its id.
 pub(crate) async fn insert(
     shared: &Shared,
     workspace: &str,
@@ -201,7 +202,7 @@ async fn write(
     Ok(id)
 }
 
-/// Bytes of documents as they are stored.
+/// Size of documents as they are stored, bytes.
 fn size(documents: &[form::Document]) -> usize {
     let length = |document: &form::Document| match &document.content {
         Content::Text(content) | Content::File(content) => content.len(),

@@ -1,4 +1,4 @@
-//! MCP (tool-server) configurations: `/v1/ext/mcp`. What they are in a call is in [`session`].
+//! MCP (tool server) configurations: `/v1/ext/mcp`. Their sessions in a call are in [`session`].
 
 mod budget;
 mod http;
@@ -30,7 +30,8 @@ type Answer = Result<axum::Json<Value>, ApiError>;
 
 const MCP: Kept =
     Kept { table: Table::Mcp, missing: Missing::Mcp, unreadable: "Failed to retrieve MCP details" };
-/// Values of `type`: streamable HTTP, the older transport by server-sent events, or whichever of them the server speaks.
+/// Values of `type`: whichever transport the server supports, streamable HTTP, or the legacy
+/// transport with server-sent events.
 const TYPES: &[&str] = &["shttp/sse", "shttp", "sse"];
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -40,7 +41,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .layer(Extension(OwnText::of(MCP.unreadable)))
 }
 
-/// Reads an MCP configuration. `old` are the header values of the one that it replaces.
+/// Parses an MCP configuration. `old` are the header values of the one that it replaces.
 fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiError> {
     let faults = Faults::default();
     let fields = Fields::body(body, &faults)?;
@@ -111,7 +112,7 @@ async fn replace(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> Answer {
-    // A body at fault is told before a configuration that is not there.
+    // An invalid body is reported before a missing configuration.
     parse(body.clone(), None)?;
     let id = MCP.id(&id)?;
     let mut tx = shared.store.write().await?;

@@ -1,4 +1,4 @@
-//! The pieces of which schemas are made.
+//! Functions that build schemas.
 
 use serde_json::{Map, Value, json};
 
@@ -50,13 +50,13 @@ fn nullable(mut schema: Value) -> Value {
     schema
 }
 
-/// An object of `fields`, of which those are always there whose name ends in `*`. In place of each other one null may stand, which says
-/// the same as leaving it out.
+/// An object with these fields. A field whose name ends in `*` is always present. Any other one may
+/// be null, which means the same as absent.
 pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     form(fields.map(|(name, schema)| (name, if name.ends_with('*') { schema } else { nullable(schema) })))
 }
 
-/// The same of a form, which knows no null.
+/// The same for a form, in which no field may be null.
 pub(super) fn form<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn form<const N: usize>(fields: [(&str, Value); N]) -> Value {
     object
 }
 
-/// `base` with more fields.
+/// `base` with additional fields.
 pub(super) fn and<const N: usize>(base: &str, fields: [(&str, Value); N]) -> Value {
     json!({"allOf": [refer(base), object(fields)]})
 }

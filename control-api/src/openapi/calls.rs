@@ -1,4 +1,4 @@
-//! The operations of conversations, of what hangs on them, and of the server, one row each.
+//! Operations on conversations, their resources and the server, one row each.
 
 use super::operation::{
     Body, CONTROL, CONVERSATIONS, DONE, Door, JOINING, KEYS, Operation, SERVER, WEBHOOKS, op,
@@ -11,7 +11,7 @@ const TOLD: &[(u16, &str, &str)] = &[
 ];
 const PAGE: &[(u16, &str, &str)] = &[(200, "html", "A page")];
 
-/// All of these.
+/// All rows of this file.
 pub(super) const OPERATIONS: &[Operation] = &[
     op(
         CONVERSATIONS,

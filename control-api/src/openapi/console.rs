@@ -1,8 +1,9 @@
-//! The operations of the console's own, one row each; everything else it does by those of [`super::operations`].
+//! Operations used only by the console, one row each. All its other requests are in
+//! [`super::agent_operations`] and [`super::conversation_operations`].
 
 use super::operation::{Door, Operation, SERVER, op};
 
-/// All of these.
+/// All rows of this file.
 pub(super) const OPERATIONS: &[Operation] = &[
     op(SERVER, "get", "/console", "The console", &[(200, "html", "A page")]).behind(Door::Open),
     op(

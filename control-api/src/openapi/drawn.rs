@@ -1,13 +1,13 @@
-//! Schemas of drawn people, made of the list of what may be set of one.
+//! Schemas of characters, built from the list of their settings.
 
 use models::face::form::{self, Kind, Setting};
 use serde_json::{Map, Value, json};
 
 use super::build::{list, maybe, object, one_of, refer, text};
 
-/// A setting's value. Null says the same as leaving it out.
+/// The schema of a setting's value. Null means the same as absent.
 fn schema(kind: Kind) -> Value {
-    // As people write it, not as an `f32` is stored.
+    // As written in decimal, not as stored in an `f32`.
     let plain = |n: f32| n.to_string().parse::<f64>().unwrap_or_default();
     match kind {
         Kind::Slider { least, most, .. } => {

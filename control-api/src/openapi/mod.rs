@@ -1,6 +1,8 @@
-//! The API as an OpenAPI 3.1 document, made of one table ([`operations`], [`calls`], [`console`]) and the schemas ([`schemas`]): served at `/openapi.json`, readable
-//! at `/docs`, and kept in `docs/openapi.json`, where a test compares it. Another test asks the router for every operation of the table,
-//! and the source for every route that the table has not.
+//! The API as an OpenAPI 3.1 document, built from one table ([`agent_operations`],
+//! [`conversation_operations`], [`console`]) and the schemas ([`schemas`]). It is served at
+//! `/openapi.json`, readable at `/docs`, and stored in `docs/openapi.json`. One test compares the
+//! stored document. Another one sends a request for every operation of the table to the router, and
+//! searches the source for routes that are missing in the table.
 
 mod build;
 mod calls;
@@ -33,7 +35,8 @@ static SCOPES: LazyLock<HashMap<(&str, &str), Scope>> = LazyLock::new(|| {
     table().map(|operation| ((operation.method, operation.path), operation.scope)).collect()
 });
 
-/// The scope that an API key needs for the operation of this route (`/v1/ext/agent/{id}`); `None` for one that is not in the table.
+/// The scope that an API key needs for the operation of this route (`/v1/ext/agent/{id}`); `None`
+/// if the table does not contain it.
 pub(crate) fn needs(method: &Method, route: &str) -> Option<Scope> {
     let method = match method.as_str() {
         "GET" | "HEAD" => "get",
@@ -52,7 +55,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new().route("/openapi.json", get(document)).route("/docs", get(docs))
 }
 
-/// The document as it is served and kept.
+/// The document as it is served and stored.
 #[must_use]
 pub fn text() -> String {
     let mut text = serde_json::to_string_pretty(&document()).expect("a document is plain data");
@@ -86,7 +89,7 @@ fn document() -> Value {
     })
 }
 
-/// Every row.
+/// All rows of the table.
 fn table() -> impl Iterator<Item = &'static Operation> {
     operations::OPERATIONS.iter().chain(calls::OPERATIONS).chain(console::OPERATIONS)
 }
@@ -242,7 +245,7 @@ fn responses(operation: &Operation) -> Value {
     Value::Object(responses)
 }
 
-/// A page for people: every operation with what it takes and answers.
+/// An HTML page with every operation, its request and its responses.
 fn page() -> String {
     let mut body = String::new();
     let mut open = "";
@@ -345,7 +348,7 @@ mod tests {
             .collect();
         assert!(routes.len() > 30, "{routes:?}");
         let told: BTreeSet<&str> = table().map(|operation| operation.path).collect();
-        // Pieces of the pages.
+        // Files and subpaths of the pages.
         let pages: BTreeSet<&str> = ["/assets/{file}", "/assets/console/{file}", "/console/{*page}"].into();
         let missing: Vec<&&str> = routes.difference(&told).filter(|path| !pages.contains(**path)).collect();
         assert!(missing.is_empty(), "not in the table: {missing:?}");

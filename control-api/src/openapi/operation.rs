@@ -1,18 +1,18 @@
-//! What is said of an operation, and how a row of the table is put together.
+//! The description of an operation, and the functions that build a row of the table.
 
 use crate::scope::Scope;
 
-/// What opens it.
+/// Authentication of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
     Key,
     Token,
-    /// This machine; others with the metrics token.
+    /// This machine; other clients with the metrics token.
     Local,
     Open,
 }
 
-/// What it takes; the names are those of schemas.
+/// The request body; the names are those of schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     None,
@@ -30,15 +30,16 @@ pub(super) struct Operation {
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
     pub(super) door: Door,
-    /// What an API key must be allowed to do, where one opens it: `get` needs [`Scope::Read`], all else [`Scope::Administer`] unless its row
-    /// says that a lesser one is enough.
+    /// Scope that an API key needs, if the operation takes one: `get` needs [`Scope::Read`], all
+    /// others need [`Scope::Administer`] unless the row sets a lower one.
     pub(super) scope: Scope,
-    /// Whether it is a list that can be narrowed.
+    /// Whether it is a list with filters.
     pub(super) list: bool,
-    /// Whether it adds what a limit of the workspace may count.
+    /// Whether it creates something that counts towards a limit of the workspace.
     pub(super) counted: bool,
     pub(super) body: Body,
-    /// Status, schema (`""` = no body; `text`, `html`, `sdp` and `webp` = that), what it means. Refusals that all have are added.
+    /// Status, schema (`""` = no body; `text`, `html`, `sdp` and `webp` = this format), meaning.
+    /// Errors common to all operations are added.
     pub(super) answers: &'static [(u16, &'static str, &'static str)],
     /// Schema of its 404.
     pub(super) missing: Option<&'static str>,
@@ -94,13 +95,13 @@ impl Operation {
         self
     }
 
-    /// A limit of the workspace may refuse it.
+    /// A limit of the workspace may reject it.
     pub(super) const fn counted(mut self) -> Self {
         self.counted = true;
         self
     }
 
-    /// [`Scope::Operate`] is enough.
+    /// [`Scope::Operate`] is sufficient.
     pub(super) const fn operates(mut self) -> Self {
         self.scope = Scope::Operate;
         self
@@ -112,7 +113,7 @@ impl Operation {
     }
 }
 
-/// The answer of what only tells that it is done.
+/// The response of an operation that returns no data.
 pub(super) const DONE: &[(u16, &str, &str)] = &[(200, "Done", "Done")];
 
 // Groups of operations.

@@ -1,4 +1,5 @@
-//! The operations of agents and of what hangs on them, one row each; those of conversations and of the server are in [`super::calls`].
+//! Operations on agents and their resources, one row each. Those on conversations and the server
+//! are in [`super::conversation_operations`].
 
 use super::operation::{
     AGENTS, AVATARS, Body, DONE, GUARDRAILS, KNOWLEDGE, MCP, Operation, TEMPLATES, TOOLS, op,
@@ -6,7 +7,7 @@ use super::operation::{
 
 const MADE: &[(u16, &str, &str)] = &[(201, "Done", "Made")];
 
-/// All of these.
+/// All rows of this file.
 pub(super) const OPERATIONS: &[Operation] = &[
     op(
         AGENTS,

@@ -1,4 +1,4 @@
-//! Schemas of the records that are read, and of the larger bodies that are written.
+//! Schemas of returned records, and of the larger request bodies.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn attached() -> Value {
     json!({"type": ["array", "null"], "items": {"oneOf": [text(), object([("id*", text())])]}})
 }
 
-/// What an agent and a template share when they are written.
+/// Common fields of agents and templates in requests.
 pub(super) fn shared_body() -> Value {
     object([
         ("callback_events", strings()),
@@ -28,7 +28,7 @@ pub(super) fn shared_body() -> Value {
     ])
 }
 
-/// What they share when they are read.
+/// Common fields of agents and templates in responses.
 pub(super) fn shared_record() -> Value {
     object([
         ("id*", id()),
@@ -81,7 +81,7 @@ pub(super) fn guardrail() -> Value {
     ])
 }
 
-/// `url` is the name of the address, with `*` where there must be one.
+/// `url` is the name of the URL field, with `*` if it is required.
 fn request_config(url: &str) -> Value {
     object([
         ("method", text()),
@@ -97,7 +97,7 @@ pub(super) fn tool_fields(id_and_times: bool) -> Value {
         ("description", text()),
         ("parameters", json!({"type": "object"})),
     ]);
-    // A tool of the client has none.
+    // A client tool has none.
     let request = json!({"anyOf": [request_config("url"), {"type": "null"}]});
     let fields = object([
         ("type", one_of(&["tool.api", "tool.client"])),
@@ -241,7 +241,7 @@ pub(super) fn key() -> Value {
     ])
 }
 
-/// What a key may do; each includes those before it.
+/// Scopes of an API key; each includes the ones before it.
 pub(super) fn scope() -> Value {
     one_of(&Scope::ALL.map(Scope::name))
 }

@@ -1,4 +1,4 @@
-//! What bodies hold. Bodies that come in may hold more: unknown fields are ignored.
+//! Schemas of bodies. Request bodies may contain more: unknown fields are ignored.
 
 use serde_json::{Map, Value, json};
 
@@ -266,7 +266,7 @@ pub(super) fn all() -> Map<String, Value> {
             ]),
         ),
         ("Answer", object([("sdp*", text()), ("type*", text()), ("pc_id*", text())])),
-        // What a candidate says is not read.
+        // The content of a candidate is not validated.
         ("Candidates", object([("pc_id", text()), ("candidates", list(json!({"type": "object"})))])),
         ("Taken", object([("status*", one_of(&["success"]))])),
         ("About", object([("status*", text()), ("persona_name*", text())])),

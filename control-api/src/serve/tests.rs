@@ -1,4 +1,4 @@
-//! Connections of other addresses than this machine's, over pipes, in virtual time.
+//! Connections from addresses other than this machine's, over pipes, in virtual time.
 
 use std::net::IpAddr;
 
@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::places::RESERVED;
 
-/// Bytes of an answer that no pipe holds at once.
+/// Size of a response that is larger than a pipe's buffer.
 const LONG: usize = 100_000;
 
-/// A listener on which a test connects from any address.
+/// A listener to which a test connects from any address.
 struct Pipes(mpsc::UnboundedReceiver<(DuplexStream, SocketAddr)>);
 
 impl Listener for Pipes {
@@ -32,11 +32,11 @@ impl Listener for Pipes {
     }
 }
 
-/// A request is served once its body is there.
+/// Responds once the body of the request is complete.
 async fn served(uri: Uri, _body: Bytes) -> Response {
     match uri.path() {
         "/long" => "x".repeat(LONG).into_response(),
-        // An answer that begins and never ends.
+        // A response that starts and never ends.
         "/held" => {
             let begun = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"."))]);
             Body::from_stream(begun.chain(stream::pending())).into_response()
@@ -67,7 +67,7 @@ impl Server {
         client
     }
 
-    /// A connection with an answer that does not end.
+    /// Opens a connection whose response does not end.
     async fn hold(&self, from: &str) -> DuplexStream {
         let mut client = self.connect(from);
         client.write_all(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -79,7 +79,7 @@ impl Server {
         client
     }
 
-    /// What a connection is told that asks once and then closes.
+    /// The response on a connection that sends one request and closes.
     async fn ask(&self, from: &str) -> String {
         let mut client = self.connect(from);
         client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -93,7 +93,7 @@ async fn until_closed(client: &mut DuplexStream) -> String {
     said
 }
 
-/// The server has neither said anything nor closed.
+/// Whether the server has neither sent anything nor closed the connection.
 fn open(client: &mut DuplexStream) -> bool {
     client.read_u8().now_or_never().is_none()
 }
@@ -138,7 +138,7 @@ async fn an_answer_that_is_not_taken_yet_is_not_lost_to_another_connection() {
     let _held = server.hold("192.0.2.1").await;
     let mut slow = server.connect("192.0.2.2");
     slow.write_all(b"GET /long HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
-    // With the first byte the whole answer is written, and most of it lies in the server's buffer.
+    // With the first byte the whole response is written, and most of it is in the server's buffer.
     let first = slow.read_u8().await.unwrap();
     assert!(server.ask("192.0.2.3").await.starts_with("HTTP/1.1 200"));
     let said = until_closed(&mut slow).await;
@@ -177,7 +177,7 @@ async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
     half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf").await.unwrap();
     let said = until_closed(&mut half).await;
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
-    // Nor does one that sends on and on have more.
+    // A client that keeps sending has no more time either.
     let began = Instant::now();
     let mut drips = server.connect("192.0.2.3");
     drips.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 65536\r\n\r\n").await.unwrap();

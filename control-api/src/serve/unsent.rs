@@ -1,4 +1,4 @@
-//! A connection's stream that is in use while the client does not take what is written.
+//! A connection's stream. The connection is active while the client does not read what is written.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::places::{InUse, Taken};
 
-/// An answer is done for the server's code as soon as its last bytes are in a buffer. For the client it is not: a slow one must not lose it
-/// to another connection.
+/// For the server's code a response is complete once its last bytes are in a buffer. For the client
+/// it is not: a slow client must not be evicted before it has read the response.
 pub(super) struct Stream<'a, S> {
     stream: S,
     place: &'a Taken,
@@ -21,7 +21,8 @@ impl<'a, S> Stream<'a, S> {
         Self { stream, place, unsent: None }
     }
 
-    /// Notes how much of what was offered has been taken.
+    /// Records how many of the offered bytes were written. The connection is active while bytes are
+    /// pending.
     fn note(&mut self, offered: usize, taken: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &taken {
             Poll::Pending if self.unsent.is_none() => self.unsent = self.place.begin(),

@@ -1,4 +1,4 @@
-//! Commands given before the join: they wait for the offer that begins the call.
+//! Commands sent before the join. They wait for the offer that starts the call.
 
 use conversation::input::Command;
 

@@ -1,14 +1,23 @@
-//! Conversations: what is known beside their events. The record of an ended one is kept folded (`record`), as a cache for lists.
+//! Conversations: what is stored in addition to their events. The projection of an ended
+//! conversation is stored too (`record`), as a cache for lists.
+//!
+//! ```text
+//! (insert) -----> STARTED
+//! STARTED ------- the user's connection is up: mark_joined ---> IN_PROGRESS
+//! STARTED ------- join timeout, or ended by API: mark_ended --> ENDED
+//! IN_PROGRESS --- the call ended: mark_ended -----------------> ENDED
+//! ENDED --------- erase --------------------------------------> (removed)
+//! ```
 
 use super::server::alive;
 use super::{Page, Result, Sql, Store, Transaction, page::searchable, quota};
 use crate::clock::Micros;
 
-/// Status as stored and as told.
+/// Status as stored and as returned by the API.
 pub(crate) const STARTED: &str = "STARTED";
-/// The user's connection was up.
+/// The user's connection was established.
 pub(crate) const IN_PROGRESS: &str = "IN_PROGRESS";
-/// Terminal.
+/// Final.
 pub(crate) const ENDED: &str = "ENDED";
 
 /// One conversation.
@@ -16,23 +25,23 @@ pub(crate) const ENDED: &str = "ENDED";
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) workspace: String,
-    /// The server that made it; from its join on the one that holds the call.
+    /// The server that created it. After the join, the server that runs the call.
     pub(crate) server: String,
     pub(crate) agent: String,
     pub(crate) agent_name: String,
     /// The agent as it was configured at creation.
     pub(crate) agent_document: String,
-    /// Its secrets, sealed, bound to the agent's id.
+    /// The agent's secrets, encrypted and bound to the agent's id.
     pub(crate) agent_secrets: String,
     pub(crate) avatar_id: String,
-    /// The how manieth of its agent, from 0.
+    /// Number of this conversation among those of its agent, from 0.
     pub(crate) number: i64,
     pub(crate) kind: Option<String>,
     pub(crate) user_id: Option<String>,
     pub(crate) user_name: Option<String>,
     /// JSON.
     pub(crate) context: Option<String>,
-    /// Whether user, name and context are a visitor's word.
+    /// Whether user, name and context come from a visitor (1) or not (0).
     pub(crate) visitor: i64,
     /// JSON.
     pub(crate) meta_data: Option<String>,
@@ -40,11 +49,11 @@ pub(crate) struct Row {
     pub(crate) end_reason: Option<String>,
     pub(crate) rating: Option<i64>,
     pub(crate) feedback: Option<String>,
-    /// The fold of the events, once ended: JSON.
+    /// The projection of the events, as JSON, once ended.
     pub(crate) record: Option<String>,
     pub(crate) created_at: Micros,
     pub(crate) updated_at: Micros,
-    /// Wall clock of the conversation's beginning.
+    /// Wall-clock time at which the conversation started.
     pub(crate) joined_at: Option<Micros>,
     pub(crate) ended_at: Option<Micros>,
 }
@@ -54,12 +63,13 @@ from_row!(Row { id, workspace, server, agent, agent_name, agent_document, agent_
 const COLUMNS: &str = "id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, user_id, user_name, \
      context, visitor, meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at";
 
-/// Characters of a name in which `search` looks.
+/// Maximum number of characters of a name that `search` matches.
 const NAME_SEARCHED: usize = 200;
-/// Matches that are looked for before they are counted: where there are fewer, they are counted already.
+/// Minimum number of matches that are read before a count is needed. If fewer are found, their
+/// number is already known.
 const PEEK: i64 = 500;
 
-/// What is written of a new conversation.
+/// Values of a new conversation.
 pub(crate) struct Draft<'a> {
     pub(crate) id: &'a str,
     pub(crate) workspace: &'a str,
@@ -79,7 +89,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) at: Micros,
 }
 
-/// Adds a conversation in status STARTED.
+/// Adds a conversation with status STARTED.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()> {
     sqlx::query(
         "INSERT INTO conversation (id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, \
@@ -115,18 +125,19 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     Ok(())
 }
 
-/// The part of a name that is searched: an index holds it, and PostgreSQL's hold no more than 2700 bytes a row.
+/// The part of a name that is searched. It is part of an index, and an index row of PostgreSQL
+/// holds at most 2700 bytes.
 fn head(name: &str) -> &str {
     name.char_indices().nth(NAME_SEARCHED).map_or(name, |(end, _)| &name[..end])
 }
 
-/// One conversation as the transaction sees it, of whatever workspace.
+/// One conversation of any workspace, as the transaction sees it.
 pub(crate) async fn find_in(tx: &mut Transaction, id: &str) -> Result<Option<Row>> {
     let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM conversation WHERE id = $1"));
     Ok(sqlx::query_as(sql).bind(id).fetch_optional(&mut **tx).await?)
 }
 
-/// The user's connection is up, on this server.
+/// Records that the user's connection is up, on this server.
 pub(crate) async fn begin(
     tx: &mut Transaction,
     id: &str,
@@ -147,7 +158,7 @@ pub(crate) async fn begin(
     Ok(())
 }
 
-/// It is over. `record` is the fold of its events.
+/// Records that the conversation ended. `record` is the projection of its events.
 pub(crate) async fn end(
     tx: &mut Transaction,
     id: &str,
@@ -171,7 +182,7 @@ pub(crate) async fn end(
     Ok(())
 }
 
-/// Keeps what the user thought of it; false if there is no such conversation.
+/// Stores the user's rating and feedback; false if there is no such conversation.
 pub(crate) async fn rate(
     tx: &mut Transaction,
     workspace: &str,
@@ -191,8 +202,9 @@ pub(crate) async fn rate(
     Ok(done.rows_affected() > 0)
 }
 
-/// Erases an ended conversation with all that hangs on it. What must still be delivered is kept until it is; the server that held the call
-/// is told to remove its files. False if there is no such conversation (any more).
+/// Erases an ended conversation and everything that belongs to it. Pending deliveries stay until
+/// they are settled. The server that ran the call finds it in `erased` and removes its files. False
+/// if there is no such conversation (any more).
 pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
     sqlx::query(
         "INSERT INTO erased (server, conversation) SELECT server, id FROM conversation WHERE id = $1 AND joined_at IS NOT NULL",
@@ -222,7 +234,7 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
     Ok(done.rows_affected() > 0)
 }
 
-/// ` WHERE …` of a page. `search` looks in the status too, which has three values.
+/// ` WHERE …` of a page. `search` also matches the status, which has three values.
 fn filter(page: &Page, sql: &mut Sql, workspace: &str) {
     let part = page.search.as_deref().unwrap_or_default();
     let statuses: Vec<String> = [STARTED, IN_PROGRESS, ENDED]
@@ -239,13 +251,14 @@ impl Store {
         Ok(self.conversation_anywhere(id).await?.filter(|row| row.workspace == workspace))
     }
 
-    /// One conversation of whatever workspace, for the holder of its token.
+    /// One conversation of any workspace, for the holder of its token.
     pub(crate) async fn conversation_anywhere(&self, id: &str) -> Result<Option<Row>> {
         let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM conversation WHERE id = $1"));
         Ok(sqlx::query_as(sql).bind(id).fetch_optional(self.read()).await?)
     }
 
-    /// One page and the number of all matches. Rows are long, so which ones are meant is read from an index alone.
+    /// One page and the number of all matches. Rows are long, so the matching ids are read from an
+    /// index first.
     pub(crate) async fn conversation_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
         let perpage = page.perpage.unwrap_or(i64::MAX);
         let peek = Page { perpage: Some(perpage.max(PEEK)), ..page.clone() };
@@ -283,7 +296,8 @@ impl Store {
         count.count(self.read()).await
     }
 
-    /// Conversations that nobody joined, created before `before`, of this server or of one that is no longer alive.
+    /// Conversations not joined, created at or before `before`, of this server or of one that is no
+    /// longer alive. At most 1000, the oldest first.
     pub(crate) async fn unjoined(&self, before: Micros, own: &str, now: Micros) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 AND (server = $2 OR server NOT IN ",
@@ -297,7 +311,7 @@ impl Store {
         .await?)
     }
 
-    /// When the oldest of them was made.
+    /// When the oldest of them was created.
     pub(crate) async fn oldest_unjoined(&self, own: &str, now: Micros) -> Result<Option<Micros>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 OR server NOT IN ",
@@ -310,8 +324,8 @@ impl Store {
         .await?)
     }
 
-    /// The records of the last three conversations of a user with an agent, newest first. Those that a visitor made under the user's id
-    /// are not the user's.
+    /// The records of the last three conversations of a user with an agent, newest first.
+    /// Conversations that a visitor created under the user's id do not count.
     pub(crate) async fn earlier(&self, workspace: &str, agent: &str, user: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT record FROM conversation WHERE workspace = $1 AND agent = $2 AND user_id = $3 \
@@ -324,14 +338,14 @@ impl Store {
         .await?)
     }
 
-    /// Conversations by status, for the metrics.
+    /// Number of conversations by status, for the metrics.
     pub(crate) async fn conversation_counts(&self) -> Result<Vec<(String, i64)>> {
         Ok(sqlx::query_as("SELECT status, COUNT(*) FROM conversation GROUP BY status")
             .fetch_all(self.read())
             .await?)
     }
 
-    /// Conversations that ran on `server`.
+    /// Conversations in progress on `server`, the oldest first.
     pub(crate) async fn running(&self, server: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server = $1 ORDER BY created_at",
@@ -341,7 +355,7 @@ impl Store {
         .await?)
     }
 
-    /// Conversations that ended before `before`.
+    /// Conversations that ended before `before`; at most 1000.
     pub(crate) async fn ended_before(&self, before: Micros) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT id FROM conversation WHERE status = 'ENDED' AND ended_at < $1 LIMIT 1000",
@@ -357,7 +371,8 @@ mod tests {
     use super::*;
     use crate::store::Place;
 
-    /// Which rows a list shows, and how many there are, is read from one index alone, in its order: what a list costs goes by what it shows.
+    /// A list and its count are read from one index alone, in its order. The cost of a list
+    /// therefore depends on what it shows.
     #[tokio::test]
     async fn lists_are_read_from_an_index_alone_and_need_no_sorting() {
         let file = std::env::temp_dir().join(format!("visavis-plans-{}.db", std::process::id()));

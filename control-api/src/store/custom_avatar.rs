@@ -1,4 +1,13 @@
 //! Custom avatars and their jobs.
+//!
+//! ```text
+//! (insert) ---> QUEUED
+//! QUEUED ------ claim_job ---------------------------------------> PROCESSING
+//! QUEUED ------ photo job, fail_queued_photo_jobs ---------------> FAILED
+//! PROCESSING -- server restarted or no longer alive, claim_job --> PROCESSING
+//! PROCESSING -- finish_job: baked -------------------------------> COMPLETED
+//! PROCESSING -- finish_job: error -------------------------------> FAILED
+//! ```
 
 use sqlx::AssertSqlSafe;
 
@@ -6,7 +15,7 @@ use super::server::alive;
 use super::{Error, Page, Result, Sql, Store, Transaction, page::searchable, turn};
 use crate::clock::Micros;
 
-/// One custom avatar, without its picture and its poses.
+/// One custom avatar, without its photo and its poses.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
@@ -14,10 +23,10 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) gender: String,
     pub(crate) is_private: i64,
-    /// Of what it is drawn: JSON. A picture's has none.
+    /// The character from which it is drawn, as JSON; `None` for a photo avatar.
     pub(crate) person: Option<String>,
     pub(crate) status: String,
-    /// Percent of the drawing that is done.
+    /// Progress of the drawing, in percent.
     pub(crate) progress: i64,
     /// JSON, once there are poses.
     pub(crate) output: Option<String>,
@@ -44,7 +53,7 @@ from_row!(Row {
 const COLUMNS: &str =
     "id, job_id, name, gender, is_private, person, status, progress, output, error, created_at, updated_at";
 
-/// What is written of a new one.
+/// Values of a new custom avatar.
 pub(crate) struct Draft<'a> {
     pub(crate) id: &'a str,
     pub(crate) workspace: &'a str,
@@ -52,14 +61,14 @@ pub(crate) struct Draft<'a> {
     pub(crate) name: &'a str,
     pub(crate) gender: &'a str,
     pub(crate) is_private: bool,
-    /// The picture of which the face is made: JSON.
+    /// The photo for a photo avatar, as JSON.
     pub(crate) source: Option<&'a str>,
-    /// Or of what it is drawn: JSON.
+    /// Or the character from which it is drawn, as JSON.
     pub(crate) person: Option<&'a str>,
     pub(crate) at: Micros,
 }
 
-/// Adds one whose job is QUEUED.
+/// Adds a custom avatar whose job is QUEUED.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Row> {
     sqlx::query(
         "INSERT INTO custom_avatar (id, workspace, search, job_id, name, gender, is_private, source, person, status, created_at, updated_at) \
@@ -81,7 +90,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
     sqlx::query_as(AssertSqlSafe(sql)).bind(draft.id).fetch_one(&mut **tx).await.map_err(Error::from)
 }
 
-/// Ends every job of a picture that waits with a reason; the pictures are not needed any more.
+/// Fails all queued photo jobs with `error` and deletes their photos, which are no longer needed.
 pub(crate) async fn fail_pictures(tx: &mut Transaction, error: &str, at: Micros) -> Result<()> {
     sqlx::query(
         "UPDATE custom_avatar SET status = 'FAILED', error = $1, source = NULL, updated_at = $2 \
@@ -94,7 +103,7 @@ pub(crate) async fn fail_pictures(tx: &mut Transaction, error: &str, at: Micros)
     Ok(())
 }
 
-/// A drawing to be done.
+/// A drawing job.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: String,
@@ -106,7 +115,8 @@ pub(crate) struct Job {
 
 from_row!(Job { id, name, workspace, gender, person });
 
-/// Of the SQL: a drawing that nobody does, for the server `$1` at `$2`.
+/// SQL condition: a drawing job that server `$1` may claim at time `$2`, because no live server
+/// works on it.
 macro_rules! free {
     () => {
         concat!(
@@ -117,7 +127,7 @@ macro_rules! free {
     };
 }
 
-/// How many drawings of a workspace wait or are in work.
+/// Number of a workspace's drawing jobs that are queued or in progress.
 pub(crate) async fn waiting(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     Ok(sqlx::query_scalar(
         "SELECT COUNT(*) FROM custom_avatar WHERE workspace = $1 AND person IS NOT NULL AND status IN ('QUEUED', 'PROCESSING')",
@@ -127,7 +137,8 @@ pub(crate) async fn waiting(tx: &mut Transaction, workspace: &str) -> Result<i64
     .await?)
 }
 
-/// Takes a drawing that nobody does: one that was cut short here or on a server that is no longer alive, else the oldest of the workspace whose
+/// Claims a drawing job that no live server works on. Interrupted jobs, of this server or of one
+/// that is no longer alive, come first. Within each group, the oldest job of the workspace whose
 /// turn it is.
 pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Job>> {
     let taken: Option<Job> = sqlx::query_as(concat!(
@@ -147,7 +158,8 @@ pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Res
     Ok(taken)
 }
 
-/// Notes how far a drawing is; false if it is not this server's any more, or gone.
+/// Records the progress of a drawing; false if this server no longer owns the job, or the job is
+/// gone.
 pub(crate) async fn advance(
     tx: &mut Transaction,
     server: &str,
@@ -155,7 +167,7 @@ pub(crate) async fn advance(
     percent: i64,
     at: Micros,
 ) -> Result<bool> {
-    // What was drawn before a restart is not drawn again: it never goes back.
+    // Poses drawn before a restart are not drawn again, so the progress never decreases.
     let done = sqlx::query(
         "UPDATE custom_avatar SET progress = CASE WHEN progress < $1 THEN $1 ELSE progress END, updated_at = $2 \
          WHERE id = $3 AND server = $4 AND status = 'PROCESSING'",
@@ -169,8 +181,9 @@ pub(crate) async fn advance(
     Ok(done.rows_affected() > 0)
 }
 
-/// Keeps poses (base64) of a drawing that goes on, what is told of them (JSON), and how much of the person they show, in percent; nothing
-/// where there are as good ones. False if it is not this server's any more, or gone.
+/// Stores the poses drawn so far (base64), their description (JSON), and the completed share in
+/// percent. Existing poses with the same or a larger share stay. False if this server no longer
+/// owns the job, or the job is gone.
 pub(crate) async fn improve(
     tx: &mut Transaction,
     server: &str,
@@ -194,7 +207,8 @@ pub(crate) async fn improve(
     Ok(done.rows_affected() > 0)
 }
 
-/// Ends a drawing: what is told of it (JSON) with its poses (base64), or why there are none. Nothing where it is not this server's any more.
+/// Finishes a drawing: with its description (JSON) and its poses (base64), or with the error. Does
+/// nothing if this server no longer owns the job.
 pub(crate) async fn finish(
     tx: &mut Transaction,
     server: &str,
@@ -222,7 +236,7 @@ pub(crate) async fn finish(
     Ok(())
 }
 
-/// Removes one; false if there was none.
+/// Deletes a custom avatar; false if there was none.
 pub(crate) async fn delete(tx: &mut Transaction, workspace: &str, id: &str) -> Result<bool> {
     let done = sqlx::query("DELETE FROM custom_avatar WHERE id = $1 AND workspace = $2")
         .bind(id)
@@ -239,7 +253,7 @@ impl Store {
         Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.read()).await?)
     }
 
-    /// Whether there is a drawing that this server might take.
+    /// Whether there is a drawing job that this server may claim.
     pub(crate) async fn drawing_waits(&self, server: &str, now: Micros) -> Result<bool> {
         let sql = concat!("SELECT id FROM custom_avatar WHERE ", free!(), " LIMIT 1");
         let found: Option<String> =
@@ -247,7 +261,7 @@ impl Store {
         Ok(found.is_some())
     }
 
-    /// How much the poses of a custom avatar show, in percent; nothing where there are none.
+    /// Completed share of a custom avatar's poses, in percent; `None` if it has no poses.
     pub(crate) async fn custom_avatar_share(&self, workspace: &str, id: &str) -> Result<Option<i64>> {
         Ok(sqlx::query_scalar(
             "SELECT share FROM custom_avatar WHERE id = $1 AND workspace = $2 AND poses IS NOT NULL",

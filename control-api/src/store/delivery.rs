@@ -1,4 +1,15 @@
-//! The outbox: webhooks that must still be sent, and what became of each try.
+//! The outbox: webhook deliveries, and the result of each attempt.
+//!
+//! ```text
+//! (insert, in the event's transaction) --------> pending
+//! pending -- attempt failed, retries left -----> pending (next_attempt_at)
+//! pending -- attempt succeeded ----------------> done
+//! pending -- retries used up, agent given up --> dead (a dead letter)
+//! pending -- speaking event too late ----------> dropped
+//! dead ----- revive ---------------------------> pending
+//! ```
+//!
+//! Rows of an erased conversation are deleted once they leave `pending`.
 
 use sqlx::AssertSqlSafe;
 
@@ -6,28 +17,28 @@ use super::server::alive;
 use super::{Page, Result, Sql, Store, Transaction};
 use crate::clock::Micros;
 
-/// One webhook.
+/// One webhook delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// `webhook-id`, the same for all tries.
+    /// `webhook-id`, the same for all attempts.
     pub(crate) id: String,
     pub(crate) workspace: String,
     pub(crate) conversation: String,
     pub(crate) agent: String,
-    /// 1, 2, 3 … of what is sent to this callback.
+    /// Position among the deliveries of this callback: 1, 2, 3 …
     pub(crate) sequence: i64,
     /// Name of the event.
     pub(crate) event: String,
     pub(crate) url: String,
-    /// Byte for byte what is signed and sent.
+    /// The exact bytes that are signed and sent.
     pub(crate) body: String,
-    /// Tries made.
+    /// Number of attempts made.
     pub(crate) attempts: i64,
-    /// Those of them that were made before it was last revived: the schedule begins behind them.
+    /// Number of attempts before the last revival. The retry schedule starts after them.
     pub(crate) tries_before: i64,
-    /// When the first try was made.
+    /// When the first attempt was made.
     pub(crate) first_try: Option<Micros>,
-    /// When the next try is due.
+    /// When the next attempt is due.
     pub(crate) next_try: Micros,
 }
 
@@ -47,17 +58,17 @@ from_row!(Row {
 });
 
 const COLUMNS: &str = "id, workspace, conversation, agent, sequence, event, url, body, attempts, tries_before, first_try, next_try";
-/// Webhooks that are read at once to be tried again.
+/// Maximum number of due retries read at once.
 const SOON: usize = 2000;
 
-/// What became of a webhook.
+/// State of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Pending,
     Done,
-    /// Given up; kept as a dead letter.
+    /// Given up; stored as a dead letter.
     Dead,
-    /// A speaking event that came too late to be of use.
+    /// A speaking event that is too late to be useful.
     Dropped,
 }
 
@@ -72,18 +83,19 @@ impl State {
     }
 }
 
-/// One try.
+/// One attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Try {
     pub(crate) at: Micros,
     pub(crate) took: Micros,
-    /// The receiver's answer, if there was one.
+    /// The receiver's HTTP status, if there was a response.
     pub(crate) status: Option<u16>,
-    /// What went wrong, in one sentence.
+    /// The error, in one sentence.
     pub(crate) error: Option<String>,
 }
 
-/// Adds a webhook that `server` delivers, in the transaction of its event. One that is there stays as it is.
+/// Adds a delivery that `server` makes, in the transaction of its event. An existing one stays
+/// unchanged.
 pub(crate) async fn insert(tx: &mut Transaction, row: &Row, server: &str) -> Result<()> {
     sqlx::query(
         "INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, url, body, state, next_try, created_at, server) \
@@ -104,8 +116,8 @@ pub(crate) async fn insert(tx: &mut Transaction, row: &Row, server: &str) -> Res
     Ok(())
 }
 
-/// Whether a webhook waits for its first try by `server`. One that was written by a COMMIT whose answer was lost may have been taken over
-/// by another server meanwhile, and sent.
+/// Whether a delivery waits for its first attempt by `server`. If the response to its COMMIT was
+/// lost, another server may have adopted and sent it since.
 pub(crate) async fn is_untried(tx: &mut Transaction, id: &str, server: &str) -> Result<bool> {
     let found: Option<i64> = sqlx::query_scalar(
         "SELECT sequence FROM delivery WHERE id = $1 AND server = $2 AND state = 'pending' AND first_try IS NULL",
@@ -117,7 +129,7 @@ pub(crate) async fn is_untried(tx: &mut Transaction, id: &str, server: &str) -> 
     Ok(found.is_some())
 }
 
-/// Takes over what servers that are no longer alive had still to deliver; whether there was any.
+/// Adopts the pending deliveries of servers that are no longer alive; true if there were any.
 pub(crate) async fn adopt(tx: &mut Transaction, server: &str, now: Micros) -> Result<bool> {
     let adopted = sqlx::query(concat!(
         "UPDATE delivery SET server = $1 WHERE state = 'pending' AND server <> $1 AND server NOT IN ",
@@ -130,7 +142,7 @@ pub(crate) async fn adopt(tx: &mut Transaction, server: &str, now: Micros) -> Re
     Ok(adopted.rows_affected() > 0)
 }
 
-/// Keeps what became of a try.
+/// Records the result of an attempt.
 pub(crate) async fn tried(
     tx: &mut Transaction,
     row: &Row,
@@ -151,7 +163,7 @@ pub(crate) async fn tried(
     .bind(&outcome.error)
     .execute(&mut **tx)
     .await?;
-    // One that was given up meanwhile stays so.
+    // A delivery that was given up meanwhile stays given up.
     let erased: Option<i64> = sqlx::query_scalar(
         "UPDATE delivery SET attempts = $1, first_try = $2, next_try = $3, state = $4, reason = $5 WHERE id = $6 AND state = 'pending' RETURNING erased",
     )
@@ -169,7 +181,7 @@ pub(crate) async fn tried(
     Ok(())
 }
 
-/// Of erased conversations nothing stays that is settled. `column` = `value` says which are meant.
+/// Deletes the settled deliveries of erased conversations, where `column` = `value`.
 async fn forget_erased(tx: &mut Transaction, column: &'static str, value: &str) -> Result<()> {
     let which = format!("{column} = $1 AND erased = 1 AND state <> 'pending'");
     let tries = format!("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE {which})");
@@ -179,7 +191,7 @@ async fn forget_erased(tx: &mut Transaction, column: &'static str, value: &str) 
     Ok(())
 }
 
-/// Gives up all that waits for an agent whose receiver wants no more.
+/// Gives up all pending deliveries of an agent whose receiver answered 410.
 pub(crate) async fn give_up_agent(tx: &mut Transaction, agent: &str, reason: &str) -> Result<()> {
     sqlx::query("UPDATE delivery SET state = 'dead', reason = $1 WHERE agent = $2 AND state = 'pending'")
         .bind(reason)
@@ -189,7 +201,7 @@ pub(crate) async fn give_up_agent(tx: &mut Transaction, agent: &str, reason: &st
     forget_erased(tx, "agent", agent).await
 }
 
-/// A webhook as its log tells it.
+/// A delivery as the log shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Logged {
     pub(crate) id: String,
@@ -219,7 +231,7 @@ from_row!(Logged {
     created_at
 });
 
-/// One try as the log tells it.
+/// An attempt as the log shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     pub(crate) delivery: String,
@@ -234,7 +246,7 @@ from_row!(Tried { delivery, attempt, at_us, took_us, status, error });
 
 const LOGGED: &str = "SELECT id, conversation, agent, sequence, event, url, body, state, reason, next_try, created_at FROM delivery";
 
-/// Makes a dead letter wait again, due `now`; `None` if the workspace has no such dead letter.
+/// Makes a dead letter pending again, due `now`; `None` if the workspace has no such dead letter.
 pub(crate) async fn revive(
     tx: &mut Transaction,
     workspace: &str,
@@ -255,14 +267,14 @@ pub(crate) async fn revive(
         .await?)
 }
 
-/// Sends a webhook elsewhere from now on.
+/// Sets another URL for all further attempts.
 pub(crate) async fn readdress(tx: &mut Transaction, id: &str, url: &str) -> Result<()> {
     sqlx::query("UPDATE delivery SET url = $1 WHERE id = $2").bind(url).bind(id).execute(&mut **tx).await?;
     Ok(())
 }
 
 impl Store {
-    /// One page of a conversation's webhooks, in their order, and the number of all.
+    /// One page of a conversation's deliveries, in their order, and the number of all.
     pub(crate) async fn deliveries_of(&self, conversation: &str, page: &Page) -> Result<(Vec<Logged>, i64)> {
         let total = sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE conversation = $1")
             .bind(conversation)
@@ -297,7 +309,7 @@ impl Store {
         Ok((rows, total))
     }
 
-    /// The tries of these webhooks, in their order.
+    /// The attempts of these deliveries, in order.
     pub(crate) async fn delivery_tries(&self, ids: &[String]) -> Result<Vec<Tried>> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -310,7 +322,7 @@ impl Store {
         sql.all(self.read()).await
     }
 
-    /// The number of the last webhook of a conversation, 0 if there was none.
+    /// Sequence number of the last delivery of a conversation; 0 if there is none.
     pub(crate) async fn last_sequence(&self, conversation: &str) -> Result<i64> {
         let last: Option<i64> =
             sqlx::query_scalar("SELECT MAX(sequence) FROM delivery WHERE conversation = $1")
@@ -320,7 +332,8 @@ impl Store {
         Ok(last.unwrap_or(0))
     }
 
-    /// What `server` must send and has never tried, in order within each conversation: the first `most` of each.
+    /// Pending deliveries of `server` without an attempt, in order within each conversation: the
+    /// first `max` of each.
     pub(crate) async fn untried(&self, server: &str, most: usize) -> Result<Vec<Row>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM (SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY conversation ORDER BY sequence) AS place FROM delivery \
@@ -330,7 +343,7 @@ impl Store {
         Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(most).fetch_all(self.read()).await?)
     }
 
-    /// The same of one conversation, behind the number `after`.
+    /// The same for one conversation, after the sequence number `after`.
     pub(crate) async fn untried_of(
         &self,
         conversation: &str,
@@ -351,7 +364,7 @@ impl Store {
             .await?)
     }
 
-    /// What `server` has tried in vain and is to try again before `until`, those first that are due first.
+    /// Failed deliveries of `server` whose next attempt is due by `until`, the earliest first.
     pub(crate) async fn soon(&self, server: &str, until: Micros) -> Result<Vec<Row>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM delivery WHERE state = 'pending' AND server = $1 AND first_try IS NOT NULL AND next_try <= $2 \
@@ -360,7 +373,8 @@ impl Store {
         Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(until).fetch_all(self.read()).await?)
     }
 
-    /// The sealed secrets that sign for an agent: its own, else (it was deleted) those its conversation began with.
+    /// The encrypted secrets that sign for an agent. If the agent was deleted, those that its
+    /// conversation started with.
     pub(crate) async fn signing_secrets(&self, agent: &str, conversation: &str) -> Result<Option<String>> {
         let own: Option<String> = sqlx::query_scalar("SELECT secrets FROM agent WHERE id = $1")
             .bind(agent)
@@ -375,7 +389,7 @@ impl Store {
             .await?)
     }
 
-    /// Webhooks by state, for the metrics.
+    /// Number of deliveries by state, for the metrics.
     pub(crate) async fn delivery_counts(&self) -> Result<Vec<(String, i64)>> {
         Ok(sqlx::query_as("SELECT state, COUNT(*) FROM delivery GROUP BY state")
             .fetch_all(self.read())

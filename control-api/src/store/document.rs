@@ -1,11 +1,12 @@
-//! Agents, templates, tools, guardrails, MCP configurations: a JSON document, its sealed secrets, and the columns that lists need.
+//! Agents, templates, tools, guardrails and MCP configurations: a JSON document, its encrypted
+//! secrets, and the columns for lists.
 
 use sqlx::AssertSqlSafe;
 
 use super::{Page, Result, Sql, Store, Transaction, page::searchable};
 use crate::clock::Micros;
 
-/// Which table.
+/// The table of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Table {
     Agent,
@@ -32,7 +33,7 @@ impl Table {
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) document: String,
-    /// Sealed, bound to `id`.
+    /// Encrypted, and bound to `id`.
     pub(crate) secrets: String,
     pub(crate) created_at: Micros,
     pub(crate) updated_at: Micros,
@@ -40,13 +41,13 @@ pub(crate) struct Row {
 
 from_row!(Row { id, document, secrets, created_at, updated_at });
 
-/// What is written of a document.
+/// Values of a document to store.
 pub(crate) struct Draft<'a> {
     pub(crate) workspace: &'a str,
     pub(crate) id: &'a str,
-    /// Searched in lists, besides the id.
+    /// Searched in lists, in addition to the id.
     pub(crate) name: &'a str,
-    /// Filtered by in lists.
+    /// Filtered in lists.
     pub(crate) kind: Option<&'a str>,
     pub(crate) document: &'a str,
     pub(crate) secrets: &'a str,
@@ -94,7 +95,7 @@ pub(crate) async fn update(tx: &mut Transaction, table: Table, draft: &Draft<'_>
     Ok(done.rows_affected() > 0)
 }
 
-/// Removes a document; false if there was none.
+/// Deletes a document; false if there was none.
 pub(crate) async fn delete(tx: &mut Transaction, table: Table, workspace: &str, id: &str) -> Result<bool> {
     let sql = format!("DELETE FROM {} WHERE id = $1 AND workspace = $2", table.name());
     Ok(sqlx::query(AssertSqlSafe(sql)).bind(id).bind(workspace).execute(&mut **tx).await?.rows_affected() > 0)
@@ -111,7 +112,8 @@ pub(crate) async fn find_in(
     Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(&mut **tx).await?)
 }
 
-/// Adds a guardrail under the first free one of `slug`, `slug_2`, `slug_3` …, which `document` is told before it is written; the slug.
+/// Adds a guardrail under the first unused slug of `slug`, `slug_2`, `slug_3` …, and returns that
+/// slug. `document` builds the JSON for it.
 pub(crate) async fn insert_guardrail(
     tx: &mut Transaction,
     draft: &Draft<'_>,
@@ -147,7 +149,7 @@ impl Store {
         Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.read()).await?)
     }
 
-    /// Those of `ids` that exist, in no order.
+    /// Those of `ids` that exist, in any order.
     pub(crate) async fn documents(&self, table: Table, workspace: &str, ids: &[String]) -> Result<Vec<Row>> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -175,7 +177,8 @@ impl Store {
         Ok((sql.all(self.read()).await?, total))
     }
 
-    /// The agent with this id in whatever workspace, with that workspace: for visitors, who have none.
+    /// The agent with this id in any workspace, with that workspace. For visitors, who belong to
+    /// none.
     pub(crate) async fn agent_anywhere(&self, id: &str) -> Result<Option<(String, Row)>> {
         let workspace: Option<String> = sqlx::query_scalar("SELECT workspace FROM agent WHERE id = $1")
             .bind(id)
@@ -190,13 +193,13 @@ impl Store {
     }
 }
 
-/// Whether an agent's receiver said 410 since the agent's last update.
+/// Whether an agent's receiver answered 410 since the agent's last update.
 pub(crate) async fn is_stopped(tx: &mut Transaction, agent: &str) -> Result<bool> {
     let stopped = sqlx::query_scalar::<_, i64>("SELECT 1 FROM agent WHERE id = $1 AND stopped = 1");
     Ok(stopped.bind(agent).fetch_optional(&mut **tx).await?.is_some())
 }
 
-/// Notes that an agent's receiver wants no more (410), or may be told again.
+/// Records whether webhooks to an agent's receiver are stopped (after a 410).
 pub(crate) async fn set_stopped(tx: &mut Transaction, agent: &str, stopped: bool) -> Result<()> {
     sqlx::query("UPDATE agent SET stopped = $1 WHERE id = $2")
         .bind(i64::from(stopped))
@@ -206,7 +209,7 @@ pub(crate) async fn set_stopped(tx: &mut Transaction, agent: &str, stopped: bool
     Ok(())
 }
 
-/// Counts one more conversation of an agent and tells its number, from 0.
+/// Counts one more conversation of an agent and returns its number, from 0.
 pub(crate) async fn next_call(tx: &mut Transaction, agent: &str) -> Result<i64> {
     let calls: Option<i64> =
         sqlx::query_scalar("UPDATE agent SET calls = calls + 1 WHERE id = $1 RETURNING calls")

@@ -1,8 +1,8 @@
-//! Erased conversations whose files may still lie in a server's data folder.
+//! Erased conversations whose files may still exist in a server's data folder.
 
 use super::{Result, Store, Transaction};
 
-/// Those of `server` are gone.
+/// Removes entries of `server` whose files are deleted.
 pub(crate) async fn forget(tx: &mut Transaction, server: &str, ids: &[String]) -> Result<()> {
     for id in ids {
         sqlx::query("DELETE FROM erased WHERE server = $1 AND conversation = $2")
@@ -15,7 +15,7 @@ pub(crate) async fn forget(tx: &mut Transaction, server: &str, ids: &[String]) -
 }
 
 impl Store {
-    /// Those of `server`.
+    /// The entries of `server`.
     pub(crate) async fn erased(&self, server: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar("SELECT conversation FROM erased WHERE server = $1")
             .bind(server)

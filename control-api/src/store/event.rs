@@ -1,22 +1,24 @@
-//! Facts of conversations.
+//! Events of conversations.
 
 use conversation::event::{Event, EventEnvelope};
 use conversation::time::Time;
 
 use super::{Error, Result, Store, Transaction};
 
-/// What became of a fact that was to be added.
+/// Result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// It is added.
+    /// The event was inserted.
     New,
-    /// It was there, with all that was written in its transaction: an earlier COMMIT whose answer was lost.
+    /// The event was already stored, with everything else in its transaction: the response to an
+    /// earlier COMMIT was lost.
     Before,
-    /// Another one has its number: the conversation was ended meanwhile by this plane.
+    /// Another event has its sequence number: the control plane has ended the conversation
+    /// meanwhile.
     Refused,
 }
 
-/// Adds a fact, unless its number is taken.
+/// Inserts an event, unless its sequence number exists.
 pub(crate) async fn insert(
     tx: &mut Transaction,
     conversation: &str,
@@ -56,14 +58,14 @@ fn stamped((seq, at, json): Raw) -> Result<EventEnvelope> {
 
 const SELECT: &str = "SELECT seq, at_us, json FROM event WHERE conversation = $1 AND seq >= $2 ORDER BY seq";
 
-/// All facts of a conversation as the transaction sees them.
+/// All events of a conversation as the transaction sees them.
 pub(crate) async fn all_in(tx: &mut Transaction, conversation: &str) -> Result<Vec<EventEnvelope>> {
     let rows: Vec<Raw> = sqlx::query_as(SELECT).bind(conversation).bind(0_i64).fetch_all(&mut **tx).await?;
     rows.into_iter().map(stamped).collect()
 }
 
 impl Store {
-    /// The facts of a conversation from number `from` on.
+    /// The events of a conversation, starting at sequence number `from`.
     pub(crate) async fn events(&self, conversation: &str, from: u64) -> Result<Vec<EventEnvelope>> {
         let rows: Vec<Raw> =
             sqlx::query_as(SELECT).bind(conversation).bind(from as i64).fetch_all(self.read()).await?;

@@ -1,18 +1,19 @@
-//! Events that the store refused alone.
+//! Quarantined events: the store rejects them individually, while it accepts others.
 
 use conversation::event::EventEnvelope;
 
 use super::{Error, Result, Store, Transaction};
 use crate::clock;
 
-/// Keeps an event as text, with the reason of its refusal; once, though an earlier COMMIT stored it whose answer was lost.
+/// Stores an event as text, with the reason of its rejection. It is stored once, even if an earlier
+/// COMMIT stored it and the response was lost.
 pub(crate) async fn insert(
     tx: &mut Transaction,
     conversation: &str,
     event: &EventEnvelope,
     reason: &str,
 ) -> Result<()> {
-    // PostgreSQL takes no NUL in a text, and one may be what it was refused for.
+    // PostgreSQL accepts no NUL in a text, and a NUL may be the reason of the rejection.
     let plain = |text: &str| text.replace('\0', "\u{fffd}");
     let json = serde_json::to_string(&event.event).map_err(|e| Error::Damaged("event", e.to_string()))?;
     sqlx::query(
@@ -31,7 +32,7 @@ pub(crate) async fn insert(
 }
 
 impl Store {
-    /// How many there are.
+    /// Number of quarantined events.
     pub(crate) async fn failed_events(&self) -> Result<i64> {
         Ok(sqlx::query_scalar("SELECT COUNT(*) FROM failed_event").fetch_one(self.read()).await?)
     }

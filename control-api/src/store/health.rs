@@ -1,10 +1,16 @@
-//! Whether the store takes writes. A full disk or a database that is away is no reason to lose an event, and none to say that one was kept.
+//! Whether writes to the store succeed. A full disk or an unreachable database must not lose an
+//! event, and no event may be reported as stored that is not.
+//!
+//! ```text
+//! writable -- report_failure, report_sql_error --> failing (with the first reason)
+//! failing --- report_success (a COMMIT) ---------> writable
+//! ```
 
 use tokio::sync::watch;
 
 use super::Error;
 
-/// What is known of it, by the writes so far.
+/// Result of the latest writes: the reason of a failure, or `None`.
 pub(crate) struct Health(watch::Sender<Option<String>>);
 
 impl Default for Health {
@@ -14,23 +20,24 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Why no write is taken now; `None` while writes are.
+    /// Why writes fail now; `None` while they succeed.
     pub(crate) fn failing(&self) -> Option<String> {
         self.0.borrow().clone()
     }
 
     /// Waits until writes fail.
     pub(crate) async fn fails(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as this value.
         let _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Told whenever writes begin to fail, and when they are taken again.
+    /// A receiver that is notified when writes start to fail, and when they succeed again.
     pub(crate) fn changes(&self) -> watch::Receiver<Option<String>> {
         self.0.subscribe()
     }
 
-    /// A write failed or is late, and no other would have been taken either.
+    /// Records that a write failed or is late, and that every other write would fail too. Only the
+    /// first reason is stored and logged.
     pub(crate) fn note(&self, reason: &str) {
         self.0.send_if_modified(|known| {
             let first = known.is_none();
@@ -42,14 +49,14 @@ impl Health {
         });
     }
 
-    /// No write could begin or end.
+    /// Records that a write could not start or finish.
     pub(super) fn failed(&self, error: &sqlx::Error) -> Error {
         let reason = error.to_string();
         self.note(&reason);
         Error::Unwritable(reason)
     }
 
-    /// A write was kept.
+    /// Records that a write was committed.
     pub(super) fn recovered(&self) {
         self.0.send_if_modified(|known| {
             let failed = known.take().is_some();

@@ -1,4 +1,13 @@
 //! Knowledge bases and their documents.
+//!
+//! ```text
+//! (insert_document, text) ---> ready
+//! (insert_document, file) ---> started
+//! started ----- claim_document ---------------------------------------> processing
+//! processing -- server restarted or no longer alive, claim_document --> processing
+//! processing -- save_document_text: text -----------------------------> ready
+//! processing -- save_document_text: error ----------------------------> error
+//! ```
 
 use super::server::alive;
 use super::{Page, Result, Sql, Store, Transaction, fresh_id, page::searchable, turn};
@@ -10,7 +19,7 @@ pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) description: String,
-    /// Documents.
+    /// Number of documents.
     pub(crate) no_of_rec: i64,
     pub(crate) created_at: Micros,
     pub(crate) updated_at: Micros,
@@ -30,19 +39,19 @@ pub(crate) struct Document {
 
 from_row!(Document { id, name, kind = "type", status, error_message });
 
-/// A document's words, for the index.
+/// The text of a document, for the index.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     pub(crate) kb: String,
     pub(crate) id: String,
     pub(crate) body: String,
-    /// What its chunks mean, in base64, if that was asked for and is known.
+    /// The embeddings of its chunks, in base64, if they were requested and are stored.
     pub(crate) directions: Option<String>,
 }
 
 from_row!(Body { kb, id, body, directions });
 
-/// A document whose chunks' meaning is still to be asked for.
+/// A document whose chunks still need embeddings.
 #[derive(Clone, Debug)]
 pub(crate) struct Meant {
     pub(crate) id: String,
@@ -55,7 +64,7 @@ from_row!(Meant { id, workspace, kb, body });
 
 const COLUMNS: &str = "id, name, description, (SELECT COUNT(*) FROM kb_document d WHERE d.kb = kb.id) AS no_of_rec, created_at, updated_at";
 
-/// Adds an empty knowledge base and tells its id.
+/// Adds an empty knowledge base and returns its id.
 pub(crate) async fn insert(
     tx: &mut Transaction,
     workspace: &str,
@@ -76,11 +85,11 @@ pub(crate) async fn insert(
     Ok(id)
 }
 
-/// What a document is made of.
+/// Content of a new document.
 pub(crate) enum Content {
-    /// Words: ready to be searched.
+    /// Text: searchable at once.
     Text(String),
-    /// A file in base64 that must still be read.
+    /// A file in base64, whose text must be extracted.
     File(String),
 }
 
@@ -89,7 +98,7 @@ pub(crate) struct Added {
     pub(crate) id: String,
 }
 
-/// Adds a document behind the others.
+/// Adds a document after the existing ones.
 pub(crate) async fn insert_document(
     tx: &mut Transaction,
     workspace: &str,
@@ -122,20 +131,21 @@ pub(crate) async fn insert_document(
     Ok(Added { id })
 }
 
-/// A document that must still be read.
+/// A document whose text must be extracted.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: String,
     pub(crate) workspace: String,
     pub(crate) kb: String,
     pub(crate) kind: String,
-    /// The file in base64.
+    /// The file, in base64.
     pub(crate) source: Option<String>,
 }
 
 from_row!(Waiting { id, workspace, kb, kind = "type", source });
 
-/// Of the SQL: a document that must be read and that no server reads, for the server `$1` at `$2`.
+/// SQL condition: a document that server `$1` may claim at time `$2`, because its text is not
+/// extracted and no live server works on it.
 macro_rules! unread {
     () => {
         concat!(
@@ -146,8 +156,9 @@ macro_rules! unread {
     };
 }
 
-/// Takes a document that must still be read and that no server reads: one whose reading was cut short here or on a server that is no longer
-/// alive, or a new one; the oldest of the workspace whose turn it is. It is `processing` from now on.
+/// Claims a document whose text must be extracted and that no live server works on. Its extraction
+/// is new, or was interrupted here or on a server that is no longer alive. The oldest one of the
+/// workspace whose turn it is. Sets its status to `processing`.
 pub(crate) async fn take_waiting(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Waiting>> {
     let taken: Option<Waiting> = sqlx::query_as(concat!(
         "UPDATE kb_document SET status = 'processing', server = $1 WHERE id = (SELECT id FROM kb_document AS waits WHERE ",
@@ -166,7 +177,7 @@ pub(crate) async fn take_waiting(tx: &mut Transaction, server: &str, now: Micros
     Ok(taken)
 }
 
-/// Keeps what was read of a document, or why it could not be.
+/// Stores the extracted text of a document, or the reason why it cannot be extracted.
 pub(crate) async fn read_document(
     tx: &mut Transaction,
     kb: &str,
@@ -190,7 +201,7 @@ pub(crate) async fn read_document(
     touch(tx, kb, at).await
 }
 
-/// Notes that a knowledge base changed, so that every index of it is made anew.
+/// Marks a knowledge base as changed, so that every index of it is rebuilt.
 pub(crate) async fn touch(tx: &mut Transaction, id: &str, at: Micros) -> Result<()> {
     sqlx::query(
         "UPDATE kb SET updated_at = CASE WHEN updated_at < $1 THEN $1 ELSE updated_at + 1 END WHERE id = $2",
@@ -202,7 +213,7 @@ pub(crate) async fn touch(tx: &mut Transaction, id: &str, at: Micros) -> Result<
     Ok(())
 }
 
-/// Gives a knowledge base another name and description; false if there is none.
+/// Sets the name and the description of a knowledge base; false if there is none.
 pub(crate) async fn rename(
     tx: &mut Transaction,
     workspace: &str,
@@ -225,7 +236,7 @@ pub(crate) async fn rename(
     Ok(done.rows_affected() > 0)
 }
 
-/// Removes a document; the knowledge base that it was of.
+/// Deletes a document; returns the id of its knowledge base.
 pub(crate) async fn delete_document(
     tx: &mut Transaction,
     workspace: &str,
@@ -238,7 +249,7 @@ pub(crate) async fn delete_document(
         .await?)
 }
 
-/// Removes a knowledge base with its documents; false if there was none.
+/// Deletes a knowledge base and its documents; false if there was none.
 pub(crate) async fn delete(tx: &mut Transaction, workspace: &str, id: &str) -> Result<bool> {
     let done = sqlx::query("DELETE FROM kb WHERE id = $1 AND workspace = $2")
         .bind(id)
@@ -252,7 +263,7 @@ pub(crate) async fn delete(tx: &mut Transaction, workspace: &str, id: &str) -> R
     Ok(true)
 }
 
-/// Keeps what `model` says the chunks of a document mean.
+/// Stores the embeddings of a document's chunks by `model`.
 pub(crate) async fn keep_directions(
     tx: &mut Transaction,
     kb: &str,
@@ -271,7 +282,7 @@ pub(crate) async fn keep_directions(
 }
 
 impl Store {
-    /// Whether there is a document that this server might read.
+    /// Whether there is a document that this server may claim.
     pub(crate) async fn document_waits(&self, server: &str, now: Micros) -> Result<bool> {
         let sql = concat!("SELECT id FROM kb_document WHERE ", unread!(), " LIMIT 1");
         let found: Option<String> =
@@ -279,7 +290,7 @@ impl Store {
         Ok(found.is_some())
     }
 
-    /// A document of which `model` has not said what it means, the oldest of the workspace whose turn it is.
+    /// A document without embeddings of `model`: the oldest one of the workspace whose turn it is.
     pub(crate) async fn without_directions(&self, model: &str) -> Result<Option<Meant>> {
         Ok(sqlx::query_as(concat!(
             "SELECT id, workspace, kb, body FROM kb_document AS waits WHERE status = 'ready' AND (directions_of IS NULL OR directions_of <> $1) ORDER BY ",
@@ -296,7 +307,7 @@ impl Store {
         Ok(self.kbs(workspace, &[id.to_owned()]).await?.pop())
     }
 
-    /// Those of `ids` that exist, in no order.
+    /// Those of `ids` that exist, in any order.
     pub(crate) async fn kbs(&self, workspace: &str, ids: &[String]) -> Result<Vec<Row>> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -319,7 +330,7 @@ impl Store {
         Ok((sql.all(self.read()).await?, total))
     }
 
-    /// The documents of a knowledge base, in the order they came.
+    /// The documents of a knowledge base, in the order in which they were added.
     pub(crate) async fn kb_documents(&self, kb: &str) -> Result<Vec<Document>> {
         Ok(sqlx::query_as("SELECT id, name, type, status, error_message FROM kb_document WHERE kb = $1 ORDER BY position, id")
             .bind(kb)
@@ -327,7 +338,7 @@ impl Store {
             .await?)
     }
 
-    /// The words of all documents of these knowledge bases that are ready, with what `model` says they mean.
+    /// The texts of all ready documents of these knowledge bases, with their embeddings by `model`.
     pub(crate) async fn kb_bodies(
         &self,
         workspace: &str,
@@ -337,7 +348,8 @@ impl Store {
         if kbs.is_empty() {
             return Ok(Vec::new());
         }
-        // No model is named so, and one type for all values suits both databases.
+        // The empty string is the name of no model. One type for all values works with both
+        // databases.
         let model = model.unwrap_or_default().to_owned();
         let mut sql = Sql::new("SELECT kb, id, body, CASE WHEN directions_of = ");
         sql.bind(model).push(

@@ -1,4 +1,4 @@
-//! Workspaces and API keys. A key is stored as its SHA-256 only.
+//! Workspaces and API keys. Only the SHA-256 of a key is stored.
 
 use sqlx::AssertSqlSafe;
 
@@ -6,7 +6,7 @@ use super::{Error, Result, Store, Transaction, fresh_id};
 use crate::clock::{self, Micros};
 use crate::scope::Scope;
 
-/// One key, without the key.
+/// One key, without its secret value.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
@@ -17,14 +17,14 @@ pub(crate) struct Row {
     pub(crate) expires_at: Option<Micros>,
     /// Name of its [`Scope`].
     pub(crate) scope: String,
-    /// To the minute.
+    /// With a resolution of one minute.
     pub(crate) last_used_at: Option<Micros>,
 }
 
 from_row!(Row { id, workspace, name, prefix, created_at, expires_at, scope, last_used_at });
 
 impl Row {
-    /// What it may do.
+    /// The scope of the key.
     pub(crate) fn scope(&self) -> Result<Scope> {
         self.scope.parse().map_err(|_| Error::Damaged("api_key", "its scope is unknown".into()))
     }
@@ -32,7 +32,7 @@ impl Row {
 
 const COLUMNS: &str = "id, workspace, name, prefix, created_at, expires_at, scope, last_used_at";
 
-/// What is written of a key.
+/// Values of a new key.
 pub(crate) struct Draft<'a> {
     pub(crate) workspace: &'a str,
     pub(crate) name: &'a str,
@@ -42,7 +42,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) scope: Scope,
 }
 
-/// Adds a key and tells its id.
+/// Adds a key and returns its id.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<String> {
     let id = fresh_id();
     sqlx::query("INSERT INTO api_key (id, workspace, name, prefix, hash, created_at, expires_at, scope) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
@@ -59,7 +59,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<St
     Ok(id)
 }
 
-/// Keeps when a key was used, unless a use after `stale` is kept already.
+/// Stores the time of a key's last use, unless a use after `stale` is already stored.
 pub(crate) async fn used(tx: &mut Transaction, hash: &str, at: Micros, stale: Micros) -> Result<()> {
     sqlx::query(
         "UPDATE api_key SET last_used_at = $1 WHERE hash = $2 AND (last_used_at IS NULL OR last_used_at <= $3)",
@@ -72,7 +72,7 @@ pub(crate) async fn used(tx: &mut Transaction, hash: &str, at: Micros, stale: Mi
     Ok(())
 }
 
-/// The workspace of this name, made if there is none; with its id, whether it was made.
+/// Id of the workspace with this name, created if there is none; and whether it was created.
 pub(crate) async fn workspace(tx: &mut Transaction, name: &str) -> Result<(String, bool)> {
     let known: Option<String> = sqlx::query_scalar("SELECT id FROM workspace WHERE name = $1")
         .bind(name)
@@ -108,7 +108,7 @@ impl Store {
         Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(hash).fetch_optional(self.read()).await?)
     }
 
-    /// All keys, of one workspace or of any, newest first.
+    /// All keys, of one workspace or of all, newest first.
     pub(crate) async fn keys(&self, workspace: Option<&str>) -> Result<Vec<Row>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM api_key WHERE $1 IS NULL OR workspace = $1 ORDER BY created_at DESC, id DESC"

@@ -1,9 +1,10 @@
-//! The steps that bring the tables up to date, in the program.
+//! The database migrations, compiled into the program.
 
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
-/// Number, name and statements of each step: the files of `migrations/`. A file that was released never changes.
+/// Number, name and SQL of each migration: the files of `migrations/`. A released file never
+/// changes.
 const STEPS: &[(i64, &str, &str)] = &[
     (1, "begin", include_str!("../../migrations/0001_begin.sql")),
     (2, "breadth", include_str!("../../migrations/0002_breadth.sql")),
@@ -20,7 +21,7 @@ const STEPS: &[(i64, &str, &str)] = &[
     (14, "document_server", include_str!("../../migrations/0014_document_server.sql")),
 ];
 
-/// All steps.
+/// All migrations.
 pub(super) fn migrator() -> Migrator {
     let step = |&(version, name, sql): &(i64, &'static str, &'static str)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)

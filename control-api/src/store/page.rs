@@ -1,31 +1,31 @@
-//! One page of a list: newest first, ties by id descending.
+//! One page of a list: newest first, equal times by id in descending order.
 
 use super::Sql;
 use crate::clock::Micros;
 
-/// Characters of a type that an index holds.
+/// Number of characters of a type that the index holds.
 const TYPE_INDEXED: usize = 100;
 
-/// Which part of a list is wanted.
+/// The requested part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// Items to skip.
+    /// Number of items to skip.
     pub(crate) offset: i64,
-    /// Items at most; `None` = all.
+    /// Maximum number of items; `None` = all.
     pub(crate) perpage: Option<i64>,
-    /// Part of the item's searchable text, in lower case.
+    /// Substring of the item's searchable text, in lower case.
     pub(crate) search: Option<String>,
-    /// Created at or after.
+    /// Created at or after this time.
     pub(crate) from: Option<Micros>,
-    /// Created before.
+    /// Created before this time.
     pub(crate) to: Option<Micros>,
     /// Of this type.
     pub(crate) kind: Option<String>,
 }
 
 impl Page {
-    /// ` WHERE …` for a table with the columns workspace, search, created_at (and type where told). `statuses`: those that match the search
-    /// too, in a table that has a status.
+    /// ` WHERE …` for a table with the columns workspace, search, created_at (and type if
+    /// `with_type`). `statuses`: statuses that match the search too, in a table that has a status.
     pub(super) fn filter(&self, sql: &mut Sql, workspace: &str, with_type: bool, statuses: &[String]) {
         sql.push(" WHERE workspace = ").bind(workspace.to_owned());
         if let Some(part) = &self.search {
@@ -43,7 +43,8 @@ impl Page {
             sql.push(" AND created_at < ").bind(to);
         }
         if let (Some(kind), true) = (&self.kind, with_type) {
-            // By the part that the index of conversations holds; a longer one is looked up whole as well.
+            // Compares the part that the index of conversations holds. A longer type is also
+            // compared as a whole.
             let head: String = kind.chars().take(TYPE_INDEXED).collect();
             let whole = head.len() == kind.len() && head.chars().count() < TYPE_INDEXED;
             sql.push(" AND SUBSTR(type, 1, 100) = ").bind(head);
@@ -60,7 +61,7 @@ impl Page {
     }
 }
 
-/// A pattern that matches `part` anywhere, `%` and `_` being themselves.
+/// A LIKE pattern that matches `part` anywhere. `%` and `_` are escaped.
 fn like(part: &str) -> String {
     let mut pattern = String::from("%");
     for c in part.chars() {
@@ -73,7 +74,7 @@ fn like(part: &str) -> String {
     pattern
 }
 
-/// What `search` looks in: lower case, the parts apart.
+/// The text that `search` matches: in lower case, the parts on separate lines.
 pub(crate) fn searchable(parts: &[&str]) -> String {
     parts.join("\n").to_lowercase()
 }

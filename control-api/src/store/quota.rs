@@ -1,9 +1,9 @@
-//! What a workspace has, for the limits that a server may set.
+//! Current use of a workspace, for the quotas that a server may set.
 
 use super::{Result, Store, Transaction};
 use crate::clock::Micros;
 
-/// Microseconds of a day.
+/// Microseconds per day.
 const DAY: Micros = 24 * 3600 * 1_000_000;
 
 /// The day of an instant: days since the Unix epoch, UTC.
@@ -16,7 +16,7 @@ pub(crate) fn begin(day: i64) -> Micros {
     day * DAY
 }
 
-/// How many agents a workspace has.
+/// Number of agents of a workspace.
 pub(crate) async fn agents(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     Ok(sqlx::query_scalar("SELECT COUNT(*) FROM agent WHERE workspace = $1")
         .bind(workspace)
@@ -24,14 +24,15 @@ pub(crate) async fn agents(tx: &mut Transaction, workspace: &str) -> Result<i64>
         .await?)
 }
 
-/// How many conversations a workspace made on a day, those included that were erased since.
+/// Number of conversations that a workspace created on a day, including those erased since.
 pub(crate) async fn conversations(tx: &mut Transaction, workspace: &str, day: i64) -> Result<i64> {
     let made = sqlx::query_scalar("SELECT made FROM workspace WHERE id = $1 AND made_on = $2");
     Ok(made.bind(workspace).bind(day).fetch_optional(&mut **tx).await?.unwrap_or(0))
 }
 
-/// Bytes that a workspace stores, as they are stored: what its agents, templates, tools, guardrails, MCP configurations, documents of knowledge
-/// and own avatars hold. Both databases tell the length of a long text without reading it.
+/// Number of bytes that a workspace stores, in their stored form: agents, templates, tools,
+/// guardrails, MCP configurations, knowledge documents and custom avatars. Both databases know the
+/// length of a long text without reading it.
 pub(crate) async fn bytes(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     const SUMS: &str = concat!(
         "SELECT (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) FROM agent WHERE workspace = $1)",
@@ -48,7 +49,7 @@ pub(crate) async fn bytes(tx: &mut Transaction, workspace: &str) -> Result<i64> 
 }
 
 impl Store {
-    /// Conversations of a workspace that run, on whatever server.
+    /// Conversations of a workspace that are in progress, on any server.
     pub(crate) async fn running_of(&self, workspace: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar("SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND workspace = $1")
             .bind(workspace)
@@ -56,7 +57,7 @@ impl Store {
             .await?)
     }
 
-    /// Whether a conversation waits for its user.
+    /// Whether a conversation is waiting for its user.
     pub(crate) async fn is_started(&self, id: &str) -> Result<bool> {
         let found =
             sqlx::query_scalar::<_, i64>("SELECT 1 FROM conversation WHERE id = $1 AND status = 'STARTED'");

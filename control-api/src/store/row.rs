@@ -1,7 +1,9 @@
-//! Structs that are read from a row, each field from the column of its name. `sqlx`'s derive does the same, but compiles the whole of
-//! SQLite, PostgreSQL's driver and TLS a second time, for the compiler's own process.
+//! Structs read from a row, each field from the column of the same name. The derive macro of `sqlx`
+//! does the same, but compiles SQLite, PostgreSQL's driver and TLS a second time, for the
+//! compiler's process.
 
-/// Implements [`sqlx::FromRow`] for a struct. `field = "column"` names a column that is called otherwise. A field that is left out does not compile.
+/// Implements [`sqlx::FromRow`] for a struct. `field = "column"` is for a column with another name.
+/// A missing field does not compile.
 macro_rules! from_row {
     ($name:ident { $($field:ident $(= $column:literal)?),+ $(,)? }) => {
         impl<'r> sqlx::FromRow<'r, sqlx::any::AnyRow> for $name {

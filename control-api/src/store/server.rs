@@ -1,9 +1,10 @@
-//! Servers that share the database, each with a lease: what belongs to one whose lease has run out is anybody's.
+//! Servers that share the database, each with a lease. Any server may take over what belongs to one
+//! with an expired lease.
 
 use super::{Result, Store, Transaction};
 use crate::clock::Micros;
 
-/// Of the SQL: those who are alive at `$n`.
+/// SQL subquery: the servers that are alive at time `$n`.
 macro_rules! alive {
     ($n:literal) => {
         concat!("(SELECT id FROM server WHERE lease_until > ", $n, ")")
@@ -11,7 +12,7 @@ macro_rules! alive {
 }
 pub(super) use alive;
 
-/// Notes that a server lives until then.
+/// Sets the end of a server's lease.
 pub(crate) async fn lease(tx: &mut Transaction, id: &str, until: Micros) -> Result<()> {
     sqlx::query(
         "INSERT INTO server (id, lease_until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
@@ -24,7 +25,7 @@ pub(crate) async fn lease(tx: &mut Transaction, id: &str, until: Micros) -> Resu
 }
 
 impl Store {
-    /// Calls that ran on servers which are no longer alive.
+    /// Calls in progress on servers that are no longer alive.
     pub(crate) async fn orphans(&self, own: &str, now: Micros) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server <> $1 AND server NOT IN ",

@@ -3,7 +3,8 @@
 use super::{Result, Store, Transaction};
 use crate::clock::{self, Micros};
 
-/// Ends a session whose cookies are good until then. Those whose cookies have ended by themselves are forgotten.
+/// Marks a session as ended. Its cookies are valid until `until`. Entries whose cookies have all
+/// expired are deleted.
 pub(crate) async fn end(tx: &mut Transaction, id: &str, until: Micros) -> Result<()> {
     sqlx::query("DELETE FROM ended_session WHERE until < $1").bind(clock::now()).execute(&mut **tx).await?;
     sqlx::query(
@@ -17,7 +18,7 @@ pub(crate) async fn end(tx: &mut Transaction, id: &str, until: Micros) -> Result
 }
 
 impl Store {
-    /// Whether it was logged out.
+    /// Whether the session was logged out.
     pub(crate) async fn session_has_ended(&self, id: &str) -> Result<bool> {
         let found: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM ended_session WHERE id = $1")
             .bind(id)

@@ -1,16 +1,18 @@
-//! Turns of workspaces at work that waits in the store. Work of one kind is a queue for each workspace, and the one whose last turn is longest
-//! ago is next: whoever orders much waits for each piece as long as all others for one.
+//! Fair order of workspaces for jobs in the store. There is one queue per workspace and kind of
+//! job. The workspace whose last turn is longest ago is next. Each job of a workspace with many
+//! jobs thus waits as long as one job of each other workspace takes.
 
 use super::{Result, Transaction};
 
-/// Documents that are read.
+/// Documents whose text is extracted.
 pub(crate) const DOCUMENT: &str = "document";
-/// Documents whose meaning is asked for.
+/// Documents whose embeddings are requested.
 pub(crate) const MEANING: &str = "meaning";
-/// People that are drawn.
+/// Avatars that are drawn.
 pub(crate) const AVATAR: &str = "avatar";
 
-/// Of the SQL: the number of the last turn of the workspace in column `$workspace` at work of `$kind` (an SQL literal); 0 if it had none.
+/// SQL expression: the number of the last turn of the workspace in column `$workspace` for jobs of
+/// `$kind` (an SQL literal); 0 if it had none.
 macro_rules! last_turn {
     ($kind:literal, $workspace:literal) => {
         concat!(
@@ -25,7 +27,7 @@ macro_rules! last_turn {
 
 pub(super) use last_turn;
 
-/// Notes that a workspace had its turn just now.
+/// Records a turn of a workspace.
 pub(crate) async fn had(tx: &mut Transaction, kind: &str, workspace: &str) -> Result<()> {
     sqlx::query(
         "INSERT INTO had_turn (kind, workspace, number) \
@@ -45,7 +47,7 @@ mod tests {
     use crate::store::kb::{self, Content};
     use crate::store::{Place, Store, server};
 
-    /// A store of this test's own with a document for each of these workspaces, in this order.
+    /// A store for this test only, with one document for each of these workspaces, in this order.
     async fn with(name: &str, workspaces: &[&str], content: &Content) -> (Store, std::path::PathBuf) {
         let file = std::env::temp_dir().join(format!("visavis-turn-{name}-{}.db", std::process::id()));
         let store = Store::open(Place::File(&file)).await.unwrap();
@@ -72,7 +74,8 @@ mod tests {
             last = Some(document);
         }
         assert_eq!(order, "abcaba");
-        // One whose reading was cut short is read again: here, or elsewhere once this server is dead.
+        // A document whose extraction was interrupted is claimed again: here, or by another server
+        // once this one is dead.
         let cut = last.unwrap().id;
         sqlx::query("UPDATE kb_document SET status = 'processing' WHERE id = $1")
             .bind(&cut)

@@ -1,4 +1,5 @@
-//! The console: one page for every address below `/console`, and its modules. What it shows it asks of the REST API.
+//! The console: one page for every path below `/console`, and its modules. It reads its data from
+//! the REST API.
 
 use axum::body::Body;
 use axum::extract::Path;
@@ -16,7 +17,7 @@ macro_rules! assets {
     };
 }
 
-/// Everything under `/assets/console/`.
+/// All files under `/assets/console/`.
 const ASSETS: &[Asset] = assets! {
     CSS: "console.css", "parts.css";
     JS: "agent-fields.js", "agent-new.js", "agents.js", "api.js", "app.js", "avatars.js", "character.js", "control.js", "conversation.js",
@@ -25,9 +26,9 @@ const ASSETS: &[Asset] = assets! {
         "webhooks.js", "widgets.js";
 };
 
-/// `GET /console`, whatever lies below it, and `GET /assets/console/{file}`.
+/// `GET /console`, all paths below it, and `GET /assets/console/{file}`.
 pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    // The faces of avatars come as data URIs.
+    // Images of avatars are data URIs.
     let shell = async || page(Bytes::from_static(PAGE.as_bytes()), "'self' data:", "'none'");
     Router::new()
         .route("/console", get(shell))

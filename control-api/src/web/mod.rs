@@ -1,7 +1,9 @@
-//! The pages that people see: a landing page, the call page behind `/join/{conversation_id}#token=…` and `/embed/{agentId}`, the [`console`].
+//! The HTML pages: the landing page, the call page at `/join/{conversation_id}#token=…` and
+//! `/embed/{agentId}`, and the [`console`].
 //!
-//! Plain HTML, CSS and ES modules, compiled into the binary; no build step, no third-party code. Nothing is inline, so the policy
-//! can forbid it. Which agent may be embedded, and where, is decided by the caller; this module only words the answer.
+//! Plain HTML, CSS and ES modules, compiled into the binary; no build step, no third-party code.
+//! There is no inline code, so the content security policy can forbid it. The caller decides which
+//! agent may be embedded, and where; this module only builds the response.
 
 mod console;
 
@@ -27,7 +29,7 @@ const HTML: &str = "text/html; charset=utf-8";
 /// Name, media type, content.
 type Asset = (&'static str, &'static str, &'static str);
 
-/// Everything under `/assets/`, but for what is the console's own.
+/// All files under `/assets/`, except those of the console.
 const ASSETS: &[Asset] = &[
     ("base.css", CSS, include_str!("pages/base.css")),
     ("landing.css", CSS, include_str!("pages/landing.css")),
@@ -43,14 +45,15 @@ const ASSETS: &[Asset] = &[
     ("icon.svg", "image/svg+xml", include_str!("pages/icon.svg")),
 ];
 
-/// The pages, with what the operator's configuration says in them.
+/// The pages, with values from the operator's configuration.
 #[derive(Clone, Debug)]
 pub struct Pages {
     call: Bytes,
 }
 
 impl Pages {
-    /// `ice_servers` is the array that `RTCPeerConnection` takes as `iceServers` (TURN for clients that need it), `[]` for none.
+    /// `ice_servers` is the array that `RTCPeerConnection` takes as `iceServers` (TURN for clients
+    /// that need it), `[]` for none.
     #[must_use]
     pub fn new(ice_servers: &Value) -> Self {
         Self { call: Bytes::from(CALL.replace("{{ice_servers}}", &escape(&ice_servers.to_string()))) }
@@ -58,7 +61,8 @@ impl Pages {
 
     /// `GET /join/{conversation_id}`, the console, and the files of both.
     ///
-    /// The join page is the same for every id: whether the conversation exists is told only to an offer with a token.
+    /// The join page is the same for every id. Only an offer with a token reveals whether the
+    /// conversation exists.
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
         let call = self.call.clone();
         Router::new()
@@ -79,7 +83,8 @@ impl Pages {
         page(Bytes::from(LANDING.replace("<!--demo-->", &link)), SELF, "'none'")
     }
 
-    /// `GET /embed/{agentId}` of an agent that may be embedded. No origins: any page may frame it.
+    /// `GET /embed/{agentId}` of an agent that may be embedded. Without origins, any page may frame
+    /// it.
     #[must_use]
     pub fn embed(&self, origins: &[String]) -> Response<Body> {
         let sources: Vec<&str> =
@@ -92,10 +97,10 @@ impl Pages {
     }
 }
 
-/// Where a page's pictures come from, as a rule.
+/// Default source of a page's images.
 const SELF: &str = "'self'";
 
-/// A page whose pictures come from `images`, and which `ancestors` may frame (empty: anybody).
+/// A page with images from `images`, which `ancestors` may frame (empty: any page).
 fn page(content: Bytes, images: &str, ancestors: &str) -> Response<Body> {
     let mut policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'",
@@ -104,7 +109,8 @@ fn page(content: Bytes, images: &str, ancestors: &str) -> Response<Body> {
         policy.push_str("; frame-ancestors ");
         policy.push_str(ancestors);
     }
-    // Only ASCII goes into the policy, so the value is always valid; an invalid one would close the page, not open it.
+    // Only ASCII goes into the policy, so the value is always valid. An invalid one would block the
+    // page's content, not allow more.
     let policy = HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(HTML)),
@@ -124,7 +130,7 @@ async fn asset(Path(file): Path<String>, request: HeaderMap) -> Response<Body> {
     served(ASSETS, &file, &request)
 }
 
-/// One file of a list, unless the browser has it already.
+/// One file of a list; 304 if the browser already has it.
 fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
     let Some((_, media_type, content)) = assets.iter().find(|(name, ..)| *name == file) else {
         return (StatusCode::NOT_FOUND, axum::Json(serde_json::json!({"error": "Not found"})))
@@ -136,7 +142,7 @@ fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
         digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]
     );
     let known = request.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
-    // An old page beside new scripts would be worse than asking each time.
+    // An old page with new scripts would be worse than one request for every load.
     let headers = [
         (header::CONTENT_TYPE, (*media_type).to_owned()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
@@ -150,7 +156,7 @@ fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
     }
 }
 
-/// A page of text.
+/// A text page.
 pub(crate) fn document(content: Bytes) -> Response<Body> {
     page(content, SELF, "'none'")
 }

@@ -1,4 +1,4 @@
-//! Agents.
+//! The endpoints of agents.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,8 @@ async fn an_agent_is_made_read_changed_and_deleted() {
     assert_eq!((&read["agent_name"], &read["config"]["maxCallDuration"]), (&json!("New"), &json!(60)));
     assert_eq!(read["callback_events"], json!(["call_ended"]));
 
-    // What was read can be written back; a full replace forgets what it does not name.
+    // The response of a GET is a valid body for PUT. A PUT resets every field that it does not
+    // name.
     server.call("PUT", &path, read.clone()).await.is(200, done.clone());
     assert_eq!(server.get(&path).await.expect(200)["agent_name"], "New");
     server.call("PUT", &path, agent(json!({}))).await.is(200, done);

@@ -1,4 +1,5 @@
-//! What of the contract no request alone can show: the bodies of all events, the policy for outgoing requests, the retention.
+//! The parts of the contract that no single request shows: the bodies of all events, the policy for
+//! outgoing requests, the retention.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -123,7 +124,7 @@ async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
     let (refused, _) = server.conversation(&agent).await;
     server.stage.tell_all(&refused, 0, facts());
     server.status(&refused, "ENDED").await;
-    // A stop waits for what is on its way.
+    // A stop waits for outgoing requests in progress.
     server.stop().await;
     assert!(hooks.came().is_empty());
 
@@ -138,7 +139,7 @@ async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
 #[tokio::test]
 async fn what_ended_longer_ago_than_the_retention_erases_itself() {
     let folder = Folder::new();
-    // Conversations of these tests began in 2023.
+    // The conversations of these tests start in 2023.
     let server = Server::start_with(&folder.0, |config| {
         config.retention_days = 1;
         config.timeouts.join = std::time::Duration::from_secs(3600);
@@ -157,7 +158,7 @@ async fn what_ended_longer_ago_than_the_retention_erases_itself() {
         (reply.status == 404 || reply.json()["status"] == "ENDED").then_some(())
     })
     .await;
-    // From here on the young one is older than the join time-out. The server looks every half a minute.
+    // From now on the young conversation is older than the join timeout. The sweep runs every 30 s.
     folder
         .change(format!("UPDATE conversation SET created_at = created_at - 7200000000 WHERE id = '{young}'"))
         .await;

@@ -1,7 +1,9 @@
-//! A server that crashes before or after any of its writes and sends: what it had answered is there after the restart, and every event that
-//! is kept is told its receiver, in order, under one `webhook-id`.
+//! A server that crashes before or after any of its commits and sends. After the restart,
+//! everything that it acknowledged is stored. Every stored event is delivered to its receiver, in
+//! order, always under the same `webhook-id`.
 //!
-//! The test program starts itself: [`the_process_that_crashes`] goes through a little of everything and aborts at the moment it was given.
+//! The test program starts itself: [`the_process_that_crashes`] makes requests of many kinds and
+//! aborts at the given crash point.
 
 use std::collections::HashSet;
 use std::fs::OpenOptions;
@@ -19,22 +21,24 @@ use serde_json::{Value, json};
 
 use crate::kit::{Came, Folder, Hooks, Server, joined, until};
 
-/// What the process that crashes is told: its folder, its receiver, and at which moment to abort: the kind, and the how manieth of its kind,
-/// from 1 (0: at none). What passes between two moments of one kind differs from run to run, so a count over all kinds would name another
-/// moment each time.
+/// Environment variables of the process that crashes: its folder, its receiver, the kind of crash
+/// point, and the occurrence of that kind at which it aborts (from 1; 0 = never). The order of
+/// crash points of different kinds differs between runs, so a count over all kinds would not
+/// identify a crash point.
 const FOLDER: &str = "VISAVIS_CRASH_FOLDER";
 const RECEIVER: &str = "VISAVIS_CRASH_RECEIVER";
 const KIND: &str = "VISAVIS_CRASH_KIND";
 const AT: &str = "VISAVIS_CRASH_AT";
 const KINDS: [Moment; 4] = [Moment::BeforeWrite, Moment::AfterWrite, Moment::BeforeSend, Moment::AfterSend];
-/// Processes at once.
+/// Maximum number of processes that run at the same time.
 const WIDTH: usize = 4;
 const WANTED: [&str; 4] = ["user.started_speaking", "utterance_committed", "participant_left", "call_ended"];
 
 static MOMENTS: [AtomicU32; KINDS.len()] = [const { AtomicU32::new(0) }; KINDS.len()];
 static LOG: OnceLock<PathBuf> = OnceLock::new();
 
-/// Adds a line to what the process has seen. It outlives an abort, which takes no more than the process.
+/// Appends a line to the log of what the process has seen. An abort ends the process only, so the
+/// log survives it.
 fn note(what: &str, value: impl Into<Value>) {
     let mut log = OpenOptions::new().create(true).append(true).open(LOG.get().unwrap()).unwrap();
     let value: Value = value.into();
@@ -42,7 +46,7 @@ fn note(what: &str, value: impl Into<Value>) {
 }
 
 fn crash_at(moment: Moment) {
-    // At the others nothing has changed since the last one of these.
+    // At any other crash point, nothing has changed since the last one of these kinds.
     let Some(number) = KINDS.iter().position(|kind| *kind == moment) else { return };
     let told = |name| std::env::var(name).unwrap().parse::<u32>().unwrap();
     let passed = MOMENTS[number].fetch_add(1, Ordering::Relaxed) + 1;
@@ -117,19 +121,20 @@ async fn kept(server: &Server, id: &str) -> Vec<Value> {
     events.as_array().unwrap().clone()
 }
 
-/// What one run showed.
+/// The outcome of one run.
 struct Ran {
-    /// The moment it crashed at, if it lived to see it.
+    /// The crash point at which the process aborted, if it reached it.
     crash: Option<String>,
-    /// Moments of each kind that passed, if it did not crash.
+    /// Number of crash points reached, by kind, if the process did not crash.
     moments: Option<Vec<u64>>,
 }
 
-/// Lets a process crash at the `at`th moment of a kind (0: not at all) and looks at what is left.
+/// Runs a process that crashes at the `at`th crash point of a kind (0 = never), then checks what is
+/// left.
 async fn run((kind, at): (usize, u64)) -> Ran {
     let folder = Folder::new();
     let hooks = Hooks::start().await;
-    // Fails each one's first try, so that tries that fail are among what a crash falls into.
+    // The first attempt of each webhook fails, so that a crash can also interrupt a retry.
     hooks.rule(|one, before| if before.iter().any(|b| b.id() == one.id()) { 204 } else { 500 });
     let output = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args(["crash::the_process_that_crashes", "--exact", "--ignored", "--nocapture"])
@@ -159,7 +164,7 @@ async fn run((kind, at): (usize, u64)) -> Ran {
     ran
 }
 
-/// What was answered is there; what is kept was told.
+/// Everything that was acknowledged is stored, and every stored event is delivered.
 async fn check(server: &Server, hooks: &Hooks, seen: &[(String, Value)]) {
     let of = |what: &'static str| {
         seen.iter().filter(move |(w, _)| w == what).map(|(_, value)| value.as_str().unwrap())
@@ -182,7 +187,7 @@ async fn check(server: &Server, hooks: &Hooks, seen: &[(String, Value)]) {
         let id = record["id"].as_str().unwrap();
         let has = |what| of(what).any(|known| known == id);
         let status = record["status"].as_str().unwrap();
-        // Nobody's call goes on; who was to join may still.
+        // A call that was joined has ended; a conversation without a join may still be joined.
         assert!(status == "ENDED" || (status == "STARTED" && !has("joined") && !has("ended")), "{record}");
         assert!(!has("rated") || record["rating"] == 4, "{record}");
         let facts = seen.iter().filter(|(what, value)| what == "facts" && value[0] == id);
@@ -201,7 +206,8 @@ async fn check(server: &Server, hooks: &Hooks, seen: &[(String, Value)]) {
     }
 }
 
-/// Every event of a conversation was told, in order, always under the same id with the same words; and no other.
+/// Every event of a conversation was delivered, in order, always with the same id and body. No
+/// other event was delivered.
 async fn told_once(server: &Server, id: &str, came: &[Came]) {
     let wanted: Vec<Value> = kept(server, id)
         .await
@@ -233,7 +239,8 @@ async fn a_crash_at_any_moment_loses_nothing_and_doubles_nothing_but_tries() {
     let all = moments.iter().copied().enumerate().flat_map(of);
     let ran: Vec<Ran> = futures_util::stream::iter(all).map(run).buffer_unordered(WIDTH).collect().await;
     let crashes: Vec<String> = ran.into_iter().filter_map(|ran| ran.crash).collect();
-    // How facts are gathered into writes differs from run to run. At the least there are these writes, and two tries for each of five webhooks.
+    // The grouping of events into commits differs between runs. The minimum is this number of
+    // commits, and two attempts for each of five webhooks.
     for (moment, least) in KINDS.into_iter().zip([10, 10, 10, 10]) {
         let name = format!("{moment:?}");
         let count = crashes.iter().filter(|crash| **crash == name).count();

@@ -1,4 +1,5 @@
-//! Drawn people: the list of what may be set, previews, and the life of a drawing, by a child process that the test plays (`painter.rs`).
+//! Custom avatars: the list of parameters, previews, and the life cycle of a bake. The child
+//! process that draws is a fake (`fake_renderer.rs`).
 
 use control_api::keys;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use crate::servers::{expire, two};
 const PATH: &str = "/v2/custom-avatar";
 const FAILED: &str = "the face could not be drawn; the server's log says why";
 
-/// What becomes of the drawing, by the character's seed: as in `painter.rs`.
+/// Behaviour of the fake renderer, indexed by the character's seed, as in `fake_renderer.rs`.
 const DOES: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
 
 fn zoe(does: &str) -> Value {
@@ -26,7 +27,7 @@ async fn queue(server: &Server, does: &str) -> String {
     made["id"].as_str().unwrap().to_owned()
 }
 
-/// The record once `wanted` of it is so.
+/// The record as soon as `wanted` holds for it.
 async fn once(server: &Server, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     until("the drawing", async || {
         let record = server.get(&format!("{PATH}/{id}")).await.expect(200);
@@ -45,18 +46,19 @@ async fn offer(server: &Server, token: &str) -> Reply {
     server.send(request.header("content-type", "application/json").body(body)).await
 }
 
-/// What the last offer brought of a face: how long its file is.
+/// Size in bytes of the pose set in the last offer, if it has one.
 fn brought(server: &Server) -> Option<usize> {
     brought_share(server).map(|(length, _)| length)
 }
 
-/// The same, and how much of the person it shows.
+/// Size in bytes and completeness in percent of that pose set.
 fn brought_share(server: &Server) -> Option<(usize, u8)> {
     let offers = server.stage.offers.lock().unwrap();
     offers.last().unwrap().config.pose_set.as_ref().map(|face| (face.data.len(), face.completeness))
 }
 
-/// The better faces that the engine was told of.
+/// The pose sets that the engine received as replacements: avatar, size in bytes, completeness in
+/// percent.
 fn renewed(server: &Server) -> Vec<(String, usize, u8)> {
     let told = server.stage.renewed.lock().unwrap();
     told.iter().map(|(id, face)| (id.clone(), face.data.len(), face.completeness)).collect()
@@ -77,7 +79,7 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
         (&json!(512), &json!(512), &json!(25))
     );
     assert!(done["output"]["preview_url"].as_str().unwrap().starts_with("data:image/webp;base64,UklGR"));
-    // As it was given, so that it may be given again.
+    // The parameters are returned as they were given, so that a client can send them again.
     let given = zoe("draw");
     assert!(["character", "rest", "voice"].iter().all(|name| done[name] == given[name]), "{done}");
     assert_eq!(server.get("/v2/custom-avatars").await.expect(200), json!([done]));
@@ -115,7 +117,7 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
         refused["details"],
         json!([{"field": "avatars[0].avatar_key_id", "reason": "names no avatar"}])
     );
-    // The agents that have it stay as they are: calls show another one.
+    // Agents with this avatar do not change: their calls show another avatar.
     server.call("PATCH", &path, json!({"agent_name": "Renamed"})).await.expect(200);
     let (_, token) = server.conversation(&agent_id).await;
     offer(&server, &token).await.expect(200);
@@ -163,13 +165,14 @@ async fn a_part_outlives_a_restart_but_not_a_failure() {
     let server = Server::start(&folder).await;
     let id = queue(&server, "torn").await;
     std::fs::write(folder.0.join("more"), "").unwrap();
-    // The two come so close together that the second may be read twice.
+    // The two partial sets may arrive so close together that the second one is read twice.
     let nia = |server: &Server| renewed(server).last() == Some(&(id.clone(), NIA, 50));
     until("the second part", async || nia(&server).then_some(())).await;
     let made = server.agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
     server.kill().await;
     let server = Server::start(&folder).await;
-    // The parts come again, the lesser one first: it takes no better one's place.
+    // Both partial sets are read again, the less complete one first. It does not replace a more
+    // complete one.
     until("both parts again", async || nia(&server).then_some(())).await;
     let (_, token) = server.conversation(&made).await;
     offer(&server, &token).await.expect(200);
@@ -210,7 +213,7 @@ async fn workspaces_take_turns_and_none_orders_without_end() {
     let mut server = Server::start(&folder).await;
     let database = folder.database().await;
     let mut other = keys::create(&folder.0.join("data"), database.as_deref(), "other").await.unwrap();
-    // One is in work until it is told to go on, so that the others wait.
+    // One bake runs until the test lets it continue, so that the others wait.
     let stuck = queue(&server, "shares").await;
     once(&server, &stuck, |record| record["output"].is_object()).await;
     let mut mine = Vec::new();
@@ -223,7 +226,7 @@ async fn workspaces_take_turns_and_none_orders_without_end() {
         refused.expect(429),
         json!({"error": "Too many requests", "reason": "8 people of this workspace are waiting to be drawn"})
     );
-    // Whoever comes last had no turn yet.
+    // The workspace that ordered last has had no turn yet.
     std::mem::swap(&mut server.key, &mut other);
     let theirs = queue(&server, "draw").await;
     std::mem::swap(&mut server.key, &mut other);
@@ -309,7 +312,7 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
             {"field": "voice", "reason": "must be one of slt, rms, awb, kal16, kal"},
         ])
     );
-    // What no JSON number is, and what is too much of anything.
+    // Numbers that JSON cannot represent or that are out of range, and a body that is too large.
     for raw in [
         r#"{"avatar_name": "Z", "gender": "male", "character": {"age": NaN}}"#,
         r#"{"character": {"age": 1e999}}"#,
@@ -366,7 +369,7 @@ async fn an_editor_learns_what_may_be_set_and_every_person_of_the_house_is_taken
     for person in people {
         let body = json!({"avatar_name": person["name"], "gender": person["gender"], "voice": person["voice"], "character": person["character"], "rest": person["rest"]});
         let id = server.post(PATH, body).await.expect(200)["id"].as_str().unwrap().to_owned();
-        // More of them than may wait: none is to be drawn.
+        // There are more characters than the queue accepts, so each is deleted before it is drawn.
         server.delete(&format!("{PATH}/{id}")).await.expect(200);
     }
     let body = json!({"character": sheet["default"], "pose": sheet["default_pose"]});
@@ -377,14 +380,15 @@ async fn an_editor_learns_what_may_be_set_and_every_person_of_the_house_is_taken
 async fn a_dead_server_s_drawing_is_taken_over_and_every_server_has_the_face() {
     let folders = [Folder::new(), Folder::new()];
     let Some([one, other]) = two(&folders).await else { return };
-    // Whichever takes it gets half way.
+    // Either server may take the job. It stops half way.
     let id = queue(&one, "half").await;
     once(&one, &id, |record| record["progress"] == 50).await;
     let halves = |folder: &Folder| folder.0.join("data/bakes").join(&id).join("parts/half").exists();
     let (dies, lives) = if halves(&folders[0]) { (one, other) } else { (other, one) };
     dies.kill().await;
     expire(&folders, "custom_avatar", &id).await;
-    // The other one finds nothing of what was drawn, gets half way, and is restarted by nobody: so it is stopped by hand.
+    // The other server finds none of the drawn poses, so its bake also stops half way. Nothing
+    // restarts it, so the test deletes the job.
     until("the take-over", async || folders.iter().all(halves).then_some(())).await;
     lives.delete(&format!("{PATH}/{id}")).await.expect(200);
     let id = queue(&lives, "draw").await;

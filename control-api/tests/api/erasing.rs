@@ -1,4 +1,5 @@
-//! What is erased is gone: rows, webhooks once they are settled, and files, wherever they lie.
+//! Erasure removes everything: rows, webhooks as soon as no attempt is pending, and files on every
+//! server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +16,8 @@ fn ended() -> [(f64, Event); 2] {
     [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::UserLeft })]
 }
 
-/// A conversation that has ended, with a trace such as the engine leaves in the folder of the server that held the call.
+/// A conversation that has ended, with a trace in the folder of the server that ran the call, as
+/// the engine leaves one.
 async fn traced(server: &Server, folder: &Folder) -> (String, PathBuf) {
     let id = server.running(json!({})).await;
     server.stage.tell_all(&id, 1, ended());
@@ -72,7 +74,7 @@ async fn a_record_is_gone_though_the_list_of_its_files_cannot_be_settled_yet() {
     erase(&server, &id).await;
     assert_eq!((listed().await, file.exists()), (1, false));
     store.execute(take_again).await.unwrap();
-    // The server looks every half a minute.
+    // The sweep runs every 30 s.
     leap(Duration::from_secs(31)).await;
     until("the list to be settled", async || (listed().await == 0).then_some(())).await;
 }

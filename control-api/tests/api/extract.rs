@@ -1,4 +1,5 @@
-//! The child process that reads a document, as `visavis extract` is in the shipped program; and one that tries to get out.
+//! The child process that extracts the text of a document, like `visavis extract` in the shipped
+//! program. A second mode tries to escape from the sandbox.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
@@ -12,7 +13,8 @@ fn main() -> std::io::Result<()> {
     }
 }
 
-/// Tries what a document could that has taken the process over, and says line by line how each try ended.
+/// Tries what a document could try that has taken control of the process. Prints one line for the
+/// result of each attempt.
 fn escape(file: &Path) -> std::io::Result<()> {
     documents::confine()?;
     let beside = file.with_extension("new");

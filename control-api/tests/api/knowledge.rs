@@ -1,4 +1,4 @@
-//! Knowledge bases.
+//! The endpoints of knowledge bases.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(crate) async fn upload_to(server: &Server, path: &str, parts: &[(&str, Optio
     server.send(request.header("content-type", "multipart/form-data; boundary=edge").body(body)).await
 }
 
-/// A PDF with one line of text: a header, four objects and a trailer, written out.
+/// A PDF with one line of text: a header, five objects, a cross-reference table and a trailer.
 fn pdf(line: &str) -> Vec<u8> {
     let content = format!("BT /F1 24 Tf 72 700 Td ({line}) Tj ET");
     let objects = [
@@ -47,7 +47,7 @@ fn pdf(line: &str) -> Vec<u8> {
     file.into_bytes()
 }
 
-/// A knowledge base once all of its documents are read, for better or worse.
+/// A knowledge base as soon as each of its documents is ready or has failed.
 async fn settled(server: &Server, path: &str) -> Value {
     until("documents that are read", async || {
         let base = server.get(path).await.expect(200);
@@ -57,7 +57,7 @@ async fn settled(server: &Server, path: &str) -> Value {
     .await
 }
 
-/// What an agent that knows `base` finds for a question.
+/// The search results of an agent with the knowledge base `base`.
 pub(crate) async fn found(server: &Server, base: &str, question: &str) -> Vec<String> {
     let agent = server.agent(json!({"knowledge_base": [base]})).await;
     let (conversation, token) = server.conversation(&agent).await;
@@ -179,7 +179,7 @@ async fn documents_come_and_go() {
 async fn a_document_whose_reading_was_cut_short_is_read_after_the_restart() {
     let folder = Folder::new();
     let server = Server::start_with(&folder.0, |config| {
-        // Never ends by itself.
+        // The command never ends by itself.
         config.extractor = Some(["sh", "-c", "exec tail -f /dev/null", "--"].map(Into::into).to_vec());
     })
     .await;

@@ -1,4 +1,5 @@
-//! A workspace with many conversations. That its lists are read by index is proved beside the store's own statements.
+//! A workspace with many conversations. Tests beside the statements of the store prove that its
+//! lists are read by index.
 
 #![allow(clippy::print_stdout, reason = "the figures are what one reads here")]
 
@@ -9,11 +10,12 @@ use sqlx::Connection as _;
 
 use crate::kit::{Folder, Server};
 
-/// What is promised of the 95th percentile with a hundred thousand of them on a quiet machine.
+/// Limits of the 95th percentile with 100,000 conversations on a quiet machine.
 const LIST: Duration = Duration::from_millis(20);
 const SEARCH: Duration = Duration::from_millis(100);
 
-/// Copies the only conversation so often, each made a second before the other, with a user of its own.
+/// Copies the only conversation until there are `total`. Each copy is a second older than the
+/// previous one and has a user of its own.
 async fn multiply(folder: &Folder, many: u64) {
     let postgres = folder.database().await.is_some();
     let mut connection = folder.store().await;
@@ -31,20 +33,20 @@ async fn multiply(folder: &Folder, many: u64) {
     let count = format!("UPDATE workspace SET conversations = {many}");
     sqlx::query(sqlx::AssertSqlSafe(count)).execute(&mut connection).await.unwrap();
     if postgres {
-        // What the server does by itself within a minute.
+        // The server does the same by itself within a minute.
         sqlx::raw_sql("VACUUM ANALYZE conversation").execute(&mut connection).await.unwrap();
     }
     connection.close().await.unwrap();
 }
 
-/// A workspace with so many conversations.
+/// A workspace with `count` conversations.
 struct Large {
     server: Server,
     agent: String,
-    /// The one that the others were copied from.
+    /// The conversation that was copied.
     id: String,
     many: u64,
-    /// How often each list is asked for, and its times held against what is promised.
+    /// Number of requests for each list. If it is not 0, the times are checked against the limit.
     times: usize,
 }
 
@@ -57,7 +59,7 @@ impl Large {
         Self { server, agent, id, many, times }
     }
 
-    /// Asks for a list of `total`, of which `shown` are shown.
+    /// Requests a list with `total` items in all and `page_len` on its page.
     async fn list(&self, query: &str, shown: usize, total: u64, promised: Duration) {
         let mut times = Vec::new();
         for _ in 0..self.times.max(1) {
@@ -76,7 +78,7 @@ impl Large {
         }
     }
 
-    /// Copies whose user's name holds this number.
+    /// Indices of the copies whose user name contains `part`.
     fn named(&self, part: &str) -> impl Iterator<Item = u64> {
         (1..self.many).filter(move |n| format!("user {n}").contains(part))
     }
@@ -100,7 +102,7 @@ impl Large {
         self.list("type=demo&search=user+1", 10, demos as u64, SEARCH).await;
         self.list("fromDate=2020-01-01&toDate=2021-01-01", 0, 0, LIST).await;
 
-        // The number is kept beside the rows: it follows what is made and erased.
+        // The count is stored beside the rows and follows each creation and erasure.
         self.server.conversation(&self.agent).await;
         let erase = "/v1/ext/conversation/00000000-0000-4000-8000-100000000001";
         for _ in 0..2 {

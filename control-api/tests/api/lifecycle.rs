@@ -1,4 +1,4 @@
-//! What ends conversations beside the engine, and what a restart keeps.
+//! The causes that end conversations outside the engine, and what survives a restart.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ async fn a_damaged_conversation_does_not_keep_the_others_from_ending() {
     let (damaged, _) = server.conversation(&agent).await;
     let (whole, _) = server.conversation(&agent).await;
     folder.change(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{damaged}'")).await;
-    // Both are older than the join time-out from here on, the damaged one more so. The server looks every half a minute.
+    // Both conversations are now older than the join timeout; the damaged one is the older of the
+    // two. The sweep runs every 30 s.
     folder.change("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
     leap(Duration::from_secs(31)).await;
     let record = server.status(&whole, "ENDED").await;
@@ -50,7 +51,7 @@ async fn an_offer_that_came_in_time_may_still_connect() {
     let offer = server.request("POST", &format!("/rtc/{connecting}")).bearer_auth(token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let (waiting, _) = server.conversation(&agent).await;
-    // Both are older than the join time-out from here on. The server looks every half a minute.
+    // Both conversations are now older than the join timeout. The sweep runs every 30 s.
     folder.change("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
     leap(Duration::from_secs(31)).await;
     server.status(&waiting, "ENDED").await;

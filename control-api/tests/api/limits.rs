@@ -1,4 +1,4 @@
-//! Limits, the Host check, headers of every answer, health and metrics.
+//! Limits, the check of the Host header, headers of every response, health and metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -31,7 +31,7 @@ async fn addresses_are_limited_where_the_server_is_public() {
     })
     .await;
     let agent = server.agent(json!({"embed": {"enabled": true}})).await;
-    // Behind a proxy on this machine the address is the one that the proxy tells last.
+    // Behind a proxy on this machine, the client's address is the last one that the proxy reports.
     let click = async |from: &str| {
         let request = server
             .request("POST", &format!("/embed/{agent}"))

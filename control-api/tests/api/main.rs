@@ -1,4 +1,5 @@
-//! The control plane over a real socket, with a store of its own and an engine that is played by the test.
+//! The control plane over a real socket, with a store of its own and an engine that is controlled
+//! by the test.
 
 mod agents;
 mod contract;

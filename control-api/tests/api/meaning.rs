@@ -1,4 +1,5 @@
-//! The server of embeddings: the operator's own, asked wherever it is; what it does not tell in time words find.
+//! The embedding server. It belongs to the operator, so it may be at any address. If it does not
+//! answer in time, the search uses words only.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use crate::kit::{Folder, Server, until};
 use crate::knowledge::{found, upload_to};
 
-/// How it answers.
+/// How the embedding server responds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mood {
     #[default]
@@ -24,13 +25,13 @@ enum Mood {
     Redirects,
 }
 
-/// Knows that dogs and puppies are one thing.
+/// An embedding server for which dogs and puppies have the same meaning.
 #[derive(Default)]
 struct Oracle {
     asked: AtomicUsize,
     keys: Mutex<Vec<String>>,
     mood: Mutex<Mood>,
-    /// Asked by redirection.
+    /// Number of requests that followed the redirect.
     elsewhere: AtomicUsize,
 }
 
@@ -76,7 +77,8 @@ const PETS: &str = "Every puppy must be on a leash.";
 const COATS: &str = "Umbrellas stay at the door.";
 const QUESTION: &str = "May my dog come along?";
 
-/// A server that asks `to`, under a policy that refuses private addresses, and a knowledge base of two documents.
+/// A server that uses this embedding server under a policy that refuses private addresses, and a
+/// knowledge base of two documents.
 async fn knowing(folder: &Folder, to: embeddings::Config) -> (Server, String) {
     let server = Server::start_with(&folder.0, |config| {
         config.allow_private_targets = Some(false);
@@ -93,10 +95,10 @@ async fn knowing(folder: &Folder, to: embeddings::Config) -> (Server, String) {
     (server, made["id"].as_str().unwrap().to_owned())
 }
 
-/// No word of it is in any document.
+/// A question that shares no word with any document.
 const RAIN: &str = "What if it rains?";
 
-/// Waits until the meaning of both documents is known, and so nothing more is asked by itself.
+/// Waits until both documents have embeddings; after that the server sends no request of its own.
 async fn found_by_meaning(server: &Server, base: &str) {
     for (question, answer) in [(QUESTION, PETS), (RAIN, COATS)] {
         until("the documents' meaning", async || {
@@ -123,7 +125,7 @@ async fn an_answer_that_is_late_is_not_waited_for_and_the_next_questions_do_not_
     found_by_meaning(&server, &base).await;
     *oracle.mood.lock().unwrap() = Mood::Hangs;
     let asked = oracle.asked.load(Ordering::Relaxed);
-    // Documents may take a minute of that server's, a question far less.
+    // An embedding of a document may take up to a minute, that of a question far less.
     let within = Duration::from_secs(30);
     let found_in_time = tokio::time::timeout(within, found(&server, &base, "Where do umbrellas stay?"));
     assert_eq!(found_in_time.await.expect("nobody waits for it"), [COATS], "words find it");

@@ -1,15 +1,16 @@
-//! What stands for `visavis bake` and `visavis draw` in these tests: it draws nobody, and does what a character's seed tells it to.
-#![allow(clippy::print_stdout, clippy::print_stderr)] // its output is its contract
+//! Stands in for `visavis bake` and `visavis draw` in these tests. It draws nothing; the seed of
+//! the character selects its behaviour.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // the output is the interface of this program
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::Path;
 
 use models::face::people;
 
-/// What becomes of a bake, by the character's seed; of others a set.
+/// Behaviour of a bake, indexed by the character's seed. Any other seed yields a pose set.
 const DOES: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
 const POSES: &[u8] = include_bytes!("../../../assets/avatars/mei.512.poses");
-/// What stands for sets of a part: other people's.
+/// Stand in for partial pose sets: the sets of other avatars.
 const PART: &[u8] = include_bytes!("../../../assets/avatars/leo.512.poses");
 const LARGER: &[u8] = include_bytes!("../../../assets/avatars/nia.512.poses");
 const PICTURE: &[u8] = include_bytes!("../../../assets/avatars/mei.512.webp");
@@ -39,12 +40,13 @@ fn bake(arguments: &[String]) {
     tell(0.1);
     let part = |poses: &[u8], share: f64| {
         std::fs::write(first.with_extension("webp"), PICTURE).unwrap();
-        // Whole, as the real one: it is read while the next one is written.
+        // Written whole and renamed, as the real command does: the server may read the file while
+        // the next one is written.
         std::fs::write(first.with_extension("new"), poses).unwrap();
         std::fs::rename(first.with_extension("new"), first).unwrap();
         println!("{{\"first\":{share}}}");
     };
-    // Goes on when somebody says so, by a file beside the server's folders.
+    // Waits, at most 60 s, for a file of this name beside the server's folders.
     let told = |word: &str| {
         let file = keep.ancestors().nth(4).unwrap().join(word);
         for _ in 0..3000 {
@@ -67,7 +69,7 @@ fn bake(arguments: &[String]) {
             part(b"no poses", 0.2);
             std::fs::write(out, b"no poses").unwrap();
         }
-        // Gets half way and no further, unless somebody got there before.
+        // Stops half way, unless an earlier run of this bake already did.
         "half" if !before.exists() => {
             std::fs::create_dir_all(keep).unwrap();
             std::fs::write(before, b"drawn").unwrap();

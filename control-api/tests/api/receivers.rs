@@ -1,4 +1,4 @@
-//! Receivers as they are: slow, dead, flapping, redirecting, at a private address.
+//! Webhook receivers as they occur: slow, dead, flapping, redirecting, at a private address.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +19,14 @@ fn committed(text: impl ToString) -> Event {
     Event::UtteranceCommitted { text: text.to_string() }
 }
 
-/// A conversation of an agent whose receiver is at `url`, with `n` events.
+/// A conversation with `n` events, of an agent whose receiver is at `url`.
 async fn told(server: &Server, url: &str, n: u64) -> String {
     let id = server.running(json!({"callback_url": url, "callback_events": ["utterance_committed"]})).await;
     server.stage.tell_all(&id, 1, (1..=n).map(|n| (n as f64, committed(n))));
     id
 }
 
-/// The log of a conversation's webhooks as soon as each of them is `state`.
+/// The delivery log of a conversation as soon as it has `n` entries and each is in `state`.
 async fn log(server: &Server, id: &str, n: usize, state: &str) -> Vec<Value> {
     until(state, async || {
         let log = server.get(&format!("/v1/ext/conversation/{id}/deliveries?perpage=100")).await.expect(200);
@@ -44,17 +44,17 @@ fn tries(one: &Value, what: &str) -> Vec<Value> {
 async fn a_slow_receiver_delays_nobody_but_itself() {
     let folder = Folder::new();
     let hooks = Hooks::start().await;
-    // A try that hangs hangs for longer than this test.
+    // An attempt at a receiver that hangs lasts longer than this test.
     let server = Server::start_with(&folder.0, |config| {
         hasty(config);
         config.webhooks.timeout = Duration::from_secs(3600);
     })
     .await;
-    // Takes connections and says nothing.
+    // Accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let wanted = json!({"callback_url": format!("http://{}/", silent.local_addr().unwrap()), "callback_events": ["utterance_committed"]});
     let agent = server.agent(wanted).await;
-    // More conversations of it than tries may be under way at once.
+    // More conversations than attempts may run at once.
     let mut slow = String::new();
     for _ in 0..300 {
         (slow, _) = server.conversation(&agent).await;
@@ -79,7 +79,7 @@ async fn a_slow_receiver_delays_nobody_but_itself() {
 async fn a_dead_receiver_s_events_are_dead_letters_that_say_why() {
     let folder = Folder::new();
     let server = Server::start_with(&folder.0, hasty).await;
-    // Bound, so that nobody else gets it, and never listening.
+    // Bound, so that no other process can take the address, but never listening.
     let refusing = tokio::net::TcpSocket::new_v4().unwrap();
     refusing.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let closed = refusing.local_addr().unwrap();
@@ -140,7 +140,8 @@ async fn long_store_ten_thousand_events_at_five_hundred_a_second_all_come_in_ord
     all_come_in_order(10_000, Some(Duration::from_millis(2))).await;
 }
 
-/// Tells events of many conversations, one in `each` or all at once, to a receiver that fails three of ten tries.
+/// Emits events of many conversations, one every `each` or all at once, to a receiver that fails
+/// three of ten attempts.
 #[allow(clippy::print_stdout, reason = "the figures are what one reads here")]
 async fn all_come_in_order(events: u64, each: Option<Duration>) {
     const LANES: u64 = 100;
@@ -174,7 +175,7 @@ async fn all_come_in_order(events: u64, each: Option<Duration>) {
         server.stage.tell(&ids[lane], seq, seq as f64, committed(seq));
     }
     let told = begun.elapsed();
-    // However slow the machine is, it goes on.
+    // A slow machine must not fail the test: it waits as long as there is progress.
     let mut settled = 0;
     while settled < events {
         let before = settled;
@@ -202,21 +203,24 @@ async fn all_come_in_order(events: u64, each: Option<Duration>) {
     }
 }
 
-/// More than memory holds of one conversation, a server that stops in between, and waits that are sat out in the store.
+/// More events of one conversation than memory holds, a server that stops in between, and retry
+/// delays that pass in the store.
 #[tokio::test]
 async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
     const EVENTS: usize = 150;
     let folder = Folder::new();
     let hooks = Hooks::start().await;
-    // Three of them fail their first two tries.
+    // Three of the events fail their first two attempts.
     hooks.rule(|one, before| {
         let tries = before.iter().filter(|earlier| earlier.id() == one.id()).count();
         if one.sequence() % 50 == 25 && tries < 2 { 503 } else { 204 }
     });
     let change = |config: &mut control_api::Config| {
-        // The first wait, jitter included, is longer than `hold` and `memory` together: it is sat out in the store.
+        // The first retry delay, jitter included, is longer than `hold` and `memory_horizon`
+        // together, so it passes in the store.
         config.webhooks.schedule = [0, 5000, 300, 300].map(Duration::from_millis).to_vec();
-        // Far longer than a try takes: the next event does not wait for one that is under way for longer than this.
+        // Far longer than an attempt takes. After this time, the next event no longer waits for an
+        // attempt in progress.
         config.webhooks.hold = Duration::from_secs(4);
         config.webhooks.memory = Duration::from_millis(100);
     };
@@ -229,8 +233,8 @@ async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
     let mut seen = HashSet::new();
     let first: Vec<u64> =
         hooks.came().iter().filter(|one| seen.insert(one.id().to_owned())).map(Came::sequence).collect();
-    // One is sent at a time. The one that was under way when the server stopped may not have arrived: its try broke off, and the others did
-    // not wait for its next one.
+    // Deliveries are sent one at a time. The attempt in progress when the server stopped may not
+    // have arrived. The later deliveries did not wait for its retry.
     let late: Vec<u64> = first.windows(2).filter(|pair| pair[0] > pair[1]).map(|pair| pair[1]).collect();
     assert!(late.len() <= 1, "first tries of {id}: {first:?}");
     let others = |list: &[u64]| list.iter().filter(|n| !late.contains(n)).copied().collect::<Vec<_>>();

@@ -1,4 +1,5 @@
-//! Every operation of the API's own document, against every kind of credential and against another workspace.
+//! Every operation of the OpenAPI document, with every kind of credential and with another
+//! workspace.
 
 use control_api::keys;
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use crate::kit::{Folder, Server, agent, joined};
 use crate::table::UNKNOWN;
 
-/// Path, method and whether an API key opens it, of every operation.
+/// Path, method and whether an API key authorizes it, for every operation.
 fn operations() -> Vec<(String, String, bool)> {
     let document: Value = serde_json::from_str(&control_api::openapi::text()).unwrap();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The process that reads documents gets at nothing but the document.
+//! The process that extracts documents has access to nothing but the document.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use crate::kit::{Folder, until};
 
 const READER: &str = env!("CARGO_BIN_EXE_visavis-extract-under-test");
 
-/// What this kernel has; without either of them there is nothing to prove.
+/// The sandbox features of this kernel. Fails if it has neither Landlock nor seccomp, because the
+/// tests would prove nothing.
 fn available() -> Sandbox {
     let available = Sandbox::available();
     assert!(available.refuses_files(), "these tests need a kernel with Landlock or seccomp");

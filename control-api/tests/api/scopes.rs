@@ -1,4 +1,4 @@
-//! What a key may do: every operation of the API's own document with a key of each scope.
+//! The scopes of API keys: every operation of the OpenAPI document with a key of each scope.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kit::{Folder, KEY, Server, agent, until};
 use crate::table::UNKNOWN;
 
-/// What a key of scope `operate` may do beside reading.
+/// The operations that a key of scope `operate` may use in addition to reads.
 const OPERATED: [(&str, &str); 11] = [
     ("POST", "/v1/auth/conversation"),
     ("POST", "/v1/ext/conversation"),
@@ -23,13 +23,13 @@ const OPERATED: [(&str, &str); 11] = [
     ("POST", "/v1/ext/apikey"),
 ];
 
-/// A key of a scope in the workspace of the server's own key.
+/// Creates a key with a scope in the workspace of the server's own key.
 async fn key(server: &Server, scope: Scope) -> String {
     let made = server.post("/v1/ext/apikey", json!({"name": scope.name(), "scope": scope.name()})).await;
     made.expect(201)["key"].as_str().unwrap().to_owned()
 }
 
-/// Method, path and scope in the document of every operation that an API key opens.
+/// Method, path and documented scope of every operation that an API key authorizes.
 fn keyed() -> Vec<(String, String, String)> {
     let document: Value = serde_json::from_str(&control_api::openapi::text()).unwrap();
     let mut all = Vec::new();
@@ -96,7 +96,7 @@ async fn a_refusal_comes_behind_that_of_the_key_and_before_that_of_the_body() {
     assert_eq!(server.send(put).await.status, 405, "a method that no route has is none of the scope's");
     let head = server.request("HEAD", "/v1/ext/agent").header("x-api-key", read.clone());
     assert_eq!(server.send(head).await.status, 200, "HEAD reads");
-    // Of a record that is there nothing is told either.
+    // The response does not reveal an existing record either.
     let id = server.agent(json!({})).await;
     let path = format!("/v1/ext/agent/{id}");
     let gone = server.request("DELETE", &path).header("x-api-key", read.clone());
@@ -180,7 +180,7 @@ async fn a_session_of_the_console_has_the_scope_of_its_key() {
     ask("POST").await.is(403, json!({"error": "Forbidden: this API key has scope read"}));
 }
 
-/// When the key of this name was last used, as the list tells it.
+/// When the key of this name was last used, as the list of keys shows it.
 async fn last_use(server: &Server, name: &str) -> Value {
     let list = server.get("/v1/ext/apikey").await.expect(200);
     let key = list.as_array().unwrap().iter().find(|key| key["name"] == name);
@@ -201,7 +201,8 @@ async fn a_key_s_last_use_is_kept_to_the_minute() {
     let first =
         until("the first use", async || Some(last_use(&server, "read").await).filter(|at| !at.is_null()));
     let first = first.await;
-    // As if that had been half a minute ago: it is fresh enough. What was noted before the other key's use is written before it.
+    // Moves the last use 30 s into the past, which is recent enough not to be written again. Uses
+    // are written in order: as soon as the other key's use is stored, no earlier one is pending.
     let micros = "(SELECT last_used_at FROM api_key WHERE name = 'read')";
     folder.change(format!("UPDATE api_key SET last_used_at = {micros} - 30000000 WHERE name = 'read'")).await;
     let half = last_use(&server, "read").await;
@@ -213,7 +214,7 @@ async fn a_key_s_last_use_is_kept_to_the_minute() {
     until("the other's use", async || Some(last_use(&server, "operate").await).filter(|at| !at.is_null()))
         .await;
     assert_eq!(last_use(&server, "read").await, half, "not written again within a minute");
-    // As if it had been two minutes ago.
+    // Moves the last use two minutes into the past.
     folder.change(format!("UPDATE api_key SET last_used_at = {micros} - 90000000 WHERE name = 'read'")).await;
     get(&busy).await;
     until("a later use", async || {

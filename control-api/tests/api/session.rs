@@ -1,17 +1,17 @@
-//! The console's session: a cookie and the token that must come with it.
+//! The session of the console: a cookie, and a token that each request must carry with it.
 
 use control_api::keys;
 use serde_json::json;
 
 use crate::kit::{Folder, KEY, Reply, Server, agent};
 
-/// A browser that is logged in.
+/// A browser with a session.
 struct Browser {
     cookie: String,
     token: String,
 }
 
-/// `name=value` of the cookie that an answer sets.
+/// `name=value` of the cookie that a response sets.
 fn cookie(reply: &Reply) -> String {
     let set = reply.headers["set-cookie"].to_str().unwrap();
     assert!(set.contains("; Path=/; HttpOnly; SameSite=Strict"), "{set}");
@@ -69,7 +69,7 @@ async fn a_session_opens_what_its_key_opens_and_only_with_both_halves() {
         .header("x-csrf-token", &mine.token)
         .body(agent(json!({})).to_string());
     server.send(made).await.expect(200);
-    // A key in the header is asked alone, right or wrong.
+    // A key in the header takes precedence over the session, valid or not.
     let wrong = server.request("GET", "/v1/ext/agent").header("x-api-key", "vv_wrong");
     let wrong = wrong.header("cookie", &mine.cookie).header("x-csrf-token", &mine.token);
     assert_eq!(server.send(wrong).await.status, 401);
@@ -103,7 +103,8 @@ async fn a_log_out_ends_the_session_for_whoever_has_its_cookie_and_no_other() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
     let [mine, other] = [login(&server, KEY).await, login(&server, KEY).await];
-    // A copy, and the cookie that a later look at the page set.
+    // The cookie that a later read of the session sets. It and a copy of the first one end with the
+    // session.
     let renewed = cookie(&whose(&server, &mine.cookie).await);
     assert_eq!(asked(&server, Some(&renewed), Some(&mine.token)).await, 200);
     let out = server.request("DELETE", "/console/session").header("cookie", &mine.cookie);

@@ -1,4 +1,5 @@
-//! Clients that are slow, or do nothing at all, hold no connection, and keep nobody out. The clock stands while they do nothing, and passes when the test says so.
+//! Slow or idle clients hold no connection and lock out no other client. The clock is paused while
+//! they are idle; the test advances it.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use tokio::net::TcpStream;
 
 use crate::kit::{Folder, KEY, PATIENCE, Server, Stopped, agent, until};
 
-/// Time that the server gives a client, and a moment less. The kernel, which watches over what is not read, knows no other clock than its own.
+/// The server's timeout for a client, and a time just below it. Unread responses are the exception:
+/// the kernel times them out, with its own clock.
 const WITHIN: Duration = Duration::from_millis(400);
 const NEARLY: Duration = Duration::from_millis(399);
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,7 +27,8 @@ async fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap()
 }
 
-/// A request on a connection of its own. Once it is answered, what came before it on other connections has been taken up.
+/// Sends a request on a connection of its own. As soon as it is answered, the server has accepted
+/// everything that was sent earlier on other connections.
 async fn ask(server: &Server) -> TcpStream {
     let mut stream = connect(server).await;
     stream.write_all(HEALTH.as_bytes()).await.unwrap();
@@ -33,14 +36,14 @@ async fn ask(server: &Server) -> TcpStream {
     stream
 }
 
-/// All that the server says to a request on a connection of its own, which it closes.
+/// The whole response to a request on a connection of its own, which the server closes.
 async fn asked(server: &Server, request: &str) -> String {
     let mut stream = connect(server).await;
     stream.write_all(request.as_bytes()).await.unwrap();
     until_closed(&mut stream).await
 }
 
-/// What the server says until it closes the connection.
+/// Everything that the server sends until it closes the connection.
 async fn until_closed(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await;
@@ -48,14 +51,14 @@ async fn until_closed(stream: &mut TcpStream) -> String {
     String::from_utf8(said).unwrap()
 }
 
-/// The connection is open, and the server has said nothing.
+/// The connection is open, and the server has sent nothing.
 #[track_caller]
 fn assert_open(stream: &TcpStream) {
     let read = stream.try_read(&mut [0; 100]);
     assert!(read.as_ref().is_err_and(|e| e.kind() == ErrorKind::WouldBlock), "{read:?}");
 }
 
-/// One answer's header and body, where its length is known.
+/// Header and body of one response with a `content-length`.
 async fn answer(stream: &mut TcpStream) -> String {
     let mut said = String::new();
     let mut byte = [0];
@@ -133,7 +136,8 @@ async fn a_body_that_does_not_come_is_answered_408() {
         assert!(said.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"), "{said}");
         assert!(said.contains("connection: close"), "{said}");
     }
-    // The door's clients read it too: it has the headers that let a page of another origin see it.
+    // Clients of the signaling endpoint get the same response, with the headers that let a page of
+    // another origin read it.
     let mut stream = connect(&server).await;
     let head = format!(
         "POST /rtc/{id} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
@@ -157,7 +161,7 @@ async fn a_long_body_has_more_time() {
     let (first, last) = body.as_bytes().split_at(8000);
     stream.write_all(first).await.unwrap();
     ask(&server).await;
-    // 8000 bytes are worth nearly two seconds more.
+    // 8,000 bytes add nearly two seconds to the timeout (4 KiB per second).
     clock.pass(4 * WITHIN).await;
     stream.write_all(last).await.unwrap();
     assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
@@ -167,7 +171,8 @@ async fn a_long_body_has_more_time() {
 #[tokio::test]
 async fn answers_that_nobody_reads_end_with_their_connection() {
     let folder = Folder::new();
-    // The kernel counts these seconds: a test that stands still for less than all of them does not count.
+    // The kernel measures this time in real seconds. It is long enough that a shorter stall of the
+    // test does not matter.
     let bounds = Bounds { request: Duration::from_secs(4), connections: 1, ..Bounds::default() };
     let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
     let mut stream = connect(&server).await;
@@ -175,12 +180,12 @@ async fn answers_that_nobody_reads_end_with_their_connection() {
     let (ask, unread) = ("GET /assets/call.js HTTP/1.1\r\nhost: localhost\r\n\r\n", 64 << 20);
     let asks = ask.repeat(unread / 10_000);
     let asking = async {
-        // At some point the server can write no more and takes no more either.
+        // At some point the server can neither send more nor accept more.
         let _ = write.write_all(asks.as_bytes()).await;
         std::future::pending::<()>().await;
     };
     let watching = async {
-        // With the first byte the connection is in use; nothing more is read.
+        // From the first byte on, the connection is in use. The rest is never read.
         read.read_exact(&mut [0]).await.unwrap();
         let path = "/v1/ext/avatars";
         assert_eq!(server.get(path).await.status, 503, "the only place is in use");
@@ -201,7 +206,7 @@ async fn a_connection_more_than_there_are_places_replaces_the_one_that_is_idle_l
     let server = start(&folder, 2).await;
     let clock = Stopped::now();
     let [mut first, mut second] = [ask(&server).await, ask(&server).await];
-    // The first one asks again, so the second one is idle longer.
+    // The first connection sends another request, so the second one has been idle for longer.
     first.write_all(HEALTH.as_bytes()).await.unwrap();
     answer(&mut first).await;
     let third = ask(&server).await;
@@ -223,7 +228,8 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
     let mut busy = connect(&server).await;
     let head = post(body.len()).replacen("host", "expect: 100-continue\r\nhost", 1);
     busy.write_all(head.as_bytes()).await.unwrap();
-    // A client is told to go on when its body is waited for: then the connection is in use.
+    // The server sends `100 Continue` when it waits for the body. From then on the connection is in
+    // use.
     let mut told = [0; 25];
     busy.read_exact(&mut told).await.unwrap();
     assert_eq!(told.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");

@@ -1,16 +1,16 @@
-//! Statements of the interface as rows: what is asked, what must come back.
+//! The interface as rows: a request and its expected response.
 
 use serde_json::{Value, json};
 
 use crate::kit::{Folder, Reply, Server, agent};
 
-/// Any value that is there.
+/// Matches any value but null.
 pub(crate) const ANY: &str = "<any>";
-/// An id that names nothing.
+/// An id that belongs to no record.
 pub(crate) const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 
-/// One statement: what it says, the request, the status and what the body holds. An object of the expectation must be part of what comes;
-/// `<any>` stands for any value.
+/// One row: a statement, the method, path and body of the request, the status, and the expected
+/// body. An expected object must be a part of the actual one. `<any>` matches any value but null.
 pub(crate) struct Row(
     pub(crate) &'static str,
     pub(crate) &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Row(
     pub(crate) Value,
 );
 
-/// Whether `wanted` is part of `given`.
+/// Whether `expected` is a part of `actual`.
 pub(crate) fn holds(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
         (given, Value::String(any)) if any == ANY => !given.is_null(),
@@ -34,7 +34,8 @@ pub(crate) fn holds(given: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Asks row by row. Every refusal must be the whole body, byte for byte; of a success the expectation may be a part.
+/// Sends the request of each row. An error response must equal the expected body byte for byte; of
+/// a success, the expected body may be a part.
 pub(crate) async fn check(server: &Server, rows: impl IntoIterator<Item = Row>) {
     for Row(statement, method, path, body, status, wanted) in rows {
         let reply: Reply = match &body {
@@ -48,7 +49,7 @@ pub(crate) async fn check(server: &Server, rows: impl IntoIterator<Item = Row>) 
         };
         assert_eq!(reply.status, status, "{statement}: {method} {path} {body}: {reply:?}");
         let right = if status >= 400 && !wanted.get("details").is_some_and(|d| d == ANY) {
-            // Text, not value: the bytes are the contract.
+            // Compared as text, not as a value: the bytes are the contract.
             let bytes = wanted.as_str().map_or_else(|| wanted.to_string(), str::to_owned);
             reply.text == bytes
         } else {
@@ -221,7 +222,7 @@ async fn templates_and_agents_made_of_them() {
         ],
     )
     .await;
-    // The token came along, sealed for its new row.
+    // The token was copied, encrypted for its new row.
     let agents = server.get("/v1/ext/agent?search=Seller").await.expect(200);
     let (conversation, token) = server.conversation(&id(&agents[0])).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");

@@ -1,4 +1,5 @@
-//! What an agent says about turn-taking is what the conversation of its call is given, and nothing is stored with which no call could begin.
+//! The turn-taking settings of an agent reach the conversation of its call. Settings with which no
+//! call could start are not stored.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Folder, Server};
 
-/// The settings with which a call of this agent begins.
+/// The specification with which a call of this agent starts.
 async fn call_of(server: &Server, agent: &str) -> Spec {
     let (id, token) = server.conversation(agent).await;
     let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
@@ -121,7 +122,8 @@ async fn what_the_face_says_arrives_at_the_call() {
     assert_eq!(spec.error_message, None);
 }
 
-/// A client reads an agent and writes back what it read: the delays it was shown must be those that applied.
+/// A client reads an agent and writes back what it read, so the delays in the response must be
+/// those that apply.
 #[tokio::test]
 async fn the_delays_that_are_shown_are_those_that_apply() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Lips of a voice that tells words and no phones.
+//! Lip motion for a voice that reports words but no phones.
 
 use cpu_time::ThreadTime;
 
@@ -10,7 +10,7 @@ use crate::lips::{self, CLOSURE_TOLERANCE, LipComparison, closures, is_closure};
 use crate::noise::same_noise;
 use crate::{SpokenSentence, collect_phones, run_tts_sink, sentences, synthesize};
 
-/// The words of a sentence with their begins, as vendors tell them that leave out pauses.
+/// The words of a sentence with start times, as from a vendor whose words exclude pauses.
 fn words_with_starts(sentence: &SpokenSentence) -> Vec<Word> {
     let pauses: Vec<f64> =
         sentence.phones.iter().filter(|p| p.name == "pau").map(|p| f64::from(p.end)).collect();
@@ -23,7 +23,7 @@ fn words_with_starts(sentence: &SpokenSentence) -> Vec<Word> {
     placed.collect()
 }
 
-/// The words without begins, each end off by up to 50 ms to both sides.
+/// The words without start times; each end is off by up to 50 ms in either direction.
 fn words_with_jitter(sentence: &SpokenSentence) -> Vec<Word> {
     let mut last: f64 = 0.0;
     let placed = sentence.words.iter().zip(sentence.phones.len()..).map(|(word, n)| {
@@ -33,21 +33,22 @@ fn words_with_jitter(sentence: &SpokenSentence) -> Vec<Word> {
     placed.collect()
 }
 
-/// Lips of a voice that tells these words before its first sound, and no phones.
+/// The phones for a voice that reports these words before its first audio, and no phones.
 fn phones_from_words(sentence: &SpokenSentence, words: Vec<Word>) -> Vec<Phone> {
     collect_phones(&run_tts_sink(true, sentence, vec![(0, Event::Words(words))]))
 }
 
-/// What is found of each phone that shuts the lips.
+/// Matches for one of the phones that shut the lips.
 #[derive(Default)]
 struct ClosureMatches {
-    /// All, and those whose middle is at most [`CLOSURE_TOLERANCE`] from that of a closure that is shown.
+    /// All closures, and those whose middle is within [`CLOSURE_TOLERANCE`] of the middle of a
+    /// shown one.
     total: usize,
     matched: usize,
 }
 
-/// How far the middle of each closure that was said is from that of the nearest one that is shown, on average, in seconds (at most .2 each); and
-/// what is found of `p b m f v`.
+/// Mean distance in seconds between the middle of each spoken closure and that of the nearest shown
+/// one (each capped at 0.2), and the matches for each of `p b m f v`.
 fn closure_offsets(sentences: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f32, [ClosureMatches; 5]) {
     let middle = |(start, end): (f32, f32)| f32::midpoint(start, end);
     let mut found: [ClosureMatches; 5] = Default::default();
@@ -67,7 +68,8 @@ fn closure_offsets(sentences: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f32, 
     (sum / all as f32, found)
 }
 
-/// Prints what these lips are worth; gives r of the jaws, the part of the closures that are shut, and how far off they are.
+/// Prints the scores of these phones. Returns r of the jaw opening, the share of closures that are
+/// shut, and their mean offset in seconds.
 fn print_scores(what: &str, sentence: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f64, f64, f32) {
     let mut pieces = LipComparison::default();
     for (sentence, shown) in sentence.iter().zip(shown) {
@@ -104,8 +106,10 @@ fn long_faces_lips_that_are_made_of_the_words_of_two_hundred_sentences_follow_th
 }
 
 fn assert_word_lips_follow(sentences: &[String]) {
-    // Flite says these words too, so the lengths of a word's phones must not be its own: kal16 lends them to the others, and slt to kal16.
-    // Of each voice the least r of the jaw's opening, the least part of the closures that are shut, and how far they may be off, in seconds.
+    // Flite also speaks these words, so the phone lengths within a word must come from another
+    // voice: from kal16 for the other voices, from slt for kal16. For each voice, the minimum r of
+    // the jaw opening, the minimum share of closures that are shut, and their maximum offset in
+    // seconds.
     let bounds = [
         ("slt", 0.80, 0.97, 0.025),
         ("rms", 0.80, 0.98, 0.021),
@@ -175,7 +179,7 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     let halves = by(&[(0, &sentence.words[..5]), (0, &sentence.words[5..])]);
     assert_eq!(collect_phones(&halves), collect_phones(&all), "words that wait are one batch");
 
-    // The first words late, and the others by themselves in time.
+    // The first words arrive late, the others in time.
     let (some, others) = sentence.words.split_at(6);
     let parts = collect_phones(&by(&[(5, some), (9, others)]));
     assert!(parts.is_sorted_by(|a, b| a.end < b.end), "{parts:?}");

@@ -1,6 +1,7 @@
-//! Counts a thread's allocations. Whoever uses this module gets the allocator with it.
+//! Counts the allocations of a thread. The module also installs the global allocator that does
+//! this.
 
-#![allow(unsafe_code)] // a global allocator cannot be written without
+#![allow(unsafe_code)] // a global allocator needs unsafe code
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,15 +10,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has asked for memory.
+/// Number of allocations of this thread so far.
 pub(crate) fn allocation_count() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// Counts this thread's allocations.
+/// Counts the allocations of each thread.
 struct CountingAllocator;
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread's own cell, which never allocates.
+// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread's own
+// cell, which never allocates.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));

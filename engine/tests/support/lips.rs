@@ -1,4 +1,5 @@
-//! How well lips that were read from sound follow those of the phones that were said. For `engine/tests/lips.rs` and `engine/examples/lips.rs`.
+//! How well phones inferred from audio follow the spoken phones, as lip motion. Used by
+//! `engine/tests/lips.rs` and `engine/examples/lips.rs`.
 #![allow(dead_code, reason = "each user takes its part")]
 
 use std::sync::{Arc, Mutex};
@@ -8,12 +9,12 @@ use engine::speak::tts::{self, SynthesisEvent};
 use models::face::Mouth;
 use models::tts::{Event, Phone};
 
-/// How far from its phone a closure may be seen, in seconds.
+/// Maximum distance in seconds between a closure and its phone.
 pub(crate) const CLOSURE_TOLERANCE: f32 = 0.04;
-/// Seconds between two looks at the mouth.
+/// Seconds between two samples of the mouth.
 const SAMPLE_INTERVAL: f32 = 0.01;
 
-/// Phones that a sound without phones is given on its way to playout, in chunks of .1 s.
+/// The phones that the synthesis sink infers for audio without phones, in chunks of 0.1 s.
 pub(crate) fn phones_from_audio(pcm: &[i16], sample_rate: u32) -> Vec<Phone> {
     let phones: Arc<Mutex<Vec<Phone>>> = Arc::default();
     let collected = Arc::clone(&phones);
@@ -29,23 +30,23 @@ pub(crate) fn phones_from_audio(pcm: &[i16], sample_rate: u32) -> Vec<Phone> {
     std::mem::take(&mut *phones.lock().unwrap())
 }
 
-/// Lips are shut: pressed together, or the lower one under the teeth.
+/// Whether the lips are shut: pressed together, or the lower one under the teeth.
 pub(crate) fn lips_are_shut(mouth: &Mouth) -> bool {
     mouth.press > 0.7 || mouth.tuck > 0.7
 }
 
-/// Whether a phone is made with shut lips.
+/// Whether the lips are shut for a phone.
 pub(crate) fn is_closure(name: &str) -> bool {
     ["p", "b", "m", "f", "v"].contains(&name)
 }
 
-/// Beginning and end of each phone that shuts the lips.
+/// Start and end in seconds of each phone that shuts the lips.
 pub(crate) fn closures(phones: &[Phone]) -> Vec<(f32, f32)> {
     let starts = std::iter::once(0.0).chain(phones.iter().map(|p| p.end));
     starts.zip(phones).filter(|(_, p)| is_closure(&p.name)).map(|(start, p)| (start, p.end)).collect()
 }
 
-/// Pearson's r; 0 where one does not vary.
+/// Pearson's r; 0 if one of the two is constant.
 pub(crate) fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
     let (ma, mb) = (mean(a), mean(b));
@@ -54,7 +55,7 @@ pub(crate) fn correlation(a: &[f64], b: &[f64]) -> f64 {
     if spread > 0.0 { sum(&|x, y| x * y) / spread } else { 0.0 }
 }
 
-/// The lips of a piece of speech.
+/// The lip motion of some speech.
 struct LipMotion {
     track: VisemeTrack,
     closures: Vec<(f32, f32)>,
@@ -66,7 +67,7 @@ impl LipMotion {
     }
 }
 
-/// Pieces of speech, with what was said and what was read.
+/// Pairs of lip motion: from the spoken phones, and from the inferred ones.
 #[derive(Default)]
 pub(crate) struct LipComparison(Vec<(LipMotion, LipMotion)>);
 
@@ -79,7 +80,7 @@ impl LipComparison {
         self.0.iter().map(|(said, _)| f64::from(said.track.end())).sum()
     }
 
-    /// Agreement of the two jaws, the one that was read taken `late` seconds later.
+    /// Correlation of the two jaw openings, the inferred one taken `late` seconds later.
     pub(crate) fn jaw_correlation(&self, late: f32) -> f64 {
         let (mut said, mut read) = (Vec::new(), Vec::new());
         for (a, b) in &self.0 {
@@ -92,7 +93,8 @@ impl LipComparison {
         correlation(&said, &read)
     }
 
-    /// By how many seconds the lips that were read come later than those that were said, where both agree best.
+    /// Delay in seconds of the inferred lip motion behind the spoken one, at the highest
+    /// correlation.
     pub(crate) fn lag(&self) -> f32 {
         let shifts = (-10i8..=10).map(|n| f32::from(n) * SAMPLE_INTERVAL);
         shifts
@@ -100,7 +102,8 @@ impl LipComparison {
             .unwrap_or_default()
     }
 
-    /// Closures that were said, and those of them where lips are shut within [`CLOSURE_TOLERANCE`].
+    /// Number of spoken closures, and of those for which the inferred lips are shut within
+    /// [`CLOSURE_TOLERANCE`].
     pub(crate) fn count_closures(&self) -> (usize, usize) {
         let seen = |track: &VisemeTrack, (start, end): (f32, f32)| {
             let steps = ((end - start + 2.0 * CLOSURE_TOLERANCE) / SAMPLE_INTERVAL) as usize;
@@ -112,7 +115,7 @@ impl LipComparison {
         all.fold((0, 0), |(all, shut), seen| (all + 1, shut + usize::from(seen)))
     }
 
-    /// Closures that were read where none was said within [`CLOSURE_TOLERANCE`].
+    /// Number of inferred closures without a spoken one within [`CLOSURE_TOLERANCE`].
     pub(crate) fn false_closures(&self) -> usize {
         let near =
             |a: (f32, f32), b: (f32, f32)| a.0 < b.1 + CLOSURE_TOLERANCE && b.0 < a.1 + CLOSURE_TOLERANCE;
@@ -123,7 +126,8 @@ impl LipComparison {
         self.0.iter().map(invented).sum()
     }
 
-    /// For each viseme the frames of 10 ms in which it was said, and those of them in which it was read.
+    /// For each viseme, the number of 10 ms steps in which it was spoken, and of those in which it
+    /// was also inferred.
     pub(crate) fn viseme_counts(&self) -> [(usize, usize); Viseme::ALL.len()] {
         let mut counts = [(0, 0); Viseme::ALL.len()];
         for (LipMotion { track: said, .. }, LipMotion { track: read, .. }) in &self.0 {

@@ -1,12 +1,16 @@
-//! Draws pictures of a character while its file is being written, and says what they cost.
+//! Draws pictures of a character while its file is being written, and prints their cost.
 //!
 //! ```text
-//! draw FILE.toml OUT.png [size=512] [slider=value …]     one picture; sliders of the pose: jaw, width, round, press, tuck, tongue, smile,
-//!                                                        lids, squint, gaze_x, gaze_y, raise, knit, yaw, pitch, roll
-//! draw FILE.toml OUT.png mouths|looks [size=512]         all visemes or states of the eyes, close
-//! draw FILE.toml OUT.png FF,TH,aa [size=512]             these visemes, close
-//! draw FILE.toml OUT.png extremes [size=256] [from=0]    this person with each slider at its least and at its most, 4 pairs in a row,
-//!                                                        24 of the sliders from this one on
+//! draw FILE.toml OUT.png [size=512] [slider=value …]     one picture; sliders of the pose: jaw,
+//!                                                        width, round, press, tuck, tongue, smile,
+//!                                                        lids, squint, gaze_x, gaze_y, raise,
+//!                                                        knit, yaw, pitch, roll
+//! draw FILE.toml OUT.png mouths|looks [size=512]         all visemes or states of the eyes, in
+//!                                                        close-up
+//! draw FILE.toml OUT.png FF,TH,aa [size=512]             these visemes, in close-up
+//! draw FILE.toml OUT.png extremes [size=256] [from=0]    this character with each slider at its
+//!                                                        minimum and maximum, 4 pairs in a row;
+//!                                                        24 sliders, starting with this one
 //! ```
 #![allow(clippy::print_stdout)] // its output is its purpose
 
@@ -17,7 +21,7 @@ use std::time::Instant;
 use character::{Character, Mouth, Pose, Rect, SLIDERS, Sitter, render};
 use serde::Deserialize;
 
-/// The tables of a person's file that matter here.
+/// The tables of an avatar's file that are used here.
 #[derive(Deserialize)]
 struct Person {
     character: Character,
@@ -73,10 +77,10 @@ fn main() {
     }
 }
 
-/// Sheets of sliders hold this many.
+/// Number of sliders on a sheet.
 const SLIDERS_A_SHEET: usize = 24;
 
-/// Each slider at its least and at its most. Their names are told in the order in which they are drawn.
+/// Each slider at its minimum and its maximum. The names are printed in drawing order.
 fn extremes(character: &Character, pose: &Pose, first: usize, size: usize) -> Vec<Vec<u8>> {
     let mut tiles = Vec::new();
     for slider in SLIDERS.iter().skip(first).take(SLIDERS_A_SHEET) {
@@ -90,7 +94,7 @@ fn extremes(character: &Character, pose: &Pose, first: usize, size: usize) -> Ve
     tiles
 }
 
-/// The mouths of speech that are named, divided by commas, or all of them.
+/// The mouths of the named visemes, separated by commas, or of all visemes.
 fn visemes(rest: &Pose, names: &str) -> Vec<Pose> {
     let m = |jaw, width, round, tongue| Mouth { jaw, width, round, tongue, ..Mouth::default() };
     let all = [
@@ -137,7 +141,7 @@ fn looks(rest: &Pose) -> Vec<Pose> {
     ]
 }
 
-/// Seconds of the clock and of the processor between two calls.
+/// Measures wall-clock and CPU seconds between two calls.
 struct Watch(std::cell::Cell<(Instant, f64)>);
 
 impl Watch {
@@ -150,7 +154,7 @@ impl Watch {
         println!("{what}: {:.2} core-s, {:.2} s", Self::processor() - cpu, wall.elapsed().as_secs_f64());
     }
 
-    /// User time of this process in seconds, in steps of 10 ms (field 14 of proc(5)'s stat).
+    /// User time of this process in seconds, in steps of 10 ms (field 14 of stat in proc(5)).
     fn processor() -> f64 {
         let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
         let behind_name = stat.rsplit(')').next().unwrap_or_default();
@@ -181,7 +185,7 @@ fn set(pose: &mut Pose, name: &str, value: f32) {
     *field = value;
 }
 
-/// Saves pictures of one size side by side, this many in a row.
+/// Saves pictures of one size side by side, `columns` in a row.
 fn save_tiles(path: &str, tiles: &[Vec<u8>], columns: usize, w: usize, h: usize) {
     let rows = tiles.len().div_ceil(columns);
     let mut rgb = vec![0; columns * w * rows * h * 3];

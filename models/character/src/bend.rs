@@ -1,9 +1,11 @@
-//! What a slider does far from the average: ever less, so that its ends are still people.
+//! Soft limits of sliders: far from the average, a slider's effect decreases, so that its ends
+//! still give plausible faces.
 
 use crate::person::Character;
 
-/// A factor as it is drawn. Within `free` of the average it is itself; beyond, it comes closer and closer to `least` or `most`, and never
-/// runs against an end at which nothing would move.
+/// Limits a factor for drawing. Within `linear_range` of the average it is unchanged. Beyond, it
+/// approaches `min` or `max` asymptotically, so that every movement of the slider still has an
+/// effect.
 fn bend(factor: &mut f32, free: f32, least: f32, most: f32) {
     let from_average = *factor - 1.0;
     let reach = if from_average < 0.0 { 1.0 - least } else { most - 1.0 };
@@ -14,13 +16,14 @@ fn bend(factor: &mut f32, free: f32, least: f32, most: f32) {
 }
 
 impl Character {
-    /// Somebody as it is drawn. All that is left out here is itself up to its slider's ends.
+    /// The character as it is drawn. Fields that are not listed here apply unchanged over their
+    /// full range.
     pub(crate) fn bent(&self) -> Self {
         let mut c = self.clone();
         let (bones, nose) = (&mut c.proportions, &mut c.nose);
         bend(&mut bones.face_width, 0.05, 0.83, 1.15);
         bend(&mut bones.jaw_width, 0.12, 0.76, 1.16);
-        // A mouth needs its place between nose and chin, and a chin its place over the neck.
+        // A mouth needs its space between nose and chin, and a chin its space over the neck.
         bend(&mut bones.jaw_height, 0.06, 0.90, 1.10);
         bend(&mut nose.length, 0.07, 0.75, 1.17);
         bend(&mut nose.tip, 0.12, 0.70, 1.28);

@@ -1,4 +1,4 @@
-//! Where the picture is taken from, and what shines.
+//! Camera and lights.
 
 use glam::{Vec3, vec3};
 
@@ -13,11 +13,11 @@ pub(crate) struct Camera {
     half: f32,
 }
 
-/// Height of the picture's middle.
+/// Height of the picture's centre.
 const MIDDLE: f32 = -0.20;
 /// Distance of the camera.
 pub(crate) const DISTANCE: f32 = 9.0;
-/// Half the height that the picture shows at the face.
+/// Half of the height that the picture shows at the face.
 const FIELD: f32 = 1.82;
 
 impl Camera {
@@ -40,7 +40,7 @@ impl Camera {
         (self.width as f32 * 0.5 + q.x * k, self.height as f32 * 0.5 - q.y * k, -q.z)
     }
 
-    /// Pixels a unit at this depth.
+    /// Pixels per unit at this depth.
     pub(crate) fn scale(&self, depth: f32) -> f32 {
         self.height as f32 * 0.5 / self.half / depth
     }
@@ -60,7 +60,7 @@ pub(crate) struct Light {
     pub(crate) specular: f32,
 }
 
-/// A warm soft key from the upper left, a cool fill, a warm and a cool rim.
+/// A warm soft key light from the upper left, a cool fill light, a warm and a cool rim light.
 pub(crate) fn lights() -> [Light; 4] {
     let light = |direction: Vec3, colour, casts_shadow, hardness, specular| Light {
         direction: direction.normalize(),
@@ -84,7 +84,7 @@ pub(crate) fn sky(n: Vec3) -> Vec3 {
     c * (0.80 + 0.20 * n.z)
 }
 
-/// What a mirror sees: soft boxes over a gradient.
+/// The reflection in a mirror: soft boxes over a gradient.
 pub(crate) fn studio(d: Vec3) -> Vec3 {
     let soft_box = |middle: Vec3, width: f32, height: f32, soft: f32| {
         let middle = middle.normalize();

@@ -1,4 +1,4 @@
-//! The eye: white, iris, pupil, and the wet that reflects the studio.
+//! The eye: white, iris, pupil, and the wet surface that reflects the studio.
 
 use glam::{Vec3, vec3};
 
@@ -6,7 +6,7 @@ use crate::camera::studio;
 use crate::math::{clouds, mix, noise, step};
 use crate::shade::{Lighting, Shader};
 
-/// Radius of the pupil beside that of the iris.
+/// Radius of the pupil relative to that of the iris.
 const PUPIL: f32 = 0.44;
 
 impl Shader<'_> {
@@ -25,7 +25,7 @@ impl Shader<'_> {
         let (a, b) = (d.dot(right), d.dot(up));
         let view = scene.unturn * v;
 
-        // The lids shade the ball.
+        // The lids shade the eyeball.
         let (upper, lower) = scene.lids(hp.x.abs() - scene.eye.x);
         let lid = step(-0.005, 0.085, upper - hp.y) * (0.75 + 0.25 * step(-0.01, 0.04, hp.y - lower));
         let vein = step(0.5, 0.75, clouds(d * 9.0 + vec3(3.0, 1.0, 7.0))) * step(0.55, 0.95, angle);
@@ -52,21 +52,22 @@ impl Shader<'_> {
         }
         out += colour * vec3(0.62, 0.62, 0.64) * light.open.powf(0.7);
         out = (out + glow * 1.4) * mix(0.30, 1.08, lid);
-        // The cornea bulges, and so the window moves with the gaze.
+        // The cornea bulges, so the reflected window moves with the gaze.
         let bulge = step(radius + 0.10, 0.0, angle);
         let wet = (n + scene.turn * (right * a + up * b) * 0.55 * bulge).normalize();
         let mirror = wet * 2.0 * wet.dot(v) - v;
         let fresnel = 0.03 + 0.5 * (1.0 - wet.dot(v).max(0.0)).powi(5);
         let seen = studio(mirror).min(Vec3::splat(6.0));
-        // Toward the corners of the eye it would glint.
+        // Toward the corners of the eye the reflection would glint.
         let front = step(radius + 0.45, radius, angle);
         out += seen * fresnel * mix(1.0, 3.2, front) * mix(0.25, 1.0, lid) * (0.5 + 0.5 * light.open);
-        // The line of tears on the lower lid.
+        // The tear line on the lower lid.
         let tears = step(0.016, 0.004, (hp.y - lower - 0.006).abs());
         out + vec3(0.5, 0.48, 0.46) * tears * mix(0.12, 0.35, front) * light.open
     }
 
-    /// Colour and glow of the iris at (x, y), where its rim is at distance 1; `on_ball` is the same point on the unit ball.
+    /// Colour and glow of the iris at (x, y), where its rim is at distance 1; `on_ball` is the same
+    /// point on the unit sphere.
     fn iris(&self, x: f32, y: f32, on_ball: (f32, f32), right: Vec3, up: Vec3, radius: f32) -> (Vec3, Vec3) {
         let base = self.scene.looks.iris;
         let r = x.hypot(y);
@@ -77,7 +78,7 @@ impl Shader<'_> {
         let mut colour = base * (0.55 + 0.95 * fibres);
         colour = colour.lerp(base * vec3(1.5, 1.25, 0.8) * (0.7 + 0.8 * fibres), ring * 0.65);
         colour *= mix(1.0, 0.20, step(0.76, 1.02, r)); // the dark limbal ring
-        // Light enters on the key's side and glows on the other.
+        // Light enters on the key light's side and glows on the other.
         let key = self.scene.unturn * self.lights[0].direction;
         let across = -(on_ball.0 * key.dot(right) + on_ball.1 * key.dot(up)) / radius;
         let caustic = across.clamp(-1.0, 1.0) * 0.5 + 0.5;

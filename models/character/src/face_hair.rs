@@ -1,4 +1,4 @@
-//! Brows, lashes, beard: hair that follows the pose.
+//! Brows, lashes and beard: hair that follows the pose.
 
 use core::f32::consts::PI;
 
@@ -26,7 +26,7 @@ fn brow(scene: &Scene, side: f32, random: &mut Random, strands: &mut Vec<Strand>
     let raise = pose.brows.raise * 0.055 + if side > 0.0 { 0.010 } else { 0.0 };
     for _ in 0..(950.0 * b.thickness) as usize {
         let t = random.unit() * 1.02 - 0.04;
-        // Sparse at the inner end, where a brow has no edge.
+        // Sparse at the inner end, where a brow has no sharp edge.
         let inward = step(0.26, -0.04, t);
         if random.unit() > mix(1.0, 0.16, inward) {
             continue;
@@ -107,7 +107,7 @@ pub(crate) struct Whisker {
     follows: f32,
 }
 
-/// The beard. It grows once, on the calm face, so that every hair is itself in every pose.
+/// The beard. It is grown once, on the calm face, so that every hair is the same in every pose.
 pub(crate) fn beard(scene: &Scene) -> Vec<Whisker> {
     let mut random = Random::new(scene.c.seed.wrapping_mul(57).wrapping_add(11));
     let mut strands = Vec::new();
@@ -116,7 +116,8 @@ pub(crate) fn beard(scene: &Scene) -> Vec<Whisker> {
         .into_iter()
         .map(|strand| {
             let p = strand.points[0];
-            // The jaw begins below a line from the corner of the mouth to the hinge; toward the hinge its edge is soft.
+            // The jaw starts below a line from the corner of the mouth to the hinge; toward the
+            // hinge its edge is soft.
             let back = ((0.75 - p.z) / 0.87).clamp(0.0, 1.1);
             let line = mix(scene.mouth.y, -0.18, back);
             let soft = 0.015 + 0.15 * back.max(step(0.15, 0.45, p.x.abs()));
@@ -125,7 +126,7 @@ pub(crate) fn beard(scene: &Scene) -> Vec<Whisker> {
         .collect()
 }
 
-/// The beard on the face in the scene's pose, but for hairs whose place at rest is not `near`.
+/// The beard on the face in the scene's pose, without the hairs whose root at rest is not `near`.
 pub(crate) fn posed(scene: &Scene, beard: &[Whisker], near: impl Fn(Vec3) -> bool + Sync) -> Vec<Strand> {
     beard
         .par_iter()
@@ -136,7 +137,7 @@ pub(crate) fn posed(scene: &Scene, beard: &[Whisker], near: impl Fn(Vec3) -> boo
             for p in &mut strand.points {
                 *p = p.lerp(scene.jawed(*p), whisker.follows);
             }
-            // Back on the skin, which cheeks and lips have moved.
+            // Moves the root back to the skin, which cheeks and lips have moved.
             let mut root = strand.points[0];
             root.y += scene.lifted(whisker.strand.points[0]);
             root.x += drawn_in(scene, whisker.strand.points[0]);
@@ -157,7 +158,8 @@ pub(crate) fn posed(scene: &Scene, beard: &[Whisker], near: impl Fn(Vec3) -> boo
         .collect()
 }
 
-/// How far lips that spread or round take the skin around them aside where the face at rest has `p`.
+/// How far spread or rounded lips move the skin around them sideways, where the face at rest has
+/// `p`.
 fn drawn_in(scene: &Scene, p: Vec3) -> f32 {
     let calm = scene.looks.mouth_width;
     let near = step(calm * 2.2, calm * 0.8, p.x.abs()) * bell((p.y - scene.mouth.y) / 0.20);
@@ -194,12 +196,13 @@ fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
         } else {
             (vec3(p.x * 0.25, -1.0, 0.15), mix(0.035, 0.11, step(-0.45, -0.95, q.y)), 0.35, 0.10)
         };
-        // Neighbours lie alike and look alike: a hair that differs from all around it is noise, which no encoder follows.
+        // Neighbouring hairs have similar direction and colour: a hair that differs from all its
+        // neighbours is noise, which no encoder can follow.
         let wave = |k: f32| noise(p * 13.0 + Vec3::splat(k)) - 0.5;
         let common = vec3(wave(0.0), wave(31.0), wave(67.0)) * 0.55;
         let tuft = noise(p * vec3(30.0, 15.0, 30.0));
         let [dark, light] = scene.looks.hair;
-        // A moustache is thicker.
+        // A moustache is denser.
         for _ in 0..if moustache { 2 } else { 1 } {
             let aside = random.vector() * 0.016;
             let root = if moustache { p + aside - normal * aside.dot(normal) } else { p };
@@ -224,7 +227,8 @@ fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
     }
 }
 
-/// How likely a beard hair grows at a point of the skin, and whether it is of the moustache.
+/// Probability that a beard hair grows at a point of the skin, and whether it belongs to the
+/// moustache.
 fn beard_weight(scene: &Scene, p: Vec3) -> (f32, bool) {
     let ax = p.x.abs();
     let q = scene.unjaw(p);
@@ -256,12 +260,12 @@ fn beard_weight(scene: &Scene, p: Vec3) -> (f32, bool) {
     (weight, moustache > 0.3)
 }
 
-/// Height of a beard's upper edge.
+/// Height of the beard's upper edge.
 fn cheek_line(ax: f32) -> f32 {
     mix(-0.62, -0.12, step(0.32, 0.76, ax))
 }
 
-/// How much of the skin the beard shades at a point, 0 … 1.
+/// How much the beard darkens the skin at a point, 0 … 1.
 pub(crate) fn under_beard(scene: &Scene, p: Vec3) -> f32 {
     let (ax, q) = (p.x.abs(), scene.unjaw(p));
     let (y, line) = (p.y - scene.mouth.y, cheek_line(ax));
@@ -269,7 +273,8 @@ pub(crate) fn under_beard(scene: &Scene, p: Vec3) -> f32 {
     let chin = square(step(line + 0.10, line - 0.14, q.y)) * step(-1.14, -1.0, q.y) * step(-0.05, 0.15, p.z);
     let width = scene.looks.mouth_width;
     let moustache = step(0.20, 0.12, y) * step(width + 0.14, width + 0.04, ax) * step(0.5, 0.6, p.z);
-    // What the lips bare when they move is not shaded, but for a lower lip that is tucked in: it takes the beard's edge along.
+    // Skin that moving lips expose is not darkened. The exception is a tucked lower lip, which
+    // takes the beard's edge along.
     let bare = mix(0.11, 0.05, scene.pose.mouth.tuck);
     chin.max(moustache) * step(0.01, bare, upper.min(lower)) * scene.c.beard
 }

@@ -1,4 +1,5 @@
-//! From linear light to the picture: bloom, vignette, a filmic curve that keeps hues, a fixed dither against bands.
+//! Tone mapping from linear light to the picture: bloom, vignette, a filmic curve that preserves
+//! hues, and a fixed dither against banding.
 
 use glam::Vec3;
 use rayon::prelude::*;
@@ -14,7 +15,8 @@ pub(crate) fn finish(light: &[Vec3], width: usize, height: usize) -> Vec<u8> {
             let (u, v) = (x as f32 / width as f32 - 0.5, y as f32 / height as f32 - 0.5);
             let i = y * width + x;
             let c = (light[i] + glow[i] * 0.35) * (1.0 - 0.34 * (u * u + v * v)) * 0.80;
-            // Partly on luminance, which keeps hues, mostly on channels, which looks like film.
+            // Applied partly to luminance, which preserves hues, and mostly to the channels, which
+            // looks like film.
             let l = luminance(c).max(1e-5);
             let kept = c * (curve(l) / l);
             let film = Vec3::new(curve(c.x), curve(c.y), curve(c.z));
@@ -37,17 +39,17 @@ fn curve(x: f32) -> f32 {
     (x * (2.51 * x * 0.66 + 0.045)) / (x * (2.43 * x * 0.66 + 0.55) + 0.105)
 }
 
-/// How far what is too bright spreads, as a standard deviation in pixels.
+/// Spread of the bloom, as a standard deviation in pixels.
 fn spread(height: usize) -> f32 {
     height as f32 * 0.012
 }
 
-/// Pixels from which light spills into one.
+/// Radius in pixels from which light spreads into a pixel.
 pub(crate) fn reach(height: usize) -> usize {
     (spread(height) * 2.5) as usize
 }
 
-/// What is too bright, spread.
+/// The overexposed light, spread.
 fn bloom(light: &[Vec3], width: usize, height: usize) -> Vec<Vec3> {
     let sigma = spread(height);
     let reach = reach(height) as isize;

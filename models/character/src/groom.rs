@@ -1,4 +1,5 @@
-//! The hair of the head: a few hundred guides are grown step by step over the solid, tens of thousands of strands follow the three nearest.
+//! The hair of the head. A few hundred guides are grown step by step over the solid. Tens of
+//! thousands of strands follow the three nearest guides.
 
 use core::f32::consts::TAU;
 
@@ -47,17 +48,17 @@ struct Guide {
     side: f32,
 }
 
-/// What a cut needs to know.
+/// Parameters of a cut.
 struct Cut {
     guides: usize,
     strands: usize,
-    /// How much strands follow their guide toward the tip, and how far they stray.
+    /// How closely strands follow their guide toward the tip, and how far they deviate.
     clump: f32,
     fuzz: f32,
     width: f32,
-    /// Where the hair is parted.
+    /// Position of the part, in x.
     part: Option<f32>,
-    /// Whether it is combed over from a part at the side.
+    /// Whether the hair is combed over from a side part.
     combed: bool,
 }
 
@@ -84,8 +85,9 @@ impl Cut {
         }
     }
 
-    /// On which side of the part a root is: −1, 1, or 0 where there is none. Hairs at the part fall to either side; the part runs out
-    /// before the crown, where it would be a notch in the outline of the head.
+    /// The side of the part on which a root is: −1 or 1, or 0 without a part. Hairs at the part
+    /// fall to either side. The part ends before the crown, where it would be a notch in the
+    /// outline of the head.
     fn side(&self, root: Vec3, random: &mut Random) -> f32 {
         if self.combed {
             // Some hairs lie across the part.
@@ -98,7 +100,7 @@ impl Cut {
     }
 }
 
-/// Where the knot of a [`HairStyle::Bun`] sits, and how large it is.
+/// Position and radius of the knot of a [`HairStyle::Bun`].
 const KNOT: Vec3 = vec3(0.03, 1.10, -0.62);
 const KNOT_RADIUS: f32 = 0.30;
 
@@ -156,7 +158,7 @@ fn wound(scene: &Scene, random: &mut Random) -> Strand {
 /// A random point of the scalp, less likely near the hairline.
 fn root(scene: &Scene, random: &mut Random) -> Vec3 {
     let centre = vec3(0.0, 0.30, -0.13);
-    // The first numbers of near seeds are alike.
+    // The first numbers of similar seeds are similar.
     for _ in 0..4 {
         random.unit();
     }
@@ -182,7 +184,8 @@ fn root(scene: &Scene, random: &mut Random) -> Vec3 {
     }
 }
 
-/// 1 at the crown of a [`HairStyle::Bob`], where hair runs back: to either side, it would leave a notch in the outline of the head.
+/// 1 at the crown of a [`HairStyle::Bob`], where hair runs back. Hair to either side would leave a
+/// notch in the outline of the head.
 fn crown(style: HairStyle, p: Vec3) -> f32 {
     if style == HairStyle::Bob { step(0.36, 0.02, p.z) * step(0.80, 1.0, p.y) } else { 0.0 }
 }
@@ -264,7 +267,7 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
                 let angle = waves * t * length + phase;
                 let swing = swing * step(0.25, 0.6, t);
                 want += vec3(side * angle.sin(), 0.0, angle.cos() * 0.6) * swing;
-                // Tips turn in; nothing falls over the face.
+                // Tips turn inward, and no hair falls over the face.
                 want += vec3(-side * 0.9, 0.0, 0.25) * step(0.80, 1.0, t);
                 if p.z > 0.30 && p.y < 0.5 && p.x.abs() < 0.80 {
                     want += vec3(side * 1.2, 0.0, -0.7);
@@ -293,7 +296,7 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
         };
         v = (v * (1.0 - k) + want.normalize_or_zero() * k).normalize();
         if d < lift {
-            // Slide along the skin rather than into it.
+            // Slides along the skin instead of into it.
             let n = gradient(solid, p, 0.01);
             let inward = v.dot(n);
             let push = ((lift - d) / lift).clamp(0.0, 1.5);
@@ -330,7 +333,7 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, random: &mut R
     let n = lead.points.len();
     let weights = best.map(|(d, _)| 1.0 / (d + 0.0008));
     let total: f32 = weights.iter().sum();
-    // Along the hairline hair is short and fine.
+    // Along the hairline, hair is short and fine.
     let over = over_hairline(&scene.c, root);
     let (fine, thinnest) = if cut.combed {
         (comb::fineness(root, over), 0.45)

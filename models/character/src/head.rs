@@ -8,7 +8,7 @@ use crate::pose::Pose;
 use crate::scene::Scene;
 
 impl Scene {
-    /// The solids of skull, jaw, cheeks and sockets; those of the jaw are the last three.
+    /// The ellipsoids of skull, jaw, cheeks and sockets; the last three belong to the jaw.
     pub(crate) fn solids(c: &Proportions, eye_x: f32, pose: &Pose) -> Ellipsoids {
         let (wide, short) = (c.face_width, 1.0 - c.jaw_height);
         // Cheeks, lifted by a smile.
@@ -22,7 +22,7 @@ impl Scene {
             (vec3(0.0, -0.22, 0.17), vec3(0.655 * wide, 0.70, 0.66)),
             (cheek, vec3(0.225, 0.20, 0.235) * c.cheeks * (1.0 + 0.06 * lift)),
             (vec3(eye_x + 0.01, 0.005, 0.88), vec3(0.235, 0.155, 0.165)),
-            // The teeth's mass under the lips.
+            // The teeth's volume under the lips.
             (vec3(0.0, -0.60 + 0.5 * short, 0.52), vec3(0.30, 0.25, 0.27)),
             (vec3(0.0, -0.52 + 0.5 * short, 0.16), vec3(0.56 * jw, 0.50, 0.58)),
             (vec3(0.36 * jw, -0.56, 0.0), vec3(0.175, 0.26, 0.32)),
@@ -34,9 +34,10 @@ impl Scene {
     pub(crate) fn bones(&self, p: Vec3) -> f32 {
         let c = &self.c.proportions;
         let q = vec3(p.x.abs(), p.y, p.z);
-        // The jaw, in its own space: it turns about the x axis.
+        // The jaw, in its own space: it rotates about the x axis.
         let j = self.unjaw(q);
-        // What lies aside and is mirrored must not meet itself in a crease down the middle of the forehead.
+        // A mirrored part at the side must not meet its mirror image in a crease down the middle of
+        // the forehead.
         let x = (q.x * q.x + 0.0036).sqrt();
         let ([skull, middle, cheek, socket], [teeth, jaw, angle, chin]) = self.solids.distances(
             [vec4(q.x, q.x, x, x), Vec4::splat(q.y), Vec4::splat(q.z)],
@@ -82,7 +83,7 @@ impl Scene {
         ellipsoid(Mat3::from_rotation_z(-0.45) * q, vec3(0.042 * width, 0.027, 0.05))
     }
 
-    /// From head space to that of the ear: x out of its shell, y up, z to the face.
+    /// From head space to ear space: x outward from the shell, y up, z to the face.
     fn ear_space(&self, p: Vec3) -> Vec3 {
         let q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.c.proportions.face_width, -0.07, -0.12);
         Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.58) * q)
@@ -92,14 +93,14 @@ impl Scene {
         let q = self.ear_space(p);
         let body = ellipsoid(q - vec3(0.0, 0.0, -0.02), vec3(0.055, 0.225, 0.14));
         let mut d = smax(body, -ellipsoid(q - vec3(0.070, 0.035, -0.015), vec3(0.070, 0.170, 0.105)), 0.018);
-        // Helix: a tube around an ellipse, and within it the antihelix, an arc.
+        // Helix: a tube around an ellipse. Within it the antihelix, an arc.
         let rim = ellipsoid(vec3(0.0, q.y - 0.02, q.z + 0.02), vec3(1.0, 0.215, 0.145));
         d = smin(d, (rim * rim + square(q.x - 0.038)).sqrt() - 0.025, 0.018);
         let arc = ellipsoid(vec3(0.0, q.y + 0.015, q.z - 0.005), vec3(1.0, 0.125, 0.082));
         let fold = (arc * arc + square(q.x - 0.022)).sqrt() - 0.024;
         d = smin(d, smax(fold, q.z - 0.01, 0.03), 0.018);
         d = smin(d, ellipsoid(q - vec3(0.01, -0.2, 0.03), vec3(0.035, 0.06, 0.05)), 0.05);
-        // The concha, before it the tragus.
+        // The concha, and in front of it the tragus.
         d = smax(d, -ellipsoid(q - vec3(0.040, -0.035, 0.030), vec3(0.075, 0.085, 0.058)), 0.022);
         smin(d, ellipsoid(q - vec3(0.035, -0.04, 0.105), vec3(0.032, 0.045, 0.026)), 0.02)
     }
@@ -121,7 +122,7 @@ impl Scene {
         self.head_over(self.bones(p), p)
     }
 
-    /// The same, where the distance to the bones is known.
+    /// Like [`Scene::head`], for a known distance to the skull.
     pub(crate) fn head_over(&self, bones: f32, p: Vec3) -> f32 {
         let mut d = bones;
         let ax = p.x.abs();
@@ -140,7 +141,8 @@ impl Scene {
         d
     }
 
-    /// Lids: a sphere a little larger than the eye, cut by the almond of its opening. `e` is relative to the eye's centre.
+    /// Lids: a sphere slightly larger than the eye, cut by the almond shape of its opening. `e` is
+    /// relative to the eye's centre.
     fn with_lids(&self, mut d: f32, e: Vec3) -> f32 {
         let radius = self.looks.eye_radius;
         let length = e.length();

@@ -1,6 +1,7 @@
-//! How much of each light arrives through the hair: a coarse grid in head space, one sweep for each light and twelve for the sky.
+//! Transmittance of the hair for each light: a coarse grid in head space, with one sweep for each
+//! light and twelve for the sky.
 //!
-//! Built from the rest pose once, so that hair does not flicker with the jaw.
+//! It is computed once from the rest pose, so that hair does not flicker with the jaw.
 
 use glam::{Vec3, Vec4, vec3, vec4};
 use rayon::prelude::*;
@@ -11,18 +12,18 @@ use crate::strand::Strand;
 
 /// Side of a cell, in units.
 const CELL: f32 = 0.034;
-/// Directions of the sky.
+/// Number of directions of the sky.
 const SKY: usize = 12;
 
 pub(crate) struct LightGrid {
     n: [usize; 3],
     low: Vec3,
-    /// What passes the hair, and what passes hair and head.
+    /// Transmittance of the hair, and of hair and head.
     pub(crate) hair: Field,
     pub(crate) all: Field,
 }
 
-/// For each cell the share that arrives of each light, and of the sky.
+/// For each cell, the share of each light and of the sky that arrives.
 pub(crate) struct Field {
     lights: Vec<Vec4>,
     sky: Vec<f32>,
@@ -65,7 +66,7 @@ impl LightGrid {
         Field { lights, sky: self.sky(density) }
     }
 
-    /// Hair's projected area in a cell's volume.
+    /// Projected area of the hair in a cell's volume.
     fn density(&self, strands: &[Strand]) -> Vec<f32> {
         // A fixed number of parts, so that the sum does not depend on the number of threads.
         let parts: Vec<Vec<f32>> =
@@ -75,7 +76,7 @@ impl LightGrid {
         (0..self.n.iter().product()).into_par_iter().map(|i| sum(i) * share).collect()
     }
 
-    /// Hair's projected area in each cell.
+    /// Projected area of the hair in each cell.
     fn area(&self, strands: &[Strand]) -> Vec<f32> {
         let n = self.n;
         let mut out = vec![0.0f32; n[0] * n[1] * n[2]];
@@ -83,7 +84,7 @@ impl LightGrid {
             for pair in strand.points.windows(2) {
                 let middle = ((pair[0] + pair[1]) * 0.5 - self.low) / CELL;
                 let area = strand.width * (pair[1] - pair[0]).length();
-                // All of the grid is at positive places: casts round down.
+                // All coordinates in the grid are positive, so casts round down.
                 let at = [middle.x as usize, middle.y as usize, middle.z as usize];
                 let f = middle - vec3(at[0] as f32, at[1] as f32, at[2] as f32);
                 for corner in 0..8 {
@@ -111,7 +112,8 @@ impl LightGrid {
         (0..density.len()).into_par_iter().map(mean).collect()
     }
 
-    /// What arrives at each cell from direction `l`: slice by slice along the longest axis, from the light on.
+    /// Light that arrives at each cell from direction `l`, computed slice by slice along the
+    /// longest axis, starting at the light.
     fn sweep(&self, density: &[f32], l: Vec3) -> Vec<f32> {
         let n = self.n;
         let stride = [1, n[0], n[0] * n[1]];
@@ -128,11 +130,12 @@ impl LightGrid {
         let (u, w) = [(1, 2), (0, 2), (0, 1)][axis];
         let k = 1.0 / a[axis];
         let (du, dw, length) = (l[u] * k, l[w] * k, CELL * k);
-        // The same steps aside for all cells, at most one whole cell.
+        // The lateral offset is the same for all cells, and at most one whole cell.
         let (ru, rw) = (du - du.floor(), dw - dw.floor());
         let (su, sw) = ((du.floor() + 1.0) as usize, (dw.floor() + 1.0) as usize);
         let mut light = vec![1.0f32; density.len()];
-        // What leaves a slice, with a rim of what all arrives at; and what arrives at the next.
+        // Light that leaves a slice, with a border of full light; then the light that arrives at
+        // the next one.
         let row = n[u] + 3;
         let mut leaves = vec![1.0f32; row * (n[w] + 3)];
         let slice = |i: usize| stride[axis] * if l[axis] > 0.0 { n[axis] - 1 - i } else { i };
@@ -158,7 +161,8 @@ impl LightGrid {
         light
     }
 
-    /// One of the fields at a point of head space: the lights, and the sky. All arrives outside of the grid.
+    /// Value of one transmittance at a point of head space: the lights, and the sky. Outside the
+    /// grid all light arrives.
     pub(crate) fn at(&self, field: &Field, p: Vec3) -> (Vec4, f32) {
         let q = (p - self.low) / CELL;
         let n = self.n;

@@ -1,14 +1,14 @@
-//! Distances, noise, random numbers: everything here is a pure function.
+//! Distances, noise and random numbers. Every function is pure.
 
 use glam::{Vec3, Vec4, vec3, vec4};
 
-/// The lesser of two numbers. One instruction, where `f32::min` has five to treat NaN as it should be.
+/// The smaller of two numbers in one instruction; `f32::min` needs five, to treat NaN correctly.
 #[inline]
 fn least(a: f32, b: f32) -> f32 {
     if a < b { a } else { b }
 }
 
-/// The larger of two numbers, in one instruction.
+/// The larger of two numbers in one instruction.
 #[inline]
 fn most(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
@@ -27,14 +27,14 @@ pub(crate) fn smax(a: f32, b: f32, k: f32) -> f32 {
     -smin(-a, -b, k)
 }
 
-/// 0 at `a`, 1 at `b`, without corners; `a` may be the larger one.
+/// 0 at `a`, 1 at `b`, smooth at both ends; `a` may be the larger one.
 #[inline]
 pub(crate) fn step(a: f32, b: f32, x: f32) -> f32 {
     let t = least(most((x - a) * (1.0 / (b - a)), 0.0), 1.0);
     t * t * (3.0 - 2.0 * t)
 }
 
-/// From `a` (0) to `b` (1).
+/// Linear interpolation from `a` (0) to `b` (1).
 pub(crate) fn mix(a: f32, b: f32, t: f32) -> f32 {
     a + (b - a) * t
 }
@@ -42,7 +42,7 @@ pub(crate) fn mix(a: f32, b: f32, t: f32) -> f32 {
 /// exp(−x²).
 #[inline]
 pub(crate) fn bell(x: f32) -> f32 {
-    // Numbers too small for an `f32` take long.
+    // Denormal numbers of an `f32` are slow.
     if x * x > 80.0 { 0.0 } else { (-x * x).exp() }
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn ellipsoid(p: Vec3, radii: Vec3) -> f32 {
     if k1 < 1e-6 { -radii.min_element() } else { k0 * (k0 - 1.0) / k1 }
 }
 
-/// Eight ellipsoids at once, in two halves of four lanes: distances as by [`ellipsoid`].
+/// Eight ellipsoids at once, in two halves of four lanes. Distances are as by [`ellipsoid`].
 pub(crate) struct Ellipsoids([Lanes; 2]);
 
 struct Lanes {
@@ -69,7 +69,7 @@ struct Lanes {
 }
 
 impl Ellipsoids {
-    /// From their middles and radii.
+    /// Creates them from their centres and radii.
     pub(crate) fn new(all: [(Vec3, Vec3); 8]) -> Self {
         let half = |first: usize| {
             let axis = |f: &dyn Fn(usize) -> f32| vec4(f(first), f(first + 1), f(first + 2), f(first + 3));
@@ -81,7 +81,8 @@ impl Ellipsoids {
         Self([half(0), half(4)])
     }
 
-    /// Distances to points, one for each: x of all, y of all, z of all; of the first four and of the others.
+    /// Distances to eight points, one per ellipsoid. `a` holds x, y and z of the first four points,
+    /// `b` those of the others.
     #[inline]
     pub(crate) fn distances(&self, a: [Vec4; 3], b: [Vec4; 3]) -> ([f32; 4], [f32; 4]) {
         (self.0[0].distances(a), self.0[1].distances(b))
@@ -124,9 +125,9 @@ fn hash(x: i32, y: i32, z: i32) -> f32 {
     (h & 0xff_ffff) as f32 / 16_777_216.0
 }
 
-/// Value noise, 0 … 1, one feature a unit.
+/// Value noise, 0 … 1, with one feature per unit.
 pub(crate) fn noise(p: Vec3) -> f32 {
-    // Casts are far quicker than calls of `floor`.
+    // Casts are much faster than calls of `floor`.
     let floor = |v: f32| (v + 65_536.0) as i32 - 65_536;
     let (x, y, z) = (floor(p.x), floor(p.y), floor(p.z));
     let w = p - vec3(x as f32, y as f32, z as f32);
@@ -140,17 +141,17 @@ pub(crate) fn clouds(p: Vec3) -> f32 {
     noise(p) * 0.55 + noise(p * 2.03) * 0.28 + noise(p * 4.1) * 0.17
 }
 
-/// Direction in which `f` grows, of length 1.
+/// Direction in which `f` increases, of length 1.
 pub(crate) fn gradient(f: impl Fn(Vec3) -> f32, p: Vec3, e: f32) -> Vec3 {
     let corners = [vec3(1.0, -1.0, -1.0), vec3(-1.0, -1.0, 1.0), vec3(-1.0, 1.0, -1.0), Vec3::ONE];
     corners.iter().fold(Vec3::ZERO, |sum, c| sum + *c * f(p + *c * e)).normalize_or_zero()
 }
 
-/// Xorshift. Good enough for hair.
+/// Xorshift generator; its quality is sufficient for hair.
 pub(crate) struct Random(u32);
 
 impl Random {
-    /// Seed 0 would stay 0.
+    /// A seed of 0 would yield only zeros, so the lowest bit is set.
     pub(crate) fn new(seed: u32) -> Self {
         Self(seed | 1)
     }
@@ -168,17 +169,17 @@ impl Random {
         self.unit() * 2.0 - 1.0
     }
 
-    /// In the cube −1 … 1.
+    /// A point in the cube −1 … 1.
     pub(crate) fn vector(&mut self) -> Vec3 {
         vec3(self.signed(), self.signed(), self.signed())
     }
 
-    /// Nearly normal, deviation 0.5.
+    /// Approximately normal, with standard deviation 0.5.
     pub(crate) fn normal(&mut self) -> f32 {
         (self.unit() + self.unit() + self.unit() + self.unit() - 2.0) * 0.87
     }
 
-    /// A seed for somebody else.
+    /// A seed for another generator.
     pub(crate) fn seed(&mut self) -> u32 {
         (self.unit() * 4e9) as u32
     }

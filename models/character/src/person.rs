@@ -1,4 +1,4 @@
-//! Who is drawn: named sliders, each with its unit and range.
+//! Parameters of a character: named sliders, each with its unit and range.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::slider::{OutOfRange, Slider, check, checked, sliders};
 
-/// A person. What a file leaves out is as in [`Character::default`]; what it does not know or what is out of range ([`SLIDERS`]) is refused.
+/// A character. A field that is missing in a file is as in [`Character::default`]. Unknown fields
+/// and values out of range ([`SLIDERS`]) are rejected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", default, deny_unknown_fields)]
 pub struct Character {
-    /// Everything random (each hair, each freckle) follows from it.
+    /// Seed of everything random (each hair, each freckle).
     pub seed: u32,
     /// 0 young … 1 old: pores, folds, bags, wrinkles.
     pub age: f32,
-    /// How much the two sides of the face differ, 0 … 1.
+    /// Difference between the two sides of the face, 0 … 1.
     pub asymmetry: f32,
     /// Skin.
     pub skin: Skin,
@@ -42,9 +43,9 @@ pub struct Character {
     pub earrings: bool,
     /// Colour of a headscarf, which hides the hair.
     pub headscarf: Option<Colour>,
-    /// What is worn.
+    /// Clothes.
     pub clothes: Clothes,
-    /// Middle and rim of the background.
+    /// Colours of the background: centre and rim.
     pub background: [Colour; 2],
 }
 
@@ -52,7 +53,7 @@ pub struct Character {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Skin {
-    /// Its colour.
+    /// Colour.
     pub colour: Colour,
     /// Redness of cheeks, nose and ears, 0 … 1.5.
     pub blush: f32,
@@ -68,21 +69,22 @@ impl Default for Skin {
     }
 }
 
-/// Bones. Factors, 0.7 … 1.3: near the average what they say, toward the ends less.
+/// Bones. Factors, 0.7 … 1.3. For face width, jaw width and jaw height, the effect decreases far
+/// from the average.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Proportions {
-    /// Of the face.
+    /// Width of the face.
     pub face_width: f32,
-    /// Of the jaw, beside that of the face.
+    /// Width of the jaw, relative to that of the face.
     pub jaw_width: f32,
-    /// From nose to chin.
+    /// Distance from nose to chin.
     pub jaw_height: f32,
     /// Size of the chin.
     pub chin: f32,
     /// Fullness of the cheeks.
     pub cheeks: f32,
-    /// Of the bone over the eyes.
+    /// Size of the bone over the eyes.
     pub brow_ridge: f32,
     /// Thickness of the neck.
     pub neck: f32,
@@ -109,15 +111,15 @@ impl Default for Proportions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EyeShape {
-    /// Factor of the ball's size, 0.8 … 1.3.
+    /// Factor of the eyeball's size, 0.8 … 1.3.
     pub size: f32,
-    /// Factor of the distance between them, 0.9 … 1.1.
+    /// Factor of the distance between the eyes, 0.9 … 1.1.
     pub spacing: f32,
-    /// Factor of how far they open, 0.7 … 1.2.
+    /// Factor of the opening between the lids, 0.7 … 1.2.
     pub opening: f32,
-    /// Outer corners up, −0.1 … 0.25.
+    /// Slope of the eye, outer corner up, −0.1 … 0.25.
     pub tilt: f32,
-    /// Of the iris.
+    /// Colour of the iris.
     pub colour: Colour,
     /// Angular radius of the iris in radians, 0.5 … 0.7.
     pub iris: f32,
@@ -147,7 +149,7 @@ pub struct BrowShape {
     pub thickness: f32,
     /// 0 straight … 1 arched.
     pub arch: f32,
-    /// Of brows and lashes.
+    /// Colour of brows and lashes.
     pub colour: Colour,
 }
 
@@ -157,15 +159,15 @@ impl Default for BrowShape {
     }
 }
 
-/// Nose. Factors, 0.7 … 1.4: near the average what they say, toward the ends less.
+/// Nose. Factors, 0.7 … 1.4. For length and tip, the effect decreases far from the average.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Nose {
-    /// Of tip and wings.
+    /// Width of tip and wings.
     pub width: f32,
-    /// From the eyes to the tip.
+    /// Distance from the eyes to the tip.
     pub length: f32,
-    /// Of the tip.
+    /// Size of the tip.
     pub tip: f32,
     /// 0 straight … 1 turned up.
     pub upturn: f32,
@@ -181,11 +183,11 @@ impl Default for Nose {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lips {
-    /// Their colour.
+    /// Colour.
     pub colour: Colour,
     /// Factor, 0.6 … 1.4.
     pub fullness: f32,
-    /// Factor, 0.7 … 1.3.
+    /// Factor, 0.7 … 1.3. Its effect decreases far from the average.
     pub width: f32,
 }
 
@@ -201,9 +203,9 @@ impl Default for Lips {
 pub struct Hair {
     /// The cut.
     pub style: HairStyle,
-    /// The darker strands.
+    /// Colour of the darker strands.
     pub dark: Colour,
-    /// The lighter strands.
+    /// Colour of the lighter strands.
     pub light: Colour,
     /// Share of grey strands, beard included, 0 … 1.
     pub grey: f32,
@@ -215,7 +217,7 @@ impl Default for Hair {
     }
 }
 
-/// A cut.
+/// A hair style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HairStyle {
@@ -233,17 +235,17 @@ pub enum HairStyle {
     Bob,
     /// Over the shoulders, parted.
     Long,
-    /// Drawn back into a knot.
+    /// Pulled back into a knot.
     Bun,
 }
 
-/// What is worn.
+/// Clothes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Clothes {
-    /// The cut.
+    /// The style.
     pub style: ClothesStyle,
-    /// Its colour.
+    /// Colour.
     pub colour: Colour,
     /// Colour of the shirt under a jacket.
     pub under: Colour,
@@ -255,7 +257,7 @@ impl Default for Clothes {
     }
 }
 
-/// A cut of clothes.
+/// A style of clothes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClothesStyle {
@@ -263,7 +265,7 @@ pub enum ClothesStyle {
     Crew,
     /// A jumper with a high collar.
     Turtleneck,
-    /// A shirt, its top button open.
+    /// A shirt with the top button open.
     Shirt,
     /// A jacket over a round neck.
     Blazer,
@@ -275,7 +277,7 @@ pub enum ClothesStyle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Glasses {
-    /// None are worn.
+    /// No glasses.
     #[default]
     None,
     /// Large, with round corners.
@@ -344,10 +346,10 @@ pub const SLIDERS: &[Slider<Character>] = sliders![Character;
 ];
 
 impl Character {
-    /// Whether every slider is in its range.
+    /// Checks that every slider is in its range.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first slider that is out of range.
     pub fn check(&self) -> Result<(), OutOfRange> {
         check(SLIDERS, self)
     }
@@ -361,7 +363,7 @@ checked!(Character);
 pub struct Colour(pub u32);
 
 impl Colour {
-    /// In linear light.
+    /// The colour in linear light.
     pub(crate) fn linear(self) -> Vec3 {
         let channel = |shift: u32| {
             let v = (self.0 >> shift & 255) as f32 / 255.0;
@@ -383,7 +385,7 @@ impl From<Colour> for String {
     }
 }
 
-/// The text is no colour of the form `#rrggbb`.
+/// The text is not a colour of the form `#rrggbb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a colour of the form #rrggbb")]
 pub struct NoColour;

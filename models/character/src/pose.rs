@@ -1,22 +1,22 @@
-//! What moves in a face.
+//! The movable parameters of a face.
 
 use serde::{Deserialize, Serialize};
 
 use crate::slider::{OutOfRange, Slider, check, checked, sliders};
 
-/// Everything that may move, at once. The default is a calm face that looks straight ahead with closed lips.
+/// All movable parameters. The default is a calm face that looks straight ahead with closed lips.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", default, deny_unknown_fields)]
 pub struct Pose {
     /// Lips, jaw and tongue.
     pub mouth: Mouth,
-    /// 0 earnest … 1 broad smile. Held still while the lips speak.
+    /// 0 serious … 1 broad smile. Constant while the lips speak.
     pub smile: f32,
     /// Lids and gaze.
     pub eyes: Eyes,
     /// Brows.
     pub brows: Brows,
-    /// Where the head points.
+    /// Direction of the head.
     pub head: Head,
 }
 
@@ -62,7 +62,7 @@ pub struct Brows {
     pub knit: f32,
 }
 
-/// Where the head points, in radians.
+/// Direction of the head, in radians.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Head {
@@ -95,10 +95,10 @@ pub const POSE_SLIDERS: &[Slider<Pose>] = sliders![Pose;
 ];
 
 impl Pose {
-    /// Whether every slider is in its range.
+    /// Checks that every slider is in its range.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first slider that is out of range.
     pub fn check(&self) -> Result<(), OutOfRange> {
         check(POSE_SLIDERS, self)
     }

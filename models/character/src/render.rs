@@ -1,4 +1,5 @@
-//! From a scene to linear light: sample, smooth edges, let light spread in skin, lay hair over it.
+//! Renders a scene to linear light: samples, smooths edges, spreads light in skin, and draws hair
+//! on top.
 
 use glam::{Vec3, vec3};
 use rayon::prelude::*;
@@ -10,10 +11,10 @@ use crate::shade::{FAR, Hit, Sample, Shader, Traced};
 use crate::strand::{FINE, Hidden, Layer, Strand};
 use crate::trace;
 
-/// Samples a pixel's side where neighbours differ.
+/// Samples per side of a pixel where neighbours differ.
 const EDGE: usize = 2;
-/// Where in a pixel they are taken, one in each of its parts: no two in a row or column, so that nearly level and nearly upright edges have
-/// as many steps as there are samples.
+/// Positions of the samples in a pixel, one in each of its parts. No two share a row or column, so
+/// that nearly horizontal and nearly vertical edges have as many steps as there are samples.
 const PARTS: [[f32; 2]; EDGE * EDGE] = [[0.375, 0.125], [0.875, 0.375], [0.125, 0.625], [0.625, 0.875]];
 
 /// A pixel: its mean sample, and the depths of its parts for the hair in front of it.
@@ -22,7 +23,8 @@ struct Pixel {
     depths: [f32; EDGE * EDGE],
 }
 
-/// Draws a part of the picture. `hair` holds the head's hair already; `strands` (brows, lashes, beard) are drawn into it.
+/// Draws a rectangle of the picture. `hair` already contains the head's hair; `strands` (brows,
+/// lashes, beard) are drawn into it.
 pub(crate) fn draw(shader: &Shader<'_>, mut hair: Layer, strands: &[Strand], rect: [usize; 4]) -> Vec<Vec3> {
     let pixels = sample(shader, &hair, rect);
     let lit = scatter(shader.camera, &pixels, rect);
@@ -52,7 +54,7 @@ pub(crate) fn draw(shader: &Shader<'_>, mut hair: Layer, strands: &[Strand], rec
         .collect()
 }
 
-/// Whether a strand comes near a part of the picture.
+/// Whether a strand comes near a rectangle of the picture.
 fn crosses(shader: &Shader<'_>, strand: &Strand, [x0, y0, x1, y1]: [usize; 4]) -> bool {
     let margin = 14.0;
     strand.points.iter().any(|p| {
@@ -61,13 +63,13 @@ fn crosses(shader: &Shader<'_>, strand: &Strand, [x0, y0, x1, y1]: [usize; 4]) -
     })
 }
 
-/// Pixels a side of the squares whose rays set out together.
+/// Side in pixels of the squares whose rays start together.
 const TILE: usize = 8;
 
-/// The same of the smaller squares within them.
+/// Side in pixels of the smaller squares within them.
 const SMALL: usize = 2;
 
-/// How far the rays through each square of a part of the picture may go before they can meet anything.
+/// Free distance of the rays through each square of a rectangle of the picture.
 struct Starts {
     side: usize,
     left: usize,
@@ -77,10 +79,11 @@ struct Starts {
 }
 
 impl Starts {
-    /// Of squares of `side` pixels. They stop where one of their rays may be as near as `air` to a surface, and set out `from` where larger
-    /// squares stopped.
+    /// Computes it for squares of `side` pixels. A ray stops where one ray of its square may be as
+    /// close as `air` to a surface. It starts where the larger squares of `from` stopped.
     fn new(shader: &Shader<'_>, rect: [usize; 4], side: usize, air: f32, from: Option<&Self>) -> Self {
-        // Squares have fixed places in the whole picture, so that a part is drawn as in the whole.
+        // Squares have fixed positions in the whole picture, so that a rectangle gives the same
+        // result as the whole.
         let [x0, y0, x1, y1] = rect;
         let (left, top) = (x0 / side, y0 / side);
         let across = x1.div_ceil(side) - left;
@@ -98,13 +101,13 @@ impl Starts {
         Self { side, left, top, across, ways }
     }
 
-    /// The way of a pixel's rays.
+    /// Free distance of a pixel's rays.
     fn at(&self, x: usize, y: usize) -> f32 {
         self.ways[(y / self.side - self.top) * self.across + x / self.side - self.left]
     }
 }
 
-/// One sample a pixel, more where neighbours differ.
+/// Takes one sample per pixel, and more where neighbours differ.
 fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Vec<Pixel> {
     let (width, height) = (x1 - x0, y1 - y0);
     let rect = [x0, y0, x1, y1];
@@ -150,12 +153,13 @@ fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Ve
             if behind < a.depth || !near.clone().any(|j| differs(i, j)) {
                 return Pixel { mean: a, depths: [a.depth; EDGE * EDGE] };
             }
-            // The pixel's parts lie on surfaces that it or a neighbour has traced already.
+            // The pixel's parts lie on surfaces that the pixel or a neighbour has already traced.
             let trace = |hit: &Hit| {
                 let known = core::iter::once(i).chain(near.clone()).find(|j| alike(hit, &hits[*j]));
                 known.map_or_else(|| shader.trace(hit), |j| traced[j])
             };
-            // Nothing that is nearer by half a centimetre hides between the pixel and its neighbours.
+            // Nothing that is closer by half a centimetre hides between the pixel and its
+            // neighbours.
             let nearest = near.clone().fold(a.depth, |least, j| least.min(hits[j].depth));
             let start = if nearest < FAR { start(x, y).max(nearest - 0.05) } else { start(x, y) };
             finer(shader, a, [x as f32, y as f32], start, behind, trace)
@@ -163,10 +167,10 @@ fn sample(shader: &Shader<'_>, hair: &Layer, [x0, y0, x1, y1]: [usize; 4]) -> Ve
         .collect()
 }
 
-/// What of the head's hair solids hide: all that lies this much behind them, in any pose of the face.
+/// Solids hide head hair that lies this far behind them, in any pose of the face.
 const BEHIND: f32 = 0.8;
 
-/// Depths behind which no hair of the head can be seen, whatever lips, jaw and eyes do.
+/// Depths behind which no hair of the head is visible, independent of lips, jaw and eyes.
 pub(crate) fn hidden(scene: &Scene, camera: &Camera) -> Hidden {
     let (across, down) = (camera.width.div_ceil(TILE), camera.height.div_ceil(TILE));
     let solid: Vec<f32> = (0..across * down)
@@ -178,7 +182,7 @@ pub(crate) fn hidden(scene: &Scene, camera: &Camera) -> Hidden {
             trace::hit(scene, camera, ray, start).map_or(f32::MAX, |(p, _)| camera.depth(p))
         })
         .collect();
-    // The farthest of a square and those around it, so that no border matters.
+    // Maximum depth of a square and its neighbours, so that borders do not matter.
     let depths = (0..across * down)
         .map(|i| {
             let (x, y) = (i % across, i / across);
@@ -200,12 +204,13 @@ fn neighbours(i: usize, width: usize, height: usize) -> impl Iterator<Item = usi
     })
 }
 
-/// Whether two hits lie on one smooth surface, near to each other.
+/// Whether two hits lie close together on one smooth surface.
 fn alike(a: &Hit, b: &Hit) -> bool {
     a.material == b.material && (a.depth - b.depth).abs() < 0.03 && a.normal.dot(b.normal) > 0.93
 }
 
-/// Light and sky at every pixel: looked for at every second one of every second row, and between them where a surface bends.
+/// Visibility of lights and sky at every pixel. It is traced at every second pixel of every second
+/// row, and between these only where a surface bends.
 fn trace_all(shader: &Shader<'_>, hits: &[Hit], [x0, y0, x1, _]: [usize; 4]) -> Vec<Traced> {
     let width = x1 - x0;
     let even = |i: usize| (i % width + x0).is_multiple_of(2) && (i / width + y0).is_multiple_of(2);
@@ -241,7 +246,7 @@ fn trace_all(shader: &Shader<'_>, hits: &[Hit], [x0, y0, x1, _]: [usize; 4]) -> 
                     number += 1.0;
                 }
             }
-            // One of four is too far aside.
+            // One of four is too far to one side.
             if number < 2.0 {
                 return shader.trace(hit);
             }
@@ -291,18 +296,20 @@ fn finer(
     Pixel { mean, depths }
 }
 
-/// How far light spreads in skin: three standard deviations in pixels, and the pixels beyond which there is none.
+/// Spread of light in skin: standard deviations in pixels of the three channels, and the radius in
+/// pixels beyond which there is none.
 fn spread(camera: &Camera) -> (Vec3, usize) {
     let sigma = vec3(0.050, 0.020, 0.011) * camera.scale(DISTANCE - 0.7);
     (sigma, (sigma.x * 2.2).ceil() as usize)
 }
 
-/// Pixels around one that its light depends on: light spreads, and its neighbours and theirs say whether it lies on an edge.
+/// Radius in pixels of the area that a pixel's light depends on: light spreads, and the neighbours
+/// and their neighbours decide whether it lies on an edge.
 pub(crate) fn reach(camera: &Camera) -> usize {
     spread(camera).1 + 2
 }
 
-/// Lets light spread inside skin, red the farthest, and multiplies it with the colour.
+/// Spreads light inside skin, red the farthest, and multiplies it with the colour.
 fn scatter(camera: &Camera, pixels: &[Pixel], rect: [usize; 4]) -> Vec<Vec3> {
     let (width, height) = (rect[2] - rect[0], rect[3] - rect[1]);
     let (sigma, reach) = spread(camera);

@@ -1,4 +1,4 @@
-//! Light on surfaces and on hair.
+//! Shading of surfaces and hair.
 
 use glam::{Vec3, Vec4, vec3};
 
@@ -19,15 +19,15 @@ pub(crate) struct Shader<'a> {
     pub(crate) grid: Option<&'a LightGrid>,
 }
 
-/// What arrives at a point.
+/// Light that arrives at a point.
 pub(crate) struct Lighting {
-    /// Share of each lamp.
+    /// Visible share of each lamp.
     pub(crate) arrives: [f32; 4],
-    /// Share of the sky.
+    /// Visible share of the sky.
     pub(crate) open: f32,
 }
 
-/// What a ray sees. Skin keeps its light apart from its colour until the light has been blurred.
+/// What a ray sees. For skin, light and colour stay separate until the light has been blurred.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
     /// Light on skin.
@@ -36,7 +36,7 @@ pub(crate) struct Sample {
     pub(crate) albedo: Vec3,
     /// 1 on skin, 0 elsewhere.
     pub(crate) is_skin: f32,
-    /// All light of what is not skin, gloss of skin included.
+    /// All light of other materials, and the gloss of skin.
     pub(crate) other: Vec3,
     pub(crate) depth: f32,
     pub(crate) normal: Vec3,
@@ -46,7 +46,7 @@ pub(crate) struct Sample {
 /// Depth of the background.
 pub(crate) const FAR: f32 = 1e9;
 
-/// The surface that a ray meets.
+/// The surface that a ray hits.
 #[derive(Clone, Copy)]
 pub(crate) struct Hit {
     /// In the world, and in head space.
@@ -59,14 +59,16 @@ pub(crate) struct Hit {
 }
 
 impl Hit {
-    /// Whether each of two hits lies nearly in the plane of the other: a surface may be steep without a step.
+    /// Whether each of two hits lies nearly in the plane of the other: a surface may be steep
+    /// without a step.
     pub(crate) fn level_with(&self, other: &Self) -> bool {
         let way = other.p - self.p;
         way.dot(self.normal).abs().max(way.dot(other.normal).abs()) < 0.01
     }
 }
 
-/// What rays from a surface to lights and sky have found. Changes slowly along a surface, and is most of the work.
+/// Visibility of lights and sky from a surface. It changes slowly along a surface, and computing it
+/// is most of the work.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Traced {
     pub(crate) seen: [f32; 4],
@@ -74,7 +76,8 @@ pub(crate) struct Traced {
 }
 
 impl Shader<'_> {
-    /// The surface at a point of the picture, in pixels; hair apart. Nothing is nearer than `start`; what lies behind `hair` has no material.
+    /// The surface at a point of the picture, in pixels, without hair. Nothing is closer than
+    /// `start`. A surface behind the depth `hair` gets no material.
     pub(crate) fn find(&self, x: f32, y: f32, start: f32, hair: f32) -> Hit {
         let ray = self.camera.ray(x, y);
         let mut out = Hit {
@@ -95,12 +98,13 @@ impl Shader<'_> {
         out
     }
 
-    /// Looks from a surface to lights and sky.
+    /// Computes the visibility of lights and sky from a surface.
     pub(crate) fn trace(&self, hit: &Hit) -> Traced {
         let (scene, n) = (self.scene, hit.normal);
         let open = trace::openness(scene, hit.p, n);
-        // Thick cloth must not lie in the shadow of its own folds. From so far out a shirt's light would pass over the edges of collar and jacket
-        // beside it, here and there.
+        // Thick cloth must not lie in the shadow of its own folds. For a shirt the offset is
+        // smaller: from farther out, its light would pass over the edges of collar and jacket in
+        // places.
         let shirt = scene.c.clothes.style == ClothesStyle::Shirt;
         let off = match hit.material {
             Material::Scarf => 0.045,
@@ -108,7 +112,8 @@ impl Shader<'_> {
             _ => 0.01,
         };
         let from = hit.p + n * off;
-        // Light wraps far around thin cloth: where a scarf turns away from a lamp it must fade, or each dent has an edge.
+        // Light wraps far around thin cloth. Where a scarf turns away from a lamp it must fade, or
+        // each dent has an edge.
         let turned = if hit.material == Material::Scarf { 0.20 } else { -0.12 };
         let seen = self.lights.each_ref().map(|l| match n.dot(l.direction) {
             away if away <= -0.12 => 0.0,
@@ -187,7 +192,7 @@ impl Shader<'_> {
         let (lip, inside) = scene.lip_and_inside(hp);
         let smooth = n;
         let (n, crease) = scene.wrinkled(n, hp);
-        // Gloss hardly sees wrinkles: they would glint.
+        // Gloss mostly ignores wrinkles: they would glint.
         let shiny = smooth.lerp(n, 0.3).normalize();
         let fine = relief(scene, shiny, hp, lip);
         let (mut irradiance, mut specular) = (Vec3::ZERO, Vec3::ZERO);
@@ -204,7 +209,8 @@ impl Shader<'_> {
         specular += mirror(fine) * 0.018 * lip * light.open * under_hair;
         let mut albedo = skin.colour * Vec3::ONE.lerp(vec3(0.72, 0.56, 0.52), crease * 0.8);
         if inside > 0.0 {
-            // Beside the teeth of a smile lie cheeks, near and lit: no notches.
+            // Beside the teeth of a smile, the cheeks are close and lit, so there are no dark
+            // notches.
             let wall = vec3(0.22, 0.035, 0.03).lerp(vec3(0.42, 0.15, 0.13), scene.parted);
             albedo = albedo.lerp(wall, inside);
             let shade = 0.62 - 0.25 * scene.parted;
@@ -214,7 +220,7 @@ impl Shader<'_> {
         out.irradiance = irradiance;
         out.albedo = albedo;
         out.is_skin = 1.0;
-        // A wrinkle's bottom is matt: dark skin would show it as a white scratch.
+        // The bottom of a wrinkle is matt: on dark skin, gloss would look like a white scratch.
         out.other = specular * skin.oil * (1.0 - 0.6 * crease);
     }
 
@@ -230,19 +236,20 @@ impl Shader<'_> {
         let teeth = material == Material::Teeth;
         let mut colour = if teeth { vec3(0.95, 0.895, 0.825) } else { vec3(0.43, 0.125, 0.115) };
         if teeth && hp.z > 0.5 {
-            // One tooth from another, and a little warmer toward the gum. Those of the lower row hardly show.
+            // Gaps between the teeth, and a slightly warmer colour toward the gum. Gaps of the
+            // lower row are hardly visible.
             let (gap, over) = self.scene.between_teeth(hp);
             let upper = step(-0.02, 0.0, over);
             colour *= Vec3::ONE.lerp(vec3(0.60, 0.47, 0.42), gap * 0.5 * upper);
             colour *= Vec3::ONE.lerp(vec3(1.0, 0.93, 0.86), step(0.03, 0.10, over) * 0.6);
         }
         if !teeth && self.scene.tongue.1 > 0.0 {
-            // Where it meets the upper teeth, and to its sides, little light comes between.
+            // Little light arrives where it meets the upper teeth, and at its sides.
             let (_, over) = self.scene.between_teeth(hp);
             let near = step(-0.055, 0.005, over).max(step(0.05, 0.17, hp.x.abs()) * 0.8);
             colour *= Vec3::ONE.lerp(vec3(0.55, 0.40, 0.40), near * self.scene.tongue.1);
         }
-        // Front teeth are as bright as the face; the corners and all that lies behind are not.
+        // Front teeth are as bright as the face; the corners and everything behind are not.
         let deep = step(0.02, 0.22, 0.745 - hp.z);
         let open = light.open.powf(0.8);
         let (mut out, mut shine) = (Vec3::ZERO, 0.0);
@@ -254,7 +261,8 @@ impl Shader<'_> {
                 * t
                 * if teeth { 0.6 } else { 0.5 };
         }
-        // Most of the light in a mouth has met lips and gums: what is cool of lamps and sky would be green beside them, and shade is red.
+        // Most of the light in a mouth was reflected by lips and gums. Cool light of lamps and sky
+        // would look green beside them, and shade is red.
         let arrives = out + ambient * open;
         let warm = luminance(arrives) * vec3(1.07, 1.0, 0.93);
         let shade = Vec3::ONE.lerp(vec3(0.95, 0.70, 0.60), (1.0 - open) * 0.55);
@@ -278,7 +286,8 @@ impl Shader<'_> {
         let scarf = material == Material::Scarf;
         let style = self.scene.c.clothes.style;
         let knitted = matches!(style, ClothesStyle::Crew | ClothesStyle::Turtleneck);
-        // The crumple of a scarf, knit, or plain weave. No regular pattern finer than a few pixels: that would shimmer in the encoder.
+        // The crumple of a scarf, knit, or plain weave. A regular pattern finer than a few pixels
+        // would shimmer in the encoder.
         let (bump, depth) = if scarf {
             (clouds(p * 16.0) - 0.5, 0.07)
         } else if knitted {
@@ -299,7 +308,7 @@ impl Shader<'_> {
         let fuzz = (1.0 - n.dot(v).max(0.0)).powi(3) * 0.9;
         let mut out = Vec3::ZERO;
         for (l, &t) in self.lights.iter().zip(&light.arrives) {
-            // A scarf is thin: some light comes through it.
+            // A scarf is thin: some light passes through it.
             let (t, wrap) = if scarf { (mix(0.14, 1.0, t), 0.25) } else { (t, 0.15) };
             let lit = (n.dot(l.direction) * (1.0 - wrap) + wrap).max(0.0);
             out += l.colour * t * lit * (colour + (colour * 0.5 + Vec3::splat(0.02)) * fuzz);
@@ -307,7 +316,7 @@ impl Shader<'_> {
                 out += l.colour * t * gloss(n, v, l.direction, 0.55, 0.04) * 0.5;
             }
         }
-        // Cloth lights its own folds, white cloth most: they are deep, not black.
+        // Cloth reflects light into its own folds, white cloth the most: they are deep, not black.
         let least = if scarf { 0.45 } else { 0.16 + 0.50 * luminance(base) };
         out * 0.60 + colour * ambient * mix(least, 1.0, light.open) * under_hair * 0.75
     }
@@ -325,7 +334,7 @@ impl Shader<'_> {
         out + studio(n * 2.0 * n.dot(v) - v) * mirror * light.open
     }
 
-    /// A little glass over what lies behind it at `hp`.
+    /// A lens over the surface at `hp`.
     fn through_lens(&self, out: &mut Sample, ray: Vec3, hp: Vec3) {
         let scene = self.scene;
         if hp.y < -0.6 {
@@ -367,8 +376,9 @@ impl Shader<'_> {
         out
     }
 
-    /// Light that leaves a strand at a point of the world: two highlights shifted along the tangent, diffuse light, light from behind
-    /// (after Kajiya & Kay 1989 and Marschner et al. 2003).
+    /// Light that leaves a strand at a point of the world: two highlights shifted along the
+    /// tangent, diffuse light, and light from behind (after Kajiya & Kay 1989 and Marschner et al.
+    /// 2003).
     pub(crate) fn hair(&self, strand: &Strand, p: Vec3, tangent: Vec3, share: f32) -> Vec3 {
         let scene = self.scene;
         let v = (self.camera.eye - p).normalize();

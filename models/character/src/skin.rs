@@ -1,4 +1,4 @@
-//! The colour of skin, lips included.
+//! Colour and gloss of skin, lips included.
 
 use glam::{Vec3, vec3};
 
@@ -18,11 +18,11 @@ pub(crate) struct Skin {
     pub(crate) oil: f32,
 }
 
-/// Lips and their surroundings lie within this distance of the mouth's middle.
+/// Lips and their surroundings lie within this distance of the mouth's centre.
 const MOUTH: f32 = 0.7;
 
 impl Scene {
-    /// Share of lip and share of the mouth's inside at a point of head space.
+    /// Shares of lip and of mouth cavity at a point of head space.
     pub(crate) fn lip_and_inside(&self, hp: Vec3) -> (f32, f32) {
         let far = (hp - vec3(0.0, self.mouth.y, self.mouth.z)).length();
         let lip = if far < MOUTH { self.lip_mask(hp) } else { 0.0 };
@@ -30,7 +30,7 @@ impl Scene {
         (lip, inside)
     }
 
-    /// Skin at a point, in head space and in the world.
+    /// Skin at a point, given in head space and in the world.
     pub(crate) fn skin(&self, hp: Vec3, p: Vec3) -> Skin {
         let c = &self.c;
         let q = vec3(hp.x.abs(), hp.y, hp.z);
@@ -49,7 +49,7 @@ impl Scene {
         let hollow = if hp.z > 0.3 { bell(e.y / 0.16) * bell(e.x / 0.25) } else { 0.0 };
         tint(vec3(0.88, 0.76, 0.74), hollow * (0.42 + 0.3 * c.age));
         if hp.z > 0.4 && hp.y < -0.2 && hp.y > -1.0 {
-            // The shade in the fold of a cheek is red: a grey one would be a smear.
+            // The shade in the fold of a cheek is red: a grey one would look like a smear.
             let (fold, across, along) = self.cheek_fold(hp);
             let warm = bell((across - 0.01) / 0.055) * along * fold.min(1.0);
             tint(vec3(1.05, 0.88, 0.83), warm * 0.8);
@@ -86,13 +86,14 @@ impl Scene {
             a = a.lerp(self.looks.hair[0] * 0.55, share);
         }
         if q.x > 0.6 && hp.y.abs() < 0.5 {
-            // Little light leaves the hollows of an ear, and what does is red.
+            // Little light leaves the hollows of an ear, and it is red.
             a *= Vec3::ONE.lerp(vec3(0.50, 0.29, 0.25), self.ear_hollow(hp));
         }
         if c.beard > 0.0 && hp.z > -0.05 && hp.y < -0.2 {
             a *= Vec3::ONE.lerp(vec3(0.70, 0.68, 0.70), under_beard(self, hp));
         }
-        // Pores and mottles lie on the face as it is seen from before: whatever cheeks and jaw do below them, no pixel changes.
+        // Pores and mottles are fixed to the face as seen from the front: movements of cheeks and
+        // jaw change no pixel of them.
         let grain = self.grain(hp);
         let dark = step(0.40, 0.08, luminance(self.looks.skin));
         a *= Vec3::ONE + vec3(0.24, 0.32, 0.33) * (0.9 + 0.15 * c.age) * (1.0 - 0.45 * dark) * grain;
@@ -102,7 +103,7 @@ impl Scene {
         }
         a *= self.lid_lines(e);
 
-        // On dark skin the same gloss shows far more: there it is spread and less.
+        // On dark skin the same gloss is far more visible: there it is weaker and more diffuse.
         let oil = 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12));
         let mut skin = Skin {
             colour: a,
@@ -122,9 +123,10 @@ impl Scene {
         skin
     }
 
-    /// How much lighter or darker than the skin around it a point of the face is, −0.5 … 0.5: pores, and what is between them.
+    /// How much lighter or darker than its surroundings a point of the face is, −0.5 … 0.5: pores
+    /// and the skin between them.
     fn grain(&self, hp: Vec3) -> f32 {
-        // Less on a chin, where it would look unwashed.
+        // Weaker on a chin, where it would look unwashed.
         let low = mix(0.55, 1.0, step(-0.80, -0.40, hp.y));
         let place = step(0.12, 0.35, hp.z) * step(-1.15, -1.0, hp.y) * low;
         if place == 0.0 {
@@ -136,7 +138,8 @@ impl Scene {
         place * (at(46.0, 0.5) * (0.55 + 0.35 * nose) + at(21.0, 7.5) * 0.42)
     }
 
-    /// The dark line of the lashes and the red rim under the eye. `e` is relative to the eye's centre.
+    /// The dark line of the lashes and the red rim under the eye. `e` is relative to the eye's
+    /// centre.
     fn lid_lines(&self, e: Vec3) -> Vec3 {
         if e.length() >= self.looks.eye_radius + 0.06 || e.z <= 0.0 {
             return Vec3::ONE;
@@ -149,7 +152,7 @@ impl Scene {
     }
 }
 
-/// Fine relief: a normal bent by pores, or by the furrows of the lips.
+/// Fine relief: a normal perturbed by pores, or by the furrows of the lips.
 pub(crate) fn relief(scene: &Scene, n: Vec3, hp: Vec3, lip: f32) -> Vec3 {
     let e = 0.35;
     let slope = |q: Vec3| {
@@ -168,8 +171,8 @@ pub(crate) fn relief(scene: &Scene, n: Vec3, hp: Vec3, lip: f32) -> Vec3 {
 }
 
 impl Scene {
-    /// Depth of wrinkles at a point of the face, in units: across the forehead, between the brows, crow's feet, under the eyes. They come
-    /// with age, and with what the face does.
+    /// Depth of wrinkles at a point of the face, in units: on the forehead, between the brows,
+    /// crow's feet, and under the eyes. They depend on age and on the pose.
     fn wrinkles(&self, hp: Vec3) -> f32 {
         let (age, pose) = (self.c.age, &self.pose);
         let old = step(0.30, 0.80, age);
@@ -224,7 +227,8 @@ impl Scene {
         depth
     }
 
-    /// The same below the cheek bones of somebody old: from the nose to the mouth, from its corners down, over the upper lip.
+    /// Wrinkles of an old face below the cheek bones: from the nose to the mouth, down from its
+    /// corners, and over the upper lip.
     fn lower_wrinkles(&self, hp: Vec3) -> f32 {
         let (ax, mouth) = (hp.x.abs(), &self.mouth);
         let (_, across, along) = self.cheek_fold(hp);
@@ -244,7 +248,7 @@ impl Scene {
         depth
     }
 
-    /// Wrinkles at a point: the normal that they bend, and how dark they are, 0 … 1.
+    /// Effect of wrinkles at a point: the perturbed normal, and a darkening, 0 … 1.
     pub(crate) fn wrinkled(&self, n: Vec3, hp: Vec3) -> (Vec3, f32) {
         let depth = self.wrinkles(hp);
         let e = 0.004;
@@ -253,19 +257,20 @@ impl Scene {
         if depth == 0.0 && x == 0.0 && y == 0.0 {
             return (n, 0.0);
         }
-        // Depth grows into the skin.
+        // Depth increases into the skin.
         ((n + self.turn * vec3(x, y, 0.0) / e).normalize(), (depth / 0.006).min(1.0))
     }
 }
 
-/// Light that wraps around the edge of shadow, red the most: it has travelled inside.
+/// Light that wraps around the edge of shadow, red the most, because it has travelled inside the
+/// skin.
 pub(crate) fn wrapped(cos: f32) -> Vec3 {
     let w = vec3(0.30, 0.17, 0.12);
     let d = ((Vec3::splat(cos) + w) / (Vec3::ONE + w)).max(Vec3::ZERO);
     d * d.powf(0.25)
 }
 
-/// Sky in folds: what bounces there is red.
+/// Sky light in folds: it is reflected there and turns red.
 pub(crate) fn in_folds(openness: f32) -> Vec3 {
     vec3(openness.powf(0.70), openness.powf(0.84), openness.powf(0.88))
 }

@@ -1,17 +1,17 @@
 //! Sliders: numbers with a name, a unit and a range.
 
-/// A number of a `T` that may be set.
+/// An adjustable number of a `T`.
 pub struct Slider<T> {
-    /// Its name, as in a file: `eyes.size`.
+    /// Name, as in a file: `eyes.size`.
     pub name: &'static str,
-    /// What it counts: `factor` (of an average adult's measure), `share` (0 none … 1 all), `radians`, or `steps` of a pose (1 = as far as it
-    /// goes).
+    /// Unit: `factor` (relative to an average adult), `share` (0 none … 1 all; some exceed 1),
+    /// `slope` (rise per unit of width), `radians`, or `steps` of a pose (1 = the full range).
     pub unit: &'static str,
-    /// The least value.
+    /// Minimum.
     pub least: f32,
-    /// The largest value.
+    /// Maximum.
     pub most: f32,
-    /// Where it is.
+    /// Accessor of the field.
     pub of: fn(&mut T) -> &mut f32,
 }
 
@@ -19,17 +19,17 @@ pub struct Slider<T> {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("{name} is {value}, but must be from {least} to {most}")]
 pub struct OutOfRange {
-    /// Which one.
+    /// Name of the slider.
     pub name: &'static str,
-    /// What it was set to.
+    /// The rejected value.
     pub value: f32,
-    /// The least that it may be.
+    /// Minimum.
     pub least: f32,
-    /// The largest that it may be.
+    /// Maximum.
     pub most: f32,
 }
 
-/// Whether all sliders of `of` are in range; the first that is not is told.
+/// Checks that all sliders of `target` are in range; returns the first that is not.
 pub(crate) fn check<T: Clone>(sliders: &[Slider<T>], of: &T) -> Result<(), OutOfRange> {
     let mut of = of.clone();
     for &Slider { name, least, most, of: field, .. } in sliders {
@@ -41,7 +41,7 @@ pub(crate) fn check<T: Clone>(sliders: &[Slider<T>], of: &T) -> Result<(), OutOf
     Ok(())
 }
 
-/// A list of sliders: `name: field, unit, least..most;`.
+/// A list of sliders: `Type; "unit" min ..= max: field.path; …`.
 macro_rules! sliders {
     ($of:ty; $($unit:literal $least:literal ..= $most:literal: $($name:ident).+;)*) => {
         &[$($crate::slider::Slider::<$of> {
@@ -57,7 +57,8 @@ macro_rules! sliders {
 }
 pub(crate) use sliders;
 
-/// Reads and writes a type that was derived with `remote = "Self"`, and refuses what is out of range.
+/// Implements `Serialize` and `Deserialize` for a type that was derived with `remote = "Self"`, and
+/// rejects values out of range.
 macro_rules! checked {
     ($of:ty) => {
         impl serde::Serialize for $of {

@@ -1,4 +1,4 @@
-//! Hairs, and how they are drawn: opaque lines into a finer z-buffer.
+//! Hairs, drawn as opaque lines into a z-buffer of higher resolution.
 
 use glam::Vec3;
 use rayon::prelude::*;
@@ -18,17 +18,19 @@ pub(crate) struct Strand {
     pub(crate) colour: Vec3,
     /// Factor of the highlights.
     pub(crate) shine: f32,
-    /// For brows, lashes and beard the normal of the skin they grow on; `None` for the hair of the head.
+    /// For brows, lashes and beard, the normal of the skin they grow on; `None` for the hair of the
+    /// head.
     pub(crate) skin: Option<Vec3>,
 }
 
-/// Samples a pixel's side.
+/// Samples per side of a pixel.
 pub(crate) const FINE: usize = 4;
 
-/// A z-buffer of hair, [`FINE`] × [`FINE`] samples a pixel, of a part of the picture.
+/// A z-buffer of hair for a rectangle of the picture, with [`SUBPIXELS`] × [`SUBPIXELS`] samples
+/// per pixel.
 #[derive(Clone)]
 pub(crate) struct Layer {
-    /// First sample's column and row in the whole picture.
+    /// Column and row of the first sample in the whole picture.
     x0: usize,
     y0: usize,
     width: usize,
@@ -45,14 +47,16 @@ struct Vertex {
     width: f32,
 }
 
-/// What a sample shows: a segment (the number of its first vertex plus one; 0: none of these strands) and how far along it.
+/// What a sample shows: a segment (the index of its first vertex plus one; 0: none of these
+/// strands), and the position along it, 0 … 1.
 type Seen = (u32, f32);
 
-/// Rows of a layer that one task draws. Fixed, so that the result does not depend on the number of threads.
+/// Rows of a layer that one task draws. Fixed, so that the result does not depend on the number of
+/// threads.
 const BAND: usize = 32;
 
 impl Layer {
-    /// No hair, over the pixels `x0..x1 × y0..y1`.
+    /// A layer without hair, over the pixels `x0..x1 × y0..y1`.
     pub(crate) fn new([x0, y0, x1, y1]: [usize; 4]) -> Self {
         let (width, height) = ((x1 - x0) * FINE, (y1 - y0) * FINE);
         Self {
@@ -83,7 +87,7 @@ impl Layer {
         (self.depth[i], self.colour[i])
     }
 
-    /// Depth of the farthest hair in a pixel; more than any surface's where a sample has none.
+    /// Depth of the farthest hair in a pixel; beyond any surface if a sample has none.
     pub(crate) fn farthest(&self, x: usize, y: usize) -> f32 {
         let mut far = 0.0f32;
         for v in 0..FINE {
@@ -93,8 +97,9 @@ impl Layer {
         far
     }
 
-    /// Draws strands; `shade` gives the colour at a vertex (world position, tangent, share of the length). It is asked for vertices that
-    /// are seen only: first every segment is drawn by number, then those that are left are shaded. Nothing is drawn behind `hidden`.
+    /// Draws strands. `shade` returns the colour at a vertex (world position, tangent, share of the
+    /// length). It is called for visible vertices only: first every segment is drawn by its number,
+    /// then the visible ones are shaded. Nothing is drawn behind `hidden`.
     pub(crate) fn draw(
         &mut self,
         strands: &[&Strand],
@@ -155,7 +160,7 @@ impl Layer {
                 wanted[*number as usize] = true;
             }
         }
-        // Colours of the wanted vertices, and where each vertex has its own.
+        // Colours of the wanted vertices, and the index of each vertex's colour.
         let chosen: Vec<Vec<Vec3>> = strands
             .par_chunks(BUNDLE)
             .zip(&first)
@@ -185,7 +190,7 @@ impl Layer {
         }
         self.colour.par_iter_mut().zip(&seen).for_each(|(colour, (number, along))| {
             if *number > 0 {
-                // Both ends of a segment that is seen are wanted, and so lie side by side.
+                // Both ends of a visible segment are wanted, and therefore adjacent.
                 let i = places[*number as usize - 1] as usize;
                 *colour = colours[i].lerp(colours[i + 1], *along);
             }
@@ -193,19 +198,20 @@ impl Layer {
     }
 }
 
-/// Strands of a [`Bundle`].
+/// Number of strands of a [`StrandBundle`].
 const BUNDLE: usize = 1024;
 
 /// Some strands on the screen.
 struct Bundle {
-    /// The vertices of all, strand by strand.
+    /// The vertices of all strands, strand by strand.
     vertices: Vec<Vertex>,
-    /// For each band of the layer the segments that may touch it, by the number of their first vertex.
+    /// For each band of the layer, the segments that may touch it, by the index of their first
+    /// vertex.
     bands: Vec<Vec<u32>>,
 }
 
 impl Bundle {
-    /// `width` and `rows` are the layer's, in samples. A segment whose ends are `hidden` is left out.
+    /// `width` and `rows` are the layer's, in samples. A segment with two `hidden` ends is omitted.
     fn new(
         lines: impl Iterator<Item = impl Iterator<Item = Vertex>>,
         (width, rows): (usize, usize),
@@ -233,17 +239,17 @@ impl Bundle {
     }
 }
 
-/// Depths behind which solids hide all hair, one for each of the squares that a picture is cut into.
+/// Depths behind which solids hide all hair, one for each square of the picture.
 pub(crate) struct Hidden {
-    /// Pixels a side of a square.
+    /// Side of a square in pixels.
     pub(crate) side: usize,
-    /// Squares in a row.
+    /// Number of squares in a row.
     pub(crate) across: usize,
     pub(crate) depths: Vec<f32>,
 }
 
 impl Hidden {
-    /// Whether a vertex of a layer that begins at sample (`x0`, `y0`) cannot be seen.
+    /// Whether a vertex of a layer that starts at sample (`x0`, `y0`) is invisible.
     fn hides(&self, v: &Vertex, x0: usize, y0: usize) -> bool {
         let (x, y) = (v.x + x0 as f32, v.y + y0 as f32);
         if x < 0.0 || y < 0.0 {
@@ -253,7 +259,7 @@ impl Hidden {
         column < self.across && self.depths.get(row * self.across + column).is_some_and(|d| v.z > *d)
     }
 
-    /// Brings the depths of a row of samples that begins at column `x0` forward to these.
+    /// Clamps the depths of a row of samples that starts at column `x0` to these depths.
     fn limit(&self, depths: &mut [f32], y: usize, x0: usize) {
         let row = &self.depths[y / self.side * self.across..][..self.across];
         for (i, depth) in depths.iter_mut().enumerate() {
@@ -276,7 +282,7 @@ fn draw_segment(
     let flat = dx.abs() > dy.abs();
     let steps = dx.abs().max(dy.abs()).ceil().max(1.0);
     let share = 1.0 / steps;
-    // In integers of 1/65536, along the line and across: to round is to shift.
+    // In integers of 1/65536, along the line and across: rounding is a shift.
     let fixed = |v: f32| (v * 65_536.0) as i64;
     let [(x, pace_x), (y, pace_y)] = [(a.x, dx), (a.y, dy)].map(|(v, d)| (fixed(v), fixed(d * share)));
     let ((mut along, pace), (mut across, slope)) =

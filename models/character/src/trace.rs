@@ -1,4 +1,5 @@
-//! Rays through the field: what a pixel sees, how much of a light and of the sky arrives there.
+//! Ray marching through the distance field: the surface at a pixel, and the visibility of lights
+//! and sky there.
 
 use glam::{Vec3, vec3};
 
@@ -6,14 +7,15 @@ use crate::camera::Camera;
 use crate::math::gradient;
 use crate::scene::{Material, Scene};
 
-/// Everything lies between these depths.
+/// Range of z in the world that contains all surfaces.
 const FRONT: f32 = 1.75;
 const BACK: f32 = -1.6;
-/// Everything above the shoulders lies within 1.45 of this point.
+/// All surfaces above the shoulders lie within 1.45 of this point.
 const HEAD: Vec3 = vec3(0.0, -0.02, -0.02);
 
-/// How far all rays through a square of the picture may go before one of them may come nearer to a surface than `air`, looked for from
-/// distance `t` on. `spread` is the radius of the cone around the middle `ray`, at distance 1.
+/// Distance that all rays through a square of the picture may travel before one of them may come
+/// closer to a surface than `clearance`. The search starts at distance `t`. `spread` is the radius
+/// of the cone around the central `ray`, at distance 1.
 pub(crate) fn free_way(scene: &Scene, camera: &Camera, ray: Vec3, spread: f32, mut t: f32, air: f32) -> f32 {
     let origin = camera.eye;
     t = t.max((FRONT - origin.z) / ray.z);
@@ -28,17 +30,18 @@ pub(crate) fn free_way(scene: &Scene, camera: &Camera, ray: Vec3, spread: f32, m
     t
 }
 
-/// The first surface that a ray from the camera meets, looked for from distance `t` on.
+/// The first surface that a ray from the camera hits. The search starts at distance `t`.
 ///
-/// Steps are as long as they may be before a plane that the last two distances tell of: nearly twice the distance along a surface, where
-/// most of the work is, and little more than it toward one. Where the spheres of free air around two points then leave a gap, the ray goes
-/// back to the end of the first.
+/// A step is as long as is safe before a plane that the last two distances imply. Along a surface,
+/// where most of the work is, it is nearly twice the distance; toward a surface it is little more
+/// than the distance. If the free spheres around two points then leave a gap, the ray returns to
+/// the end of the first sphere.
 pub(crate) fn hit(scene: &Scene, camera: &Camera, ray: Vec3, mut t: f32) -> Option<(Vec3, Material)> {
     let origin = camera.eye;
     let end = (BACK - origin.z) / ray.z;
-    // The last point's free way, and the step from there.
+    // Free distance at the last point, and the step from there.
     let (mut before, mut step) = (0.0, 0.0);
-    // Most rays need seven steps; those along a jaw with the neck behind it, ten times as many.
+    // Most rays need seven steps. Rays along a jaw with the neck behind it need ten times as many.
     for _ in 0..220 {
         let p = origin + ray * t;
         let (d, material) = scene.map(p);
@@ -54,12 +57,12 @@ pub(crate) fn hit(scene: &Scene, camera: &Camera, ray: Vec3, mut t: f32) -> Opti
         if t > end {
             return None;
         }
-        // Distances change by this much a step.
+        // Change of the distance per step.
         let slope = if step > 0.0 { ((free - before) / step).min(0.0) } else { -1.0 };
         (before, step) = (free, free * 2.0 / (1.0 - slope).max(1.0));
         t += step;
     }
-    // Out of steps along a silhouette: near enough is a hit.
+    // No steps are left, along a silhouette: a close surface counts as a hit.
     let p = origin + ray * t;
     let (d, material) = scene.map(p);
     (d <= 0.02).then_some((p, material))
@@ -70,19 +73,21 @@ pub(crate) fn normal(scene: &Scene, material: Material, p: Vec3) -> Vec3 {
     gradient(|q| scene.distance_to(material, q), p, e)
 }
 
-/// How much of a light arrives, 0 … 1, with a penumbra guessed from the distances along the way.
+/// Share of a light that arrives, 0 … 1. The penumbra is estimated from the distances along the
+/// ray.
 pub(crate) fn shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 {
     let mut t = 0.035;
     let mut least = 1.0f32;
     for _ in 0..26 {
         let q = p + light * t;
-        // Lamps are above: what is over the head, or beside it and on its way out, meets nothing more.
+        // The lamps are above the head. A ray above the head, or beside it and moving away, hits
+        // nothing more.
         let from_head = q - HEAD;
         let far = from_head.length_squared();
         if far > 2.1 && q.y > -0.9 && from_head.dot(light) > 0.0 {
             break;
         }
-        // Nor does what is in front of all, when it is too far from it for a penumbra.
+        // Neither does a ray in front of all surfaces, if it is too far away for a penumbra.
         if light.z > 0.0 && (q.z - scene.foremost) * hardness > t {
             break;
         }
@@ -97,10 +102,11 @@ pub(crate) fn shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 
     open * open * (3.0 - 2.0 * open)
 }
 
-/// Where less of the sky is seen than this, ever more of the light is what other surfaces send back.
+/// Below this visibility of the sky, a growing share of the light is reflected by other surfaces.
 const CORNER: f32 = 0.30;
 
-/// How much of the sky is seen, 0 … 1: near along the normal, farther to four sides.
+/// Visible share of the sky, 0 … 1: sampled near the surface along the normal, and farther to four
+/// sides.
 pub(crate) fn openness(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
     let mut hidden = 0.0;
     let mut weight = 1.0;
@@ -117,7 +123,7 @@ pub(crate) fn openness(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
         let h = 0.22;
         hidden += (h * 0.75 - scene.distance(p + direction * h)).max(0.0) / h * 0.17;
     }
-    // No corner of a room is black: light comes there over other surfaces.
+    // No corner is black: other surfaces reflect light into it.
     let open = (1.0 - hidden).min(1.0);
     if open < CORNER { CORNER * (open / CORNER - 1.0).exp() } else { open }
 }

@@ -20,11 +20,11 @@ impl Scene {
         smin(d, capsule(q, vec3(0.05, -1.50, -0.46), vec3(0.8 * s, -2.02, -0.45), 0.15, 0.14), 0.32)
     }
 
-    /// What is worn, in the world; `torso` and `body` (torso and neck) are the distances to what it is worn on.
-    /// What is farther than `near` need not be exact.
+    /// Clothes, in the world. `torso` and `body` (torso and neck) are the distances to the body
+    /// below them. A distance above `near` may be inexact.
     pub(crate) fn cloth(&self, p: Vec3, torso: f32, body: f32, near: f32) -> (f32, Material) {
         if self.c.headscarf.is_some() && p.y > COLLAR {
-            // Nothing of it shows.
+            // The clothes are hidden.
             return (body + 0.05, Material::Cloth);
         }
         if body > 0.4 || body - 0.15 > near {
@@ -93,7 +93,7 @@ impl Scene {
     /// Rims, bridge and temples of glasses, in head space.
     pub(crate) fn glasses(&self, p: Vec3) -> f32 {
         let q = vec3(p.x.abs(), p.y, p.z);
-        // All of it lies near the eyes' line.
+        // All parts lie near the height of the eyes.
         let aside = (q.y + 0.02).abs() - 0.30;
         if q.z < -0.3 || aside > 0.12 {
             return aside.clamp(0.12, 0.25);
@@ -126,14 +126,15 @@ impl Scene {
         (outline, q.z - self.lens_depth(q.x.abs()))
     }
 
-    /// Studs in the lobes, in head space.
+    /// Studs in the ear lobes, in head space.
     pub(crate) fn earrings(&self, p: Vec3) -> f32 {
         let lobe = vec3(0.80 * self.c.proportions.face_width + 0.035, -0.295, -0.045);
         (vec3(p.x.abs(), p.y, p.z) - lobe).length() - 0.034
     }
 
-    /// A headscarf: wraps the skull, leaves an egg-shaped opening, falls around the neck to the chest. `hp` in head space, `p` in the world,
-    /// `bones` the distance to the skull, `opening` that to the opening's edge; what is farther than `near` need not be exact.
+    /// A headscarf: it wraps the skull, leaves an egg-shaped opening, and falls around the neck to
+    /// the chest. `hp` is in head space, `p` in the world. `bones` is the distance to the skull,
+    /// `opening` that to the opening's edge. A distance above `near` may be inexact.
     pub(crate) fn scarf(&self, hp: Vec3, p: Vec3, bones: f32, opening: f32, near: f32) -> f32 {
         let least = (-opening - 0.05) * 0.8;
         if least > near {
@@ -153,10 +154,11 @@ impl Scene {
             return (least.min(chin) - 0.12) * 0.8;
         }
         let (mut chest, mut crown) = (0.0, 0.0);
-        // Farther out they change nothing through the widest seam below, or the surface would have a step there.
+        // Farther out, the folds have no effect through the widest seam below, or the surface would
+        // have a step there.
         if least < 0.23 {
             if wrap < 0.3 {
-                // Folds that radiate from a pin make it cloth.
+                // Folds that radiate from a pin make it look like cloth.
                 let pin = p - vec3(-0.55, -1.10, 0.45);
                 let far = pin.x.hypot(pin.y);
                 let depth = 0.050 * step(0.05, 0.55, far) * step(1.25, 0.9, far) * step(-0.80, -1.15, p.y);

@@ -1,4 +1,4 @@
-//! What may be relied on when a person is drawn.
+//! Properties of the renderer.
 
 use character::{
     Character, Clothes, ClothesStyle, Colour, Eyes, Glasses, Hair, HairStyle, Mouth, POSE_SLIDERS, Picture,
@@ -29,7 +29,7 @@ fn whole() -> Rect {
     Rect::whole(SIDE, SIDE)
 }
 
-/// Mean brightness of a part.
+/// Mean brightness of a rectangle.
 fn brightness(picture: &Picture, r: Rect) -> f64 {
     let mut sum = 0.0;
     for y in r.y0..r.y1 {
@@ -41,7 +41,7 @@ fn brightness(picture: &Picture, r: Rect) -> f64 {
     sum / (3 * (r.x1 - r.x0) * (r.y1 - r.y0)) as f64
 }
 
-/// People that need every part of the renderer.
+/// Characters that together need every part of the renderer.
 fn everybody() -> Vec<Character> {
     use ClothesStyle::{Blazer, Crew, Shirt, Suit, Turtleneck};
     let person = |style, clothes| Character {
@@ -61,7 +61,7 @@ fn everybody() -> Vec<Character> {
     ]
 }
 
-// Each of [`everybody`] is drawn in one of the next two tests, and in both of the long tier.
+// Each of [`feature_coverage`] is drawn in one of the next two tests, and in both of the long tier.
 
 #[test]
 fn any_number_of_threads_draws_the_same_bits() {

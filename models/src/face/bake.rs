@@ -1,5 +1,6 @@
-//! From a person to a pose set: draws every part once, puts the parts together, encodes every combination. What is needed soonest is drawn
-//! first, so that a set of that alone can be shown while the rest is drawn.
+//! Bakes an avatar into a pose set: draws every part once, composes the parts, and encodes every
+//! combination. The parts that are needed soonest are drawn first. A set of these alone can be
+//! shown while the rest is drawn.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -16,50 +17,52 @@ use super::{frames, vp8, webp};
 
 pub use super::plan::{Plan, Share};
 
-/// Baking failed.
+/// Error of baking.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The character.
+    /// The character is out of range.
     #[error(transparent)]
     Character(#[from] OutOfRange),
-    /// The encoder refused.
+    /// Error of the encoder.
     #[error(transparent)]
     Vp8(#[from] vp8::Error),
-    /// The set does not fit together.
+    /// The set is inconsistent.
     #[error(transparent)]
     Set(#[from] set::Error),
-    /// Parts could not be kept.
+    /// Drawn parts could not be stored.
     #[error("{0}: {1}")]
     Keep(String, #[source] io::Error),
 }
 
-/// What baking makes.
+/// Result of baking.
 pub struct Baked {
-    /// The poses.
+    /// The pose set.
     pub set: PoseSet,
-    /// A small WebP picture of the person at rest.
+    /// A small WebP picture of the avatar at rest.
     pub display_picture: Vec<u8>,
-    /// PSNR of the poses in the finest rung against what was drawn, in dB: mean and least.
+    /// Luma PSNR of the poses in the finest quality level against the drawn pictures, in dB: mean
+    /// and minimum.
     pub psnr: (f64, f64),
-    /// The same of the worse of the two planes of colour.
+    /// As `luma_psnr`, for the worse of the two chroma planes.
     pub colours: (f64, f64),
 }
 
-/// Most that a set may take, in bytes.
+/// Maximum size of a set, in bytes.
 pub const LARGEST: usize = 600_000;
-/// Most that a frame with moving lips may take on the mean, in bytes, up to 512 × 512 pixels, so that speech takes less than 170 kbit/s; more
-/// pixels may take more.
+/// Maximum mean size of a frame with moving lips, in bytes, up to 512 × 512 pixels. Speech then
+/// takes less than 170 kbit/s. More pixels may take proportionally more.
 pub(super) const SPOKEN: usize = 735;
-/// Parts of the whole time that the last encoding takes, and that of a share.
+/// Fractions of the total time for the final encoding, and for that of each subset.
 const ENCODING: f64 = 0.2;
 const ENCODING_SHARE: f64 = 0.05;
-/// Quantiser of the display picture.
+/// Quantizer of the display picture.
 const DISPLAY_QUANTIZER: u32 = 14;
 
-/// Names what is baked: renderer and encoder, person, size and plan. Equal fingerprints are equal sets.
+/// Identifies the result of a bake: versions of renderer and encoder, avatar, size and plan. Equal
+/// fingerprints mean equal sets.
 ///
 /// # Panics
-/// Never: all that is hashed is plain data.
+/// Never: the hashed values are plain data.
 #[must_use]
 pub fn fingerprint(person: &Person, size: (usize, usize), plan: &Plan) -> String {
     let versions = (character::VERSION, env!("FACE_VERSION"));
@@ -67,14 +70,14 @@ pub fn fingerprint(person: &Person, size: (usize, usize), plan: &Plan) -> String
     Sha256::digest(&all).iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
-/// Keeps drawn parts in a folder, so that baking can go on where it was stopped.
+/// Stores drawn parts in a folder, so that an interrupted bake can continue.
 pub struct Parts(Option<PathBuf>);
 
 impl Parts {
-    /// In this folder, which is made where it is missing; `None` keeps nothing.
+    /// A cache in this folder, which is created if it is missing. `None` stores nothing.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the folder cannot be created.
     pub fn new(folder: Option<&Path>) -> Result<Self, Error> {
         if let Some(folder) = folder {
             fs::create_dir_all(folder).map_err(|e| Error::Keep(folder.display().to_string(), e))?;
@@ -82,7 +85,7 @@ impl Parts {
         Ok(Self(folder.map(Path::to_owned)))
     }
 
-    /// The part of this name: kept, else drawn and kept.
+    /// The part of this name: from the cache, or else drawn and stored.
     pub(super) fn part(&self, name: &str, rect: Rect, draw: impl FnOnce() -> Patch) -> Result<Patch, Error> {
         let Some(folder) = &self.0 else { return Ok(draw()) };
         let path = folder.join(name);
@@ -90,7 +93,7 @@ impl Parts {
             return Ok(patch);
         }
         let patch = draw();
-        // Whole or not at all.
+        // The rename makes the file complete or absent.
         let fresh = path.with_extension("new");
         fs::write(&fresh, patch.to_bytes())
             .and_then(|()| fs::rename(&fresh, &path))
@@ -99,7 +102,7 @@ impl Parts {
     }
 }
 
-/// Draws and encodes a person. `progress` is told what is done, 0 … 1.
+/// Draws and encodes an avatar. `progress` receives the completed fraction, 0 … 1.
 ///
 /// # Errors
 /// See [`Error`].
@@ -117,15 +120,16 @@ pub fn bake(
     })
 }
 
-/// What is told while a person is baked.
+/// Event of a bake in progress.
 pub enum News {
-    /// So much is done, 0 … 1.
+    /// Completed fraction, 0 … 1.
     Progress(f64),
-    /// A share is drawn: a set by itself, with the same key and anchor as the whole.
+    /// A subset is drawn: a complete set with the key frame and altref frame of the full set.
     Share(Box<Baked>),
 }
 
-/// As [`bake`], and what is baked is the same; these shares of the plan are drawn first, one after the other, and told.
+/// As [`bake`], with the same result. These subsets of the plan are drawn first, one after the
+/// other, and reported.
 ///
 /// # Errors
 /// See [`Error`].
@@ -143,7 +147,7 @@ pub fn bake_by_shares(
     let tell = |news: News| {
         let (tell, far) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
         tell(match news {
-            // Threads that encode overtake each other.
+            // Encoding threads overtake each other, so progress is limited to increase.
             News::Progress(done) => {
                 *far = far.max(done);
                 News::Progress(*far)
@@ -152,7 +156,8 @@ pub fn bake_by_shares(
         });
     };
     let drawing = 1.0 - ENCODING - ENCODING_SHARE * shares.len() as f64;
-    // Encoding takes its time: a share begins where the one before was small enough.
+    // Encoding takes time, so a subset starts with the quantizer at which the previous one was
+    // small enough.
     let mut from = 0;
     for (at, share) in shares.iter().enumerate() {
         let before = ENCODING_SHARE * at as f64;
@@ -175,7 +180,7 @@ pub fn bake_by_shares(
     Ok(baked)
 }
 
-/// As [`frames::encode_small`], with the display picture.
+/// As [`frames::encode_within_limits`], with the display picture.
 fn encode(
     person: &Person,
     size: (usize, usize),
@@ -190,7 +195,7 @@ fn encode(
     Ok((Baked { display_picture, ..baked }, at))
 }
 
-/// What one pose looks like, drawn afresh: for proofs.
+/// Draws the picture of one pose again, for tests.
 ///
 /// # Errors
 /// If the character is out of range.
@@ -215,15 +220,16 @@ pub fn redraw(person: &Person, size: (usize, usize), plan: &Plan, key: Key) -> R
     Ok(I420::from_rgb(&chest.lift(rgb, size, plan.breaths[usize::from(key.breath)]), size.0, size.1))
 }
 
-/// Smiling narrows the eyes by this much: a smile without them is a mask's.
+/// How much a smile narrows the eyes. Without it, a smile looks like a mask.
 const SMILING_EYES: f32 = 0.25;
 
-/// Rest, with a stance and a look relative to it. The eyes hold on to the user while the head moves.
+/// The pose at rest, with a stance and a look applied to it. The eyes remain on the user while the
+/// head moves.
 #[must_use]
 pub fn pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
     let Stance { head, smile } = stance;
     let mut pose = *rest;
-    // As far as there is room above the smile at rest.
+    // Limited by the range above the smile at rest.
     pose.smile += smile * (1.0 - rest.smile);
     pose.eyes.squint = (pose.eyes.squint + smile * SMILING_EYES).min(1.0);
     pose.head.yaw += head.yaw;
@@ -238,7 +244,7 @@ pub fn pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
     pose
 }
 
-/// Half the size in both directions, by the mean of four pixels; even, as VP8 wants it.
+/// Halves width and height by the mean of four pixels. The result has even sides, as VP8 requires.
 fn half(picture: &Picture) -> Picture {
     let (width, height) = (picture.width / 4 * 2, picture.height / 4 * 2);
     let at = |x: usize, y: usize, k: usize| u32::from(picture.rgba[(y * picture.width + x) * 4 + k]);

@@ -1,44 +1,47 @@
-//! Breathing: shoulders and chest rise and sink a little.
+//! Breathing: shoulders and chest rise and sink slightly.
 //!
-//! Not drawn but bent: what lies around and below the head is pushed up, the more the farther from it, so that hair on the shoulders is
-//! stretched and not torn, and the chin, a beard and the throat stay where they are. Large parts move by the same, which VP8's motion
-//! vectors say for little.
+//! The motion is a deformation of the picture, not a drawing. The area around and below the head is
+//! pushed up, more with the distance from the head. Hair on the shoulders is stretched and not
+//! torn. The chin, a beard and the throat stay in place. Large areas move by the same amount, which
+//! VP8's motion vectors encode in few bytes.
 
 use character::Rect;
 
-/// How far the shoulders rise, as a share of the picture's height: 2.5 pixels of 512.
+/// Maximum rise of the shoulders, as a fraction of the picture's height: 2.5 pixels of 512.
 const RISE: f32 = 2.5 / 512.0;
-/// The head's half width, hair included, beside its height from the eyes to below the chin.
+/// Half the width of the head, hair included, relative to its height from the eyes to below the
+/// chin.
 const SLIM: f32 = 0.75;
-/// Over this share of the head a shift grows from nothing to all of it.
+/// Distance over which the displacement grows from zero to its full value, relative to the head.
 const GIVE: f32 = 0.35;
 
-/// Where the head ends and the chest begins, in pixels.
+/// The border between head and chest, in pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chest {
-    /// The middle of the eyes.
+    /// Center of the eyes.
     x: f32,
     y: f32,
-    /// From the eyes down to below the chin.
+    /// Distance from the eyes to below the chin.
     head: f32,
 }
 
 impl Chest {
-    /// Of a face whose eyes and lips move within these.
+    /// Of a face whose eyes and lips move within these rectangles.
     pub(super) fn below(eyes: Rect, mouth: Rect) -> Self {
         let y = (eyes.y0 + eyes.y1) as f32 / 2.0;
         Self { x: (mouth.x0 + mouth.x1) as f32 / 2.0, y, head: mouth.y1 as f32 - y }
     }
 
-    /// How much of the rise a pixel takes part in: 0 … 1.
+    /// Weight of the displacement of a pixel: 0 … 1.
     fn share(self, x: usize, y: usize) -> f32 {
         let (dx, dy) = ((x as f32 - self.x) / (self.head * SLIM), (y as f32 - self.y) / self.head);
         let smooth = |k: f32| k * k * (3.0 - 2.0 * k);
-        // Nothing above the eyes, all beside the mouth.
+        // Zero above the eyes, and full from half the head's height below them, beside the mouth.
         smooth((dy * 2.0).clamp(0.0, 1.0)) * smooth(((dx.hypot(dy) - 1.0) / GIVE).clamp(0.0, 1.0))
     }
 
-    /// `rgb`, a picture of `size` (width, height), with the shoulders lifted by `breath` (0 … 1) of [`RISE`].
+    /// Returns `rgb`, a picture of this width and height, with the shoulders raised by the fraction
+    /// `breath` (0 … 1) of [`MAX_SHOULDER_RISE`].
     pub(super) fn lift(self, rgb: Vec<u8>, (width, height): (usize, usize), breath: f32) -> Vec<u8> {
         let rise = breath * RISE * height as f32;
         if rise == 0.0 {
@@ -64,8 +67,8 @@ impl Chest {
     }
 }
 
-/// Weights of the four samples around a point that lies `t` (0 … 1) behind the second: Catmull and Rom, "A class of local interpolating
-/// splines", 1974.
+/// Weights of the four samples around a point at distance `t` (0 … 1) after the second one. From
+/// Catmull and Rom, "A class of local interpolating splines", 1974.
 fn catmull_rom(t: f32) -> [f32; 4] {
     let (t2, t3) = (t * t, t * t * t);
     [-t3 + 2.0 * t2 - t, 3.0 * t3 - 5.0 * t2 + 2.0, -3.0 * t3 + 4.0 * t2 + t, t3 - t2].map(|w| w * 0.5)
@@ -83,7 +86,7 @@ mod tests {
         Chest::below(eyes, Rect { x0: 180, y0: 270, x1: 332, y1: 400 })
     }
 
-    /// Lines of 8 rows, dark and light.
+    /// Dark and light stripes of 8 rows.
     fn lines() -> Vec<u8> {
         (0..STRIDE * SIDE).map(|i| if (i / STRIDE / 8).is_multiple_of(2) { 40 } else { 200 }).collect()
     }

@@ -1,5 +1,5 @@
-//! All parts of all pictures of a person, each drawn once, when it is wanted: the stances at rest, the looks of each, and the mouths of those
-//! in which lips move.
+//! Draws the parts of all pictures of an avatar, each once and on demand: the stances at rest, the
+//! looks of each stance, and the mouths of the stances in which lips move.
 
 use character::{Patch, Picture, Pose, Rect, Sitter, Stage};
 
@@ -12,22 +12,24 @@ use super::set::{Key, Look};
 
 /// Pixels over which a moved part fades into the rest.
 pub(super) const FEATHER: usize = 12;
-/// A stance takes about as long as so many mouths or eyes.
+/// A stance takes about as long as this many mouths or eyes.
 const STANCE: usize = 6;
 
 pub(super) fn chest(rest: &Stage<'_>) -> Chest {
     Chest::below(rest.eyes_rect(), rest.mouth_rect())
 }
 
-/// A part of the picture, as it is while something moves in it.
+/// Change of a rectangle of the picture when a part in it moves.
 struct Moved {
     rect: Rect,
-    /// What it adds to the levels of the picture at rest, for each pixel of the part red, green and blue.
+    /// Difference to the levels of the picture at rest: red, green and blue of each pixel of the
+    /// rectangle.
     change: Vec<i16>,
 }
 
 impl Moved {
-    /// `whole` and `before` in linear light. Bloom spills a little over the part's border; that is left out, so that nothing else changes.
+    /// `whole` and `before` are in linear light. Bloom spills slightly over the border of the
+    /// rectangle. That part is discarded, so that nothing else changes.
     fn new(whole: &Patch, still: &Picture, before: &Patch, moved: &Patch) -> Self {
         let rect = moved.rect();
         let mut all = whole.clone();
@@ -55,7 +57,7 @@ impl Moved {
     }
 }
 
-/// A person in one stance, while it is drawn.
+/// Renderer of one stance of an avatar.
 struct Sitting<'a> {
     base: Pose,
     stage: Stage<'a>,
@@ -64,7 +66,7 @@ struct Sitting<'a> {
     mouth: Region,
 }
 
-/// Where something moves, and what is there at rest.
+/// Where a part moves, and its patch at rest.
 struct Region {
     rect: Rect,
     name: String,
@@ -72,7 +74,7 @@ struct Region {
 }
 
 impl<'a> Sitting<'a> {
-    /// In stance `h`, and the picture of that.
+    /// A renderer for stance `h`, and the picture of that stance.
     fn new(
         sitter: &'a Sitter,
         person: &Person,
@@ -92,7 +94,7 @@ impl<'a> Sitting<'a> {
         Ok((Self { base, stage, whole, eyes, mouth }, still))
     }
 
-    /// The part `name`: the eyes or the mouth in another pose.
+    /// Draws the part `name`: the eyes or the mouth in another pose.
     fn moved(
         &mut self,
         parts: &Parts,
@@ -113,16 +115,16 @@ impl<'a> Sitting<'a> {
     }
 }
 
-/// A stance that is drawn, with its looks and mouths by their number.
+/// A drawn stance, with its looks and mouths by number.
 struct Held<'a> {
     still: Picture,
     looks: Vec<(u8, Moved)>,
     mouths: Vec<(u8, Moved)>,
-    /// Kept where lips move: it goes on as more of it is wanted.
+    /// Present where lips move, so that further mouths can be drawn.
     sitting: Option<Sitting<'a>>,
 }
 
-/// What of a person is drawn.
+/// The drawn parts of an avatar.
 pub(super) struct Drawn<'a> {
     sitter: &'a Sitter,
     person: &'a Person,
@@ -131,13 +133,13 @@ pub(super) struct Drawn<'a> {
     parts: &'a Parts,
     stances: Vec<Option<Held<'a>>>,
     chest: Chest,
-    /// In mouths, as far as time is concerned; and of how many.
+    /// Completed and total work, in units of one mouth.
     done: usize,
     total: usize,
 }
 
 impl<'a> Drawn<'a> {
-    /// Rest alone.
+    /// Draws the first stance at rest only.
     pub(super) fn new(
         sitter: &'a Sitter,
         person: &'a Person,
@@ -155,7 +157,8 @@ impl<'a> Drawn<'a> {
         Ok(drawn)
     }
 
-    /// Draws what of this share is not drawn yet. `progress` is told how much of the plan is, 0 … 1.
+    /// Draws the parts of this subset that are not drawn yet. `progress` receives the drawn
+    /// fraction of the full plan, 0 … 1.
     pub(super) fn draw(&mut self, share: &Share, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
         self.step(0, progress);
         let none = Vec::new();
@@ -174,7 +177,7 @@ impl<'a> Drawn<'a> {
         Ok(())
     }
 
-    /// A stance at rest.
+    /// Draws a stance at rest.
     fn draw_still(&mut self, h: usize) -> Result<(), Error> {
         let (sitting, still) = Sitting::new(self.sitter, self.person, self.size, self.plan, self.parts, h)?;
         self.stances[h] = Some(Held { still, looks: Vec::new(), mouths: Vec::new(), sitting: Some(sitting) });
@@ -182,7 +185,7 @@ impl<'a> Drawn<'a> {
         Ok(())
     }
 
-    /// These looks and mouths of a stance, as far as they are not drawn yet.
+    /// Draws the given looks and mouths of a stance that are not drawn yet.
     fn draw_parts(
         &mut self,
         h: usize,
@@ -226,7 +229,7 @@ impl<'a> Drawn<'a> {
         self.still(0)
     }
 
-    /// The picture of a stance at rest.
+    /// Picture of a stance at rest.
     pub(super) fn still(&self, stance: u8) -> &Picture {
         &self.held(stance).still
     }
@@ -235,14 +238,14 @@ impl<'a> Drawn<'a> {
         self.stances[usize::from(stance)].as_ref().expect("a stance of a share that was drawn")
     }
 
-    /// A pose's picture.
+    /// Picture of a pose.
     pub(super) fn picture(&self, key: Key, breath: f32) -> I420 {
         let still = self.still(key.stance);
         let size = (still.width, still.height);
         I420::from_rgb(&self.chest.lift(self.with(key), size, breath), size.0, size.1)
     }
 
-    /// A pose's picture but for the breath, RGB.
+    /// Picture of a pose without the breath, as RGB.
     fn with(&self, key: Key) -> Vec<u8> {
         let Held { still, looks, mouths, .. } = self.held(key.stance);
         let mut rgb = still.rgb();

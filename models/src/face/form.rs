@@ -1,55 +1,56 @@
-//! What may be set of a person, as a list: of it an editor makes its form, and by it what a form sends is checked field by field.
+//! The settings of an avatar as a list. An editor builds its form from it, and submitted values are
+//! checked against it field by field.
 
 use character::{Character, Mouth, POSE_SLIDERS, Pose, SLIDERS, Slider};
 use serde::Serialize;
 
-/// One thing that may be set.
+/// One setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
     /// Its path in a character or a pose: `eyes.size`, `background[0]`.
     pub name: &'static str,
-    /// What it belongs to, for a form: `skin`, `eyes` …
+    /// Its group in a form: `skin`, `eyes` …
     pub group: &'static str,
-    /// What it is.
+    /// Its type.
     #[serde(flatten)]
     pub kind: Kind,
 }
 
-/// What a setting is.
+/// Type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kind {
-    /// A number with a unit, as [`character::Slider`] names them, and a range.
+    /// A number with a unit, as defined by [`character::Slider`], and a range.
     Slider {
-        /// What it counts.
+        /// Unit of the value.
         unit: &'static str,
-        /// The least value.
+        /// Minimum value.
         least: f32,
-        /// The largest value.
+        /// Maximum value.
         most: f32,
     },
-    /// A whole number from 0 on.
+    /// An integer from 0 on.
     Whole {
-        /// The largest value.
+        /// Maximum value.
         most: u32,
     },
-    /// Yes or no.
+    /// True or false.
     Flag,
     /// A colour, `#rrggbb`.
     Colour {
-        /// Whether there may be none.
+        /// Whether the colour may be absent.
         optional: bool,
     },
     /// One word of several.
     Choice {
-        /// All of them.
+        /// All permitted words.
         choices: &'static [&'static str],
     },
 }
 
 const COLOUR: Kind = Kind::Colour { optional: false };
 
-/// What of a character is no slider.
+/// The settings of a character that are not sliders.
 const OTHERS: &[(&str, Kind)] = &[
     ("seed", Kind::Whole { most: u32::MAX }),
     ("skin.colour", COLOUR),
@@ -73,7 +74,8 @@ const OTHERS: &[(&str, Kind)] = &[
     ("background[1]", COLOUR),
 ];
 
-/// All that may be set of a [`Character`], in the order of a form. Sliders that no group names come with the group of their table.
+/// Groups of the settings of a [`Character`], in the order of a form. A slider that no group lists
+/// belongs to the group with the name of its table.
 const GROUPS: &[(&str, &[&str])] = &[
     ("face", &["age", "asymmetry", "seed"]),
     ("skin", &["skin.colour", "skin.blush", "skin.freckles", "skin.stubble"]),
@@ -91,12 +93,12 @@ fn slider<T>(slider: &Slider<T>) -> Kind {
     Kind::Slider { unit: slider.unit, least: slider.least, most: slider.most }
 }
 
-/// The table that a path leads into: `eyes` of `eyes.size`.
+/// The table of a path: `eyes` of `eyes.size`.
 fn table(name: &str) -> &str {
     name.split(['.', '[']).next().unwrap_or(name)
 }
 
-/// All that may be set of a [`Character`].
+/// All settings of a [`Character`].
 #[must_use]
 pub fn of_character() -> Vec<Setting> {
     let kind = |name: &str| {
@@ -117,7 +119,7 @@ pub fn of_character() -> Vec<Setting> {
     all
 }
 
-/// All that may be set of a [`Pose`].
+/// All settings of a [`Pose`].
 #[must_use]
 pub fn of_pose() -> Vec<Setting> {
     let setting = |s: &Slider<Pose>| Setting {
@@ -128,10 +130,11 @@ pub fn of_pose() -> Vec<Setting> {
     POSE_SLIDERS.iter().map(setting).collect()
 }
 
-/// Lids at rest, at most: beyond it a face looks asleep.
+/// Maximum closure of the lids at rest. Beyond it an avatar looks asleep.
 const LIDS: f32 = 0.4;
 
-/// All that may be set of a person's rest ([`super::people::Person::rest`]): a [`Pose`] whose mouth is closed and whose eyes are open.
+/// All settings of an avatar's rest pose ([`super::avatar_spec::AvatarSpec::rest`]): a [`Pose`]
+/// with closed mouth and open eyes.
 #[must_use]
 pub fn of_rest() -> Vec<Setting> {
     let mut all = of_pose();
@@ -147,10 +150,10 @@ pub fn of_rest() -> Vec<Setting> {
     all
 }
 
-/// Whether a pose can be a person's rest.
+/// Checks that a pose can be an avatar's rest pose.
 ///
 /// # Errors
-/// In one sentence: what cannot.
+/// One sentence that says which field is not permitted.
 pub fn check_rest(rest: &Pose) -> Result<(), String> {
     if rest.mouth != Mouth::default() {
         return Err("rest.mouth: the mouth is closed at rest, and nothing of it can be set".into());
@@ -172,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// The paths of all that is in a value; what is absent counts as a leaf.
+    /// The paths of all leaves of a value; an absent value counts as a leaf.
     fn leaves(value: &Value, path: &str, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(map) => {

@@ -1,6 +1,10 @@
-//! From what is drawn to frames. In a pose only what moves may change, and a block that is encoded anew never looks quite the same: so the
-//! head is encoded and decoded first, then with eyes and brows, and what is encoded with lips or breath shows, wherever these change nothing,
-//! what was decoded. To encode that with the same quantiser gives it back.
+//! Encodes drawn pictures as frames.
+//!
+//! In a pose, only the moving parts may change, but a block that is encoded again never looks
+//! exactly the same. A pose is therefore encoded in layers: first the head, then eyes and brows,
+//! then lips or breath. Each layer is decoded before the next one. Where the next layer changes
+//! nothing, it contains the decoded picture. Encoding that picture with the same quantizer
+//! reproduces it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,14 +19,17 @@ use super::plan::{LARGE, Plan, Share};
 use super::set::{self, Key, Manifest, PoseSet};
 use super::vp8::{self, Block, Decoder, Encoder, Quantizers};
 
-/// Differences of levels up to this are not worth a macroblock: a turned head changes the bloom of all that is bright.
+/// Differences of levels up to this do not justify a macroblock: a turned head changes the bloom of
+/// every bright area.
 const TOLERANCE: u8 = 3;
 
-/// Part of what is left of the work that one more attempt is taken for: how many there will be is not known.
+/// Fraction of the remaining work that one more attempt is estimated to take. The number of
+/// attempts is not known in advance.
 const ATTEMPT: f64 = 0.6;
 
-/// Encodes a share with the first of the plan's quantisers, from this one on, with which it is small enough; and which one that was.
-/// `told` how far it is, 0 … 1, from any thread.
+/// Encodes a subset with the first of the plan's lip quantizers, starting at `first_quantizer`,
+/// that makes the set small enough. If none does, it uses the last one. Returns the set and the
+/// index of its quantizer. `on_progress` receives the completed fraction, 0 … 1, from any thread.
 pub(super) fn encode_small(
     person: &Person,
     size: (usize, usize),
@@ -43,7 +50,8 @@ pub(super) fn encode_small(
         encoded
     };
     let last = plan.quantizers.len().checked_sub(1).ok_or(set::Error::Damaged("no quantiser"))?;
-    // The finest is enough for most. If not, half of those that are left are ruled out at a time.
+    // The finest quantizer is enough for most avatars. Otherwise each attempt excludes half of the
+    // remaining ones.
     let (mut low, mut high, mut middle) = (from.min(last), last, from.min(last));
     let mut best = None;
     while low <= high {
@@ -67,7 +75,8 @@ pub(super) fn encode_small(
     Ok((Baked { set, display_picture: Vec::new(), psnr, colours }, at))
 }
 
-/// Mean length of a frame while speaking in the finest rung, in bytes: a quarter of the time not with the resting look.
+/// Mean length of a speech frame in the finest quality level, in bytes. Looks other than the
+/// resting one count for a quarter of the time.
 fn spoken(set: &PoseSet) -> usize {
     let mean = |resting: bool| {
         let lips =
@@ -78,12 +87,12 @@ fn spoken(set: &PoseSet) -> usize {
     (mean(true) * 3 + mean(false)) / 4
 }
 
-/// How like frames are to what was drawn.
+/// PSNR of the frames against the drawn pictures, by plane.
 #[derive(Default)]
 struct Likeness(Vec<[f64; 3]>);
 
 impl Likeness {
-    /// Of brightness, and of the colours the worse: mean and least.
+    /// PSNR of luma, and of the worse chroma plane: mean and minimum.
     fn told(&self) -> [(f64, f64); 2] {
         let of = |one: fn(&[f64; 3]) -> f64| {
             let all = self.0.iter().map(one);
@@ -93,7 +102,7 @@ impl Likeness {
     }
 }
 
-/// What is encoded: a picture, and where it differs from what the frame refers to.
+/// Picture to encode, and where it differs from its reference frame.
 #[derive(Clone)]
 struct Layer {
     picture: I420,
@@ -101,13 +110,13 @@ struct Layer {
 }
 
 impl Layer {
-    /// What the frame refers to.
+    /// A layer equal to the reference frame.
     fn still(picture: &I420) -> Self {
         let count = picture.width().div_ceil(16) * picture.height().div_ceil(16);
         Self { picture: picture.clone(), blocks: vec![Block::Still; count] }
     }
 
-    /// This, and where `now` differs from `before`, `now`.
+    /// This layer, with the blocks of `now` that differ from `before`.
     fn with(&self, before: &I420, now: &I420, block: Block) -> Self {
         let mut layer = self.clone();
         for (at, _) in now.changed_blocks(before, TOLERANCE).iter().enumerate().filter(|(_, c)| **c) {
@@ -122,14 +131,14 @@ impl Layer {
     }
 }
 
-/// Encoder and decoder of one person, behind key and anchor.
+/// Encoder and decoder of one avatar, initialized with its reference frames.
 struct Codec {
     encoder: Encoder,
     decoder: Decoder,
 }
 
 impl Codec {
-    /// Behind a key, and an anchor if there is one.
+    /// Starts from a key frame, and an altref frame unless that is empty.
     fn behind((width, height): (usize, usize), key: &[u8], anchor: &[u8]) -> Result<Self, vp8::Error> {
         let mut decoder = Decoder::new(width, height)?;
         let key = decoder.decode(key)?;
@@ -146,7 +155,7 @@ impl Codec {
         })
     }
 
-    /// The same as it is seen.
+    /// The layer as a decoder shows it.
     fn settle(&mut self, layer: Layer, quantizers: Quantizers, anchored: bool) -> Result<Layer, Error> {
         if layer.is_still() {
             return Ok(layer);
@@ -156,8 +165,9 @@ impl Codec {
     }
 }
 
-/// Quantisers of the frames of a stance with a look, where those of lips begin at `lips` and this rung is `coarser`; what is hardly seen is
-/// `larger` coarser still in large pictures.
+/// Quantizers of the frames of a stance with a look. `lips` is the quantizer of the lips in the
+/// finest quality level. The first offset is that of this quality level. The second one is added
+/// for transient stances and looks in large pictures.
 fn quantizers(
     plan: &Plan,
     (stance, look): (u8, u8),
@@ -200,7 +210,8 @@ fn encode(
     let keys = plan.keys();
     let done = AtomicUsize::new(0);
     let rungs: Vec<u32> = std::iter::once(0).chain(plan.coarser.iter().copied()).collect();
-    // The poses of a stance with a look, in all rungs, and how like what was drawn the finest are.
+    // Encodes the poses of a stance with a look in all quality levels, and measures the PSNR of the
+    // finest level.
     let group = |group: &[(usize, Key)]| -> Result<(Vec<Vec<u8>>, Likeness), Error> {
         let Some((_, Key { stance, look, .. })) = group.first().copied() else {
             return Ok(Default::default());
@@ -210,7 +221,7 @@ fn encode(
         let reference = if anchored { &lean } else { &rest };
         let held = picture(Key { stance, ..Key::default() });
         let head = Layer::still(reference).with(reference, &held, Block::Moving);
-        // Brows and eyes of a head that is encoded anew are smoothed with it.
+        // If the head itself is encoded again, brows and eyes are filtered with it.
         let eyes = if head.is_still() { Block::Steady } else { Block::Moving };
         let speaks = group.iter().any(|(_, key)| key.mouth != 0);
         let seen = picture(Key { stance, look, ..Key::default() });

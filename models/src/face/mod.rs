@@ -1,4 +1,4 @@
-//! Faces: a person's poses, each drawn and encoded once and shared by every call.
+//! Avatars: each pose is drawn and encoded once, and shared by every call.
 
 pub mod bake;
 mod breath;

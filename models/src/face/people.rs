@@ -1,4 +1,5 @@
-//! The people of this project: how each looks, is called and sounds. Each is a file of `assets/people`; anybody can write another.
+//! The avatars of this project: appearance, name and voice. Each is a file in `assets/people`;
+//! further files can be written by hand.
 
 use character::{Character, Pose};
 use serde::{Deserialize, Serialize};
@@ -6,38 +7,39 @@ use serde::{Deserialize, Serialize};
 use super::form;
 use crate::tts;
 
-/// A person and how it holds itself.
+/// Specification of an avatar: its character, rest pose and voice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Person {
     /// `avatar_key_id`: the file's name.
     #[serde(skip_deserializing)]
     pub id: String,
-    /// The name.
+    /// Display name.
     pub name: String,
     /// `female` or `male`.
     pub gender: Gender,
-    /// The built-in voice that suits.
+    /// The built-in voice that suits the avatar.
     pub voice: String,
-    /// The face at rest, to which all other poses are relative: friendly, mouth closed, looking at the user.
+    /// The rest pose, to which all other poses are relative: friendly, mouth closed, eyes on the
+    /// user.
     #[serde(default)]
     pub rest: Pose,
-    /// The looks.
+    /// Appearance.
     pub character: Character,
 }
 
-/// As the control plane tells it.
+/// Gender, as the control plane serializes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gender {
-    /// A woman.
+    /// Female.
     Female,
-    /// A man.
+    /// Male.
     Male,
 }
 
 impl Gender {
-    /// Its word.
+    /// The serialized word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -47,7 +49,7 @@ impl Gender {
     }
 }
 
-/// The files.
+/// The files by id.
 const FILES: &[(&str, &str)] = &[
     ("theo", include_str!("../../../assets/people/theo.toml")),
     ("clara", include_str!("../../../assets/people/clara.toml")),
@@ -60,10 +62,10 @@ const FILES: &[(&str, &str)] = &[
     ("leo", include_str!("../../../assets/people/leo.toml")),
 ];
 
-/// Reads a person's file, whose name without its ending is `id`.
+/// Parses an avatar's file. `id` is the file's name without its extension.
 ///
 /// # Errors
-/// In one sentence: what is no TOML, missing, unknown or out of range, and where.
+/// One sentence that says what is not TOML, missing, unknown or out of range, and where.
 pub fn parse(id: &str, file: &str) -> Result<Person, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if id.is_empty() || id.len() > 64 || !id.chars().all(fits) {
@@ -84,10 +86,10 @@ pub fn parse(id: &str, file: &str) -> Result<Person, String> {
     Ok(Person { id: id.into(), ..person })
 }
 
-/// The person as a file that [`parse`] reads. Its id is not in it: that is the file's name.
+/// The avatar as a file that [`parse`] reads. The id is not in it; it is the file's name.
 ///
 /// # Panics
-/// Never: a person is plain data.
+/// Never: an avatar is plain data.
 #[must_use]
 pub fn to_file(person: &Person) -> String {
     let mut table = toml::Table::try_from(person).expect("plain data is TOML");
@@ -95,15 +97,15 @@ pub fn to_file(person: &Person) -> String {
     table.to_string()
 }
 
-/// The names of all.
+/// Ids of all avatars of the project.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(id, _)| *id)
 }
 
-/// The person with this id.
+/// The avatar with this id.
 ///
 /// # Panics
-/// If a file of this project is wrong, which a test excludes.
+/// If a file of this project is invalid, which a test excludes.
 #[must_use]
 pub fn find(id: &str) -> Option<Person> {
     let (id, file) = FILES.iter().find(|(name, _)| *name == id)?;

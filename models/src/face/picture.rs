@@ -1,6 +1,7 @@
-//! Pictures as VP8 wants them.
+//! Pictures in the format that VP8 requires.
 
-/// A picture in planar YUV 4:2:0, BT.601, limited range: `width × height` of Y, then a quarter of U, then a quarter of V, without gaps.
+/// A picture in planar YUV 4:2:0, BT.601, limited range: `width × height` of Y, then a quarter of
+/// U, then a quarter of V, without gaps.
 #[derive(Clone, PartialEq, Eq)]
 pub struct I420 {
     width: usize,
@@ -12,7 +13,7 @@ impl I420 {
     /// A black picture. Both sides are even.
     ///
     /// # Panics
-    /// On an odd side.
+    /// If a side is odd.
     #[must_use]
     pub fn black(width: usize, height: usize) -> Self {
         assert!(width.is_multiple_of(2) && height.is_multiple_of(2), "even sides");
@@ -21,10 +22,11 @@ impl I420 {
         Self { width, height, bytes }
     }
 
-    /// From `width × height` RGB triples. Coefficients of ITU-R BT.601; chroma is the mean of four pixels.
+    /// Converts `width × height` RGB triples. Coefficients of ITU-R BT.601; chroma is the mean of
+    /// four pixels.
     ///
     /// # Panics
-    /// On an odd side or a slice of another length.
+    /// If a side is odd or the slice has another length.
     #[must_use]
     pub fn from_rgb(rgb: &[u8], width: usize, height: usize) -> Self {
         assert_eq!(rgb.len(), width * height * 3, "three bytes for each pixel");
@@ -57,7 +59,7 @@ impl I420 {
         picture
     }
 
-    /// Back to RGB triples, for looking at.
+    /// Converts back to RGB triples, for display.
     #[must_use]
     pub fn to_rgb(&self) -> Vec<u8> {
         let (w, h) = (self.width, self.height);
@@ -82,7 +84,7 @@ impl I420 {
         self.width
     }
 
-    /// Rows.
+    /// Number of rows.
     #[must_use]
     pub fn height(&self) -> usize {
         self.height
@@ -99,13 +101,14 @@ impl I420 {
         &mut self.bytes
     }
 
-    /// Brightness of a pixel, 16 (black) … 235 (white).
+    /// Luma of a pixel, 16 (black) … 235 (white).
     #[must_use]
     pub fn luma(&self, x: usize, y: usize) -> u8 {
         self.bytes[y * self.width + x]
     }
 
-    /// Which macroblocks (16×16, row by row) differ from `other` by more than `tolerance` in any sample.
+    /// Which macroblocks (16×16, row by row) differ from `other` by more than `tolerance` in any
+    /// sample.
     ///
     /// # Panics
     /// If the sizes differ.
@@ -130,10 +133,10 @@ impl I420 {
         changed
     }
 
-    /// Takes macroblock number `at` (16×16, row by row) of `other`.
+    /// Copies macroblock number `at` (16×16, row by row) of `other`.
     ///
     /// # Panics
-    /// If the sizes differ or there is no such macroblock.
+    /// If the sizes differ or the macroblock does not exist.
     pub fn take_block(&mut self, other: &Self, at: usize) {
         assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
         let columns = self.width.div_ceil(16);
@@ -147,19 +150,19 @@ impl I420 {
         }
     }
 
-    /// Where the planes begin, and whether they have half as many rows and columns (1) or all (0).
+    /// First byte of each plane, and whether it has half the rows and columns (1) or all (0).
     fn planes(&self) -> [(usize, usize); 3] {
         let n = self.width * self.height;
         [(0, 0), (n, 1), (n * 5 / 4, 1)]
     }
 
-    /// Peak signal-to-noise ratio of the brightness in dB; infinite for equal pictures.
+    /// Peak signal-to-noise ratio of luma in dB; infinite for equal pictures.
     #[must_use]
     pub fn psnr(&self, other: &Self) -> f64 {
         self.psnr_of_planes(other)[0]
     }
 
-    /// The same of brightness and of both planes of colour.
+    /// As [`Self::psnr`], for luma and both chroma planes.
     ///
     /// # Panics
     /// If the sizes differ.

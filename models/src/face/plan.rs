@@ -1,62 +1,71 @@
-//! Which poses of a person are drawn and baked.
+//! The plan of a pose set: which poses of an avatar are drawn and baked, and with which quantizers.
 
 use character::{Brows, Eyes, Head, Mouth};
 use serde::Serialize;
 
 use super::set::{Key, Look, Stance};
 
-/// The listener's lean, radians.
+/// Head of a listener, in radians.
 pub const LISTENING: Head = Head { yaw: 0.025, pitch: 0.012, roll: 0.038 };
-/// The deepest point of a nod, relative to where the head is, in radians.
+/// Deepest point of a nod, relative to the head's position, in radians.
 pub const NOD_DEPTH: f32 = 0.05;
-/// Where a thinking face looks.
+/// Gaze while thinking.
 pub const AWAY: [f32; 2] = [0.55, 0.5];
-/// Brows of a thinking face.
+/// Brows while thinking.
 pub const PONDERING: Brows = Brows { raise: 0.4, knit: 0.3 };
-/// Brows that lay stress on what is said.
+/// Brows that emphasize speech.
 pub const STRESSING: Brows = Brows { raise: 0.45, knit: 0.0 };
-/// A glance aside while speaking or listening; to the other side with the first number's sign turned.
+/// A side glance while speaking or listening. The other side has the opposite sign of the first
+/// number.
 pub const ASIDE: [f32; 2] = [0.4, -0.05];
 
-/// Which poses are drawn, relative to rest.
+/// Poses to draw, relative to rest.
 #[derive(Serialize)]
 pub struct Plan {
     /// Heads and smiles, rest first.
     pub stances: Vec<Stance>,
     /// Eyes and brows, rest first.
     pub looks: Vec<Look>,
-    /// The stances in which lips move, rest first, each with the looks that are baked with every mouth.
+    /// The stances in which lips move, rest first, each with the looks that are baked with every
+    /// mouth.
     pub talking: Vec<(u8, Vec<u8>)>,
     /// Mouths, the closed one first.
     pub mouths: Vec<Mouth>,
-    /// For each stance but the first the looks that it is baked with.
+    /// For each stance but the first: the looks with which it is baked.
     pub stance_looks: Vec<Vec<u8>>,
-    /// How far the chest is up, breathed out first.
+    /// Rise of the chest, breathed out first.
     pub breaths: Vec<f32>,
-    /// Stances and looks that breathe, the mouth closed.
+    /// Pairs of stance and look that breathe, with closed mouth.
     pub breathing: Vec<(u8, u8)>,
-    /// The stances that are encoded beside the picture of the first of them, and not beside rest.
+    /// Stances whose frames refer to the altref frame, which shows the first of them. The frames of
+    /// all others refer to the key frame.
     pub anchored: Vec<u8>,
-    /// Quantiser of the key.
+    /// Quantizer of the key frame.
     pub key_quantizer: u32,
-    /// Quantiser of the anchor: whatever does not move in an anchored pose looks like it.
+    /// Quantizer of the altref frame. It determines the quality of all that does not move in the
+    /// poses that refer to it.
     pub anchor_quantizer: u32,
-    /// How much coarser key and anchor of large pictures are, and what is hardly seen of them.
+    /// Quantizer offset in large pictures, for the key frame, the altref frame, and transient
+    /// stances and looks.
     pub larger: u32,
-    /// Quantiser of all that changes but lips, and how much finer than lips it may be at most: where lips are coarse, finer eyes are dear.
+    /// Quantizer of all changes except lips, and how much finer than the lips' it may be at most.
+    /// With coarse lips, finer eyes would take too many bytes.
     pub quantizer: (u32, u32),
-    /// Quantisers of moving lips, finest first: the first with which the set is small enough is taken.
+    /// Quantizers of moving lips, finest first. The first one that makes the set small enough is
+    /// used.
     pub quantizers: Vec<u32>,
-    /// Stances that are only seen in passing, for a tenth of a second each, and how much coarser these are.
+    /// Stances that are only seen in transitions, for a tenth of a second each, and their quantizer
+    /// offset.
     pub passing: (Vec<u8>, u32),
-    /// Looks that are only seen for a frame or two, and how much coarser these are.
+    /// Looks that are only seen for one or two frames, and their quantizer offset.
     pub brief: (Vec<u8>, u32),
-    /// How much coarser the further rungs are.
+    /// Quantizer offsets of the further quality levels.
     pub coarser: Vec<u32>,
 }
 
 impl Plan {
-    /// The poses that [`crate::face`]'s users (blinks, glances, a thinker's look away, a listener's lean and nod) ask for.
+    /// The poses that the users of [`crate::face`] request: blinks, glances, a thinker's gaze, a
+    /// listener's lean and nods.
     #[must_use]
     pub fn new() -> Self {
         let look = |lids, [gaze_x, gaze_y]: [f32; 2]| Look {
@@ -64,7 +73,7 @@ impl Plan {
             brows: Brows::default(),
         };
         let user = [0.0; 2];
-        // Brows all the way up, or half.
+        // Brows raised by this fraction.
         let with = |brows: Brows, part: f32, look: Look| Look {
             brows: Brows { raise: brows.raise * part, knit: brows.knit * part },
             ..look
@@ -77,9 +86,9 @@ impl Plan {
             },
             smile,
         };
-        // Open, half shut, shut, a quarter shut, glances aside.
+        // Open, half closed, closed, a quarter closed, side glances.
         let calm = 0..6;
-        // A blink may come at any moment.
+        // A blink may occur at any time.
         let blinks = vec![0, 1, 2, 3];
         Self {
             stances: vec![
@@ -144,12 +153,13 @@ impl Plan {
     }
 }
 
-/// Pictures of more pixels are large: of these more is flat, and key and anchor may be coarser.
+/// Pictures with more pixels are large. A larger part of them is flat, so key frame and altref
+/// frame may be coarser.
 pub(super) const LARGE: usize = 512 * 512;
 
 impl Plan {
-    /// The plan of pictures of this size. In large ones lips move with the upright head and without raised brows, so that a set is no larger
-    /// than others.
+    /// The plan for pictures of this size. In large ones, lips move only with the upright head and
+    /// without raised brows, so that the set is no larger than others.
     #[must_use]
     pub fn of_size((width, height): (usize, usize)) -> Self {
         let mut plan = Self::new();
@@ -159,12 +169,12 @@ impl Plan {
         plan
     }
 
-    /// Whether lips move in this stance, and with this look.
+    /// Whether lips move in this stance with this look.
     fn talks(&self, stance: u8, look: u8) -> bool {
         self.talking.iter().any(|(talks, looks)| *talks == stance && looks.contains(&look))
     }
 
-    /// The poses, in the order in which a set holds them: rest first.
+    /// The poses in the order of a set: rest first.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         let mut keys = Vec::new();
@@ -184,19 +194,21 @@ impl Plan {
     }
 }
 
-/// A part of a plan that can be shown by itself: which of its states, each list in order and with rest.
+/// A subset of a plan's states that can be shown by itself. Each list is in ascending order and
+/// includes rest.
 #[derive(Clone, Debug)]
 pub struct Share {
-    /// Of [`Plan::stances`]. With one that is anchored there is the first of these.
+    /// Indices into [`PosePlan::stances`]. A subset with an altref stance includes the first of
+    /// these.
     pub stances: Vec<u8>,
-    /// Of [`Plan::looks`].
+    /// Indices into [`PosePlan::looks`].
     pub looks: Vec<u8>,
-    /// Of [`Plan::mouths`].
+    /// Indices into [`PosePlan::mouths`].
     pub mouths: Vec<u8>,
 }
 
 impl Share {
-    /// The state in the whole plan that this share calls `key`.
+    /// Converts a pose of this subset to that of the full plan.
     #[must_use]
     pub fn whole(&self, key: Key) -> Key {
         Key {
@@ -209,22 +221,23 @@ impl Share {
 }
 
 impl Plan {
-    /// What of [`Plan::new`] is drawn first, and then next, because it is needed soonest: enough to speak, blink, breathe and lean, then all
-    /// but nods and smiles. The closures of the lips are in the first: a missed one is what people see.
+    /// The subsets of [`PosePlan::new`] that are drawn first, because they are needed soonest. The
+    /// first one is enough to speak, blink, breathe and lean; the second one lacks only nods and
+    /// smiles. Both include the closures of the lips: a missed closure is what viewers notice.
     #[must_use]
     pub fn shares() -> Vec<Share> {
         let all = Share::of_all(&Self::new());
-        // No lean without its middle: a head must not jump further than it does in the whole set.
+        // A lean includes its middle: a head must not jump further than in the full set.
         let first = Share {
             stances: vec![0, 2, 4],
             looks: vec![0, 1, 2, 3],
-            // Pressed, tucked; jaw a little, half and wide; spread, rounded, pursed.
+            // Pressed, tucked; jaw slightly open, half open and wide; spread, rounded, pursed.
             mouths: vec![0, 1, 5, 11, 13, 15, 19, 24, 28],
         };
         vec![first, Share { stances: vec![0, 1, 2, 3, 4], ..all }]
     }
 
-    /// The plan of a share alone, its lists numbered anew.
+    /// The plan of a subset alone, with its states renumbered.
     #[must_use]
     pub fn of(&self, share: &Share) -> Self {
         fn chosen<T: Copy>(list: &[T], which: &[u8]) -> Vec<T> {
@@ -236,7 +249,7 @@ impl Plan {
         let breathing = self.breathing.iter().filter_map(|(stance, look)| {
             Some((place(&share.stances, *stance)?, place(&share.looks, *look)?))
         });
-        // Who leans speaks with all mouths or none: the first of all sets is to come soon.
+        // A leaning head speaks with all mouths or none, so that the first subset is ready soon.
         let whole = share.mouths.len() == self.mouths.len();
         let talking = self.talking.iter().filter(|(stance, _)| *stance == 0 || whole);
         Self {
@@ -266,7 +279,7 @@ impl Plan {
 }
 
 impl Share {
-    /// Everything.
+    /// All states of a plan.
     #[must_use]
     pub fn of_all(plan: &Plan) -> Self {
         let all = |n: usize| (0..n as u8).collect();
@@ -284,7 +297,7 @@ impl Default for Plan {
     }
 }
 
-/// The mouths of speech: closures, then openings by shape.
+/// Mouths of speech: closures, then openings by shape.
 fn mouths() -> Vec<Mouth> {
     let m = |jaw, width, round, tongue| Mouth { jaw, width, round, tongue, ..Mouth::default() };
     let mut all = vec![
@@ -316,7 +329,7 @@ mod tests {
         assert_eq!(all.keys(), Plan::new().keys());
         assert!(large.keys().iter().all(|key| all.keys().contains(key)));
         assert!(large.keys().len() * 3 < all.keys().len() * 2, "{} poses", large.keys().len());
-        // Who speaks blinks and looks aside.
+        // A speaking avatar blinks and glances to the side.
         assert!(large.talks(0, 2) && large.talks(0, 4));
     }
 

@@ -1,17 +1,20 @@
-//! A pose set: all pictures of one person at one size, encoded.
+//! A pose set: all pictures of one avatar at one size, encoded.
 //!
-//! The file: `VPOSES`, version (u16), length of the manifest (u32), the manifest (JSON), the key frame, the anchor, the pose frames in the
-//! manifest's order, each in every rung, SHA-256 of all that. Numbers are little-endian.
+//! File format: `VPOSES`, version (u16), length of the manifest (u32), the manifest (JSON), the key
+//! frame, the altref frame, the pose frames, SHA-256 of all that. The pose frames are in the
+//! manifest's order, each in every quality level. Numbers are little-endian.
 //!
-//! Pose frames depend on the key frame only, or, where the head is held as in the anchor, on the anchor only (see [`super::vp8`]): who shows
-//! one of those must have shown the anchor since the last key.
+//! A pose frame depends on the key frame only, or on the altref frame only if the head is held as
+//! in that one (see [`super::vp8`]). A client that receives a frame of the second kind must have
+//! received the altref frame since the last key frame.
 //!
-//! A pose is four states: stance (head and smile), look (eyes and brows), mouth and breath. Not all of their combinations are baked: lips
-//! move with the heads of [`Manifest::frames`] that speak only, the resting one and the one that leans, and only with the looks that occur
-//! while speaking, and nobody breathes in while speaking.
-//! [`PoseSet::index`] answers each with the best frame that there is.
+//! A pose is four states: stance (head and smile), look (eyes and brows), mouth and breath. Not
+//! every combination is baked. Lips move only with the speaking heads of [`Manifest::frames`], the
+//! resting one and the leaning one. They move only with the looks that occur in speech, and only
+//! breathed out. [`PoseSet::frame_index`] maps each combination to the best existing frame.
 //!
-//! A rung is one quality of all frames, the finest first: for a line that takes less, the same pictures with fewer bytes.
+//! A quality level is one quality of all frames, the finest first: for a lower bandwidth, the same
+//! pictures with fewer bytes.
 
 use bytes::Bytes;
 use character::{Brows, Eyes, Head, Mouth};
@@ -21,23 +24,24 @@ use sha2::{Digest, Sha256};
 const MAGIC: &[u8; 6] = b"VPOSES";
 const VERSION: u16 = 2;
 const CHECKSUM: usize = 32;
-/// Most combinations of states in a set: its table of them takes two bytes for each.
+/// Maximum number of combinations of states in a set. The table of best frames takes two bytes for
+/// each.
 const COMBINATIONS: usize = 1 << 18;
 
-/// Which pose: indices into the manifest's lists. 0 is rest in each.
+/// Identifies a pose: indices into the manifest's lists. 0 is rest in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// Of [`Manifest::stances`].
+    /// Index into [`Manifest::stances`].
     pub stance: u8,
-    /// Of [`Manifest::looks`].
+    /// Index into [`Manifest::looks`].
     pub look: u8,
-    /// Of [`Manifest::mouths`].
+    /// Index into [`Manifest::mouths`].
     pub mouth: u8,
-    /// Of [`Manifest::breaths`].
+    /// Index into [`Manifest::breaths`].
     pub breath: u8,
 }
 
-/// How a person holds the head, and how much more than at rest it smiles.
+/// Position of the head, and how much more the avatar smiles than at rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stance {
     /// Relative to rest.
@@ -55,24 +59,25 @@ pub struct Look {
     pub brows: Brows,
 }
 
-/// What a set says of itself.
+/// Description of a set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// `avatar_key_id`.
     pub id: String,
-    /// The person's name.
+    /// The avatar's name.
     pub name: String,
     /// `female` or `male`.
     pub gender: String,
-    /// The built-in voice that suits the person.
+    /// The built-in voice that suits the avatar.
     pub voice: String,
     /// Pixels in a row.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
-    /// Quantiser of the key, then of moving lips in the rungs, finest first.
+    /// Quantizer of the key frame, then those of moving lips in the quality levels, finest first.
     pub quantizers: Vec<u32>,
-    /// The stances that are encoded beside the anchor, which shows the first of them; all others beside the key.
+    /// Stances whose frames refer to the altref frame, which shows the first of them. The frames of
+    /// all others refer to the key frame.
     pub anchored: Vec<u8>,
     /// Heads and smiles relative to rest, rest first.
     pub stances: Vec<Stance>,
@@ -80,18 +85,19 @@ pub struct Manifest {
     pub looks: Vec<Look>,
     /// Mouths, the closed one first.
     pub mouths: Vec<Mouth>,
-    /// How far the chest is up: 0 breathed out, first, … 1 breathed in.
+    /// Rise of the chest: 0 breathed out, first, … 1 breathed in.
     pub breaths: Vec<f32>,
-    /// The pose frames in order, each with its length in bytes in every rung. Rest is among them.
+    /// The pose frames in order, each with its length in bytes in every quality level. Rest is
+    /// among them.
     #[serde(with = "list")]
     pub frames: Vec<(Key, Vec<u32>)>,
     /// Length of the key frame in bytes.
     pub key_length: u32,
-    /// Length of the anchor in bytes; 0 where no stance needs it.
+    /// Length of the altref frame in bytes; 0 if no stance needs it.
     pub anchor_length: u32,
 }
 
-/// The list of frames as short as JSON can be: by pose one row of its four states and then its lengths.
+/// Compact JSON of the list of frames: for each pose one row of its four states and its lengths.
 mod list {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -101,7 +107,7 @@ mod list {
     #[serde(untagged)]
     enum Row {
         Short(Vec<u32>),
-        /// As sets that were baked before say it.
+        /// Format of sets that were baked by earlier versions.
         Long(Key, Vec<u32>),
     }
 
@@ -129,40 +135,40 @@ mod list {
     }
 }
 
-/// A file is no pose set.
+/// Error of a pose set's file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It does not begin like one.
+    /// The file does not start with the magic bytes.
     #[error("no pose set")]
     Magic,
-    /// Made for another version.
+    /// The file has another version.
     #[error("a pose set of version {0}, while this program shows version {VERSION}: bake it anew")]
     Version(u16),
-    /// Cut short or damaged.
+    /// The file is truncated or damaged.
     #[error("damaged pose set: {0}")]
     Damaged(&'static str),
-    /// The manifest is not understood.
+    /// The manifest is invalid.
     #[error("manifest of a pose set: {0}")]
     Manifest(#[from] serde_json::Error),
 }
 
-/// All poses of a person at one size. Frames are shared, never copied.
+/// All poses of an avatar at one size. Frames are shared, never copied.
 pub struct PoseSet {
     manifest: Manifest,
     key: Bytes,
     anchor: Bytes,
-    /// By pose, then by rung.
+    /// By pose, then by quality level.
     frames: Vec<Bytes>,
     rungs: usize,
-    /// For each combination of states the pose that shows it best.
+    /// For each combination of states: the pose that shows it best.
     table: Vec<u16>,
 }
 
 impl PoseSet {
-    /// A set of these frames, in the order of the manifest's list, each in all rungs.
+    /// A set of these frames, in the order of the manifest's list, each in all quality levels.
     ///
     /// # Errors
-    /// If lists and frames disagree, or rest is not among the frames.
+    /// If lists and frames are inconsistent, or rest is not among the frames.
     pub fn new(mut manifest: Manifest, key: Bytes, anchor: Bytes, frames: Vec<Bytes>) -> Result<Self, Error> {
         let (poses, rungs) = (manifest.frames.len(), manifest.quantizers.len().saturating_sub(1));
         if rungs == 0 || poses * rungs != frames.len() || poses > usize::from(u16::MAX) {
@@ -182,12 +188,19 @@ impl PoseSet {
         Ok(Self { manifest, key, anchor, frames, rungs, table })
     }
 
-    /// For each combination, in the order of [`Self::place`]: itself, else the same breathed out, else the same lips with a calmer look and
-    /// head, else the same head.
+    /// The best frame for each combination, in the order of [`Manifest::table_index`]. The first
+    /// baked pose of this list is used:
+    ///
+    /// - the combination itself, then the same breathed out;
+    /// - with a moving mouth: the same lips and look with the resting head, then with the resting
+    ///   look too;
+    /// - with a closed mouth: the same head with the resting look, then the same look with the
+    ///   resting head;
+    /// - rest.
     fn table(manifest: &Manifest) -> Result<Vec<u16>, Error> {
         let [stances, looks, mouths, breaths] = manifest.states();
         let states = [stances, looks, mouths, breaths];
-        // Of four numbers up to 256 the product overflows nothing.
+        // The product of four numbers up to 256 cannot overflow.
         if !states.iter().all(|n| (1..=256).contains(n)) || states.iter().product::<usize>() > COMBINATIONS {
             return Err(Error::Damaged("number of states"));
         }
@@ -225,10 +238,10 @@ impl PoseSet {
         Ok(table)
     }
 
-    /// Reads a set. Frames are slices of `file`.
+    /// Parses a set. Frames are slices of `file`.
     ///
     /// # Errors
-    /// If it is none, of another version, or damaged.
+    /// If it is not a pose set, has another version or is damaged.
     pub fn parse(file: &Bytes) -> Result<Self, Error> {
         if !file.starts_with(MAGIC) {
             return Err(Error::Magic);
@@ -268,7 +281,7 @@ impl PoseSet {
         Self::new(manifest, key, anchor, frames)
     }
 
-    /// The file.
+    /// The set as a file.
     #[must_use]
     pub fn to_file(&self) -> Vec<u8> {
         let manifest = serde_json::to_vec(&self.manifest).expect("plain data is JSON");
@@ -286,7 +299,7 @@ impl PoseSet {
         file
     }
 
-    /// What it says of itself.
+    /// Description of the set.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -298,38 +311,40 @@ impl PoseSet {
         &self.key
     }
 
-    /// The anchor: the first of [`Manifest::anchored`] at rest, to be shown after a key and before frames that depend on it.
+    /// The altref frame: the first of [`Manifest::altref_stances`] at rest. It is sent after a key
+    /// frame and before frames that depend on it.
     #[must_use]
     pub fn anchor(&self) -> &Bytes {
         &self.anchor
     }
 
-    /// Whether a frame depends on the anchor, and not on the key.
+    /// Whether a frame depends on the altref frame instead of the key frame.
     ///
     /// # Panics
-    /// On a number that [`Self::index`] did not give.
+    /// If the index is not from [`Self::frame_index`].
     #[must_use]
     pub fn is_anchored(&self, index: u16) -> bool {
         let (key, _) = &self.manifest.frames[usize::from(index)];
         self.manifest.anchored.contains(&key.stance)
     }
 
-    /// How many rungs there are, at least one.
+    /// Number of quality levels, at least one.
     #[must_use]
     pub fn rungs(&self) -> usize {
         self.rungs
     }
 
-    /// The number of the frame that shows this pose best. A state out of range counts as rest.
+    /// Index of the frame that shows this pose best. A state out of range counts as rest.
     #[must_use]
     pub fn index(&self, key: Key) -> u16 {
         self.table[self.manifest.place(self.manifest.within(key))]
     }
 
-    /// A frame by its number, in a rung (0 = the finest; beyond the last one, the last one).
+    /// A frame by its index, in a quality level (0 = the finest; beyond the last one, the last
+    /// one).
     ///
     /// # Panics
-    /// On a number that [`Self::index`] did not give.
+    /// If the index is not from [`Self::frame_index`].
     #[must_use]
     pub fn frame(&self, index: u16, rung: usize) -> &Bytes {
         &self.frames[usize::from(index) * self.rungs + rung.min(self.rungs - 1)]
@@ -337,19 +352,19 @@ impl PoseSet {
 }
 
 impl Manifest {
-    /// How many stances, looks, mouths and breaths there are.
+    /// Number of stances, looks, mouths and breaths.
     fn states(&self) -> [usize; 4] {
         [self.stances.len(), self.looks.len(), self.mouths.len(), self.breaths.len()]
     }
 
-    /// The place of a combination among all.
+    /// Index of a combination among all.
     fn place(&self, key: Key) -> usize {
         let [_, looks, mouths, breaths] = self.states();
         let [stance, look, mouth, breath] = [key.stance, key.look, key.mouth, key.breath].map(usize::from);
         ((stance * looks + look) * mouths + mouth) * breaths + breath
     }
 
-    /// The same with 0 for what is out of range.
+    /// The same pose with 0 for states out of range.
     fn within(&self, key: Key) -> Key {
         let [stances, looks, mouths, breaths] = self.states();
         let within = |i: u8, n: usize| if usize::from(i) < n { i } else { 0 };

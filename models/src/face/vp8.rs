@@ -1,8 +1,11 @@
-//! VP8 as the pose cache needs it: one key frame, one anchor, and frames that depend on nothing but these.
+//! VP8 for the pose cache: one key frame, one altref frame, and frames that depend only on one of
+//! these.
 //!
-//! A pose frame refers to golden only, which is the key, or to altref only, which is the anchor: a second key for another head. It updates
-//! nothing: no reference, no probability. So pose frames may be sent in any order, dropped, repeated and shared by all calls (libvpx's flags
-//! `NO_REF_*` and `NO_UPD_*`, error resilient, fixed quantiser). The anchor refers to the key and replaces altref; every key undoes it.
+//! A pose frame refers only to golden, which is the key frame, or only to altref, which is a second
+//! reference frame for another head. It updates nothing: no reference and no probability. Pose
+//! frames may therefore be sent in any order, dropped, repeated and shared by all calls (libvpx's
+//! flags `NO_REF_*` and `NO_UPD_*`, error resilient, fixed quantizer). The altref frame refers to
+//! the key frame and replaces altref; every key frame invalidates it.
 
 #![allow(unsafe_code)]
 
@@ -12,15 +15,15 @@ use std::ptr::{self, NonNull};
 use super::picture::I420;
 use super::vp8_header;
 
-/// libvpx refused.
+/// Error code of libvpx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("libvpx error {0}")]
 pub struct Error(i64);
 
-/// Worst quantiser; 0 is the best.
+/// Coarsest quantizer; 0 is the finest.
 pub const MAX_QUANTIZER: u32 = 63;
 
-/// What a frame refers to, and what it replaces: as in `vp8.c`.
+/// What a frame refers to, and which reference it replaces: as in `vp8.c`.
 #[derive(Clone, Copy)]
 enum Kind {
     Key,
@@ -29,62 +32,65 @@ enum Kind {
     AnchoredPose,
 }
 
-/// What becomes of a macroblock in a frame that is no key.
+/// Coding of a macroblock in a frame that is not a key frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Block {
-    /// It is copied from what the frame refers to.
+    /// Copied from the reference frame.
     Still,
-    /// It is encoded, and not smoothed, so that it looks the same in all frames that have the same here.
+    /// Encoded without the loop filter, so that it looks the same in all frames with the same
+    /// content here.
     Steady,
-    /// It is encoded.
+    /// Encoded.
     Moving,
-    /// It is encoded with a quantiser of its own.
+    /// Encoded with a quantizer of its own.
     Lips,
 }
 
-/// Quantisers of one frame.
+/// Quantizers of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantizers {
-    /// Of lips.
+    /// Quantizer of the lips.
     pub lips: u32,
-    /// Of all else, met to a step or two; no larger than that of lips.
+    /// Quantizer of all other blocks, accurate to one or two steps; at most that of the lips.
     pub rest: u32,
 }
 
 impl Quantizers {
-    /// One for all.
+    /// One quantizer for all blocks.
     #[must_use]
     pub fn all(quantizer: u32) -> Self {
         Self { lips: quantizer, rest: quantizer }
     }
 
-    /// What libvpx is told to take from the quantiser of lips for all else. It takes the distance of two quantisers as that of others from
-    /// 0, where a step is smaller.
+    /// Reduction of the lips' quantizer for all other blocks, as libvpx expects it. libvpx converts
+    /// a difference of quantizers as if it started at 0, where a step is smaller. The factor
+    /// compensates for that.
     fn finer(self) -> u32 {
         self.lips.saturating_sub(self.rest) * 7 / 4
     }
 }
 
-/// An encoder of one picture size. The same picture and blocks make the same frame, whatever was encoded in between.
+/// An encoder for one picture size. The same picture and blocks yield the same frame, regardless of
+/// the frames in between.
 pub struct Encoder {
     raw: NonNull<RawEncoder>,
     width: usize,
     height: usize,
     decoder: Decoder,
-    /// The last key and the last anchor as they are decoded.
+    /// The last key frame and the last altref frame, decoded.
     golden: I420,
     altref: I420,
 }
 
-// SAFETY: libvpx contexts are bound to no thread; `&mut self` keeps calls apart.
+// SAFETY: libvpx contexts are bound to no thread; `&mut self` separates calls.
 unsafe impl Send for Encoder {}
 
 impl Encoder {
     /// An encoder for pictures of this size; both sides are even.
     ///
     /// # Errors
-    /// Where libvpx cannot allocate or refuses the size.
+    /// If libvpx cannot allocate memory or rejects the size.
     pub fn new(width: usize, height: usize) -> Result<Self, Error> {
         let (Ok(w), Ok(h)) = (c_uint::try_from(width), c_uint::try_from(height)) else {
             return Err(Error(-1));
@@ -96,7 +102,7 @@ impl Encoder {
         Ok(Self { raw, width, height, decoder: Decoder::new(width, height)?, golden, altref })
     }
 
-    /// An encoder behind a key and an anchor, given as they are decoded.
+    /// An encoder that continues after a key frame and an altref frame, given as decoded pictures.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -106,23 +112,24 @@ impl Encoder {
         Ok(new)
     }
 
-    /// The key: becomes the reference of every later pose.
+    /// Encodes a key frame: the reference of every later pose.
     ///
     /// # Errors
-    /// libvpx's.
+    /// Error of libvpx.
     pub fn key(&mut self, picture: &I420, quantizer: u32) -> Result<Vec<u8>, Error> {
         let frame = self.encode(picture, Kind::Key, Quantizers::all(quantizer), None)?;
         self.golden = self.decoder.decode(&frame)?;
         Ok(frame)
     }
 
-    /// A frame that depends on the last key only. `blocks` tells of the macroblocks (16×16, row by row) how they differ from the key's.
+    /// Encodes a frame that depends only on the last key frame. `blocks` says for each macroblock
+    /// (16×16, row by row) how it differs from that one.
     ///
     /// # Errors
-    /// libvpx's.
+    /// Error of libvpx.
     ///
     /// # Panics
-    /// If `blocks` has not one entry for each macroblock.
+    /// If `blocks` does not have one entry for each macroblock.
     pub fn pose(
         &mut self,
         picture: &I420,
@@ -132,26 +139,28 @@ impl Encoder {
         self.encode(picture, Kind::Pose, quantizers, Some(blocks))
     }
 
-    /// A second key, made of the first: becomes the reference of every later anchored pose.
+    /// Encodes an altref frame, a second reference frame derived from the key frame: the reference
+    /// of every later altref pose.
     ///
     /// # Errors
-    /// libvpx's.
+    /// Error of libvpx.
     ///
     /// # Panics
-    /// As [`Self::pose`].
+    /// As [`Self::encode_pose`].
     pub fn anchor(&mut self, picture: &I420, quantizer: u32, blocks: &[Block]) -> Result<Vec<u8>, Error> {
         let frame = self.encode(picture, Kind::Anchor, Quantizers::all(quantizer), Some(blocks))?;
         self.altref = self.decoder.decode(&frame)?;
         Ok(frame)
     }
 
-    /// A frame that depends on the last anchor only, and `blocks` tells how they differ from the anchor's.
+    /// Encodes a frame that depends only on the last altref frame. `blocks` says how macroblocks
+    /// differ from that one.
     ///
     /// # Errors
-    /// libvpx's.
+    /// Error of libvpx.
     ///
     /// # Panics
-    /// As [`Self::pose`].
+    /// As [`Self::encode_pose`].
     pub fn anchored_pose(
         &mut self,
         picture: &I420,
@@ -179,8 +188,8 @@ impl Encoder {
         assert_eq!(map.len(), count, "one entry for each macroblock");
         let reference = if matches!(kind, Kind::AnchoredPose) { &self.altref } else { &self.golden };
         let mut data = ptr::null();
-        // SAFETY: the picture's size was checked, the map's length too, and references are of the same size; `data` is copied before the next
-        // call.
+        // SAFETY: the picture's size was checked, the map's length too, and references are of the
+        // same size; `data` is copied before the next call.
         let length = unsafe {
             visavis_vp8_encode(
                 self.raw.as_ptr(),
@@ -212,7 +221,7 @@ impl Drop for Encoder {
     }
 }
 
-/// A decoder: for proofs, not for calls.
+/// A decoder for bakes and tests, not for calls.
 pub struct Decoder {
     raw: NonNull<RawDecoder>,
     width: usize,
@@ -226,7 +235,7 @@ impl Decoder {
     /// A decoder of streams of this size; both sides are even.
     ///
     /// # Errors
-    /// Where libvpx cannot allocate.
+    /// If libvpx cannot allocate memory.
     pub fn new(width: usize, height: usize) -> Result<Self, Error> {
         // SAFETY: no arguments; the result is owned by `Self` and freed once.
         let raw = unsafe { visavis_vp8_decoder_new() };
@@ -236,10 +245,11 @@ impl Decoder {
     /// Decodes the next frame.
     ///
     /// # Errors
-    /// libvpx's, or a frame of another size.
+    /// Error of libvpx, or the frame has another size.
     pub fn decode(&mut self, frame: &[u8]) -> Result<I420, Error> {
         let mut picture = I420::black(self.width, self.height);
-        // SAFETY: the picture holds width × height × 3 / 2 bytes, which is what the shim writes after it has compared the sizes.
+        // SAFETY: the picture holds width × height × 3 / 2 bytes, which is what the shim writes
+        // after it has compared the sizes.
         let code = unsafe {
             visavis_vp8_decode(
                 self.raw.as_ptr(),
@@ -302,7 +312,7 @@ mod tests {
 
     const SIDE: usize = 128;
 
-    /// A picture with a disc of some place and size on a gradient.
+    /// A picture with a disc on a gradient; `n` determines its position and size.
     fn scene(n: usize) -> I420 {
         let (cx, cy, r) = (40 + n * 13 % 50, 50 + n * 29 % 40, 8 + n * 7 % 20);
         let rgb: Vec<u8> = (0..SIDE * SIDE)
@@ -315,7 +325,7 @@ mod tests {
         I420::from_rgb(&rgb, SIDE, SIDE)
     }
 
-    /// All that differs moves.
+    /// Marks every changed block as coded.
     fn moving(picture: &I420, from: &I420) -> Vec<Block> {
         let moves = |changed| if changed { Block::Moving } else { Block::Still };
         picture.changed_blocks(from, 0).into_iter().map(moves).collect()
@@ -332,7 +342,7 @@ mod tests {
                 encoder.pose(&picture, Quantizers::all(24), &moving(&picture, &rest)).unwrap()
             })
             .collect();
-        // What each pose looks like right behind the key.
+        // The picture of each pose directly after the key frame.
         let alone: Vec<I420> = poses
             .iter()
             .map(|pose| {

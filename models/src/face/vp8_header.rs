@@ -1,15 +1,21 @@
-//! The one thing of a VP8 frame that its encoder writes in a way that decoders read in two: the filter level of a segment.
+//! Corrects the filter level of a segment in a VP8 frame. It is the only field that the encoder
+//! writes in a way that decoders interpret differently.
 
-/// What encoders are told to take from the filter level of steady blocks: no level is higher.
+/// Reduction of the filter level of unfiltered blocks that the encoder is given: no level is
+/// higher.
 pub(super) const ALL: u8 = 63;
-/// The segment that it is taken from, of four.
+/// The segment of the unfiltered blocks, of four.
 const STEADY: usize = 1;
 
-/// In a frame whose steady blocks ([`super::vp8::Block::Steady`]) are smoothed by [`ALL`] less than the rest, takes no more from their level than
-/// there is. A level below 0 would do for libvpx, which makes it 0 before it adds what references and modes ask for (RFC 6386, 9.6); FFmpeg's
-/// decoder adds first, and would smooth edges otherwise. A key is left as it is, as is a frame without segments.
+/// Limits the reduction of the filter level of unfiltered blocks
+/// ([`super::vp8::BlockMode::Unfiltered`]) from [`MAX_FILTER_REDUCTION`] to the frame's filter
+/// level.
+///
+/// libvpx accepts a level below 0: it clamps it to 0 before it adds the adjustments for reference
+/// and mode (RFC 6386, 9.6). FFmpeg's decoder adds them first, and would filter edges otherwise. A
+/// key frame is not changed, and neither is a frame without segments.
 pub(super) fn end_at_zero(frame: &mut [u8]) {
-    // The lowest bit of a key is 0. The tag takes three bytes (9.1).
+    // The lowest bit of a key frame is 0. The tag takes three bytes (9.1).
     let Some((tag, partition)) = frame.split_at_mut_checked(3) else { return };
     if tag[0] & 1 == 0 {
         return;
@@ -21,7 +27,8 @@ pub(super) fn end_at_zero(frame: &mut [u8]) {
     }
 }
 
-/// The filter level of a frame, what is added to it in steady blocks, and how many bits of the header there are up to the end of that number.
+/// Reads the filter level of a frame, its adjustment in unfiltered blocks, and the number of header
+/// bits up to the end of that adjustment without its sign.
 fn read(partition: &[u8]) -> Option<(u8, i16, usize)> {
     let mut header = BoolDecoder::new(partition)?;
     if !header.flag() {
@@ -39,7 +46,7 @@ fn read(partition: &[u8]) -> Option<(u8, i16, usize)> {
     for segment in 0..4 {
         let signed = header.signed(6);
         if segment == STEADY {
-            // Behind the number is its sign.
+            // The sign follows the magnitude.
             (more, end) = (signed, header.read - 1);
         }
     }
@@ -54,15 +61,19 @@ fn read(partition: &[u8]) -> Option<(u8, i16, usize)> {
     Some((header.literal(6), more, end))
 }
 
-/// The part of the range of 254 that a bit which is 0 as often as 1 leaves to 0 (7.3): 1 + (254 - 1) / 2. Of 254 both halves are 127, and as much
-/// as 254 when they are doubled. So behind the first bit of a header, which is 1 in all frames with segments and makes 254 of 255, the range
-/// stays the same and each bit that is 1 adds 127 to the number that the frame is, doubled once for each bit behind it.
+/// The part of a range of 254 that belongs to 0 if 0 and 1 are equally likely. By RFC 6386, 7.3, it
+/// is 1 + (254 - 1) / 2. Both halves of 254 are 127, and doubled they are 254 again. The first bit
+/// of the header is 1 in all frames with segments, and changes the range from 255 to 254. After
+/// that bit the range remains the same. Each bit that is 1 then adds 127 to the number that the
+/// frame represents, doubled once for each bit after it.
 const SPLIT: u32 = 127;
 
-/// Takes a number of header bits, counted in [`SPLIT`], whose last one is bit `end` of the header (from 1 on), from what is written: all that is
-/// read behind them stays the same.
+/// Subtracts `number` from the written data. `number` is a value of header bits times
+/// [`HALF_RANGE_SPLIT`]; the last of these bits is bit `end` of the header, counted from 1. All
+/// bits after them still read the same.
 fn subtract(partition: &mut [u8], number: u32, end: usize) {
-    // The first bit is compared with the first byte, so the one at `end` weighs 2^(1 - end) of that byte's units.
+    // The first bit is compared with the first byte, so bit `end` has the weight 2^(1 - end), in
+    // units of that byte.
     let (byte, shift) = ((end - 1).div_ceil(8), (end - 1).next_multiple_of(8) - (end - 1));
     let Some(digits) = partition.get_mut(..=byte) else { return };
     let mut left = number << shift;
@@ -73,13 +84,13 @@ fn subtract(partition: &mut [u8], number: u32, end: usize) {
     }
 }
 
-/// The arithmetic decoder of RFC 6386, 7.3, for bits that are 0 as often as 1.
+/// The arithmetic decoder of RFC 6386, 7.3, for bits whose values are equally likely.
 struct BoolDecoder<'a> {
     rest: std::slice::Iter<'a, u8>,
     value: u32,
     range: u32,
     shifted: u32,
-    /// Bits that were read.
+    /// Number of bits read.
     read: usize,
 }
 
@@ -111,12 +122,13 @@ impl<'a> BoolDecoder<'a> {
         set
     }
 
-    /// At most 8 bits, the highest first.
+    /// Reads at most 8 bits, the highest first.
     fn literal(&mut self, bits: u32) -> u8 {
         (0..bits).fold(0, |value, _| value << 1 | u8::from(self.flag()))
     }
 
-    /// A flag; if it is set, this many bits and a sign. Otherwise 0.
+    /// Reads a flag. If it is set, a number of this many bits and a sign follow; otherwise the
+    /// value is 0.
     fn signed(&mut self, bits: u32) -> i16 {
         if !self.flag() {
             return 0;
@@ -134,7 +146,7 @@ mod tests {
 
     const SIDE: usize = 128;
 
-    /// Stripes of some width.
+    /// Stripes of a width that depends on `n`.
     fn scene(n: usize) -> I420 {
         let rgb: Vec<u8> = (0..SIDE * SIDE)
             .flat_map(|i| [(i % SIDE / (n + 3) % 2 * 90 + i / SIDE) as u8, (i / SIDE * n % 200) as u8, 128])
@@ -154,7 +166,7 @@ mod tests {
             let frame = encoder.pose(&scene(n), quantizers, &blocks).unwrap();
             let (level, more, end) = read(&frame[3..]).unwrap();
             assert_eq!(more, -i16::from(level), "frame {n}");
-            // As libvpx had written it.
+            // The frame as libvpx wrote it.
             let mut other = frame.clone();
             let less = u32::from(ALL - level) * SPLIT;
             add(&mut other[3..], less, end);
@@ -175,7 +187,7 @@ mod tests {
         assert!(levels.len() > 8, "{levels:?}");
     }
 
-    /// The other way round: what [`subtract`] takes.
+    /// The inverse of [`subtract_header_bits`].
     fn add(partition: &mut [u8], number: u32, end: usize) {
         let (byte, shift) = ((end - 1).div_ceil(8), (end - 1).next_multiple_of(8) - (end - 1));
         let mut left = number << shift;

@@ -1,22 +1,22 @@
-//! Pictures as browsers show them: lossy WebP, which is a VP8 key frame in a RIFF container.
+//! Pictures for browsers: lossy WebP, which is a VP8 key frame in a RIFF container.
 
 use character::Picture;
 
 use super::picture::I420;
 use super::vp8::{self, Encoder};
 
-/// A WebP file of a picture with even sides. `quantizer` is VP8's: 0 fine … 63 coarse.
+/// A WebP file of a picture with even sides. `quantizer` is VP8's: 0 (finest) … 63 (coarsest).
 ///
 /// # Errors
-/// The encoder refuses.
+/// Error of the encoder.
 pub fn encode(picture: &Picture, quantizer: u32) -> Result<Vec<u8>, vp8::Error> {
     encode_i420(&I420::from_rgb(&picture.rgb(), picture.width, picture.height), quantizer)
 }
 
-/// The same of planes.
+/// As [`encode`], from YUV planes.
 ///
 /// # Errors
-/// The encoder refuses.
+/// Error of the encoder.
 pub fn encode_i420(picture: &I420, quantizer: u32) -> Result<Vec<u8>, vp8::Error> {
     let frame = Encoder::new(picture.width(), picture.height())?.key(picture, quantizer)?;
     let padded = frame.len().next_multiple_of(2);

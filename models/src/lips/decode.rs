@@ -1,18 +1,21 @@
-//! From the network's opinion of each frame to phones that last: the best path through all frames (Viterbi), told a few frames later.
-//! As `scripts/lips/decode.py` does it.
+//! Viterbi decoder: from the network's scores of each frame to phones of plausible length. It
+//! follows the best path through all frames and returns each frame's class a few frames later. As
+//! in `scripts/lips/decode.py`.
 
 use super::network::Network;
 
-/// A class lasts at least one frame, and at least its own number, which is at most this.
+/// Maximum of the minimum durations of all classes, in frames. A class lasts at least its own
+/// minimum, which is at least one frame.
 pub(super) const DEPTH: usize = 4;
 
-/// One stream. A state is a class and how many of its frames have passed, up to the number that it lasts at least.
+/// Decoder of one stream. A state is a class and the number of its frames so far, up to its minimum
+/// duration.
 pub(super) struct Decoder {
     classes: usize,
-    /// Of the best path into each state, `-inf` for those that are not: [passed][class].
+    /// Score of the best path into each state, `-inf` if there is none: [passed][class].
     scores: Vec<f32>,
     next: Vec<f32>,
-    /// For each of the last frames, the state before each state: a ring of `lag` frames.
+    /// For each recent frame, the predecessor of each state: a ring of `lag` frames.
     back: Vec<Vec<u8>>,
     lag: usize,
     frames: usize,
@@ -31,7 +34,8 @@ impl Decoder {
         }
     }
 
-    /// Takes the logits of the next frame; gives the class of the frame [`Network::lag`] frames before it.
+    /// Takes the logits of the next frame. Returns the class of the frame [`Network::lag`] frames
+    /// before it.
     pub(super) fn push(&mut self, network: &Network, logits: &[f32]) -> Option<u8> {
         let score = |class: usize| logits[class] + network.offsets[class];
         if self.frames == 0 {
@@ -50,7 +54,8 @@ impl Decoder {
             }
             self.back[slot] = back;
             std::mem::swap(&mut self.scores, &mut self.next);
-            // Only differences count: without this, numbers would grow with the length of the speech.
+            // Only differences matter. Without this, scores would grow with the length of the
+            // speech.
             let best = self.scores[self.best()];
             self.scores.iter_mut().for_each(|s| *s -= best);
         }
@@ -58,7 +63,7 @@ impl Decoder {
         (self.frames > self.lag).then(|| self.trace(self.lag))
     }
 
-    /// From all states to the next frame's, without what that frame sounds like.
+    /// Transition from all states to those of the next frame, without the score of that frame.
     fn step(&mut self, network: &Network, back: &mut [u8]) {
         let classes = self.classes;
         self.next.fill(f32::NEG_INFINITY);
@@ -95,7 +100,7 @@ impl Decoder {
         }
     }
 
-    /// The classes of the frames that were not told: the piece is over.
+    /// Ends the segment: the classes of the remaining frames.
     pub(super) fn finish(&self) -> Vec<u8> {
         (0..self.frames.min(self.lag)).rev().map(|ago| self.trace(ago)).collect()
     }
@@ -110,7 +115,7 @@ impl Decoder {
         best
     }
 
-    /// The class, so many frames ago, of what now is the best path.
+    /// The class that the current best path had `ago` frames before the last one.
     fn trace(&self, ago: usize) -> u8 {
         let mut state = self.best();
         for n in 0..ago {
@@ -124,7 +129,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    /// Logits of frames that sound like these classes, so clearly.
+    /// Decodes frames of the given classes, with logits of this clarity.
     fn decoded(frames: &[u8], clearly: f32) -> Vec<u8> {
         let network = Network::built_in();
         let mut decoder = Decoder::new(network);

@@ -1,31 +1,33 @@
-//! What the network hears: logarithms of the power in 24 bands, every 10 ms. As `scripts/lips/sound.py` computes them.
+//! Features of the network: the logarithmic power in 24 bands, every 10 ms. As computed by
+//! `scripts/lips/sound.py`.
 
 use std::sync::{Arc, LazyLock};
 
 use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
 
-/// Bands, evenly spaced on the mel scale.
+/// Number of bands, evenly spaced on the mel scale.
 pub const BANDS: usize = 24;
 const LOWEST: f64 = 60.0;
 const HIGHEST: f64 = 7_600.0;
-/// Samples at 48 kHz from one frame to the next, and what a frame sees of them: as much before its 10 ms as after.
+/// Samples at 48 kHz from one frame to the next, and samples in the window of a frame. The window
+/// extends equally before and after the frame's 10 ms.
 const HOP: usize = 480;
 const WINDOW: usize = 1_200;
 const BEFORE: usize = (WINDOW - HOP) / 2;
-/// Seconds that a frame sees of what follows it.
+/// Duration of the window after the frame's 10 ms, in seconds.
 pub(super) const AFTER: f32 = 0.0075;
-/// Hz from one bin of the transform to the next.
+/// Width of an FFT bin, Hz.
 const BIN: f64 = 40.0;
-/// Added to the power of every band: what is quieter is silence.
+/// Added to the power of every band, so that anything quieter is silence.
 const FLOOR: f32 = 1e-9;
-/// ln of [`FLOOR`].
+/// Features of silence: ln of [`POWER_FLOOR`].
 pub(super) const SILENCE: [f32; BANDS] = [-20.723_266; BANDS];
 
-/// What all streams share.
+/// Tables that all streams share.
 struct Plan {
     fft: Arc<dyn RealToComplex<f32>>,
-    /// A period of a cosine (Hann), divided by its sum and by the loudest sample.
+    /// One period of a cosine (Hann), divided by its sum and by 32,768, the full scale of a sample.
     window: Vec<f32>,
     /// First bin and weights of each band's triangle.
     filters: Vec<(usize, Vec<f32>)>,
@@ -59,12 +61,12 @@ fn filters() -> Vec<(usize, Vec<f32>)> {
     edges.windows(3).map(triangle).collect()
 }
 
-/// The frames of one stream of samples, one after the other.
+/// Iterator over the frames of one stream of samples.
 pub struct Features {
-    /// Samples from the next frame's window on, those of `taken` not counted.
+    /// Samples from the window of the next frame on, after the first `consumed` samples.
     waiting: Vec<i16>,
     taken: usize,
-    /// Samples after the last whole 10 ms.
+    /// Samples after the last complete 10 ms.
     surplus: usize,
     input: Vec<f32>,
     bins: Vec<Complex<f32>>,
@@ -78,7 +80,7 @@ impl Default for Features {
 }
 
 impl Features {
-    /// A stream that begins, with silence before it.
+    /// A new stream, preceded by silence.
     #[must_use]
     pub fn new() -> Self {
         let fft = &PLAN.fft;
@@ -101,7 +103,8 @@ impl Features {
         self.surplus = (self.surplus + pcm.len()) % HOP;
     }
 
-    /// The stream is over, with silence after it: the frames whose windows are now complete. What is less than 10 ms has no frame.
+    /// Ends the stream with silence, and returns the frames whose windows are now complete. A
+    /// remainder of less than 10 ms has no frame.
     pub fn finish(&mut self) -> impl Iterator<Item = [f32; BANDS]> + use<'_> {
         const SEEN_AFTER: usize = WINDOW - HOP - BEFORE;
         self.push(&[0; SEEN_AFTER][self.surplus.min(SEEN_AFTER)..]);
@@ -112,14 +115,14 @@ impl Features {
 impl Iterator for Features {
     type Item = [f32; BANDS];
 
-    /// The next frame whose window is there.
+    /// The next frame whose window is complete.
     fn next(&mut self) -> Option<Self::Item> {
         let samples = self.waiting.get(self.taken..self.taken + WINDOW)?;
         for ((to, from), weight) in self.input.iter_mut().zip(samples).zip(&PLAN.window) {
             *to = f32::from(*from) * weight;
         }
         self.taken += HOP;
-        // It fails for buffers of wrong lengths only, and these are its own.
+        // The FFT fails only for buffers of wrong lengths; these are its own.
         let done = PLAN.fft.process_with_scratch(&mut self.input, &mut self.bins, &mut self.scratch);
         debug_assert!(done.is_ok());
         let mut frame = [0.0; BANDS];

@@ -1,12 +1,15 @@
-//! Phones from sound alone, for the lips: where a voice says nothing about what it says.
+//! Phone recognition from audio, for the lips of a voice that reports neither phones nor words.
 //!
 //! ```text
-//! 48 kHz ─► features (24 bands, every 10 ms) ─► network (three dense layers) ─► decode (best path, bounded look-ahead) ─► phones
+//! 48 kHz ─► features (24 bands, every 10 ms) ─► network (three dense layers)
+//!        ─► viterbi (best path, bounded look-ahead) ─► phones
 //! ```
 //!
-//! The network tells 18 mouths apart, each named by a phone that makes it: `p` stands for p, b and m. It was made by
-//! `scripts/lips/train.py` of synthetic voices, and `docs/lips.md` says how well it reads voices that it never heard. What sounds now is
-//! known [`Lips::look_ahead`] later: a voice that is made faster than it is spoken is ahead of that.
+//! The network distinguishes 18 visemes. Each is named by a phone that has it: `p` stands for p, b
+//! and m. It was trained by `scripts/lips/train.py` on synthetic voices. `docs/lips.md` reports its
+//! accuracy on voices outside the training set. The phone of an instant is known
+//! [`PhoneRecognizer::look_ahead`] after it. With a voice that is synthesized faster than real
+//! time, the phones are still in time.
 
 mod decode;
 mod features;
@@ -19,16 +22,17 @@ pub use features::{BANDS, Features};
 use network::Stream;
 pub use network::{Error, Network};
 
-/// Seconds of a frame.
+/// Duration of a frame in seconds.
 const FRAME: f32 = 0.01;
 
-/// One piece of speech. Some 15 µs of work for 10 ms of it.
+/// Phone recognizer for one segment. It takes about 15 µs of CPU time for 10 ms of audio.
 pub struct Lips {
     network: &'static Network,
     features: Features,
     stream: Stream,
     decoder: Decoder,
-    /// Frames that the network has heard, silence before and after the piece not counted, and those whose phone is known.
+    /// Number of frames that the network has processed, without the silence around the segment, and
+    /// number of frames whose phone is known.
     heard: usize,
     known: usize,
 }
@@ -40,7 +44,7 @@ impl Default for Lips {
 }
 
 impl Lips {
-    /// A piece that begins.
+    /// A recognizer for a new segment.
     #[must_use]
     pub fn new() -> Self {
         let network = Network::built_in();
@@ -59,14 +63,15 @@ impl Lips {
         lips
     }
 
-    /// Seconds of sound after an instant by which its phone is known.
+    /// Seconds of audio after an instant by which its phone is known.
     #[must_use]
     pub fn look_ahead() -> f32 {
         let network = Network::built_in();
         (network.future() + network.lag() + 1) as f32 * FRAME + features::AFTER
     }
 
-    /// Takes mono samples at 48 kHz; gives the phones that are known by now, behind those given before. One that goes on is told in parts.
+    /// Takes mono samples at 48 kHz. Returns the phones that are known by now, after those of
+    /// earlier calls. A phone that continues is returned in parts.
     pub fn push(&mut self, pcm: &[i16]) -> Vec<Phone> {
         self.features.push(pcm);
         let mut phones = Vec::new();
@@ -77,7 +82,7 @@ impl Lips {
         phones
     }
 
-    /// The piece is over: the rest of its phones.
+    /// Ends the segment: returns its remaining phones.
     pub fn finish(&mut self) -> Vec<Phone> {
         let mut phones = Vec::new();
         let last: Vec<_> = self.features.finish().collect();
@@ -104,7 +109,7 @@ impl Lips {
         }
     }
 
-    /// The next frame is of this class.
+    /// Appends the class of the next frame.
     fn tell(&mut self, class: u8, phones: &mut Vec<Phone>) {
         self.known += 1;
         let end = self.known as f32 * FRAME;
@@ -127,7 +132,7 @@ mod tests {
         phones
     }
 
-    /// Phones as frames: however they were parted.
+    /// The phone of each frame, regardless of how the phones were divided.
     fn frames(phones: &[Phone]) -> Vec<&str> {
         let mut out = Vec::new();
         for phone in phones {

@@ -1,5 +1,6 @@
-//! The network: three dense layers, the first over five frames of sound, the second over six of the first's. Its file says how it is to be
-//! read; `scripts/lips/train.py` writes it, and nothing else does.
+//! The network: three dense layers. The first covers five frames of features, the second six frames
+//! of the first layer's output. The file defines the exact frames. It is written only by
+//! `scripts/lips/train.py`.
 
 use std::sync::LazyLock;
 
@@ -8,24 +9,25 @@ use super::features::BANDS;
 const FILE: &[u8] = include_bytes!("../../../assets/lips/network.bin");
 const MAGIC: &[u8; 5] = b"VLIPS";
 const VERSION: u16 = 1;
-/// Outputs that are computed at a time: what fits into the registers of every machine.
+/// Number of outputs that are computed together: they fit into the registers of every machine.
 const BLOCK: usize = 16;
 
-/// A file is no network of this version.
+/// Error of a network file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// It does not begin like one.
+    /// The file does not start with the magic bytes.
     #[error("no network for lips")]
     Magic,
-    /// Made for another version.
+    /// The file has another version.
     #[error("network for lips of version {0}, this is {VERSION}")]
     Version(u16),
-    /// Cut short, too long, or its numbers disagree.
+    /// The file is truncated, too long or inconsistent.
     #[error("damaged network for lips: {0}")]
     Damaged(&'static str),
 }
 
-/// `relu(W x + b)`, or without the `relu`. Weights lie as [block of outputs][input][output in block].
+/// `relu(W x + b)`, or the same without `relu`. Layout of the weights: [block of
+/// outputs][input][output in block].
 struct Layer {
     inputs: usize,
     weights: Vec<[f32; BLOCK]>,
@@ -33,12 +35,12 @@ struct Layer {
 }
 
 impl Layer {
-    /// Outputs are in whole blocks: those beyond the last are 0.
+    /// Computes the outputs in whole blocks: those beyond the last output are 0.
     fn run(&self, x: &[f32], out: &mut [f32], relu: bool) {
         debug_assert_eq!(x.len(), self.inputs);
         let blocks = self.weights.chunks_exact(self.inputs).zip(&self.bias);
         for ((weights, bias), out) in blocks.zip(out.as_chunks_mut::<BLOCK>().0) {
-            // Two sums, so that an addition need not wait for the one before it.
+            // Two sums, so that an addition does not depend on the one before it.
             let (mut even, mut odd) = (*bias, [0.0; BLOCK]);
             let (pairs, rest) = weights.as_chunks::<2>();
             let (x_pairs, x_rest) = x.as_chunks::<2>();
@@ -63,27 +65,28 @@ fn add(sums: &mut [f32; BLOCK], weights: &[f32; BLOCK], x: f32) {
     }
 }
 
-/// The weights, and the decoder's numbers that belong to them.
+/// The weights, and the parameters of the decoder that belong to them.
 pub struct Network {
     names: Vec<String>,
-    /// Frames that the decoder looks ahead.
+    /// Look-ahead of the decoder, in frames.
     lag: usize,
-    /// Frames around its own that the first layer sees, without a gap, and frames of the first layer that the second sees.
+    /// Frame offsets of the input of the first layer, without a gap, and of the second layer
+    /// relative to the first.
     near: Vec<isize>,
     far: Vec<isize>,
     mean: [f32; BANDS],
     scale: [f32; BANDS],
     layers: [Layer; 3],
-    /// Added to each class's logit.
+    /// Added to the logit of each class.
     pub(super) offsets: Vec<f32>,
-    /// Logarithms: [from][to].
+    /// Transition scores, as logarithms: [from][to].
     pub(super) moves: Vec<f32>,
-    /// Frames that each class lasts at least.
+    /// Minimum duration of each class, in frames.
     pub(super) least: Vec<u8>,
 }
 
 impl Network {
-    /// The one in the binary.
+    /// The network in the binary.
     #[must_use]
     pub fn built_in() -> &'static Self {
         static NETWORK: LazyLock<Network> = LazyLock::new(|| {
@@ -93,10 +96,10 @@ impl Network {
         &NETWORK
     }
 
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// It is none, of another version, or damaged.
+    /// If it is not a network, has another version or is damaged.
     pub fn read(file: &[u8]) -> Result<Self, Error> {
         let mut rest = file.strip_prefix(MAGIC).ok_or(Error::Magic)?;
         let reader = &mut rest;
@@ -145,29 +148,29 @@ impl Network {
         Ok(network)
     }
 
-    /// The phone that stands for a class.
+    /// The phone that represents a class.
     #[must_use]
     pub fn name(&self, class: u8) -> &str {
         &self.names[usize::from(class)]
     }
 
-    /// Classes that are told apart.
+    /// Number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.names.len()
     }
 
-    /// Frames before its own that a result depends on.
+    /// Number of frames before its own on which a result depends.
     pub(super) fn past(&self) -> usize {
         (-self.near[0] - self.far[0]) as usize
     }
 
-    /// Frames after its own that a result depends on.
+    /// Number of frames after its own on which a result depends.
     pub(super) fn future(&self) -> usize {
         (self.near[self.near.len() - 1] + self.far[self.far.len() - 1]) as usize
     }
 
-    /// Frames that the decoder looks ahead.
+    /// Look-ahead of the decoder, in frames.
     pub(super) fn lag(&self) -> usize {
         self.lag
     }
@@ -191,7 +194,7 @@ fn floats(reader: &mut &[u8], count: usize) -> Result<Vec<f32>, Error> {
     if all.iter().all(|x| x.is_finite()) { Ok(all) } else { Err(Error::Damaged("numbers")) }
 }
 
-/// Frames relative to its own: ascending, some before and some after it.
+/// Frame offsets relative to the result: ascending, from at most 0 to at least 0.
 fn offsets(reader: &mut &[u8], count: usize) -> Result<Vec<isize>, Error> {
     let all: Vec<isize> =
         bytes(reader, 2 * count)?.as_chunks().0.iter().map(|b| isize::from(i16::from_le_bytes(*b))).collect();
@@ -200,7 +203,7 @@ fn offsets(reader: &mut &[u8], count: usize) -> Result<Vec<isize>, Error> {
     if fits && near { Ok(all) } else { Err(Error::Damaged("offsets")) }
 }
 
-/// Of each output: a scale, a bias, and a weight in 8 bits for each input.
+/// For each output: a scale, a bias, and an 8-bit weight for each input.
 fn layer(reader: &mut &[u8], inputs: usize, outputs: usize) -> Result<Layer, Error> {
     let (scales, biases) = (floats(reader, outputs)?, floats(reader, outputs)?);
     let quantised = bytes(reader, inputs * outputs)?;
@@ -217,15 +220,16 @@ fn layer(reader: &mut &[u8], inputs: usize, outputs: usize) -> Result<Layer, Err
     Ok(Layer { inputs, weights, bias })
 }
 
-/// The last frames of one stream, as far as results still depend on them.
+/// The recent frames of one stream on which future results depend.
 pub(super) struct Stream {
-    /// Frames of features, normalised, the latest last; of the first layer; what the second layer sees of those; and results.
+    /// Normalized features, the latest frame last; outputs of the first layer; inputs and outputs
+    /// of the second layer; and results.
     near: Vec<f32>,
     first: Vec<f32>,
     seen: Vec<f32>,
     second: Vec<f32>,
     logits: Vec<f32>,
-    /// Frames until there is a result.
+    /// Number of frames until the first result.
     wait: usize,
 }
 
@@ -243,7 +247,8 @@ impl Stream {
         }
     }
 
-    /// Takes the next frame; gives the logits of the frame [`Network::future`] frames before it, once [`Network::past`] frames went before that.
+    /// Takes the next frame. Returns the logits of the frame [`Network::future_frames`] frames
+    /// before it, if [`Network::past_frames`] frames precede that one.
     pub(super) fn push(&mut self, network: &Network, frame: &[f32; BANDS]) -> Option<&[f32]> {
         let [first, second, third] = &network.layers;
         self.near.copy_within(BANDS.., 0);

@@ -1,7 +1,12 @@
-//! The answerer that needs no server: it finds the sentence that answers, and says honestly when it knows none.
+//! The built-in answerer, which needs no server: it finds the sentence that answers, and says so
+//! when it knows none.
 //!
-//! Greetings and small talk by rule ([`small_talk`]); a tool whose name fits and whose parameters can be filled ([`tools`]); else the best
-//! one or two sentences of what it was told ([`facts`]).
+//! It replies in this order:
+//!
+//! - a guardrail whose rule matches is called ([`rules`]);
+//! - greetings and small talk follow rules ([`small_talk`]);
+//! - a tool is called if its name matches and its parameters can be filled ([`tools`]);
+//! - otherwise the best one or two sentences of its knowledge are the reply ([`facts`]).
 
 mod facts;
 mod rules;
@@ -16,7 +21,7 @@ use super::check::{Check, Checking, Rule};
 use super::{Event, Llm, Request, Tool};
 use crate::{Handle, Sink};
 
-/// What it says of what a guardrail without words of its own is about.
+/// Reply to a message that violates a guardrail, if the guardrail has no reply of its own.
 const DECLINED: &str = "I'm sorry, I can't help with that.";
 
 /// The built-in answerer, under an agent's name.
@@ -66,7 +71,7 @@ impl Llm for Builtin {
     }
 }
 
-/// What it does.
+/// Reaction to a request.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Say(String),
@@ -74,7 +79,7 @@ enum Answer {
 }
 
 fn answer(request: &Request, name: &str) -> Answer {
-    // What the visitor's client told is neither said nor heard.
+    // Notes of the visitor's client were neither said nor heard.
     let talked = |item: &&HistoryItem| item.in_context && item.role != Role::Visitor;
     let seen: Vec<&HistoryItem> = request.history.iter().map(AsRef::as_ref).filter(talked).collect();
     if seen.last().is_some_and(|item| item.role == Role::Tool) {
@@ -89,7 +94,7 @@ fn answer(request: &Request, name: &str) -> Answer {
             .collect();
         return Answer::Say(results.into_iter().rev().collect::<Vec<_>>().join(" "));
     }
-    // Several of the user's items in a row are one turn.
+    // Adjacent items of the user are one turn.
     let turn = seen.iter().rposition(|item| item.role != Role::User).map_or(0, |i| i + 1);
     let said = seen[turn..].iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" ");
     if let Some(name) = rules::broken(&rules(&request.tools), &said) {
@@ -111,25 +116,25 @@ fn rules(tools: &[Tool]) -> Vec<Rule> {
     tools.iter().filter_map(rule).collect()
 }
 
-/// What an answer is made of.
+/// Everything that a reply is made from.
 struct Talk<'a> {
     request: &'a Request,
-    /// What was said before this turn.
+    /// The items before this turn.
     before: &'a [&'a HistoryItem],
-    /// The user's words of this turn.
+    /// The user's text of this turn.
     said: &'a str,
     /// The agent's name.
     name: &'a str,
 }
 
 impl<'a> Talk<'a> {
-    /// The last thing that `role` said before this turn.
+    /// The last text of `role` before this turn.
     fn last(&self, role: Role) -> Option<&'a str> {
         self.before.iter().rev().find(|item| item.role == role).map(|item| item.text.as_str())
     }
 }
 
-/// Words such as are spoken: no markup, no marks of lists, the end marked.
+/// Converts text to speakable text: no markup, no list marks, a final punctuation mark.
 fn speakable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.trim();
@@ -143,7 +148,7 @@ fn speakable(text: &str) -> String {
             '_' if out.ends_with(' ')
                 || out.is_empty()
                 || chars.peek().is_none_or(|next| !next.is_alphanumeric()) => {}
-            // [text](where): the where is not for ears.
+            // [text](where): the URL is not spoken.
             '(' if text.contains("](") && matches!(chars.peek(), Some('h' | '/' | '#')) => {
                 while chars.next_if(|c| *c != ')').is_some() {}
             }

@@ -15,77 +15,80 @@ use check::{Check, Checking};
 
 use crate::{Error, Handle, Kind, Sink};
 
-/// A moderation endpoint's answer. Dropping it stops asking.
+/// The response of a moderation endpoint. Dropping the future cancels the request.
 pub type Moderating = core::pin::Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
-/// A question.
+/// A request for a reply (one generation).
 #[derive(Clone, Debug)]
 pub struct Request {
     /// System prompt.
     pub prompt: String,
-    /// The conversation so far, oldest first; the user's turn is the last item, or tool results after it.
+    /// The conversation so far, oldest item first. The last item is the user's turn, or tool
+    /// results follow it.
     pub history: Vec<Arc<HistoryItem>>,
-    /// From the agent's knowledge, best first.
+    /// Snippets from the agent's knowledge, best first.
     pub snippets: Vec<Snippet>,
-    /// What the model may call; empty = nothing.
+    /// Tools that the model may call; empty = none.
     pub tools: Vec<Tool>,
-    /// Which model; empty = the one that the registry resolved.
+    /// Model name; empty = the one that the registry resolved.
     pub model: String,
 }
 
 /// A tool as the model sees it.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it does.
+    /// Description.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
-    /// A guardrail's rule: to call the tool says that the user's message falls under it.
+    /// Rule of a guardrail. A call of the tool means that the user's message falls under the rule.
     pub rule: Option<String>,
 }
 
-/// News of a question: text and calls as they come, then the end. A stream that breaks off without its end mark is `Failed`.
+/// Event of a request: text and tool calls as they arrive, then the end. A stream that stops
+/// without its end mark is `Failed`.
 #[derive(Debug)]
 pub enum Event {
-    /// More text; the first is the first token.
+    /// More text; the first one is the first token.
     Text(String),
-    /// A complete call of a tool.
+    /// A complete tool call.
     Call {
-        /// The model's id of it.
+        /// The model's id of the call.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// An object.
+        /// Arguments, as a JSON object.
         arguments: Value,
     },
-    /// The answer is complete.
+    /// The reply is complete.
     End {
-        /// Tokens of the question, 0 if not told.
+        /// Tokens of the prompt, 0 if unknown.
         prompt_tokens: u32,
-        /// Tokens of the answer, 0 if not told.
+        /// Tokens of the reply, 0 if unknown.
         completion_tokens: u32,
     },
-    /// It failed; nothing follows.
+    /// The request failed; no event follows.
     Failed(Error),
 }
 
 /// A language model.
 pub trait Llm: Send + Sync {
-    /// Begins to answer; returns at once.
+    /// Starts a reply; returns immediately.
     fn ask(&self, request: Request, sink: Sink<Event>) -> Handle;
 
-    /// Prepares for the first question (opens the connection). Returns at once; may do nothing.
+    /// Prepares for the first request (opens the connection). Returns immediately; may do nothing.
     fn warm(&self) {}
 
-    /// Checks what the user said against rules. A model that cannot judge finds nothing.
+    /// Checks the user's text against rules. The default, for a model that cannot check, finds no
+    /// match.
     fn check(&self, check: Check) -> Checking {
         drop(check);
         Box::pin(core::future::ready(Ok(None)))
     }
 
-    /// What the server's moderation endpoint says of a text, as it says it: JSON, else `{"raw": text}`.
+    /// The response of the server's moderation endpoint for a text: its JSON, else `{"raw": text}`.
     fn moderate(&self, text: String) -> Moderating {
         drop(text);
         Box::pin(core::future::ready(Err(Error::new(Kind::Missing, "there is no moderation endpoint"))))

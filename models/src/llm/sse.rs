@@ -1,16 +1,17 @@
-//! Server-sent events (WHATWG HTML, section 9.2), as far as a stream of answers needs them: the data of each event.
+//! Decoder of server-sent events (WHATWG HTML, section 9.2), as far as streamed replies need them:
+//! the data of each event.
 
-/// An event longer than this is no answer's piece.
+/// Maximum size of an event in bytes; a longer one is no part of a reply.
 const MAX: usize = 1 << 20;
 
-/// Bytes as they come, in; the data of whole events, out. Fields other than `data` are passed over.
+/// Turns bytes into the data of complete events. Fields other than `data` are ignored.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     line: Vec<u8>,
     data: Option<String>,
-    /// The last byte was a CR: an LF that follows belongs to it.
+    /// The last byte was a CR: a following LF belongs to it.
     after_cr: bool,
-    /// A byte order mark may come first.
+    /// Whether the first line is complete; before that, a byte order mark may come.
     begun: bool,
 }
 
@@ -19,7 +20,7 @@ pub(super) struct Decoder {
 pub(super) struct TooLong;
 
 impl Decoder {
-    /// Takes more bytes and calls `event` with the data of each event that they complete.
+    /// Processes more bytes and calls `event` with the data of each event that they complete.
     pub(super) fn push(&mut self, bytes: &[u8], mut event: impl FnMut(&str)) -> Result<(), TooLong> {
         for &byte in bytes {
             match byte {
@@ -33,7 +34,8 @@ impl Decoder {
         if held > MAX { Err(TooLong) } else { Ok(()) }
     }
 
-    /// The stream ended. An event without the blank line that should end it counts: not every server sends one after its last.
+    /// Ends the stream. A last event without the final blank line counts, because some servers omit
+    /// it.
     pub(super) fn finish(&mut self, mut event: impl FnMut(&str)) {
         if !self.line.is_empty() {
             self.end_line(&mut event);
@@ -57,7 +59,7 @@ impl Decoder {
             [b':', b' ', value @ ..] | [b':', value @ ..] | value @ [] => value,
             _ => return,
         };
-        // Whole lines: a character that two chunks share has been put together again.
+        // Lines are complete, so a character that was split between two chunks is complete too.
         let value = String::from_utf8_lossy(value);
         match &mut self.data {
             Some(data) => {

@@ -1,4 +1,20 @@
-//! The words of the chat-completions protocol: a question as its JSON, an answer from the pieces of its stream. Pure.
+//! The chat-completions protocol: a request as JSON, and a reply from the chunks of its stream.
+//! Pure.
+//!
+//! Some models write their thoughts before the reply, as `<think>…</think>`. [`ThinkFilter`]
+//! removes them:
+//!
+//! ```text
+//!                       incomplete `<think>`
+//!             Start ───────────────────────────► PartialTag ─┐ still incomplete
+//!              │ │                                │  │  ▲    │
+//!              │ └── `<think>` ──► Inside ◄───────┘  │  └────┘
+//!              │                     │ `</think>`    │
+//!              │                     ▼               │ other text, or the end
+//!              │                   After             │
+//!              │ other text          │ first word    │
+//!              └─────────────────────┴───────────────┴──► Outside
+//! ```
 
 mod messages;
 
@@ -8,10 +24,10 @@ use self::messages::messages;
 use super::{Event, Request, Tool};
 use crate::{Error, Kind};
 
-/// The body of a question. `usage`: ask for the number of tokens.
+/// The body of a request. `usage`: request the token counts.
 pub(super) fn body(request: &Request, model: &str, usage: bool) -> Value {
     let mut body = Map::new();
-    // Servers of one model want no name.
+    // Servers with a single model accept no name.
     if !model.is_empty() {
         body.insert("model".into(), model.into());
     }
@@ -30,7 +46,8 @@ pub(super) fn body(request: &Request, model: &str, usage: bool) -> Value {
     body.into()
 }
 
-/// The names under which the server knows the tools: letters, digits, `_` and `-`, at most 64, each once.
+/// The names under which the server knows the tools: letters, digits, `_` and `-`, at most 64
+/// characters, each unique.
 fn names(tools: &[Tool]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(tools.len());
     for tool in tools {
@@ -53,7 +70,7 @@ fn clean_name(name: &str) -> String {
     if name.is_empty() { "tool".into() } else { name }
 }
 
-/// An object's schema, whatever the tool was made with.
+/// The schema of an object, even if the tool's own schema is none.
 fn schema(tool: &Tool) -> Value {
     match &tool.parameters {
         Value::Object(schema) if schema.get("type").is_some_and(|kind| kind == "object") => {
@@ -63,14 +80,15 @@ fn schema(tool: &Tool) -> Value {
     }
 }
 
-/// Calls of one answer, and bytes of their arguments together: a model that makes more has lost its end.
+/// Maximum number of tool calls in one reply, and of bytes in all their names and arguments. A
+/// model that exceeds them does not stop on its own.
 const CALLS: usize = 64;
 const ARGUMENTS: usize = 256 << 10;
 
-/// An answer as it comes.
+/// Parser of a streamed reply.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// (as the server knows it, as the agent does).
+    /// Pairs: the server's name of a tool, and the agent's.
     names: Vec<(String, String)>,
     calls: Vec<Call>,
     thoughts: Thoughts,
@@ -80,7 +98,7 @@ pub(super) struct Answer {
     usage: (u32, u32),
 }
 
-/// A call of a tool, put together from fragments.
+/// A tool call, assembled from fragments.
 #[derive(Debug, Default)]
 struct Call {
     index: u64,
@@ -89,12 +107,12 @@ struct Call {
     arguments: String,
 }
 
-/// What a piece of the stream was.
+/// Content of one chunk of the stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
-    /// Words to be spoken.
+    /// Text to be spoken.
     pub(super) text: String,
-    /// Whether the answer went on: words, or part of a call.
+    /// Whether the reply progressed: text, or part of a tool call.
     pub(super) token: bool,
 }
 
@@ -112,17 +130,18 @@ impl Answer {
         }
     }
 
-    /// Whether its end mark has come.
+    /// Whether the end mark has arrived.
     pub(super) fn ended(&self) -> bool {
         self.done || self.reason.is_some()
     }
 
-    /// Whether nothing more can come.
+    /// Whether no more data can arrive.
     pub(super) fn done(&self) -> bool {
         self.done
     }
 
-    /// Takes an event's data. The error's words are the server's: still to be cleaned of secrets.
+    /// Processes the data of an event. An error contains the server's message, from which the
+    /// caller must remove secrets.
     pub(super) fn take(&mut self, data: &str) -> Result<News, Error> {
         let data = data.trim();
         if data == "[DONE]" {
@@ -181,7 +200,8 @@ impl Answer {
         let id = fragment["id"].as_str().unwrap_or_default();
         let function = &fragment["function"];
         let name = function["name"].as_str().unwrap_or_default();
-        // Some servers number no calls, or all alike: then a new id with a name begins a new one.
+        // Some servers do not number the calls, or give all the same number. Then a new id with a
+        // name starts a new call.
         let index =
             fragment["index"].as_u64().unwrap_or_else(|| self.calls.last().map_or(0, |call| call.index));
         let known = self.calls.iter().rposition(|call| call.index == index);
@@ -199,7 +219,7 @@ impl Answer {
         if call.id.is_empty() {
             call.id = id.to_owned();
         }
-        // Most send the name once, some again with each fragment.
+        // Most servers send the name once, some with each fragment.
         if call.name != name {
             call.name.push_str(name);
         }
@@ -210,9 +230,10 @@ impl Answer {
         }
     }
 
-    /// The stream is over: its calls, then its end.
+    /// Ends the stream: returns its tool calls, then its end.
     ///
-    /// A call whose arguments are no object fails the answer: run with others than the model meant, a tool may do harm.
+    /// A tool call whose arguments are not an object fails the reply: a tool that runs with
+    /// unintended arguments may do harm.
     pub(super) fn finish(self) -> Result<Vec<Event>, Error> {
         match self.reason.as_deref() {
             _ if !self.ended() => return Err(Error::new(Kind::Broken, "the stream broke off")),
@@ -248,7 +269,7 @@ impl Answer {
     }
 }
 
-/// Text, or a list of parts of which some are text.
+/// Text, or the text parts of a list.
 fn content(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -257,7 +278,7 @@ fn content(content: &Value) -> String {
     }
 }
 
-/// No arguments at all are an empty object; an object written as a string is that object.
+/// Missing arguments are an empty object. An object in a string is that object.
 fn arguments(text: &str) -> Option<Value> {
     if text.trim().is_empty() {
         return Some(json!({}));
@@ -270,7 +291,7 @@ fn arguments(text: &str) -> Option<Value> {
     }
 }
 
-/// The words of an error's body, in the shapes that servers use.
+/// The message in an error's body, in the shapes that servers use.
 pub(super) fn words_of(body: &Value) -> String {
     let error = &body["error"];
     [&error["message"], error, &body["message"], &body["detail"]]
@@ -280,7 +301,7 @@ pub(super) fn words_of(body: &Value) -> String {
         .to_owned()
 }
 
-/// What a status that is no success means.
+/// The kind of error of a status other than 2xx.
 pub(super) fn status_kind(status: u16) -> Kind {
     match status {
         408 | 504 => Kind::Timeout,
@@ -290,19 +311,19 @@ pub(super) fn status_kind(status: u16) -> Kind {
     }
 }
 
-/// Leaves out what a model thinks aloud before it answers: `<think>…</think>` at the beginning.
+/// Removes the thoughts of a model before its reply: `<think>…</think>` at the start.
 #[derive(Debug, Default)]
 enum Thoughts {
-    /// Whether it thinks is not told yet.
+    /// No text yet.
     #[default]
     Unknown,
-    /// The beginning may be that of the mark.
+    /// The text may be the start of the tag.
     Maybe(String),
-    /// Thinking; the end of what came.
+    /// In the thoughts; holds the end of the text so far.
     Inside(String),
-    /// Blanks before the answer's first word.
+    /// Before the first word of the reply.
     After,
-    /// The answer.
+    /// In the reply.
     Outside,
 }
 
@@ -351,7 +372,7 @@ impl Thoughts {
         held
     }
 
-    /// No more text comes: what was held back was no mark.
+    /// The text ends. Held-back text was no tag, so it is returned.
     fn end(&mut self) -> String {
         match std::mem::replace(self, Self::Outside) {
             Self::Maybe(held) => held,

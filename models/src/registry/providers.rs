@@ -1,48 +1,49 @@
-//! What an agent may name as its ears, mind and voice on this server, as a client lists it.
+//! The STT, LLM and TTS providers that an agent may name on this server, as clients list them.
 
 use serde::Serialize;
 
 use super::{Config, OPENAI_MODEL, OPENAI_URL};
 use crate::tts::Voice;
 
-/// One choice.
+/// One provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Provider {
-    /// For people.
+    /// Display name.
     pub display_name: &'static str,
-    /// What an agent names.
+    /// Name that an agent uses.
     pub provider: &'static str,
     /// `stt`, `llm` or `tts`.
     pub provider_type: &'static str,
-    /// The model that answers where an agent names none; empty where the agent must name it.
+    /// Default model; empty if the agent must name one.
     pub model: String,
-    /// Whether it works on this server as it is; else an agent needs a key of its own.
+    /// Whether it works on this server without further configuration. Otherwise the agent needs its
+    /// own key.
     pub configured: bool,
-    /// What else may be chosen.
+    /// Further fields that may be chosen.
     pub additional_fields: Vec<Field>,
 }
 
-/// One more choice of a provider.
+/// A further field of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
-    /// The agent's field.
+    /// Name of the field in the agent's configuration.
     pub name: &'static str,
     /// Always `ENUM`.
     pub r#type: &'static str,
-    /// For people.
+    /// Display name.
     pub label: &'static str,
-    /// Its values.
+    /// Possible values.
     pub items: Vec<Item>,
-    /// The one that counts where the agent names none.
+    /// Default, if the agent names none.
     pub default_value: &'static str,
 }
 
-/// One value of a [`Field`].
+/// One value of a [`ProviderField`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Item {
-    /// For people.
+    /// Display name.
     pub label: &'static str,
-    /// What an agent names.
+    /// Value that an agent uses.
     pub value: &'static str,
 }
 
@@ -57,7 +58,7 @@ fn voice(voice: Voice) -> Item {
     Item { label, value: voice.name() }
 }
 
-/// Everything that [`super::Registry`] knows to serve.
+/// All providers that [`super::Registry`] can serve.
 #[must_use]
 pub fn providers(config: &Config) -> Vec<Provider> {
     let field =

@@ -1,4 +1,5 @@
-//! Samples on their way to a file. The media thread only hands them over; a thread of the tap's own writes.
+//! Writes samples to a file. The media thread only hands them over; a thread of the tap writes
+//! them.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,12 +9,13 @@ use std::thread;
 
 use crate::{Error, Kind};
 
-/// Where one stream's samples go: 16 kHz, 16 bits, little endian, without a header. What is there stays, the new ones follow.
+/// File for the samples of one stream: 16 kHz, 16 bits, little endian, without a header. New
+/// samples are appended to an existing file.
 pub(super) struct Tap(mpsc::Sender<Vec<u8>>);
 
 impl Tap {
     pub(super) fn take(&self, pcm: &[i16]) {
-        // Fails only where the disk failed, which is logged.
+        // Fails only after a write error, which is logged.
         let _ = self.0.send(pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect());
     }
 }
@@ -21,7 +23,7 @@ impl Tap {
 /// Opens `NAME.pcm` in `folder`.
 ///
 /// # Errors
-/// The name has other characters than letters, digits, `_` and `-`, or the file cannot be opened.
+/// The name has characters other than letters, digits, `_` and `-`, or the file cannot be opened.
 pub(super) fn open(folder: &Path, name: &str) -> Result<Tap, Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(plain) {

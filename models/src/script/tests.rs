@@ -4,7 +4,7 @@ use super::*;
 
 type Told<T> = mpsc::UnboundedReceiver<(T, Duration)>;
 
-/// A sink and what comes out of it, stamped with the (paused) clock.
+/// A sink and its events, stamped with the (paused) clock.
 fn sink<T: Send + 'static>() -> (Sink<T>, Told<T>) {
     let (tell, told) = mpsc::unbounded_channel();
     let start = Instant::now();
@@ -38,12 +38,12 @@ async fn words_are_understood_by_the_true_times_of_speech() {
     ear.begin();
     let (stt::Event::Interim(text), at) = told.recv().await.unwrap() else { panic!("no interim") };
     assert_eq!((text.as_str(), millis(at)), ("Tell", 150));
-    // A pause parts the utterance; it stays one.
+    // A pause splits the speech but not the utterance.
     ear.end();
     ear.begin();
     let (stt::Event::Final(text), at) = told.recv().await.unwrap() else { panic!("no final") };
     assert_eq!((text.as_str(), millis(at)), ("Tell me a story.", 2100));
-    // Without a length the detector's end decides.
+    // Without a length, the VAD's end of speech decides.
     ear.begin();
     assert!(matches!(told.recv().await.unwrap().0, stt::Event::Interim(text) if text == "Stop it"));
     ear.end();
@@ -52,7 +52,7 @@ async fn words_are_understood_by_the_true_times_of_speech() {
     assert!(told.recv().await.is_none(), "a dropped ear hears no more");
 }
 
-/// Sound as the engine hands it on: `seconds` of it, while the clock goes on.
+/// Audio as the engine passes it on: `seconds` of it, while the clock advances.
 async fn sound(ear: &mut dyn Stream, seconds: f64) {
     for _ in 0..(seconds / 0.02) as usize {
         ear.audio(&[0; 320]);
@@ -60,7 +60,8 @@ async fn sound(ear: &mut dyn Stream, seconds: f64) {
     }
 }
 
-/// A stretch of speech, as the engine hands it on: what came before the detector's report, `seconds` of speech, the silence that ends it.
+/// A speech segment as the engine passes it on: audio before the VAD's report, `seconds` of speech,
+/// and the silence that ends it.
 async fn stretch(ear: &mut dyn Stream, before: f64, seconds: f64) {
     ear.begin();
     ear.audio(&vec![0; (before * 16_000.0) as usize]);
@@ -78,21 +79,21 @@ async fn an_utterance_of_known_sound_ends_when_so_much_was_heard() {
             .filter_map(|(event, _)| if let stt::Event::Final(text) = event { Some(text) } else { None })
             .collect::<Vec<_>>()
     };
-    // A pause within it parts it, and its sender stands still for a second.
+    // A pause within the utterance splits it, and its sender stalls for a second.
     stretch(&mut *ear, 0.5, 1.5).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(finals(&mut told), [""; 0]);
     stretch(&mut *ear, 0.2, 2.3).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(finals(&mut told), ["Tell me a story."]);
-    // What comes at once is its rest, what comes later is the next one.
+    // Speech directly after it belongs to it; later speech is the next utterance.
     stretch(&mut *ear, 0.1, 0.2).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(finals(&mut told), [""; 0]);
     stretch(&mut *ear, 0.5, 0.3).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(finals(&mut told), ["Okay."]);
-    // One that breaks off is over after a while.
+    // An incomplete utterance ends after a timeout.
     tokio::time::sleep(Duration::from_secs(1)).await;
     stretch(&mut *ear, 0.5, 1.5).await;
     tokio::time::sleep(Duration::from_millis(1400)).await;

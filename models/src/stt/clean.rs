@@ -1,7 +1,8 @@
-//! What a small recogniser says, made fit for a transcript.
+//! Cleans the hypotheses of a small recognizer for the transcript.
 
-/// Rude words that a small recogniser hears in harmless ones, with the likeliest of these; without one the word is dropped. A user who truly says
-/// them loses little, an agent that reads them out or answers them offends.
+/// Profanity that a small recognizer finds in harmless words, each with the most likely of these.
+/// With an empty replacement the word is dropped. A user who really says one of them loses little;
+/// an agent that reads it aloud or answers it offends.
 const RUDE: &[(&str, &str)] = &[
     ("ass", "as"),
     ("asses", "as"),
@@ -52,14 +53,16 @@ const RUDE: &[(&str, &str)] = &[
     ("whores", ""),
 ];
 
-/// Words that mean nothing by themselves. Hiss, hum and the knocks of keys come out as one of them, or as a rude one.
+/// Words without meaning by themselves. Hiss, hum and the noise of keys are recognized as one of
+/// them, or as profanity.
 const WEAK: &[&str] = &[
     "a", "an", "and", "as", "at", "be", "but", "by", "for", "from", "had", "has", "he", "her", "his", "huh",
     "if", "in", "is", "it", "its", "of", "on", "or", "the", "their", "to", "uh", "um", "was", "were", "with",
 ];
 
-/// The words of a hypothesis: without fillers (`<sil>`, `[NOISE]`, `++UM++`), numbers of pronunciations (`the(2)`) and rude words.
-/// Nothing at all if no word has a meaning by itself: then it was noise, and words would interrupt the agent.
+/// Words of a hypothesis, without fillers (`<sil>`, `[NOISE]`, `++UM++`), pronunciation numbers
+/// (`the(2)`) and profanity. Empty if no word has a meaning by itself: the audio was then noise,
+/// and any word would interrupt the agent.
 pub(super) fn clean(hypothesis: &str) -> String {
     let mut out = String::with_capacity(hypothesis.len());
     let mut meaning = false;

@@ -7,39 +7,41 @@ pub use pocketsphinx::{Config, Pool};
 
 use crate::{Error, Sink};
 
-/// News of a stream.
+/// Event of a stream.
 #[derive(Debug)]
 pub enum Event {
-    /// Words since the last final, still changing.
+    /// Transcript since the last final, still subject to change.
     Interim(String),
-    /// Words since the last final; empty if the speech had none.
+    /// Transcript since the last final; empty if the speech contained no words.
     Final(String),
-    /// The stream broke and is being repaired with the audio since the last final.
+    /// The stream failed. It remains open, and [`Event::Recovered`] follows when it works again.
     Failed(Error),
-    /// It works again.
+    /// The stream works again.
     Recovered,
 }
 
-/// A speech recogniser that can open streams.
+/// A speech recognizer that opens streams.
 pub trait Stt: Send + Sync {
     /// Opens a stream for one call.
     ///
     /// # Errors
-    /// [`crate::Kind::Busy`] if no decoder can be had: the call is refused, never deaf.
+    /// [`crate::ErrorKind::Busy`] if no decoder is available. The call is then rejected; it never
+    /// runs without STT.
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn Stream>, Error>;
 
-    /// Why [`Stt::open`] would fail now; `None` if it would not, or if only trying tells.
+    /// Why [`Stt::open`] would fail now; `None` if it would succeed, or if only an attempt can
+    /// show.
     fn full(&self) -> Option<Error> {
         None
     }
 }
 
-/// One call's ear. Its methods never block; dropping it gives the decoder back.
+/// The recognition stream of one call. Its methods never block. Dropping it releases the decoder.
 pub trait Stream: Send {
-    /// Speech of the user begins: mono 16 kHz samples follow, the pre-roll first.
+    /// The user starts to speak: mono samples at 16 kHz follow, the pre-roll first.
     fn begin(&mut self);
-    /// More samples of it.
+    /// The next samples of the speech.
     fn audio(&mut self, pcm: &[i16]);
-    /// The speech ended: everything given until now is to be understood, and one [`Event::Final`] told for it.
+    /// The speech ended: all samples so far are decoded, and one [`Event::Final`] is sent for them.
     fn end(&mut self);
 }

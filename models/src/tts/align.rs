@@ -1,27 +1,33 @@
-//! Phones of words whose times are known: for the lips of a voice that tells words and no phones.
+//! Phones of words whose times are known: lip timing for a voice that reports words but no phones.
 //!
-//! Which phones a word has, and how long each of them lasts beside the others, flite says ([`super::flite`]); when the word is said, the voice
-//! does. Each word's phones are stretched alike until they fill its time.
+//! flite supplies the phones of each word and their relative lengths ([`super::flite`]). The voice
+//! supplies the times of the words. The phones of each word are scaled by one factor to fill its
+//! time.
 
 use super::flite::{Pronounced, pronounce};
 use super::{Phone, Voice, Word};
 
-/// The voice whose lengths are stretched: the others take ten times the work and do no better.
+/// The voice that supplies the phone lengths. The other voices take ten times the work and are no
+/// better.
 const LENGTHS: Voice = Voice::Kal16;
-/// A gap between two words that is shorter than this is no pause, in seconds: lips shut for a stop make it too, and belong to its word.
+/// A shorter gap between two words is not a pause, in seconds. The lips also close this long for a
+/// stop, which belongs to its word.
 const PAUSE: f64 = 0.06;
-/// How far a voice's speed may be from flite's. Beyond it the times are none of these words: milliseconds for seconds, say.
+/// Permitted ratio of word lengths to flite's. Beyond it, the times do not belong to these words;
+/// milliseconds instead of seconds, for example.
 const SPEED: std::ops::RangeInclusive<f64> = 0.25..=4.0;
-/// A word without a begin that would be so many times as long as it should stands behind a pause, even where flite makes none. Less would cut
-/// words that are only stressed.
+/// A word without a start time that takes more than this multiple of its expected time follows a
+/// pause, even where flite has none. A smaller factor would also match words that are only
+/// stressed.
 const SLOW: f64 = 3.0;
-/// Of so many words, one may have letters that English does not write. Where there are more, it is no English, which is all that flite knows.
+/// One of this many words may contain letters that English does not use. With more of them, the
+/// text is not English, the only language that flite knows.
 const FOREIGN: usize = 8;
 
-/// One piece of speech, its words taken in batches.
+/// Aligner of one segment. Words arrive in batches.
 pub struct Aligner {
     voice: Voice,
-    /// The end of the last word, in seconds.
+    /// End of the last word, in seconds.
     end: f64,
 }
 
@@ -32,17 +38,21 @@ impl Default for Aligner {
 }
 
 impl Aligner {
-    /// For a piece that begins, with the lengths of `voice`.
+    /// An aligner for a new segment, with the phone lengths of `voice`.
     #[must_use]
     pub fn new(voice: Voice) -> Self {
         Self { voice, end: 0.0 }
     }
 
-    /// The phones of the next words, behind those given before: a pause first where there is one, the last ending with the last word.
-    /// Less than .1 ms of work for a word, and a voice of flite's is opened at the first: not on a media thread.
+    /// Phones of the next words, after those of earlier calls. A pause comes first where there is
+    /// one. The last phone ends with the last word.
+    ///
+    /// Takes less than .1 ms per word. The first call opens a voice of flite, so it must not run on
+    /// a media thread.
     ///
     /// # Errors
-    /// One sentence that says why there are none: flite is not installed, the words are not English, their times are not in order.
+    /// One sentence with the reason: flite is not installed, the words are not English, or their
+    /// times are not in order.
     pub fn phones(&mut self, words: &[Word]) -> Result<Vec<Phone>, String> {
         let texts: Vec<&str> = words.iter().flat_map(|word| word.text.split_whitespace()).collect();
         let foreign = |text: &&&str| text.chars().any(|c| c.is_alphabetic() && !c.is_ascii());
@@ -66,7 +76,7 @@ impl Aligner {
 fn in_order(mut from: f64, words: &[Word]) -> bool {
     words.iter().all(|word| {
         let begin = word.begin.unwrap_or(from);
-        // Vendors round, so a word may begin a moment before the end of the last one.
+        // Vendors round, so a word may begin slightly before the end of the last one.
         let fits =
             begin.is_finite() && word.end.is_finite() && begin > from - PAUSE && word.end >= begin.max(from);
         from = word.end;
@@ -74,7 +84,7 @@ fn in_order(mut from: f64, words: &[Word]) -> bool {
     })
 }
 
-/// What a voice calls one word may be several.
+/// Joins the pronunciations of one word of the voice, which may be several written words.
 fn join(parts: impl Iterator<Item = Pronounced>) -> Pronounced {
     let mut whole = Pronounced::default();
     for part in parts {
@@ -88,11 +98,11 @@ fn join(parts: impl Iterator<Item = Pronounced>) -> Pronounced {
     whole
 }
 
-/// Words that share one time: one, or several of which all but the last were told without any.
+/// Words that share one time: a single word, or several of which only the last has a duration.
 struct Span<'a> {
     begin: Option<f64>,
     end: f64,
-    /// Of flite: the pause before it, its phones and how long they last.
+    /// From flite: the pause before the words, their phones and the total length of these.
     pause: f64,
     phones: Vec<&'a (String, f32)>,
     length: f64,
@@ -117,7 +127,7 @@ fn spans<'a>(mut from: f64, words: &[Word], sounds: &'a [Pronounced]) -> Vec<Spa
             all.extend(open.take());
         }
     }
-    // Words without time at the end are said within the last that has some.
+    // Words without duration at the end share the time of the last words with one.
     if let (Some(rest), Some(last)) = (open, all.last_mut()) {
         last.phones.extend(rest.phones);
         last.length += rest.length;
@@ -125,14 +135,14 @@ fn spans<'a>(mut from: f64, words: &[Word], sounds: &'a [Pronounced]) -> Vec<Spa
     all
 }
 
-/// Stretches flite's phones over the words, the first of which begins at `from` or behind a pause there. `None` if no speed of flite's makes
-/// their lengths.
+/// Scales flite's phones to the words. The first word begins at `from`, or after a pause there.
+/// `None` if no speed of flite yields their lengths.
 fn stretch(mut from: f64, words: &[Word], sounds: &[Pronounced]) -> Option<Vec<Phone>> {
     let spans = spans(from, words, sounds);
     let mut speeds = Vec::new();
     for (n, span) in spans.iter().enumerate() {
         let before = if n == 0 { from } else { spans[n - 1].end };
-        // Where flite makes a pause, the voice may have made one that is not told.
+        // Where flite has a pause, the voice may have one that it does not report.
         if span.length > 0.0 && (span.begin.is_some() || span.pause == 0.0) {
             speeds.push((span.end - span.begin.unwrap_or(before)) / span.length);
         }
@@ -172,7 +182,7 @@ fn stretch(mut from: f64, words: &[Word], sounds: &[Pronounced]) -> Option<Vec<P
 mod tests {
     use super::*;
 
-    /// `(text, begin or NaN for none, end)`
+    /// `(text, start or NaN for none, end)`
     fn words(told: &[(&str, f64, f64)]) -> Vec<Word> {
         let word = |(text, begin, end): &(&str, f64, f64)| Word {
             text: (*text).to_owned(),

@@ -1,13 +1,17 @@
-//! From times of characters, as some vendors tell them, to words.
+//! Converts character times, which some vendors report, to word times.
 
 use super::Word;
 
-/// The words of `characters`, each of which is what the vendor calls one: a letter, a letter with its accents, a blank. `begins` and `ends` are
-/// the seconds of each, counted from `offset` seconds behind the piece's first sample.
+/// Words of `characters`. Each element is what the vendor calls a character: a letter, a letter
+/// with its accents, a blank. `begins` and `ends` are their times in seconds. They count from
+/// `offset` seconds after the first sample of the segment.
 ///
-/// Blanks part words, and their time is a pause. Whatever the times are worth, no word is lost: where one is missing, negative or not a
-/// number, the next best takes its place (the end of the character before, the begin of the one behind), and one that lies before what was
-/// told already is as late as that. So lists of another length than `characters`, or empty ones, are as good as what they hold.
+/// Blanks separate words, and their time is a pause. No word is lost, whatever the times are:
+///
+/// - A time that is missing, negative or not finite is replaced. A start becomes the end of the
+///   previous character, an end the start of the next one.
+/// - A time before one that was already returned is raised to that one.
+/// - The lists of times may be shorter or longer than `characters`, or empty.
 #[must_use]
 pub fn words_of<C: AsRef<str>>(characters: &[C], begins: &[f64], ends: &[f64], offset: f64) -> Vec<Word> {
     let offset = known(&[offset], 0).unwrap_or(0.0);
@@ -28,16 +32,16 @@ pub fn words_of<C: AsRef<str>>(characters: &[C], begins: &[f64], ends: &[f64], o
     words.all
 }
 
-/// A time that can be one.
+/// The time at `n`, if it is valid.
 fn known(times: &[f64], n: usize) -> Option<f64> {
     times.get(n).copied().filter(|t| t.is_finite() && *t >= 0.0)
 }
 
-/// Words on their way.
+/// Words under construction.
 struct Words {
     all: Vec<Word>,
     word: Option<Word>,
-    /// The latest time that a word had.
+    /// The latest time of any word so far.
     last: f64,
 }
 
@@ -49,7 +53,7 @@ impl Words {
             Word { text: String::new(), begin, end: self.last }
         });
         word.text.push(c);
-        // A last character without an end lasts no time, but its begin is known.
+        // A last character without an end has no duration, but its start is known.
         self.last = end.or(begin).map_or(self.last, |end| end.max(self.last));
         word.end = self.last;
     }

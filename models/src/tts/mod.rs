@@ -13,69 +13,76 @@ pub use voice::{Voice, resolve};
 
 use crate::{Error, Handle, Sink};
 
-/// What is to be said.
+/// A text to speak.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The words, as written.
+    /// The text, as written.
     pub text: String,
-    /// The voice.
+    /// Name of the voice.
     pub voice: String,
-    /// Words spoken otherwise than written: (as written, as it should sound).
+    /// Words with a special pronunciation: (as written, as it should sound).
     pub pronunciation: Vec<(String, String)>,
 }
 
-/// News of a request, in this order: marks as soon as they are known (flite: before the first audio), audio in chunks, the end.
+/// Events of a request. Marks come as soon as they are known (flite: before the first audio), audio
+/// comes in chunks, and the end comes last.
 #[derive(Debug)]
 pub enum Event {
-    /// Phones of (part of) the piece, in order: for the lips. For a voice that tells none before its first audio, they are made of its words
-    /// ([`Aligner`]), and where it tells none of these either, read from the sound ([`crate::lips`]).
+    /// Phones of the segment or of a part of it, in order, for the lips. If a voice reports none
+    /// before its first audio, they are derived from its words ([`Aligner`]). If it reports no
+    /// words either, they are recognized in the audio ([`crate::lips`]).
     Phones(Vec<Phone>),
-    /// Words of (part of) the piece, in order: for what was heard, and for the lips where there are no phones. Those that come before their
-    /// sound are of most use. A vendor's times of characters become words by [`words_of`].
+    /// Words of the segment or of a part of it, in order. They determine the heard text, and the
+    /// lips if there are no phones. They are most useful before their audio. Character times of a
+    /// vendor become words by [`words_from_characters`].
     Words(Vec<Word>),
     /// Mono samples.
     Audio {
         /// The samples.
         pcm: Vec<i16>,
-        /// Their rate in Hz; the same for all chunks of a request.
+        /// Sample rate in Hz; the same for all chunks of a request.
         sample_rate: u32,
     },
-    /// All samples were given.
+    /// All samples were sent.
     End,
-    /// It failed; nothing follows.
+    /// The request failed; no event follows.
     Failed(Error),
 }
 
 /// One phone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phone {
-    /// In the CMU set, lower case (`aa`, `p`, `pau` …).
+    /// Name in the CMU phone set, lower case (`aa`, `p`, `pau` …).
     pub name: String,
-    /// Its end, in seconds from the piece's first sample.
+    /// End, in seconds from the first sample of the segment.
     pub end: f32,
 }
 
-/// One word that is said.
+/// One spoken word.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Word {
-    /// As written, with its marks.
+    /// As written, with its punctuation.
     pub text: String,
-    /// Its beginning, in seconds from the piece's first sample, where the voice tells it: what lies between the end of the word before and
-    /// this is a pause. Without it, the word begins where the one before ends, or behind a pause of unknown length.
+    /// Start, in seconds from the first sample of the segment, if the voice reports it. The time
+    /// between the end of the previous word and this start is a pause. Without a start, the word
+    /// begins at the end of the previous one, or after a pause of unknown length.
     pub begin: Option<f64>,
-    /// Its end, in seconds from the piece's first sample.
+    /// End, in seconds from the first sample of the segment.
     pub end: f64,
 }
 
-/// A voice engine.
+/// A speech synthesizer.
 pub trait Tts: Send + Sync {
-    /// Begins to speak; returns at once. The sink is called from other threads only, never before this has returned on the caller's own.
+    /// Starts to speak and returns at once. The sink is called only from other threads, never on
+    /// the caller's thread within this method.
     ///
     /// # Errors
-    /// It cannot be begun (too many texts wait, say); the sink was not called.
+    /// If the request cannot start, because too many texts wait, for example. The sink was not
+    /// called.
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error>;
 
-    /// Whether it has a voice of this name; empty is its default. One without names of its own takes any.
+    /// Whether a voice of this name exists. The empty name is the default voice. An implementation
+    /// without names of its own accepts any name.
     fn knows(&self, voice: &str) -> bool {
         let _ = voice;
         true

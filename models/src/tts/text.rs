@@ -1,32 +1,36 @@
-//! From written words to what an English synthesiser reads aloud, and back from its places to the written words.
+//! Converts written words to text for an English synthesizer, and maps positions in that text back
+//! to the written words.
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// A part longer than this ends with its sentence: the first sound of a part waits for the work on all of it.
+/// A segment longer than this ends with its sentence, in bytes. The first audio of a segment waits
+/// for the work on the whole segment.
 const SENTENCE: usize = 80;
-/// A part ends here even within a sentence.
+/// A segment ends here even within a sentence, in bytes.
 const PART: usize = 400;
-/// A spoken word longer than this is broken up.
+/// A longer spoken word is split, in bytes.
 const WORD: usize = 60;
 
-/// What is synthesised at a time.
+/// Text of one synthesis.
 #[derive(Debug, PartialEq)]
 pub(super) struct Part {
-    /// Words in ASCII, one blank between two of them; empty if nothing in it can be said.
+    /// Words in ASCII, separated by one blank; empty if nothing in it can be spoken.
     pub(super) spoken: String,
     /// The written words, in order.
     pub(super) words: Vec<Word>,
 }
 
-/// A written word in a part.
+/// A written word in a segment.
 #[derive(Debug, PartialEq)]
 pub(super) struct Word {
     pub(super) written: String,
-    /// Where its spoken form ends in [`Part::spoken`]; that of the word before if it is not spoken.
+    /// End of its spoken form in [`TextSegment::spoken`]; that of the previous word if it is not
+    /// spoken.
     pub(super) end: usize,
 }
 
-/// Cuts `text` into parts. `pronunciation`: (as written, as it should sound), compared without case and surrounding punctuation.
+/// Splits `text` into segments. `pronunciation`: (as written, as it should sound), compared without
+/// case and surrounding punctuation.
 pub(super) fn parts(text: &str, pronunciation: &[(String, String)]) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut part = Part { spoken: String::new(), words: Vec::new() };
@@ -41,7 +45,8 @@ pub(super) fn parts(text: &str, pronunciation: &[(String, String)]) -> Vec<Part>
                 spoken.extend(piece.iter().map(|&b| char::from(b)));
             }
         } else if !sound.is_empty() && spoken.ends_with(|c: char| c.is_ascii_alphanumeric()) {
-            // A mark by itself, such as a dash between two words: a pause. It is of the same token as the word before.
+            // A punctuation mark between blanks, such as a dash between two words, is a pause. It
+            // belongs to the token of the previous word.
             let before = spoken.len();
             spoken.push(',');
             for word in part.words.iter_mut().rev().take_while(|word| word.end == before) {
@@ -62,7 +67,7 @@ pub(super) fn parts(text: &str, pronunciation: &[(String, String)]) -> Vec<Part>
     parts
 }
 
-/// `written` with its core replaced as the list says. A possessive `'s` stays.
+/// Replaces the core of `written` according to the list. A possessive `'s` remains.
 fn pronounce(written: &str, list: &[(String, String)]) -> String {
     let core = written.trim_matches(|c: char| !c.is_alphanumeric());
     if core.is_empty() {
@@ -75,7 +80,7 @@ fn pronounce(written: &str, list: &[(String, String)]) -> String {
             .find(|(as_written, _)| as_written.trim().to_lowercase() == word)
             .map(|(_, sound)| sound.as_str())
     };
-    // Whole first: somebody may list "O'Brien's" itself.
+    // The full word first: the list may contain "O'Brien's" itself.
     let (word, sound) = match (find(core), find(stem)) {
         (Some(sound), _) => (core, sound),
         (None, Some(sound)) => (stem, sound),
@@ -84,14 +89,15 @@ fn pronounce(written: &str, list: &[(String, String)]) -> String {
     written.replacen(word, sound, 1)
 }
 
-/// In printable ASCII: accents are dropped, typographic marks become plain ones, a dash a comma, other scripts nothing.
+/// Converts to printable ASCII. Accents are dropped, typographic marks become plain ones, a dash
+/// becomes a comma, and other scripts are removed.
 fn plain(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     for c in word.nfkd() {
         match c {
             '‘' | '’' | 'ʼ' | '′' => out.push('\''),
             '“' | '”' | '„' | '″' => out.push('"'),
-            // Within a word the comma needs its blank, or the two halves are read as one word.
+            // Within a word the comma needs a blank; otherwise the two halves are read as one word.
             '–' | '—' | '―' if out.is_empty() => out.push(','),
             '–' | '—' | '―' => out.push_str(", "),
             'ß' => out.push_str("ss"),
@@ -102,7 +108,8 @@ fn plain(word: &str) -> String {
             '€' => out.push_str(" euros "),
             '£' => out.push_str(" pounds "),
             '°' => out.push_str(" degrees "),
-            // Emphasis and code marks of a language model are no sound; flite would read them out.
+            // Emphasis and code marks of a language model are not spoken; flite would read them
+            // aloud.
             '*' | '`' | '_' | '~' | '|' | '\\' | '<' | '>' | '^' | '{' | '}' | '[' | ']' => {}
             c if c.is_whitespace() => out.push(' '),
             c if c.is_ascii_graphic() => out.push(c),

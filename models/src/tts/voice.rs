@@ -1,25 +1,25 @@
-//! The built-in voices by name.
+//! Names of the built-in voices.
 
 /// A built-in voice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
-    /// A woman, American English: the default.
+    /// Female, American English: the default.
     Slt,
-    /// A man, American English.
+    /// Male, American English.
     Rms,
-    /// A man, Scottish English.
+    /// Male, Scottish English.
     Awb,
-    /// A man, American English: robotic, and a twentieth of the others' work.
+    /// Male, American English: robotic, with a twentieth of the CPU time of the others.
     Kal16,
-    /// The same with telephone quality.
+    /// As [`Voice::Kal16`], in telephone quality.
     Kal,
 }
 
 impl Voice {
-    /// All of them, the default first.
+    /// All voices, the default first.
     pub const ALL: [Self; 5] = [Self::Slt, Self::Rms, Self::Awb, Self::Kal16, Self::Kal];
 
-    /// Its name in configurations.
+    /// Name in configurations.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,14 +31,15 @@ impl Voice {
         }
     }
 
-    /// Of its samples, in Hz.
+    /// Sample rate in Hz.
     #[must_use]
     pub fn sample_rate(self) -> u32 {
         if self == Self::Kal { 8_000 } else { 16_000 }
     }
 }
 
-/// The voice of that name (`slt` or `cmu_us_slt`, in any case; empty = the default). An unknown one becomes the default, with a sentence that says so.
+/// The voice of this name (`slt` or `cmu_us_slt`, in any case; empty = the default). An unknown
+/// name becomes the default voice, with a sentence that says so.
 #[must_use]
 pub fn resolve(name: &str) -> (Voice, Option<String>) {
     let asked = name.trim().to_ascii_lowercase();

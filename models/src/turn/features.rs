@@ -1,7 +1,8 @@
-//! What smart-turn hears: the log-mel spectrogram of Whisper, over eight seconds.
+//! Input features of smart-turn: the log-mel spectrogram of Whisper, over eight seconds.
 //!
-//! As `transformers.WhisperFeatureExtractor(chunk_length=8)` computes it with `do_normalize=True`, which the network was trained on; the
-//! reference for our numbers is the copy of it in the Python package that brings the network (`models/tests/turn/expected.py`).
+//! Computed as by `transformers.WhisperFeatureExtractor(chunk_length=8)` with `do_normalize=True`,
+//! on which the network was trained. Reference values come from the copy of that extractor in the
+//! Python package that ships the network (`models/tests/turn/expected.py`).
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use realfft::{RealFftPlanner, RealToComplex};
 
 /// Samples of a buffer: 8 s at 16 kHz.
 pub const SAMPLES: usize = 128_000;
-/// Bands of the mel scale.
+/// Number of mel bands.
 pub const MELS: usize = 80;
 /// Frames of a buffer, 10 ms apart.
 pub const FRAMES: usize = SAMPLES / HOP;
@@ -19,13 +20,13 @@ const HOP: usize = 160;
 /// Samples of a frame.
 const FFT: usize = 400;
 const BINS: usize = FFT / 2 + 1;
-/// Hz from one bin of the transform to the next.
+/// Width of an FFT bin, Hz.
 const BIN: f64 = 40.0;
-/// Power below this counts as this.
+/// Lower bound of the power of a band.
 const FLOOR: f64 = 1e-10;
-/// Added to the variance, so that silence can be divided by it.
+/// Added to the variance, which is zero for silence.
 const EPSILON: f64 = 1e-7;
-/// Decades below the loudest place of the spectrogram that are told apart.
+/// Dynamic range below the loudest value of the spectrogram, in decades of power.
 const RANGE: f32 = 8.0;
 
 /// One triangle of the filter bank: weights from bin `from` on.
@@ -34,12 +35,12 @@ struct Filter {
     weights: Vec<f64>,
 }
 
-/// The transform, with its buffers.
+/// Feature extractor with its buffers.
 pub struct Features {
     fft: Arc<dyn RealToComplex<f64>>,
     window: Vec<f64>,
     filters: Vec<Filter>,
-    /// The buffer with half a frame reflected at each end.
+    /// The normalized buffer, extended by half a frame of reflected samples at each end.
     padded: Vec<f64>,
     frame: Vec<f64>,
     bins: Vec<Complex<f64>>,
@@ -54,11 +55,12 @@ impl Default for Features {
 }
 
 impl Features {
-    /// A transform: some 10 ms of work, and 1 MiB.
+    /// Creates an extractor: about 10 ms of work and 1 MiB.
     #[must_use]
     pub fn new() -> Self {
         let fft = RealFftPlanner::new().plan_fft_forward(FFT);
-        // The periodic Hann window: a period of a cosine, whose last sample would be the next period's first.
+        // The periodic Hann window: one period of a cosine. Its last sample would be the first of
+        // the next period.
         let hann = |n| 0.5 - 0.5 * (std::f64::consts::TAU * n as f64 / FFT as f64).cos();
         Self {
             window: (0..FFT).map(hann).collect(),
@@ -72,11 +74,11 @@ impl Features {
         }
     }
 
-    /// Writes the [`MELS`] × [`FRAMES`] features of the last 8 s of `sound` (16 kHz mono), band by band, to `out`. What is shorter has
-    /// silence before it.
+    /// Writes the [`MEL_BANDS`] × [`FRAMES`] features of the last 8 s of `sound` (16 kHz mono) to
+    /// `out`, band by band. Shorter audio is preceded by silence.
     ///
     /// # Panics
-    /// `out` has another length.
+    /// If `out` has another length.
     pub fn extract(&mut self, sound: &[i16], out: &mut [f32]) {
         assert_eq!(out.len(), MELS * FRAMES, "features of one buffer");
         self.fill(sound);
@@ -86,7 +88,7 @@ impl Features {
             {
                 *to = from * window;
             }
-            // It fails for buffers of wrong lengths only, and these are its own.
+            // The FFT fails only for buffers of wrong lengths; these are its own.
             let transformed =
                 self.fft.process_with_scratch(&mut self.frame, &mut self.bins, &mut self.scratch);
             debug_assert!(transformed.is_ok());
@@ -105,7 +107,8 @@ impl Features {
         }
     }
 
-    /// The buffer with mean 0 and variance 1, the silence before short sound included, then its reflected ends.
+    /// Fills the buffer with samples of mean 0 and variance 1, then reflects its ends. The silence
+    /// before short audio counts in both.
     fn fill(&mut self, sound: &[i16]) {
         const HALF: usize = FFT / 2;
         let sound = &sound[sound.len().saturating_sub(SAMPLES)..];
@@ -129,7 +132,8 @@ impl Features {
     }
 }
 
-/// Triangles of equal area from 0 to 8 kHz on Slaney's mel scale (linear below 1 kHz, logarithmic above), as in his Auditory Toolbox.
+/// Triangles of equal area from 0 to 8 kHz on Slaney's mel scale, as in his Auditory Toolbox. The
+/// scale is linear below 1 kHz and logarithmic above.
 fn filter_bank() -> Vec<Filter> {
     let last = mel(8_000.0);
     let edges: Vec<f64> = (0..MELS + 2).map(|n| hertz(last * n as f64 / (MELS + 1) as f64)).collect();
@@ -147,7 +151,7 @@ fn filter_bank() -> Vec<Filter> {
     edges.windows(3).map(filter).collect()
 }
 
-/// Where the mel scale becomes logarithmic: 1 kHz, 15 mel; a factor of 6.4 is 27 mel.
+/// Where the mel scale becomes logarithmic: 1 kHz, 15 mel. A factor of 6.4 is 27 mel.
 const LINEAR: (f64, f64) = (1_000.0, 15.0);
 
 fn mel(hertz: f64) -> f64 {

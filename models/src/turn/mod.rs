@@ -1,8 +1,11 @@
-//! Is the user's turn over: smart-turn v3.2 by ONNX Runtime, which listens to the last seconds of the turn.
+//! Turn detection: the probability that the user's turn is over, by smart-turn v3.2 on ONNX Runtime
+//! from the last seconds of the turn's audio.
 //!
-//! A turn model is asked only after speech ([`conversation::output::Output::AskTurn`]): it takes silence for the end of a turn. What it
-//! says only chooses between a shorter and a longer wait, and nobody waits for it: an answer that comes after its turn was decided is
-//! late and changes nothing.
+//! A turn model is used only after speech
+//! ([`conversation::output::Output::RequestTurnProbability`]), because it takes silence for the end
+//! of a turn. Its result only chooses between the shorter and the longer endpointing delay. The
+//! conversation never waits for it: a result that arrives after the turn was decided changes
+//! nothing.
 
 mod features;
 mod queue;
@@ -18,31 +21,34 @@ pub use smart_turn::{Config, SHA256, SmartTurn, check};
 
 use crate::{Error, Handle, Sink};
 
-/// Samples a second of [`Question::sound`].
+/// Sample rate of [`TurnRequest::audio`], Hz.
 pub const SAMPLE_RATE: u32 = 16_000;
 
-/// What is known of the user's turn as a stretch of speech has ended.
+/// The user's turn at the end of a speech segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// How the turn sounded until now, mono, the silence that ended it included; from a moment before its first speech, and no longer
-    /// than [`TurnModel::span`].
+    /// Audio of the turn so far, mono at [`SAMPLE_RATE`]. It starts shortly before the first speech
+    /// and includes the silence that ended the segment. No longer than [`TurnModel::max_audio`].
     pub sound: Vec<i16>,
-    /// What was understood of the turn until now; its last words mostly come later.
+    /// Transcript of the turn so far. Its last words usually arrive later.
     pub words: String,
 }
 
-/// A model that tells whether somebody has finished. One for all calls; it listens, reads, or both.
+/// A model that predicts whether the user has finished. One for all calls. It uses the audio, the
+/// transcript or both.
 pub trait TurnModel: Send + Sync {
-    /// A call begins that will ask: loads what takes time, behind.
+    /// Announces a call that will send requests. Starts slow loading in the background.
     ///
     /// # Errors
-    /// It is known that no question will be answered.
+    /// If it is known that no request will be answered.
     fn prepare(&self) -> Result<(), Error>;
 
-    /// The most sound that it listens to; zero for one that only reads, and then none is kept for it.
+    /// Maximum audio that the model uses. Zero for a model of text only; no audio is recorded for
+    /// it.
     fn span(&self) -> Duration;
 
-    /// Asks for P(turn is over), from 0 to 1. Returns at once and never blocks. `answer` is called once, or never: where there is more
-    /// to answer than can be answered in time, or the model fails. Dropping the handle withdraws the question.
+    /// Requests P(turn is over), from 0 to 1. Returns at once and never blocks. `answer` is called
+    /// at most once. It is never called if the model is overloaded or fails. Dropping the handle
+    /// cancels the request.
     fn ask(&self, question: Question, answer: Sink<f32>) -> Handle;
 }

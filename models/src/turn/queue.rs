@@ -1,4 +1,5 @@
-//! Questions of all calls in one bounded queue, and the threads that answer what waits together.
+//! Bounded queue for the requests of all calls, and the worker threads that answer waiting requests
+//! in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,32 +10,33 @@ use super::features::{FRAMES, Features, MELS};
 use super::{Question, SAMPLE_RATE};
 use crate::{Handle, Sink};
 
-/// Questions that may wait: far more than can be answered in time.
+/// Maximum number of waiting requests: far more than can be answered in time.
 pub(super) const DEPTH: usize = 64;
 
-/// A question on its way.
+/// A queued request.
 pub(super) struct Asked {
     sound: Vec<i16>,
     answer: Sink<f32>,
     withdrawn: Arc<AtomicBool>,
 }
 
-/// The end at which questions are put in.
+/// Sending end of the queue.
 pub(super) struct Questions(Sender<Asked>);
 
-/// A queue.
+/// Creates a queue.
 pub(super) fn open() -> (Questions, Receiver<Asked>) {
     let (sender, receiver) = crossbeam_channel::bounded(DEPTH);
     (Questions(sender), receiver)
 }
 
 impl Questions {
-    /// Questions that wait.
+    /// Number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.0.len()
     }
 
-    /// Puts a question in. One that finds the queue full is not answered, as one that comes too late would not be.
+    /// Queues a request. A request that finds the queue full is not answered; the answer would be
+    /// too late anyway.
     pub(super) fn put(&self, question: Question, answer: Sink<f32>) -> Handle {
         let withdrawn = Arc::new(AtomicBool::new(false));
         let asked = Asked { sound: question.sound, answer, withdrawn: Arc::clone(&withdrawn) };
@@ -47,21 +49,22 @@ impl Questions {
                 );
                 Handle::done()
             }
-            // Its thread could not load it, which was told.
+            // The worker could not load the network, which was logged.
             Err(TrySendError::Disconnected(_)) => Handle::done(),
         }
     }
 }
 
-/// The network: `probabilities` become P(turn is over) for each `MELS` × `FRAMES` of `features`.
+/// The network: computes P(turn is over) for each [`MEL_BANDS`] × [`FRAMES`] block of `features`
+/// and replaces `probabilities` with the results.
 pub(super) trait Network {
-    /// How many questions may be judged together at present. At least one.
+    /// Current maximum number of requests in a batch. At least one.
     fn most(&self) -> usize;
 
     fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String>;
 }
 
-/// Answers until nobody can ask any more.
+/// Worker loop: answers requests until every sender is dropped.
 pub(super) fn answer(mut network: impl Network, questions: &Receiver<Asked>) {
     let mut transform = Features::new();
     let (mut batch, mut features, mut probabilities) = (Vec::new(), Vec::new(), Vec::new());
@@ -101,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with the loudness of the last frame, when the test lets it.
+    /// Answers with the loudness of the last frame, when the test permits it.
     struct Gated {
         most: usize,
         entered: Sender<usize>,
@@ -142,7 +145,7 @@ mod tests {
             Self { questions, entered, gate, answers, sink, thread }
         }
 
-        /// Asks question number `n`, about a tone for an even one and about silence else.
+        /// Sends request number `n`: a tone for an even number, silence otherwise.
         fn ask(&self, n: usize) -> Handle {
             let sound =
                 (0..4_000).map(|i| if n.is_multiple_of(2) && i % 40 < 20 { 9_000 } else { 0 }).collect();

@@ -1,7 +1,8 @@
-//! smart-turn v3.2: an encoder of Whisper's kind over the log-mel features of 8 s, quantised to 8 bits, one probability out of it.
+//! smart-turn v3.2: a Whisper-type encoder over the log-mel features of 8 s, quantized to 8 bits,
+//! with one probability as output.
 //!
-//! It costs 60 ms of a core, so it has threads of its own. They start with the first call that wants it: a server whose agents do not
-//! ask for it pays nothing.
+//! An inference takes 60 ms of CPU time, so it runs on threads of its own. They start with the
+//! first call that uses the model. A server whose agents do not use it has no cost.
 
 use crate::thread;
 use std::io;
@@ -22,37 +23,39 @@ use super::{Question, SAMPLE_RATE, TurnModel};
 use crate::contain::restarting;
 use crate::{Error, Handle, Kind, Sink, paths};
 
-/// SHA-256 of `smart-turn-v3.2-cpu.onnx` as the `pipecat-ai` 1.14.0 Python package brings it (BSD-2-Clause).
+/// SHA-256 of `smart-turn-v3.2-cpu.onnx` in the Python package `pipecat-ai` 1.14.0 (BSD-2-Clause).
 pub const SHA256: &str = "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f";
 
-/// How long a batch may take. With the default settings .15 s lie between the detector's report and the commit: what is answered
-/// together is answered when the last of it is, and must not be late for the company it had.
+/// Maximum duration of a batch. With the default settings, .15 s pass between the VAD's report and
+/// the commit. All results of a batch arrive with the last one, so batching must not make the first
+/// one late.
 const BATCH: Duration = Duration::from_millis(130);
-/// Questions in a batch at most: more gain nothing.
+/// Maximum number of requests in a batch. Larger batches are not faster.
 const MOST: usize = 8;
-/// Questions asked of a network that was just loaded: the first pays for its memory, the fastest of the others is its pace.
+/// Number of inferences after loading. The first one allocates memory; the fastest of the others is
+/// the initial latency.
 const TRIALS: usize = 3;
 
-/// Where the network is, and how many threads answer.
+/// Location of the network, and number of worker threads.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The models' directory, see [`paths::dir`].
+    /// The models' directory, see [`paths::models_dir`].
     pub dir: PathBuf,
-    /// Threads, each with a copy of the network. At least one.
+    /// Number of threads, each with a copy of the network. At least one.
     pub threads: usize,
 }
 
 /// The network on threads of its own.
 pub struct SmartTurn {
     config: Config,
-    /// Where the threads take their questions from, until they have started.
+    /// Receiver for the worker threads, until they start.
     waiting: Mutex<Option<Receiver<Asked>>>,
     questions: Questions,
     failure: Arc<OnceLock<String>>,
 }
 
 impl SmartTurn {
-    /// Looks whether all is there; loads nothing yet.
+    /// Checks that all files are installed. Loads nothing yet.
     ///
     /// # Errors
     /// One sentence that says what is missing, and what to do.
@@ -62,7 +65,7 @@ impl SmartTurn {
         Ok(Self { config, waiting: Mutex::new(Some(waiting)), questions, failure: Arc::default() })
     }
 
-    /// Questions that wait for a thread, and how many may.
+    /// Number of requests that wait for a thread, and the maximum.
     #[must_use]
     pub fn waiting(&self) -> (usize, usize) {
         (self.questions.waiting(), queue::DEPTH)
@@ -100,7 +103,7 @@ impl SmartTurn {
 
 fn fail(failure: &OnceLock<String>, reason: String) {
     tracing::error!(reason, "the turn model could not be loaded: turns are decided without it");
-    // Only the first reason counts.
+    // Only the first reason is stored.
     let _ = failure.set(reason);
 }
 
@@ -121,13 +124,13 @@ impl TurnModel for SmartTurn {
     }
 }
 
-/// How many questions fit into a batch.
+/// Maximum number of requests that one batch can answer in time.
 fn most(pace: Duration) -> usize {
     let fit = BATCH.as_micros() / pace.as_micros().max(1);
     usize::try_from(fit).unwrap_or(MOST).clamp(1, MOST)
 }
 
-/// Loads the network and asks it: what a question costs here.
+/// Loads the network and runs it: latency of one request on this machine.
 ///
 /// # Errors
 /// One sentence that says what is missing, and what to do.
@@ -164,11 +167,12 @@ fn installed(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// ONNX Runtime has one environment for each process, from the first path that was asked for.
+/// The environment of ONNX Runtime. There is one in each process, loaded from the path of the first
+/// call.
 fn environment(library: &Path) -> Result<Environment, String> {
     static ENVIRONMENT: OnceLock<Result<Environment, String>> = OnceLock::new();
     let load = || {
-        // A relative path would be looked for beside the program first.
+        // The loader would first search for a relative path beside the program.
         let library = std::path::absolute(library).map_err(|error| error.to_string())?;
         let builder = ort::init_from(&library).map_err(|error| error.to_string())?;
         builder.with_name("visavis").with_telemetry(false).build().map_err(|error| error.to_string())
@@ -179,10 +183,10 @@ fn environment(library: &Path) -> Result<Environment, String> {
     })
 }
 
-/// A network in memory.
+/// A loaded network.
 struct Loaded {
     session: Session,
-    /// What one question takes here at present.
+    /// Current estimate of the latency of one request.
     pace: Duration,
 }
 
@@ -205,7 +209,8 @@ impl Loaded {
 }
 
 fn session(environment: &Environment, weights: &Path) -> ort::Result<Session> {
-    // One thread: two share so little of this network's work that they are slower than one, and the cores are the calls'.
+    // One thread: the network parallelizes so badly that two threads are slower than one, and the
+    // calls need the cores.
     Session::builder(environment)?
         .with_intra_threads(1)?
         .with_inter_threads(1)?
@@ -214,7 +219,7 @@ fn session(environment: &Environment, weights: &Path) -> ort::Result<Session> {
 }
 
 impl Loaded {
-    /// Returns what each question took.
+    /// Runs the network. Returns the mean time of one request in the batch.
     fn run(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<Duration, String> {
         let begun = Instant::now();
         let count = features.len() / (MELS * FRAMES);
@@ -222,7 +227,8 @@ impl Loaded {
         let mut run = || -> ort::Result<()> {
             let input = TensorRef::from_array_view(([count, MELS, FRAMES], features))?;
             let outputs = self.session.run(ort::inputs!["input_features" => input])?;
-            // Named "logits", and a probability all the same: the network ends in a sigmoid.
+            // The output is named "logits" but contains probabilities: the network ends in a
+            // sigmoid.
             let (_, values) = outputs[0].try_extract_tensor::<f32>()?;
             probabilities.extend_from_slice(values);
             Ok(())
@@ -243,7 +249,7 @@ impl Network for Loaded {
 
     fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
         let took = self.run(features, probabilities)?;
-        // The machine is busier at one time than at another.
+        // The load of the machine varies, so the latency is a moving average.
         self.pace = (self.pace * 3 + took) / 4;
         Ok(())
     }
@@ -251,7 +257,7 @@ impl Network for Loaded {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::print_stderr)] // what is left out
+    #![allow(clippy::print_stderr)] // a skipped test prints the reason
 
     use super::*;
     use crate::turn::{Features, sound};
@@ -265,7 +271,7 @@ mod tests {
     #[test]
     fn a_batch_says_of_each_sound_what_is_said_of_it_alone() {
         let dir = paths::dir(None);
-        // Tests run in the crate's folder, set-up in the workspace's.
+        // Tests run in the crate's directory; the set-up runs in the workspace's.
         let dir = if dir.is_relative() { Path::new("..").join(dir) } else { dir };
         if let Err(why) = installed(&dir) {
             return eprintln!("LEFT OUT, it proves nothing here: {why}");

@@ -1,7 +1,7 @@
-//! Floats that begin on a cache line.
+//! Floats aligned to a cache line.
 
-/// A fixed number of floats from a 64-byte boundary on: an unaligned vector of 16 crosses a cache line at every load.
-/// Not `Clone`: a copy would begin elsewhere.
+/// A fixed number of floats that starts at a 64-byte boundary. An unaligned vector of 16 crosses a
+/// cache line at every load. Not `Clone`: a copy would have another alignment.
 pub(super) struct Aligned {
     floats: Vec<f32>,
     start: usize,
@@ -16,7 +16,7 @@ impl Aligned {
         Self { floats, start, len }
     }
 
-    /// `len` values, the i-th being `value(i)`.
+    /// `len` values; element `i` is `value(i)`.
     pub(super) fn build(len: usize, value: impl Fn(usize) -> f32) -> Self {
         let mut all = Self::zeros(len);
         for (i, x) in all.slice_mut().iter_mut().enumerate() {
@@ -35,7 +35,7 @@ impl Aligned {
         &mut self.floats[self.start..self.start + self.len]
     }
 
-    /// The same in vectors of `L`; a rest shorter than a vector is left out.
+    /// The values as vectors of `L` floats; a remainder shorter than a vector is omitted.
     #[inline(always)]
     pub(super) fn vectors<const L: usize>(&self) -> &[[f32; L]] {
         self.slice().as_chunks().0

@@ -1,41 +1,55 @@
-//! From probabilities to speech.
+//! Turns speech probabilities into speech segments.
+//!
+//! ```text
+//!              p ≥ .5            p ≥ .5 for start_hold: Start
+//!     Silent ──────────► Rising ─────────────────────────────► Speaking ─┐
+//!      ▲  ▲                │                                    │     ▲  │ p ≥ .35, or p < .35 for
+//!      │  └─── p < .5 ─────┘ (or interrupt)                     │     └──┘ less than end_hold
+//!      └─────────── p < .35 for end_hold, or interrupt: End ────┘
+//! ```
+//!
+//! If one window is as long as `start_hold`, `Silent` goes to `Speaking` directly.
 
 use conversation::spec;
 
 use super::{SAMPLE_RATE, WINDOW};
 
-/// Speech begins with a window of at least this probability.
+/// Speech starts with a window of at least this probability.
 const START: f32 = 0.5;
-/// Speech goes on while windows have at least this probability. Lower than [`START`], so that a soft syllable does not end it.
+/// Speech continues while windows have at least this probability. It is lower than
+/// [`START_THRESHOLD`], so that a soft syllable does not end the segment.
 const STAY: f32 = 0.35;
 
-/// News of a [`Detector`]. All positions are samples at [`SAMPLE_RATE`] since the first sample of its first window.
+/// Event of a [`Detector`]. All positions are samples at [`SAMPLE_RATE`], counted from the first
+/// sample of the first window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// Somebody has been speaking for as long as the rule asks.
+    /// Speech has lasted for the configured minimum.
     Start {
-        /// Where the speech began: the start of its first window.
+        /// Start of the speech: the start of its first window.
         onset: u64,
     },
-    /// It has been silent for as long as the rule asks.
+    /// Silence has lasted for the configured minimum.
     End {
-        /// Where the speech began.
+        /// Start of the speech.
         onset: u64,
-        /// Where it ended: the end of its last window.
+        /// End of the speech: the end of its last window.
         end: u64,
     },
 }
 
-/// When speech starts and ends, from one probability per window; one detector per stream.
+/// Detects starts and ends of speech from one probability per window; one detector per stream.
 ///
-/// Speech starts when the probability was at least .5 for `start`, and ends when it was below .35 for `silence` (the times of
-/// [`spec::Vad`], rounded up to whole windows of 32 ms). A report comes late by that hold and therefore says when it truly was.
+/// Speech starts when the probability was at least .5 for `start_hold`. It ends when the
+/// probability was below .35 for `end_hold`. Both times come from [`spec::VadTiming`], rounded up
+/// to whole windows of 32 ms. An event is late by that hold, and therefore contains the actual
+/// position.
 #[derive(Clone, Debug)]
 pub struct Detector {
-    /// The holds, in samples.
+    /// Hold times in samples.
     start: u64,
     silence: u64,
-    /// Samples seen.
+    /// Number of samples processed.
     position: u64,
     stage: Stage,
 }
@@ -43,11 +57,11 @@ pub struct Detector {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Silent,
-    /// Loud since `onset`, not yet for long enough.
+    /// At least [`START_THRESHOLD`] since `onset`, but not yet for long enough.
     Rising {
         onset: u64,
     },
-    /// Reported; `end` is the end of the last window that was speech.
+    /// The start is reported; `end` is the end of the last window with speech.
     Speaking {
         onset: u64,
         end: u64,
@@ -68,7 +82,7 @@ impl Detector {
         }
     }
 
-    /// The next window's probability.
+    /// Processes the probability of the next window.
     pub fn window(&mut self, probability: f32) -> Option<Report> {
         let from = self.position;
         let to = from + WINDOW as u64;
@@ -98,7 +112,7 @@ impl Detector {
         }
     }
 
-    /// Samples seen so far.
+    /// Number of samples processed.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
@@ -110,7 +124,8 @@ impl Detector {
         matches!(self.stage, Stage::Speaking { .. })
     }
 
-    /// The stream has a gap and begins anew (a lost connection): speech under way ends with its last window. Positions go on.
+    /// The stream has a gap and restarts (a lost connection). A running speech segment ends with
+    /// its last window. Positions continue.
     pub fn interrupt(&mut self) -> Option<Report> {
         match std::mem::replace(&mut self.stage, Stage::Silent) {
             Stage::Speaking { onset, end } => Some(Report::End { onset, end }),
@@ -134,7 +149,7 @@ mod tests {
         })
     }
 
-    /// Every report with the number of the window that caused it.
+    /// Every event with the index of the window that caused it.
     fn run(detector: &mut Detector, probabilities: &[(f32, usize)]) -> Vec<(u64, Report)> {
         let windows = probabilities.iter().flat_map(|&(p, n)| std::iter::repeat_n(p, n));
         windows.enumerate().filter_map(|(i, p)| Some((i as u64, detector.window(p)?))).collect()

@@ -1,18 +1,22 @@
-//! The arithmetic: plain arrays that the compiler turns into vectors of its caller's target features. No intrinsics, no pointers.
+//! Arithmetic on plain arrays, which the compiler turns into vectors of its caller's target
+//! features. It uses no intrinsics and no pointers.
 //!
-//! Everything here is `inline(always)`, so that it is compiled inside the functions of `simd` with their features. For the same reason
-//! there is no `array::from_fn` and no iterator adapter with a closure in a hot loop: closures are compiled without the features.
-//! `L` = lanes of a vector; weights come in blocks of two vectors of outputs; `S` = streams at a time, which share each loaded weight.
+//! Every function is `inline(always)`, so that it is compiled inside the functions of `simd`, with
+//! their target features. Closures are compiled without these features. Hot loops therefore contain
+//! no `array::from_fn` and no iterator adapter with a closure. `L` is the number of lanes of a
+//! vector. Weights come in blocks of two vectors of outputs. `S` is the number of streams that are
+//! processed together and share each loaded weight.
 
-// Index loops over small fixed arrays are what becomes straight vector code.
+// The compiler vectorizes index loops over small fixed arrays.
 #![allow(clippy::needless_range_loop)]
 
 use super::weights::BINS;
 
-/// Distance of two frames' magnitudes: [`BINS`] rounded up to whole vectors.
+/// Distance between the magnitudes of two frames: [`BINS`] rounded up to whole vectors.
 pub(super) const FRAME: usize = 144;
 
-/// A vector of `L` lanes. `FMA`: the target has fused multiply-add (without it `mul_add` is a library call).
+/// A vector of `L` lanes. `FMA`: the target has fused multiply-add; without it, `mul_add` is a
+/// library call.
 #[derive(Clone, Copy)]
 struct Lanes<const L: usize, const FMA: bool>([f32; L]);
 
@@ -40,8 +44,9 @@ impl<const L: usize, const FMA: bool> Lanes<L, FMA> {
     }
 }
 
-/// One block of the first convolution: 129×4 → block×4, kernel 3, padding 1, for `S` streams.
-/// `x`: a row per frame, [`FRAME`] apart; `y`: a row of 128 per frame, written from column `at` on.
+/// One block of the first convolution: 129×4 → block×4, kernel 3, padding 1, for `S` streams. `x`
+/// has a row per frame, [`FRAME_STRIDE`] apart. `y` has a row of 128 per frame, written from column
+/// `at` on.
 #[inline(always)]
 pub(super) fn conv_129x4<const L: usize, const FMA: bool, const S: usize>(
     w: &[[f32; L]],
@@ -85,8 +90,9 @@ pub(super) fn conv_129x4<const L: usize, const FMA: bool, const S: usize>(
     }
 }
 
-/// One block of the second convolution: 128×4 → block×2, kernel 3, stride 2, padding 1, for `S` streams.
-/// `x`: a row of 128 per frame; `y`: a row of 64 per frame, written from column `at` on.
+/// One block of the second convolution: 128×4 → block×2, kernel 3, stride 2, padding 1, for `S`
+/// streams. `x` has a row of 128 per frame. `y` has a row of 64 per frame, written from column `at`
+/// on.
 #[inline(always)]
 pub(super) fn conv_128x4<const L: usize, const FMA: bool, const S: usize>(
     w: &[[f32; L]],
@@ -125,7 +131,8 @@ pub(super) fn conv_128x4<const L: usize, const FMA: bool, const S: usize>(
     }
 }
 
-/// Where a dense layer reads and writes: distances of two streams' rows, and whether ReLU follows.
+/// Layout of a dense layer's input and output: the distances between the rows of two streams, and
+/// whether ReLU follows.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     pub(super) input: usize,
@@ -133,7 +140,7 @@ pub(super) struct Rows {
     pub(super) relu: bool,
 }
 
-/// One block of a dense layer, `K` inputs, for `S` streams, written from column `at` on.
+/// One block of a dense layer with `K` inputs, for `S` streams, written from column `at` on.
 #[inline(always)]
 pub(super) fn dense<const L: usize, const FMA: bool, const K: usize, const S: usize>(
     w: &[[f32; L]],
@@ -150,7 +157,8 @@ pub(super) fn dense<const L: usize, const FMA: bool, const K: usize, const S: us
     }
     let mut sum = [[Lanes::<L, FMA>(b[0]), Lanes(b[1])]; S];
     if S == 1 {
-        // Four chains hide the latency of the multiply-add; with more streams there are chains enough.
+        // Four chains hide the latency of the multiply-add. With more streams there are enough
+        // chains.
         let zero = Lanes([0.0; L]);
         let mut chains = [sum[0], [zero; 2], [zero; 2], [zero; 2]];
         for (w, x) in w.as_chunks::<4>().0.iter().zip(input[0].as_chunks::<4>().0) {
@@ -179,7 +187,7 @@ pub(super) fn dense<const L: usize, const FMA: bool, const K: usize, const S: us
     }
 }
 
-/// The LSTM cell: new `c` and `h` from the sums of the gates i, f, g, o (128 of each).
+/// The LSTM cell: updates `c` and `h` from the sums of the gates i, f, g, o (128 of each).
 #[inline(always)]
 pub(super) fn lstm(gates: &[f32; 512], h: &mut [f32; 128], c: &mut [f32; 128]) {
     for i in 0..128 {
@@ -206,7 +214,8 @@ pub(super) fn output(h: &[f32; 128], w: &[f32; 128], b: f32) -> f32 {
     sigmoid(sum)
 }
 
-/// Rational, the coefficients of Eigen's `generic_fast_tanh_float`; error below 1e-6.
+/// Rational approximation with the coefficients of Eigen's `generic_fast_tanh_float`; error below
+/// 1e-6.
 #[inline(always)]
 fn tanh(x: f32) -> f32 {
     let x = x.clamp(-7.905_311, 7.905_311);
@@ -221,13 +230,15 @@ fn tanh(x: f32) -> f32 {
     p / (((1.198_258_4e-6 * y + 1.185_347e-4) * y + 2.268_434_6e-3) * y + 4.893_525e-3)
 }
 
-/// By `exp`, not by `tanh`: the forget gate lives next to 1 and its error adds up over an hour (3e-4 against 3e-5).
+/// Uses `exp`, not `tanh`: the forget gate is close to 1, and its error accumulates over an hour
+/// (3e-4 with `tanh`, 3e-5 with `exp`).
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// As in Cephes' `expf`, one or two units in the last place; no branch, so that it becomes vectors.
+/// As `expf` of Cephes, with an error of one or two units in the last place. It has no branch, so
+/// that it can be vectorized.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     // 1.5 · 2^23: adding and subtracting it rounds to the nearest integer.

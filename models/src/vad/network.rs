@@ -1,4 +1,4 @@
-//! The network over its layers.
+//! Runs the layers of the network.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,19 +14,21 @@ use super::simd::{Detected, Isa};
 use super::weights::{BINS, FFT, Layer, Weights};
 use super::{Error, SHA256, WINDOW, onnx};
 
-/// Samples of the window before, which the network sees again.
+/// Samples of the previous window, which the network gets again.
 const CONTEXT: usize = 64;
-/// Streams that go through all layers together; the scratch holds so many.
+/// Maximum number of streams that pass through all layers together; [`Scratch`] has space for as
+/// many.
 const CHUNK: usize = 16;
 
-/// The weights: one for the process, shared by its threads.
+/// The weights: one instance per process, shared by its threads.
 pub struct Network {
     isa: Detected,
     weights: Weights,
     fft: Arc<dyn RealToComplex<f32>>,
 }
 
-/// What the network remembers of one stream: 1280 bytes. [`State::default`] is the state before the first window.
+/// The network's state of one stream: 1280 bytes. [`NetworkState::default`] is the state before the
+/// first window.
 #[derive(Clone)]
 #[repr(align(64))]
 pub struct State {
@@ -41,10 +43,10 @@ impl Default for State {
     }
 }
 
-/// Buffers of one thread, shared by its streams: 190 KiB, allocated once.
+/// Buffers of one thread, shared by its streams: about 140 KiB, allocated once.
 pub struct Scratch {
-    /// Magnitudes, the layers' outputs in turn, and `x` beside `h`: a row per stream. Where a kernel always takes two streams
-    /// there is a row too many.
+    /// Magnitudes, the outputs of successive layers, and `x` next to `h`: one row per stream. A
+    /// kernel that always takes two streams needs one additional row.
     magnitudes: Aligned,
     layers: [Aligned; 3],
     xh: Aligned,
@@ -77,19 +79,21 @@ impl Scratch {
 }
 
 impl Network {
-    /// Loads `silero_vad_16k_op15.onnx` for the best vectors of this machine; some milliseconds.
+    /// Loads `silero_vad_16k_op15.onnx` for the best vectors of this machine; takes some
+    /// milliseconds.
     ///
     /// # Errors
-    /// The file cannot be read, is another one by its hash, or lacks a tensor.
+    /// The file cannot be read, has another hash, or lacks a tensor.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let file = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         Self::from_bytes(&file, Isa::best())
     }
 
-    /// The same from the file's bytes, with vectors of choice (for tests and benches). Where the machine has no `isa`, the portable code runs.
+    /// Like [`Network::load`], from the bytes of the file and for a chosen instruction set (for
+    /// tests and benches). If the machine lacks `isa`, the portable code runs.
     ///
     /// # Errors
-    /// The file is another one by its hash, or lacks a tensor.
+    /// The file has another hash, or lacks a tensor.
     pub fn from_bytes(file: &[u8], isa: Isa) -> Result<Self, Error> {
         let found = Sha256::digest(file).iter().fold(String::new(), |mut hex, byte| {
             let _ = write!(hex, "{byte:02x}");
@@ -107,20 +111,20 @@ impl Network {
         Ok(Self { isa, weights, fft: RealFftPlanner::new().plan_fft_forward(FFT) })
     }
 
-    /// The vectors that it uses.
+    /// The instruction set in use.
     #[must_use]
     pub fn isa(&self) -> Isa {
         self.isa.isa()
     }
 
-    /// Size of the weights in memory.
+    /// Size of the weights in memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.weights.bytes()
     }
 
-    /// The next window of each stream: mono samples at 16 kHz from −1 to 1; `probabilities[i]` becomes P(speech) in `windows[i]`.
-    /// Samples must be finite.
+    /// Processes the next window of each stream: mono samples at 16 kHz from −1 to 1.
+    /// `probabilities[i]` becomes P(speech) in `windows[i]`. Samples must be finite.
     ///
     /// # Panics
     /// If the three slices differ in length.
@@ -144,7 +148,8 @@ impl Network {
         }
     }
 
-    /// Four frames of 129 magnitudes from context and window, reflected by 64 samples at the right end only.
+    /// Computes four frames of 129 magnitudes from context and window, reflected by 64 samples at
+    /// the right end only.
     fn magnitudes(&self, scratch: &mut Scratch, slot: usize, state: &mut State, window: &[f32; WINDOW]) {
         let samples = &mut scratch.samples;
         samples[..CONTEXT].copy_from_slice(&state.context);
@@ -169,7 +174,8 @@ impl Network {
         }
     }
 
-    /// From magnitudes to probabilities, all streams of the chunk through one layer after the other.
+    /// From magnitudes to probabilities: all streams of the chunk pass through one layer after the
+    /// other.
     #[inline(always)]
     pub(super) fn layers<const L: usize, const FMA: bool>(
         &self,
@@ -179,7 +185,7 @@ impl Network {
     ) {
         let n = states.len();
         let block = 2 * L;
-        // With 32 registers more streams can share a weight.
+        // With 32 registers, more streams can share a weight.
         let wide = L == 16;
         let magnitudes = scratch.magnitudes.slice();
         let [first, second, third] = &mut scratch.layers;
@@ -212,7 +218,7 @@ impl Network {
                     kernels::conv_128x4::<L, FMA, 4>(w, b, x, y, q * block);
                     4
                 } else {
-                    // A single stream is vectorised badly here: the row too many goes along.
+                    // A single stream vectorizes badly here, so the additional row is computed too.
                     kernels::conv_128x4::<L, FMA, 2>(w, b, x, y, q * block);
                     2
                 };

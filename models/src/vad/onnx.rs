@@ -1,12 +1,13 @@
-//! The weights out of an ONNX file: six fields of protobuf, so no crate for it.
+//! Reads the weights from an ONNX file. Only seven protobuf fields are needed, so no crate is used.
 //!
-//! Field numbers from `onnx.proto`: `ModelProto.graph` 7, `GraphProto.initializer` 5, `TensorProto.{dims 1, data_type 2, float_data 4,
-//! name 8, raw_data 9}`; `data_type` 1 is `FLOAT`, little-endian. Whatever is cut short or inconsistent is left out, never a panic;
-//! that all needed tensors are there is checked by who asks for them.
+//! Field numbers from `onnx.proto`: `ModelProto.graph` 7, `GraphProto.initializer` 5,
+//! `TensorProto.{dims 1, data_type 2, float_data 4, name 8, raw_data 9}`; `data_type` 1 is `FLOAT`,
+//! little-endian. A truncated or inconsistent part is omitted and never causes a panic. The caller
+//! checks that all needed tensors are present.
 
 use std::collections::HashMap;
 
-/// A tensor's shape and its values, row by row.
+/// Shape of a tensor, and its values row by row.
 pub(super) type Tensor = (Vec<usize>, Vec<f32>);
 
 /// The fields of one protobuf message.
@@ -60,7 +61,7 @@ impl<'a> Iterator for Message<'a> {
     }
 }
 
-/// All float initialisers of the file's graph by name.
+/// All float initializers of the file's graph, by name.
 pub(super) fn tensors(file: &[u8]) -> HashMap<String, Tensor> {
     let mut found = HashMap::new();
     for graph in Message(file).filter_map(submessage(7)) {
@@ -140,7 +141,8 @@ mod tests {
 
     #[test]
     fn dimensions_whose_product_overflows_are_refused() {
-        // Two dimensions of 2^63 multiply to zero in 64 bits: as many values as the tensor has.
+        // Two dimensions of 2^63 multiply to zero in 64 bits, which is the number of values of this
+        // tensor.
         let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
         let mut message = vec![0x10, 1, 0x42, 1, b'w'];
         for _ in 0..2 {

@@ -1,14 +1,15 @@
-//! Which vectors the machine has, and the kernels compiled for them.
+//! Detects the vector instructions of the machine, and compiles the kernels for them.
 //!
-//! The only `unsafe` outside the modules that talk to C: a function compiled for an instruction set may be called only where it exists.
+//! This is the crate's only `unsafe` code outside the modules that call C: a function compiled for
+//! an instruction set may be called only on a machine that has it.
 #![allow(unsafe_code)]
 
 use super::network::{Network, Scratch, State};
 
-/// The vectors that the kernels use.
+/// Instruction set of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
-    /// What every machine of the target has.
+    /// Available on every machine of the target.
     Portable,
     /// Eight lanes with fused multiply-add.
     Avx2,
@@ -17,13 +18,13 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// All that this machine has, the best one last.
+    /// All instruction sets of this machine, the best one last.
     #[must_use]
     pub fn all() -> Vec<Self> {
         [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|isa| isa.here()).collect()
     }
 
-    /// The best that this machine has.
+    /// The best instruction set of this machine.
     #[must_use]
     pub fn best() -> Self {
         Self::all().pop().unwrap_or(Self::Portable)
@@ -45,18 +46,18 @@ impl Isa {
         }
     }
 
-    /// Outputs that are computed at a time: two vectors.
+    /// Number of outputs that are computed together: two vectors.
     pub(super) fn block(self) -> usize {
         if self == Self::Avx512 { 32 } else { 16 }
     }
 }
 
-/// An instruction set that was seen on this machine.
+/// An instruction set that was detected on this machine.
 #[derive(Clone, Copy)]
 pub(super) struct Detected(Isa);
 
 impl Detected {
-    /// `isa`, or the portable one where the machine has it not.
+    /// `isa`, or the portable one if the machine lacks it.
     pub(super) fn new(isa: Isa) -> Self {
         Self(if isa.here() { isa } else { Isa::Portable })
     }
@@ -65,7 +66,7 @@ impl Detected {
         self.0
     }
 
-    /// Encoder and decoder for the streams whose magnitudes are in `scratch`.
+    /// Runs encoder and decoder for the streams whose magnitudes are in `scratch`.
     pub(super) fn run(
         self,
         network: &Network,
@@ -75,10 +76,10 @@ impl Detected {
     ) {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `new` saw avx512f, avx2 and fma on this machine.
+            // SAFETY: `new` detected avx512f, avx2 and fma on this machine.
             Isa::Avx512 => unsafe { avx512(network, scratch, states, probabilities) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `new` saw avx2 and fma on this machine.
+            // SAFETY: `new` detected avx2 and fma on this machine.
             Isa::Avx2 => unsafe { avx2(network, scratch, states, probabilities) },
             // Every aarch64 has fused multiply-add.
             _ => network.layers::<8, { cfg!(target_arch = "aarch64") }>(scratch, states, probabilities),

@@ -2,13 +2,17 @@
 //!
 //! | step | shape | tensor |
 //! |---|---|---|
-//! | STFT of 256, hop 128, periodic Hann, magnitude | 4 frames × 129 | `stft.forward_basis_buffer` (258, 1, 256): replaced by an FFT |
+//! | STFT of 256, hop 128, periodic Hann, magnitude | 4 frames × 129 | see below: an FFT instead |
 //! | convolution 129→128, kernel 3, padding 1, ReLU | 128 × 4 | `encoder.0` |
 //! | convolution 128→64, kernel 3, stride 2, padding 1, ReLU | 64 × 2 | `encoder.1` |
-//! | convolution 64→64, kernel 3, stride 2, padding 1, ReLU | 64 × 1 | `encoder.2`: tap 0 meets only padding |
-//! | convolution 64→128, kernel 3, padding 1, ReLU | 128 × 1 | `encoder.3`: only the middle tap meets data |
+//! | convolution 64→64, kernel 3, stride 2, padding 1, ReLU | 64 × 1 | `encoder.2` (taps 1, 2) |
+//! | convolution 64→128, kernel 3, padding 1, ReLU | 128 × 1 | `encoder.3` (middle tap) |
 //! | LSTM cell 128→128, gates i f g o | h, c | `decoder.rnn` |
 //! | ReLU(h), 128→1, sigmoid | 1 | `decoder.decoder.2` |
+//!
+//! The tensor of the STFT is `stft.forward_basis_buffer` (258, 1, 256). It is checked and replaced
+//! by an FFT. In `encoder.2`, tap 0 gets only padding; in `encoder.3`, only the middle tap gets
+//! data.
 
 use std::collections::HashMap;
 use std::f64::consts::TAU;
@@ -19,10 +23,11 @@ use super::onnx::Tensor;
 
 /// FFT length.
 pub(super) const FFT: usize = 256;
-/// Frequencies of a frame.
+/// Number of frequencies of a frame.
 pub(super) const BINS: usize = FFT / 2 + 1;
 
-/// One layer: `weight` as [block of outputs][input][tap][output in block], so that the kernels read it from front to back.
+/// One layer. `weight` is stored as [block of outputs][input][tap][output in block], so that the
+/// kernels read it sequentially.
 pub(super) struct Layer {
     pub(super) weight: Aligned,
     pub(super) bias: Aligned,
@@ -30,7 +35,7 @@ pub(super) struct Layer {
 
 pub(super) struct Weights {
     pub(super) convolutions: [Layer; 4],
-    /// Inputs are x and h, one after the other.
+    /// The inputs are x, then h.
     pub(super) lstm: Layer,
     pub(super) output: [f32; 128],
     pub(super) output_bias: f32,
@@ -38,7 +43,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Takes the tensors apart; `block` outputs are computed at a time.
+    /// Reads the tensors; `block` outputs are computed together.
     pub(super) fn pack(tensors: &HashMap<String, Tensor>, block: usize) -> Result<Self, Error> {
         let find = |name: &'static str, shape: &[usize]| {
             let found = tensors.get(name).filter(|(s, _)| s == shape).map(|(_, values)| values.as_slice());
@@ -47,7 +52,8 @@ impl Weights {
         let hann = std::array::from_fn(|n| (0.5 - 0.5 * (TAU * n as f64 / FFT as f64).cos()) as f32);
         check_filter_bank(find("model.stft.forward_basis_buffer", &[2 * BINS, 1, FFT])?, &hann)?;
 
-        // (weights, bias), (inputs per output), which value of an output's row is the kernel's k-th
+        // Arguments: names of weights and bias; numbers of outputs and inputs; used values of an
+        // output's row; and which value of the row is the kernel's k-th.
         let conv =
             |weight, bias, [outputs, inputs]: [usize; 2], used: usize, pick: &dyn Fn(usize) -> usize| {
                 let (w, b) = (find(weight, &[outputs, inputs, 3])?, find(bias, &[outputs])?);
@@ -69,7 +75,8 @@ impl Weights {
                 128 * 3,
                 &|k| k,
             )?,
-            // Taps 1 and 2, all inputs of one before those of the other: the order in which the layer before leaves its two frames.
+            // Taps 1 and 2: all inputs of tap 1 come before those of tap 2. The previous layer
+            // stores its two frames in this order.
             conv(
                 "model.encoder.2.reparam_conv.weight",
                 "model.encoder.2.reparam_conv.bias",
@@ -104,7 +111,7 @@ impl Weights {
         Ok(Self { convolutions, lstm, output, output_bias, hann })
     }
 
-    /// Size in memory.
+    /// Size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let layers = self.convolutions.iter().chain([&self.lstm]);
         layers.map(|l| 4 * (l.weight.slice().len() + l.bias.slice().len())).sum()
@@ -118,14 +125,15 @@ fn pack(block: usize, outputs: usize, inputs: usize, value: impl Fn(usize, usize
     })
 }
 
-/// The filter bank in the file must be what the FFT computes: cosines, then negative sines, times the window. All 66 048 of them.
+/// Checks that the filter bank in the file is what the FFT computes: cosines, then negative sines,
+/// times the window. All 66 048 values are compared.
 fn check_filter_bank(bank: &[f32], hann: &[f32; FFT]) -> Result<(), Error> {
     for (row, filter) in bank.as_chunks::<FFT>().0.iter().enumerate() {
         for (n, &tap) in filter.iter().enumerate() {
-            // Reduced before it is an angle: the product of row and n would cost digits.
+            // Reduced modulo the FFT length first: the product of row and n would lose digits.
             let angle = TAU * ((row % BINS) * n % FFT) as f64 / FFT as f64;
             let expected = if row < BINS { angle.cos() } else { -angle.sin() } * f64::from(hann[n]);
-            // Written so that NaN fails too.
+            // NaN must fail too.
             let error = (expected - f64::from(tap)).abs();
             if error.is_nan() || error > 1e-5 {
                 return Err(Error::FilterBank);

@@ -1,4 +1,4 @@
-//! What the tests with real models share.
+//! Helpers of the tests with real models.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub(crate) mod noise;
@@ -11,7 +11,7 @@ use crossbeam_channel::unbounded;
 use models::Sink;
 use models::tts::{Event, Flite, Request, Tts};
 
-/// Sentences as people say them to an agent.
+/// Sentences as users say them to an agent.
 pub(crate) const SENTENCES: [&str; 8] = [
     "hello how are you today",
     "what is the weather like in the city tomorrow",
@@ -23,7 +23,7 @@ pub(crate) const SENTENCES: [&str; 8] = [
     "thank you very much and have a good day",
 ];
 
-/// Where set-up put the models: the named directory, else the checkout's.
+/// The models' directory: that of the environment variable, else that of the checkout.
 pub(crate) fn models() -> PathBuf {
     let named = std::env::var_os(models::paths::VARIABLE).map(PathBuf::from);
     let dir = named
@@ -41,17 +41,18 @@ pub(crate) fn wait(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A thread of this process, of which others may ask how much it has computed.
+/// A thread of this process whose CPU time other threads may read.
 #[derive(Clone, Debug)]
 pub(crate) struct Thread(PathBuf);
 
 impl Thread {
-    /// The one that asks.
+    /// The current thread.
     pub(crate) fn this() -> Self {
         Self(std::fs::canonicalize("/proc/thread-self").unwrap())
     }
 
-    /// What it has computed so far, whatever else the machine did (proc_pid_schedstat(5)); a running thread's is up to 10 ms old.
+    /// CPU time so far, independent of other load (proc_pid_schedstat(5)). For a running thread,
+    /// the value is up to 10 ms old.
     pub(crate) fn cpu_time(&self) -> Duration {
         let told = std::fs::read_to_string(self.0.join("schedstat")).unwrap();
         Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
@@ -60,7 +61,7 @@ impl Thread {
 
 /// A sentence at 16 kHz.
 pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
-    // Before the voice's thread begins: it warms up with a word, which takes noise too.
+    // Before the voice's thread starts: it warms up with a word, which consumes noise too.
     let _guard = noise::same_noise();
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (news, heard) = unbounded();
@@ -82,7 +83,7 @@ pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
     panic!("the voice fell silent");
 }
 
-/// White noise, evenly distributed, of the given loudest sample.
+/// White noise, uniformly distributed, with the given peak.
 pub(crate) fn noise(seed: u64, samples: usize, peak: f64) -> Vec<i16> {
     let mut state = seed;
     let mut next = || {
@@ -92,7 +93,8 @@ pub(crate) fn noise(seed: u64, samples: usize, peak: f64) -> Vec<i16> {
     (0..samples).map(|_| (next() * peak) as i16).collect()
 }
 
-/// Words to insert, remove or exchange to make `heard` of `said`, without case and punctuation.
+/// Number of words to insert, remove or replace to turn `said` into `heard`, without case and
+/// punctuation.
 pub(crate) fn word_errors(said: &str, heard: &str) -> usize {
     let words = |text: &str| -> Vec<String> {
         let plain: String = text.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace()).collect();

@@ -1,9 +1,9 @@
-//! The noise of flite's voices. Also for `engine/tests/lips.rs`.
+//! The noise of Flite's voices. Also used by `engine/tests/lips.rs`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Flite draws the noise of its voices from the C library's generator, which all threads of the process share. While the
-/// guard is held, what is said sounds the same in every run.
+/// Flite draws the noise of its voices from the C library's generator, which all threads of the
+/// process share. While the guard is held, synthesised speech is the same in every run.
 #[allow(unsafe_code, reason = "the generator is the C library's")]
 pub(crate) fn same_noise() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -1,6 +1,6 @@
-//! Syllables, noise and tones that a script can make as well.
+//! Syllables, noise and tones that a script can generate too.
 
-/// The sound that reference code was asked about: `sound.py`, line by line.
+/// The signal for which the reference code was run: `sound.py`, line by line.
 pub(crate) fn sound() -> Vec<i16> {
     const RESONANCES: [[[f64; 2]; 3]; 3] = [
         [[1.8608, -0.9409], [1.7652, -0.9409], [1.1050, -0.9216]],

@@ -1,4 +1,5 @@
-//! A connection as the server has it, behind the server's own `Demux`, and a client on str0m, both without sockets and in virtual time.
+//! The server's connection behind its own `Demux`, and a client on str0m. Both run without sockets
+//! and in virtual time.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,15 +17,15 @@ use str0m::net::Receive;
 use str0m::rtp::{ExtensionValues, RtpWrite};
 use str0m::{Candidate, Input, Output, Rtc};
 
-/// The name of the connection in the demultiplexer.
+/// Key of the connection in the demultiplexer.
 const CALL: u8 = 1;
-/// A user name that seeds can hold: the connection's own is drawn anew each time.
+/// A fixed ufrag for seeds: the connection's own is random.
 pub(crate) const NAME: &str = "seed";
-/// Most rounds in which the client is served at once.
+/// Maximum number of outputs of the client per poll.
 const ROUNDS: usize = 64;
-/// Longest payload, bytes: a client's packets fit into what the network takes.
+/// Maximum payload, in bytes: the packets of a client fit into the network's packets.
 const PAYLOAD: usize = 1_200;
-/// Milliseconds in which a connection is up.
+/// Maximum time until the connection is established, in ms.
 const PATIENCE: usize = 5_000;
 
 /// The client's address, and a stranger's.
@@ -37,7 +38,7 @@ pub(crate) fn server() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 2], 6_000))
 }
 
-/// What the server tells of itself.
+/// The server's ICE candidates.
 pub(crate) fn local() -> [LocalCandidate; 2] {
     [Protocol::Udp, Protocol::Tcp].map(|protocol| LocalCandidate { address: server(), protocol })
 }
@@ -54,7 +55,7 @@ fn clients_certificate() -> DtlsCert {
     ONE.get_or_init(|| made().expect("a certificate")).clone()
 }
 
-/// Both ends.
+/// Both ends of the connection.
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) connection: PeerConnection,
@@ -63,16 +64,16 @@ pub(crate) struct World {
     client: Rtc,
     audio: Mid,
     channel: Option<ChannelId>,
-    /// Datagrams of the client that have not been sent.
+    /// Datagrams of the client that have not been delivered.
     outbox: VecDeque<Vec<u8>>,
-    /// Whether the server has taken any datagram.
+    /// Whether the server has accepted any datagram.
     taken: bool,
-    /// What the connection told.
+    /// The connection's events.
     pub(crate) events: Vec<TransportEvent>,
 }
 
 impl World {
-    /// An offer that was answered, and nothing else.
+    /// After the exchange of offer and answer, and before any datagram.
     pub(crate) fn new() -> Self {
         let now = engine::clock::now();
         let mut client = Rtc::builder().set_rtp_mode(true).set_dtls_cert(clients_certificate()).build(now);
@@ -103,7 +104,7 @@ impl World {
         }
     }
 
-    /// The same with all handshakes done, and the channel open.
+    /// The same after all handshakes, with the data channel open.
     pub(crate) fn connected() -> Self {
         let mut world = Self::new();
         for _ in 0..PATIENCE {
@@ -126,7 +127,8 @@ impl World {
         self.outbox.pop_front()
     }
 
-    /// A datagram comes to the server; whether it was the connection's. As `Shard::datagram` does it.
+    /// Delivers a datagram to the server, as `MediaThread::handle_datagram` does. Returns whether
+    /// the connection accepted it.
     pub(crate) fn deliver(&mut self, protocol: Protocol, source: SocketAddr, datagram: &[u8]) -> bool {
         let slot = self.demux.route(self.now, source, datagram);
         let learnt = self.known.contains(&source);
@@ -147,14 +149,14 @@ impl World {
         taken
     }
 
-    /// Time passes for both.
+    /// Advances the time of both ends.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.now += time;
         if self.connection.timeout() <= self.now {
             self.connection.handle_timeout(self.now);
         }
         self.serve_server();
-        // It can fail where the server was made to send nonsense.
+        // Fails if the server was made to send invalid data.
         drop(self.client.handle_input(Input::Timeout(self.now)));
         self.serve_client();
     }
@@ -192,7 +194,7 @@ impl World {
         }
     }
 
-    /// The client sends an RTP packet under its valid key.
+    /// Sends an RTP packet from the client, encrypted with its valid key.
     pub(crate) fn send_rtp(
         &mut self,
         sequence: u64,
@@ -224,10 +226,10 @@ impl World {
         offered.first().copied()
     }
 
-    /// The client says a text on its channel.
+    /// Sends a message from the client on its data channel.
     pub(crate) fn send_text(&mut self, text: &[u8], binary: bool) {
         if let Some(mut channel) = self.channel.and_then(|id| self.client.channel(id)) {
-            // What does not fit is not sent.
+            // A message that does not fit is not sent.
             drop(channel.write(binary, text));
         }
         self.serve_client();

@@ -1,4 +1,4 @@
-//! Datagrams of somebody who wants in: whose they are, STUN and DTLS.
+//! Datagrams before a connection is established: routing, STUN and DTLS.
 
 use std::time::Duration;
 
@@ -8,14 +8,21 @@ use crate::LONGEST;
 use crate::client::{World, addresses};
 use crate::steps::{damage, steps};
 
-/// Steps of one input.
+/// Maximum number of steps of one input.
 const STEPS: usize = 200;
 
-/// Steps while the handshakes are under way. Kinds: 0 these bytes from the client's address, 1 from a stranger's, 2 the client's next
-/// datagram, 3 the same, damaged by [`damage`], 4 the same from the stranger's address, 5 so many milliseconds pass.
+/// Steps during the handshakes. Kinds:
+///
+/// - 0: these bytes from the client's address
+/// - 1: these bytes from a stranger's address
+/// - 2: the client's next datagram
+/// - 3: the same, damaged by [`corrupt`]
+/// - 4: the same as 2, from the stranger's address
+/// - 5: this number of milliseconds passes
 ///
 /// # Panics
-/// A stranger's datagram reaches the call, or who proved nothing is answered.
+/// A stranger's datagram reaches the call, or the server responds to a sender that has proved
+/// nothing.
 pub fn demux(bytes: &[u8]) {
     if bytes.len() > LONGEST {
         return;

@@ -1,16 +1,20 @@
-//! Fuzz targets: every parser that reads from the network. Each takes any bytes, enters where the server does, and panics where something
-//! does not hold that must hold of any input.
+//! Fuzz targets for every parser that reads from the network. Each accepts any bytes, enters where
+//! the server does, and panics if a property is violated that must hold for every input.
 //!
-//! | target | bytes are | enters | goes on into |
+//! | target | bytes | enters | continues into |
 //! |---|---|---|---|
-//! | [`demux`] | steps of [`steps`]: datagrams of a client whose handshakes are under way, whole, damaged, or made up | `Demux`, `Connection` | str0m: STUN, DTLS |
-//! | [`rtp`] | steps of a client that is connected: RTP under valid keys, texts, anything else | `Demux`, `Connection`, jitter buffer, Opus | str0m: RTP, RTCP, SRTP, SCTP |
-//! | [`sdp`] | an offer | `Connection::accept` | str0m: SDP |
-//! | [`rtvi`] | a text of the data channel | `rtvi::decode`, `rtvi::Inbox` | |
+//! | [`demux`] | [`steps`] during the handshakes | `Demux`, `PeerConnection` | STUN, DTLS |
+//! | [`rtp`] | steps when connected | the same, jitter buffer, Opus | RTP, RTCP, SRTP, SCTP |
+//! | [`sdp`] | an offer | `PeerConnection::accept` | SDP |
+//! | [`rtvi`] | a message of the data channel | `client_messages::decode`, `ClientInbox` | |
 //! | [`trickle`] | the body of `PATCH /api/offer` | `control_api::trickle` | |
-//! | [`tcp`] | a stream of ICE-TCP | `tcp::Frames` | `Demux`, `Connection`, str0m |
+//! | [`tcp`] | an ICE-TCP stream | `tcp::FrameDecoder` | `Demux`, `PeerConnection`, str0m |
 //!
-//! `README.md` says how they are run.
+//! The last column names parsers of str0m, except `Demux` and `PeerConnection`. The datagrams of
+//! `demux` are intact, damaged or made up; those of `rtp` are RTP under valid keys, text messages,
+//! or any bytes.
+//!
+//! `README.md` describes how to run them.
 
 mod client;
 mod demux;
@@ -29,12 +33,12 @@ pub use sdp::sdp;
 pub use tcp::tcp;
 pub use trickle::trickle;
 
-/// A target: any bytes, and a panic where something is wrong.
+/// A target: it accepts any bytes, and panics on a violation.
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
 pub const TARGETS: [(&str, Target); 6] =
     [("demux", demux), ("rtp", rtp), ("sdp", sdp), ("rtvi", rtvi), ("trickle", trickle), ("tcp", tcp)];
 
-/// Longest input that is looked at, bytes: a longer one only takes longer.
+/// Maximum input, in bytes: a longer one only takes longer.
 const LONGEST: usize = 96 * 1024;

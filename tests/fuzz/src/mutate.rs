@@ -1,9 +1,10 @@
-//! Mutation of seeds without a fuzzer, so that the targets run with the stable compiler, too. Nothing is learnt from what a mutation reached.
+//! Mutates seeds without a fuzzer, so that the targets also run with the stable compiler. There is
+//! no coverage feedback.
 
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Pieces that parsers look at: of SDP, JSON, STUN and RTP, and numbers at their limits.
+/// Tokens of SDP, JSON, STUN and RTP, and numbers at their limits.
 const TOKENS: [&[u8]; 40] = [
     b"\r\n",
     b"\n",
@@ -46,7 +47,7 @@ const TOKENS: [&[u8]; 40] = [
     &[0xbe, 0xde, 0x00, 0x01],
     &[0xff, 0xff],
 ];
-/// Longest result, bytes.
+/// Maximum output, in bytes.
 const LONGEST: usize = 32 * 1024;
 
 /// One of the seeds, changed in one to eight places.
@@ -92,7 +93,7 @@ pub fn mutated(random: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
                 bytes.splice(at..at + length, other[from..to].iter().copied());
             }
             7 => {
-                // A number becomes another.
+                // Replaces a number by another one.
                 let digit = |byte: &u8| byte.is_ascii_digit();
                 let Some(from) = bytes[at..].iter().position(digit).map(|n| at + n) else { continue };
                 let to = bytes[from..].iter().position(|byte| !digit(byte)).map_or(bytes.len(), |n| from + n);

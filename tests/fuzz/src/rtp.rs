@@ -1,4 +1,4 @@
-//! Datagrams of a client that is connected: RTP, RTCP, SRTP, SCTP, and what they carry.
+//! Datagrams of a connected client: RTP, RTCP, SRTP, SCTP, and their content.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::LONGEST;
 use crate::client::{World, addresses};
 use crate::steps::{damage, steps};
 
-/// Steps of one input.
+/// Maximum number of steps of one input.
 const STEPS: usize = 400;
-/// Frames that one moment can bring: what the buffer holds, and the gaps between.
+/// Maximum number of frames of one pull: the content of the buffer, and the gaps between.
 const FRAMES: usize = 10_000;
 
-/// What is heard, as a call hears it.
+/// The receiving side of a call: jitter buffer, decoder, and inbox of messages.
 struct Ear {
     buffer: JitterBuffer,
     decoder: Decoder,
@@ -49,14 +49,22 @@ impl Ear {
     }
 }
 
-/// Steps of a client that is connected. Kinds: 0 these bytes from the client's address, 1 RTP under a valid key, 2 the client's next
-/// datagram, damaged by [`damage`], 3 a text on its channel, 4 so many milliseconds pass, 5 the same bytes on the channel as binary.
+/// Steps of a connected client. Kinds:
 ///
-/// Of RTP the first eight bytes are: a jump of the sequence number (two, signed), one of the time stamp (four, signed), flags (1 = marker,
-/// 2 = header extensions), the audio level; the rest is the payload.
+/// - 0: these bytes from the client's address
+/// - 1: RTP, encrypted with the valid key
+/// - 2: the client's next datagram, damaged by [`corrupt`]
+/// - 3: these bytes as a text message on its data channel
+/// - 4: this number of milliseconds passes
+/// - 5: these bytes as a binary message on its data channel
+///
+/// The first eight bytes of kind 1 are: a jump of the sequence number (two, signed), a jump of the
+/// timestamp (four, signed), flags (1 = marker, 2 = header extensions), and the audio level. The
+/// rest is the payload.
 ///
 /// # Panics
-/// The call is no longer heard though nothing but forged RTP and RTCP came; or an ear breaks.
+/// The call no longer receives audio although only forged RTP and RTCP arrived; or the receiving
+/// side fails.
 pub fn rtp(bytes: &[u8]) {
     if bytes.len() > LONGEST {
         return;
@@ -114,7 +122,7 @@ pub fn rtp(bytes: &[u8]) {
     }
 }
 
-/// Whether it would be told from STUN, DTLS and TURN as RTP or RTCP (RFC 7983).
+/// Whether the datagram is classified as RTP or RTCP, not as STUN, DTLS or TURN (RFC 7983).
 fn is_rtp(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| (128..=191).contains(first))
 }

@@ -1,4 +1,4 @@
-//! A text of the data channel.
+//! A text message of the data channel.
 
 use conversation::input::{Command, MAX_TEXT_CHARS};
 use engine::transport::client_messages::{ClientInbox, ClientMessage, decode};
@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use crate::LONGEST;
 
-/// Longest answer to what is not understood, bytes: an id and a name, each escaped.
+/// Maximum response to an invalid message, in bytes: an id and a name, each escaped.
 const ANSWER: usize = 2_048;
 
-/// A text.
+/// A text message.
 ///
 /// # Panics
-/// A refusal is no message, or longer than one needs; or a command holds more than one may.
+/// An error response is not a valid message or is too long; or the text of a command exceeds its
+/// limit.
 pub fn rtvi(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if bytes.len() > LONGEST {

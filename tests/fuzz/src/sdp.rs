@@ -1,16 +1,16 @@
-//! An offer.
+//! An SDP offer.
 
 use engine::transport::webrtc::{AcceptError, PeerConnection};
 
 use crate::LONGEST;
 use crate::client::{certificate, local};
 
-/// An offer, and the same once more as a further one.
+/// An offer, and the same offer again as a renegotiation.
 ///
 /// # Panics
-/// The answer does not fit the offer, or a refusal tells an address of this process's memory.
+/// The answer does not match the offer, or an error message contains a memory address.
 pub fn sdp(bytes: &[u8]) {
-    // The doors refuse what is no text.
+    // The signaling endpoints reject a body that is not UTF-8.
     let Ok(offer) = std::str::from_utf8(bytes) else { return };
     if bytes.len() > LONGEST {
         return;

@@ -1,15 +1,16 @@
-//! Bytes as steps, each of a kind, a length (two bytes, big-endian) and so many bytes. What is left at the end is a step, too.
+//! Parses bytes as steps, each of a kind, a length (two bytes, big-endian) and that number of
+//! bytes. Whatever remains at the end is a step, too.
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// What is done; a target takes it modulo the number of its kinds.
+    /// Kind of the step; a target takes it modulo its number of kinds.
     pub kind: u8,
-    /// With what.
+    /// Data of the step.
     pub bytes: &'a [u8],
 }
 
-/// The steps that these bytes hold, at most `most`.
+/// The steps in these bytes, at most `max_steps`.
 pub fn steps(mut bytes: &[u8], most: usize) -> impl Iterator<Item = Step<'_>> {
     std::iter::from_fn(move || {
         let [kind, rest @ ..] = bytes else { return None };
@@ -24,8 +25,9 @@ pub fn steps(mut bytes: &[u8], most: usize) -> impl Iterator<Item = Step<'_>> {
     .take(most)
 }
 
-/// Changes a datagram as `patches` say: four bytes each, a place (two bytes, modulo the length) and what is XORed to it and to the
-/// byte behind it; a rest of two bytes cuts the datagram at that place.
+/// Damages a datagram by `patches` of four bytes. Each is a position (two bytes, modulo the
+/// length), and the values to XOR into the byte there and the next one. A remainder of two bytes
+/// truncates the datagram at that position.
 pub fn damage(datagram: &mut Vec<u8>, patches: &[u8]) {
     for patch in patches.chunks(4) {
         if datagram.is_empty() {

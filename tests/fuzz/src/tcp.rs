@@ -1,4 +1,4 @@
-//! A stream of ICE-TCP.
+//! An ICE-TCP stream.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use engine::transport::webrtc::Protocol;
 use crate::LONGEST;
 use crate::client::{World, addresses};
 
-/// The first byte says how the stream is cut, the rest is the stream.
+/// The first byte gives the size of the parts in which the rest, the stream, arrives.
 ///
 /// # Panics
-/// The frames depend on where the stream is cut, or a stranger's frame reaches the call.
+/// The frames depend on the size of the parts, or a frame from a stranger reaches the call.
 pub fn tcp(bytes: &[u8]) {
     let Some((cut, stream)) = bytes.split_first() else { return };
     if bytes.len() > LONGEST {
@@ -27,7 +27,8 @@ pub fn tcp(bytes: &[u8]) {
         assert!(frame.len() <= 2_000, "{} bytes", frame.len());
         world.deliver(Protocol::Tcp, addresses()[0], frame);
     }
-    // What a client really sends is read in the same way: its first check, then all else.
+    // The frames of a real client are decoded in the same way: its first connectivity check, then
+    // the rest.
     world.pass(Duration::from_millis(100));
     let mut sent: Vec<Vec<u8>> = std::iter::from_fn(|| world.next()).collect();
     let check = sent.iter().position(|datagram| stun_ufrag(datagram).is_some()).expect("a check");
@@ -42,7 +43,8 @@ pub fn tcp(bytes: &[u8]) {
     }
 }
 
-/// The frames of a stream that comes in parts of so many bytes, each with its user name, and whether the stream goes on.
+/// The frames of a stream that arrives in parts of this size, each with its ufrag, and whether the
+/// stream is still valid.
 fn frames(stream: &[u8], part: usize) -> (Vec<(String, Vec<u8>)>, bool) {
     let (mut frames, mut found) = (FrameDecoder::default(), Vec::new());
     let goes_on = stream.chunks(part.max(1)).all(|bytes| {

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use crate::LONGEST;
 
-/// Longest refusal, bytes: a hundred faults, each with a path and a sentence.
+/// Maximum error response, in bytes: a hundred errors, each with a path and a sentence.
 const ANSWER: usize = 128 * 1024;
 
 /// A body of `PATCH /api/offer`.
 ///
 /// # Panics
-/// It is refused by anything but 400, or by more than one answer can be.
+/// It is rejected with a status other than 400, or with an oversized body.
 pub fn trickle(bytes: &[u8]) {
     if bytes.len() > LONGEST {
         return;

@@ -1,4 +1,5 @@
-//! The seeds of the fuzz targets and everything that they ever found, with the stable compiler; and mutations of them.
+//! Runs the seeds of the fuzz targets, which include every input that ever failed, and mutations of
+//! them, with the stable compiler.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +7,14 @@ use fuzz::{TARGETS, Target, mutate};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-/// Mutations of each target in `make test`.
+/// Number of mutations per target in `make test`.
 const FEW: usize = 300;
 
 fn target(name: &str) -> Target {
     TARGETS.iter().find(|(known, _)| *known == name).expect("a target").1
 }
 
-/// Files of a target's seeds.
+/// The seed files of a target.
 fn seeds(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name);
     let mut files: Vec<PathBuf> =
@@ -23,7 +24,7 @@ fn seeds(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|file| (file.clone(), std::fs::read(file).expect("a seed can be read"))).collect()
 }
 
-/// Gives the input to a target. One that fails is kept, and named.
+/// Runs a target on an input. An input that fails is saved, and the panic names its file.
 fn survives(name: &str, bytes: &[u8], place: &str) {
     let run = target(name);
     if std::panic::catch_unwind(|| run(bytes)).is_err() {
@@ -33,7 +34,7 @@ fn survives(name: &str, bytes: &[u8], place: &str) {
     }
 }
 
-/// Each seed, and a few mutations of them.
+/// Runs each seed, and a few mutations of them.
 fn replay(name: &str) {
     let seeds = seeds(name);
     for (file, bytes) in &seeds {
@@ -89,12 +90,13 @@ fn every_target_has_seeds_and_a_fuzzer() {
     }
 }
 
-/// A number that the caller may set.
+/// A number from an environment variable.
 fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().map_or_else(default, |text| text.parse().expect("a number"))
 }
 
-/// Mutations for `VISAVIS_FUZZ_MINUTES`, one without it, drawn from `VISAVIS_FUZZ_SEED`, another seed each time without it.
+/// Runs mutations for `VISAVIS_FUZZ_MINUTES` (default: one minute). `VISAVIS_FUZZ_SEED` is the seed
+/// (default: a random one).
 #[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
 fn long(name: &str) {
     let minutes = setting("VISAVIS_FUZZ_MINUTES", || 1);

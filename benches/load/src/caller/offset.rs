@@ -1,15 +1,16 @@
-//! How long packets of one stream take from the sender's clock to us, up to a constant that all its streams share: what the sender's reports
-//! (RFC 3550, 6.4.1) are for. The difference of two streams' is how far one comes behind the other.
+//! Transit time of the packets of one stream, from the sender's clock to ours, up to a constant
+//! that all streams of the sender share. It is computed from the sender reports (RFC 3550, 6.4.1).
+//! The difference of two streams' offsets is the delay of one behind the other.
 
-/// Packets that are kept: what comes later is like what came before.
+/// Maximum number of stored offsets: later packets add no information.
 const KEPT: usize = 4_000;
 
-/// One stream's.
+/// Offsets of one stream.
 pub(super) struct Offsets {
-    /// Hz of its time stamps.
+    /// Clock rate of its RTP timestamps, in Hz.
     rate: f64,
     newest: Option<u32>,
-    /// The sender's clock in s at a time stamp.
+    /// From the last sender report: the sender's clock in s, and the RTP timestamp of that instant.
     report: Option<(f64, u32)>,
     values: Vec<f64>,
 }
@@ -19,12 +20,14 @@ impl Offsets {
         Self { rate, newest: None, report: None, values: Vec::new() }
     }
 
-    /// The sender told which instant of its clock (NTP, 32 bits of s and 32 below) a time stamp means.
+    /// Handles a sender report: which instant of the sender's clock (NTP, 32 bits of s and 32 bits
+    /// of fraction) an RTP timestamp corresponds to.
     pub(super) fn report(&mut self, ntp: u64, timestamp: u32) {
         self.report = Some((ntp as f64 / 4_294_967_296.0, timestamp));
     }
 
-    /// A packet with this time stamp came at `at` (s, by any clock that all streams share).
+    /// Handles a packet with this RTP timestamp that arrived at `at` (s, on any clock common to all
+    /// streams).
     pub(super) fn packet(&mut self, at: f64, timestamp: u32) {
         let first = self.newest.replace(timestamp) != Some(timestamp);
         let Some((clock, reported)) = self.report else {
@@ -36,7 +39,7 @@ impl Offsets {
         }
     }
 
-    /// The median; `None` where nothing was reported.
+    /// The median; `None` without a sender report.
     pub(super) fn median(&mut self) -> Option<f64> {
         self.values.sort_by(f64::total_cmp);
         self.values.get(self.values.len() / 2).copied()
@@ -51,7 +54,8 @@ mod tests {
     fn pictures_that_come_later_than_their_sound_are_found() {
         let (mut sound, mut picture) = (Offsets::new(48_000.0), Offsets::new(90_000.0));
         let ntp = |s: f64| (s * 4_294_967_296.0) as u64;
-        // At 1000 s of the sender's clock the sound's time stamp was 500, the picture's just before its turn.
+        // At 1000 s of the sender's clock, the audio timestamp is 500, and the video timestamp is
+        // just before its wrap-around.
         sound.packet(0.0, 1);
         sound.report(ntp(1000.0), 500);
         picture.report(ntp(1000.0), u32::MAX - 44_999);

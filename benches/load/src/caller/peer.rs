@@ -1,4 +1,5 @@
-//! A connection of the `webrtc` crate: microphone out, voice and face in.
+//! A connection of the `webrtc` crate: it sends the microphone's audio, and receives the agent's
+//! audio and video.
 
 use std::sync::Arc;
 
@@ -25,15 +26,20 @@ use webrtc::peer_connection::{
 
 use super::reports::Reports;
 
-/// Payload types that we offer; an answer keeps them.
+/// Payload types in the offer; the answer uses the same ones.
 const OPUS: u8 = 111;
 const VP8: u8 = 96;
-/// Behind every interceptor of the stack's own.
+/// Order of our interceptor: after all interceptors of the stack.
 const LAST: usize = 14_000;
-/// Time stamps of a packet of 20 ms.
+/// RTP timestamp units of a 20 ms packet.
 const STEP: u32 = 960;
 
-/// Where a connection is.
+/// State of a connection.
+///
+/// ```text
+/// Connecting ──connected──► Connected ──failed or closed──► Closed
+///     └───────────────────failed or closed──────────────────┘
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Connecting,
@@ -66,12 +72,12 @@ impl PeerConnectionEventHandler for Handler {
     }
 
     async fn on_track(&self, track: Arc<dyn TrackRemote>) {
-        // Fails only when the caller has left.
+        // Fails only if the caller has left.
         let _ = self.tracks.send(track);
     }
 }
 
-/// What goes out.
+/// The outgoing audio track.
 pub(super) struct Microphone {
     track: Arc<TrackLocalStaticRTP>,
     ssrc: u32,
@@ -123,10 +129,11 @@ fn vp8() -> RTCRtpCodec {
 }
 
 impl Peer {
-    /// A connection with a socket of its own, bound at `bind`. `channel`: a data channel too, whose messages are taken and forgotten.
+    /// A connection with its own socket, bound to `bind`. With `channel` it also opens a data
+    /// channel; its messages are received and discarded.
     ///
     /// # Errors
-    /// The stack's, in words.
+    /// The error of the WebRTC stack, as text.
     pub(super) async fn new(bind: &'static str, channel: bool) -> std::result::Result<Self, String> {
         Self::make(bind, channel).await.map_err(|e| format!("no connection can be made: {e}"))
     }
@@ -183,17 +190,17 @@ impl Peer {
         Ok(Self { connection, state, tracks, gathered, microphone })
     }
 
-    /// What goes out.
+    /// The outgoing audio track.
     pub(super) fn microphone(&self) -> Arc<Microphone> {
         Arc::clone(&self.microphone)
     }
 
-    /// The offer, with all candidates.
+    /// Creates the offer, with all candidates.
     pub(super) async fn offer(&self) -> std::result::Result<String, String> {
         let made = async {
             let offer = self.connection.create_offer(None).await?;
             self.connection.set_local_description(offer).await?;
-            // Fails only when the connection is gone, and then it has no description.
+            // Fails only if the connection is gone; it then has no description.
             let _ = self.gathered.clone().wait_for(|done| *done).await;
             Ok::<_, webrtc::error::Error>(self.connection.local_description().await)
         };
@@ -201,22 +208,22 @@ impl Peer {
         description.map(|d| d.sdp).ok_or("the connection has no offer".into())
     }
 
-    /// The server's answer.
+    /// Applies the server's answer.
     pub(super) async fn answer(&self, sdp: String) -> std::result::Result<(), String> {
         let told = |e| format!("the answer cannot be taken: {e}");
         let answer = RTCSessionDescription::answer(sdp).map_err(told)?;
         self.connection.set_remote_description(answer).await.map_err(told)
     }
 
-    /// Waits until it is in one of these states; which.
+    /// Waits until the connection is in one of these states and returns that state.
     pub(super) async fn becomes(&self, states: &[State]) -> State {
         let mut state = self.state.clone();
         state.wait_for(|s| states.contains(s)).await.map_or(State::Down, |s| *s)
     }
 
-    /// Closes it.
+    /// Closes the connection.
     pub(super) async fn close(&self) {
-        // It is closed already, or will time out.
+        // On an error it is already closed, or will time out.
         let _ = self.connection.close().await;
     }
 }

@@ -1,4 +1,5 @@
-//! The caller's eye: counts whole pictures by time stamp and marker; some callers decode them too.
+//! Receives video: it counts complete frames by timestamp and marker. Some callers also decode
+//! them.
 
 use std::time::Instant;
 
@@ -7,22 +8,22 @@ use rtc::rtp;
 
 use super::offset::Offsets;
 
-/// What an eye saw.
+/// Statistics of the received video.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Seen {
-    /// s from asking for the conversation to the first whole picture.
+    /// Time from the request for the conversation to the first complete frame, in s.
     pub(crate) first: Option<f64>,
-    /// Pictures.
+    /// Number of complete frames.
     pub(crate) pictures: u64,
-    /// s that pictures came behind their sound, by the sender's reports.
+    /// Delay of the video behind its audio, from the sender reports, in s.
     pub(crate) skew: Option<f64>,
-    /// Pictures decoded.
+    /// Number of decoded frames.
     pub(crate) decoded: u64,
-    /// Pictures that could not be.
+    /// Number of frames that could not be decoded; they are not part of `decoded`.
     pub(crate) errors: u64,
 }
 
-/// A picture that comes in.
+/// A frame that is being received.
 struct Coming {
     timestamp: u32,
     next: u16,
@@ -30,7 +31,7 @@ struct Coming {
     data: Vec<u8>,
 }
 
-/// Puts pictures together.
+/// Assembles frames from packets.
 pub(super) struct Eye {
     begun: Instant,
     coming: Option<Coming>,
@@ -54,10 +55,10 @@ impl Eye {
         }
     }
 
-    /// A packet came; whether it made a picture whole.
+    /// Handles a packet; returns whether it completes a frame.
     pub(super) fn packet(&mut self, at: Instant, packet: &rtp::Packet) -> bool {
         let header = &packet.header;
-        // Padding, by which senders look for more room, has no payload.
+        // Padding, which senders use to probe for bandwidth, has no payload.
         let Some((begins, payload)) = part(&packet.payload) else {
             return false;
         };
@@ -96,7 +97,7 @@ impl Eye {
         }
     }
 
-    /// Nothing can be decoded before the first key.
+    /// Before the first key frame, nothing can be decoded.
     fn decode(&mut self, frame: &[u8]) {
         if self.decoder.is_none() {
             let Some((width, height)) = key_size(frame) else {
@@ -113,7 +114,8 @@ impl Eye {
         }
     }
 
-    /// What it saw of a call that was asked for at `asked` and `sound`: how long its sound's packets took, as [`Offsets`] tell.
+    /// Returns the statistics of a call that was requested at `requested_at`. `sound`: the median
+    /// audio offset, as in [`ClockOffsets`].
     pub(super) fn leave(&mut self, asked: Instant, sound: Option<f64>) -> Seen {
         self.seen.first = self.first.map(|at| at.saturating_duration_since(asked).as_secs_f64());
         self.seen.skew = self.offsets.median().zip(sound).map(|(picture, sound)| picture - sound);
@@ -121,8 +123,9 @@ impl Eye {
     }
 }
 
-/// A packet's part of a frame behind its descriptor (RFC 7741, 4.2), and whether it is the first. (The stack's own reader takes no part below four
-/// bytes, and a frame may end in one.)
+/// Strips the VP8 payload descriptor (RFC 7741, 4.2). Returns the payload, and whether it starts a
+/// frame. The parser of the WebRTC stack rejects payloads below four bytes, but a frame may end in
+/// one.
 fn part(packet: &[u8]) -> Option<(bool, &[u8])> {
     let first = *packet.first()?;
     let mut length = 1;
@@ -130,7 +133,7 @@ fn part(packet: &[u8]) -> Option<(bool, &[u8])> {
         let extension = *packet.get(1)?;
         length += 1;
         if extension & 0x80 != 0 {
-            // The picture's number has a second byte where its first bit is set.
+            // The picture id has a second byte if its first bit is set.
             length += 1 + usize::from(*packet.get(length)? & 0x80 != 0);
         }
         length += usize::from(extension & 0x40 != 0) + usize::from(extension & 0x30 != 0);
@@ -139,7 +142,7 @@ fn part(packet: &[u8]) -> Option<(bool, &[u8])> {
     Some((first & 0x10 != 0 && first & 0x07 == 0, rest))
 }
 
-/// Width and height that a key frame tells (RFC 6386, 9.1); `None` if it is none.
+/// Width and height of a key frame (RFC 6386, 9.1); `None` for other frames.
 fn key_size(frame: &[u8]) -> Option<(usize, usize)> {
     let [tag, _, _, 0x9d, 0x01, 0x2a, w0, w1, h0, h1, ..] = frame else {
         return None;
@@ -158,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame in packets of `size` bytes, each with the shortest descriptor.
+    /// A frame as packets of `size` bytes, each with the shortest descriptor.
     fn packets(frame: &[u8], size: usize, sequence: &mut u16, timestamp: u32) -> Vec<rtp::Packet> {
         let count = frame.len().div_ceil(size);
         let parts = frame.chunks(size).enumerate();

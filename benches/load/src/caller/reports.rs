@@ -1,4 +1,5 @@
-//! Hands the sender's reports on to whoever reads a track; the stack keeps them for itself otherwise.
+//! Forwards sender reports to the reader of a track; the WebRTC stack does not deliver them
+//! otherwise.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use rtc::rtcp::sender_report::SenderReport;
 use rtc::sansio::Protocol;
 use rtc::shared::error::Error;
 
-/// The last of the chain.
+/// The last interceptor of the chain.
 #[derive(Default)]
 pub(super) struct Reports {
     incoming: VecDeque<TaggedPacket>,
@@ -24,8 +25,9 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Reports {
 
     fn handle_read(&mut self, packet: TaggedPacket) -> Result<(), Error> {
         if let Packet::Rtcp(compound) = &packet.message.packet {
-            // The stack looks for the track by the first stream that is named, which is ours where the sender reports on it beside: each
-            // report goes alone, without what it says of others.
+            // The stack selects the track by the first stream that a packet names. That is our own
+            // stream if the report also contains a reception report on it. So each sender report is
+            // forwarded alone, without its reception reports.
             let reports = compound.iter().filter_map(|one| one.as_any().downcast_ref::<SenderReport>());
             self.incoming.extend(reports.map(|report| {
                 let alone = SenderReport { reports: Vec::new(), ..report.clone() };

@@ -1,4 +1,4 @@
-//! The caller's microphone, encoded once for all, and its ear.
+//! Audio of a caller: the microphone's packets, encoded once for all callers, and the receiver.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,19 +13,19 @@ use crate::score::{Scorer, Scores};
 use crate::turns::LAST;
 use crate::workload::{BLOCK, RATE, Workload};
 
-/// bit/s of the microphone: what browsers send.
+/// Bit rate of the microphone in bit/s, as browsers use it.
 const BITRATE: i32 = 32_000;
-/// Time stamps a second.
+/// RTP clock rate, in Hz.
 const STAMPS: u32 = 48_000;
-/// Samples of the longest packet that Opus knows, 120 ms.
+/// Samples of the longest Opus packet, 120 ms.
 const LONGEST: usize = RATE * 120 / 1_000;
-/// Lost frames that are made up at most: what was heard before says nothing about more.
+/// Maximum number of lost frames that are concealed: earlier audio does not predict more.
 const MADE_UP: u64 = 5;
 
-/// The recording as packets of 20 ms.
+/// Encodes the recording as packets of 20 ms.
 ///
 /// # Errors
-/// The codec's.
+/// The encoder's error.
 pub(crate) fn encode(workload: &Workload) -> Result<Vec<Bytes>, String> {
     let told = |e: opus::Error| format!("the recording cannot be encoded: {e}");
     let mut encoder = opus::Encoder::new(RATE as u32, Channels::Mono, Application::Voip).map_err(told)?;
@@ -34,20 +34,20 @@ pub(crate) fn encode(workload: &Workload) -> Result<Vec<Bytes>, String> {
     blocks.map(|block| encoder.encode_vec(block, 1_275).map(Bytes::from).map_err(told)).collect()
 }
 
-/// What an ear heard.
+/// Statistics of the received audio.
 #[derive(Default)]
 pub(super) struct Heard {
-    /// When the first packet came.
+    /// When the first packet arrived.
     pub(super) first: Option<Instant>,
     pub(super) scores: Scores,
     pub(super) late: Late,
-    /// For how long nothing had come at the end, in s.
+    /// Time without a packet at the end, in s.
     pub(super) silent: f64,
-    /// How long packets took, up to a constant.
+    /// Transit time of the packets, up to a constant.
     pub(super) offset: Option<f64>,
 }
 
-/// Decodes what comes and scores it.
+/// Decodes and scores the received audio.
 pub(super) struct Ear {
     decoder: Option<opus::Decoder>,
     begun: Instant,
@@ -60,12 +60,13 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    /// Of a caller whose first sample was spoken at `begun` and who says nothing that ends after `until` (s).
+    /// A receiver for a caller whose first sample is spoken at `started_at`. The caller speaks no
+    /// utterance that ends after `until` (s).
     pub(super) fn new(workload: Arc<Workload>, begun: Instant, until: f64) -> Self {
         let mut scorer = Scorer::new(workload, RATE);
         scorer.end(until);
         Self {
-            // Fails only without memory; then nothing is heard, which the scores tell.
+            // Fails only if memory runs out. Then nothing is received, which the scores show.
             decoder: opus::Decoder::new(RATE as u32, Channels::Mono).ok(),
             begun,
             first: None,
@@ -81,7 +82,7 @@ impl Ear {
         at.saturating_duration_since(self.begun).as_secs_f64()
     }
 
-    /// A packet came.
+    /// Handles a packet.
     pub(super) fn packet(&mut self, at: Instant, timestamp: u32, payload: &[u8]) {
         self.first = self.first.or(Some(at));
         let time = self.time(at);
@@ -95,7 +96,7 @@ impl Ear {
             return;
         };
         for _ in 0..lost.min(MADE_UP) {
-            // What is made up keeps the decoder going and is not scored.
+            // Concealed frames update the decoder's state and are not scored.
             let _ = decoder.decode(&[], &mut self.pcm[..BLOCK], false);
         }
         if let Ok(samples) = decoder.decode(payload, &mut *self.pcm, false) {
@@ -103,16 +104,16 @@ impl Ear {
         }
     }
 
-    /// A picture came.
+    /// Records a video frame.
     pub(super) fn picture(&mut self, at: Instant) {
         self.scorer.picture(self.time(at));
     }
 
-    /// What it heard until `at`.
+    /// Returns the statistics of the audio until `at`.
     pub(super) fn leave(&mut self, at: Instant) -> Heard {
         let came = self.late;
         let silent = self.late.end(self.time(at));
-        // What a call that is over does not send is not late.
+        // Audio that is missing after the end of a call is not late.
         let over = silent >= GONE;
         let until = self.time(at) - if over { silent } else { 0.0 };
         Heard {
@@ -147,7 +148,7 @@ mod tests {
         let mut ear = Ear::new(Arc::new(Workload::built_in().unwrap()), begun, 10.0);
         let mut encoder = opus::Encoder::new(48_000, Channels::Mono, Application::Voip).unwrap();
         for n in 0..300_u32 {
-            // The answer begins with the packet at 4.02 s; the first utterance ends at 3.1 s.
+            // The reply starts with the packet at 4.02 s; the first utterance ends at 3.1 s.
             let sounds = n >= 200;
             let tone =
                 |i: u32| ((n * 960 + i) as f64 * 220.0 / 48_000.0 * std::f64::consts::TAU).sin() * 8000.0;

@@ -1,23 +1,23 @@
-//! The sentence that answers.
+//! Selects the sentence that answers.
 
 use conversation::event::Role;
 use knowledge::{Index, is_stop_word, normalize_words, sentences, words};
 
 use super::{Talk, speakable};
 
-/// Which part of the question a sentence must hold to count as an answer.
+/// Minimum share of the question that a sentence must contain to count as an answer.
 const ENOUGH: f32 = 0.34;
 
-/// The same for a question that leans on the one before.
+/// Minimum share for a question that refers to the previous one.
 const ENOUGH_TOGETHER: f32 = 0.25;
 
-/// An answer is cut behind this many bytes: it is spoken.
+/// Maximum length of an answer in bytes, because it is spoken.
 const LONG: usize = 320;
 
-/// Where a sentence comes from, and how much it counts for that.
+/// Source of a sentence, and its weight.
 #[derive(Clone, Copy, PartialEq)]
 struct Origin {
-    /// Sentences of one origin follow each other.
+    /// Sentences with the same number follow each other.
     part: usize,
     bonus: f32,
     users: bool,
@@ -29,7 +29,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     let mut index: Index<usize> = Index::new();
     for (i, (_, sentence)) in facts.iter().enumerate() {
         index.insert_chunk(&i, 0, sentence.clone());
-        // A fact may need two: "Doctor Ruiz is the head. Her room is 427."
+        // An answer may need two sentences: "Doctor Ruiz is the head. Her room is 427."
         if let Some((_, next)) = facts.get(i + 1).filter(|(origin, _)| origin.part == facts[i].0.part) {
             index.insert_chunk(&(facts.len() + i), 0, format!("{sentence} {next}"));
         }
@@ -50,7 +50,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     let value = |hit: &knowledge::Hit<'_, usize>| {
         let pair = *hit.id >= facts.len();
         let origin = facts[*hit.id % facts.len()].0;
-        // A sentence that only repeats the question tells nothing.
+        // A sentence that only repeats the question adds nothing.
         let news = words(hit.text).iter().any(|word| !word.is_stop_word() && !asked.contains(&word.stem));
         hit.coverage + 0.3 * hit.score / top + origin.bonus + if wants.met(hit.text) { 0.1 } else { 0.0 }
             - if pair { 0.12 } else { 0.0 }
@@ -68,7 +68,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
             .map(|(_, sentence)| sentence.as_str())
     };
     let answer = match next(at) {
-        // A heading, or a question of a list of them, is answered by what follows.
+        // A heading, or a question of an FAQ, is answered by the text after it.
         Some(next_one) if is_title(first) => {
             let short = if first.ends_with('?') { 12 } else { 60 };
             match next(at + 1).filter(|after| next_one.len() < short && !is_title(after)) {
@@ -76,7 +76,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
                 None => speakable(next_one),
             }
         }
-        // What was said just now is not said again.
+        // A sentence that was just said is not repeated.
         Some(next_one) if pair && before_agent.contains(&speakable(first)) => speakable(next_one),
         Some(next_one) if pair => format!("{} {}", speakable(first), speakable(next_one)),
         _ => speakable(first),
@@ -85,8 +85,8 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     Some(if origin.users { format!("You said: {answer}") } else { answer })
 }
 
-/// All sentences that may answer: knowledge, then context, then what the prompt says of the agent, then what the user or the user's client
-/// told.
+/// All candidate sentences, in this order: knowledge, context, the prompt's statements about the
+/// agent, notes of the user's client, the user's earlier statements.
 fn facts(talk: &Talk<'_>) -> Vec<(Origin, String)> {
     let mut facts = Vec::new();
     let mut part = 0;
@@ -127,7 +127,8 @@ const QUESTIONS: [&str; 28] = [
     "and", "hello", "hi",
 ];
 
-/// A sentence of the prompt as the agent would say it: "You are Ada." is "I am Ada."; instructions are not for the user's ears.
+/// A sentence of the prompt in the first person: "You are Ada." becomes "I am Ada." Instructions
+/// are not spoken: `None`.
 fn told(sentence: &str) -> Option<String> {
     const INSTRUCTIONS: [&str; 47] = [
         "always",
@@ -211,7 +212,8 @@ fn mirrored(word: &str) -> String {
     format!("{mirror}{after}")
 }
 
-/// What the prompt says that the agent is: "You are Ada, the receptionist." as "I am Ada, the receptionist."
+/// The prompt's statement about the agent's identity: "You are Ada, the receptionist." becomes "I
+/// am Ada, the receptionist."
 pub(super) fn identity(prompt: &str) -> Option<String> {
     let starts = |sentence: &String| {
         ["You are", "You're", "Your name is"].iter().any(|start| sentence.starts_with(start))
@@ -220,7 +222,8 @@ pub(super) fn identity(prompt: &str) -> Option<String> {
     told(&sentence).filter(|sentence| sentence.len() <= LONG)
 }
 
-/// Whether the words lean on what was said before: a pronoun, "and on sunday", hardly anything.
+/// Whether the text refers to the previous turn: it has a pronoun, starts with "and" ("and on
+/// sunday"), or has at most one content word.
 fn follows(said: &[String]) -> bool {
     const LEANING: [&str; 20] = [
         "it", "its", "they", "them", "their", "he", "him", "his", "she", "her", "hers", "that", "there",
@@ -232,7 +235,7 @@ fn follows(said: &[String]) -> bool {
         || said.iter().any(|word| LEANING.contains(&word.as_str()))
 }
 
-/// What kind of thing a question asks for.
+/// Kind of information that a question requests.
 struct Wants {
     number: bool,
     time: bool,
@@ -286,7 +289,7 @@ impl Wants {
     }
 }
 
-/// A heading, a label, or a question: what answers stands behind it.
+/// A heading, a label or a question: the answer follows it.
 fn is_title(sentence: &str) -> bool {
     sentence.ends_with(['?', ':'])
         || (sentence.len() < 60
@@ -295,7 +298,8 @@ fn is_title(sentence: &str) -> bool {
             && normalize_words(sentence).len() <= 6)
 }
 
-/// At most [`LONG`] bytes, cut behind a part of the sentence if it must be.
+/// Limits an answer to [`MAX_ANSWER_BYTES`] bytes and a final period, cut after a clause if
+/// necessary.
 fn cut(answer: &str) -> String {
     if answer.len() <= LONG {
         return answer.to_owned();

@@ -1,4 +1,4 @@
-//! Guardrails without a language model: a rule fits where the user's words hold what the rule is about.
+//! Guardrails without a language model: a rule matches if the user's text contains its topic.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use knowledge::{Word, words};
 
 use crate::llm::check::Rule;
 
-/// What rules say beside what they are about.
+/// Words of rules that do not belong to their topic.
 const FRAME: &[&str] = &[
     "user",
     "users",
@@ -69,7 +69,8 @@ const FRAME: &[&str] = &[
     "such",
 ];
 
-/// The first rule whose words are in what was said: all of a rule of one or two words, at least two and a half of a longer one.
+/// The first rule whose topic words occur in the text. A rule of one or two words needs all of
+/// them. A longer one needs half of them (rounded up), but at least two and at most three.
 pub(super) fn broken<'a>(rules: &'a [Rule], said: &str) -> Option<&'a str> {
     let said: HashSet<String> = stems(said);
     let fits = |rule: &&Rule| {

@@ -1,11 +1,11 @@
-//! What is answered without knowing anything.
+//! Replies that need no knowledge.
 
 use conversation::event::Role;
 use knowledge::normalize_words;
 
 use super::{Talk, facts, speakable};
 
-/// The answer to greetings and questions about the agent itself; `None` for anything else.
+/// The reply to greetings and questions about the agent itself; `None` for anything else.
 pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     let all = normalize_words(talk.said);
     let name: Vec<String> = normalize_words(talk.name);
@@ -23,7 +23,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     let words = all[start..end].join(" ");
     let count = end - start;
     let is = |phrases: &[&str]| phrases.contains(&words.as_str());
-    // A phrase within a few words more: "and who are you then".
+    // Whether a phrase occurs in a text of at most this many words: "and who are you then".
     let has =
         |phrases: &[&str], most: usize| count <= most && phrases.iter().any(|phrase| within(&words, phrase));
     let me = talk.name;
@@ -209,7 +209,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     None
 }
 
-/// What is said where nothing is known, in turn.
+/// The reply when no answer is known, in rotation.
 pub(super) fn unknown(talk: &Talk<'_>) -> String {
     let words = normalize_words(talk.said);
     if !asks(&words) && words.len() > 2 {
@@ -224,7 +224,7 @@ pub(super) fn unknown(talk: &Talk<'_>) -> String {
         .into()
 }
 
-/// Whether it is a question or a request; recognised speech has no question mark.
+/// Whether the text is a question or a request; transcripts have no question mark.
 fn asks(words: &[String]) -> bool {
     const OPENERS: [&str; 44] = [
         "what", "whats", "who", "whos", "whom", "whose", "when", "where", "wheres", "why", "how", "which",
@@ -255,7 +255,7 @@ fn introduction(talk: &Talk<'_>) -> String {
     }
 }
 
-/// "my name is john smith": the name.
+/// The name in "my name is john smith".
 fn own_name(words: &str) -> Option<&str> {
     let openers = ["my name is ", "my name ", "i am called ", "call me ", "you can call me "];
     let name = openers.iter().find_map(|opener| {
@@ -276,7 +276,7 @@ fn titled(name: &str) -> String {
     name.split(' ').map(title).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether `phrase` stands in `words` as whole words.
+/// Whether `phrase` occurs in `words` as whole words.
 fn within(words: &str, phrase: &str) -> bool {
     words.match_indices(phrase).any(|(at, _)| {
         let end = at + phrase.len();

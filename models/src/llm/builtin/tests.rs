@@ -24,7 +24,7 @@ fn item(role: Role, text: &str) -> HistoryItem {
     }
 }
 
-/// A conversation: knowledge is searched as the server does it.
+/// Runs a conversation; knowledge is searched as the server does.
 fn ask_all(turns: &[(Role, &str)], tools: &[Tool]) -> Answer {
     answer(&request(turns.iter().map(|(role, text)| item(*role, text)).collect(), tools), "Ada")
 }
@@ -177,7 +177,7 @@ fn context_and_what_the_user_told_count_too() {
         (Role::User, "how is my dog called"),
     ];
     assert_eq!(said(&turns), "You said: My dog is called rex.");
-    // What the user's client told is the user's word, wherever it came.
+    // A note of the user's client counts as the user's statement, wherever it comes.
     let turns = [(Role::User, "how is my dog called"), (Role::Visitor, "My dog is called rex.")];
     assert_eq!(said(&turns), "You said: My dog is called rex.");
 }
@@ -234,7 +234,7 @@ fn a_tool_that_is_plainly_asked_for_is_called() {
         Some(("orderStatus".into(), json!({"number": 42})))
     );
     assert_eq!(call("what time is it", &tools), Some(("time".into(), json!({}))));
-    // Nothing to fill it with, nothing asked of it.
+    // No value for a required parameter, or no request for the tool.
     assert_eq!(call("how is the weather", &tools), None);
     assert_eq!(call("how much is a check up", &tools), None);
     assert_eq!(call("who is the head of surgery", &tools), None);

@@ -1,4 +1,5 @@
-//! Tools without a language model: a tool is called where its name is plainly asked for and what it needs can be filled.
+//! Tool selection without a language model: a tool is called if the text clearly requests it and
+//! its required parameters can be filled.
 
 use std::collections::HashSet;
 
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 use super::super::Tool;
 use super::speakable;
 
-/// The tool that the words ask for, with its arguments.
+/// The tool that the text requests, with its arguments.
 pub(super) fn fitting<'a>(tools: &'a [Tool], said: &str) -> Option<(&'a Tool, Value)> {
     let stems: HashSet<String> = words(said).into_iter().map(|word| word.stem).collect();
     let mut best: Option<(f32, &Tool, Value)> = None;
@@ -22,9 +23,9 @@ pub(super) fn fitting<'a>(tools: &'a [Tool], said: &str) -> Option<(&'a Tool, Va
     best.map(|(_, tool, arguments)| (tool, arguments))
 }
 
-/// How well the words fit the tool's name and description; `None` if not plainly.
+/// How well the text matches the tool's name and description; `None` if not clearly.
 fn fit(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
-    // What half of all tools are called says nothing.
+    // Words that occur in the names of many tools, and therefore identify none.
     const GENERIC: [&str; 30] = [
         "get",
         "fetch",
@@ -72,7 +73,7 @@ fn fit(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
     plainly.then_some(share * 2.0 + described as f32 * 0.25)
 }
 
-/// `getOrderStatus`, `get_order-status`: "get order status".
+/// Splits a name into words: `getOrderStatus` and `get_order-status` become "get order status".
 fn parted(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 4);
     let mut lower = false;
@@ -86,7 +87,7 @@ fn parted(name: &str) -> String {
     out
 }
 
-/// The arguments that the words hold; `None` if a required one is not there.
+/// The arguments in the text; `None` if a required one is missing.
 fn filled(schema: &Value, said: &str) -> Option<Value> {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -160,7 +161,7 @@ fn text(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
     object.take()
 }
 
-/// What stands behind the last preposition: "the weather in new york please" is about "new york".
+/// The object of the last preposition: "new york" in "the weather in new york please".
 fn said_object(said: &str) -> Option<String> {
     const BEFORE: [&str; 13] =
         ["in", "for", "at", "of", "to", "about", "from", "on", "near", "with", "named", "called", "by"];
@@ -197,7 +198,7 @@ fn said_object(said: &str) -> Option<String> {
         .then(|| object.join(" "))
 }
 
-/// A tool's result as it is said.
+/// A tool's result as spoken text.
 pub(super) fn spoken(result: &str) -> String {
     const LONG: usize = 320;
     let failed = [
@@ -228,7 +229,8 @@ pub(super) fn spoken(result: &str) -> String {
     if said.is_empty() { "Done.".into() } else { said }
 }
 
-/// The words that matter in a result: a field that is named like them, else its plain fields one after the other.
+/// The main text of a result: a field with a typical name, else its plain fields one after the
+/// other.
 fn main_text(value: &Value) -> Option<String> {
     const MAIN: [&str; 11] = [
         "answer",

@@ -1,17 +1,19 @@
-//! What a question knows, as the messages of the protocol.
+//! Converts a request to the messages of the protocol.
 
 use conversation::event::{HistoryItem, Role};
 use serde_json::{Value, json};
 
 use super::{Request, clean_name};
 
-/// Said to every model: its words become speech.
+/// Instruction for every model: its text becomes speech.
 const SPOKEN: &str = "Your words are spoken aloud in a live conversation: answer briefly, in plain sentences, without markup, lists or emoji.";
 
-/// System prompt first; then turns that alternate, as some servers' templates demand; a tool's item as its call and its result.
+/// The system prompt comes first. Then come turns that alternate, because the templates of some
+/// servers require it. A tool's item becomes its call and its result.
 ///
-/// The last message is the user's or a tool's result: one of the agent's is refused, or taken for the beginning of the answer. What was heard
-/// of the agent after what is to be answered (speech that could not be interrupted, say) goes before it.
+/// The last message is the user's or a tool's result: servers reject one of the agent, or continue
+/// it as the start of the reply. Agent speech that was heard after the turn to answer (speech that
+/// could not be interrupted, for example) is therefore moved before that turn.
 pub(super) fn messages(request: &Request) -> Vec<Value> {
     let mut messages = vec![json!({"role": "system", "content": system(request)})];
     if let Some(told) = visitors(request) {
@@ -35,7 +37,7 @@ pub(super) fn messages(request: &Request) -> Vec<Value> {
             Role::User => push_text(&mut messages, "user", &item.text),
             Role::Assistant => push_text(&mut messages, "assistant", &item.text),
             Role::Tool => {
-                // Results that stand together were called together.
+                // Adjacent results belong to calls of one reply.
                 let mut together = vec![item];
                 while let Some(next) = items.next_if(|next| next.role == Role::Tool) {
                     together.push(next);
@@ -82,8 +84,8 @@ fn push_calls(messages: &mut Vec<Value>, items: &[&HistoryItem], before: usize) 
     }
 }
 
-/// What the visitor's client told of the conversation. It stands where the user's words do and says whose word it is; quoted, so that its
-/// end is told by the quotes alone.
+/// The notes of the visitor's client about the conversation. They take the place of a user message
+/// and name their source. Each note is quoted, so that only the quotes mark its end.
 fn visitors(request: &Request) -> Option<String> {
     let told = request.history.iter().filter(|item| item.role == Role::Visitor && item.in_context);
     let told: Vec<String> = told.map(|item| Value::from(item.text.trim()).to_string()).collect();
@@ -95,7 +97,7 @@ fn visitors(request: &Request) -> Option<String> {
     })
 }
 
-/// One system message: several, or one in the middle, are refused by many servers.
+/// Builds the only system message: many servers reject several, or one in the middle.
 fn system(request: &Request) -> String {
     let mut system = request.prompt.trim().to_owned();
     let mut add = |text: &str| {

@@ -35,7 +35,7 @@ fn tool(name: &str) -> Tool {
     Tool { name: name.into(), description: "Does it.".into(), parameters: Value::Null, rule: None }
 }
 
-/// The events of an answer whose stream holds these data.
+/// The events of a reply whose stream contains these data.
 fn answer(tools: &[Tool], data: &[&str]) -> (String, Result<Vec<Event>, Error>) {
     let mut answer = Answer::new(tools);
     let mut text = String::new();
@@ -165,7 +165,7 @@ fn what_a_client_tells_is_a_marked_word_of_the_user_and_no_part_of_the_system_me
     assert_eq!(messages[3]["content"], "Hi");
 }
 
-/// What an OpenAI-compatible server demands: it refuses a question otherwise.
+/// Checks the message order that an OpenAI-compatible server requires; it rejects others.
 fn check_order(messages: &[Value]) {
     let shown = serde_json::to_string_pretty(messages).unwrap();
     assert!(matches!(messages.last().unwrap()["role"].as_str(), Some("user" | "tool")), "{shown}");

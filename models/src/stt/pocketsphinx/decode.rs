@@ -1,4 +1,13 @@
-//! A decoder's thread.
+//! Decoder thread: serves the commands of one stream after another.
+//!
+//! ```text
+//! no session ──Open──► idle ──StartSpeech──► in speech (Audio: Interim)
+//!     ▲                 │ ▲                     │   │
+//!     │                 │ └── EndSpeech: Final ─┘   │
+//!     └───── Close ─────┴───────────────────────────┘
+//! ```
+//!
+//! `Open` replaces a session in any state. Commands of an ended lease are ignored.
 
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
@@ -10,12 +19,13 @@ use super::ffi::Decoder;
 use super::{Event, Slot};
 use crate::{Error, Kind, Sink};
 
-/// Samples between two looks at the words: .1 s.
+/// Samples between two interim hypotheses: .1 s.
 const LOOK: usize = 1_600;
-/// An utterance is ended and begun anew after this many samples (30 s), because its memory grows. A word may be cut there.
+/// An utterance is ended and restarted after this many samples (30 s), because its memory grows. A
+/// word may be split there.
 const LONGEST: usize = 480_000;
 
-/// What a decoder is asked, in order.
+/// Commands of a decoder, in order.
 pub(super) enum Command {
     Open { lease: u64, sink: Sink<Event> },
     Begin,
@@ -24,7 +34,8 @@ pub(super) enum Command {
     Close,
 }
 
-/// Serves commands until pool and streams are gone. `call`: what a decoder that panicked left, and where this one leaves it.
+/// Serves commands until the pool and the streams are dropped. `session` holds the session that a
+/// panicked decoder left, and then the current one.
 pub(super) fn run(
     mut decoder: Decoder,
     slot: &Weak<Slot>,
@@ -48,7 +59,7 @@ pub(super) fn run(
                 *call = Some(Call { lease, sink, speech: None, broken: false });
             }
             Command::Close => {
-                // A later call's Open may be queued behind; its lease is another.
+                // The `Open` of a later call may already be queued; its lease differs.
                 if let Some(mut old) = call.take() {
                     old.abandon(&mut decoder);
                 }
@@ -77,18 +88,18 @@ pub(super) struct Call {
     lease: u64,
     sink: Sink<Event>,
     speech: Option<Speech>,
-    /// A failure was told and no recovery yet.
+    /// A failure was reported, and no recovery yet.
     broken: bool,
 }
 
-/// Between a beginning and an end.
+/// State between the start and the end of speech.
 #[derive(Default)]
 struct Speech {
-    /// Words of utterances that were ended for their length.
+    /// Transcript of utterances that were ended for their length.
     before: String,
-    /// The last interim.
+    /// The last interim transcript.
     told: String,
-    /// Samples of the utterance, and those since the last look.
+    /// Samples of the utterance, and those since the last interim hypothesis.
     samples: usize,
     unseen: usize,
 }
@@ -106,7 +117,7 @@ impl Speech {
 impl Call {
     fn begin(&mut self, decoder: &mut Decoder) {
         if self.speech.is_some() {
-            // Two beginnings without an end between them: no word is lost.
+            // Two starts without an end between them: no word is lost.
             self.end(decoder);
         }
         self.speech = Some(Speech::default());
@@ -146,7 +157,7 @@ impl Call {
         self.sink.send(Event::Final(text));
     }
 
-    /// The decoder panicked: what it has told of the speech is all that is known of it.
+    /// The decoder panicked. Its last interim transcript is all that is known of the speech.
     fn lost_its_decoder(&mut self) {
         self.judge(Err("the speech recogniser failed".into()));
         if let Some(speech) = self.speech.take() {
@@ -154,15 +165,15 @@ impl Call {
         }
     }
 
-    /// The call is over in the middle of a speech: nobody wants its words.
+    /// The call ended during speech: its transcript is discarded.
     fn abandon(&mut self, decoder: &mut Decoder) {
         if self.speech.take().is_some() {
-            // The next beginning tells if the decoder is still good.
+            // The next start shows whether the decoder still works.
             let _ = decoder.end();
         }
     }
 
-    /// Tells a failure once, and the recovery.
+    /// Reports a failure once, and the recovery.
     fn judge(&mut self, result: Result<(), String>) {
         match (result, self.broken) {
             (Err(reason), false) => {

@@ -1,7 +1,9 @@
-//! PocketSphinx's C library, opened at run time from the models' directory, where set-up built it.
+//! Bindings to PocketSphinx's C library, opened at run time from the models' directory, where the
+//! set-up built it.
 //!
-//! Opened, not linked: the binary is built and starts before set-up ran, and `visavis check` can say what is missing. Debian's package
-//! of that name is another library (0.8, without `ps_config_*` and `ps_get_cmn`).
+//! The library is opened, not linked. The binary therefore builds and starts before the set-up ran,
+//! and `visavis check` can say what is missing. Debian's package of that name is another library
+//! (0.8, without `ps_config_*` and `ps_get_cmn`).
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -17,7 +19,7 @@ type Handle = *mut c_void;
 
 macro_rules! api {
     ($(fn $name:ident($($arg:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions that we call, of a library that is never closed.
+        /// The functions in use, of a library that is never closed.
         #[derive(Clone, Copy)]
         struct Api { $($name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)* }
 
@@ -49,8 +51,9 @@ api! {
     fn ps_set_cmn(Handle, *const c_char) -> c_int;
 }
 
-/// The files that a decoder needs, with their sizes in PocketSphinx 5.1.1. Set-up makes `en-us.dict`: those words of the dictionary that
-/// the language model knows. The library ends the process on a damaged file, so it never gets to see one whose size is wrong.
+/// The files that a decoder needs, with their sizes in PocketSphinx 5.1.1. The set-up creates
+/// `en-us.dict`: the words of the dictionary that the language model knows. The library ends the
+/// process on a damaged file, so a file of another size is never passed to it.
 pub(super) const FILES: [(&str, u64); 9] = [
     ("en-us.dict", 1_949_928),
     ("en-us.lm.bin", 27_114_385),
@@ -62,10 +65,10 @@ pub(super) const FILES: [(&str, u64); 9] = [
     ("en-us/transition_matrices", 2_080),
     ("en-us/variances", 838_732),
 ];
-/// The library's file.
+/// File name of the library.
 pub(super) const LIBRARY: &str = "libpocketsphinx.so";
 
-/// Checks that all files are there and whole.
+/// Checks that all files exist and have the expected sizes.
 pub(super) fn complete(dir: &Path) -> Result<(), String> {
     for (file, size) in FILES {
         let path = dir.join(file);
@@ -93,11 +96,13 @@ pub(super) struct Decoder {
     handle: NonNull<c_void>,
 }
 
-// SAFETY: decoders share nothing that is written after their making (each has its own models), and a decoder has no thread of its own.
+// SAFETY: decoders share nothing that is written after their creation (each has its own models),
+// and a decoder has no thread of its own.
 unsafe impl Send for Decoder {}
 
 impl Decoder {
-    /// Loads the models from `dir`: about .4 s. One at a time, whoever calls: loading sets what is global to the library, and start-up keeps a core free.
+    /// Loads the models from `dir`: about .4 s. Only one decoder loads at a time: loading sets
+    /// global state of the library, and one core remains free at start-up.
     pub(super) fn load(dir: &Path) -> Result<Self, String> {
         static LOADING: Mutex<()> = Mutex::new(());
         let _one = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,12 +111,14 @@ impl Decoder {
         // SAFETY: the library has no constructors.
         let library = unsafe { Library::new(&path) }
             .map_err(|e| format!("{} cannot be opened: {e}", path.display()))?;
-        // Leaked: opened once more it is the same one, so this costs nothing, and no function pointer can dangle.
+        // Leaked: opening it again yields the same library, so this costs nothing, and no function
+        // pointer can dangle.
         let library: &'static Library = Box::leak(Box::new(library));
         // SAFETY: never closed, as it is leaked.
         let api = unsafe { Api::load(library) }
             .map_err(|e| format!("{} is not PocketSphinx 5: {e}", path.display()))?;
-        // SAFETY: the order of the library's own documentation; strings are copied; the decoder keeps the configuration alive by its own count.
+        // SAFETY: the order of the library's own documentation; strings are copied; the decoder
+        // keeps the configuration alive by its own count.
         let handle = unsafe {
             let config = (api.ps_config_init)(std::ptr::null());
             if config.is_null() {
@@ -122,10 +129,11 @@ impl Decoder {
                     CString::new(dir.join(file).as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
                 (api.ps_config_set_str)(config, name.as_ptr(), path.as_ptr());
             }
-            // It would write to standard error, past our log.
+            // By default the library writes to standard error, past the log.
             (api.ps_config_set_str)(config, c"loglevel".as_ptr(), c"FATAL".as_ptr());
             (api.err_set_loglevel_str)(c"FATAL".as_ptr());
-            // The second and third pass begin when the speech has ended, while somebody waits: more words right, but a second late.
+            // The second and third pass start after the end of speech, while the user waits. They
+            // correct more words, but take a second.
             (api.ps_config_set_bool)(config, c"fwdflat".as_ptr(), 0);
             (api.ps_config_set_bool)(config, c"bestpath".as_ptr(), 0);
             let handle = (api.ps_init)(config);
@@ -137,7 +145,7 @@ impl Decoder {
         Ok(Self { api, handle })
     }
 
-    /// What the decoder knows of the channel (its cepstral mean).
+    /// The decoder's estimate of the channel (its cepstral mean).
     pub(super) fn channel(&mut self) -> CString {
         // SAFETY: the string is the decoder's and copied at once.
         unsafe {
@@ -146,37 +154,39 @@ impl Decoder {
         }
     }
 
-    /// Puts back what [`Self::channel`] gave, for the next speaker.
+    /// Restores the value of [`Self::cepstral_mean`] for the next speaker.
     pub(super) fn set_channel(&mut self, channel: &CStr) {
-        // SAFETY: no utterance is under way, the string is copied. A refused mean leaves the old one, which is no failure.
+        // SAFETY: no utterance is under way, the string is copied. A rejected mean leaves the old
+        // one, which is no failure.
         unsafe {
             (self.api.ps_start_stream)(self.handle.as_ptr());
             (self.api.ps_set_cmn)(self.handle.as_ptr(), channel.as_ptr());
         }
     }
 
-    /// Begins an utterance.
+    /// Starts an utterance.
     pub(super) fn begin(&mut self) -> Result<(), String> {
-        // SAFETY: the handle is a decoder; it refuses by itself if an utterance is under way.
+        // SAFETY: the handle is a decoder; it rejects the call by itself if an utterance is under
+        // way.
         let done = unsafe { (self.api.ps_start_utt)(self.handle.as_ptr()) };
         if done < 0 { Err("PocketSphinx could not begin an utterance".to_owned()) } else { Ok(()) }
     }
 
-    /// More samples, mono at 16 kHz, and the search over them.
+    /// Decodes the next samples, mono at 16 kHz.
     pub(super) fn process(&mut self, pcm: &[i16]) -> Result<(), String> {
         // SAFETY: pointer and length are those of a slice, which is read until the call returns.
         let done = unsafe { (self.api.ps_process_raw)(self.handle.as_ptr(), pcm.as_ptr(), pcm.len(), 0, 0) };
         if done < 0 { Err("PocketSphinx failed in the middle of an utterance".to_owned()) } else { Ok(()) }
     }
 
-    /// Ends the utterance; its words can be read after it.
+    /// Ends the utterance. [`Self::hypothesis`] is final after it.
     pub(super) fn end(&mut self) -> Result<(), String> {
         // SAFETY: the handle is a decoder.
         let done = unsafe { (self.api.ps_end_utt)(self.handle.as_ptr()) };
         if done < 0 { Err("PocketSphinx failed at the end of an utterance".to_owned()) } else { Ok(()) }
     }
 
-    /// The likeliest words until now, markers included.
+    /// The most likely words so far, including markers.
     pub(super) fn words(&mut self) -> String {
         // SAFETY: null or a string of the decoder, copied at once; the score may be null.
         unsafe {
@@ -188,7 +198,7 @@ impl Decoder {
 
 impl Drop for Decoder {
     fn drop(&mut self) {
-        // SAFETY: ours since `ps_init`, and used no more.
+        // SAFETY: ours since `ps_init`, and no longer used.
         unsafe {
             (self.api.ps_free)(self.handle.as_ptr());
         }

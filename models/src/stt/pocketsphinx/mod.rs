@@ -1,8 +1,17 @@
-//! PocketSphinx: English, offline, no model to choose; a word in five to ten wrong with clear speech.
+//! PocketSphinx: English, offline, no model to choose. One word in five to ten is wrong in clear
+//! speech.
 //!
-//! A decoder serves one call at a time and holds 80 MiB (two that share a language model race), so there is a pool of them, loaded
-//! behind the start-up. A call checks one out for its life, with the decoder's first idea of the channel put back: else one speaker's
-//! microphone spoils the next one's words.
+//! A decoder serves one call at a time and takes 80 MiB, because two that share a language model
+//! race. The decoders therefore form a pool, which loads in the background after start-up. A call
+//! leases one decoder for its lifetime. Each lease starts from the decoder's initial estimate of
+//! the channel; otherwise the microphone of one speaker would degrade the recognition of the next.
+//!
+//! ```text
+//! STATE_LOADING ──loaded──► STATE_FREE ──open()───► STATE_TAKEN
+//!       │                    │  ▲                        │
+//!       │ load failed        │  └── lease dropped ───────┤
+//!       └──► STATE_FAILED ◄──┴────── thread failed ──────┘
+//! ```
 
 mod decode;
 mod ffi;
@@ -19,33 +28,33 @@ use super::{Event, Stream, Stt};
 use crate::contain::restarting;
 use crate::{Error, Kind, Sink, paths};
 
-/// Commands that may wait for a decoder: 40 s of sound in frames of 20 ms.
+/// Maximum number of queued commands of a decoder: 40 s of audio in frames of 20 ms.
 const QUEUE: usize = 2048;
-/// Places that sound may not take, so that a beginning and an end always get through.
+/// Queue entries that audio may not use, so that starts and ends of speech always pass.
 const RESERVED: usize = 64;
 
-/// Where the models are and how many decoders are wanted.
+/// Location of the models, and number of decoders.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The models' directory, see [`paths::dir`].
+    /// The models' directory, see [`paths::models_dir`].
     pub dir: PathBuf,
-    /// Decoders, which is how many calls can be heard at a time. At least one.
+    /// Number of decoders, which is the number of calls with STT at a time. At least one.
     pub decoders: usize,
 }
 
-/// Decoders on threads of their own.
+/// Pool of decoders, each on a thread of its own.
 pub struct Pool {
     slots: Vec<Arc<Slot>>,
 }
 
-/// What a decoder's thread shares with the pool and with its stream.
+/// State that a decoder's thread shares with the pool and with its stream.
 struct Slot {
     state: AtomicU8,
-    /// The lease under way; what belongs to an older one is skipped.
+    /// The current lease. Commands of an older one are skipped.
     lease: AtomicU64,
     failure: OnceLock<String>,
     commands: Sender<Command>,
-    /// Used buffers come back here.
+    /// Used buffers return here.
     spare: Receiver<Vec<i16>>,
 }
 
@@ -55,50 +64,51 @@ const TAKEN: u8 = 2;
 const FAILED: u8 = 3;
 
 impl Pool {
-    /// Starts the decoders' threads and returns at once; they load one after the other, .4 s each.
+    /// Starts the decoders' threads and returns at once. They load one after the other, .4 s each.
     #[must_use]
     pub fn start(config: Config) -> Self {
         let dir = paths::pocketsphinx(&config.dir);
         Self { slots: (0..config.decoders.max(1)).map(|n| Slot::start(n, dir.clone())).collect() }
     }
 
-    /// All decoders.
+    /// Number of all decoders.
     #[must_use]
     pub fn size(&self) -> usize {
         self.slots.len()
     }
 
-    /// Decoders that are loaded, free or not.
+    /// Number of loaded decoders, free or taken.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.count(FREE) + self.count(TAKEN)
     }
 
-    /// Decoders that a call could have now.
+    /// Number of decoders that are available to a new call.
     #[must_use]
     pub fn free(&self) -> usize {
         self.count(FREE)
     }
 
-    /// Whether some are still being loaded.
+    /// Whether any decoder is still loading.
     #[must_use]
     pub fn loading(&self) -> bool {
         self.count(LOADING) > 0
     }
 
-    /// Why a decoder could not be loaded, if one could not.
+    /// Why a decoder failed, if one did.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.slots.iter().find_map(|slot| slot.failure.get().cloned())
     }
 
-    /// Commands that wait for their decoders, most of them 20 ms of sound each, and how many may; near zero where the machine keeps up.
+    /// Number of commands that wait for their decoders, and the maximum. Most of them are 20 ms of
+    /// audio each. Near zero unless the machine is overloaded.
     #[must_use]
     pub fn waiting(&self) -> (usize, usize) {
         (self.slots.iter().map(|slot| slot.commands.len()).sum(), self.slots.len() * QUEUE)
     }
 
-    /// Why no decoder can be had while none is free.
+    /// Why no decoder is available while none is free.
     fn refusal(&self) -> Error {
         if self.loading() {
             Error::new(Kind::Busy, "the speech recogniser is still loading, try again in a second")
@@ -117,7 +127,7 @@ impl Pool {
     }
 }
 
-/// Whether all that a decoder needs is there; the reason if not. Does not load it.
+/// Checks that all files of a decoder are installed. Does not load them.
 ///
 /// # Errors
 /// One sentence that says what to do.
@@ -134,7 +144,7 @@ impl Stt for Pool {
                 if slot.commands.try_send(open).is_ok() {
                     return Ok(Box::new(Ear { slot: Arc::clone(slot), sink, begun: false, lost: 0 }));
                 }
-                // Its thread is gone.
+                // The decoder's thread has ended.
                 slot.state.store(FAILED, Ordering::Release);
             }
         }
@@ -157,14 +167,16 @@ impl Slot {
             commands,
             spare,
         });
-        // The thread must not keep its own channel open: it ends when pool and streams are gone.
+        // The thread must not hold its own channel open: it ends when the pool and the streams are
+        // dropped.
         let shared = Arc::downgrade(&slot);
         let started = thread::spawn(format!("model-stt-{n}"), move || {
             let mut call = None;
             restarting(|| match ffi::Decoder::load(&dir) {
                 Ok(decoder) => {
                     if let Some(slot) = shared.upgrade() {
-                        // A call that holds it when it panics goes on with the next one.
+                        // After a panic the state may be taken: the call continues with the new
+                        // decoder.
                         let _ =
                             slot.state.compare_exchange(LOADING, FREE, Ordering::AcqRel, Ordering::Relaxed);
                     }
@@ -176,7 +188,7 @@ impl Slot {
                     }
                 }
             });
-            // Pool and streams are there: it was given up.
+            // The pool or a stream still exists, so the thread has failed.
             if let Some(slot) = shared.upgrade() {
                 slot.fail("the speech recogniser broke down".into());
             }
@@ -189,7 +201,7 @@ impl Slot {
 
     fn fail(&self, reason: String) {
         tracing::error!(reason, "a speech decoder could not be loaded");
-        // Only the first reason counts.
+        // Only the first reason is stored.
         let _ = self.failure.set(reason);
         self.state.store(FAILED, Ordering::Release);
     }
@@ -200,7 +212,7 @@ struct Ear {
     slot: Arc<Slot>,
     sink: Sink<Event>,
     begun: bool,
-    /// Samples of this speech that found the queue full.
+    /// Samples of this speech that were dropped because the queue was full.
     lost: usize,
 }
 
@@ -248,7 +260,8 @@ impl Stream for Ear {
 
 impl Drop for Ear {
     fn drop(&mut self) {
-        // First the lease, so that the thread skips what is queued; then the state, so that the next call queues behind.
+        // The lease comes first, so that the thread skips queued commands. The state comes second,
+        // so that the commands of the next call are queued after them.
         self.slot.lease.fetch_add(1, Ordering::AcqRel);
         let _ = self.slot.commands.try_send(Command::Close);
         let _ = self.slot.state.compare_exchange(TAKEN, FREE, Ordering::AcqRel, Ordering::Relaxed);

@@ -1,10 +1,12 @@
-//! Flite's C library, opened at run time.
+//! Bindings to flite's C library, opened at run time.
 //!
-//! Opened, not linked: the binary is built and starts where flite is not installed, a voice of 4 MB is mapped only when somebody speaks with
-//! it, and `visavis check` can say what is missing. Debian's `libflite1` has one library for each voice; the voice's library names the
-//! language and the lexicon among its own dependencies.
+//! The library is opened, not linked. The binary therefore builds and starts where flite is not
+//! installed, and `visavis check` can say what is missing. A voice of 4 MB is mapped only on first
+//! use. Debian's `libflite1` has one library for each voice, which depends on those of the language
+//! and the lexicon.
 //!
-//! Sources for the layouts: `flite/cst_wave.h`, `cst_audio.h`, `cst_utterance.h` of flite 2.2, whose soname is that of every 2.x.
+//! Sources for the layouts: `flite/cst_wave.h`, `cst_audio.h`, `cst_utterance.h` of flite 2.2,
+//! whose soname is that of every 2.x.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_float, c_int, c_void};
@@ -15,19 +17,20 @@ use libloading::Library;
 
 use super::super::Voice;
 
-/// The segments and tokens of an utterance, known before its first sample.
+/// Phones and tokens of an utterance, known before its first sample.
 pub(super) struct Marks {
-    /// Phones with the second of their end.
+    /// Phones with their end, in seconds.
     pub(super) phones: Vec<(String, f32)>,
-    /// Tokens: a place in the text, at most one byte behind the token's end, and the second of the end of its sound (0 if it has none).
+    /// Tokens: a position in the text, at most one byte after the token's end, and the end of its
+    /// audio in seconds (0 if it has none).
     pub(super) tokens: Vec<(usize, f32)>,
 }
 
-/// Who listens to an utterance while it is made.
+/// Receives the result of a synthesis in progress.
 pub(super) trait Listener {
-    /// Once, before the first samples.
+    /// Called once, before the first samples.
     fn marks(&mut self, marks: Marks);
-    /// The next samples; false ends the work here.
+    /// The next samples. `false` ends the synthesis here.
     fn samples(&mut self, pcm: &[i16]) -> bool;
 }
 
@@ -64,7 +67,7 @@ type Register = unsafe extern "C" fn(*const c_char) -> CVoice;
 
 macro_rules! api {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions that we call.
+        /// The functions in use.
         struct Api { $($name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)* }
 
         impl Api {
@@ -105,10 +108,11 @@ pub(super) struct Engine {
     voices: [OnceLock<Result<Registered, String>>; Voice::ALL.len()],
 }
 
-/// A voice, made once. The synthesiser only reads it.
+/// A voice, registered once. The synthesizer only reads it.
 struct Registered(CVoice);
 
-// SAFETY: flite copies a voice's features into each utterance and never writes to the voice after its registration.
+// SAFETY: flite copies a voice's features into each utterance and never writes to the voice after
+// its registration.
 unsafe impl Send for Registered {}
 // SAFETY: as above.
 unsafe impl Sync for Registered {}
@@ -131,13 +135,14 @@ impl Engine {
 
     fn voice(&self, voice: Voice) -> Result<CVoice, String> {
         let at = Voice::ALL.iter().position(|v| *v == voice).unwrap_or(0);
-        // One at a time: two voices set up the same static language and lexicon.
+        // One registration at a time: two voices set up the same static language and lexicon.
         static REGISTERING: Mutex<()> = Mutex::new(());
         let registered = self.voices[at].get_or_init(|| {
             let _one = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
             let library = library(&format!("libflite_cmu_us_{}.so.1", voice.name()))?;
-            // SAFETY: every voice's library exports this function with this type (`register_cmu_us_slt(const char *)`). The
-            // cell runs it once; null means no directory of voice data, which built-in voices do not have.
+            // SAFETY: every voice's library exports this function with this type
+            // (`register_cmu_us_slt(const char *)`). The cell runs it once; null means no directory
+            // of voice data, which built-in voices do not have.
             let made = unsafe {
                 let register =
                     library.get::<Register>(format!("register_cmu_us_{}\0", voice.name()).as_bytes());
@@ -152,12 +157,12 @@ impl Engine {
         registered.as_ref().map(|r| r.0).map_err(Clone::clone)
     }
 
-    /// Whether `voice` is installed; registers it.
+    /// Checks that `voice` is installed; registers it.
     pub(super) fn has(&self, voice: Voice) -> Result<(), String> {
         self.voice(voice).map(drop)
     }
 
-    /// Makes `text` (ASCII) audible. Blocks until all is made or the listener stops.
+    /// Synthesizes `text` (ASCII). Blocks until the synthesis is complete or the listener stops it.
     pub(super) fn synthesise(
         &self,
         voice: Voice,
@@ -174,9 +179,10 @@ impl Engine {
             stopped: false,
             panicked: false,
         };
-        // SAFETY: the order of flite's own `flite_synth_text`; the utterance is deleted on every path below. `utt_set_input_text`
-        // copies the text. The streaming information belongs to the utterance's features from `feat_set` on, and `call` outlives
-        // `utt_synth`, which is the only caller of the callback.
+        // SAFETY: the order of flite's own `flite_synth_text`; the utterance is deleted on every
+        // path below. `utt_set_input_text` copies the text. The streaming information belongs to
+        // the utterance's features from `feat_set` on, and `call` outlives `utt_synth`, which is
+        // the only caller of the callback.
         unsafe {
             let api = &self.api;
             let utterance = (api.new_utterance)();
@@ -189,7 +195,7 @@ impl Engine {
             let streaming = (api.new_audio_streaming_info)();
             (*streaming).callback = Some(callback);
             (*streaming).userdata = (&raw mut call).cast();
-            // On the utterance, not on the voice, which all threads share.
+            // Set on the utterance, not on the voice, which all threads share.
             (api.feat_set)(
                 (*utterance).features,
                 c"streaming_info".as_ptr(),
@@ -208,7 +214,7 @@ impl Engine {
     }
 }
 
-/// Opens a library for the life of the process.
+/// Opens a library for the lifetime of the process.
 fn library(name: &str) -> Result<&'static Library, String> {
     // SAFETY: flite's libraries have no constructors that do anything of their own.
     let library = unsafe { Library::new(name) };
@@ -217,7 +223,7 @@ fn library(name: &str) -> Result<&'static Library, String> {
         .map_err(|_| format!("{name} is missing: install libflite1 (`make setup` does)"))
 }
 
-/// What the callback finds behind `userdata`.
+/// The callback's state, to which `userdata` points.
 struct Call<'a> {
     api: &'a Api,
     utterance: *const Utterance,
@@ -234,13 +240,15 @@ unsafe extern "C" fn callback(
     _last: c_int,
     streaming: *mut StreamingInfo,
 ) -> c_int {
-    // SAFETY: `synthesise` put a `Call` there that lives until `utt_synth` returns, and nobody else uses it meanwhile.
+    // SAFETY: `synthesise` put a `CallbackState` there that lives until `utt_synth` returns, and
+    // nothing else uses it meanwhile.
     let call = unsafe { &mut *(*streaming).userdata.cast::<Call<'_>>() };
     // A panic must not unwind through C.
     let go_on = catch_unwind(AssertUnwindSafe(|| {
         if !call.begun {
             call.begun = true;
-            // SAFETY: the utterance is alive and its segments have their times before the first sample is made.
+            // SAFETY: the utterance is alive and its segments have their times before the first
+            // sample is made.
             let marks = unsafe { marks(call.api, call.utterance) };
             call.listener.marks(marks);
         }
@@ -258,7 +266,7 @@ unsafe extern "C" fn callback(
 }
 
 /// # Safety
-/// `utterance` is alive and synthesised up to its segments.
+/// `utterance` is alive and synthesized up to its segments.
 unsafe fn marks(api: &Api, utterance: *const Utterance) -> Marks {
     // SAFETY: the caller's; names are static, strings are copied before anything else is called.
     unsafe {
@@ -279,7 +287,7 @@ unsafe fn marks(api: &Api, utterance: *const Utterance) -> Marks {
                 let words = std::iter::successors(non_null((api.item_daughter)(token)), |w| {
                     non_null((api.item_next)(*w))
                 });
-                // Word → last syllable → last segment; 0 for a word without sound.
+                // Word → last syllable → last segment; 0 for a word without audio.
                 let path = c"R:SylStructure.daughtern.daughtern.R:Segment.end".as_ptr();
                 (at, words.map(|word| (api.ffeature_float)(word, path)).fold(0.0, f32::max))
             })
@@ -289,13 +297,14 @@ unsafe fn marks(api: &Api, utterance: *const Utterance) -> Marks {
 }
 
 /// # Safety
-/// As [`marks`].
+/// As [`read_marks`].
 unsafe fn items<'a>(
     api: &'a Api,
     utterance: *const Utterance,
     relation: &CStr,
 ) -> impl Iterator<Item = Item> + use<'a> {
-    // SAFETY: a relation that is present is not null; flite reports an absent one on standard error, therefore the question.
+    // SAFETY: a relation that is present is not null; flite reports an absent one on standard
+    // error, therefore the check.
     let head = unsafe {
         let present = (api.utt_relation_present)(utterance, relation.as_ptr()) != 0;
         if present {

@@ -1,10 +1,12 @@
-//! Flite: five English voices without a model file, 16 ms to the first sound and a sixtieth of real time for the rest.
+//! Flite: five English voices without a model file. The first audio takes 16 ms, the rest a
+//! sixtieth of real time.
 //!
-//! A text becomes parts of about a sentence; each part's phones and word ends are told before its first samples, because flite knows all
-//! durations before it makes the first sample. Flite begins each utterance with up to .2 s of silence, which the caller would hear as
-//! a slow answer, and ends it with as much: both are cut, and all times are told for what is left.
+//! A text is split into segments of about one sentence. flite computes all durations before the
+//! first sample, so the phones and word ends of a segment are sent before its audio. flite
+//! surrounds each utterance with silence of up to .2 s at either end, which would delay the answer.
+//! Both silences are trimmed, and all times refer to the remaining audio.
 //!
-//! It also pronounces what other voices say: [`pronounce`].
+//! flite also supplies the pronunciation of what other voices speak: [`pronounce`].
 
 mod ffi;
 mod pronounce;
@@ -23,16 +25,16 @@ use super::{Event, Phone, Request, Tts, Voice, Word, resolve};
 use crate::contain::contained;
 use crate::{Error, Handle, Kind, Sink};
 
-/// Longer texts are refused: about twenty minutes of speech.
+/// Maximum length of a text, in bytes: about twenty minutes of speech. Longer texts are rejected.
 const TEXT: usize = 20_000;
-/// Silence left before the first sound and after the last, in seconds.
+/// Silence that remains before the first phone and after the last one, in seconds.
 const LEAD: f32 = 0.03;
 const TAIL: f32 = 0.2;
-/// Seconds of the first chunk, small because somebody waits for it, and of the others.
+/// Duration of the first chunk and of the others, in seconds. The first is short for a low latency.
 const FIRST_CHUNK: f32 = 0.02;
 const CHUNK: f32 = 0.1;
 
-/// The built-in voices on their own threads.
+/// The built-in voices, on threads of their own.
 pub struct Flite {
     queue: Queue<Job>,
 }
@@ -43,16 +45,18 @@ struct Job {
 }
 
 impl Flite {
-    /// Opens the library and starts `threads` threads (at least one). Before all else they warm up the default voice.
+    /// Opens the library and starts `threads` threads (at least one). They first warm up the
+    /// default voice.
     ///
     /// # Errors
-    /// [`Kind::Missing`] if flite or its default voice is not installed.
+    /// [`ErrorKind::NotAvailable`] if flite or its default voice is not installed.
     pub fn start(threads: usize) -> Result<Self, Error> {
         let missing = |reason: String| Error::new(Kind::Missing, reason);
         let engine = Engine::shared().map_err(missing)?;
         engine.has(Voice::Slt).map_err(missing)?;
         let (queue, jobs) = Queue::open();
-        // The first utterance pages the voice in. It is a text like any other, so a panic in it ends no thread.
+        // The first utterance pages the voice in. It is an ordinary job, so a panic in it ends no
+        // thread.
         queue.push(Job {
             request: Request { text: "Hello.".into(), voice: String::new(), pronunciation: Vec::new() },
             sink: Sink::new(|event| {
@@ -71,7 +75,7 @@ impl Flite {
         Ok(Self { queue })
     }
 
-    /// Texts that wait for a thread, and how many may.
+    /// Number of texts that wait for a thread, and the maximum.
     #[must_use]
     pub fn waiting(&self) -> (usize, usize) {
         (self.queue.waiting(), queue::WAITING)
@@ -90,7 +94,7 @@ impl Tts for Flite {
     }
 }
 
-/// Whether `voice` can speak here; the reason if not.
+/// Checks that `voice` can speak here.
 ///
 /// # Errors
 /// One sentence that says what to install.
@@ -120,7 +124,7 @@ fn speak(engine: &Engine, job: &Job, cancelled: &dyn Fn() -> bool) {
     for part in &parts {
         speaker.begin(part);
         if part.spoken.is_empty() {
-            // Marks and pictures only: told as words, with a moment of silence as their sound.
+            // Only punctuation and emoji: reported as words, with a short silence as audio.
             speaker.marks(Marks { phones: vec![("pau".to_owned(), LEAD)], tokens: Vec::new() });
             let silence = vec![0; speaker.samples_in(LEAD)];
             speaker.samples(&silence);
@@ -135,16 +139,16 @@ fn speak(engine: &Engine, job: &Job, cancelled: &dyn Fn() -> bool) {
     job.sink.send(Event::End);
 }
 
-/// Turns flite's utterances into the news of one request.
+/// Converts flite's utterances to the events of one request.
 struct Speaker<'a> {
     job: &'a Job,
     cancelled: &'a dyn Fn() -> bool,
     sample_rate: u32,
     part: Option<&'a Part>,
-    /// Samples given in the parts before, and of this part.
+    /// Number of samples sent in earlier segments, and in this one.
     before: usize,
     given: usize,
-    /// Samples that flite made of this part, and which of them are kept.
+    /// Number of samples that flite made of this segment, and the range of them that is sent.
     made: usize,
     keep: std::ops::Range<usize>,
     chunk: Vec<i16>,
@@ -192,7 +196,7 @@ impl Listener for Speaker<'_> {
     fn marks(&mut self, marks: Marks) {
         let end = marks.phones.last().map_or(0.0, |(_, end)| *end);
         let first = marks.phones.first().filter(|(name, _)| name == "pau").map_or(0.0, |(_, end)| *end);
-        // The last pause begins where the phone before it ends.
+        // The last pause begins where the previous phone ends.
         let last = match marks.phones.as_slice() {
             [.., (_, sound), (name, _)] if name == "pau" => *sound,
             _ => end,
@@ -208,7 +212,7 @@ impl Listener for Speaker<'_> {
         let words = self.part.map_or(&[][..], |part| &part.words);
         let words = words.iter().zip(pronounce::ends(words, &marks.tokens)).map(|(word, end)| Word {
             text: word.written.clone(),
-            // Flite tells phones, so nobody asks for pauses between words.
+            // flite reports phones, so pauses between words are not needed.
             begin: None,
             end: time(end),
         });

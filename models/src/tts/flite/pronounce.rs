@@ -1,20 +1,21 @@
-//! How a text is pronounced, without its sound: flite's dictionary and letter-to-sound rules, and the lengths that one of its voices gives
-//! the phones. For voices that tell words and no phones.
+//! Pronunciation of a text without its audio: flite's dictionary and letter-to-sound rules, and the
+//! phone lengths of one of its voices. For voices that report words but no phones.
 
 use super::super::Voice;
 use super::super::text::{self, Word};
 use super::ffi::{Engine, Listener, Marks};
 
-/// A written word as it sounds, lengths in seconds.
+/// Pronunciation of a written word, lengths in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::tts) struct Pronounced {
     /// The pause before it.
     pub(in crate::tts) pause: f32,
-    /// Its phones and how long each lasts; none for a word without sound.
+    /// Its phones with their lengths; empty for a word without audio.
     pub(in crate::tts) phones: Vec<(String, f32)>,
 }
 
-/// Pronounces all that is written between blanks in `text`, in order. `list` as in [`text::parts`].
+/// Pronounces each written word of `text` (separated by blanks), in order. `list` as in
+/// [`text::split_segments`].
 ///
 /// # Errors
 /// One sentence that says why flite cannot.
@@ -30,14 +31,14 @@ pub(in crate::tts) fn pronounce(
         if !part.spoken.is_empty() {
             engine.synthesise(voice, &part.spoken, &mut told)?;
         }
-        // Marks alone have no sound, and so no utterance.
+        // Punctuation alone has no audio, and therefore no utterance.
         let marks = told.0.unwrap_or(Marks { phones: Vec::new(), tokens: Vec::new() });
         words.extend(of_words(&part.words, &marks));
     }
     Ok(words)
 }
 
-/// Keeps the marks, and ends the work before any wave is made.
+/// Stores the marks, and stops the synthesis before any sample.
 struct Told(Option<Marks>);
 
 impl Listener for Told {
@@ -50,12 +51,13 @@ impl Listener for Told {
     }
 }
 
-/// The end of each word in the utterance, in seconds: that of the word before for one without sound.
+/// End of each word in the utterance, in seconds. A word without audio has the end of the previous
+/// one.
 pub(super) fn ends(words: &[Word], tokens: &[(usize, f32)]) -> Vec<f32> {
     let mut tokens = tokens.iter().peekable();
     let mut heard: f32 = 0.0;
     let end = |word: &Word| {
-        // A token's place may be the blank behind it.
+        // The position of a token may be the blank after it.
         while let Some((_, end)) = tokens.next_if(|(at, _)| *at <= word.end + 1) {
             heard = heard.max(*end);
         }

@@ -1,33 +1,41 @@
-//! Texts that wait for a thread of the voice. One that is cancelled stops counting at once: it costs those behind it nothing but being
-//! skipped, however many a caller takes back.
+//! Queue of texts that wait for a synthesis thread. A cancelled text stops counting at once. It
+//! costs the texts after it only the time to skip it, however many a caller cancels.
+//!
+//! States of a ticket; only a waiting one counts:
+//!
+//! ```text
+//! waiting ──start()──► started
+//!    │                    │
+//!    └─────cancel()───────┴──► cancelled
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// Texts that may wait.
+/// Maximum number of waiting texts.
 pub(super) const WAITING: usize = 256;
-/// The same with those that were cancelled and not yet skipped.
+/// The same, including cancelled texts that were not skipped yet.
 const PLACES: usize = 16 * WAITING;
 
 const WAITS: u8 = 0;
 const BEGUN: u8 = 1;
 const CANCELLED: u8 = 2;
 
-/// A text's place, shared by who asked and who speaks.
+/// The state of a queued text, shared by the caller and the synthesis thread.
 pub(super) struct Ticket {
     state: AtomicU8,
     waiting: Arc<AtomicUsize>,
 }
 
 impl Ticket {
-    /// Its turn has come; false if it was cancelled.
+    /// Starts the job; false if it was cancelled.
     pub(super) fn begin(&self) -> bool {
         self.leave(BEGUN)
     }
 
-    /// It is not wanted any more, waiting or begun.
+    /// Cancels the job, waiting or started.
     pub(super) fn cancel(&self) {
         if !self.leave(CANCELLED) {
             self.state.store(CANCELLED, Ordering::Relaxed);
@@ -47,7 +55,7 @@ impl Ticket {
     }
 }
 
-/// The sending end.
+/// Sending end of the queue.
 pub(super) struct Queue<T> {
     jobs: Sender<(T, Arc<Ticket>)>,
     waiting: Arc<AtomicUsize>,
@@ -59,12 +67,12 @@ impl<T> Queue<T> {
         (Self { jobs, waiting: Arc::default() }, taken)
     }
 
-    /// Jobs that wait.
+    /// Number of waiting jobs.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Queues a job; `None` if too many wait, or nobody takes them. Never waits.
+    /// Queues a job; `None` if too many wait, or no thread receives them. Never blocks.
     pub(super) fn push(&self, job: T) -> Option<Arc<Ticket>> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
