@@ -26,6 +26,8 @@ WORK = ROOT / "target/mutants"
 COPY = WORK / "src"
 CRATE = Path("engine/conversation")
 KEPT = ROOT / CRATE / "mutants"
+# The sources by file name, which no two of them share.
+PATHS = {path.name: path.relative_to(ROOT) for path in (ROOT / CRATE / "src").rglob("*.rs") if path.name != "mod.rs"}
 FILES = ["barge_in", "endpoint", "floor", "reply", "history"]
 # In the order in which most is caught soonest.
 TESTS = ["scenarios", "worked", "live", "conversation", "oracle", "laws", "replay", "chaos"]
@@ -73,7 +75,7 @@ def offsets(text):
 
 def listed(texts):
     """What cargo mutants would do."""
-    select = [word for name in FILES for word in ("--file", str(CRATE / f"src/{name}.rs"))]
+    select = [word for name in FILES for word in ("--file", str(CRATE / f"src/machine/{name}.rs"))]
     done = run("cargo", "mutants", "--list", "--json", "--package", "visavis-conversation", *select, cwd=ROOT, check=True)
     alike = {}
     for found in sorted(json.loads(done.stdout), key=lambda found: (found["file"], found["span"]["start"]["line"], found["span"]["start"]["column"])):
@@ -83,7 +85,7 @@ def listed(texts):
         whole = at(found["function"]["span"]["start"]), at(found["function"]["span"]["end"])
         body = text.index("{", whole[0]) + 1
         # Without the place, which any edit moves; of several alike in one function, the first, the second.
-        name = re.sub(r":\d+:\d+:", ":", found["name"].removeprefix(f"{CRATE}/src/"))
+        name = re.sub(r":\d+:\d+:", ":", found["name"].removeprefix(f"{CRATE}/src/machine/"))
         alike[name] = alike.get(name, 0) + 1
         name += f" ({alike[name]})" * (alike[name] > 1)
         yield Mutant(name, None, Path(found["file"]).name, begin, end, found["replacement"], body, whole[1] - 1)
@@ -128,7 +130,7 @@ def build(texts, mutants):
         for file, text in texts.items():
             woven, of = weave(text, [m for m in mutants if m.file == file])
             lines |= of
-            path = COPY / CRATE / "src" / file
+            path = COPY / PATHS[file]
             woven += CHOICE if file == "lib.rs" else ""
             if path.read_text() != woven:
                 path.write_text(woven)
@@ -190,11 +192,11 @@ def main():
     shard, of = map(int, shards[0].split("/")) if shards else (0, 1)
     for name in filter(None, run("git", "ls-files", "-coz", "--exclude-standard", cwd=ROOT, check=True).stdout.split("\0")):
         old, new = COPY / name, (ROOT / name).read_bytes()
-        woven = old.parent == COPY / CRATE / "src"
+        woven = Path(name) in PATHS.values()
         if not woven and (not old.exists() or old.read_bytes() != new) or not old.exists():
             old.parent.mkdir(parents=True, exist_ok=True)
             old.write_bytes(new)
-    texts = {path.name: path.read_text() for path in (ROOT / CRATE / "src").glob("*.rs")}
+    texts = {name: (ROOT / path).read_text() for name, path in PATHS.items()}
     mutants = [*ruled(texts), *([] if only_rules else listed(texts))]
     for file, of_rules in (("rules.txt", True), ("mutants.txt", False))[: 1 if only_rules else 2]:
         forget(file, {m.name for m in mutants if bool(m.rule) == of_rules})

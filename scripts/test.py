@@ -64,6 +64,8 @@ STORE = [
 #: Crates of `test-fast` by the folder's name, with the packages that hold their tests.
 CRATES = {
     "conversation": ["visavis-conversation", "visavis-conversation-tests"],
+    "egress": ["visavis-egress"],
+    "api": ["visavis-engine-api"],
     "knowledge": ["visavis-knowledge"],
     "character": ["visavis-character", "visavis-character-tests"],
     "models": ["visavis-models", "visavis-models-tests"],

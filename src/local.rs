@@ -1,31 +1,37 @@
-//! The models of this machine, as the engine asks for them: the registry, with the embedded ear, voice and speech detector put in.
+//! The models on this machine, in the form that the engine needs: the registry with the built-in
+//! STT, TTS and VAD.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
-use conversation::metrics::MetricFamily;
 use engine::hear::vad::{Silero, Vad};
 use engine::{Models, WithWarning};
+use engine_api::metrics::MetricFamily;
+use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use models::registry::{self, Registry};
 use models::turn::{self, SmartTurn, TurnModel};
-use models::{Error, llm, net, paths, stt, tts, vad};
+use models::{Error, llm, paths, stt, tts, vad};
 use tokio::runtime::Handle;
 
 use crate::config::Config;
 
-/// Threads that speak. A phrase takes some 20 ms of one: two serve every call of a laptop, and a late phrase never waits for an early one.
+/// Number of TTS threads. A phrase takes about 20 ms of one thread, so two threads serve every call
+/// that a laptop can run. With two, a phrase does not wait for the one that was requested before
+/// it.
 const VOICES: usize = 2;
 
-/// A thread of the turn model for so many cores. A call asks it every few seconds for .06 s of a core, its ears and voice cost more.
+/// Cores per thread of the turn model. A call runs the model every few seconds, for 60 ms of CPU
+/// time; its STT and TTS cost more.
 const CORES_A_TURN: usize = 8;
 
-/// Frames of 20 ms that may wait for a decoder, on an average of those in use, while new calls are taken: two seconds of sound.
+/// Maximum number of queued 20 ms frames per decoder in use, on average, while new calls are
+/// admitted: two seconds of audio.
 const BEHIND: usize = 100;
-/// Texts that may wait for a voice meanwhile: with two threads half a second's work.
+/// Maximum number of queued TTS texts while new calls are admitted: half a second of work for two
+/// threads.
 const TEXTS: usize = 50;
 
-/// How often the warm-up looks whether the decoders are loaded.
+/// How often the warm-up polls whether the decoders are loaded.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
 struct Local {
@@ -33,13 +39,13 @@ struct Local {
     dir: PathBuf,
     decoders: usize,
     detector: OnceLock<Arc<vad::Network>>,
-    /// What the registry has too, here by its own type: it is asked how busy it is.
+    /// Also in the registry. Here it has its concrete type, because its load is queried.
     ears: OnceLock<Arc<stt::Pool>>,
     voices: OnceLock<Arc<tts::Flite>>,
     turn: OnceLock<Arc<SmartTurn>>,
 }
 
-/// What the operator set for the registry.
+/// The operator's settings for the registry.
 pub(crate) fn settings(config: &Config) -> registry::Config {
     registry::Config {
         allow_scripted: config.server.allow_scripted,
@@ -49,8 +55,8 @@ pub(crate) fn settings(config: &Config) -> registry::Config {
     }
 }
 
-/// The models that calls are made of, still unloaded.
-pub(crate) fn models(config: &Config, client: net::Client, runtime: &Handle) -> Arc<dyn Models> {
+/// The models of all calls, not loaded yet.
+pub(crate) fn models(config: &Config, client: egress::Client, runtime: &Handle) -> Arc<dyn Models> {
     let settings = settings(config);
     let decoders = if config.stt.pool == 0 { engine::thread::cores() } else { config.stt.pool };
     Arc::new(Local {
@@ -66,7 +72,7 @@ pub(crate) fn models(config: &Config, client: net::Client, runtime: &Handle) -> 
 
 impl Models for Local {
     fn load(&self) -> Result<(), String> {
-        // Decoders load beside the rest, each on its own thread.
+        // The decoders load in parallel to the rest, each on its own thread.
         let pool = Arc::new(stt::Pool::start(stt::Config { dir: self.dir.clone(), decoders: self.decoders }));
         let file = paths::vad(&self.dir);
         let network =
@@ -75,7 +81,7 @@ impl Models for Local {
         let threads = (engine::thread::cores() / CORES_A_TURN).max(1);
         let turn = SmartTurn::find(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
         self.registry.set_turn(turn.clone().map(|turn| turn as _));
-        // Loaded once: each cell is empty here.
+        // `load` runs once, so each cell is empty here.
         let _ = turn.map(|turn| self.turn.set(turn));
         match tts::Flite::start(VOICES).map(Arc::new) {
             Ok(voices) => {
@@ -88,7 +94,8 @@ impl Models for Local {
             std::thread::sleep(LOOK);
         }
         if let Some(why) = pool.failure() {
-            // Not the end: scripted calls need none, and every other one is refused with this reason.
+            // Not fatal: scripted calls need no decoder, and all other calls are rejected for this
+            // reason.
             tracing::error!(%why, "no embedded recogniser");
         }
         self.registry.set_stt(Arc::clone(&pool) as _);
@@ -144,7 +151,7 @@ impl Models for Local {
         let queues = queues.into_iter().filter_map(|(model, queue)| Some((model, queue?)));
         vec![
             MetricFamily::gauge(
-                "visavis_decoders",
+                "visavis_stt_decoders",
                 "Speech decoders; each call that is heard by one has taken it.",
             )
             .with_each("state", states.into_iter().flatten()),

@@ -1,8 +1,10 @@
-//! Spans for an OpenTelemetry collector, where the operator names one: OTLP over HTTP in its JSON encoding.
+//! Exports spans to an OpenTelemetry collector, if the operator configures one: OTLP over HTTP in
+//! its JSON encoding.
 //!
-//! A second reader of the facts that go to the ledger. It has a bounded queue that nobody waits for, and a task of its own on the net
-//! pool: a collector that is slow or away costs spans, which are counted in the log, and never a call. Where none is named there is
-//! nothing of it.
+//! The exporter is a second consumer of the events that go to the event sink. Its queue is bounded
+//! and never blocks the producer, and its task runs on the net pool. If the collector is slow or
+//! unreachable, spans are lost and the loss is logged with its count, but no call is affected.
+//! Without a collector nothing is started.
 
 mod spans;
 
@@ -11,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use conversation::call_config::ConversationId;
-use conversation::engine::EventSink;
 use conversation::event::{Event, EventEnvelope};
-use models::net::{self, Method};
+use conversation::id::ConversationId;
+use egress::Method;
+use engine_api::EventSink;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -22,23 +24,24 @@ use tokio::time::{Instant, timeout};
 
 use self::spans::{Trace, attribute, matters};
 
-/// Facts that may wait: some minutes' worth of a thousand calls.
+/// Maximum number of queued events: the events of a thousand calls over some minutes.
 const QUEUE: usize = 8_192;
-/// Spans are sent together, so often or when there are so many.
+/// A batch is sent at this interval, or earlier once it has this many spans.
 const EVERY: Duration = Duration::from_secs(5);
 const BATCH: usize = 512;
-/// Spans that wait for a collector that is busy or away; of more the oldest are lost.
+/// Maximum number of spans that wait while the collector is busy or unreachable. Beyond that the
+/// oldest ones are dropped.
 const KEPT: usize = 4_096;
-/// A collector answers within this time.
+/// Timeout of one request to the collector.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is left at the end of the process has this time.
+/// Time limit for the final export at shutdown.
 const LAST: Duration = Duration::from_secs(2);
-/// No call lasts longer.
+/// Maximum duration of a call. Spans of a conversation without events for this long are discarded.
 const LONGEST: Duration = Duration::from_secs(86_400);
-/// How often the log says that spans are lost.
+/// Minimum interval between warnings about lost spans.
 const TOLD: Duration = Duration::from_secs(60);
 
-/// Where spans go.
+/// The destination of the spans.
 #[derive(Clone)]
 pub(crate) struct Collector {
     /// `…/v1/traces`.
@@ -48,8 +51,10 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// The one at `endpoint`, as `otlp.endpoint` and `OTEL_EXPORTER_OTLP_ENDPOINT` name it: a base, to which the path of traces is added.
-    /// `headers` as in `OTEL_EXPORTER_OTLP_HEADERS`: `name=value,name=value`, what is special in a value percent-encoded.
+    /// The collector at `endpoint`, as in `otlp.endpoint` and `OTEL_EXPORTER_OTLP_ENDPOINT`: a base
+    /// URL, to which the path of traces is appended. `headers` is as in
+    /// `OTEL_EXPORTER_OTLP_HEADERS`: `name=value,name=value`, with special characters of a value
+    /// percent-encoded.
     pub(crate) fn new(endpoint: &str, headers: &str) -> Self {
         let pair = |text: &str| {
             let (name, value) = text.split_once('=')?;
@@ -63,7 +68,7 @@ impl Collector {
     }
 }
 
-/// A ledger that tells the spans' task too.
+/// An event sink that also passes the events to the exporter's task.
 struct Tee {
     ledger: Arc<dyn EventSink>,
     facts: mpsc::Sender<(ConversationId, EventEnvelope)>,
@@ -83,31 +88,32 @@ impl EventSink for Tee {
     }
 }
 
-/// What reads the facts, until [`Exporter::finish`].
+/// The exporter's task. It runs until [`Exporter::shutdown`].
 pub(crate) struct Exporter {
     task: tokio::task::JoinHandle<()>,
     stop: mpsc::Sender<()>,
 }
 
-/// Puts a reader before `ledger`. Call it on the net pool.
+/// Starts the exporter and returns a sink that feeds both it and `sink`. To be called on the net
+/// pool.
 pub(crate) fn begin(
     ledger: Arc<dyn EventSink>,
     to: Collector,
-    client: &net::Client,
+    client: &egress::Client,
 ) -> (Arc<dyn EventSink>, Exporter) {
     let (facts, queue) = mpsc::channel(QUEUE);
     let (stop, stopped) = mpsc::channel(1);
     let lost = Arc::<AtomicU64>::default();
-    // What the operator names is trusted.
+    // The operator's own target is trusted, so private addresses are allowed.
     let sender = Sender { to, client: client.trusted(), lost: Arc::clone(&lost), told: None };
     let task = tokio::spawn(run(sender, queue, stopped));
     (Arc::new(Tee { ledger, facts, lost }), Exporter { task, stop })
 }
 
 impl Exporter {
-    /// Sends what is left, within a moment.
+    /// Exports what is left, for at most `SHUTDOWN_TIMEOUT`.
     pub(crate) async fn finish(self) {
-        // The task is gone only if it broke.
+        // Sending fails only if the task has panicked.
         let _ = self.stop.send(()).await;
         let _ = timeout(LAST, self.task).await;
     }
@@ -121,7 +127,7 @@ async fn run(
     let mut traces: HashMap<ConversationId, (Trace, Instant)> = HashMap::new();
     let mut spans = Vec::new();
     let mut due = Instant::now() + EVERY;
-    // The collector did not take the last batch, and is given time.
+    // The last batch was rejected: wait for the interval before the next attempt.
     let mut refused = false;
     loop {
         let (fact, last) = tokio::select! {
@@ -142,7 +148,7 @@ async fn run(
         if last || (spans.len() >= BATCH && !refused) || Instant::now() >= due {
             refused = !sender.send(&mut spans).await;
             due = Instant::now() + EVERY;
-            // One whose end was lost would stay for ever.
+            // Without this, a conversation whose last event was lost would never be removed.
             traces.retain(|_, (_, touched)| touched.elapsed() < LONGEST);
         }
         if last {
@@ -151,23 +157,24 @@ async fn run(
     }
 }
 
-/// Why the collector did not take spans.
+/// Why the collector did not accept spans.
 struct Refusal {
     why: String,
-    /// Whether it may take them later.
+    /// Whether a later attempt may succeed.
     again: bool,
 }
 
 struct Sender {
     to: Collector,
-    client: net::Client,
-    /// Facts and spans that the collector will not see.
+    client: egress::Client,
+    /// Number of events and spans that the collector will not receive.
     lost: Arc<AtomicU64>,
     told: Option<Instant>,
 }
 
 impl Sender {
-    /// Sends `spans`, and takes what need not be sent again out of them. Whether the collector took them.
+    /// Sends `spans` and removes those that need not be sent again. Returns whether the collector
+    /// accepted them.
     async fn send(&mut self, spans: &mut Vec<Value>) -> bool {
         let failed = if spans.is_empty() { None } else { self.post(spans).await.err() };
         let lost = match &failed {
@@ -191,28 +198,29 @@ impl Sender {
     }
 
     async fn post(&self, spans: &[Value]) -> Result<(), Refusal> {
-        // The settings are at fault, or the line.
-        let wrong = |error: net::Error| Refusal { why: error.to_string(), again: false };
-        let away = |error: net::Error| Refusal { why: error.to_string(), again: true };
+        // `permanent`: the configuration is wrong. `temporary`: the network or the collector
+        // failed.
+        let wrong = |error: egress::Error| Refusal { why: error.to_string(), again: false };
+        let away = |error: egress::Error| Refusal { why: error.to_string(), again: true };
         let resource =
             [("service.name", json!("visavis")), ("service.version", json!(env!("CARGO_PKG_VERSION")))];
         let body = json!({"resourceSpans": [{
             "resource": {"attributes": resource.map(|(key, value)| attribute(key, &value))},
             "scopeSpans": [{"scope": {"name": "visavis"}, "spans": spans}],
         }]});
-        let mut request = net::Request::new(Method::POST, &self.to.url).map_err(wrong)?;
+        let mut request = egress::Request::new(Method::POST, &self.to.url).map_err(wrong)?;
         for (name, value) in &self.to.headers {
             request = request.header(name, value).map_err(wrong)?;
         }
         let request = request.json(body.to_string()).timeout(Some(PATIENCE));
         let response = self.client.send(request).await.map_err(away)?;
         let (status, success) = (response.status(), response.success());
-        // Read to its end, so that the connection can be used again.
+        // Read the body to its end, so that the connection can be reused.
         drop(response.body().await);
         if success {
             return Ok(());
         }
-        // Those that the protocol has tried again.
+        // OTLP defines these status codes as retryable.
         Err(Refusal { why: format!("it answered {status}"), again: matches!(status, 429 | 502..=504) })
     }
 }

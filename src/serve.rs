@@ -1,4 +1,14 @@
-//! `visavis serve`: the planes put together, and the life of the process.
+//! `visavis serve`: connects the control plane to the engine and runs the process.
+//!
+//! ```text
+//! start ──listening──► serving ──signal──► draining ──► stopping ──► exit
+//!                                           │  all calls ended,
+//!                                           │  `timeouts.drain` elapsed,
+//!                                           └─ or a second signal
+//! ```
+//!
+//! Draining admits no new calls. Stopping exports the last spans, finishes the HTTP requests, and
+//! then closes the store, within 5 s.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -32,7 +42,7 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
     let result = runtime.block_on(serve(config));
-    // What still runs on the pool is nobody's any more.
+    // Nothing needs the tasks that still run on the pool.
     runtime.shutdown_background();
     result?;
     Ok(ExitCode::SUCCESS)
@@ -41,7 +51,8 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // A file-size limit that is reached fails the write, as a full disk does; unheeded, the signal would end the process.
+    // With a handler, a write beyond the file-size limit fails, as on a full disk. Without one, the
+    // signal would end the process.
     let _heeded = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     let wanted = config.server.listen;
     let listener = TcpListener::bind(wanted).await.map_err(|e| match e.kind() {
@@ -68,7 +79,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         );
     }
     let control = control_config(&config, listen);
-    let client = models::net::Client::new(models::net::Policy { allow_private: control.private_targets() })?;
+    let client = egress::Client::new(egress::Policy { allow_private: control.private_targets() })?;
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
     let (ledger, exporter) = match collector(&config) {
         Some(collector) => {
@@ -111,13 +122,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     app.drain();
     tokio::select! {
         () = engine.drain(Duration::from_secs_f64(config.timeouts.drain)) => {}
-        // Their ends are facts too, which must come before the ledger is closed.
+        // These calls end with events too, which must precede the closing of the store.
         () = asked_to_stop(&mut terminate, &mut interrupt) => engine.drain(Duration::ZERO).await,
     }
     if let Some(exporter) = exporter {
         exporter.finish().await;
     }
-    // Requests that are under way end before the store is closed; the facts of the calls that just ended are kept before the process goes.
+    // Requests in progress finish before the store is closed. The events of the last calls are
+    // stored before the process exits.
     let _ = stop.send(true);
     let _ = serving.await;
     let _ = close.send(true);
@@ -125,7 +137,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where spans go, if anywhere: the configuration's word, else that of the variables that all OpenTelemetry programs read.
+/// The collector for spans, if any: from the configuration, else from the variables that all
+/// OpenTelemetry programs read.
 fn collector(config: &Config) -> Option<otlp::Collector> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     let endpoint = config.otlp.endpoint.clone().or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT"))?;
@@ -134,7 +147,7 @@ fn collector(config: &Config) -> Option<otlp::Collector> {
 }
 
 async fn until(mut stopped: tokio::sync::watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is the end as well.
+    // An error means that the sender is gone, which also means stop.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
@@ -145,10 +158,11 @@ async fn asked_to_stop(terminate: &mut Signal, interrupt: &mut Signal) {
     }
 }
 
-/// HTTP connections that are held at most where the configuration gives no number, as each costs memory.
+/// Maximum number of HTTP connections without a configured limit. Each one costs memory.
 const MOST_CONNECTIONS: u64 = 4096;
 
-/// What HTTP clients may take. Calls, their ICE-TCP connections, the store and requests to others need files too: half of them.
+/// Limits for HTTP clients. Calls, their ICE-TCP connections, the store and outgoing requests need
+/// files too, so HTTP gets half of them.
 fn bounds(config: &Config) -> control_api::Bounds {
     let connections = match config.limits.connections {
         0 => usize::try_from((open_files() / 2).clamp(16, MOST_CONNECTIONS)).unwrap_or(usize::MAX),
@@ -157,22 +171,22 @@ fn bounds(config: &Config) -> control_api::Bounds {
     control_api::Bounds {
         request: Duration::from_secs_f64(config.timeouts.request),
         connections,
-        // Checked with the configuration.
+        // Validated with the configuration.
         proxies: config.proxies().unwrap_or_default(),
     }
 }
 
-/// Lets this process open as many files as the system allows it. Systems start programs with a low limit for the sake of `select`, which
-/// this one does not use.
+/// Raises the limit of open files to the system's maximum. The default is low for the sake of
+/// `select`, which this program does not use.
 fn raise_open_files() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, files = open_files(), "the limit of open files cannot be raised");
     }
 }
 
-/// How many files this process may have open.
+/// Maximum number of open files of this process.
 fn open_files() -> u64 {
-    // 1024 is what most systems allow.
+    // The default of most systems.
     rlimit::Resource::NOFILE.get_soft().unwrap_or(1024)
 }
 
@@ -183,7 +197,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         data: config.server.data.clone(),
         database_url: config.server.database_url.clone(),
         public_url: config.server.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned()),
-        // Checked with the configuration.
+        // Validated with the configuration.
         trusted_proxies: config.proxies().unwrap_or_default(),
         cors_origins: config.server.cors_origins.clone(),
         metrics_token: config.server.metrics_token.clone(),
@@ -229,7 +243,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
     }
 }
 
-/// What the field calls the visemes, in the engine's order.
+/// Standard names of the visemes, in the engine's order.
 const VISEMES: [&str; 15] =
     ["sil", "PP", "FF", "TH", "DD", "kk", "CH", "SS", "nn", "RR", "aa", "E", "ih", "oh", "ou"];
 
@@ -243,7 +257,7 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
     Ok(engine::Config {
         threads: config.media.threads,
         max_calls: config.limits.calls as usize,
-        // A page of this machine connects fastest, and in every network, over loopback.
+        // A browser on this machine connects fastest over loopback, and in every network.
         host_addresses: engine::transport::socket::host_addresses(listen.is_loopback()),
         public_addresses: config.media.public_ip.clone(),
         udp_ports: (*ports.start() != 0).then_some(ports),

@@ -1,4 +1,4 @@
-//! A message's way into a media thread.
+//! Delivery of a message to a media thread.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use benches::cpu::{CpuTime, bench_each};
 use conversation::input::GenerationId;
 use criterion::Criterion;
 use engine::channel;
-use engine::messages::{CallId, Message, STAGE_EVENTS, StageEvent};
+use engine::channel::STAGE_EVENTS;
+use engine::messages::{CallId, Message, StageEvent};
 use mio::{Events, Poll, Token, Waker};
 
-/// A token of the language model's, as most messages are.
+/// An LLM token, the most frequent message.
 fn message(text: &str) -> Message {
     Message::StageEvent(
         CallId(1),
@@ -25,7 +26,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         drop(sender.send(message(black_box("museum "))));
         black_box(receiver.try_recv().is_ok())
     });
-    // Both ends' share: in a server the sender's thread wakes, and the media thread polls.
+    // Includes both ends: in a server, the sender's thread wakes, and the media thread polls.
     let mut poll = Poll::new().expect("a poll");
     let waker = Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
     let mut events = Events::with_capacity(8);

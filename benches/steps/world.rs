@@ -1,4 +1,4 @@
-//! A media thread in virtual time, with the real detector and scripted models: calls that talk for as long as one looks.
+//! A media thread in virtual time, with the real VAD and scripted models. Its calls never end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,42 +6,46 @@ use std::time::{Duration, Instant};
 
 use benches::instructions::counting;
 use benches::{cpu, sound};
-use conversation::call_config::{CallConfig, ConversationId};
-use conversation::engine::EventSink;
 use conversation::event::EventEnvelope;
+use conversation::id::ConversationId;
 use conversation::settings::Settings;
 use engine::clock;
-use engine::engine::{EngineContext, PresenceGuard, Slot};
+use engine::clock::TICK_INTERVAL;
+use engine::context::{EngineContext, PresenceGuard, Slot};
 use engine::hear::vad::{Silero, State, Vad, WINDOW};
-use engine::media_thread::{Inbox, MediaThread, TICK_INTERVAL};
+use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{CallId, CallModels, CallSetup, LoopbackCall, Message, StageEvent, ThreadResources};
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
 use engine::transport::webrtc::Certificate;
+use engine_api::{CallConfig, EventSink};
 use models::{Error, Handle, Sink, llm, stt, tts};
 
-/// From one turn of a user to the next, in blocks of 20 ms: 7.6 s.
+/// Interval of the user's turns, in frames of 20 ms: 7.6 s.
 pub(crate) const TURN: usize = 380;
-/// Calls begin in so many ticks one after the other, so that no tick has all the blocks, or all the windows of 32 ms.
+/// The calls start staggered over this many ticks, so that their frames, and their windows of 32
+/// ms, do not all fall on the same tick.
 pub(crate) const SPREAD: usize = 16;
-/// Samples of a block of the user's sound, and of a chunk of .1 s of the agent's.
+/// Samples of a user's audio frame, and of a .1 s chunk of the agent's audio.
 const BLOCK: usize = 320;
 const CHUNK: usize = 4_800;
-/// Seconds of speech for each character, as in the load generator's workload; the words take half of a turn's time.
+/// Seconds of speech per character, as in the load generator's workload; the replies take half of
+/// the time of a turn.
 const PER_CHARACTER: f64 = 0.06;
 const ANSWER: &str = "Yes, it opens at nine today. You may bring a friend with you.";
-/// Each fourth answer goes on for so long that the user's next turn interrupts it.
+/// Every fourth reply is so long that the user's next turn interrupts it.
 const LONG: &str = "Sure, I can help with that. Let me walk you through each of the steps in order, so that nothing gets lost on the way.";
 
-/// What will happen at an instant of virtual time.
+/// A task that is due at an instant of virtual time.
 type Deed = Box<dyn FnOnce() + Send>;
 
-/// The models' clock and what they will do.
+/// The models' clock and their scheduled tasks.
 #[derive(Clone)]
 struct Agenda(Arc<Mutex<Deeds>>);
 
 struct Deeds {
     now: Instant,
-    /// Deeds so far: those of one instant happen in the order in which they were thought of.
+    /// Number of tasks so far: tasks that are due at the same instant run in the order of
+    /// scheduling.
     count: u64,
     due: BTreeMap<(Instant, u64), Deed>,
 }
@@ -81,7 +85,7 @@ impl Agenda {
     }
 }
 
-/// Speech to text, language model and voice of every call, as fast as those of the load generator's workload.
+/// STT, LLM and TTS of every call, as fast as those of the load generator's workload.
 struct Scripted {
     agenda: Agenda,
     /// .1 s of a tone at 48 kHz.
@@ -140,7 +144,7 @@ impl tts::Tts for Scripted {
     }
 }
 
-/// Forgets all facts.
+/// Discards all events.
 struct Nobody;
 
 impl EventSink for Nobody {
@@ -149,7 +153,8 @@ impl EventSink for Nobody {
     fn call_panicked(&self, _: ConversationId) {}
 }
 
-/// Takes what is not silence for speech: in the network's place where instructions are counted, which would take half an hour with it.
+/// Reports every window with sound as speech. It replaces the network when instructions are
+/// counted, because the network would take half an hour.
 struct Loudness;
 
 impl Vad for Loudness {
@@ -160,15 +165,15 @@ impl Vad for Loudness {
     }
 }
 
-/// A user, who says one utterance of the recording after the other, one each turn, and hears.
+/// A user who speaks the utterances of the recording in order, one per turn, and receives audio.
 struct User {
     far: LoopbackClient,
-    /// The next block, counted from the beginning of a turn of the first utterance.
+    /// Number of the next frame, counted from the start of the first utterance's turn.
     block: usize,
     tick: usize,
 }
 
-/// Blocks that agents have spoken, and all.
+/// Number of frames in which agents spoke, and of all frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spoken {
     of_speech: u64,
@@ -176,13 +181,13 @@ pub(crate) struct Spoken {
 }
 
 impl Spoken {
-    /// Share of the time in which an agent spoke; `None` where too little was heard to say.
+    /// Share of the time in which an agent spoke; `None` before 5000 frames.
     pub(crate) fn share(self) -> Option<f64> {
         (self.all >= 5_000).then(|| self.of_speech as f64 / self.all as f64)
     }
 }
 
-/// One media thread with its calls.
+/// A media thread and its calls.
 pub(crate) struct World {
     shard: MediaThread,
     inbox: Inbox,
@@ -192,18 +197,19 @@ pub(crate) struct World {
     recording: Vec<Vec<i16>>,
     users: Vec<User>,
     now: Instant,
-    /// Ticks so far.
+    /// Number of ticks so far.
     ticks: usize,
-    /// What agents said in them.
+    /// Speech of the agents in these ticks.
     pub(crate) spoken: Spoken,
 }
 
 impl World {
-    /// A thread with so many calls, which have talked for a turn each, all at another point of it.
+    /// A thread with this number of calls, each at a different position of its turn. All calls have
+    /// run for one turn.
     pub(crate) fn with(calls: usize) -> Self {
         let now = clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let client = models::net::Client::new(models::net::Policy { allow_private: true }).expect("a client");
+        let client = egress::Client::new(egress::Policy { allow_private: true }).expect("a client");
         let shared = EngineContext {
             runtime: runtime.handle().clone(),
             http_client: client,
@@ -255,7 +261,7 @@ impl World {
         world
     }
 
-    /// A call begins, its user at this block of a turn.
+    /// Starts a call whose user is at this frame of a turn.
     fn call(&mut self, number: usize, block: usize) {
         let key = CallId(number as u64);
         let settings = Settings {
@@ -289,13 +295,13 @@ impl World {
         };
         assert!(self.inbox.requests.send(Message::Loopback(Box::new(begins))).is_ok());
         let mut user = User { far, block, tick: self.ticks };
-        // The transport never waits for a block.
+        // Sent ahead, so that the transport never waits for a frame.
         user.say(&self.recording);
         self.users.push(user);
     }
 
-    /// The next 10 ms: the thread's tick, and whatever wakes it between this one and the last. CPU time of the thread's own work; users and models
-    /// cost nothing.
+    /// Runs the next 10 ms: the thread's tick, and every earlier wake-up since the previous one.
+    /// Returns the CPU time of the thread's own work; users and models are not included.
     pub(crate) fn tick(&mut self) -> Duration {
         let even = self.ticks % 2;
         for user in self.users.iter_mut().filter(|user| user.tick % 2 == even) {
@@ -320,12 +326,12 @@ impl World {
         taken
     }
 
-    /// Steps until nothing more happens at this instant.
+    /// Steps the thread until it has nothing left to do at this instant.
     fn settle(&mut self) -> Duration {
         let mut taken = Duration::ZERO;
         loop {
             taken += cpu::taken(|| self.shard.step(self.now));
-            // Questions to the language model are asked on the net pool.
+            // LLM requests run on the net pool.
             self.runtime.block_on(async {
                 for _ in 0..4 {
                     tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! The control plane as the binary sees it, and what its parts share.
+//! The control plane as the binary sees it, and the state that its parts share.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
-use conversation::call_config::ConversationId;
-use conversation::engine::{Engine, EventSink};
+use conversation::id::ConversationId;
+use engine_api::{Engine, EventSink};
 use models::embeddings::Embeddings;
-use models::net;
 use tokio::sync::{Notify, broadcast, mpsc};
 
 use crate::auth::Given;
@@ -39,9 +38,9 @@ use crate::token::Signer;
 use crate::vault::{self, Vault};
 use crate::{auth, custom_avatar, demo, erasing, lease, lifecycle, router};
 
-/// Name of the workspace that the first start makes.
+/// Name of the workspace that the first start creates.
 const FIRST_WORKSPACE: &str = "default";
-/// Commits that a slow reader of events may lag behind before it reads the store anew.
+/// Number of commits that a slow reader of events may lag behind before it reads the store again.
 const NEWS_DEPTH: usize = 1024;
 
 /// The control plane could not be opened.
@@ -50,7 +49,7 @@ pub enum OpenError {
     /// The data folder cannot be used.
     #[error("{0}: {1}")]
     Data(PathBuf, #[source] io::Error),
-    /// The database was made by servers with other key files.
+    /// The database was created by servers with other key files.
     #[error(
         "the database belongs to servers with other keys: copy secrets.key and tokens.key from one of their data folders to {0}"
     )]
@@ -63,74 +62,74 @@ pub enum OpenError {
     Store(#[from] store::Error),
 }
 
-/// Limits by the minute.
+/// Rate limits, per minute.
 pub(crate) struct Limits {
     pub(crate) keys: Limit<[u8; 32]>,
     pub(crate) offers: Limit<IpAddr>,
     pub(crate) embeds: Limit<IpAddr>,
 }
 
-/// What the parts of this plane share.
+/// State that the parts of this plane share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) vault: Vault,
     pub(crate) tokens: Signer,
     pub(crate) given: Given,
-    /// Uses of keys that are not written yet.
+    /// Uses of API keys that are not written yet.
     pub(crate) uses: Uses,
     pub(crate) limits: Limits,
     pub(crate) avatars: Vec<StockAvatar>,
-    /// The first workspace, that of the demo agent.
+    /// The first workspace, which owns the demo agent.
     pub(crate) workspace: String,
-    /// Whose conversations a restart ends.
+    /// The server's id; a restart ends the conversations with this id.
     pub(crate) server: String,
-    /// The engine, from [`App::router`] on.
+    /// The engine, set by [`App::router`].
     pub(crate) host: OnceLock<Arc<dyn Engine>>,
-    /// Where facts go.
+    /// Where the engine's events go.
     pub(crate) facts: Facts,
-    /// Told after each commit of facts.
+    /// Notified after each commit of events.
     pub(crate) news: broadcast::Sender<ConversationId>,
-    /// Told of each webhook that was written.
+    /// Receives each webhook that was written.
     pub(crate) outbox: mpsc::UnboundedSender<delivery::News>,
-    /// Told of each guardrail that fired and has a receiver.
+    /// Receives each triggered guardrail that has a receiver.
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     /// Offers that may still connect.
     pub(crate) pending: Pending,
     /// Calls that may still connect, by workspace.
     pub(crate) beginning: Beginning,
-    /// Conversations whose end was asked for and could not be kept yet.
+    /// Conversations whose requested end could not be stored yet.
     pub(crate) unconfirmed: Unconfirmed,
     /// Connections whose offer was answered.
     pub(crate) connections: Connections,
-    /// Told that a custom avatar's job of a picture waits.
+    /// Notified when a photo-avatar job is queued.
     pub(crate) jobs: Notify,
-    /// Told that a person waits to be drawn.
+    /// Notified when a drawing job is queued.
     pub(crate) drawings: Notify,
-    /// Poses of the workspaces' own avatars that calls show now.
+    /// Pose sets of custom avatars that running calls show.
     pub(crate) shown: Mutex<Shown>,
-    /// Draws previews.
+    /// Renders previews.
     pub(crate) painter: Painter,
-    /// Program and arguments that draw.
+    /// Program and arguments that bake avatars.
     pub(crate) baker: Vec<OsString>,
-    /// Told that a document waits to be read.
+    /// Notified when a document is queued for extraction.
     pub(crate) uploads: Notify,
-    /// Told that a document was read.
+    /// Notified when a document was extracted.
     pub(crate) read: Notify,
-    /// Tells what texts mean, where the operator configured it.
+    /// Computes embeddings, if the operator configured it.
     pub(crate) meaning: Option<Arc<Meaning>>,
-    /// Program and arguments that read a document.
+    /// Program and arguments that extract a document's text.
     pub(crate) extractor: Vec<OsString>,
-    /// Indexes of what agents know.
+    /// Indexes of the agents' knowledge.
     pub(crate) knowledge: Cache,
     /// Sends webhooks, under the operator's policy.
-    pub(crate) net: net::Client,
+    pub(crate) net: egress::Client,
     /// State of the background tasks.
     pub(crate) tasks: Arc<Tasks>,
     draining: AtomicBool,
 }
 
-/// By avatar how much of somebody the poses show, and the poses.
+/// By avatar: the completeness of the pose set in percent, and the pose set.
 type Shown = HashMap<String, (u8, Weak<[u8]>)>;
 
 impl Shared {
@@ -144,18 +143,19 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Why a call that begins now would leave no trace, or `None`.
+    /// Why a call that starts now would leave no record, or `None`.
     pub(crate) fn keeps_nothing(&self) -> Option<String> {
         let down = || self.tasks.is_down(LEDGER).then(|| "the task that writes facts has failed".to_owned());
         self.store.health.failing().or_else(down)
     }
 
-    /// Whether limits by address do not hold: for this machine, unless a proxy on it may speak for others.
+    /// Whether limits by address do not apply: to clients on this machine, unless a proxy on it may
+    /// forward requests of others.
     pub(crate) fn exempt(&self, peer: Peer) -> bool {
         peer.0.is_loopback() && self.config.public_url.is_none()
     }
 
-    /// Takes one request of an address out of a limit, unless it is exempt.
+    /// Charges one request of an address to a rate limit, unless it is exempt.
     pub(crate) fn limited(&self, limit: &Limit<IpAddr>, peer: Peer) -> Result<(), ApiError> {
         if self.exempt(peer) {
             return Ok(());
@@ -174,11 +174,11 @@ struct Background {
 pub struct App {
     shared: Arc<Shared>,
     background: Mutex<Option<Background>>,
-    /// Held as long as the server lives.
+    /// Held as long as the server runs.
     _lock: File,
 }
 
-/// Makes the data folder if absent, for its owner only.
+/// Creates the data folder if it is absent, for its owner only.
 pub(crate) fn prepare(data: &Path) -> Result<(), OpenError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -186,7 +186,7 @@ pub(crate) fn prepare(data: &Path) -> Result<(), OpenError> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     let fail = |e| OpenError::Data(data.to_owned(), e);
     builder.create(data).map_err(fail)?;
-    // A folder that was there before keeps its mode; the files in it are private all the same.
+    // An existing folder keeps its mode; the files in it are private in any case.
     #[cfg(unix)]
     if std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(data).map_err(fail)?.permissions()) & 0o077
         != 0
@@ -202,7 +202,8 @@ pub(crate) fn prepare(data: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A file to append to that only its owner may read; made if absent, and closed to others if it was not.
+/// Opens a file for appending that only its owner may read. It is created if absent, and its mode
+/// is corrected.
 fn private(file: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.create(true).append(true);
@@ -216,12 +217,12 @@ fn private(file: &Path) -> io::Result<File> {
     Ok(opened)
 }
 
-/// The database's file.
+/// Path of the database file.
 pub(crate) fn database(data: &Path) -> PathBuf {
     data.join("visavis.db")
 }
 
-/// This server's id: made once and kept in its data folder.
+/// This server's id: created once and stored in its data folder.
 fn identity(file: &Path) -> io::Result<String> {
     match std::fs::read_to_string(file) {
         Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
@@ -241,16 +242,16 @@ pub(crate) async fn open_store(data: &Path, url: Option<&str>) -> store::Result<
 }
 
 impl App {
-    /// Opens the data folder (made if absent): database, key files, the lock against a second server.
-    /// Ends the conversations that a crash left open. `net` sends the webhooks; its
-    /// policy should be [`Config::private_targets`].
+    /// Opens the data folder (created if absent): database, key files, the lock against a second
+    /// server. Ends the conversations that a crash left open. `net` sends the webhooks; its policy
+    /// should be [`Config::allows_private_targets`].
     ///
     /// # Errors
     /// See [`OpenError`].
     pub async fn open(
         mut config: Config,
         avatars: Vec<StockAvatar>,
-        net: net::Client,
+        net: egress::Client,
     ) -> Result<Self, OpenError> {
         config.api_key = config.api_key.filter(|key| !key.is_empty());
         let data = config.data.clone();
@@ -321,18 +322,19 @@ impl App {
             tasks: Arc::default(),
             draining: AtomicBool::new(false),
         };
-        // What is taken over is in the store, where the deliveries find it.
+        // Deliveries that are taken over are in the store, where the dispatcher finds them.
         lease::renew(&shared).await?;
-        // What was erased meanwhile, and what a crash left.
+        // Files of conversations that were erased meanwhile, and files that a crash left.
         erasing::sweep(&shared).await?;
-        // Before anybody can ask: what a crash left open is over.
+        // Before the first request: conversations that a crash left open have ended.
         lifecycle::recover(&shared).await;
         let background = Background { facts: facts_queue, outbox: outbox_queue, notices: notices_queue };
         Ok(Self { shared: Arc::new(shared), background: Mutex::new(Some(background)), _lock: lock })
     }
 
-    /// On the first start of a data folder: makes the demo agent and, unless one came from the environment, an API key, which is told
-    /// here and never again. `None` on every later start, and where the key is known already.
+    /// On the first start of a data folder: creates the demo agent and, unless the environment
+    /// provides one, an API key, which is returned only here. `None` on every later start, and if
+    /// the environment provides the key.
     ///
     /// # Errors
     /// The database failed.
@@ -374,7 +376,8 @@ impl App {
         Ok(demo::find(&self.shared).await?)
     }
 
-    /// Every route, over the engine `host`. Serve it with [`serve`](crate::serve), which tells handlers their peer's address.
+    /// Every route, over the engine `host`. Serve it with [`serve`](crate::serve), which gives
+    /// handlers their peer's address.
     ///
     /// # Panics
     /// If called twice.
@@ -383,31 +386,33 @@ impl App {
         router::router(&self.shared)
     }
 
-    /// What the parts share, for tests of one of them.
+    /// The shared state, for unit tests.
     #[cfg(test)]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Where the engine puts its facts. They are kept once [`App::run_background`] runs.
+    /// The sink for the engine's events. They are stored once [`App::run_background`] runs.
     pub fn ledger(&self) -> Arc<dyn EventSink> {
         Arc::new(self.shared.facts.clone())
     }
 
-    /// Refuses new calls and says so at `/readyz`; running calls go on, and may be taken over by a new connection.
+    /// Refuses new calls and reports it at `/readyz`. Running calls continue and may still move to
+    /// a new connection.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps facts, delivers webhooks and ends what nobody joined, until `shutdown`; then keeps the
-    /// facts that are still on their way, closes the store, and returns. Call it once, beside serving, and end it after serving has ended:
-    /// a request that is under way needs the store.
+    /// Stores events, delivers webhooks and ends conversations that no client joined, until
+    /// `shutdown`. Then it stores the remaining events, closes the store, and returns. Call it
+    /// once, in parallel with serving, and end it after serving has ended: a request in progress
+    /// needs the store.
     pub async fn run_background(&self, shutdown: impl Future<Output = ()> + Send) {
         let taken = self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(background) = taken else { return };
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let (shared, stopped) = (&self.shared, &stopped);
-        // Queues are outside of the tasks that read them: a task is restarted when it panics.
+        // Queues are owned outside of the tasks that read them: a task is restarted when it panics.
         let writer = ledger::Writer::new(Arc::clone(shared), background.facts, stopped.clone());
         let writer = Arc::new(tokio::sync::Mutex::new(writer));
         let outbox = Arc::new(tokio::sync::Mutex::new(background.outbox));
@@ -435,7 +440,7 @@ impl App {
             spawn(shared, stopped, "meaning", directions::run),
         ];
         shutdown.await;
-        // The receivers live in the tasks; if all of them are gone there is nobody left to stop.
+        // The receivers are in the tasks; without any receiver there is no task to stop.
         let _ = stop.send(true);
         for task in others.into_iter().chain([writer]) {
             if let Err(error) = task.await {

@@ -1,4 +1,5 @@
-//! Faces: the stock avatars, `/v1/ext/avatars`, and what the rest of this plane needs to know of them and of a workspace's own.
+//! Avatars: the stock avatars, `/v1/ext/avatars`, and lookups of stock and custom avatars for the
+//! rest of this plane.
 
 use std::sync::{Arc, PoisonError};
 
@@ -7,7 +8,7 @@ use axum::extract::State;
 use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conversation::call_config::PoseSetFile;
+use engine_api::PoseSetFile;
 use serde_json::{Value, json};
 
 use crate::app::Shared;
@@ -20,7 +21,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new().route("/v1/ext/avatars", get(list))
 }
 
-/// A stock avatar as it is told.
+/// A stock avatar as JSON.
 pub(crate) fn shown(avatar: &StockAvatar) -> Value {
     json!(avatar)
 }
@@ -33,7 +34,8 @@ async fn list(State(shared): State<Arc<Shared>>, _: Caller, Paged(page): Paged<t
     Listed::slice(shared.avatars.iter().filter(matches).map(shown).collect(), &page)
 }
 
-/// Whom agents of a workspace may name: the stock avatars, and the workspace's own that can be shown. Without their pictures.
+/// The avatars that agents of a workspace may use: the stock avatars, and the workspace's custom
+/// avatars that can be shown. Without their pictures.
 pub(crate) async fn known(shared: &Shared, workspace: &str) -> store::Result<Vec<StockAvatar>> {
     let own = shared.store.custom_avatars_ready(workspace).await?;
     let stock =
@@ -47,7 +49,7 @@ pub(crate) async fn known(shared: &Shared, workspace: &str) -> store::Result<Vec
     Ok(faces.collect())
 }
 
-/// The avatar of this id, stock or the workspace's own, with its picture.
+/// The avatar with this id, stock or custom, with its picture.
 pub(crate) async fn find(shared: &Shared, workspace: &str, id: &str) -> store::Result<Option<StockAvatar>> {
     if let Some(stock) = shared.avatars.iter().find(|a| a.avatar_key_id == id) {
         return Ok(Some(stock.clone()));
@@ -65,8 +67,8 @@ pub(crate) async fn find(shared: &Shared, workspace: &str, id: &str) -> store::R
     }))
 }
 
-/// The poses of a workspace's own avatar: the engine has the others. Nothing where it was deleted. Calls that show it at the same time share
-/// them.
+/// The pose set of a custom avatar; the engine has those of stock avatars. `None` if it was
+/// deleted. Calls that show it at the same time share the pose set.
 pub(crate) async fn poses(shared: &Shared, workspace: &str, id: &str) -> store::Result<Option<PoseSetFile>> {
     let stock = shared.avatars.iter().any(|a| a.avatar_key_id == id);
     let Some(id) = store::id(id).filter(|_| !stock) else { return Ok(None) };
@@ -86,14 +88,14 @@ pub(crate) async fn poses(shared: &Shared, workspace: &str, id: &str) -> store::
     Ok(Some(face))
 }
 
-/// Keeps poses for the calls that will show them, for as long as one does.
+/// Caches a pose set for further calls, as long as one call uses it.
 fn keep(shared: &Shared, id: String, face: &PoseSetFile) {
     let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
     shown.retain(|_, (_, poses)| poses.strong_count() > 0);
     shown.insert(id, (face.completeness, Arc::downgrade(&face.data)));
 }
 
-/// There are better poses of somebody: the running calls of this server get them.
+/// A better pose set is available: the running calls of this server switch to it.
 pub(crate) fn renew(shared: &Shared, id: &str, face: PoseSetFile) {
     keep(shared, id.to_owned(), &face);
     if let Some(host) = shared.host.get() {

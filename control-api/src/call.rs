@@ -1,13 +1,14 @@
-//! A conversation's agent, as it was configured when the conversation was made → what the engine needs to hold the call.
+//! From a conversation's agent, as it was configured when the conversation was created, to the
+//! configuration that the engine needs for the call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversation::call_config::{
-    AvatarChoice, CallConfig, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolBackend, TtsChoice,
-};
 use conversation::settings;
 use conversation::spec::ToolSpec;
+use engine_api::{
+    AvatarChoice, CallConfig, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolBackend, TtsChoice,
+};
 use serde_json::{Value, json};
 
 use crate::agent::secrets::{self, Secrets};
@@ -30,7 +31,7 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-/// The first of the positive ones: how long a call of this agent may last, in seconds.
+/// Maximum duration of a call of this agent, in seconds: the first positive one of three settings.
 fn max_call_duration(agent: &Value, avatar: &Value) -> Option<f64> {
     let stated = [
         &agent["config"]["maxCallDuration"],
@@ -40,7 +41,7 @@ fn max_call_duration(agent: &Value, avatar: &Value) -> Option<f64> {
     stated.iter().find_map(|v| v.as_f64().filter(|d| *d > 0.0))
 }
 
-/// Builds the call of a conversation.
+/// Builds the call configuration of a conversation.
 pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<CallConfig> {
     let damaged = |what: &str| store::Error::Damaged("conversation", what.to_owned());
     let agent = show::parsed(&row.agent_document)?;
@@ -50,7 +51,7 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<CallConfig> 
     let guardrails = guardrails(shared, row, &agent).await?;
     let mut tools = tools(shared, row, &agent).await?;
     for guardrail in guardrails.iter().filter(|guardrail| guardrail.response_message.is_none()) {
-        // A tool of the same name came first: it keeps its name.
+        // An earlier tool with the same name takes precedence.
         if tools.iter().all(|(tool, _)| tool.name != guardrail.key) {
             tools.push(moderation_tool(guardrail));
         }
@@ -104,7 +105,8 @@ pub(crate) async fn of(shared: &Shared, row: &Row) -> store::Result<CallConfig> 
     })
 }
 
-/// What the agent says about turn-taking, for the conversation's number `row.number`.
+/// The turn-taking settings of the agent, for the conversation with number
+/// `row.conversation_number`.
 fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> settings::AgentTurnConfig<'a> {
     let avatar = &agent["avatars"][0];
     let stt = &avatar["config"]["stt"];
@@ -124,7 +126,7 @@ fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> setting
         language: stt["language"].as_str(),
         greeting: greeting.and_then(Value::as_str),
         greeting_delay: avatar["welcome_message"]["wait_time"].as_f64(),
-        // Null and 0 are one here: no call-outs.
+        // Null and 0 are equivalent here: no call-outs.
         idle_timeout: Some(idle["timeout"].as_f64().unwrap_or(0.0)),
         idle_messages: texts(&idle["filler_phrases"]),
         idle_end_after: Some(idle["end_after"].as_u64().and_then(|n| u32::try_from(n).ok())),
@@ -174,7 +176,8 @@ async fn guardrails(shared: &Shared, row: &Row, agent: &Value) -> store::Result<
     Ok(guardrails)
 }
 
-/// A guardrail without words of its own, as the model sees it: a tool that tells what a moderation endpoint says.
+/// A guardrail without its own response, as the model sees it: a tool that returns the result of a
+/// moderation endpoint.
 fn moderation_tool(guardrail: &Guardrail) -> (Tool, ToolSpec) {
     let tool = Tool {
         name: guardrail.key.clone(),
@@ -219,7 +222,7 @@ fn tool_of(document: &Value, headers: Headers) -> (Tool, ToolSpec) {
     )
 }
 
-/// Shares a call with the engine.
+/// The call configuration, shared with the engine.
 pub(crate) async fn shared(shared: &Shared, row: &Row) -> store::Result<Arc<CallConfig>> {
     of(shared, row).await.map(Arc::new)
 }

@@ -1,5 +1,22 @@
-//! The two doors through which a client's connection comes in: `/rtc/{conversation_id}` (WHIP manners, RFC 9725, but with media both
-//! ways) and `/api/offer` (the shape that the public RTVI client libraries speak). Both take the session token, and nothing else does.
+//! Signaling: the two endpoints through which a client offers its connection.
+//! `/rtc/{conversation_id}` follows WHIP (RFC 9725), but with media in both directions;
+//! `/api/offer` follows the format of the public RTVI client libraries. Both accept only the
+//! session token.
+//!
+//! The conversation's status as signaling sees it:
+//!
+//! ```text
+//!              offer accepted                   Joined                     Ended
+//!   started ------------------> offer pending --------> in_progress ---------------> ended
+//!    |   ^                           |                   |        ^                    ^
+//!    |   +------ offer_timeout ------+                   +- offer-+ replaces the       |
+//!    |                                                              connection         |
+//!    +------- ended by the API, or no join within `timeouts.join` ---------------------+
+//!
+//!   started and expired: 401      ended, or the call panicked: 409
+//! ```
+//!
+//! A call that runs on another server is refused with a capacity error.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,8 +29,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, patch, post};
-use conversation::call_config::ConversationId;
-use conversation::engine::{AcceptedOffer, Caller, Offer, OfferError};
+use conversation::id::ConversationId;
+use engine_api::{AcceptedOffer, Caller, Offer, OfferError};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
@@ -31,12 +48,12 @@ use crate::request::{self, Path};
 use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 use crate::token::Claims;
 
-/// Largest session description; the largest that was seen is 10 kB.
+/// Maximum size of a session description, bytes. The largest one observed has 10 kB.
 const SDP_LIMIT: usize = 64 << 10;
 
-/// Conversations with an offer that was answered and is not yet connected.
+/// Conversations with an offer that was answered and is not connected yet.
 pub(crate) struct Pending {
-    /// Time an offer has to connect.
+    /// Time that an offer has to connect.
     offer: Duration,
     until: Mutex<HashMap<ConversationId, Instant>>,
 }
@@ -62,18 +79,19 @@ impl Pending {
         self.map().get(&id).is_some_and(|until| *until > Instant::now())
     }
 
-    /// It connected, or the conversation is over.
+    /// The offer connected, or the conversation is over.
     pub(crate) fn forget(&self, id: ConversationId) {
         self.map().remove(&id);
     }
 }
 
-/// The connections that a conversation's offers led to: the resources that its clients may name.
+/// The connections that resulted from a conversation's offers: the resources that its clients may
+/// address.
 #[derive(Default)]
 pub(crate) struct Connections(Mutex<HashMap<ConversationId, Vec<String>>>);
 
 impl Connections {
-    /// The older ones are long replaced by then.
+    /// Older ones have been replaced by then.
     const REMEMBERED: usize = 8;
 
     fn map(&self) -> std::sync::MutexGuard<'_, HashMap<ConversationId, Vec<String>>> {
@@ -100,7 +118,8 @@ impl Connections {
 }
 
 pub(crate) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
-    // `any` lets OPTIONS in; a wrong method is refused below with the CORS headers that every reply carries.
+    // `any` admits OPTIONS. The fallback refuses a wrong method with the CORS headers that every
+    // response carries.
     Router::new()
         .route("/rtc/{conversation_id}", post(whip_offer).options(preflight).fallback(wrong_whip))
         .route(
@@ -111,7 +130,7 @@ pub(crate) fn routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
         .layer(axum::middleware::from_fn_with_state(Arc::clone(shared), cors))
 }
 
-/// Any page may call: what opens a door is the token, which no browser adds by itself.
+/// Allows every origin: access depends on the token, which no browser attaches by itself.
 async fn cors(State(_): State<Arc<Shared>>, request: Request, next: axum::middleware::Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -145,17 +164,18 @@ async fn wrong_resource() -> Response {
     wrong("PATCH, DELETE, OPTIONS")
 }
 
-/// What the token of a request says.
+/// Verifies the token of a request and returns its claims.
 fn claims(shared: &Shared, parts: &Parts) -> Result<Claims, ApiError> {
     let token = bearer(&parts.headers, parts.uri.query()).ok_or(ApiError::Unauthorized)?;
     shared.tokens.read(&token).ok_or(ApiError::Unauthorized)
 }
 
-/// The conversation that a token still opens. Never used and expired: 401; ended: 409.
+/// The conversation that a token may still join. 401 if it was never joined and has expired; 409 if
+/// it has ended.
 pub(crate) async fn opened(shared: &Shared, claims: &Claims) -> Result<Row, ApiError> {
     let row =
         shared.store.conversation_anywhere(&claims.sub.to_string()).await?.ok_or(ApiError::Unauthorized)?;
-    // A call that began a moment ago may not be in the store yet.
+    // A call that started a moment ago may not be in the store yet.
     let pending = shared.pending.contains(claims.sub);
     if row.joined_at.is_none() && !pending && record::expired(shared, &row) {
         return Err(ApiError::Unauthorized);
@@ -175,7 +195,8 @@ fn refusal(error: OfferError) -> ApiError {
     }
 }
 
-/// Refuses what concerns a running call of another server: whoever asked may come to that one at the next try.
+/// Refuses a request about a running call of another server. The client's next attempt may reach
+/// that server.
 fn held_here(shared: &Shared, row: &Row) -> Result<(), ApiError> {
     if row.status == IN_PROGRESS && row.server != shared.server {
         return Err(ApiError::NoCapacity("the call is held by another server".into()));
@@ -183,7 +204,7 @@ fn held_here(shared: &Shared, row: &Row) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Hands an offer to the engine.
+/// Submits an offer to the engine.
 async fn offer(
     shared: &Shared,
     row: &Row,
@@ -193,11 +214,11 @@ async fn offer(
     restart: bool,
 ) -> Result<AcceptedOffer, ApiError> {
     if shared.draining() && row.status != IN_PROGRESS {
-        // The engine counts whom it turns away.
+        // The engine counts the rejected calls.
         let why = shared.host().reject_new_call();
         return Err(ApiError::NoCapacity(why.unwrap_or_else(|| "the server is shutting down".into())));
     }
-    // A call that begins now would leave no trace.
+    // A call that starts now would leave no record.
     if let Some(reason) = shared.keeps_nothing().filter(|_| row.status == STARTED) {
         return Err(ApiError::Unwritable(reason));
     }
@@ -226,7 +247,7 @@ async fn offer(
     Ok(accepted)
 }
 
-/// The token's claims, if they are for the conversation of the path.
+/// The token's claims, if they are for the conversation in the path.
 pub(crate) fn claims_for(shared: &Shared, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
     let claims = claims(shared, parts)?;
     if id.parse::<ConversationId>().is_ok_and(|id| id == claims.sub) {
@@ -236,7 +257,7 @@ pub(crate) fn claims_for(shared: &Shared, parts: &Parts, id: &str) -> Result<Cla
     }
 }
 
-/// A body of one media type; none given counts as that one.
+/// Reads a body of one media type. A request without `Content-Type` is accepted.
 async fn body(request: Request, media_type: &'static str) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
     let bytes = request::read(body, &parts.headers, SDP_LIMIT).await?;
@@ -272,7 +293,7 @@ async fn whip_offer(
     Ok((StatusCode::CREATED, headers, accepted.answer).into_response())
 }
 
-/// Candidates are not needed: the client is learned from its own checks.
+/// Candidates are not needed: the engine learns the client's address from its connectivity checks.
 async fn whip_trickle(
     State(shared): State<Arc<Shared>>,
     Path((id, resource)): Path<(String, String)>,
@@ -298,7 +319,7 @@ async fn whip_hang_up(
     if shared.host().hang_up(claims.sub, resource).await {
         return Ok(StatusCode::OK);
     }
-    // A call that ended by itself has nothing left to hang up.
+    // A call that ended by itself has no connection to hang up.
     shared.facts.flush(&shared.store).await;
     match opened(&shared, &claims).await {
         Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
@@ -307,7 +328,8 @@ async fn whip_hang_up(
     }
 }
 
-/// Candidates have a shape, and are not needed: the client is learned from its own checks.
+/// Candidates are validated and not used: the engine learns the client's address from its
+/// connectivity checks.
 fn candidates(body: &[u8]) -> Result<(), ApiError> {
     let body: Value = serde_json::from_slice(body).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let faults = Faults::default();
@@ -317,16 +339,17 @@ fn candidates(body: &[u8]) -> Result<(), ApiError> {
     faults.unless(())
 }
 
-/// Reads the body of a trickle request at `/api/offer`: JSON with `pc_id` and `candidates`, both optional. For the fuzz targets.
+/// Validates the body of a trickle request at `/api/offer`: JSON with `pc_id` and `candidates`,
+/// both optional. For the fuzz targets.
 ///
 /// # Errors
-/// The status and the body of the answer that refuses it.
+/// The status and the body of the error response.
 pub fn trickle(body: &[u8]) -> Result<(), (u16, Vec<u8>)> {
     use futures_util::FutureExt as _;
     candidates(body).map_err(|refused| {
         let answer = refused.into_response();
         let status = answer.status().as_u16();
-        // It is whole, so it is there at once.
+        // The body is complete, so it is available at once.
         let body = axum::body::to_bytes(answer.into_body(), usize::MAX).now_or_never();
         (status, body.and_then(Result::ok).unwrap_or_default().to_vec())
     })
@@ -351,7 +374,7 @@ async fn api_offer(
     let bytes = body(request, "application/json").await?;
     if trickles {
         candidates(&bytes)?;
-        // The client waits for this reply before it says "connected".
+        // The client waits for this response before it reports "connected".
         opened(&shared, &claims).await?;
         return Ok(axum::Json(json!({"status": "success"})).into_response());
     }
@@ -365,7 +388,7 @@ async fn api_offer(
         faults.unless(read)?
     };
     let row = opened(&shared, &claims).await?;
-    // The path does not name the call.
+    // The path does not contain the conversation's id.
     let accepted = offer(&shared, &row, peer, sdp, replaces, restart).instrument(span(claims.sub)).await?;
     Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
         .into_response())

@@ -1,5 +1,5 @@
-//! What stands before every route: the Host check of loopback listeners, what reserved connections may ask, and headers that no answer
-//! goes without.
+//! The outermost layer, before every route: the Host check of loopback listeners, the restriction
+//! of reserved connections, and the headers of every response.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use conversation::call_config::ConversationId;
+use conversation::id::ConversationId;
 use tracing::Instrument as _;
 
 use crate::app::Shared;
 use crate::error::{ApiError, Outage};
 use crate::serve::{Reserved, essential};
 
-/// Host without its port, in lower case.
+/// The host without its port, in lower case.
 fn name(host: &str) -> String {
     let host = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -23,7 +23,8 @@ fn name(host: &str) -> String {
     host.to_ascii_lowercase()
 }
 
-/// Whether a loopback listener may answer under this name. A page elsewhere whose name was made to point here (DNS rebinding) may not.
+/// Whether a loopback listener may respond under this name. A page elsewhere may use a name that
+/// resolves to this machine (DNS rebinding); such names are rejected.
 fn known(host: &str, public_url: Option<&str>) -> bool {
     let name = name(host);
     let public = public_url
@@ -33,7 +34,7 @@ fn known(host: &str, public_url: Option<&str>) -> bool {
         || public.is_some_and(|public| public.trim_matches(['[', ']']) == name)
 }
 
-/// The conversation that a path is about.
+/// The conversation in a path.
 fn conversation(path: &str) -> Option<ConversationId> {
     let parts: Vec<&str> = path.split('/').skip(1).take(4).collect();
     match parts[..] {
@@ -44,8 +45,8 @@ fn conversation(path: &str) -> Option<ConversationId> {
     }
 }
 
-/// A conversation's name for what is logged meanwhile. Of the highest level, so that no filter takes the name from a line that it lets
-/// through.
+/// Span that adds the conversation's id to log lines. It has the highest level, so that no filter
+/// removes the id from a line that passes.
 pub(crate) fn span(id: ConversationId) -> tracing::Span {
     tracing::error_span!("call", conversation = %id)
 }

@@ -1,9 +1,10 @@
-//! Headers of outgoing requests as a client configures them: names are shown, values are secrets.
+//! Headers of outgoing requests as a client configures them. Names are returned by the API; values
+//! are secrets.
 
 use std::collections::BTreeMap;
 
 use axum::http::{HeaderName, HeaderValue};
-use models::net::FRAMING;
+use egress::FRAMING;
 use serde_json::{Map, Value};
 
 use crate::agent::secrets::STARS;
@@ -12,8 +13,9 @@ use crate::fields::Fields;
 /// Values of secret headers, by name.
 pub(crate) type Headers = BTreeMap<String, String>;
 
-/// Moves the values of the field `headers` of `request` out; what stands in its place in the document. `old` are the values of the record
-/// that it replaces: `***` keeps one.
+/// Moves the values out of the field `headers` of `request`. Returns the masked object for the
+/// document, and the values. `previous` holds the values of the record that is replaced: `***`
+/// retains one.
 pub(crate) fn take(request: &Fields<'_>, old: Option<&Headers>) -> (Value, Headers) {
     let (mut shown, mut kept) = (Map::new(), Headers::new());
     for (name, value) in request.object("headers").all() {

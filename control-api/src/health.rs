@@ -14,7 +14,7 @@ use crate::app::Shared;
 use crate::error::UNWRITABLE;
 use crate::supervise::LEDGER;
 
-/// How long the store may take to answer.
+/// Maximum time for a response of the store.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -26,7 +26,7 @@ async fn alive() -> Response {
 }
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
-    // Who asks has a time-out of its own, and a pool's patience is longer than that.
+    // The prober has its own timeout, which is shorter than the pool's acquire timeout.
     let answer = tokio::time::timeout(PATIENCE, shared.store.alive()).await;
     let failed = match &answer {
         Ok(Ok(())) => None,
@@ -43,7 +43,7 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     } else if shared.draining() {
         Some("draining".to_owned())
     } else {
-        // What a new call would be told at the door. The calls that run do not suffer from it.
+        // The reason for which a new call would be rejected. Running calls are not affected by it.
         shared
             .host()
             .not_ready_reason()
@@ -51,7 +51,8 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
             .or_else(|| shared.host().stt_unavailable())
     };
     match reason {
-        // Less than all of the server takes calls: it is told, and no load balancer takes the server out for it.
+        // Part of the server takes no calls. The reason is reported, but a load balancer must not
+        // remove the server for it.
         None => match shared.host().degraded_reason() {
             None => axum::Json(json!({"status": "ready"})).into_response(),
             Some(reason) => axum::Json(json!({"status": "ready", "reason": reason})).into_response(),
@@ -66,7 +67,6 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
 #[cfg(test)]
 mod tests {
     use axum::body::to_bytes;
-    use models::net;
 
     use super::*;
     use crate::app::App;
@@ -75,7 +75,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_whose_ledger_is_down_is_not_ready() {
         let data = std::env::temp_dir().join(format!("visavis-health-{}", std::process::id()));
-        let net = net::Client::new(net::Policy { allow_private: true }).unwrap();
+        let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         let config = Config { data: data.clone(), ..Config::default() };
         let app = App::open(config, Vec::new(), net).await.unwrap();
         app.shared().tasks.panicked(LEDGER);

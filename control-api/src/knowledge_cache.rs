@@ -1,17 +1,18 @@
-//! What agents know, as an index in memory: a cache of the documents in the store, one index for each set of knowledge bases.
+//! Knowledge of agents as indexes in memory: a cache of the documents in the store, one index for
+//! each set of knowledge bases.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use conversation::engine::{BoxFuture, Knowledge};
 use conversation::event::Snippet;
+use engine_api::{BoxFuture, Knowledge};
 use knowledge::{Hit, Index};
 
 use crate::app::Shared;
 use crate::kb::directions::{self, Meaning};
 use crate::store;
 
-/// Sets that are remembered before all are forgotten.
+/// Maximum number of cached indexes. When it is reached, all are dropped.
 const REMEMBERED: usize = 64;
 
 /// Knowledge base and document.
@@ -19,7 +20,7 @@ type Id = (Arc<str>, Arc<str>);
 
 struct Known {
     index: Index<Id>,
-    /// Tells what questions mean, where any chunk's meaning is known.
+    /// Embeds queries, if any chunk has an embedding.
     meaning: Option<Arc<Meaning>>,
 }
 
@@ -48,14 +49,14 @@ impl Knowledge for Known {
     }
 }
 
-/// What a set was when it was indexed: each base's id, last change and number of documents.
+/// Version of a set when it was indexed: each base's id, last change and number of documents.
 type Version = Vec<(String, i64, i64)>;
 
-/// Indexes that were made lately.
+/// Recently built indexes.
 #[derive(Default)]
 pub(crate) struct Cache(Mutex<HashMap<Version, Arc<dyn Knowledge>>>);
 
-/// The index of these knowledge bases; `None` where none of them is left or all are empty.
+/// The index of these knowledge bases; `None` if none of them exists any more or all are empty.
 pub(crate) async fn of(
     shared: &Shared,
     workspace: &str,

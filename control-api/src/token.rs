@@ -1,28 +1,30 @@
-//! Session tokens: a JWT (HS256) for one conversation. It opens the two doors and no REST route.
+//! Join tokens: a JWT (HS256) for one conversation. It authorizes the two signaling endpoints and
+//! no REST route.
 //!
-//! Deterministic: the token of a conversation is computed from its id and creation, so that it need not be stored and every
-//! reading of the conversation shows the same link.
+//! Deterministic: the token is computed from the conversation's id and creation time. It need not
+//! be stored, and every read of the conversation returns the same link.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use conversation::call_config::ConversationId;
+use conversation::id::ConversationId;
 use serde::{Deserialize, Serialize};
 
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
-/// What a token says.
+/// Claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claims {
     /// The conversation.
     pub(crate) sub: ConversationId,
-    /// Creation, seconds since the Unix epoch.
+    /// Creation time, in seconds since the Unix epoch.
     pub(crate) iat: u64,
-    /// The first join must come before; afterwards the token holds until the conversation has ended.
+    /// Deadline for the first join. After a join, the token is valid until the conversation has
+    /// ended.
     pub(crate) exp: u64,
 }
 
-/// Signs and checks tokens.
+/// Signs and verifies tokens.
 pub(crate) struct Signer(hmac::Key);
 
 impl Signer {
@@ -30,7 +32,7 @@ impl Signer {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
-    /// The token that says `claims`.
+    /// The token with these claims.
     pub(crate) fn sign(&self, claims: &Claims) -> String {
         let claims = serde_json::to_vec(claims).expect("claims are plain data");
         let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims));
@@ -40,13 +42,14 @@ impl Signer {
         token
     }
 
-    /// What `token` says, if it was signed here. Whether it has expired is the caller's question: see [`Claims::exp`].
+    /// The claims of `token` if its signature is valid. The caller checks the expiry: see
+    /// [`Claims::exp`].
     pub(crate) fn read(&self, token: &str) -> Option<Claims> {
         let (signed, tag) = token.rsplit_once('.')?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
         hmac::verify(&self.0, signed.as_bytes(), &tag).ok()?;
         let (header, claims) = signed.split_once('.')?;
-        // Only our own header is ever signed, so that no other algorithm can be asked for.
+        // Only this header is ever signed, so no other algorithm can be selected.
         if URL_SAFE_NO_PAD.decode(header).ok()? != HEADER.as_bytes() {
             return None;
         }

@@ -28,27 +28,27 @@ mod deadlines;
 mod guardrails;
 mod hear;
 mod outputs;
+pub(crate) mod pending_call;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conversation::call_config::{CallConfig, Tool};
 use conversation::conversation::Conversation;
-use conversation::engine::CommandError;
 use conversation::event::{AgentState, Event as Fact};
 use conversation::input::{Command, CommandId, Input};
 use conversation::output::CommandOutcome;
 use conversation::time::Time;
+use engine_api::{CallConfig, CommandError, Tool};
 use models::{Handle, Sink};
 use tokio::sync::oneshot;
 
+use crate::call::pending_call::{CallHandover, MAX_EARLY_COMMANDS};
 use crate::clock;
 use crate::connection::Connection;
-use crate::engine::{EngineContext, PresenceGuard, Slot};
+use crate::context::{EngineContext, PresenceGuard, Slot};
 use crate::hear::AudioInput;
-use crate::media_thread::pending_call::{CallHandover, MAX_EARLY_COMMANDS};
 use crate::messages::{CallModels, CallSetup, StageEvent};
 use crate::show::{AvatarAnimator, FrameClock};
 use crate::speak::AudioOutput;

@@ -1,4 +1,5 @@
-//! Bounded channels between threads. Each has a rule for overflow and counts how often it was full.
+//! Bounded channels between threads ([`CHANNELS`]). Each has a rule for overflow and counts how often
+//! it was full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ pub enum Overflow {
     Wait(Duration),
 }
 
-/// A channel, as listed in [`crate::messages::CHANNELS`].
+/// A channel, as listed in [`CHANNELS`].
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
     /// Source and receiver; also the value of the label in metrics.
@@ -31,6 +32,42 @@ pub struct Channel {
     /// What happens when the channel is full.
     pub overflow: Overflow,
 }
+
+/// Capacity of a media thread's inbox, in messages. One call causes at most some 50 messages a
+/// second, while its agent speaks.
+const INBOX_CAPACITY: usize = 8_192;
+
+/// Offers, commands and hang-ups → media thread. When it is full, the requester gets an error: an
+/// offer fails with 503 and a command with `NotRunning`.
+pub static REQUESTS: Channel =
+    Channel { name: "requests → media", capacity: INBOX_CAPACITY, overflow: Overflow::Reject };
+/// Text, decisions and samples from models and tools → media thread. When it is full, the model's
+/// thread blocks for up to 200 ms rather than lose text. A media thread that reads nothing for that
+/// long is broken, so events are then dropped and counted.
+pub static STAGE_EVENTS: Channel = Channel {
+    name: "news → media",
+    capacity: INBOX_CAPACITY,
+    overflow: Overflow::Wait(Duration::from_millis(200)),
+};
+/// ICE-TCP datagrams → media thread. When it is full, datagrams are dropped and counted, as by a
+/// full socket.
+pub static TCP: Channel =
+    Channel { name: "tcp → media", capacity: INBOX_CAPACITY, overflow: Overflow::Drop };
+/// Inputs and outputs of traced calls → disk thread. Live calls have priority: when it is full,
+/// they are dropped and counted.
+pub static TRACE: Channel = Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
+
+/// All channels between threads. Other paths have their own bounds:
+///
+/// - audio → STT and questions → turn model: bounded by the adapters. They never block, and a
+///   question that does not fit gets no answer.
+/// - events → event sink: bounded by the store. It never blocks and never loses an event.
+/// - text → data channel and packets → socket: bounded by the transport, which counts what it
+///   drops.
+///
+/// Within a media thread, only the samples of a segment queue ([`crate::speak::playout`]); the
+/// length of the segment bounds them.
+pub static CHANNELS: [&Channel; 4] = [&REQUESTS, &STAGE_EVENTS, &TCP, &TRACE];
 
 /// The sending end. Cheap to clone.
 pub struct Sender<T> {

@@ -5,6 +5,9 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Time between two ticks of a media thread.
+pub const TICK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// The monotonic clock: the media clock of every call.
 #[must_use]
 pub fn now() -> Instant {

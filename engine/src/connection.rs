@@ -18,7 +18,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::engine::PendingOffer;
+use crate::context::PendingOffer;
 use crate::hear::decode::Decoder;
 use crate::hear::jitter::JitterBuffer;
 use crate::speak::AudioFrame;

@@ -4,10 +4,8 @@
 mod admission;
 mod config;
 mod metrics_export;
-mod model_factory;
 mod offers;
 mod pending_offers;
-mod slot;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,22 +14,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use conversation::call_config::{CallConfig, ConversationId, PoseSetFile};
-use conversation::engine::{AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, OfferError};
+use conversation::id::ConversationId;
 use conversation::input::Command;
-use conversation::metrics::MetricFamily;
 use conversation::output::CommandOutcome;
+use engine_api::metrics::MetricFamily;
+use engine_api::{
+    AcceptedOffer, BoxFuture, CallConfig, CommandError, Engine, EventSink, OfferError, PoseSetFile,
+};
 use models::contain::{contained, lasting};
 use models::{Error, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use crate::channel::Sender;
+use crate::context::{EngineContext, PresenceGuard};
 use crate::hear;
 use crate::latency::LatencyMetrics;
 use crate::media_thread::{Inbox, MediaThread};
 use crate::memory::MemoryMonitor;
 use crate::messages::{CallId, CallModels, LoopbackCall, Message, StageEvent, ThreadResources};
+use crate::model_factory::Models;
 use crate::show::{AvatarLibrary, Avatars};
 use crate::stats::ThreadStats;
 use crate::trace;
@@ -39,11 +41,8 @@ use crate::transport::webrtc::Certificate;
 use crate::transport::{loopback, socket, tcp};
 use crate::{clock, thread};
 use admission::{RejectReason, RejectionCounts};
-pub use config::{Config, Timeouts};
-pub use model_factory::{Models, WithWarning};
-pub use pending_offers::PendingOffer;
+pub use config::Config;
 use pending_offers::PendingOffers;
-pub use slot::{PresenceGuard, Slot};
 
 /// Maximum time that an offer waits for the certificate and the models.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,26 +50,6 @@ const READY_TIMEOUT: Duration = Duration::from_secs(10);
 const EXIT_MESSAGE_TIME: Duration = Duration::from_secs(10);
 /// How often a drain checks whether all calls have ended.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// State that all media threads share. No access to it blocks.
-pub struct EngineContext {
-    /// The network thread pool.
-    pub runtime: Handle,
-    /// HTTP client for tools.
-    pub http_client: models::net::Client,
-    /// Receives the events of all calls.
-    pub event_sink: Arc<dyn EventSink>,
-    /// Channel for traced inputs.
-    pub trace: Option<Sender<trace::TraceMessage>>,
-    /// When a user counts as gone.
-    pub timeouts: Timeouts,
-    /// Latency histograms of turns.
-    pub latencies: Arc<LatencyMetrics>,
-    /// Share of a media thread's time above which it takes no new call; 0 = no limit.
-    pub max_load: f64,
-    /// Questions per second that a client may type; 0 = no limit.
-    pub max_questions_per_second: f64,
-}
 
 /// The media thread of a call.
 struct CallLocation {
@@ -164,7 +143,7 @@ impl CallEngine {
         config: Config,
         models: Arc<dyn Models>,
         avatars: Avatars,
-        client: models::net::Client,
+        client: egress::Client,
         ledger: Arc<dyn EventSink>,
         net: Handle,
     ) -> io::Result<Arc<Self>> {
@@ -357,10 +336,7 @@ impl Drop for CallEngine {
 }
 
 impl Engine for CallEngine {
-    fn accept_offer(
-        &self,
-        offer: conversation::engine::Offer,
-    ) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
+    fn accept_offer(&self, offer: engine_api::Offer) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
         Box::pin(self.take_offer(offer))
     }
 

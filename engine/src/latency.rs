@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use conversation::event::{Event as Fact, Stage};
-use conversation::metrics::MetricFamily;
+use engine_api::metrics::MetricFamily;
 
 use crate::stats::Histogram;
 
@@ -104,7 +104,7 @@ impl LatencyMetrics {
                 &self.barge_in,
             ),
             MetricFamily::counter(
-                "visavis_failures",
+                "visavis_stage_failures",
                 "Failures and time-outs of models and tools in calls, by stage.",
             )
             .with_each(

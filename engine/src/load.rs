@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
 
-use crate::media_thread::TICK_INTERVAL;
+use crate::clock::TICK_INTERVAL;
 use crate::{clock, thread};
 
 /// Number of ticks in the window: five seconds of them.

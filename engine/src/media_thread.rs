@@ -7,7 +7,6 @@
 mod datagrams;
 mod offers;
 mod panic_isolation;
-pub(crate) mod pending_call;
 mod pending_calls;
 mod run_loop;
 
@@ -17,27 +16,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use conversation::call_config::ConversationId;
+use conversation::id::ConversationId;
 use crossbeam_channel::Receiver;
 use mio::{Interest, Poll, Token, Waker};
 use models::Sink;
 use models::contain::contained;
 use smallvec::SmallVec;
 
-use self::pending_call::PendingCall;
+use crate::call::pending_call::PendingCall;
 use crate::call::{Call, Lifecycle};
 use crate::channel::{self, Sender};
-use crate::engine::EngineContext;
+use crate::clock::TICK_INTERVAL;
+use crate::context::EngineContext;
 use crate::hear::vad::{State, WINDOW};
-use crate::messages::{self, CallId, Message, ThreadResources};
+use crate::messages::{CallId, Message, ThreadResources};
 use crate::stats::{StepMeter, ThreadStats};
 use crate::thread;
 use crate::transport::socket::{Demux, Socket};
 use crate::transport::tcp;
 use crate::transport::webrtc::{LocalCandidate, Protocol, Transmit};
 
-/// Time between two ticks.
-pub const TICK_INTERVAL: Duration = Duration::from_millis(10);
 /// Limit of messages handled in one step, so that a flood of messages does not starve the tick.
 const MAX_MESSAGES_PER_STEP: usize = 1_024;
 /// Limit of connections per call: the one that carries it, and offers that try to take over.
@@ -68,11 +66,11 @@ pub struct Inbox {
 
 impl Inbox {
     fn new(waker: Option<Arc<Waker>>) -> (Self, Receiver<Message>) {
-        let (requests, receiver) = channel::open(&messages::REQUESTS, waker);
+        let (requests, receiver) = channel::open(&channel::REQUESTS, waker);
         (
             Self {
-                stage_events: requests.with_channel(&messages::STAGE_EVENTS),
-                tcp: requests.with_channel(&messages::TCP),
+                stage_events: requests.with_channel(&channel::STAGE_EVENTS),
+                tcp: requests.with_channel(&channel::TCP),
                 requests,
             },
             receiver,

@@ -1,59 +1,21 @@
-//! Messages between threads, and the channels that carry them with their rules for overflow.
+//! Messages between threads. [`crate::channel`] declares the channels that carry them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use conversation::call_config::{CallConfig, ConversationId, Tool};
-use conversation::engine::{AcceptedOffer, CommandError, OfferError};
 use conversation::event::Snippet;
+use conversation::id::ConversationId;
 use conversation::input::{Command, GenerationId, SegmentId, ToolCallId};
 use conversation::output::CommandOutcome;
+use engine_api::{AcceptedOffer, CallConfig, CommandError, OfferError, Tool};
 use models::stt::Stream;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::channel::{Channel, Overflow};
-use crate::engine::{PendingOffer, PresenceGuard, Slot};
-use crate::hear::vad::Vad;
+use crate::context::{PendingOffer, PresenceGuard, Slot};
+use crate::model_factory::Vad;
 use crate::speak::tts;
 use crate::transport::loopback;
 use crate::transport::webrtc::Certificate;
-
-/// Capacity of a media thread's inbox, in messages. One call causes at most some 50 messages a
-/// second, while its agent speaks.
-const INBOX_CAPACITY: usize = 8_192;
-
-/// Offers, commands and hang-ups → media thread. When it is full, the requester gets an error: an
-/// offer fails with 503 and a command with `NotRunning`.
-pub static REQUESTS: Channel =
-    Channel { name: "requests → media", capacity: INBOX_CAPACITY, overflow: Overflow::Reject };
-/// Text, decisions and samples from models and tools → media thread. When it is full, the model's
-/// thread blocks for up to 200 ms rather than lose text. A media thread that reads nothing for that
-/// long is broken, so events are then dropped and counted.
-pub static STAGE_EVENTS: Channel = Channel {
-    name: "news → media",
-    capacity: INBOX_CAPACITY,
-    overflow: Overflow::Wait(Duration::from_millis(200)),
-};
-/// ICE-TCP datagrams → media thread. When it is full, datagrams are dropped and counted, as by a
-/// full socket.
-pub static TCP: Channel =
-    Channel { name: "tcp → media", capacity: INBOX_CAPACITY, overflow: Overflow::Drop };
-/// Inputs and outputs of traced calls → disk thread. Live calls have priority: when it is full,
-/// they are dropped and counted.
-pub static TRACE: Channel = Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
-
-/// All channels between threads. Other paths have their own bounds:
-///
-/// - audio → STT and questions → turn model: bounded by the adapters. They never block, and a
-///   question that does not fit gets no answer.
-/// - events → event sink: bounded by the store. It never blocks and never loses an event.
-/// - text → data channel and packets → socket: bounded by the transport, which counts what it
-///   drops.
-///
-/// Within a media thread, only the samples of a segment queue ([`crate::speak::playout`]); the
-/// length of the segment bounds them.
-pub static CHANNELS: [&Channel; 4] = [&REQUESTS, &STAGE_EVENTS, &TCP, &TRACE];
 
 /// Identifies one call on one media thread. An id is never reused: stage events of a call that has
 /// ended are dropped.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use conversation::metrics::MetricValue;
+use engine_api::metrics::MetricValue;
 
 use crate::load::{LoadWindow, ThreadLoad};
 

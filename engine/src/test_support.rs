@@ -1,7 +1,8 @@
 //! What unit tests share.
 
-use conversation::call_config::{CallConfig, ConversationId};
+use conversation::id::ConversationId;
 use conversation::settings::AgentTurnConfig;
+use engine_api::CallConfig;
 
 /// A call of the default agent, with the built-in models.
 pub(crate) fn call_config(id: u128) -> CallConfig {

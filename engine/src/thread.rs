@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 
-use conversation::call_config::ConversationId;
+use conversation::id::ConversationId;
 
 /// Starts a thread with a name of at most 15 bytes (the limit of Linux).
 ///

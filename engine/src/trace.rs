@@ -12,17 +12,18 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use conversation::call_config::{CallConfig, ConversationId};
+use conversation::id::ConversationId;
 use conversation::input::Input;
 use conversation::output::Output;
 use conversation::time::Time;
 use conversation::trace;
 use crossbeam_channel::{Receiver, select, tick};
+use engine_api::CallConfig;
 use models::contain::lasting;
 use tokio::sync::oneshot;
 
 use crate::channel::{self, Sender};
-use crate::{messages, thread};
+use crate::thread;
 
 /// Interval between two flushes to the disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,7 +68,7 @@ fn start_with_interval(
     if let Err(error) = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)) {
         tracing::warn!(folder = %folder.display(), %error, "the folder of traces cannot be closed to others");
     }
-    let (sender, lines) = channel::open(&messages::TRACE, None);
+    let (sender, lines) = channel::open(&channel::TRACE, None);
     let thread = thread::spawn("disk", move || lasting(|| write_traces(&folder, &lines, flush)))?;
     Ok((sender, thread))
 }
@@ -291,10 +292,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_counted_in_its_place() {
         // No receiver drains this channel: it is full after `capacity` lines.
-        let (disk, lines) = channel::open(&messages::TRACE, None);
+        let (disk, lines) = channel::open(&channel::TRACE, None);
         let call = Arc::new(crate::test_support::call_config(7));
         let mut trace = TraceWriter::new(disk, &call, 5);
-        run_call(&mut trace, &call, messages::TRACE.capacity as u64 + 9);
+        run_call(&mut trace, &call, channel::TRACE.capacity as u64 + 9);
         let folder = temp_folder();
         fs::create_dir_all(&folder).unwrap();
         let mut files = TraceFiles { folder: &folder, open_traces: HashMap::new() };
@@ -303,7 +304,7 @@ mod tests {
         lines.try_iter().for_each(|line| files.handle(line));
         assert!(files.open_traces.is_empty(), "its end closes it");
         let text = fs::read_to_string(folder.join(trace::file_name(call.id))).unwrap();
-        let line = messages::TRACE.capacity as u64 + 1;
+        let line = channel::TRACE.capacity as u64 + 1;
         assert_eq!(replay_verdict(&text), Verdict::Gap { line, missing: 10 });
         fs::remove_dir_all(folder).unwrap();
     }

@@ -1,6 +1,7 @@
-//! The engine with its threads and sockets: taking and refusing offers, and one call over UDP with a client on str0m.
+//! The engine with its threads and sockets: offers that are accepted and rejected, and calls over
+//! UDP with a client built on str0m.
 
-#![allow(clippy::print_stderr)] // what a call costs
+#![allow(clippy::print_stderr)] // prints the load of a call
 
 mod support;
 
@@ -10,18 +11,21 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call_config::{ConversationId, LlmChoice, SttChoice, TtsChoice};
-use conversation::engine::{AcceptedOffer, Caller, CommandError, Engine, EventSink, Offer, OfferError};
 use conversation::event::{EndReason, Event, EventEnvelope};
+use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::output::{CommandOutcome, Rejection};
 use conversation::settings::AgentTurnConfig;
+use engine::WithWarning;
 use engine::clock;
-use engine::engine::WithWarning;
 use engine::hear::vad::{State, Vad, WINDOW};
 use engine::show::Avatars;
 use engine::transport::loopback::LoopbackClient;
 use engine::{CallEngine, Config, Models, Timeouts};
+use engine_api::{
+    AcceptedOffer, Caller, CommandError, Engine, EventSink, LlmChoice, Offer, OfferError, SttChoice,
+    TtsChoice,
+};
 use models::{Error, Handle, Kind, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
 use str0m::media::{Direction, MediaKind};
@@ -29,10 +33,10 @@ use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Input, Output, Rtc};
 use support::{EventRecorder, LoudnessVad, call_config, call_config_of};
 
-/// A detector that panics when it is given a sound of this loudness.
+/// A VAD that panics when the audio contains a loud sample (see [`PANIC_AMPLITUDE`]).
 struct PanickingVad(LoudnessVad);
 
-/// Louder than any voice of these tests.
+/// Louder than any other audio of these tests.
 const PANIC_AMPLITUDE: i16 = 32_000;
 
 impl Vad for PanickingVad {
@@ -43,7 +47,7 @@ impl Vad for PanickingVad {
     }
 }
 
-/// Models that do nothing but be there: so many ears, and a gate that holds the loading.
+/// Models that do nothing, with a number of free STT decoders and a gate that delays the loading.
 struct FakeModels {
     free_decoders: Arc<Mutex<usize>>,
     load_gate: Mutex<Option<Receiver<Result<(), String>>>>,
@@ -95,7 +99,7 @@ impl llm::Llm for SilentLlm {
     }
 }
 
-/// Speaks two minutes, whatever it is asked for: no test hears the end.
+/// Returns two minutes of audio for any text, so that no test hears the end.
 struct EndlessTts;
 
 impl tts::Tts for EndlessTts {
@@ -132,7 +136,7 @@ fn start_engine(models: Arc<FakeModels>, timeouts: Timeouts) -> (Arc<CallEngine>
     start_engine_with_limit(0, models, timeouts)
 }
 
-/// An engine that holds at most so many calls.
+/// An engine of two threads that runs at most `calls` calls.
 fn start_engine_with_limit(
     calls: usize,
     models: Arc<FakeModels>,
@@ -148,7 +152,7 @@ fn start_engine_with_config(config: Config, models: Arc<FakeModels>) -> (Arc<Cal
     (engine, recorder)
 }
 
-/// An engine of `n` threads on loopback that tells its facts to `ledger`.
+/// An engine of `n` threads on the loopback address that records its events in `event_sink`.
 fn start_engine_with_sink(
     n: usize,
     config: Config,
@@ -157,7 +161,7 @@ fn start_engine_with_sink(
 ) -> Arc<CallEngine> {
     let hosts = vec![[127, 0, 0, 1].into()];
     let config = Config { threads: n, host_addresses: hosts, ..config };
-    let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+    let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
     let net = tokio::runtime::Handle::current();
     CallEngine::start(config, models, Avatars::default(), client, event_sink, net).unwrap()
 }
@@ -167,7 +171,7 @@ fn offer_for(id: u128, sdp: &str) -> Offer {
     Offer { config: call, sdp: sdp.into(), replaces: None, restart: false, commands: Vec::new(), caller }
 }
 
-/// Longest wait for a state.
+/// Maximum wait for a state.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits for a state.
@@ -181,7 +185,7 @@ async fn wait_for(what: &str, holds: impl Fn() -> bool) {
     waited.await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
-/// A client on str0m, in real time.
+/// A client built on str0m, in real time.
 struct Client {
     rtc: Rtc,
     socket: UdpSocket,
@@ -202,7 +206,7 @@ impl Client {
         (Self { rtc, socket, events: Vec::new(), channel: None }, offer.to_sdp_string(), pending)
     }
 
-    /// Runs until what it has seen is enough; blocks.
+    /// Runs the client until `enough` holds for it. Blocks.
     fn run_until(&mut self, what: &str, enough: impl Fn(&Self) -> bool) {
         let (begin, mut buffer) = (clock::now(), [0; 2_000]);
         while !enough(self) {
@@ -272,7 +276,7 @@ async fn a_panic_while_the_models_are_loaded_is_told_as_what_is_missing() {
     let (models, gate) = FakeModels::gated();
     let (engine, _) = start_engine(models, Timeouts::default());
     assert!(engine.not_ready_reason().unwrap().contains("loading"));
-    // Whoever waits at a gate that nobody can open any more panics.
+    // The loader waits at the gate. When the gate is dropped, it panics.
     drop(gate);
     let failed = "a panic while the models were loaded: see the log";
     let refused = engine.accept_offer(offer_for(1, "no SDP")).await.unwrap_err();
@@ -280,7 +284,7 @@ async fn a_panic_while_the_models_are_loaded_is_told_as_what_is_missing() {
     assert_eq!(engine.not_ready_reason().unwrap(), failed);
 }
 
-/// Connects a client whose offer was answered, until what it has seen is enough.
+/// Connects a client whose offer was answered, then runs it until `enough` holds.
 async fn connect(
     (mut client, pending): (Client, str0m::change::SdpPendingOffer),
     accepted: &AcceptedOffer,
@@ -298,11 +302,11 @@ async fn connect(
 
 fn metric_values(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
     let family = engine.metrics().into_iter().find(|f| f.name == family).unwrap();
-    let count = |point: &conversation::metrics::MetricPoint| match point.value {
-        conversation::metrics::MetricValue::Count(count) => count,
+    let count = |point: &engine_api::metrics::MetricPoint| match point.value {
+        engine_api::metrics::MetricValue::Count(count) => count,
         _ => panic!("{family:?} counts nothing"),
     };
-    let label = |point: &conversation::metrics::MetricPoint| point.labels.first().map(|l| l.1.to_string());
+    let label = |point: &engine_api::metrics::MetricPoint| point.labels.first().map(|l| l.1.to_string());
     family.points.iter().map(|p| (label(p).unwrap_or_default(), count(p))).collect()
 }
 
@@ -315,7 +319,7 @@ async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_
     let two_taken = engine.accept_offer(offer_for(2, &two_sdp)).await.unwrap();
     assert!(one_taken.answer.contains("a=candidate") && !one_taken.connection.is_empty());
     assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (0, 1), "offers hold nothing");
-    assert_eq!(metric_values(&engine, "visavis_offers_waiting"), [(String::new(), 2)]);
+    assert_eq!(metric_values(&engine, "visavis_offers_pending"), [(String::new(), 2)]);
 
     let one = connect((one, one_pending), &one_taken, "its voice", |c| c.packets() > 0).await;
     assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (1, 0));
@@ -331,10 +335,10 @@ async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_
     assert_eq!(two.packets(), 0);
     assert!(recorder.events_of(2).is_empty(), "its conversation has not begun");
     assert_eq!(engine.active_calls(), 1, "the other call goes on");
-    let refused: Vec<_> = metric_values(&engine, "visavis_calls_refused");
+    let refused: Vec<_> = metric_values(&engine, "visavis_calls_rejected");
     assert!(refused.contains(&("call".into(), 2)), "{refused:?}");
 
-    // The same conversation may be tried again as soon as there is room.
+    // The same conversation may be tried again as soon as there is capacity.
     assert!(engine.hang_up(ConversationId(1), one_taken.connection).await);
     drop(one);
     wait_for("the decoder is free", || *models.free_decoders.lock().unwrap() == 1).await;
@@ -350,7 +354,7 @@ async fn an_offer_that_never_connects_leaves_no_trace() {
     let (engine, recorder) = start_engine(FakeModels::ready(1), timeouts);
     let (_client, sdp, _) = Client::offer();
     let taken = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
-    wait_for("it is dropped", || metric_values(&engine, "visavis_offers_waiting")[0].1 == 0).await;
+    wait_for("it is dropped", || metric_values(&engine, "visavis_offers_pending")[0].1 == 0).await;
     assert!(!engine.hang_up(ConversationId(1), taken.connection).await);
     assert!(recorder.0.lock().unwrap().is_empty());
 }
@@ -400,7 +404,8 @@ async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has
         facts.contains("First of all.") && facts.contains("Then this.")
     })
     .await;
-    // A call that is ended before it began is no call.
+    // A call that is ended before its connection is established leaves no events, and its
+    // connection is closed.
     let (_client, sdp, _) = Client::offer();
     let taken = engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
     assert_eq!(engine.send_command(ConversationId(2), Command::End).await, Err(CommandError::NotRunning));
@@ -442,7 +447,8 @@ async fn the_limit_of_calls_is_that_of_all_threads_together() {
         .expect("another connection of a call that is held takes no place");
 }
 
-/// What share of its time a thread may use is proved beside the measuring of it, in virtual time; here, that the engine asks.
+/// Virtual-time tests beside the load measurement prove which share of its time a thread may use.
+/// This test proves that the engine applies it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_back_with_calls_that_end() {
     let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
@@ -450,7 +456,7 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
     let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let mut client = Vec::new();
-    // However little a call costs, this many are more than a twentieth of two threads' time.
+    // However cheap a call is, 20,000 of them need more than a twentieth of two threads' time.
     let refused = loop {
         match engine.start_loopback_call(Arc::new(call_config(client.len() as u128 + 1)), Vec::new()) {
             Ok(end) => client.push(end),
@@ -461,9 +467,9 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
     let full = "the media threads have no time for another call";
     assert_eq!(refused, OfferError::NoCapacity(full.into()));
     assert!(!client.is_empty(), "the first one always fits");
-    let counts = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
+    let counts = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_rejected").unwrap();
     let by_load = counts.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
-    assert!(matches!(by_load.value, conversation::metrics::MetricValue::Count(1)), "{counts:?}");
+    assert!(matches!(by_load.value, engine_api::metrics::MetricValue::Count(1)), "{counts:?}");
     client.iter().for_each(|end| end.send_event(engine::transport::TransportEvent::Closed));
     wait_for("room again", || Engine::capacity_error(&*engine).is_none()).await;
     engine
@@ -472,8 +478,9 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
         .expect("there is room again");
 }
 
-/// As many calls as the measured share of the threads' time allows, and no more: those that run keep theirs, and room comes back with the
-/// calls that end. The share is small, so that the machine that tests is not the load.
+/// The engine admits as many calls as the measured load of its threads allows, and no more. Running
+/// calls continue, and capacity returns with the calls that end. The maximum load is low, so that
+/// the machine that runs the test is not the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: load"]
 async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again_when_some_have_ended() {
@@ -484,7 +491,8 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
     let full = OfferError::NoCapacity("the media threads have no time for another call".into());
     let mut client = Vec::new();
     let mut waits = 0;
-    // A refusal for what the newest calls may come to cost is not the last word: their cost is measured.
+    // A rejection based on the estimated cost of the newest calls is not final: capacity returns
+    // once their cost was measured.
     while waits < 8 {
         match engine.start_loopback_call(Arc::new(call_config(client.len() as u128 + 1)), Vec::new()) {
             Ok(end) => {
@@ -511,9 +519,9 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
     eprintln!("{} calls use {used:.3?} of two threads; {late} of {frames} frames late", client.len());
     assert!(client.len() > 50, "fifty fit at the least, by what a call is reckoned with: {}", client.len());
     assert!(late * 100 <= frames, "running calls keep their quality: {late} of {frames}");
-    let refused = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_refused").unwrap();
+    let refused = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_rejected").unwrap();
     let by_load = refused.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
-    assert!(matches!(by_load.value, conversation::metrics::MetricValue::Count(n) if n >= 8), "{refused:?}");
+    assert!(matches!(by_load.value, engine_api::metrics::MetricValue::Count(n) if n >= 8), "{refused:?}");
     let ends = client.split_off(client.len() / 4);
     ends.iter().for_each(|end| end.send_event(engine::transport::TransportEvent::Closed));
     wait_for("room again", || Engine::capacity_error(&*engine).is_none()).await;
@@ -566,7 +574,7 @@ async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_ca
     .await
     .unwrap();
     assert!(!client.texts().iter().any(|t| t.contains("peerLeft")));
-    // The newest of them is the one that may still take over.
+    // Only the newest of these connections may still take over the call.
     let (mut newest, taken, pending) = last.unwrap();
     let answer = SdpAnswer::from_sdp_string(&taken.answer).unwrap();
     newest.rtc.sdp_api().accept_answer(pending, answer).unwrap();
@@ -581,13 +589,14 @@ async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_ca
 #[tokio::test]
 async fn a_draining_engine_takes_no_new_calls() {
     let (engine, _) = start_engine(FakeModels::ready(4), Timeouts::default());
-    engine.drain(Duration::from_secs(30)).await; // nothing runs: at once
+    engine.drain(Duration::from_secs(30)).await; // no call runs: returns at once
     let refused = engine.accept_offer(offer_for(1, "v=0")).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity("the server is shutting down".into()));
 }
 
-/// The drain waits on tokio's clock, which stands still but for what the test itself waits for. The call is in real time on its thread, which
-/// takes what it is sent in turn: a command's answer tells what the call has been told before.
+/// The drain waits on tokio's clock, which is paused except for the waits of the test itself. The
+/// call runs in real time on its thread. The thread handles its messages in order, so the answer to
+/// a command shows that the earlier messages were handled.
 #[tokio::test]
 async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_ends_it() {
     let (engine, recorder) = start_engine(FakeModels::ready(1), Timeouts::default());
@@ -596,7 +605,7 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
     talker.spec.exit_message = Some("Goodbye.".into());
     let _far = engine.start_loopback_call(Arc::new(talker), Vec::new()).unwrap();
     wait_for("the call has begun", || !recorder.events_of(1).is_empty()).await;
-    // While a blocking task runs tokio's clock does not jump.
+    // While a blocking task runs, tokio's clock does not advance by itself.
     let asked = async |command: Command| {
         let engine = Arc::clone(&engine);
         let asking = move || {
@@ -604,7 +613,8 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
         };
         tokio::task::spawn_blocking(asking).await.unwrap()
     };
-    // Of tokio's clock, which has steps of a millisecond for each of the drain's waits.
+    // `moment` is a tolerance on tokio's clock, which adds up to a millisecond to each wait of the
+    // drain.
     let (second, moment) = (Duration::from_secs(1), Duration::from_millis(10));
 
     tokio::time::pause();
@@ -648,7 +658,7 @@ async fn a_drain_is_over_when_its_last_call_is() {
     });
     tokio::time::sleep(30 * second).await;
     assert!(!draining.is_finished(), "a call runs");
-    // The thread takes its own time; tokio's clock waits for it.
+    // The media thread runs in real time. The blocking task stops tokio's clock meanwhile.
     let leaving = Arc::clone(&engine);
     let left = tokio::task::spawn_blocking(move || {
         let leaves = leaving.send_command(ConversationId(1), Command::Leave);
@@ -668,7 +678,7 @@ async fn a_drain_is_over_when_its_last_call_is() {
 async fn commands_for_a_call_that_is_not_here_say_so() {
     let (engine, _) = start_engine(FakeModels::ready(1), Timeouts::default());
     let answer = engine.send_command(ConversationId(9), Command::Interrupt).await;
-    assert_eq!(answer, Err(conversation::engine::CommandError::NotRunning));
+    assert_eq!(answer, Err(engine_api::CommandError::NotRunning));
     assert!(!engine.hang_up(ConversationId(9), "x".into()).await);
 }
 
@@ -698,7 +708,8 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
         .iter()
         .filter_map(|e| if let str0m::Event::MediaData(d) = e { Some(d.time.numer()) } else { None })
         .collect();
-    // 20 ms each, silence included. What a thread without processor left out it has counted; virtual time has every frame.
+    // A frame every 20 ms, silence included. A thread without CPU time skips frames and counts
+    // them; in virtual time no frame is missing.
     let steps: Vec<u64> = stamps.windows(2).map(|w| w[1] - w[0]).collect();
     assert!(steps.iter().all(|step| *step > 0 && step % 960 == 0), "{stamps:?}");
     let left_out: u64 = steps.iter().map(|step| step / 960 - 1).sum();
@@ -722,7 +733,7 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     assert!(names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"), "{names:?}");
 }
 
-/// Begins a call and gives it the sound at which its thread panics.
+/// Starts a call and sends the audio at which its thread panics.
 async fn start_panicking_call(engine: &CallEngine, recorder: &EventRecorder, id: u128) -> LoopbackClient {
     let client = engine.start_loopback_call(Arc::new(call_config(id)), Vec::new()).unwrap();
     wait_for("it has begun", || !recorder.events_of(id).is_empty()).await;
@@ -730,13 +741,13 @@ async fn start_panicking_call(engine: &CallEngine, recorder: &EventRecorder, id:
     client
 }
 
-/// Begins a call, lets its thread panic, and waits until its record is ended.
+/// Starts a call, lets its thread panic, and waits until the record of the call is ended.
 async fn panic_media_thread(engine: &CallEngine, recorder: &EventRecorder, id: u128) {
     let _far = start_panicking_call(engine, recorder, id).await;
     wait_for("its record is ended", || recorder.1.lock().unwrap().contains(&id)).await;
 }
 
-/// Threads that take no calls.
+/// Number of threads that accept no calls.
 fn dead_threads(engine: &CallEngine) -> usize {
     engine.stats().filter(|stats| stats.dead.load(Relaxed)).count()
 }
@@ -747,7 +758,7 @@ fn port_of_answer(answer: &str) -> String {
     line.split(' ').nth(5).unwrap().to_owned()
 }
 
-/// The port of the thread that a new call comes to.
+/// The port of the thread that a new call is assigned to.
 async fn port_of_next_call(engine: &CallEngine, id: u128) -> String {
     let (_, sdp, _) = Client::offer();
     let taken = engine.accept_offer(offer_for(id, &sdp)).await.unwrap();
@@ -755,7 +766,7 @@ async fn port_of_next_call(engine: &CallEngine, id: u128) -> String {
     port_of_answer(&taken.answer)
 }
 
-/// Begins a call over the network; the port of its thread.
+/// Starts a call over the network; returns the port of its thread.
 async fn connect_over_udp(engine: &CallEngine, recorder: &EventRecorder, id: u128) -> String {
     let (mut client, sdp, pending) = Client::offer();
     let taken = engine.accept_offer(offer_for(id, &sdp)).await.unwrap();
@@ -791,7 +802,8 @@ async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_th
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let before = port_of_next_call(&engine, 1).await;
     let pauses = || engine.stats().map(|s| s.restart_pauses.load(Relaxed)).sum::<u64>();
-    // Six panics within ten seconds. A machine that stands still between two of them makes it take more.
+    // Six panics within ten seconds cause a pause. If the machine stalls between two of them, it
+    // takes more.
     let mut ids = 2..200;
     while pauses() == 0 {
         wait_for("it takes calls", || dead_threads(&engine) == 0).await;
@@ -803,7 +815,7 @@ async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_th
     assert_eq!(*recorder.1.lock().unwrap(), (2..ids.start).collect::<Vec<_>>(), "each record is ended once");
 }
 
-/// A ledger that panics when it is told that a call broke, while it is shut.
+/// An event sink whose `call_panicked` panics while `is_failing` is set.
 struct FailingEventSink {
     recorder: EventRecorder,
     is_failing: AtomicBool,
@@ -835,7 +847,7 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
     let first = port_of_next_call(&engine, 1).await;
     let _one = start_panicking_call(&engine, &recorder, 2).await;
     wait_for("its thread takes no calls", || dead_threads(&engine) == 1).await;
-    // The other one does.
+    // The other thread accepts calls.
     assert_eq!(Engine::capacity_error(&*engine), None);
     let failing = |dead| format!("media threads that have failed and are tried again: {dead} of 2");
     assert_eq!(Engine::degraded_reason(&*engine), Some(failing(1)));

@@ -1,30 +1,30 @@
-//! Guardrails on the real graph, in virtual time, with scripted models.
+//! Guardrails in a whole call, in virtual time, with scripted models.
 
 mod support;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call_config::{Tool, ToolBackend};
 use conversation::event::{Event, Role, TriggeredGuardrail};
 use conversation::spec::ToolSpec;
+use engine_api::{Tool, ToolBackend};
 use models::{Handle, Sink, llm};
 use support::{Harness, WORD_DURATION, call_config, user_audio};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn call_with_guardrail(response: Option<&str>) -> conversation::call_config::CallConfig {
-    let guardrail = conversation::call_config::Guardrail {
+fn call_with_guardrail(response: Option<&str>) -> engine_api::CallConfig {
+    let guardrail = engine_api::Guardrail {
         key: "sue".into(),
         category: "law".into(),
         prompt: "The user wants to sue".into(),
         response_message: response.map(str::to_owned),
         callback_url: None,
     };
-    conversation::call_config::CallConfig { guardrails: vec![guardrail], ..call_config(1) }
+    engine_api::CallConfig { guardrails: vec![guardrail], ..call_config(1) }
 }
 
-/// What the record says of guardrails that fired.
+/// The guardrails that fired, from the events.
 fn triggered_guardrails(harness: &Harness) -> Vec<TriggeredGuardrail> {
     let events = harness.recorder.events_of(1).into_iter();
     events
@@ -87,9 +87,9 @@ fn a_guardrail_s_words_take_the_place_of_the_reply_that_has_begun() {
     drop(client);
 }
 
-/// Calls the rule that it is offered, then declines; it has no moderation endpoint.
+/// Calls the tool of the rule that it is offered, then declines. It has no moderation endpoint.
 struct ToolCallingLlm {
-    /// What it was told that the rule's tool said.
+    /// The results of the rule's tool that it received.
     tool_results: Arc<Mutex<Vec<String>>>,
 }
 

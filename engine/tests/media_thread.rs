@@ -1,6 +1,6 @@
-//! The real graph on one media thread, in virtual time, with scripted models.
+//! The whole pipeline of a call on one media thread, in virtual time, with scripted models.
 
-#![allow(clippy::print_stderr)] // the report of where a turn's time goes
+#![allow(clippy::print_stderr)] // prints where the time of a turn goes
 
 mod support;
 
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call_config::CallConfig;
 use conversation::event::{EndReason, Event, Role};
 use conversation::input::{Command, MAX_VISITOR_CONTEXT_BYTES};
 use conversation::settings::AgentTurnConfig;
 use engine::transport::TransportEvent as Wire;
 use engine::transport::loopback::LoopbackOutput;
+use engine_api::CallConfig;
 use models::{Handle, Sink, llm, tts};
 use support::{
     Harness, ReceivedOutput, VirtualTime, WORD_DURATION, call_config, call_config_of, sample_at, user_audio,
@@ -56,8 +56,9 @@ fn a_question_is_heard_answered_and_told() {
     assert!(events.iter().enumerate().all(|(i, f)| f.seq == i as u64), "facts are numbered without a gap");
 }
 
-/// Where the time goes between the user's last sound and the agent's first: the sum must be the delay that was asked for, the models' own
-/// time, and little else. Speech ends anywhere in a window and in a block, so it is tried at sixteen places.
+/// The delay between the end of the user's speech and the agent's first sample. It must be the
+/// configured delay, the time of the models, and little else. Speech may end anywhere in a VAD
+/// window and in a frame, so sixteen offsets are tried.
 #[test]
 fn the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy() {
     let ideal = 0.400 + 0.016;
@@ -105,8 +106,9 @@ fn the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy() {
     assert!(added.iter().all(|a| *a <= 0.010 + 0.005), "one block at most, and one message: {added:?}");
 }
 
-/// From the onset of what interrupts to the end of the sound: what the policy takes, a block of 10 ms that is out, and a fade of 5.
-/// Speech begins anywhere in a window and in a block, so it is tried at sixteen places.
+/// The delay from the onset of an interruption to silence: the delay of the policy, a frame of 10
+/// ms that was already sent, and a fade of 5 ms. Speech may start anywhere in a VAD window and in a
+/// frame, so sixteen offsets are tried.
 #[test]
 fn an_interruption_is_silence_at_most_sixteen_milliseconds_after_the_policy_allows_it() {
     let mut over = Vec::new();
@@ -180,7 +182,7 @@ fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
     let mut harness = Harness::new();
     let mut call = call_config(1);
     call.spec.echo_warmup = Duration::ZERO;
-    // The second stretch of sound means nothing: a cough.
+    // The second speech segment has no text: a cough.
     let client = harness.start_call(call, &["Tell me something.", ""], LONG_ANSWER);
     client.send_audio(user_audio(&[(0.5, 1.0), (2.0, 0.9)]));
     harness.run_for(14 * SECOND);
@@ -202,12 +204,13 @@ fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
         held.abs_diff(reported) <= 960,
         "what had left by then is known to the block at once: {reported} {held}"
     );
-    // Behind the fade of 5 ms at the hold comes silence, then a rise of 5 ms, then the samples as they are.
+    // The fade of 5 ms at the hold is followed by silence, a fade-in of 5 ms, then the unchanged
+    // samples.
     let blocks: Vec<i16> = output.blocks.iter().flat_map(|(_, b)| b.iter().copied()).collect();
     let silence = blocks.windows(4_800).position(|w| w[0] != 0 && w[1..].iter().all(|s| *s == 0));
     let resumed = silence.map(|at| at + 1 + blocks[at + 1..].iter().position(|s| *s != 0).unwrap()).unwrap();
     let exact: Vec<i16> = (held + 240..held + 1_240).map(sample_at).collect();
-    let near = resumed - 1; // the rise begins with zero
+    let near = resumed - 1; // the fade-in starts with zero
     let found = blocks[near..near + 2_000].windows(1_000).position(|w| w == exact);
     assert!(found.is_some_and(|at| (239..=241).contains(&at)), "held at {held}: {found:?}");
 }
@@ -323,7 +326,7 @@ fn fifty_calls_at_once_are_fifty_conversations() {
     let count = |of: &AtomicU64| of.load(Relaxed);
     let stats = &harness.stats;
     assert_eq!([&stats.skipped_audio_frames, &stats.late_audio_frames, &stats.late_ticks].map(count), [0; 3]);
-    // A few of each call's are of 10 ms: those before its answer.
+    // A few frames of each call have 10 ms: those before its answer.
     assert!(
         (50 * 249..=50 * 254).contains(&count(&stats.audio_frames)),
         "{} frames",
@@ -337,7 +340,7 @@ fn a_thread_that_slept_too_long_catches_up_and_counts_what_it_left_out() {
     let mut harness = Harness::new();
     let client = harness.start_call(call_config(1), &[], "");
     harness.run_for(SECOND);
-    // Nobody stepped the thread for half a second.
+    // The thread is not stepped for half a second.
     harness.now += SECOND / 2;
     harness.run_for(SECOND);
     let mut output = ReceivedOutput::new(harness.start);
@@ -345,13 +348,15 @@ fn a_thread_that_slept_too_long_catches_up_and_counts_what_it_left_out() {
     let blocks = output.blocks.len();
     assert!((100 + 10..=125).contains(&blocks), "ten blocks are caught up with: {blocks}");
     assert_eq!(harness.stats.late_ticks.load(Relaxed), 1);
-    // Of those that it catches up with, the ones due 210 ms ago, 190, … 70; the one of 50 ms ago is in time.
+    // Of the frames that are caught up with, those due 210 ms ago, 190, … 70 are late. The one due
+    // 50 ms ago is in time.
     assert_eq!(harness.stats.late_audio_frames.load(Relaxed), 8);
     assert_eq!(harness.stats.skipped_audio_frames.load(Relaxed), 14);
     assert_eq!(harness.stats.audio_frames.load(Relaxed), blocks as u64);
 }
 
-/// A voice that has too much to do: it takes nothing. Or one that keeps what it was asked for.
+/// An overloaded TTS: it records each request and rejects it as busy. The second field is the voice
+/// that it knows.
 struct RejectingTts(Arc<Mutex<Vec<tts::Request>>>, &'static str);
 
 impl tts::Tts for RejectingTts {
@@ -406,7 +411,7 @@ fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
     harness.command(1, say);
     harness.run_for(4 * SECOND);
     let asked = || harness.recorder.event_names(1).iter().filter(|n| *n == "tts.started").count();
-    // Four seconds of .6 s a piece, and two ahead.
+    // Four seconds at 0.6 s per segment, and two segments ahead.
     assert!((7..=10).contains(&asked()), "{} pieces were asked for", asked());
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&other);
@@ -438,12 +443,13 @@ fn a_client_without_a_microphone_is_told_once_that_nothing_is_heard() {
     assert!(reported[0].contains("-90") && reported[0].contains("\"level\":0.0"), "{reported:?}");
 }
 
-/// A sound too short to hold the agent makes it a quarter as loud while it lasts, and changes nothing else.
+/// A sound too short to hold the agent lowers its gain to a quarter while the sound lasts, and has
+/// no other effect.
 #[test]
 fn a_short_sound_makes_the_agent_quieter_and_lets_it_go_on() {
     let mut harness = Harness::new();
     let client = harness.start_call(call_config(1), &["What is new?"], LONG_ANSWER);
-    // Behind the echo warm-up.
+    // After the echo warm-up.
     client.send_audio(user_audio(&[(0.5, 1.0), (5.0, 0.3)]));
     harness.run_for(10 * SECOND);
     let mut output = ReceivedOutput::new(harness.start);
@@ -458,7 +464,8 @@ fn a_short_sound_makes_the_agent_quieter_and_lets_it_go_on() {
     let gains: Vec<f64> =
         (0..).zip(&sound).map(|(at, now)| f64::from(*now) / f64::from(sample_at(at))).collect();
     let quiet = gains.iter().filter(|gain| **gain < 0.3).count();
-    // Until the detector's end: the sound's own .3 s and the silence after it, less the .06 s before.
+    // Ducked until the VAD reports the end of speech: the 0.3 s of the sound and the silence after
+    // it, minus the 0.06 s before the duck.
     assert!((9_600..=28_800).contains(&quiet), "{quiet} samples are quiet");
     let min_gain = gains.iter().copied().fold(1.0, f64::min);
     assert!((min_gain - 0.25).abs() < 0.01, "{min_gain}");
@@ -466,7 +473,8 @@ fn a_short_sound_makes_the_agent_quieter_and_lets_it_go_on() {
     assert!(harness.recorder.time_of(1, |e| matches!(e, Event::AgentInterrupted)).is_none());
 }
 
-/// Typed questions cost requests to the LLM: one a second, and five at once. What is spoken, or asked by command, is not counted.
+/// Typed questions cause requests to the LLM, so they are limited to one per second with a burst of
+/// five. Spoken questions and those sent as commands do not count.
 #[test]
 fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
     let mut harness = Harness::with_question_limit(1.0);
@@ -500,7 +508,7 @@ fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
     assert_eq!(committed(&harness), 7);
 }
 
-/// Keeps what each question knows.
+/// Records the history of each request.
 struct RecordingLlm {
     time: VirtualTime,
     histories: Mutex<Vec<Vec<(Role, String)>>>,

@@ -1,6 +1,7 @@
-//! What is measured: where a turn's time went, by fact and by histogram, and that measuring costs a media thread nothing it may not spend.
+//! Metrics: the times of a turn, as events and as histograms, and the cost of measuring: a media
+//! thread may not allocate for it.
 
-#![allow(clippy::print_stderr)] // what it costs
+#![allow(clippy::print_stderr)] // prints the cost of measuring
 
 #[path = "support/allocations.rs"]
 mod allocations;
@@ -11,17 +12,17 @@ use std::time::Duration;
 
 use conversation::event::{Event, TurnTimes};
 use conversation::input::Command;
-use conversation::metrics::{MetricFamily, MetricValue};
 use conversation::settings::AgentTurnConfig;
 use conversation::view::ConversationView;
 use engine::stats::{StepMeter, ThreadStats};
+use engine_api::metrics::{MetricFamily, MetricValue};
 use support::{Harness, ReceivedOutput, call_config, call_config_of, user_audio};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG_ANSWER: &str =
     "This is one long answer that goes on and on and on without any pause until it ends.";
 
-/// The turns of a call, as REST tells them.
+/// The turns of a call, as the REST plane returns them.
 fn turn_times(harness: &Harness) -> Vec<TurnTimes> {
     let mut view = ConversationView::default();
     for event in harness.recorder.events_of(1) {
@@ -30,7 +31,7 @@ fn turn_times(harness: &Harness) -> Vec<TurnTimes> {
     view.turns
 }
 
-/// Values of a histogram and their sum.
+/// Number of values of a histogram, and their sum.
 fn histogram_totals(families: &[MetricFamily], name: &str) -> (u64, f64) {
     let family = families.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("no {name}"));
     match &family.points[..] {
@@ -47,7 +48,8 @@ fn assert_near(measured: Option<f64>, wanted: f64, tolerance: f64, what: &str) {
     assert!((measured - wanted).abs() <= tolerance, "{what}: {measured:.3}, not {wanted:.3}");
 }
 
-/// The user asks from .5 to 1.5 s, the models take 5 and 16 ms, and another word from 4.0 s on cuts the answer.
+/// The user asks from 0.5 to 1.5 s. LLM and TTS take 5 and 16 ms. Speech from 4.0 s on interrupts
+/// the answer.
 #[test]
 fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_silent() {
     let mut harness = Harness::new();

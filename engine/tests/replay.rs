@@ -1,6 +1,6 @@
-//! A traced call replays: every output of the replay is that of the live call.
+//! A traced call replays: every output of the replay equals that of the live call.
 
-#![allow(clippy::print_stderr)] // how large a trace is
+#![allow(clippy::print_stderr)] // prints the size of a trace
 
 mod support;
 
@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call_config::{CallConfig, ConversationId, Tool, ToolBackend};
 use conversation::conversation::Conversation;
 use conversation::event::{Event, EventEnvelope};
+use conversation::id::ConversationId;
 use conversation::input::{Command, Input};
 use conversation::output::Output;
 use conversation::replay::{Replay, Verdict};
@@ -19,8 +19,9 @@ use conversation::settings::AgentTurnConfig;
 use conversation::spec::{Spec, ToolSpec};
 use conversation::time::Time;
 use conversation::trace;
+use engine::channel;
 use engine::trace::TraceMessage;
-use engine::{channel, messages};
+use engine_api::{CallConfig, Tool, ToolBackend};
 use models::{Handle, Sink, llm};
 use serde_json::{Value, json};
 use support::{Harness, ScriptedTurnModel, VirtualTime, call_config_of, user_audio};
@@ -28,19 +29,20 @@ use support::{Harness, ScriptedTurnModel, VirtualTime, call_config_of, user_audi
 const SECOND: Duration = Duration::from_secs(1);
 const SECRET: &str = "correct-horse-battery";
 
-/// An input with its time, and what came of it.
+/// An input with its time, and its outputs.
 type Step = (Time, Input, Vec<Output>);
 
-/// What one call's machine was given and put out, as the node saw it, and the file that was written of it.
+/// Inputs and outputs of one call's state machine as the call saw them, its events, and the trace
+/// file written from them.
 struct RecordedCall {
     steps: Vec<Step>,
     events: Vec<EventEnvelope>,
     trace: String,
 }
 
-/// Runs calls on a traced thread; `play` says what happens to them.
+/// Runs calls on a traced media thread; `scenario` acts on them.
 fn record_calls(calls: u128, scenario: impl FnOnce(&mut Harness)) -> Vec<RecordedCall> {
-    let (trace, lines) = channel::open(&messages::TRACE, None);
+    let (trace, lines) = channel::open(&channel::TRACE, None);
     let mut harness = Harness::with_trace(trace);
     scenario(&mut harness);
     let folder = temp_folder();
@@ -71,7 +73,8 @@ fn temp_folder() -> PathBuf {
     std::env::temp_dir().join(format!("visavis-replay-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)))
 }
 
-/// Proves it twice: by what `replay` says, and by a machine that knows nothing but the inputs in the file.
+/// Checks the replay twice: by the verdict of [`Replay`], and with a state machine that gets only
+/// the inputs of the file.
 fn assert_replays(call: &RecordedCall) -> String {
     let mut replay = Replay::new(true);
     let mut printed = String::new();
@@ -102,7 +105,7 @@ fn assert_replays(call: &RecordedCall) -> String {
     printed
 }
 
-/// Wants a tool for the first question, breaks down at the second, then talks.
+/// Requests a tool for the first question, fails at the second, then answers.
 struct FlakyLlm {
     time: VirtualTime,
     requests: Mutex<u32>,
@@ -172,7 +175,7 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
             &["Where is it?", "", "Stop it.", "And now?", "okay"],
             moody,
         );
-        // A question over the greeting; a cough; a real interruption; a question; a "mm-hm".
+        // A question during the greeting, a cough, a real interruption, a question, an "okay".
         client.send_audio(user_audio(&[(2.5, 1.0), (22.5, 0.9), (4.0, 1.2), (6.0, 1.0), (2.2, 0.3)]));
         harness.run_for(45 * SECOND);
         harness.command(1, Command::Context { text: "It rains.".into(), overwrite: true });
@@ -311,7 +314,7 @@ fn calls_of_every_kind_replay_side_by_side() {
 
 #[test]
 fn a_call_that_does_not_ask_for_it_leaves_no_trace() {
-    let (tap, lines) = channel::open(&messages::TRACE, None);
+    let (tap, lines) = channel::open(&channel::TRACE, None);
     let mut harness = Harness::with_trace(tap);
     let client = harness.start_call(support::call_config(1), &["What is new?"], "Nothing at all.");
     client.send_audio(user_audio(&[(0.5, 1.0)]));

@@ -1,5 +1,5 @@
-//! The timers of a call on the real graph, in virtual time, with scripted models: each fires at its time, once, and the call goes on or ends
-//! as its settings say.
+//! The timers of a whole call, in virtual time, with scripted models. Each timer fires once, at its
+//! time, and the call continues or ends as its settings require.
 
 mod support;
 
@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conversation::call_config::{CallConfig, RemoteToolHandle, Tool, ToolBackend};
-use conversation::engine::{BoxFuture, CommandError, RemoteTool, ToolServers};
 use conversation::event::{EndReason, Event, HistoryItem, Role, Stage};
 use conversation::input::Command;
 use conversation::output::{CommandOutcome, Rejection};
@@ -16,20 +14,25 @@ use conversation::settings::{AgentTurnConfig, DEFAULT_ERROR_MESSAGE};
 use conversation::spec::{Greeting, ToolSpec};
 use engine::messages::Message;
 use engine::transport::TransportEvent as Wire;
+use engine_api::{
+    BoxFuture, CallConfig, CommandError, RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers,
+};
 use models::{Handle, Sink, llm};
 use serde_json::{Value, json};
 use support::{Harness, ReceivedOutput, VirtualTime, WORD_DURATION, call_config, call_config_of, user_audio};
 use tokio::sync::oneshot;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// From the asking for a voice to its first sample: what the voice takes and the block that is out, and a little.
+/// Maximum time in seconds from a TTS request to its first sample: the latency of the TTS, the
+/// frame of 20 ms that was already sent, and a margin.
 const VOICE_DELAY: f64 = 0.016 + 0.020 + 0.010;
-/// A tick of the thread.
+/// Interval of the thread's ticks in seconds.
 const TICK_SECONDS: f64 = 0.010;
 const LONG_ANSWER: &str =
     "This is one long answer that goes on and on and on without any pause until it ends.";
 
-/// Writes what its script says of the last thing that was said: each event so long after the one before. A script without an end is a stall.
+/// Answers the last item of the history by its script: each event follows the previous one after
+/// the given delay. A script without an end event is a stall.
 struct TimedLlm {
     time: VirtualTime,
     script: fn(&HistoryItem) -> Vec<(Duration, llm::Event)>,
@@ -53,7 +56,7 @@ impl llm::Llm for TimedLlm {
     }
 }
 
-/// After a model's usual 5 ms.
+/// The usual delay of a model.
 fn after_5_ms(event: llm::Event) -> (Duration, llm::Event) {
     (Duration::from_millis(5), event)
 }
@@ -66,18 +69,18 @@ fn end_event() -> (Duration, llm::Event) {
     after_5_ms(llm::Event::End { prompt_tokens: 1, completion_tokens: 1 })
 }
 
-/// The user types.
+/// The user types; sent as a command.
 fn type_text(harness: &mut Harness, words: &str) {
     harness.command(1, Command::Respond { text: words.into() });
 }
 
-/// The user types in a client, which asks for silence first.
+/// The user types in a client. The client's message interrupts the agent first.
 fn client_text_event(words: &str) -> Wire {
     let message = json!({"label": "rtvi-ai", "type": "send-text", "id": "typed", "data": {"content": words}});
     Wire::Text(message.to_string())
 }
 
-/// A command, and where its answer will be.
+/// Sends a command; returns the channel of its answer.
 fn send_command(
     harness: &Harness,
     command: Command,
@@ -90,7 +93,7 @@ fn send_command(
     answer
 }
 
-/// Words that sounded: from when to when, in seconds of the call.
+/// A text that was played, with start and end in seconds of the call.
 #[derive(Debug)]
 struct SpokenText {
     text: String,
@@ -116,12 +119,12 @@ fn texts_of(spoken: &[SpokenText]) -> Vec<&str> {
     spoken.iter().map(|spoken| spoken.text.as_str()).collect()
 }
 
-/// All times of a fact.
+/// Times of all events that match, in seconds of the call.
 fn event_times(harness: &Harness, wanted: impl Fn(&Event) -> bool) -> Vec<f64> {
     harness.recorder.events_of(1).iter().filter(|f| wanted(&f.event)).map(|f| f.at.as_seconds()).collect()
 }
 
-/// When and why the call ended.
+/// Time and reason of the call's end.
 fn end_of_call(harness: &Harness) -> Option<(f64, EndReason)> {
     let facts = harness.recorder.events_of(1);
     let found = facts.iter().find_map(|f| match f.event {
@@ -136,7 +139,7 @@ fn end_of_call(harness: &Harness) -> Option<(f64, EndReason)> {
     found
 }
 
-/// Never early, and late by at most so much.
+/// Never early, and late by at most `tolerance` seconds.
 #[track_caller]
 fn assert_due(what: &str, measured: f64, expected: f64, tolerance: f64) {
     assert!(
@@ -145,7 +148,7 @@ fn assert_due(what: &str, measured: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// As long as so many words, with the block that carries the last of them.
+/// Asserts the duration of `count` words, including the frame that carries the last of them.
 #[track_caller]
 fn assert_full_length(spoken: &SpokenText, count: u32) {
     let length = f64::from(count) * WORD_DURATION.as_secs_f64();
@@ -192,7 +195,7 @@ fn call_with_tool(run: ToolBackend) -> CallConfig {
     call
 }
 
-/// Calls the tool for a question about tickets, and says what came of it.
+/// Calls the tool for a question about tickets, then answers with its result.
 fn ticket_script(last: &HistoryItem) -> Vec<(Duration, llm::Event)> {
     match last.role {
         Role::Tool => vec![text_event("Nobody can tell."), end_event()],
@@ -229,7 +232,7 @@ fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twent
         assert_eq!(failed.len(), 1, "{:?}", harness.recorder.event_names(1));
         assert_due("the time-out", failed[0], started + 20.0, TICK_SECONDS);
 
-        // What comes behind the time-out finds no call of a tool.
+        // A result after the timeout finds no pending tool call.
         if in_client {
             let data =
                 json!({"function_name": "tickets_left", "tool_call_id": "call_1", "result": {"free": 3}});
@@ -267,7 +270,8 @@ fn a_server_of_tools_that_stays_silent_delays_no_greeting_and_no_answer() {
     assert_eq!(started[0], started[1]);
 }
 
-/// A server with a tool that can be closed, and with a listing that lasts. Each of the three holds `held`.
+/// A server with a tool that can be closed, and with a listing that does not end. The server, the
+/// listing and the tool each hold a clone of `alive`, so that a test can count them.
 struct LongToolServer {
     open: Arc<AtomicBool>,
     alive: Arc<()>,
@@ -309,7 +313,7 @@ impl ToolServers for LongToolServer {
     }
 }
 
-/// Notes the tools that each question offers.
+/// Records the tools of each request.
 struct ToolRecordingLlm {
     time: VirtualTime,
     offered_tools: Mutex<Vec<Vec<String>>>,
@@ -342,13 +346,14 @@ fn tools_of_a_server_are_offered_while_they_are_open_and_dropped_with_the_end_of
     harness.run_for(3 * SECOND);
     assert_eq!(*llm.offered_tools.lock().unwrap(), [vec!["look".to_owned()], vec![]]);
     assert_eq!(Arc::strong_count(&held), 4, "the test, the server, its listing and its tool");
-    // In the middle of its words: what sounds may leave before the call does, but the tools do not wait for it.
+    // The command arrives in the middle of an utterance. Its audio may still be played out, but the
+    // tools are released at once.
     harness.command(1, Command::End);
     harness.run_for(Duration::ZERO);
     assert!(Arc::strong_count(&held) <= 2, "the test and the server: {}", Arc::strong_count(&held));
 }
 
-/// A call that is in the middle of a long answer, 3 s old, and says goodbye at its end.
+/// A call that is 3 s old and in the middle of a long answer, with an optional exit message.
 fn talking_call(exit_message: Option<&str>) -> (Harness, engine::transport::loopback::LoopbackClient) {
     let mut harness = Harness::new();
     let agent =
@@ -491,7 +496,7 @@ fn the_limit_of_a_call_is_announced_and_kept_to_the_tick() {
     }
 }
 
-/// A call whose greeting nobody may interrupt.
+/// A call whose greeting cannot be interrupted.
 fn start_greeted_call(harness: &mut Harness) -> engine::transport::loopback::LoopbackClient {
     let mut call = call_config(1);
     call.spec.allow_interruptions = false;
@@ -499,7 +504,7 @@ fn start_greeted_call(harness: &mut Harness) -> engine::transport::loopback::Loo
     harness.start_call(call, &[], "The parrot is fine.")
 }
 
-/// The greeting is heard to its end without a gap, and the question that was put at 1 s is answered behind it.
+/// The greeting is played to its end without a gap. The question from 1 s is answered after it.
 fn assert_greeting_whole(harness: &Harness, client: &engine::transport::loopback::LoopbackClient) {
     let spoken = spoken_texts(harness);
     assert_eq!(texts_of(&spoken), [LONG_ANSWER, "The parrot is fine."]);
@@ -544,7 +549,7 @@ fn a_text_typed_over_a_greeting_that_may_not_be_interrupted_is_answered_behind_i
     assert_greeting_whole(&harness, &client);
 }
 
-/// Stalls before its first word, or in the middle of a sentence, or answers.
+/// Stalls before the first word or in the middle of a sentence, or answers.
 fn stalling_script(last: &HistoryItem) -> Vec<(Duration, llm::Event)> {
     match last.text.as_str() {
         "Nothing?" => vec![],
@@ -584,7 +589,7 @@ fn a_model_that_stalls_for_five_seconds_is_apologised_for_and_the_next_question_
     }
 }
 
-/// Writes a word each millisecond until somebody stops it, then answers.
+/// Writes a word each millisecond until it is cancelled, then answers further requests.
 struct EndlessLlm {
     time: VirtualTime,
     written: Arc<AtomicUsize>,
@@ -639,7 +644,8 @@ fn a_model_that_never_ends_is_stopped_at_twenty_thousand_characters_and_the_call
     type_text(&mut harness, "Tell me everything.");
     harness.run_for(8 * SECOND);
     assert!(stopped.load(Relaxed), "the question was cancelled");
-    // Four thousand words of five characters, the one that is too much, and what was written before the news of it came.
+    // 4,000 words of five characters, the one over the limit, and those written before the
+    // cancellation arrived.
     assert!((4_001..=4_003).contains(&written.load(Relaxed)), "{} words", written.load(Relaxed));
     let facts = harness.recorder.events_of(1);
     let warnings: Vec<&str> = facts
@@ -653,7 +659,7 @@ fn a_model_that_never_ends_is_stopped_at_twenty_thousand_characters_and_the_call
         "that is no failure"
     );
 
-    // It is spoken on, with no more than some pieces ahead, until somebody stops it.
+    // The text is spoken, with at most a few segments ahead, until the user interrupts.
     client.send_event(client_text_event("Is all well?"));
     harness.run_for(3 * SECOND);
     let spoken = spoken_texts(&harness);

@@ -1,6 +1,7 @@
-//! Who has finished and who only breathes: the turn model in the real graph, scripted in virtual time, then the real one with real voices.
+//! Turn detection: the turn model in a whole call, scripted in virtual time, then the real model
+//! with real voices.
 
-#![allow(clippy::print_stderr)] // what was heard and said, and what is left out
+#![allow(clippy::print_stderr)] // prints texts, probabilities and skipped parts
 
 #[path = "support/allocations.rs"]
 mod allocations;
@@ -22,10 +23,10 @@ use support::{Harness, ScriptedTurnModel, VirtualTime, call_config, call_config_
 
 const SECOND: Duration = Duration::from_secs(1);
 const EARLY_ANSWER: Duration = Duration::from_millis(60);
-/// So long after the question the turn is committed already.
+/// When this answer arrives, the turn is already committed.
 const LATE_ANSWER: Duration = Duration::from_millis(400);
 
-fn call_with_turn_model(id: u128) -> conversation::call_config::CallConfig {
+fn call_with_turn_model(id: u128) -> engine_api::CallConfig {
     call_config_of(id, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() })
 }
 
@@ -33,7 +34,8 @@ fn is_committed(event: &Event) -> bool {
     matches!(event, Event::UtteranceCommitted { .. })
 }
 
-/// One stretch of speech that ends 1.5 s into the call, in a call whose turn model says this of it: the model and the bench afterwards.
+/// Runs a call with one speech segment that ends at 1.5 s, and a turn model with this script.
+/// Returns the model and the harness.
 fn run_one_segment(script: &[Option<(Duration, f32)>]) -> (ScriptedTurnModel, Harness) {
     let mut harness = Harness::new();
     let oracle = ScriptedTurnModel::new(harness.time.clone(), script);
@@ -44,7 +46,7 @@ fn run_one_segment(script: &[Option<(Duration, f32)>]) -> (ScriptedTurnModel, Ha
     (oracle, harness)
 }
 
-/// All that became known of the call, but for the wall clock.
+/// All events of the call except the join, which holds the wall clock.
 fn events_without_join(harness: &Harness) -> Vec<EventEnvelope> {
     harness.recorder.events_of(1).into_iter().filter(|f| !matches!(f.event, Event::Joined { .. })).collect()
 }
@@ -79,7 +81,7 @@ fn a_deadline_that_passes_without_an_answer_decides_and_a_late_answer_changes_no
 
 #[test]
 fn the_model_has_as_long_as_the_detector_too_to_think() {
-    // .15 s more than between the report and the commit.
+    // 200 ms is 0.15 s more than the time between the VAD's report and the commit.
     let (_, harness) = run_one_segment(&[Some((Duration::from_millis(200), 0.0))]);
     let waited = harness.recorder.time_of(1, is_committed).unwrap() - 1.5;
     assert!((waited - 3.0).abs() < 0.06, "committed {waited:.3} s after the end");
@@ -94,7 +96,7 @@ fn what_was_said_of_a_pause_is_void_where_the_user_goes_on() {
     );
     harness.turn_model = Some(Arc::new(oracle.clone()));
     let client = harness.start_call(call_with_turn_model(1), &["I think we should go"], "So do I.");
-    // A pause that is long enough to ask, and too short for the detector.
+    // A pause that is long enough for a question, but too short for the VAD.
     client.send_audio(user_audio(&[(0.5, 1.0), (0.21, 1.0), (6.0, 0.0)]));
     harness.run_for(7 * SECOND);
     assert_eq!(oracle.questions.lock().unwrap().len(), 2);
@@ -138,7 +140,7 @@ fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_tu
     let asked = oracle.questions.lock().unwrap();
     let words: Vec<&str> = asked.iter().map(|q| q.words.as_str()).collect();
     assert_eq!(words, ["", "Well, I think", ""], "the last words come after the question");
-    // Onset and end of what each question is about, in seconds of the user's sound.
+    // Onset and end of the speech of each question, in seconds of the user's audio.
     for (question, (onset, end)) in asked.iter().zip([(1.0, 2.0), (1.0, 3.2), (7.2, 7.7)]) {
         let heard = &question.sound;
         let lead = heard.iter().position(|s| *s != 0).unwrap();
@@ -216,7 +218,7 @@ fn synthesize(text: &str) -> Vec<i16> {
     pcm[from..to].to_vec()
 }
 
-/// The real model in virtual time: what it says is told after 60 ms, however long it took.
+/// The real model in virtual time: its answer arrives after 60 ms, however long it took.
 struct RealTurnModel {
     model: SmartTurn,
     time: VirtualTime,
@@ -243,8 +245,9 @@ impl TurnModel for RealTurnModel {
     }
 }
 
-/// With the real detector and a real voice: an order is answered at once, a sentence that breaks off is waited for. (Of most sentences in
-/// synthetic voices the model has no firm opinion; of these it has, whatever the run.)
+/// With the real VAD and a real voice, an order is answered at once, and an unfinished sentence is
+/// waited for. For most sentences in synthetic voices the model's answer is not definite; for these
+/// two it is, in every run.
 #[test]
 fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() {
     let dir = models_dir();
@@ -274,6 +277,6 @@ fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() 
         assert_eq!(probabilities.len(), 1, "one stretch of speech: {:?}", harness.recorder.event_names(1));
         waits.push((text, waited, wait));
     }
-    // The detector's end of speech is within two windows of the last loud sample.
+    // The VAD reports the end of speech within two windows of the last loud sample.
     assert!(waits.iter().all(|(_, waited, wait)| (waited - wait).abs() < 0.15), "{waits:?}");
 }

@@ -1,13 +1,19 @@
-//! Names the renderer's version after its source, so that nobody forgets to count it up.
+//! Sets `CHARACTER_VERSION` to a hash of the renderer's source, so that the version cannot be
+//! forgotten.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
+
+/// All files of a folder and of those in it.
+fn source_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the source").map(|e| e.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { source_files(&path) } else { vec![path] }).collect()
+}
 
 fn main() {
     println!("cargo:rerun-if-changed=src");
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(root.join("src")).expect("the source").map(|e| e.expect("an entry").path()).collect();
+    let mut files = source_files(&root.join("src"));
     files.sort();
     // FNV-1a, 64 bits.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

@@ -1,39 +1,39 @@
-//! Embeddings: a text's meaning as a direction, told by an OpenAI-compatible server (`POST {url}/embeddings`).
+//! Client for text embeddings of an OpenAI-compatible server (`POST {url}/embeddings`).
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::net::{self, Method};
 use crate::{Error, Kind};
+use egress::Method;
 
-/// Bytes of an answer: some hundred texts of some thousand numbers each.
+/// Maximum size of a response in bytes: some hundred texts with some thousand numbers each.
 const LIMIT: usize = 64 << 20;
 
-/// Which server and model.
+/// Server and model.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Base that ends in `/v1`.
+    /// Base URL that ends in `/v1`.
     pub url: String,
-    /// The model's name there.
+    /// Name of the model on that server.
     pub model: String,
     /// Bearer token. Secret.
     pub token: Option<String>,
 }
 
 impl core::fmt::Debug for Config {
-    /// Without the token, and without what the address may hold beside the host.
+    /// Omits the token and the URL, whose path and query may be secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Config").field("model", &self.model).finish_non_exhaustive()
     }
 }
 
-/// A server of embeddings.
+/// Client of an embeddings server.
 #[derive(Clone)]
 pub struct Embeddings {
     config: Config,
-    client: net::Client,
+    client: egress::Client,
 }
 
 #[derive(Deserialize)]
@@ -48,25 +48,27 @@ struct One {
 }
 
 impl Embeddings {
-    /// The server that the operator configured, which may therefore be at a private address.
+    /// A client of the server that the operator configured, which may therefore have a private
+    /// address.
     #[must_use]
-    pub fn new(config: Config, client: &net::Client) -> Self {
+    pub fn new(config: Config, client: &egress::Client) -> Self {
         Self { config, client: client.trusted() }
     }
 
-    /// The model's name. Vectors of different models cannot be compared.
+    /// Name of the model. Vectors of different models cannot be compared.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.config.model
     }
 
-    /// One vector for each text, all of one length.
+    /// Returns one vector per text, all of the same length.
     ///
     /// # Errors
-    /// The server refused or broke, was later than `timeout`, or told something else than was asked for.
+    /// The server rejected the request, failed, exceeded `timeout`, or sent a response that does
+    /// not match the request.
     pub async fn embed(&self, texts: &[String], timeout: Duration) -> Result<Vec<Vec<f32>>, Error> {
         let url = format!("{}/embeddings", self.config.url.trim_end_matches('/'));
-        let mut request = net::Request::new(Method::POST, &url)?.timeout(Some(timeout)).limit(LIMIT);
+        let mut request = egress::Request::new(Method::POST, &url)?.timeout(Some(timeout)).limit(LIMIT);
         if let Some(token) = &self.config.token {
             request = request.bearer(token)?;
         }
@@ -74,7 +76,7 @@ impl Embeddings {
         let response = self.client.send(request.json(body.to_string())).await?;
         let status = response.status();
         if !response.success() {
-            // 429 and 5xx pass; the others are this request's own fault.
+            // 429 and 5xx are transient; other statuses mean that this request is at fault.
             let kind = if status == 429 || status >= 500 { Kind::Broken } else { Kind::Refused };
             return Err(Error::new(kind, format!("the server of embeddings answered {status}")));
         }
@@ -99,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one request with `status` and `body`, and tells what was asked.
+    /// Answers one request with `status` and `body`; the thread returns the request.
     fn server(status: u16, body: &'static str) -> (String, std::thread::JoinHandle<String>) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1/", listener.local_addr().unwrap());
@@ -122,7 +124,7 @@ mod tests {
 
     async fn asked(status: u16, body: &'static str) -> (Result<Vec<Vec<f32>>, Error>, String) {
         let (url, thread) = server(status, body);
-        let client = net::Client::new(net::Policy::default()).unwrap();
+        let client = egress::Client::new(egress::Policy::default()).unwrap();
         let config = Config { url, model: "m".into(), token: Some("sesame".into()) };
         let texts = ["one".to_owned(), "two".to_owned()];
         let vectors = Embeddings::new(config, &client).embed(&texts, Duration::from_secs(10)).await;
@@ -162,7 +164,7 @@ mod tests {
 
     #[tokio::test]
     async fn not_even_the_operator_s_own_configuration_reaches_a_metadata_service() {
-        let client = net::Client::new(net::Policy { allow_private: true }).unwrap();
+        let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         for url in ["http://169.254.169.254/v1", "http://[fd00:ec2::254]/v1"] {
             let config = Config { url: url.into(), model: "m".into(), token: None };
             let asked = Embeddings::new(config, &client).embed(&["x".into()], Duration::from_secs(10)).await;
@@ -174,7 +176,7 @@ mod tests {
     async fn a_server_that_says_nothing_has_its_time_and_no_more() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let client = net::Client::new(net::Policy::default()).unwrap();
+        let client = egress::Client::new(egress::Policy::default()).unwrap();
         let config = Config { url, model: "m".into(), token: None };
         let asked = Embeddings::new(config, &client).embed(&["x".into()], Duration::from_millis(50)).await;
         assert_eq!(asked.unwrap_err().kind(), Kind::Timeout);

@@ -1,20 +1,20 @@
-//! Why a model failed, and whether another try may help.
+//! Errors of models, and whether a retry may succeed.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// What kind of failure it was.
+/// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Not installed here, or not configured. Trying again does not help.
+    /// Not installed on this server, or not configured. A retry does not help.
     Missing,
-    /// The request was refused: bad key, unknown model, content. Trying again does not help.
+    /// The request was rejected: invalid key, unknown model, content. A retry does not help.
     Refused,
-    /// Too many requests; try later.
+    /// Too many requests; retry later.
     Busy,
-    /// The connection or the server broke; try again.
+    /// The connection or the server failed; a retry may succeed.
     Broken,
-    /// It took too long.
+    /// The time limit expired.
     Timeout,
 }
 
@@ -26,7 +26,8 @@ impl Kind {
     }
 }
 
-/// A model failed. The message is fit for logs and the conversation's record: it never holds a secret.
+/// A failure of a model. The message may be logged and stored in the conversation's record: it
+/// never contains a secret.
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
@@ -35,19 +36,19 @@ pub struct Error {
 }
 
 impl Error {
-    /// A failure of `kind`, told in one sentence.
+    /// A failure of `kind`, described in one sentence.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same, with its cause.
+    /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// What kind of failure it was.
+    /// Kind of failure.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -63,5 +64,16 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|e| e as _)
+    }
+}
+
+impl From<egress::Error> for Error {
+    fn from(error: egress::Error) -> Self {
+        let kind = match error {
+            egress::Error::Refused | egress::Error::Invalid(_) | egress::Error::TooLarge => Kind::Refused,
+            egress::Error::Timeout => Kind::Timeout,
+            egress::Error::Broken(_) => Kind::Broken,
+        };
+        Self::new(kind, error.to_string())
     }
 }

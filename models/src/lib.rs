@@ -1,8 +1,9 @@
-//! What may be asked of a model, and the only place that knows a vendor.
+//! Interfaces of the models, and the adapters that implement them. Only this crate knows vendors.
 //!
-//! Every request is streaming: it returns at once with a [`Handle`] and its news arrive through a [`Sink`], called from whatever thread
-//! makes them. A sink never blocks. Dropping the handle (or [`Handle::cancel`]) stops the work; news that were on their way may still arrive.
-//! Adapters reconnect; the conversation decides about fallback.
+//! Every request is streaming. It returns at once with a [`Handle`], and its events arrive through
+//! a [`Sink`], which is called from any thread. A sink may block its caller for a short time, see
+//! [`Sink`]. Dropping the handle (or [`Handle::cancel`]) stops the work; events already in flight
+//! may still arrive. Adapters reconnect; the conversation decides about fallback.
 
 pub mod check;
 pub mod contain;
@@ -11,7 +12,6 @@ pub mod error;
 pub mod face;
 pub mod lips;
 pub mod llm;
-pub mod net;
 pub mod paths;
 pub mod registry;
 pub mod script;
@@ -26,7 +26,8 @@ use std::sync::Arc;
 pub use check::{Check, check};
 pub use error::{Error, Kind};
 
-/// Where an adapter puts its news. Cheap to clone, never blocks.
+/// Where an adapter sends its events. Cheap to clone. May block the calling thread for a short
+/// time: the engine's sink waits up to 200 ms while its channel is full, then drops the event.
 pub struct Sink<T>(Arc<dyn Fn(T) + Send + Sync>);
 
 impl<T> Clone for Sink<T> {
@@ -36,28 +37,29 @@ impl<T> Clone for Sink<T> {
 }
 
 impl<T> Sink<T> {
-    /// A sink that calls `push`, which must not block.
+    /// A sink that calls `push` on the thread of the sender. `push` must not block for long: the
+    /// model makes no progress meanwhile.
     pub fn new(push: impl Fn(T) + Send + Sync + 'static) -> Self {
         Self(Arc::new(push))
     }
 
-    /// Delivers one piece of news.
+    /// Delivers one event. May block, see [`Sink`].
     pub fn send(&self, news: T) {
         (self.0)(news);
     }
 }
 
-/// A request under way. Dropping it cancels the request.
+/// A running request. Dropping it cancels the request.
 #[must_use]
 pub struct Handle(Option<Box<dyn FnOnce() + Send>>);
 
 impl Handle {
-    /// A handle whose cancelling calls `cancel` once.
+    /// A handle that calls `cancel` once: when it is cancelled or dropped.
     pub fn new(cancel: impl FnOnce() + Send + 'static) -> Self {
         Self(Some(Box::new(cancel)))
     }
 
-    /// Nothing to cancel.
+    /// A handle of a request that cannot be cancelled.
     pub fn done() -> Self {
         Self(None)
     }

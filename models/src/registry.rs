@@ -1,14 +1,16 @@
-//! From the names in an agent's configuration to models: the only place where vendors are told apart.
+//! Registry: maps the names in an agent's configuration to models. Vendors are distinguished only
+//! here.
 //!
-//! Names are free strings. What this server lacks falls back to what it has, with a warning for the conversation's record: an agent that was
-//! made for another server works unchanged.
+//! Names are free strings. A model that this server lacks is replaced by one that it has, with a
+//! warning for the conversation's record. An agent that was made for another server works
+//! unchanged.
 
 mod providers;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
+use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use tokio::runtime::Handle as Runtime;
 
 use crate::llm::Llm;
@@ -18,42 +20,43 @@ use crate::script::{Script, Scripted};
 use crate::stt::Stt;
 use crate::tts::Tts;
 use crate::turn::TurnModel;
-use crate::{Error, Kind, net};
+use crate::{Error, Kind};
 
 pub use providers::{Field, Item, Provider, providers};
 
-/// What the operator configured.
+/// The operator's configuration.
 #[derive(Clone, Default)]
 pub struct Config {
     /// Whether agents may name `script`.
     pub allow_scripted: bool,
     /// The language model of all agents that name no other.
     pub openai: Option<Operator>,
-    /// What scripted models say where the agent brings no script.
+    /// Script of the scripted models when the agent provides none.
     pub script: Script,
-    /// Folder for the samples that scripted speech-to-text is given, where a script asks for them.
+    /// Folder for the samples that the scripted STT receives, if a script requests them.
     pub taps: Option<PathBuf>,
 }
 
-/// The operator's own OpenAI-compatible server: trusted.
+/// The operator's own OpenAI-compatible server, which is trusted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Operator {
-    /// Base that ends in `/v1`.
+    /// Base URL that ends in `/v1`.
     pub url: String,
     /// Bearer token. Secret.
     pub token: Option<String>,
-    /// Asked for where an agent names no model of this server.
+    /// Default model, used when an agent names no model of this server.
     pub model: Option<String>,
 }
 
 /// OpenAI's own server.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
-/// Asked for at OpenAI's own server where nobody names a model: fast to its first token.
+/// Default model on OpenAI's own server; it has a short time to the first token.
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
 
 impl Operator {
-    /// From `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `OPENAI_MODEL`, as `variable` tells them; `None` if neither of the first two is set.
+    /// Reads `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `OPENAI_MODEL` through `variable`; `None` if
+    /// neither of the first two is set.
     #[must_use]
     pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let set = |name: &str| {
@@ -67,37 +70,37 @@ impl Operator {
     }
 }
 
-/// All models that this server has.
+/// All models of this server.
 pub struct Registry {
     config: Config,
-    client: net::Client,
+    client: egress::Client,
     runtime: Runtime,
     stt: OnceLock<Arc<dyn Stt>>,
     tts: OnceLock<Arc<dyn Tts>>,
     turn: OnceLock<Result<Arc<dyn TurnModel>, String>>,
 }
 
-/// A model for a choice, and what the operator or the caller should know about it.
+/// A model for a choice, and an optional warning for the operator or the caller.
 pub type Chosen<T> = (T, Option<String>);
 
 impl Registry {
-    /// A registry without ears and voices of its own.
+    /// A registry without built-in STT, TTS and turn model.
     #[must_use]
-    pub fn new(config: Config, client: net::Client, runtime: Runtime) -> Self {
+    pub fn new(config: Config, client: egress::Client, runtime: Runtime) -> Self {
         Self { config, client, runtime, stt: OnceLock::new(), tts: OnceLock::new(), turn: OnceLock::new() }
     }
 
-    /// Gives it the built-in ear. The first one stays.
+    /// Sets the built-in STT. A second call has no effect.
     pub fn set_stt(&self, stt: Arc<dyn Stt>) {
         let _ = self.stt.set(stt);
     }
 
-    /// Gives it the built-in voice. The first one stays.
+    /// Sets the built-in TTS. A second call has no effect.
     pub fn set_tts(&self, tts: Arc<dyn Tts>) {
         let _ = self.tts.set(tts);
     }
 
-    /// Gives it the turn model, or why there is none. The first word stays.
+    /// Sets the turn model, or the reason why there is none. A second call has no effect.
     pub fn set_turn(&self, turn: Result<Arc<dyn TurnModel>, String>) {
         let _ = self.turn.set(turn);
     }
@@ -105,7 +108,8 @@ impl Registry {
     /// The turn model, prepared.
     ///
     /// # Errors
-    /// There is none here, or it is known not to work; the cause says what to do, for the operator's eyes.
+    /// There is none on this server, or it is known not to work. The error's source tells the
+    /// operator what to do.
     pub fn turn(&self) -> Result<Arc<dyn TurnModel>, Error> {
         let missing = || Error::new(Kind::Missing, "the turn model is not installed on this server");
         let turn = match self.turn.get() {
@@ -117,8 +121,8 @@ impl Registry {
         Ok(Arc::clone(turn))
     }
 
-    /// The language model for `choice`; with `fallback`, the one to be asked after it failed. It knows which model to ask for: leave
-    /// [`crate::llm::Request::model`] empty.
+    /// The language model for `choice`. With `fallback`, the model to use after the first one
+    /// failed. The result knows its model name: leave [`crate::llm::Request::model`] empty.
     pub fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn Llm>> {
         let model = Some(&choice.fallback_model)
             .filter(|_| fallback)
@@ -149,7 +153,8 @@ impl Registry {
         }
     }
 
-    /// The operator's server, else the built-in answerer. `model`: the agent's wish where it names a model of that very server.
+    /// The operator's server, else the built-in answerer. `model` is the model that the agent
+    /// requests, if it names one of that server.
     fn default_llm(&self, agent_name: &str, model: Option<&str>) -> Arc<dyn Llm> {
         let Some(operator) = &self.config.openai else { return self.builtin(agent_name) };
         let wish = model.filter(|model| !model.is_empty()).or(operator.model.as_deref());
@@ -167,7 +172,7 @@ impl Registry {
         (self.default_llm(agent_name, None), Some(format!("{why}; {who} answers instead.")))
     }
 
-    fn openai(&self, url: &str, token: Option<&str>, model: &str, client: net::Client) -> Arc<dyn Llm> {
+    fn openai(&self, url: &str, token: Option<&str>, model: &str, client: egress::Client) -> Arc<dyn Llm> {
         let config = openai::Config {
             url: url.into(),
             token: token.map(str::to_owned),
@@ -188,7 +193,7 @@ impl Registry {
         }
     }
 
-    /// The scripted models for an agent: of its own script, if it brings one as its model.
+    /// The scripted models for an agent. `model` may hold the agent's own script as JSON.
     fn script(&self, model: &str) -> Result<Scripted, String> {
         if !self.config.allow_scripted {
             return Err("The provider \"script\" is not allowed on this server".into());
@@ -202,7 +207,7 @@ impl Registry {
         Ok(Scripted::new(script, self.runtime.clone()).with_taps(self.config.taps.clone()))
     }
 
-    /// The ear for `choice`.
+    /// The STT for `choice`.
     pub fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn Stt>, Error>> {
         let built_in = || {
             self.stt
@@ -237,7 +242,7 @@ impl Registry {
         (built_in(), warning)
     }
 
-    /// The voice engine for `choice`; which voice it is, the engine resolves.
+    /// The TTS for `choice`. The engine resolves the voice.
     pub fn tts(&self, choice: &TtsChoice) -> Chosen<Result<Arc<dyn Tts>, Error>> {
         let built_in =
             || self.tts.get().cloned().ok_or_else(|| Error::new(Kind::Missing, "no voice is installed"));
@@ -260,12 +265,12 @@ impl Registry {
     }
 }
 
-/// A vendor's name without case, blanks and dashes: `Built-in` is `builtin`.
+/// Normalizes a vendor's name: without case, blanks and dashes, `Built-in` is `builtin`.
 fn name(provider: &str) -> String {
     provider.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// A free string fit for a sentence.
+/// Truncates a free string to 40 characters, for use in a sentence.
 fn brief(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,24 +1,26 @@
-//! From the facts of a conversation to its spans: one for the conversation, below it one for each turn, below that one for each stage.
+//! Converts the events of a conversation to spans: one for the conversation, below it one for each
+//! turn, and below that one for each stage.
 //!
-//! The trace's id is the conversation's, so that either is found by the other. A span is made when its end is known.
+//! The trace id is the conversation id, so each can be found by the other. A span is created once
+//! its end is known.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use conversation::call_config::ConversationId;
 use conversation::event::{Event, EventEnvelope, TurnTimes};
+use conversation::id::ConversationId;
 use serde_json::{Value, json};
 
-/// Spans of one conversation under way.
+/// Spans of one running conversation.
 #[derive(Default)]
 pub(super) struct Trace {
-    /// Wall clock of the beginning: µs since the Unix epoch; 0 = not known yet.
+    /// Start on the wall clock, in µs since the Unix epoch; 0 = not known yet.
     began: u64,
-    /// Turns that were told and whose answer may still sound.
+    /// Turns that have been reported and whose reply may still play.
     turns: Vec<TurnTimes>,
     told: usize,
 }
 
-/// Whether a fact has a place in a trace.
+/// Whether an event appears in a trace.
 pub(super) fn matters(event: &Event) -> bool {
     matches!(
         event,
@@ -31,12 +33,13 @@ pub(super) fn matters(event: &Event) -> bool {
 }
 
 impl Trace {
-    /// Takes in the next fact; the spans that it completes. After [`Event::Ended`] there are no more.
+    /// Processes the next event and returns the spans that it completes. There are none after
+    /// [`Event::Ended`].
     pub(super) fn apply(&mut self, id: ConversationId, fact: &EventEnvelope) -> Vec<Value> {
         let mut done = Vec::new();
         match &fact.event {
             Event::Joined { unix_micros } => self.began = *unix_micros,
-            // A guardrail's words tell the times of their turn anew.
+            // When a guardrail replaces a reply, the times of its turn are reported again.
             Event::Turn(times) => {
                 self.turns.retain(|known| known.turn != times.turn);
                 self.turns.push(times.clone());
@@ -76,7 +79,7 @@ impl Trace {
             }
             _ => {}
         }
-        // Without its beginning nothing has a time.
+        // Without the start, no span has a time.
         if self.began == 0 { Vec::new() } else { done }
     }
 
@@ -113,7 +116,8 @@ impl Trace {
         }
     }
 
-    /// A span of turn `number` (0: of none), times in seconds since the conversation's beginning.
+    /// A span of turn `turn_number` (0: of the conversation). Times are in seconds since the
+    /// conversation's start.
     #[allow(clippy::too_many_arguments)] // the fields of a span
     fn span(
         &self,
@@ -125,7 +129,7 @@ impl Trace {
         to: f64,
         about: &[(&str, Value)],
     ) -> Value {
-        // Every span has it, so that a search by it finds all of a call.
+        // Every span has it, so a search for it finds all spans of a call.
         let conversation = attribute("conversation.id", &json!(id.to_string()));
         let about = about.iter().map(|(key, value)| attribute(key, value));
         let mut span = json!({
@@ -143,18 +147,18 @@ impl Trace {
         span
     }
 
-    /// Wall clock, as a number in quotes: the encoding's way with 64 bits.
+    /// Wall clock in ns since the Unix epoch, as a string: OTLP's JSON encoding of 64-bit integers.
     fn nanos(&self, seconds: f64) -> String {
         (u128::from(self.began) * 1_000 + (seconds.max(0.0) * 1e9).round() as u128).to_string()
     }
 }
 
-/// The conversation's own span.
+/// Id of the conversation's own span.
 fn root(id: ConversationId) -> u64 {
     hash((id.0, 0, "conversation"))
 }
 
-/// A span's id: the same for the same span, never zero.
+/// A span id: the same for the same span, never zero.
 fn hash(span: (u128, u64, &str)) -> u64 {
     let mut hasher = DefaultHasher::new();
     span.hash(&mut hasher);
@@ -165,7 +169,7 @@ fn hex(id: u64) -> String {
     format!("{id:016x}")
 }
 
-/// A name and its value, in the encoding's words.
+/// An attribute in OTLP's JSON encoding.
 pub(super) fn attribute(key: &str, value: &Value) -> Value {
     let value = match value {
         Value::Bool(b) => json!({"boolValue": b}),
@@ -222,7 +226,7 @@ mod tests {
         spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("no {name} in {spans:#?}"))
     }
 
-    /// From and to, in ms after the conversation's beginning.
+    /// Start and end, in ms after the conversation's start.
     fn times(span: &Value) -> (u128, u128) {
         let ms = |name: &str| {
             (span[name].as_str().unwrap().parse::<u128>().unwrap() - u128::from(BEGAN) * 1_000) / 1_000_000

@@ -1,4 +1,4 @@
-//! The command line, and what it means.
+//! The command line and its validation.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use clap::Args as ClapArgs;
 use url::Url;
 
 use crate::Error;
-use crate::caller::Pace;
 use crate::machine::Cpus;
+use crate::pacing::Pace;
 use crate::report::Asked;
 use crate::require::Requirement;
 use crate::stats::round;
@@ -19,77 +19,80 @@ use crate::workload::Workload;
 /// The command line of `visavis-load`.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct Args {
-    /// The server to call, as http://127.0.0.1:8080
+    /// URL of the server to call, e.g. http://127.0.0.1:8080
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// A key of its API; else VISAVIS_API_KEY
+    /// API key [default: VISAVIS_API_KEY]
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Callers
+    /// Number of concurrent calls
     #[arg(long, value_name = "N", default_value = "10")]
     calls: usize,
-    /// Calls that begin in a second; else so many that they spread over one round of the recording, at least 5
+    /// Calls started per second [default: spread over one round of the recording, at least 5]
     #[arg(long, value_name = "R/s")]
     ramp: Option<String>,
-    /// Seconds that all calls run
+    /// Seconds that all calls run concurrently
     #[arg(long, value_name = "S", default_value = "45")]
     duration: f64,
-    /// What the callers say: WAV, 16 kHz, mono, 16 bits; else the built-in recording
+    /// Speech of the callers: WAV, 16 kHz, mono, 16 bits [default: the built-in recording]
     #[arg(long, value_name = "FILE")]
     speech: Option<PathBuf>,
-    /// What the recording holds, and the script of the models: JSON; else the built-in one
+    /// Description of the recording and the script of the models, JSON [default: the built-in
+    /// workload]
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
-    /// Call this agent
+    /// Id of the agent to call
     #[arg(long, value_name = "ID", conflicts_with = "scripted")]
     agent: Option<String>,
-    /// Make an agent of scripted models, which follow the workload; the server must run with --allow-scripted
+    /// Create an agent with scripted models that follow the workload; the server must run with
+    /// --allow-scripted
     #[arg(long)]
     scripted: bool,
-    /// Hang up after a random part of S and call again, all the while
+    /// Repeatedly hang up after a random time of up to S seconds and call again
     #[arg(long, value_name = "S")]
     cycle: Option<f64>,
-    /// Seed of what --cycle and --jitter draw, which the report names; else another one each time
+    /// Random seed for --cycle and --jitter; it is in the report [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
-    /// Packets of the microphone that leave together, as on Wi-Fi and mobile networks
+    /// Microphone packets sent per burst, as on Wi-Fi and mobile networks
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "engine_only")]
     burst: u32,
-    /// Each packet of the microphone is late by a random part of MS before it joins its burst; over 20, some overtake others
+    /// Delay each microphone packet by a random time of up to MS before its burst; values over 20
+    /// reorder packets
     #[arg(long, value_name = "MS", default_value = "0", conflicts_with = "engine_only")]
     jitter: u32,
-    /// Open a data channel too, as pages do
+    /// Also open a data channel, as the web pages do
     #[arg(long)]
     channel: bool,
-    /// Token of the server's /metrics, where it wants one
+    /// Token for the server's /metrics endpoint
     #[arg(long, value_name = "TOKEN")]
     metrics_token: Option<String>,
-    /// No network, no codec, no face: the calls run in an engine of this process
+    /// Run the calls in an in-process engine, without network, codecs or video
     #[arg(long, conflicts_with_all = ["server", "key", "agent", "scripted", "channel", "cycle", "seed", "metrics_token"])]
     engine_only: bool,
-    /// Media threads of that engine
+    /// Media threads of the in-process engine
     #[arg(long, value_name = "N", default_value = "1", requires = "engine_only")]
     threads: usize,
-    /// Processors of the callers, as 0,2-3
+    /// CPUs for the callers, e.g. 0,2-3
     #[arg(long, value_name = "LIST")]
     cpu: Option<String>,
-    /// Processors of that engine; else those that the callers leave
+    /// CPUs for the in-process engine [default: those not used by the callers]
     #[arg(long, value_name = "LIST", requires = "engine_only")]
     engine_cpu: Option<String>,
-    /// Write what was found to this file, as JSON
+    /// Write the report to this file as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Fail unless this holds, as "p95(voice_to_voice) < 1.2s"; may be given several times
+    /// Fail unless this condition holds, e.g. "p95(voice_to_voice) < 1.2s"; can be repeated
     #[arg(long, value_name = "LIMIT")]
     require: Vec<String>,
 }
 
-/// Which agent the callers call.
+/// The agent that the callers call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Agent {
-    /// One that the server has.
+    /// An existing agent of the server, by its id.
     Own(String),
-    /// One of scripted models, made for the run.
+    /// An agent with scripted models, created for the run.
     Scripted,
 }
 
@@ -101,11 +104,11 @@ pub(crate) struct Target {
     pub(crate) metrics_token: Option<String>,
     pub(crate) agent: Agent,
     pub(crate) channel: bool,
-    /// How the packets of the microphone leave.
+    /// When the microphone packets are sent.
     pub(crate) pace: Pace,
-    /// Calls are hung up at random moments within this time, and begun anew.
+    /// Each call is hung up at a random time within this duration, and a new one starts.
     pub(crate) cycle: Option<Duration>,
-    /// Seed of these moments, and of how late packets are.
+    /// Seed of these times and of the packet delays.
     pub(crate) seed: u32,
 }
 
@@ -115,7 +118,7 @@ impl Target {
         self.cycle.is_some() || !self.pace.jitter.is_zero()
     }
 
-    /// Whether it is this machine by its loopback address.
+    /// Whether the URL is a loopback address of this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         match self.url.host() {
             Some(url::Host::Ipv4(ip)) => IpAddr::from(ip).is_loopback(),
@@ -126,21 +129,21 @@ impl Target {
     }
 }
 
-/// Where the calls go.
+/// The destination of the calls.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// To a server, by WebRTC.
+    /// A server, over WebRTC.
     Network(Target),
-    /// To an engine of this process.
+    /// An engine in this process.
     Engine { threads: usize, cpus: Option<Cpus> },
 }
 
-/// A run, checked.
+/// A validated run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) calls: usize,
-    /// Calls a second.
+    /// Calls per second.
     pub(crate) ramp: f64,
     pub(crate) duration: Duration,
     pub(crate) workload: Arc<Workload>,
@@ -149,15 +152,15 @@ pub(crate) struct Plan {
     pub(crate) requirements: Vec<Requirement>,
 }
 
-/// Calls a second that a few calls begin with, where nothing is said.
+/// Minimum of the default ramp, in calls per second.
 const LEAST_RAMP: f64 = 5.0;
-/// The longest run, in s.
+/// Maximum duration of a run, in s.
 const LONGEST: f64 = 7.0 * 86_400.0;
-/// Packets that may leave together: a second of sound.
+/// Maximum number of packets in a burst: one second of audio.
 const MOST_BURST: u32 = 50;
-/// Most that a packet may be late, in ms.
+/// Maximum delay of a packet, in ms.
 const MOST_JITTER: u32 = 1_000;
-/// Ports and memory of one machine end before.
+/// The ports and memory of one machine do not suffice for more.
 const MOST_CALLS: usize = 20_000;
 
 impl Plan {
@@ -179,7 +182,7 @@ impl Plan {
 }
 
 impl Args {
-    /// Checks all of it before anything begins.
+    /// Validates everything before the run starts.
     pub(crate) fn plan(self) -> Result<Plan, Error> {
         let usage = |why: String| Error::Usage(why);
         let requirements = self
@@ -194,7 +197,8 @@ impl Args {
         }
         let workload = self.workload()?;
         let ramp = match &self.ramp {
-            // Callers who all say the same at once would all be answered at once: a load that no server has.
+            // If all callers spoke at the same time, all replies would coincide: no real server has
+            // that load.
             None => Some((self.calls as f64 / workload.period()).max(LEAST_RAMP)),
             Some(given) => {
                 given.trim_end_matches("/s").parse().ok().filter(|r| (0.01..=10_000.0).contains(r))
@@ -220,7 +224,7 @@ impl Args {
             let url = url.ok_or_else(|| {
                 usage(format!("--server \"{server}\" is no address like http://127.0.0.1:8080"))
             })?;
-            // All paths of the API are absolute, those in its own answers too.
+            // All paths of the API are absolute, also those in its responses.
             if url.path() != "/" || url.query().is_some() {
                 return Err(usage(format!("--server \"{server}\" must be an address without a path")));
             }
@@ -254,7 +258,7 @@ impl Args {
                 seed: self.seed.unwrap_or_else(rand::random),
             })
         };
-        // An hour's result is not to be lost to a folder that is not there.
+        // Fail now if the file cannot be written, not after the run.
         if let Some(out) = &self.out {
             std::fs::File::options()
                 .create(true)

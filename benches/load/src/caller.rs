@@ -1,7 +1,15 @@
-//! One caller: asks for a conversation, offers a connection, speaks on its own clock, listens and looks, hangs up.
+//! One caller: it creates a conversation, offers a connection, speaks on its own clock, receives
+//! audio and video, and hangs up.
+//!
+//! ```text
+//! created ──offer──► answered ──ICE, DTLS──► connected ──end or stop──► finished
+//!   │                  │                       │                          ▲
+//!   │ rejected         │ closed, or 15 s       └──connection lost─────────┘
+//!   ▼                  ▼
+//! failed             failed
+//! ```
 
 mod offset;
-mod pacing;
 mod peer;
 mod picture;
 mod reports;
@@ -22,74 +30,75 @@ use webrtc::media_stream::track_remote::{TrackRemote, TrackRemoteEvent};
 
 use crate::api::{Api, Joined, Session};
 use crate::late::Late;
+use crate::pacing::{Departures, Pace};
 use crate::score::Scores;
 use crate::turns::LAST;
 use crate::workload::Workload;
-pub(crate) use pacing::{Departures, Pace};
 use peer::{Microphone, Peer, State};
 use picture::Eye;
 pub(crate) use picture::Seen;
 use sound::Ear;
 pub(crate) use sound::encode;
 
-/// A call without a packet of sound for so long (s) at its end has broken off: the agent's silence is packets too.
+/// A call without audio packets for this time (s) at its end was disconnected: an agent that is
+/// silent still sends packets.
 const GONE: f64 = 2.0;
-/// A connection that is not up by then has failed.
+/// Maximum time from the answer to an established connection.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A packet that leaves later than this counts: the caller did not keep up.
+/// A packet sent later than this counts as late: the caller did not keep up.
 const LATE: Duration = Duration::from_millis(5);
 
-/// What all callers share.
+/// State shared by all callers.
 pub(crate) struct Callers {
     pub(crate) api: Api,
     pub(crate) workload: Arc<Workload>,
-    /// The recording as packets of 20 ms.
+    /// The recording, as packets of 20 ms.
     pub(crate) microphone: Vec<Bytes>,
     pub(crate) agent: String,
     /// Whether a data channel is opened.
     pub(crate) channel: bool,
-    /// How the packets of the microphone leave.
+    /// When the microphone packets are sent.
     pub(crate) pace: Pace,
-    /// Where the callers' sockets are bound.
+    /// Address that the callers' sockets are bound to.
     pub(crate) bind: &'static str,
 }
 
 /// How a caller leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// It says so.
+    /// It ends the call through the API.
     HangsUp,
-    /// It is gone without a word.
+    /// It closes the connection without telling the API.
     Vanishes,
 }
 
-/// A call that is over.
+/// A finished call.
 pub(crate) struct Call {
     pub(crate) conversation: String,
-    /// s from asking for the conversation to the first packet of the agent's voice.
+    /// Time from the request for the conversation to the first audio packet of the agent, in s.
     pub(crate) join: Option<f64>,
     pub(crate) scores: Scores,
     pub(crate) late: Late,
     pub(crate) seen: Seen,
-    /// s that it lasted.
+    /// Duration of the call, in s.
     pub(crate) whole: f64,
     pub(crate) late_sends: u64,
-    /// Whether it was still up when the caller left.
+    /// Whether the call was still connected when the caller left.
     pub(crate) held: bool,
 }
 
-/// Ear and eye of a call, which two tasks feed.
+/// The receivers of a call, fed by two tasks.
 struct Senses {
     ear: Ear,
     eye: Eye,
 }
 
-/// The lock is held for the time of one packet, by the two tasks of one call.
+/// Both tasks of a call hold the lock for one packet at a time.
 fn locked(senses: &Mutex<Senses>) -> MutexGuard<'_, Senses> {
     senses.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection that is up.
+/// A connected call.
 pub(crate) struct Calling {
     asked: Instant,
     session: Session,
@@ -98,16 +107,17 @@ pub(crate) struct Calling {
 }
 
 impl Callers {
-    /// Asks for a conversation and connects to it.
+    /// Creates a conversation and connects to it.
     ///
     /// # Errors
-    /// Who refused it, or that it did not connect.
+    /// The rejection, or that the connection was not established.
     pub(crate) async fn connect(&self) -> Result<Calling, String> {
         let asked = clock::now();
         let session = self.api.conversation(&self.agent).await?;
         let connected = self.join(&session).await;
         if connected.is_err() {
-            // Nobody will come to it. Who refused the call has refused this too, perhaps: that changes nothing.
+            // No client will join this conversation. The request may fail for the reason for which
+            // the call failed; that changes nothing.
             let _ = self.api.end(&session.id).await;
         }
         let (joined, peer) = connected?;
@@ -138,19 +148,20 @@ impl Callers {
 }
 
 impl Calling {
-    /// Leaves before a word is said.
+    /// Hangs up before anything is said.
     pub(crate) async fn leave(self, callers: &Callers) {
-        // A server that is gone has hung up too.
+        // If the server is gone, the call has ended too.
         let _ = callers.api.hang_up(&self.session, &self.joined).await;
         self.peer.close().await;
     }
 
-    /// Its conversation.
+    /// Id of the conversation.
     pub(crate) fn conversation(&self) -> &str {
         &self.session.id
     }
 
-    /// Speaks and listens until `ends`, or until told to stop, then leaves. `decodes`: the pictures too. `departures`: those of the microphone.
+    /// Speaks and listens until `ends_at` or until `stop` is set, then leaves. `decode_video`:
+    /// whether to decode the video. `schedule`: the send times of the microphone packets.
     pub(crate) async fn talk(
         self,
         callers: Arc<Callers>,
@@ -189,7 +200,7 @@ impl Calling {
         let ended = clock::now();
         tasks.shutdown().await;
         if leaving == Leaving::HangsUp && held {
-            // A server that is gone has hung up too.
+            // If the server is gone, the call has ended too.
             let _ = callers.api.hang_up(&session, &joined).await;
         }
         peer.close().await;
@@ -212,7 +223,7 @@ impl Calling {
     }
 }
 
-/// Sends the recording, each packet when it leaves.
+/// Sends the recording, each packet at its scheduled time.
 async fn speak(
     callers: Arc<Callers>,
     track: Arc<Microphone>,
@@ -231,7 +242,7 @@ async fn speak(
     }
 }
 
-/// Takes what comes on one track; each packet is stamped as it reaches this task.
+/// Receives one track. The arrival time of a packet is the time at which it reaches this task.
 async fn follow(track: Arc<dyn TrackRemote>, senses: Arc<Mutex<Senses>>) {
     let audio = track.kind().await == RtpCodecKind::Audio;
     while let Some(event) = track.poll().await {

@@ -1,9 +1,11 @@
-//! `--engine-only`: calls through the loop-back transport of an engine in this process. No network, no codec, no face; the neural speech detector,
-//! the real media threads in real time, scripted models.
+//! `--engine-only`: calls over the loopback transport of an engine in this process. They use no
+//! network, codecs or video, but the neural VAD, the real media threads in real time, and scripted
+//! models.
 //!
-//! The callers run on one thread of their own, pinned away from the engine's. It hands each call 20 ms of sound every 20 ms, half
-//! a second ahead: the loop-back transport takes a block when its own clock says that it was spoken, so a caller that comes late changes
-//! nothing until it is that late, and then it is counted.
+//! All callers run on one thread, pinned to other CPUs than the engine's. The thread sends each
+//! call 20 ms of audio every 20 ms, half a second ahead. The loopback transport takes a frame when
+//! its own clock says that it was spoken. A late caller therefore has no effect until it is half a
+//! second late, and then the frame is counted.
 
 mod feed;
 mod models;
@@ -13,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use conversation::call_config::{CallConfig, ConversationId};
-use conversation::engine::{Engine as _, EventSink};
+use conversation::id::ConversationId;
 use conversation::settings::Settings;
 use engine::show::Avatars;
 use engine::{CallEngine, clock, thread};
+use engine_api::{CallConfig, Engine as _, EventSink};
 
 use crate::Error;
 use crate::args::Plan;
@@ -28,12 +30,12 @@ use crate::turns::Turns;
 use crate::workload::Workload;
 use feed::{Feeder, Mark, Ran};
 
-/// How often it is looked whether the engine has loaded its weights.
+/// How often the program polls whether the engine has loaded its models.
 const LOOK: Duration = Duration::from_millis(5);
 /// Name of the callers' thread.
 const CALLERS: &str = "callers";
 
-/// A run.
+/// Runs the calls and returns the report.
 pub(crate) fn run(
     plan: &Plan,
     threads: usize,
@@ -44,13 +46,13 @@ pub(crate) fn run(
     let allowed = Cpus::allowed();
     let callers = match (&plan.cpus, allowed.0.as_slice()) {
         (Some(cpus), _) => cpus.clone(),
-        // The last one, where there are several.
+        // The last CPU, if there are several.
         (None, [.., _, last]) => Cpus(vec![*last]),
         (None, _) => allowed.clone(),
     };
     let rest = allowed.without(&callers);
     let engine_cpus = engine_cpus.cloned().unwrap_or(if rest.0.is_empty() { allowed } else { rest });
-    // Threads keep the processors of the one that started them.
+    // Threads inherit the CPU affinity of the thread that starts them.
     engine_cpus.pin().map_err(failed)?;
     let net = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(engine_cpus.0.len())
@@ -61,7 +63,7 @@ pub(crate) fn run(
     let (ledger, committed) = feed::ledger();
     let models = models::ScriptedModels::new(dir, plan.workload.script.clone(), net.handle().clone());
     let config = engine::Config { threads, ..engine::Config::default() };
-    let client = ::models::net::Client::new(::models::net::Policy { allow_private: true })
+    let client = egress::Client::new(egress::Policy { allow_private: true })
         .map_err(|e| Error::Failed(e.to_string()))?;
     let ledger: Arc<dyn EventSink> = Arc::new(ledger);
     let engine =
@@ -78,7 +80,7 @@ pub(crate) fn run(
     let feeder = Feeder::new(plan.clone(), Arc::clone(&engine), call, committed);
     let (tell, told) = crossbeam_channel::bounded(1);
     thread::spawn(CALLERS, move || {
-        // Whoever waits is below.
+        // The receiver waits below.
         let _ = tell.send(feeder.run());
     })
     .map_err(|e| Error::Failed(e.to_string()))?;
@@ -88,7 +90,7 @@ pub(crate) fn run(
     Ok(report(threads, callers, ran))
 }
 
-/// What every call is told of its agent.
+/// The configuration of every call.
 fn call(workload: &Workload) -> Result<CallConfig, Error> {
     let mut settings = Settings::product_defaults();
     for (key, value) in &workload.settings {
@@ -104,7 +106,7 @@ fn call(workload: &Workload) -> Result<CallConfig, Error> {
     Ok(CallConfig::minimal(ConversationId(0), spec))
 }
 
-/// The engine's own counts.
+/// The engine's own counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     late_ticks: u64,
@@ -159,7 +161,7 @@ fn report(media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
     report.ms.barge_in = Summary::of_seconds(barge_in);
     report.ms.duck = Summary::of_seconds(duck);
     report.turns = turns;
-    // Without a face there is nothing to see.
+    // Without an avatar there are no frames.
     report.video.fps_speaking = (pictures > 0).then(|| round(pictures as f64 / speaking, 2));
     let grown = end.resident.zip(first).map(|(end, first)| end.saturating_sub(first) as f64);
     report.server = Server {

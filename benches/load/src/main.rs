@@ -1,20 +1,27 @@
-//! `visavis-load`, the load generator: callers that say a recorded workload, and what they found.
+//! `visavis-load`, the load generator: callers that speak a recorded workload, and a report of what
+//! they measured.
 //!
-//! Two ways to call: over real WebRTC against any server ([`network`], on the `webrtc` crate, which shares no code with the engine's own
-//! stack), and through the loop-back transport of an engine in this process ([`engine_only`]: no network, no codec, no face).
-//! Both say the same recording on each caller's own clock and score what comes back in the same way ([`score`]).
+//! There are two ways to call. One is real WebRTC against any server ([`network`], on the `webrtc`
+//! crate, which shares no code with the engine's stack). The other is the loopback transport of an
+//! engine in this process ([`engine_only`]: no network, codecs or video). Both play the same
+//! recording on each caller's own clock, and score the received audio in the same way ([`score`]).
 //!
-//! # What is measured, and what the measuring adds
+//! # What is measured, and what the measurement adds
 //!
-//! - *Voice-to-voice*: true end of an utterance → the first frame of the answer's sound was handed out. A caller says sample n at its beginning plus n/rate, and
-//!   sends a packet once its last sample was said, as a microphone does. By WebRTC a frame is handed out when its packet reaches the
-//!   caller's task: network, the sender's pacing and the waking of that task (below 1 ms unless the caller's processor is full) are in the
-//!   figure; a playout buffer, as browsers have it, is not.
-//! - *Overhead*: that, less what an ideal engine needs: endpointing, first token, the tokens up to the one that ends the first sentence, the
-//!   voice's first sound, all by the workload's own times.
-//! - *Barge-in*: true onset of an interruption → end of the last sound before .1 s of silence, to 5 ms. *Duck*: → the level is halved, or it is silent.
-//! - *Late*: a frame handed out over 60 ms after the playout clock needed it, and every frame that never came. The clock is that of the frames' time
-//!   stamps; by WebRTC it begins with the fastest frame so far, in the engine with the call.
+//! - *Voice-to-voice*: true end of an utterance → delivery of the first audio frame of the reply. A
+//!   caller speaks sample n at its start plus n/rate. It sends a packet once its last sample was
+//!   spoken, as a microphone does. Over WebRTC a frame is delivered when its packet reaches the
+//!   caller's task. The result includes the network, the sender's pacing and the wake-up of that
+//!   task (below 1 ms unless the caller's CPU is full). It does not include a playout buffer, as
+//!   browsers have it.
+//! - *Overhead*: voice-to-voice minus the time of an ideal engine. That time is the sum of
+//!   endpointing, first token, the tokens up to the one that ends the first sentence, and the first
+//!   audio of the TTS, all by the workload's own times.
+//! - *Barge-in*: true onset of an interruption → end of the last sound before .1 s of silence, with
+//!   a resolution of 5 ms. *Duck*: the same onset → half the level, or silence.
+//! - *Late*: a frame delivered over 60 ms after the playout clock needed it, and every missing
+//!   frame. The clock is that of the RTP timestamps. Over WebRTC it starts with the fastest frame
+//!   so far, in the engine with the call.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its output is its contract
 
@@ -28,6 +35,7 @@ mod late;
 mod machine;
 mod metrics;
 mod network;
+mod pacing;
 mod progress;
 mod report;
 mod require;
@@ -48,18 +56,19 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Why a run did not come to its end.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    /// It was asked wrongly.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
-    /// It could not be done.
+    /// The run could not be completed.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Hold many calls at once, of a server or in an engine of this process, and measure
+/// Generate load: run many concurrent calls against a server or an in-process engine, and report
+/// latency and cost
 #[derive(Parser)]
 #[command(name = "visavis-load", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -69,14 +78,15 @@ struct Cli {
     args: Args,
 }
 
-/// What else it does.
+/// Other commands.
 #[derive(Subcommand)]
 enum Other {
-    /// Send stray datagrams to a media port of this machine, and say how many were sent
+    /// Send unrelated UDP datagrams to a media port of this machine, and report how many were sent
     Flood(flood::Args),
 }
 
-/// Exits with 0 if the run comes to its end and every requirement holds, with 1 if not, and with 2 if it is asked wrongly.
+/// Exits with 0 if the run completes and every requirement holds, with 1 if not, and with 2 if the
+/// command line is invalid.
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -105,16 +115,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Folder of the speech detector's weights, for an engine of this process.
+/// Folder of the VAD model, for an in-process engine.
 fn models() -> PathBuf {
     std::env::var_os("VISAVIS_MODELS_DIR")
         .map_or_else(|| PathBuf::from(models::paths::DEFAULT), PathBuf::from)
 }
 
-/// Runs as asked; prints the table and writes the report. Whether it came to its end and every requirement holds.
+/// Runs the calls, prints the table and writes the report. Returns whether the run completed and
+/// every requirement holds.
 ///
 /// # Errors
-/// Bad arguments, or a run that could not begin.
+/// Invalid arguments, or a run that could not start.
 fn run(args: Args) -> Result<bool, Error> {
     let plan = args.plan()?;
     let ran = match &plan.kind {
@@ -122,7 +133,7 @@ fn run(args: Args) -> Result<bool, Error> {
         Kind::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), &models()),
     };
     let mut report = ran.inspect_err(|_| {
-        // That it can be written was tried; what it held stays.
+        // The check of `--out` created the file if it was missing. A file with content stays.
         if let Some(out) = plan.out.as_ref().filter(|out| out.metadata().is_ok_and(|file| file.len() == 0)) {
             let _ = std::fs::remove_file(out);
         }
@@ -134,7 +145,7 @@ fn run(args: Args) -> Result<bool, Error> {
         let text = serde_json::to_string_pretty(&json).unwrap_or_default() + "\n";
         std::fs::write(out, text).map_err(|e| Error::Failed(format!("{}: {e}", out.display())))?;
     }
-    // What was stopped has not shown what was asked.
+    // An interrupted run does not prove its requirements.
     let mut held = !report.interrupted;
     if report.calls == 0 {
         println!("BROKEN  no call ran to its end");
@@ -152,11 +163,11 @@ fn run(args: Args) -> Result<bool, Error> {
     Ok(held)
 }
 
-/// Becomes true when the user (Ctrl-C) or the system (SIGTERM) asks to stop; a second time ends the program at once.
+/// A flag that becomes true on Ctrl-C or SIGTERM. The second signal ends the program immediately.
 fn interrupted() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
-    // Without a runtime of its own the program ends at the first Ctrl-C, as any does.
+    // Without this thread, the first Ctrl-C ends the program, as by default.
     let _ = engine::thread::spawn("interrupt", move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             return;

@@ -1,30 +1,30 @@
-//! What a server tells of itself on `/metrics`.
+//! The server's metrics, read from `/metrics`.
 
-/// One reading. A family that the server does not give is `None`.
+/// One reading. A metric that the server does not expose is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Reading {
-    /// CPU time of the process in s.
+    /// CPU time of the process, in s.
     pub(crate) cpu: Option<f64>,
-    /// Resident memory in bytes.
+    /// Resident memory, in bytes.
     pub(crate) resident: Option<f64>,
-    /// Frames of sound sent.
+    /// Number of audio frames sent.
     pub(crate) frames: Option<f64>,
-    /// Those that were late.
+    /// Number of late audio frames.
     pub(crate) late: Option<f64>,
     /// Open files.
     pub(crate) files: Option<f64>,
     /// Threads.
     pub(crate) threads: Option<f64>,
-    /// Speech decoders taken.
+    /// STT decoders in use.
     pub(crate) decoders: Option<f64>,
-    /// Calls held.
+    /// Running calls.
     pub(crate) calls: Option<f64>,
-    /// When the process began.
+    /// Start time of the process.
     pub(crate) started: Option<f64>,
 }
 
 impl Reading {
-    /// Of Prometheus' text format.
+    /// Parses Prometheus text format.
     #[must_use]
     pub(crate) fn parse(text: &str) -> Self {
         let of = |family: &str| sum(text, family);
@@ -35,19 +35,21 @@ impl Reading {
             late: of("visavis_audio_frames_late_total"),
             files: of("process_open_fds"),
             threads: of("process_threads"),
-            decoders: of("visavis_decoders{state=\"taken\"}"),
+            decoders: of("visavis_stt_decoders{state=\"taken\"}"),
             calls: of("visavis_calls"),
             started: of("process_start_time_seconds"),
         }
     }
 }
 
-/// All samples of a family, whatever their labels; or of one with its label, where that is its only one.
+/// Sum of all samples of a metric family, over all labels. `family` may also include its only
+/// label.
 fn sum(text: &str, family: &str) -> Option<f64> {
     let samples = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(family)?;
         let value = match rest.strip_prefix('{') {
-            // A label's value may hold anything but a quote that is not escaped: the last brace closes.
+            // A label value may contain any character except an unescaped quote, so the last brace
+            // is the closing one.
             Some(labels) => labels.rsplit_once('}')?.1,
             None => rest.strip_prefix([' ', '\t'])?,
         };

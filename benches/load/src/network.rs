@@ -1,4 +1,5 @@
-//! A run over the network: an agent, its webhooks' receiver, callers that begin one after the other, and what the server tells of itself.
+//! A run over the network: an agent, the receiver of its webhooks, callers that start one after
+//! another, and the server's metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,48 +16,40 @@ use tokio::time::sleep_until;
 
 use crate::api::Api;
 use crate::args::{Agent, Plan, Target};
-use crate::caller::{Call, Callers, Calling, Departures, Leaving, encode};
+use crate::caller::{Call, Callers, Calling, Leaving, encode};
 use crate::hooks::Hooks;
 use crate::machine::{Cpus, Threads};
 use crate::metrics::Reading;
+use crate::pacing::Departures;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::summary::{Measured, summary};
+use crate::summary::{Judged, Measured, summary};
 use crate::turns::{Turns, judged};
 use crate::{Error, interrupted, soak};
 
-/// The first call runs alone for so long: what is made once is made, and does not count as a call's memory.
+/// The first call runs alone for this time, so that one-time allocations do not count as the memory
+/// of a call.
 const ALONE: Duration = Duration::from_secs(2);
-/// From the last call's beginning to the measured stretch.
+/// Time from the start of the last call to the start of the measurement.
 const SETTLE: Duration = Duration::from_secs(1);
-/// A caller that was refused tries again after so long.
+/// Delay before a rejected caller tries again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often the running calls are counted.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often a soak reads the server's metrics.
+/// How often a soak test reads the server's metrics.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// The server's record of a call is complete by then, and its webhooks came.
+/// Maximum wait for the complete record of a call and all its webhooks.
 const RECORDS: Duration = Duration::from_secs(40);
-/// One in so many callers decodes its pictures.
+/// One in this many callers decodes its video.
 const DECODES: usize = 20;
-/// A record that cannot be read for so long is lost.
+/// Maximum time for which a record may be unreadable; then it counts as lost.
 const UNREAD: Duration = Duration::from_secs(3);
-/// Records that are read at once.
+/// Number of records that are read concurrently.
 const READERS: usize = 8;
-/// Failures that are told one by one.
+/// Maximum number of failures that are printed individually.
 const TOLD: usize = 5;
 
-/// A call with what the server recorded of it.
-pub(crate) struct Judged {
-    pub(crate) call: Call,
-    pub(crate) turns: Turns,
-    /// Events in the record, those that never came, those that came too early; without a receiver none.
-    pub(crate) events: Option<[usize; 3]>,
-    /// Failures in the record.
-    pub(crate) errors: Option<usize>,
-}
-
-/// A run.
+/// Runs the calls and returns the report.
 pub(crate) fn run(plan: &Plan, target: &Target) -> Result<Report, Error> {
     if let Some(cpus) = &plan.cpus {
         cpus.pin().map_err(Error::Failed)?;
@@ -110,12 +103,12 @@ async fn whole(plan: &Plan, target: &Target) -> Result<Report, String> {
     result
 }
 
-/// Time from the first call's beginning to the last one's.
+/// Time from the start of the first call to the start of the last one.
 fn ramp(plan: &Plan) -> Duration {
     ALONE + Duration::from_secs_f64((plan.calls - 1) as f64 / plan.ramp)
 }
 
-/// What the callers share with whoever watches them.
+/// Counters shared by the callers and the progress display.
 #[derive(Default)]
 struct Count {
     running: AtomicUsize,
@@ -130,7 +123,7 @@ impl Count {
     }
 }
 
-/// Everything about one caller that does not change.
+/// Configuration and random generator of one caller.
 struct Caller {
     callers: Arc<Callers>,
     count: Arc<Count>,
@@ -138,12 +131,12 @@ struct Caller {
     ends: Instant,
     decodes: bool,
     cycle: Option<Duration>,
-    /// Draws when and how its calls end, and how late their packets are.
+    /// Draws the duration and leave mode of its calls, and the delays of its packets.
     chance: StdRng,
 }
 
 impl Caller {
-    /// One call after the other until the end; without cycles one.
+    /// Runs one call after another until the end; without `cycle`, a single one.
     async fn run(mut self, mut connected: Option<Calling>) -> Vec<Call> {
         let mut calls = Vec::new();
         while clock::now() < self.ends && !*self.stop.borrow() {
@@ -193,7 +186,7 @@ impl Caller {
     }
 }
 
-/// Sends whoever waits on the way home when the user asks to stop.
+/// A signal that becomes true when the user stops the run; all callers then leave.
 fn stopping() -> watch::Receiver<bool> {
     let (tell, told) = watch::channel(false);
     let flag = interrupted();
@@ -202,7 +195,7 @@ fn stopping() -> watch::Receiver<bool> {
             tokio::time::sleep(LOOK).await;
         }
         tell.send_replace(true);
-        // The last receiver's end is the run's.
+        // The task ends with the last receiver, at the end of the run.
         tell.closed().await;
     });
     told
@@ -245,7 +238,7 @@ async fn calls(
     let mut measured = Measured::default();
     let mut progress = Progress::new(begun, ends - begun);
     let (mut next, mut begin, mut sampled, mut looked) = (1, None, begun, begun);
-    // The end is read before the calls hang up.
+    // The final metrics are read before the calls hang up.
     while clock::now() + LOOK < ends && !*stop.borrow() {
         let now = clock::now();
         progress.tell(now, count.running.load(Relaxed), plan.calls, count.failed.load(Relaxed));
@@ -295,7 +288,8 @@ async fn calls(
     Ok(summary(judged, measured))
 }
 
-/// What a server tells once it holds no call any more: those whose callers vanished end by its own clocks.
+/// Metrics of a server without calls. Calls whose callers vanished first end by the server's
+/// timeouts.
 async fn settled(api: &Api) -> Reading {
     let until = clock::now() + RECORDS;
     loop {
@@ -307,10 +301,11 @@ async fn settled(api: &Api) -> Reading {
     }
 }
 
-/// Whether the server let the scripted models in: an agent that it refuses them is served by others, with a warning.
+/// Checks that the server allows scripted models. If not, other models serve the agent, with a
+/// warning.
 async fn allowed(api: &Api, conversation: &str) -> Result<(), String> {
     let until = clock::now() + Duration::from_secs(5);
-    // The call's beginning is recorded with its warnings behind it.
+    // `joined` is recorded together with the warnings that follow it.
     loop {
         let events = api.events(conversation).await?;
         let mut warnings =
@@ -326,7 +321,7 @@ async fn allowed(api: &Api, conversation: &str) -> Result<(), String> {
     }
 }
 
-/// Reads what the server recorded of each call.
+/// Reads the server's record of each call.
 async fn judge(
     plan: &Plan,
     callers: &Callers,
@@ -337,7 +332,7 @@ async fn judge(
     let until = clock::now() + RECORDS;
     let reading = calls.into_iter().map(|call| async move {
         let Some(record) = record(callers, hooks, &call.conversation, until).await else {
-            // One that broke off is told.
+            // The failure of a disconnected call was already reported.
             if call.held {
                 count.fail(&format!("the record of conversation {} cannot be read", call.conversation));
             }
@@ -360,12 +355,13 @@ async fn judge(
     futures_util::stream::iter(reading).buffer_unordered(READERS).collect().await
 }
 
-/// Events of a record that webhooks tell.
+/// Number of events in a record that are sent as webhooks.
 fn expected(record: &[serde_json::Value]) -> usize {
     record.iter().filter(|e| e["what"].as_str().is_some_and(|what| WEBHOOK_EVENTS.contains(&what))).count()
 }
 
-/// The whole record of a call, once its webhooks have come; what there is, when the time is over; nothing from a server that is gone.
+/// The complete record of a call, once its webhooks have arrived. After `until`, the record as it
+/// is; `None` if the server is gone.
 async fn record(
     callers: &Callers,
     hooks: Option<&Hooks>,

@@ -1,35 +1,47 @@
-//! From the calls of a network run to its report.
+//! Builds the report of a network run from its calls.
 
+use crate::caller::Call;
 use crate::machine;
 use crate::metrics::Reading;
-use crate::network::Judged;
 use crate::report::{Callers, Events, Report, Server, Soak, Video};
 use crate::stats::{Summary, round};
+use crate::turns::Turns;
 
-/// What was measured beside the calls.
+/// A call and the server's record of it.
+pub(crate) struct Judged {
+    pub(crate) call: Call,
+    pub(crate) turns: Turns,
+    /// Number of events in the record, of missing webhooks, and of webhooks that arrived out of
+    /// order; `None` without a receiver.
+    pub(crate) events: Option<[usize; 3]>,
+    /// Number of errors in the record.
+    pub(crate) errors: Option<usize>,
+}
+
+/// Measurements other than the calls'.
 #[derive(Default)]
 pub(crate) struct Measured {
-    /// With one call.
+    /// Metrics with one call.
     pub(crate) alone: Reading,
-    /// At the beginning of the measured stretch.
+    /// Metrics at the start of the measurement.
     pub(crate) begin: Reading,
-    /// At its end.
+    /// Metrics at its end.
     pub(crate) end: Reading,
-    /// Its length.
+    /// Its duration, in s.
     pub(crate) seconds: f64,
-    /// Seconds that calls lasted in it, all together.
+    /// Sum of the calls' durations within it, in s.
     pub(crate) call_seconds: f64,
-    /// CPU time of this tool in it, in s.
+    /// CPU time of this program within it, in s.
     pub(crate) own_cpu: f64,
-    /// Calls that could not begin, or broke off.
+    /// Number of calls that could not start, or were disconnected.
     pub(crate) failed: usize,
     pub(crate) interrupted: bool,
-    /// Processors of this tool.
+    /// CPUs that this program is pinned to; empty = not pinned.
     pub(crate) cpus: Vec<usize>,
     pub(crate) soak: Option<Soak>,
 }
 
-/// The report.
+/// Builds the report.
 pub(crate) fn summary(all: Vec<Judged>, measured: Measured) -> Report {
     let mut report = Report {
         mode: "webrtc",
@@ -62,7 +74,7 @@ pub(crate) fn summary(all: Vec<Judged>, measured: Measured) -> Report {
         report.callers.late_sends += call.late_sends;
         speaking += counted.speaking;
         pictures += counted.pictures;
-        // A call that hardly spoke says little about a rate.
+        // The frame rate of a call with little speech is not significant.
         if counted.speaking >= 1.0 {
             let fps = counted.pictures as f64 / counted.speaking;
             worst = Some(worst.map_or(fps, |w| w.min(fps)));
@@ -118,7 +130,7 @@ pub(crate) fn summary(all: Vec<Judged>, measured: Measured) -> Report {
 
 fn server(measured: &Measured, calls: usize) -> Server {
     let Measured { alone, begin, end, .. } = measured;
-    // A server that began anew counts from nothing.
+    // The counters of a restarted server start at zero.
     let same = |from: &Reading| from.started == end.started;
     let grown = |from: Option<f64>, to: Option<f64>| Some(to? - from?).filter(|_| same(begin));
     let cpu = grown(begin.cpu, end.cpu).filter(|_| measured.call_seconds > 0.0);

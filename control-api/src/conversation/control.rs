@@ -1,6 +1,7 @@
 //! Control of a conversation: speak, interrupt, respond, context, end.
 //!
-//! In STARTED a command is queued and takes effect at the join; in IN_PROGRESS the engine answers; once ENDED it is 409.
+//! In STARTED a command is queued and takes effect when the user joins. In IN_PROGRESS the engine
+//! executes it. After ENDED the response is 409.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +10,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{delete, post, put};
-use conversation::call_config::ConversationId;
-use conversation::engine::CommandError;
 use conversation::event::EndReason;
+use conversation::id::ConversationId;
 use conversation::input::{Command, MAX_TEXT_CHARS};
 use conversation::output::{CommandOutcome as Told, Rejection};
+use engine_api::CommandError;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::Instrument as _;
@@ -29,12 +30,13 @@ use crate::{lifecycle, store};
 
 type Answer = Result<axum::Json<Value>, ApiError>;
 
-/// Conversations that were ended while the store took no writes or was late: whoever asked was told so, and may ask again.
+/// Conversations that were ended while the store rejected writes or was slow. The client received
+/// an error and may repeat the request.
 #[derive(Default)]
 pub(crate) struct Unconfirmed(Mutex<HashSet<ConversationId>>);
 
 impl Unconfirmed {
-    /// Those of one outage; nobody asks for the end of so many again.
+    /// Enough for the requests of one outage.
     const REMEMBERED: usize = 4_096;
 
     fn set(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
@@ -49,20 +51,21 @@ impl Unconfirmed {
         set.insert(id);
     }
 
-    /// Whether it is one of them.
+    /// Whether the conversation is one of them.
     fn contains(&self, id: ConversationId) -> bool {
         self.set().contains(&id)
     }
 
-    /// Whether it is one of them; it is no more.
+    /// Whether the conversation is one of them; removes it.
     fn take(&self, id: ConversationId) -> bool {
         self.set().remove(&id)
     }
 }
 
-/// How long DELETE waits for each of the two that end a conversation, the store and the engine, until the record says ENDED.
+/// How long DELETE waits for each of the two that end a conversation, the store and the engine,
+/// until the record has status ENDED.
 const END_WAIT: Duration = Duration::from_secs(3);
-/// Why DELETE says that it is not kept yet.
+/// Reason in the response of DELETE if the end is not stored yet.
 const LATE: &str = "the end of the conversation is not stored yet";
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -78,11 +81,11 @@ fn refused(refusal: Rejection) -> ApiError {
     ApiError::Conflict(refusal.to_string())
 }
 
-/// Gives a command to a conversation in whatever state it is.
+/// Sends a command to a conversation in any status.
 async fn give(shared: &Shared, caller: &Caller, row: Row, command: Command) -> Result<(), ApiError> {
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
     let mut row = row;
-    // Twice, because the call may begin or end between reading its status and giving the command.
+    // Twice, because the call may start or end between reading its status and sending the command.
     for _ in 0..2 {
         if row.status == ENDED {
             return Err(refused(Rejection::Ended));
@@ -167,8 +170,9 @@ async fn context(
     Ok(axum::Json(json!({"message": "Context updated successfully"})))
 }
 
-/// Ends a conversation that nobody joined; `None` if that takes longer than a client should wait. In a task of its own, because a client that
-/// hangs up cancels its request: an end that is stored must be announced.
+/// Ends a conversation that no client joined; `None` if that takes longer than a client should
+/// wait. Runs in a task of its own: a client that disconnects cancels its request, but a stored end
+/// must be announced.
 async fn end_unjoined(shared: &Arc<Shared>, id: &str) -> Option<store::Result<bool>> {
     let (shared, id) = (Arc::clone(shared), id.to_owned());
     let ending = async move { lifecycle::end_unjoined(&shared, &id, EndReason::EndedByApi).await };
@@ -180,7 +184,7 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
     let row = found(&shared, &caller, &id).await?;
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
     let done = || {
-        // Who asks once more comes too late.
+        // Further requests get 409.
         shared.unconfirmed.take(id);
         Ok(axum::Json(json!({
             "agent_identity": row.agent_name,
@@ -189,7 +193,8 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
         })))
     };
     if row.status == ENDED {
-        // Who was told that the end could not be kept asks again, and is told that it is.
+        // A client that received an error because the end was not stored repeats the request, and
+        // now gets the confirmation.
         return if shared.unconfirmed.take(id) { done() } else { Err(refused(Rejection::Ended)) };
     }
     let unwritable = || {
@@ -197,12 +202,13 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
         ApiError::Unwritable(shared.store.health.failing().unwrap_or_else(|| LATE.to_owned()))
     };
     let mut news = shared.news.subscribe();
-    // Of several at once the one that ends it is told so; the others come too late. `None`: the store may end it all the same.
+    // Of concurrent requests only the one that ends the conversation succeeds; the others get 409.
+    // `None`: the store may still end it.
     let mut unjoined = Some(false);
     if row.status == STARTED {
         unjoined = match end_unjoined(&shared, &row.id).await {
             Some(Ok(ended)) => Some(ended),
-            // What the engine holds of it ends in any case.
+            // During an outage the engine's call is ended in any case.
             Some(Err(error)) if !error.is_outage() => return Err(error.into()),
             Some(Err(_)) | None => None,
         };
@@ -219,7 +225,7 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
         if let Some(reason) = shared.store.health.failing() {
             return Err(ApiError::Unwritable(reason));
         }
-        // Who waits in vain reads what is there.
+        // After a timeout the current status is read nevertheless.
         let _ = timeout(END_WAIT, shared.facts.flush(&shared.store)).await;
         if found(&shared, &caller, &row.id).await?.status == ENDED {
             return if shared.unconfirmed.take(id) { done() } else { Err(refused(Rejection::Ended)) };
@@ -236,14 +242,14 @@ async fn end(State(shared): State<Arc<Shared>>, caller: Caller, Path(id): Path<S
             if now.status == ENDED {
                 return Ok::<_, ApiError>(());
             }
-            // A reader that lags reads the store anew all the same.
+            // A reader that lags reads the store again in any case.
             let _ = news.recv().await;
         }
     };
     tokio::select! {
         ended = ended => ended?,
         () = shared.store.health.fails() => return Err(unwritable()),
-        // The call ends all the same, and whoever asks again is told when it has.
+        // The call ends nevertheless, and a repeated request confirms it.
         () = tokio::time::sleep(END_WAIT) => return Err(unwritable()),
     }
     done()

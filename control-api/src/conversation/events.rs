@@ -1,4 +1,5 @@
-//! What happened in a conversation: its events, as a list or as a server-sent stream, and where each turn's time went.
+//! The events of a conversation, as a list or as a server-sent stream, and the latency breakdown of
+//! each turn.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::store::conversation::{ENDED, Row};
 
 const READ: &str = "Failed to retrieve conversation details";
 const ALIVE: Duration = Duration::from_secs(15);
-/// How often a shared database is looked into for what another server kept.
+/// Polling interval of a shared database, for events that another server stored.
 const ELSEWHERE: Duration = Duration::from_secs(1);
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -44,7 +45,8 @@ async fn turns(
     Ok(axum::Json(fold["turns"].take()))
 }
 
-/// A fact as it is told: number, seconds since the beginning, wall clock, then what happened.
+/// An event as JSON: sequence number, seconds since the start, wall clock time, then the fields of
+/// the event.
 fn shown(fact: &EventEnvelope, base: Micros) -> Value {
     let mut item = Map::new();
     item.insert("seq".into(), fact.seq.into());
@@ -60,7 +62,8 @@ fn base(row: &Row) -> Micros {
     row.joined_at.unwrap_or(row.created_at)
 }
 
-/// A list, or a stream where the client accepts `text/event-stream`; that one goes on after `Last-Event-ID` and ends with the conversation.
+/// A list, or a stream if the client accepts `text/event-stream`. The stream continues after
+/// `Last-Event-ID` and ends with the conversation.
 async fn events(
     State(shared): State<Arc<Shared>>,
     caller: Caller,
@@ -85,13 +88,13 @@ async fn events(
     Ok(Sse::new(reader.stream()).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
 }
 
-/// Reads a conversation's facts as they are kept.
+/// Reads a conversation's events as they are stored.
 struct Reader {
     shared: Arc<Shared>,
-    news: broadcast::Receiver<conversation::call_config::ConversationId>,
+    news: broadcast::Receiver<conversation::id::ConversationId>,
     id: String,
     next: u64,
-    /// Read and not yet told, newest first.
+    /// Read and not sent yet, newest first.
     ready: Vec<Item>,
 }
 
@@ -103,13 +106,14 @@ impl Reader {
         })
     }
 
-    /// The next fact; `None` when the conversation is over, erased, or cannot be read.
+    /// The next event; `None` when the conversation is over, erased, or unreadable.
     async fn item(&mut self) -> Option<Item> {
         loop {
             if let Some(item) = self.ready.pop() {
                 return Some(item);
             }
-            // The status first: facts that are kept after it was read are seen in the next round.
+            // The status is read first: events that are stored afterwards are found in the next
+            // iteration.
             let row = self.shared.store.conversation_anywhere(&self.id).await.ok().flatten()?;
             let facts = self.shared.store.events(&self.id, self.next).await.ok()?;
             if let Some(last) = facts.last() {
@@ -128,11 +132,11 @@ impl Reader {
         }
     }
 
-    /// Waits until something was kept of this conversation.
+    /// Waits until an event of this conversation was stored.
     async fn changed(&mut self) -> Option<()> {
         loop {
             let news = match self.shared.store.is_shared() {
-                // Another server may keep them: nobody tells of those.
+                // Another server may store them; this server is not notified of those.
                 true => match tokio::time::timeout(ELSEWHERE, self.news.recv()).await {
                     Ok(news) => news,
                     Err(_) => return Some(()),

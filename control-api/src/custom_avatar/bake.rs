@@ -1,10 +1,19 @@
-//! Drawing people: one after the other, each by a child process with the lowest priority (`visavis bake`), so that no call pays for it and a
-//! crash is only a job that failed.
+//! Draws avatars one after the other. Each one is drawn by a child process with the lowest priority
+//! (`visavis bake`), so that calls are not affected and a crash is only a failed job.
 //!
-//! A job belongs to the server that took it, by that server's lease. What a stop or a death cut short is taken up again, here or elsewhere;
-//! what was drawn here is kept in the data folder until the job is over. The finished set lies in the store with the job's record, where
-//! every server finds it and where it goes when the record does. Until then a set of what is drawn so far lies there: calls may show it, and
-//! those of this server change over to each better one.
+//! A job belongs to the server that claimed it, by that server's lease. A job that a stop or a
+//! crash interrupts is claimed again, here or on another server; the parts drawn here stay in the
+//! data folder until the job is over. The finished pose set is in the store with the job's record,
+//! where every server finds it, and is deleted with the record. Until then the store holds a
+//! partial pose set: calls may show it, and those of this server switch to each better one.
+//!
+//! ```text
+//!                           exit code 0
+//!   claim_job --> child runs -------------------------------------> COMPLETED
+//!                  ^    |  |  other exit code, or killed again
+//!                  |    |  +--------------------------------------> FAILED
+//!                  +----+ killed by a signal: restarted once
+//! ```
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,7 +24,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use conversation::call_config::PoseSetFile;
+use engine_api::PoseSetFile;
 use models::face::PoseSet;
 use models::face::people::{self, Person};
 use serde_json::{Value, json};
@@ -28,20 +37,20 @@ use crate::store;
 use crate::store::custom_avatar::{self as table, Job};
 use crate::{avatar, clock};
 
-/// Folder of the data folder in which people are drawn.
+/// Folder in the data folder in which avatars are drawn.
 const FOLDER: &str = "bakes";
-/// How often it is written how far a drawing is, and looked whether it is still wanted.
+/// How often the progress is stored and the job's ownership is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// Wait after a failure of the store or the disk.
+/// Delay after a failure of the store or the disk.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Pictures a second at which agents show a face unless they say otherwise.
+/// Default frame rate of agents, pictures per second.
 const RATE: u32 = 25;
-/// Percent of a person.
+/// Completeness of a finished pose set, in percent.
 const ALL: u8 = 100;
-/// What a record says of a drawing that failed for reasons of the server.
+/// Error text of a job that failed for reasons of the server.
 const FAILED: &str = "the face could not be drawn; the server's log says why";
 
-/// What went wrong, other than with the drawing itself: it is tried again.
+/// Errors other than a failed drawing; the job is tried again.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -50,13 +59,13 @@ enum Error {
     Folder(String, #[source] std::io::Error),
 }
 
-/// What a drawing made: what the record tells of it, and the file of the poses.
+/// The result of a drawing: the output for the record, and the pose set file.
 struct Made {
     output: String,
     poses: Arc<[u8]>,
 }
 
-/// Draws what waits, until `stop`.
+/// Processes the queued drawing jobs, until `stop`.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     loop {
         let work = async {
@@ -72,17 +81,18 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
             }
         };
         tokio::select! {
-            // What the stop cuts short is taken up after the next start: the child ends when nobody holds it.
+            // A job that the stop interrupts is claimed again after the next start; the child is
+            // killed when its handle is dropped.
             () = work => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// Draws the next person; false if nobody waits.
+/// Processes the next drawing job; false if none is queued.
 async fn next(shared: &Shared) -> Result<bool, Error> {
     let mut job = None;
-    // Most looks find nothing, and need not hold up whoever writes.
+    // Most checks find no job and should not block writers.
     if shared.store.drawing_waits(&shared.server, clock::now()).await? {
         let mut tx = shared.store.write().await?;
         job = table::take(&mut tx, &shared.server, clock::now()).await?;
@@ -112,7 +122,8 @@ async fn next(shared: &Shared) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Removes what earlier drawings left, all but that of `kept`. What cannot be removed stays until the next time, and does no harm.
+/// Removes the files of earlier drawings, except those of `kept`. A folder that cannot be removed
+/// stays until the next time, which does no harm.
 async fn sweep(folder: &Path, kept: Option<&str>) {
     let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return };
     while let Ok(Some(entry)) = entries.next_entry().await {
@@ -129,19 +140,19 @@ fn person(job: Job) -> Result<Person, serde_json::Error> {
     Ok(Person { id: job.id, ..serde_json::from_value(person)? })
 }
 
-/// What a child process says of how far it is: `{"progress": 0.25}`, in percent.
+/// A child's progress message, `{"progress": 0.25}`, in percent.
 fn percent(line: &str) -> Option<i64> {
     let share = serde_json::from_str::<Value>(line).ok()?["progress"].as_f64()?;
     Some((share.clamp(0.0, 1.0) * 100.0) as i64)
 }
 
-/// What a child process says when there are poses of a part: `{"first": 0.25}`, in percent.
+/// A child's message that a partial pose set is available, `{"first": 0.25}`, in percent.
 fn first(line: &str) -> Option<u8> {
     let share = serde_json::from_str::<Value>(line).ok()?["first"].as_f64()?;
     Some(((share.clamp(0.0, 1.0) * 100.0) as u8).min(ALL - 1))
 }
 
-/// Draws a person; nothing if the job is not this server's any more.
+/// Draws an avatar; `None` if this server no longer owns the job.
 async fn draw(
     shared: &Shared,
     person: &Person,
@@ -153,7 +164,8 @@ async fn draw(
     };
     let file = folder.join(format!("{}.toml", person.id));
     let poses = folder.join("face.poses");
-    // A person's description is its workspace's own: the folder is closed to other users of this machine.
+    // A character description belongs to its workspace only: other users of this machine have no
+    // access to the folder.
     let mut private = tokio::fs::DirBuilder::new();
     private.recursive(true);
     #[cfg(unix)]
@@ -164,7 +176,8 @@ async fn draw(
     loop {
         match child(shared, &person.id, &file, &poses, folder).await? {
             Some(Ended::Well) => return Ok(Some(made(&person.id, &poses).await?.ok_or(FAILED))),
-            // For want of memory, mostly; there may be more of it now, and what was drawn is kept.
+            // Usually caused by lack of memory. More may be available now, and the drawn parts are
+            // kept.
             Some(Ended::Killed) if !killed => killed = true,
             Some(Ended::Killed | Ended::Failed) => return Ok(Some(Err(FAILED))),
             None => return Ok(None),
@@ -172,14 +185,14 @@ async fn draw(
     }
 }
 
-/// What lies in the file `poses` and the picture beside it; nothing if that cannot be shown.
+/// The pose set in the file `poses` and the picture beside it; `None` if it cannot be shown.
 async fn made(id: &str, poses: &Path) -> Result<Option<Made>, Error> {
     let read = async |path: &Path| {
         tokio::fs::read(path).await.map_err(|error| Error::Folder(path.display().to_string(), error))
     };
     let picture = read(&poses.with_extension("webp")).await?;
     let poses: Arc<[u8]> = read(poses).await?.into();
-    // Calls must not be the first to find out.
+    // An invalid pose set must be detected here, not in a call.
     let set = match PoseSet::parse(&Bytes::from_owner(Arc::clone(&poses))) {
         Ok(set) => set,
         Err(error) => {
@@ -196,9 +209,10 @@ async fn made(id: &str, poses: &Path) -> Result<Option<Made>, Error> {
     Ok(Some(Made { output: output.to_string(), poses }))
 }
 
-/// Lets calls show what is drawn so far: `share` percent of the person. False if the job is not this server's any more.
+/// Lets calls show the partial pose set, which is complete to `share` percent. False if this server
+/// no longer owns the job.
 async fn show(shared: &Shared, id: &str, share: u8, poses: &Path) -> Result<bool, Error> {
-    // Without it the person can be shown a little later.
+    // If it is unusable, the avatar becomes available later.
     let Some(Made { output, poses }) = made(id, poses).await? else { return Ok(true) };
     let text = STANDARD.encode(&poses);
     let better = (i64::from(share), output.as_str(), text.as_str());
@@ -219,7 +233,7 @@ enum Ended {
     Killed,
 }
 
-/// Runs the child process to its end. Nothing if the job is not this server's any more.
+/// Runs the child process to its end. `None` if this server no longer owns the job.
 async fn child(
     shared: &Shared,
     id: &str,
@@ -249,7 +263,7 @@ async fn child(
                 .args(first)
                 .args(arguments)
                 .env_clear()
-                // The child ends when this end is closed, by whatever.
+                // The child exits when this pipe is closed, for any reason.
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())

@@ -1,7 +1,23 @@
-//! Delivery of webhooks: from the outbox in the store to the receiver, in order per conversation, again and again until it is settled.
+//! Dispatcher of webhooks: sends the deliveries of the outbox to their receivers, in order per
+//! conversation, until each one is settled.
 //!
-//! One task knows what waits; each try is a task of its own, and another task keeps what became of them, many at a time. A slow receiver
-//! delays nobody but itself: workspaces take turns at the places for tries, and so do the agents of one.
+//! One task holds the queues. Each attempt runs in a task of its own, and another task records the
+//! results in batches. A slow receiver delays only its own deliveries: workspaces take turns at the
+//! attempt slots, and so do the agents of one workspace.
+//!
+//! States of a delivery in the store (an attempt that a stop interrupts is made again after the
+//! next start):
+//!
+//! ```text
+//!               attempt starts             2xx
+//!   pending ------------------> in flight -----------------------------------> done
+//!    ^  ^                        |  |  |
+//!    |  +-- any other result ----+  |  +-- last attempt of a speaking event --> dropped
+//!    |      (retry is scheduled)    |
+//!    |                              +-- 410, last attempt, or not sendable ---> dead
+//!    |                                                                          |
+//!    +------------------------------ redeliver ---------------------------------+
+//! ```
 
 mod keeper;
 mod lane;
@@ -14,8 +30,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use egress::{Method, Request};
 use futures_util::FutureExt as _;
-use models::net::{self, Method, Request};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -30,55 +46,57 @@ use crate::store::{self, delivery::Try};
 use crate::turns::Turns;
 use crate::watch::Moment;
 
-/// Tries under way at once.
+/// Maximum number of attempts in flight.
 const TRIES: usize = 256;
-/// Tries under way at once for one agent, so that a receiver that hangs does not take the room of the others.
+/// Maximum number of attempts in flight for one agent, so that a receiver that hangs does not block
+/// the others.
 const TRIES_OF_ONE: usize = 64;
-/// The schedule of the speaking events: with [`SPEAKING_TRY`] three tries in half a minute, even where the receiver hangs.
+/// Maximum delays before the attempts of a speaking event. With [`SPEAKING_TIMEOUT`] these are
+/// three attempts in 30 s, even if the receiver hangs.
 const SPEAKING: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(8)];
-/// Longest try of a speaking event.
+/// Timeout of an attempt for a speaking event.
 const SPEAKING_TRY: Duration = Duration::from_secs(5);
 
-/// What became of one try.
+/// Result of one attempt.
 enum Outcome {
     Settled,
     Again(Micros),
-    /// 410: the receiver wants no more of this agent.
+    /// 410: the receiver accepts no more webhooks of this agent.
     Gone,
 }
 
-/// What the delivery is told.
+/// Message to the dispatcher.
 #[allow(clippy::large_enum_variant)] // nearly all are rows
 pub(crate) enum News {
-    /// This one is in the outbox.
+    /// This delivery is in the outbox.
     Written(Row),
-    /// There is more in the outbox than was told: a dead server's was taken over.
+    /// The outbox holds deliveries that were not announced: those of a dead server were taken over.
     Look,
 }
 
-/// What is being delivered.
+/// State of the dispatcher.
 struct Delivery {
     shared: Arc<Shared>,
     spans: Spans,
     /// By conversation.
     lanes: HashMap<String, Lane>,
-    /// Lanes to be looked at now.
+    /// Queues to process now.
     touched: BTreeSet<String>,
-    /// When lanes are to be looked at, and the same by lane.
+    /// When queues are due, ordered by time; and the same by queue.
     wakes: BTreeSet<(Micros, String)>,
     wake_of: HashMap<String, Micros>,
     tries: JoinSet<(Row, Option<Outcome>)>,
     made: mpsc::UnboundedSender<Made>,
-    /// Tries that wait for a place, by workspace and agent.
+    /// Attempts that wait for a slot, by workspace and agent.
     turns: Turns<Row>,
-    /// Told when a try leaves its place.
+    /// Receives the source of each attempt that releases its slot.
     left: mpsc::UnboundedSender<Source>,
 }
 
-/// Workspace and agent of a try.
+/// Workspace and agent of an attempt.
 type Source = (String, String);
 
-/// The place of a try that is under way, free again when this is dropped, whatever became of the try.
+/// Slot of an attempt in flight. Dropping it releases the slot, whatever the result.
 struct Taken {
     source: Option<Source>,
     left: mpsc::UnboundedSender<Source>,
@@ -87,13 +105,13 @@ struct Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         if let Some(source) = self.source.take() {
-            // Where nobody listens any more, nobody waits for a place.
+            // Without a receiver no attempt waits for a slot.
             let _ = self.left.send(source);
         }
     }
 }
 
-/// Delivers until `stop`. A try that the stop cuts short is made again after the next start.
+/// Delivers until `stop`. An attempt that the stop interrupts is made again after the next start.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     news: &mut mpsc::UnboundedReceiver<News>,
@@ -101,7 +119,7 @@ pub(crate) async fn run(
 ) {
     let webhooks = &shared.config.webhooks;
     let spans = Spans { hold: clock::micros(webhooks.hold), memory: clock::micros(webhooks.memory) };
-    // Before the end of its span in memory each one is read again.
+    // Twice per `memory_horizon`, so that each retry is read before it is due.
     let mut looks = tokio::time::interval(webhooks.memory / 2);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (made, keeping) = mpsc::unbounded_channel();
@@ -134,7 +152,8 @@ pub(crate) async fn run(
             }
         };
         tokio::select! {
-            // First, because what was written before the start is read above too and must find its lane.
+            // First, because deliveries written before the start are also read above and must find
+            // their queue.
             biased;
             told = news.recv() => match told {
                 Some(News::Written(row)) => delivery.add(row),
@@ -143,7 +162,8 @@ pub(crate) async fn run(
             },
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
             Ok(()) = health.changed() => {
-                // A COMMIT whose answer was lost may have stored webhooks of which nobody told.
+                // A COMMIT whose answer was lost may have stored deliveries that were not
+                // announced.
                 if health.borrow_and_update().is_none() {
                     delivery.begin().await;
                 }
@@ -162,7 +182,8 @@ pub(crate) async fn run(
         }
     }
     delivery.tries.shutdown().await;
-    // The keeper ends with the last of those who made tries; what they had handed over is kept.
+    // The recording task ends when the last sender is dropped; it still records the reports in its
+    // channel.
     drop(delivery);
     if let Err(error) = keeper.await {
         tracing::error!(%error, "the keeper of tries failed");
@@ -182,21 +203,22 @@ impl Delivery {
         }
     }
 
-    /// Reads what waits from before: of each conversation the next ones, and what is to be tried again soon.
+    /// Reads the deliveries that wait in the store: the next ones of each conversation, and the
+    /// retries that are due soon.
     async fn begin(&mut self) {
         self.look().await;
         let untried = self.shared.store.untried(&self.shared.server, WINDOW + 1).await;
         self.add_all(untried);
     }
 
-    /// Reads what is to be tried again soon.
+    /// Reads the retries that are due within `memory_horizon`.
     async fn look(&mut self) {
         let until = clock::now() + self.spans.memory;
         let soon = self.shared.store.soon(&self.shared.server, until).await;
         self.add_all(soon);
     }
 
-    /// Begins the tries that are due and whose turn it is.
+    /// Starts the attempts that are due and whose turn it is.
     async fn serve(&mut self) {
         for conversation in std::mem::take(&mut self.touched) {
             if let Some(at) = self.wake_of.remove(&conversation) {
@@ -207,7 +229,7 @@ impl Delivery {
                 let server = &self.shared.server;
                 match self.shared.store.untried_of(&conversation, server, last, WINDOW + 1).await {
                     Ok(rows) => lane.refill(rows),
-                    // The next look at the lane tries again.
+                    // The next run for this queue tries again.
                     Err(error) => {
                         tracing::error!(%error, %conversation, "the webhooks that wait cannot be read")
                     }
@@ -230,30 +252,31 @@ impl Delivery {
         }
     }
 
-    /// Makes a try in a task of its own.
+    /// Makes an attempt in a task of its own.
     fn try_one(&mut self, row: Row) {
         let source = Some((row.workspace.clone(), row.agent.clone()));
         let place = Taken { source, left: self.left.clone() };
         let (shared, made) = (Arc::clone(&self.shared), self.made.clone());
         self.tries.spawn(async move {
-            // A panic ends this try alone, as any other failure does.
+            // A panic fails this attempt only, like any other error.
             let made_try = AssertUnwindSafe(attempt(&shared, &row)).catch_unwind().await;
             let (tried, fatal) = made_try.unwrap_or_else(|_| {
                 let error = Some(store::Error::Panicked.to_string());
                 (Try { at: clock::now(), took: 0, status: None, error }, false)
             });
-            // What became of it is kept beside the next tries.
+            // The result is recorded while the next attempts run.
             drop(place);
             let (reply, outcome) = oneshot::channel();
-            // The keeper lives as long as anybody can make a try.
+            // The recording task lives as long as any sender of reports.
             let _ = made.send(Made { row: row.clone(), tried, fatal, reply });
             (row, outcome.await.ok())
         });
     }
 
-    /// Goes on after a try.
+    /// Continues after an attempt.
     fn tried(&mut self, row: Row, outcome: Option<Outcome>) {
-        // The keeper broke: whatever it kept, the receiver must bear it twice.
+        // The recording task failed. Whatever it stored, the attempt is repeated: receivers must
+        // tolerate duplicates.
         let outcome = outcome.unwrap_or_else(|| Outcome::Again(clock::now() + self.spans.hold));
         if let Some(lane) = self.lanes.get_mut(&row.conversation) {
             match outcome {
@@ -269,7 +292,7 @@ impl Delivery {
     }
 }
 
-/// Makes one try; what came of it, and whether the request may not be sent at all.
+/// Makes one attempt. Returns its result, and whether the request cannot be sent at all.
 async fn attempt(shared: &Shared, row: &Row) -> (Try, bool) {
     let at = clock::now();
     Moment::BeforeSend.tell(shared.config.watch);
@@ -277,7 +300,7 @@ async fn attempt(shared: &Shared, row: &Row) -> (Try, bool) {
     Moment::AfterSend.tell(shared.config.watch);
     let (status, error, fatal) = match sent {
         Ok(status) => (Some(status), None, false),
-        Err(SendError::Net(error @ (net::Error::Refused | net::Error::Invalid(_)))) => {
+        Err(SendError::Net(error @ (egress::Error::Refused | egress::Error::Invalid(_)))) => {
             (None, Some(error.to_string()), true)
         }
         Err(error) => (None, Some(error.to_string()), false),
@@ -285,7 +308,7 @@ async fn attempt(shared: &Shared, row: &Row) -> (Try, bool) {
     (Try { at, took: clock::now() - at, status, error }, fatal)
 }
 
-/// What is signed and sent.
+/// Contents of one signed request.
 struct Letter<'a> {
     agent: &'a str,
     conversation: &'a str,
@@ -295,21 +318,21 @@ struct Letter<'a> {
     body: &'a str,
     /// `visavis-sequence`
     sequence: Option<i64>,
-    /// Longest wait for the answer.
+    /// Maximum wait for the response.
     timeout: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
 enum SendError {
     #[error(transparent)]
-    Net(#[from] net::Error),
+    Net(#[from] egress::Error),
     #[error(transparent)]
     Store(#[from] store::Error),
     #[error("the agent has no webhook secret")]
     NoSecret,
 }
 
-/// Sends one try; the receiver's status.
+/// Sends one delivery. Returns the receiver's HTTP status.
 async fn send(shared: &Shared, row: &Row) -> Result<u16, SendError> {
     let timeout = shared.config.webhooks.timeout;
     let letter = Letter {
@@ -324,7 +347,7 @@ async fn send(shared: &Shared, row: &Row) -> Result<u16, SendError> {
     post(shared, &letter).await
 }
 
-/// Signs and sends a letter; the receiver's status.
+/// Signs and sends a request. Returns the receiver's HTTP status.
 async fn post(shared: &Shared, letter: &Letter<'_>) -> Result<u16, SendError> {
     let sealed = shared.store.signing_secrets(letter.agent, letter.conversation).await?;
     let secrets: Secrets = secrets::open(&shared.vault, letter.agent, &sealed.ok_or(SendError::NoSecret)?)?;

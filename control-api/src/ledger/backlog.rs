@@ -1,19 +1,19 @@
-//! Facts that wait while the store takes no writes, or is late: in memory, within bounds.
+//! Events that wait in memory, within limits, while the store rejects writes or is slow.
 
 use std::collections::{HashMap, VecDeque};
 
-use conversation::call_config::ConversationId;
 use conversation::event::{Event, EventEnvelope};
+use conversation::id::ConversationId;
 use conversation::time::Time;
 
-/// Bytes that wait at most, as JSON.
+/// Maximum size of the waiting events, bytes of JSON.
 const BYTES: usize = 256 << 20;
-/// Seconds of talk of one call that wait at most.
+/// Maximum duration of one call that its waiting events cover, in seconds.
 const TALK: f64 = 600.0;
-/// Bytes of a fact beside its JSON.
+/// Bytes of an event in addition to its JSON.
 const BESIDE: usize = 128;
 
-/// How much may wait.
+/// Limits of a backlog.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     bytes: usize,
@@ -26,20 +26,20 @@ impl Default for Bounds {
     }
 }
 
-/// Facts in the order in which they came.
+/// Events in the order in which they arrived.
 #[derive(Default)]
 pub(super) struct Backlog {
     bounds: Bounds,
     facts: VecDeque<(ConversationId, EventEnvelope, usize)>,
     bytes: usize,
-    /// When the first fact of a call that waits was.
+    /// Time of a call's first waiting event.
     since: HashMap<ConversationId, Time>,
-    /// Facts of progress are left out: the bound was reached.
+    /// Progress events are dropped: the size limit was reached.
     thin: bool,
 }
 
 impl Backlog {
-    /// Adds a fact; the number of facts that were dropped for it, perhaps itself.
+    /// Adds an event. Returns the number of events that were dropped, which may include this one.
     pub(super) fn push(&mut self, conversation: ConversationId, fact: EventEnvelope) -> u64 {
         let weight = BESIDE + serde_json::to_string(&fact.event).map_or(0, |json| json.len());
         let since = *self.since.entry(conversation).or_insert(fact.at);
@@ -53,7 +53,7 @@ impl Backlog {
             self.thin = true;
             dropped = self.drop_progress();
         }
-        // The end is told in any case: a record without it never is one.
+        // The end of a call is always stored: a record without it would stay incomplete.
         let ends = matches!(fact.event, Event::CallEnded | Event::Ended { .. });
         if (long || self.bytes + weight > self.bounds.bytes) && !ends {
             return dropped + 1;
@@ -70,12 +70,12 @@ impl Backlog {
         (before - self.facts.len()) as u64
     }
 
-    /// Whether nothing waits.
+    /// Whether no event waits.
     pub(super) fn is_empty(&self) -> bool {
         self.facts.is_empty()
     }
 
-    /// Takes the oldest facts, at most so many.
+    /// Takes the oldest events, at most this many.
     pub(super) fn take(&mut self, most: usize) -> Vec<(ConversationId, EventEnvelope)> {
         let taken: Vec<_> = self.facts.drain(..most.min(self.facts.len())).collect();
         self.bytes -= taken.iter().map(|(_, _, weight)| weight).sum::<usize>();

@@ -1,9 +1,10 @@
-//! From a fact to what is written with it: the webhook that must be sent, the conversation's status, its record.
+//! From an event to what is written with it: the webhook that must be sent, the conversation's
+//! status, its record.
 
 use std::collections::{BTreeSet, HashMap};
 
-use conversation::call_config::ConversationId;
 use conversation::event::{Event, EventEnvelope};
+use conversation::id::ConversationId;
 use conversation::time::Time;
 use conversation::view::{ConversationView, speech_id};
 
@@ -16,23 +17,24 @@ use crate::store::conversation::{ENDED, Row};
 use crate::store::event::Added;
 use crate::store::{self, Transaction};
 
-/// What the writer knows of a conversation while facts of it come.
+/// State of a conversation in the writer while its events arrive.
 pub(super) struct Live {
     row: Row,
-    /// Events that the agent's receiver wants; empty without a receiver.
+    /// Events that the agent's receiver subscribed to; empty without a receiver.
     wanted: Vec<String>,
     url: String,
-    /// Wall clock of the conversation's beginning.
+    /// Wall clock time of the conversation's start.
     base: Micros,
-    /// Of the last webhook.
+    /// Sequence number of the last webhook.
     sequence: i64,
     view: ConversationView,
-    /// Guardrails that fired and whose answer has not sounded yet.
+    /// Guardrails that were triggered and whose answer is not audible yet.
     fired: Vec<Fired>,
 }
 
 impl Live {
-    /// A conversation as the store knows it; `None` if there is no such conversation, or it was ended before it began.
+    /// Loads a conversation from the store. `None` if it does not exist, or ended before it
+    /// started.
     pub(super) async fn load(shared: &Shared, id: &str) -> store::Result<Option<Self>> {
         let row = shared.store.conversation_anywhere(id).await?;
         let Some(row) = row.filter(|row| row.status != ENDED || row.joined_at.is_some()) else {
@@ -56,7 +58,7 @@ impl Live {
         self.view.end_reason.is_some()
     }
 
-    /// Takes in the next fact and says what follows from it.
+    /// Applies the next event and returns its effects.
     pub(super) fn follow(&mut self, shared: &Shared, fact: &EventEnvelope) -> Follows {
         if let Event::Joined { unix_micros } = &fact.event {
             self.base = Micros::try_from(*unix_micros).unwrap_or_else(|_| clock::now());
@@ -64,7 +66,7 @@ impl Live {
         self.view.apply(fact);
         let at = self.base.saturating_add(Micros::try_from(fact.at.as_micros()).unwrap_or(Micros::MAX));
         let change = match (&fact.event, self.view.end_reason) {
-            // What comes after the end (a tool's result) belongs to the record too.
+            // Events after the end (a tool's result) belong to the record too.
             (_, Some(reason)) => Change::Ends {
                 reason: record::reason(reason),
                 record: record::folded(&self.view, &self.row.id, self.base).to_string(),
@@ -78,7 +80,7 @@ impl Live {
         Follows { delivery, notices, change }
     }
 
-    /// A fact with all that is written with it.
+    /// An event with everything that is written with it.
     pub(super) fn prepared(&self, fact: EventEnvelope, follows: Follows) -> Prepared {
         let Follows { delivery, notices, change } = follows;
         Prepared {
@@ -91,7 +93,8 @@ impl Live {
         }
     }
 
-    /// What guardrails' receivers are told now: a guardrail that fired is told with the utterance that answers it.
+    /// The callbacks that are due now: a triggered guardrail is reported with the utterance that
+    /// answers it.
     fn notices(&mut self, fact: &EventEnvelope, at: Micros) -> Vec<Notice> {
         let speech = match &fact.event {
             Event::GuardrailTriggered(fired) => {
@@ -109,7 +112,7 @@ impl Live {
         told.map(|fired| fired.notice(&row.agent, &row.agent_name, &row.id, speech.clone())).collect()
     }
 
-    /// The webhook of a fact, if the agent's receiver wants it.
+    /// The webhook of an event, if the agent's receiver subscribed to it.
     fn delivery(&mut self, shared: &Shared, fact: &EventEnvelope) -> Option<store::delivery::Row> {
         let event = fact.event.webhook_name()?;
         if !self.wanted.iter().any(|wanted| wanted == event) {
@@ -136,21 +139,21 @@ impl Live {
     }
 }
 
-/// What a fact does to its conversation's row.
+/// Change of the conversation's row by an event.
 pub(super) enum Change {
     None,
     Begins(Micros),
     Ends { reason: &'static str, record: String, at: Micros },
 }
 
-/// What follows from a fact.
+/// The effects of an event.
 pub(super) struct Follows {
     delivery: Option<store::delivery::Row>,
     notices: Vec<Notice>,
     change: Change,
 }
 
-/// A fact with all that is written with it.
+/// An event with everything that is written with it.
 pub(super) struct Prepared {
     pub(super) conversation: String,
     workspace: String,
@@ -161,8 +164,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Keeps a fact that the store refuses as text. A conversation whose end is refused ends all the same; its
-    /// record is then made of its events.
+    /// Stores as text an event that the store rejects. If it is the end of the conversation, the
+    /// conversation ends nevertheless; its record is then built from its events.
     pub(super) async fn put_aside(&self, shared: &Shared, why: &store::Error) -> store::Result<()> {
         let mut tx = shared.store.try_write().await?;
         store::failed_event::insert(&mut tx, &self.conversation, &self.fact, &why.to_string()).await?;
@@ -174,7 +177,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Tells the log of a beginning and of an end.
+    /// Logs the start and the end of a conversation.
     fn log(&self) {
         match (&self.change, &self.fact.event) {
             (Change::Begins(_), _) => {
@@ -189,23 +192,24 @@ impl Prepared {
     }
 }
 
-/// What [`write`] did.
+/// Result of [`write_events`].
 #[derive(Default)]
 pub(super) struct Written {
-    /// Facts whose webhook is in the outbox, by their place.
+    /// Indexes of the events whose webhook is in the outbox.
     deliveries: BTreeSet<usize>,
-    /// Conversations whose facts were not taken, because this plane had ended them.
+    /// Conversations whose events were rejected, because this plane had ended them.
     pub(super) refused: BTreeSet<String>,
 }
 
 impl Written {
-    /// Nothing of a conversation was taken.
+    /// The event of this conversation was rejected.
     pub(super) fn nothing_of(conversation: &str) -> Self {
         Self { refused: [conversation.to_owned()].into(), ..Self::default() }
     }
 }
 
-/// Writes facts with what follows from them. Facts that an earlier COMMIT stored though its answer was lost count as written.
+/// Writes events with their effects. Events that an earlier COMMIT stored although its answer was
+/// lost count as written.
 pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]) -> store::Result<Written> {
     let now = clock::now();
     let mut written = Written::default();
@@ -216,7 +220,7 @@ pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]
         }
         match store::event::insert(tx, &prepared.conversation, &prepared.workspace, &prepared.fact).await? {
             Added::New => {}
-            // What was written with it is there, too, and only has to be told.
+            // Its effects are stored too, and only have to be announced.
             Added::Before => {
                 if let Some(delivery) = &prepared.delivery
                     && store::delivery::is_untried(tx, &delivery.id, server).await?
@@ -240,7 +244,8 @@ pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]
             }
         }
         if let Some(delivery) = &prepared.delivery {
-            // Asked here and not remembered: another server may have heard a 410 a moment ago, or taken the agent's update.
+            // Read for each batch and not cached: another server may have received a 410 a moment
+            // ago, or an update of the agent.
             let stopped = match known.get(delivery.agent.as_str()) {
                 Some(stopped) => *stopped,
                 None => {
@@ -258,8 +263,9 @@ pub(super) async fn write(tx: &mut Transaction, server: &str, facts: &[Prepared]
     Ok(written)
 }
 
-/// Adds facts, each with its wall clock, to a conversation that is in status `expected` and of which no facts come: the endings that the
-/// sweeper, the API and the restart give. Does nothing in another status, and says so: false.
+/// Appends events, each with its wall clock time, to a conversation in status `expected` that emits
+/// no events: the endings by the sweeper, the API and the restart. Returns false and does nothing
+/// in any other status.
 pub(crate) async fn append(
     shared: &Shared,
     id: &str,
@@ -288,7 +294,7 @@ pub(crate) async fn append(
     Ok(true)
 }
 
-/// Tells the delivery and the readers of events what is now in the store.
+/// Announces the stored events to the webhook dispatcher and to the readers of event streams.
 pub(super) fn announce(shared: &Shared, facts: Vec<Prepared>, written: &Written) {
     let mut told: Vec<ConversationId> = facts.iter().filter_map(|p| p.conversation.parse().ok()).collect();
     told.sort_unstable();
@@ -300,17 +306,18 @@ pub(super) fn announce(shared: &Shared, facts: Vec<Prepared>, written: &Written)
         if !written.refused.contains(&prepared.conversation) {
             prepared.log();
             for notice in prepared.notices {
-                // As with the outbox, but nothing keeps them.
+                // As for the outbox, but callbacks are not stored.
                 let _ = shared.notices.send(notice);
             }
         }
         if let (Some(delivery), true) = (prepared.delivery, written.deliveries.contains(&i)) {
-            // Its receiver lives as long as the background; afterwards the store has it.
+            // The receiver lives as long as the background tasks; after that the delivery is in the
+            // store.
             let _ = shared.outbox.send(News::Written(delivery));
         }
     }
     for id in told {
-        // Nobody listens where no stream is open.
+        // Without an open stream there is no receiver.
         let _ = shared.news.send(id);
     }
 }
@@ -357,7 +364,7 @@ mod tests {
         vec![prepared(0, said("one")), prepared(1, said("two")), prepared(2, Event::Ended { reason })]
     }
 
-    /// Writes and commits, as if the answer of the COMMIT came.
+    /// Writes and commits, as if the answer of the COMMIT arrived.
     async fn wrote(store: &Store, facts: &[Prepared]) -> Written {
         let mut tx = store.write().await.unwrap();
         let written = write(&mut tx, "here", facts).await.unwrap();
@@ -378,7 +385,8 @@ mod tests {
             assert_eq!((written.refused.len(), written.deliveries.len()), (0, 3));
             assert_eq!((count(store, "event").await, count(store, "delivery").await), (3, 3));
         }
-        // Of those that wait no more, because another server took them over or they were delivered, nothing is sent again.
+        // Deliveries that no longer wait are not sent again: another server took them over, or they
+        // were delivered.
         let mut tx = store.write().await.unwrap();
         for sql in [
             "UPDATE delivery SET server = 'there' WHERE id = 'msg_0'",
@@ -391,7 +399,8 @@ mod tests {
         let written = wrote(store, &batch()).await;
         assert_eq!((written.refused.len(), written.deliveries.len()), (0, 0));
         assert_eq!((count(store, "event").await, count(store, "delivery").await), (3, 2));
-        // Another fact with a number that is taken is refused, and so is what comes behind it.
+        // A different event with a sequence number in use is rejected, and so are the events after
+        // it.
         let mut other = batch();
         other[1].fact.event = Event::UtteranceCommitted { text: "another".into() };
         other.push(prepared(3, Event::CallEnded));

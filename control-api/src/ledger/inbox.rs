@@ -1,12 +1,13 @@
-//! What waits to be written: in the channel, or, once the store takes no writes or is late, within bounds in a [`Backlog`].
+//! Events that wait to be written: in the channel or, while the store rejects writes or is slow, in
+//! a bounded [`Backlog`].
 
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use conversation::call_config::ConversationId;
 use conversation::event::EventEnvelope;
+use conversation::id::ConversationId;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -15,19 +16,19 @@ use super::{Message, Queue};
 use crate::store::{self, Store};
 use crate::supervise::contained;
 
-/// How long facts are gathered before they are written together.
+/// How long events are collected before they are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Facts of one transaction at most.
+/// Maximum number of events in one transaction.
 const BATCH: usize = 2000;
-/// Wait between two tries to write while the store fails.
+/// Delay between two attempts to write while the store fails.
 const RETRY: Duration = Duration::from_millis(500);
-/// An operation of the store that takes longer is an outage.
+/// A store operation that takes longer counts as an outage.
 const LATE: Duration = Duration::from_secs(10);
-/// One that takes longer is given up and tried again on another connection: its answer may never come. A slow one is not given up sooner,
-/// because it would begin anew each time.
+/// A store operation that takes longer is abandoned and repeated on another connection: its answer
+/// may never arrive. A slow one is not abandoned sooner, because it would start over each time.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What is written together, and done behind it.
+/// Messages that are written together, and the work that follows.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) facts: VecDeque<(ConversationId, EventEnvelope)>,
@@ -49,14 +50,14 @@ impl Batch {
     }
 }
 
-/// Where the writer takes facts from.
+/// Source of the writer's events.
 pub(super) struct Inbox {
     store: Store,
     queue: Queue,
     stop: watch::Receiver<bool>,
-    /// Facts that came while the store took no writes.
+    /// Events that arrived while the store rejected writes.
     backlog: Backlog,
-    /// What came behind them.
+    /// Other messages that arrived after them.
     later: Vec<Message>,
 }
 
@@ -65,18 +66,18 @@ impl Inbox {
         Self { store, queue, stop, backlog: Backlog::default(), later: Vec::new() }
     }
 
-    /// So many facts wait no more.
+    /// This many events no longer wait.
     pub(super) fn settle(&self, facts: usize) {
         self.queue.counts.waiting.fetch_sub(facts, Ordering::Relaxed);
     }
 
-    /// The record of a call that broke has ended.
+    /// The record of a call that panicked has ended.
     pub(super) fn ended(&self, id: ConversationId) {
         self.queue.counts.broken().remove(&id);
     }
 
-    /// Waits until there is something to be done, and takes it; false when the server stops. While the store fails and nothing waits it is
-    /// tried, too: others want to write.
+    /// Waits until there is work, and takes it. False when the server stops. While the store fails
+    /// and no event waits, the store is probed too, because other writers depend on it.
     pub(super) async fn gather(&mut self, batch: &mut Batch) -> bool {
         while batch.is_empty() {
             if *self.stop.borrow() {
@@ -95,14 +96,14 @@ impl Inbox {
                 () = stopped(&mut self.stop) => return false,
                 () = tokio::time::sleep(RETRY), if failing => {
                     let store = self.store.clone();
-                    // It tells the store's health itself.
+                    // The probe reports the store's health itself.
                     let _ = self.within(store.probe()).await;
                 }
                 () = self.store.health.fails(), if !failing => {}
             }
         }
         let until = Instant::now() + GATHER;
-        // What is left in the backlog goes first.
+        // Events in the backlog are older and must be written first.
         while self.backlog.is_empty() && batch.flushes.is_empty() && batch.facts.len() < BATCH {
             match timeout_at(until, self.queue.receiver.recv()).await {
                 Ok(Some(message)) => batch.take(message),
@@ -112,7 +113,8 @@ impl Inbox {
         true
     }
 
-    /// Takes what is there, without waiting: a part, so that what is written before the process must end is kept.
+    /// Takes a part of what is available, without waiting: parts that are written before the
+    /// process must end are safe.
     pub(super) fn rest(&mut self, batch: &mut Batch) {
         self.take(batch);
         while self.backlog.is_empty()
@@ -123,7 +125,8 @@ impl Inbox {
         }
     }
 
-    /// Takes the oldest facts of the backlog, and, where these are all, what came behind them.
+    /// Takes the oldest events of the backlog and, if these are all, the other messages that
+    /// arrived after them.
     fn take(&mut self, batch: &mut Batch) {
         batch.facts.extend(self.backlog.take(BATCH));
         if self.backlog.is_empty() {
@@ -131,7 +134,7 @@ impl Inbox {
         }
     }
 
-    /// Puts a message behind what waits.
+    /// Appends a message to the backlog.
     fn put_behind(&mut self, message: Message) {
         match message {
             Message::Fact(id, fact) => {
@@ -143,7 +146,8 @@ impl Inbox {
         }
     }
 
-    /// Waits before the next try; what comes meanwhile goes behind what waits. False if the server stops.
+    /// Waits before the next attempt; messages that arrive meanwhile go to the backlog. False if
+    /// the server stops.
     pub(super) async fn wait(&mut self) -> bool {
         let until = Instant::now() + RETRY;
         loop {
@@ -158,8 +162,9 @@ impl Inbox {
         }
     }
 
-    /// The result of an operation of the store. Once it is late the store counts as one that takes no writes, and what comes meanwhile goes
-    /// behind what waits. What is given up may be done all the same, as where the answer of a COMMIT is lost: each operation can be repeated.
+    /// The result of a store operation. Once it is late, the store counts as unwritable, and
+    /// messages that arrive meanwhile go to the backlog. An abandoned operation may still take
+    /// effect, as when the answer of a COMMIT is lost: every operation can be repeated.
     pub(super) async fn within<T>(
         &mut self,
         work: impl Future<Output = store::Result<T>>,
@@ -182,17 +187,17 @@ impl Inbox {
     }
 }
 
-/// The server stops.
+/// Waits until the server stops.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A sender that is gone has stopped, too.
+    // A dropped sender also means that the server stops.
     drop(stop.wait_for(|stop| *stop).await);
 }
 
 #[cfg(test)]
 mod tests {
-    use conversation::engine::EventSink as _;
     use conversation::event::Event;
     use conversation::time::Time;
+    use engine_api::EventSink as _;
 
     use super::*;
     use crate::store::Place;
@@ -212,7 +217,7 @@ mod tests {
         panic!("the test's own panic")
     }
 
-    /// The clock passes by itself as soon as nothing else is left to do.
+    /// The paused clock advances by itself when all tasks are idle.
     #[tokio::test]
     async fn what_comes_while_the_store_is_late_waits_in_bounds_and_in_order() {
         let file = std::env::temp_dir().join(format!("visavis-inbox-{}.db", std::process::id()));

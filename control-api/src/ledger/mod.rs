@@ -1,7 +1,9 @@
-//! The ledger: facts come in from the media threads, which never wait, and one task writes them, a few milliseconds' worth at a time.
+//! Event storage: events arrive from the media threads, which never wait, and one task writes them
+//! in batches of a few milliseconds.
 //!
-//! What follows from a fact is written in its transaction: the webhook that must be sent, the conversation's status. So nothing is
-//! told that is not kept, and nothing kept that is not told.
+//! The consequences of an event are written in the same transaction: the webhook that must be sent,
+//! and the conversation's status. Every emitted event is therefore stored, and every stored event
+//! is emitted.
 
 mod backlog;
 mod fold;
@@ -12,36 +14,37 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conversation::call_config::ConversationId;
-use conversation::engine::EventSink;
 use conversation::event::EventEnvelope;
+use conversation::id::ConversationId;
+use engine_api::EventSink;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::fold::append;
 pub(crate) use self::writer::Writer;
 use crate::store::Store;
 
-#[allow(clippy::large_enum_variant)] // nearly all are facts
+#[allow(clippy::large_enum_variant)] // nearly all are events
 enum Message {
     Fact(ConversationId, EventEnvelope),
     Broke(ConversationId),
     Flush(oneshot::Sender<()>),
 }
 
-/// The way in. Its channel has no bound, because neither may a media thread wait nor may a fact be lost; facts are small and few, and while the
-/// store takes no writes or is late they are moved on into a [`backlog::Backlog`], which has one.
+/// The sender. Its channel is unbounded, because a media thread may not wait and an event may not
+/// be lost. Events are small and few. While the store rejects writes or is slow, they move to a
+/// [`backlog::Backlog`], which is bounded.
 #[derive(Clone)]
 pub(crate) struct Facts {
     sender: mpsc::UnboundedSender<Message>,
     counts: Arc<Counts>,
 }
 
-/// What is told of the facts.
+/// Statistics of the queue.
 #[derive(Default)]
 struct Counts {
     waiting: AtomicUsize,
     dropped: AtomicU64,
-    /// Calls that broke and whose records are not ended yet.
+    /// Calls that panicked and whose records have not ended yet.
     broken: Mutex<HashSet<ConversationId>>,
 }
 
@@ -51,13 +54,13 @@ impl Counts {
     }
 }
 
-/// The other end.
+/// The receiver.
 pub(crate) struct Queue {
     receiver: mpsc::UnboundedReceiver<Message>,
     counts: Arc<Counts>,
 }
 
-/// A way in and its other end.
+/// Creates a sender and its receiver.
 pub(crate) fn channel() -> (Facts, Queue) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let counts = Arc::<Counts>::default();
@@ -73,7 +76,7 @@ impl EventSink for Facts {
     }
 
     fn call_panicked(&self, conversation: ConversationId) {
-        // Its client may come back before the record says that it is over.
+        // The client may come back before the record shows that the call is over.
         self.counts.broken().insert(conversation);
         if self.sender.send(Message::Broke(conversation)).is_err() {
             tracing::error!(%conversation, "a call broke after the ledger was closed");
@@ -82,27 +85,27 @@ impl EventSink for Facts {
 }
 
 impl Facts {
-    /// Facts on their way, as far as a sender can tell.
+    /// Number of events that are not stored yet, as far as a sender knows.
     pub(crate) fn waiting(&self) -> usize {
         self.counts.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether the call broke a moment ago, so that its record is about to end.
+    /// Whether the call has panicked and its record is about to end.
     pub(crate) fn is_broken(&self, conversation: ConversationId) -> bool {
         self.counts.broken().contains(&conversation)
     }
 
-    /// Facts that were dropped because too many waited.
+    /// Number of events that were dropped because too many waited.
     pub(crate) fn dropped(&self) -> u64 {
         self.counts.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until every fact told before is in the store, or the store takes no writes.
+    /// Waits until every event emitted before is in the store, or the store rejects writes.
     pub(crate) async fn flush(&self, store: &Store) {
         let (done, wait) = oneshot::channel();
         if self.sender.send(Message::Flush(done)).is_ok() {
             tokio::select! {
-                // What the writer holds is gone only when the server stops.
+                // The writer drops a flush request only when the server stops.
                 _ = wait => {}
                 () = store.health.fails() => {}
             }

@@ -1,13 +1,24 @@
-//! The one task that writes facts. While the store takes no writes it tries again, and what comes meanwhile waits in the [`Inbox`]; a fact
-//! that the store refuses alone, or whose code panics, is put aside as text, so that nothing else waits for it.
+//! The one task that writes events. While the store rejects writes it retries, and new events wait
+//! in the [`Inbox`]. An event is quarantined (stored as text) if the store rejects it alone or its
+//! code panics, so that it does not block the others.
 //!
-//! All facts that are not stored yet lie in [`Writer`], so that the task can be restarted after a panic without loss.
+//! All events that are not stored yet are in [`Writer`], so the task can be restarted after a panic
+//! without loss.
+//!
+//! ```text
+//!           gather           prepare_event             commit
+//!   Inbox ----------> batch --------------> prepared -----------> stored, announced
+//!                       |                   |  |  ^
+//!                       |                   |  +--+ outage: retry after 500 ms
+//!           code panics |                   | rejected alone, twice
+//!                       +--> quarantined <--+
+//! ```
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use conversation::call_config::ConversationId;
 use conversation::event::{Event, EventEnvelope};
+use conversation::id::ConversationId;
 use conversation::input::Command;
 use models::contain::contained;
 use tokio::sync::watch;
@@ -21,22 +32,23 @@ use crate::delivery::News;
 use crate::watch::Moment;
 use crate::{clock, lifecycle, store};
 
-/// Tries after which facts are written one by one, to find the one that the store refuses.
+/// Failed attempts after which events are written one by one, to find the one that the store
+/// rejects.
 const TRIES: u32 = 5;
 
-/// The task's state.
+/// State of the task.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     inbox: Inbox,
-    /// Conversations of which facts come.
+    /// Conversations that emit events.
     live: HashMap<ConversationId, Live>,
-    /// What is being worked on: taken from the inbox, and not prepared yet.
+    /// The current batch: taken from the inbox, not prepared yet.
     hand: Batch,
-    /// Prepared, and not in the store yet.
+    /// Prepared and not in the store yet.
     prepared: VecDeque<Prepared>,
-    /// Conversations that could not be read: their facts are put aside without waiting again.
+    /// Conversations that could not be read: their events are quarantined without another wait.
     unreadable: HashSet<ConversationId>,
-    /// Whether the task ran before: then it is restarted.
+    /// Whether the task ran before; then this run is a restart.
     begun: bool,
 }
 
@@ -54,7 +66,7 @@ impl Writer {
         }
     }
 
-    /// Writes facts until the server stops, then what is still on its way.
+    /// Writes events until the server stops, then those that still wait.
     pub(crate) async fn run(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             self.resume().await;
@@ -71,7 +83,8 @@ impl Writer {
         }
     }
 
-    /// Goes on after a panic. What was prepared is complete. The state of the conversations may be half changed, and is read anew.
+    /// Continues after a panic. Prepared events are complete. The projections may be half changed,
+    /// so they are read again.
     async fn resume(&mut self) {
         self.store().await;
         self.live.clear();
@@ -80,12 +93,12 @@ impl Writer {
         self.write().await;
     }
 
-    /// Makes the delivery read the outbox. Its receiver lives as long as this task.
+    /// Makes the dispatcher read the outbox. The receiver lives as long as this task.
     fn look(&self) {
         let _ = self.shared.outbox.send(News::Look);
     }
 
-    /// Does what is in hand.
+    /// Processes the current batch.
     async fn write(&mut self) {
         while let Some((id, fact)) = self.hand.facts.pop_front() {
             if self.live.contains_key(&id) || self.load(id, &fact).await {
@@ -101,12 +114,13 @@ impl Writer {
             self.hand.broken.pop_front();
         }
         for done in self.hand.flushes.drain(..) {
-            // Who waited may have gone.
+            // The waiting task may be gone.
             let _ = done.send(());
         }
     }
 
-    /// The record of a call whose code panicked ends as after a crash of the server: with what was heard, and an error.
+    /// The record of a call whose code panicked ends as after a crash of the server: with the text
+    /// that was heard, and an error.
     async fn end_broken(&mut self, id: ConversationId) {
         self.live.remove(&id);
         let name = id.to_string();
@@ -118,17 +132,18 @@ impl Writer {
             if tries == 1 {
                 tracing::error!(conversation = %id, %error, "a broken call cannot be ended; trying again");
             }
-            // What is refused though others are written is ended by the next start of the server, if at all.
+            // An end that the store rejects while it accepts other writes is left to the next start
+            // of the server.
             let refused = tries >= TRIES && !error.is_outage();
             if refused || !self.inbox.wait().await {
                 return;
             }
-            // It tells the store's health itself.
+            // The probe reports the store's health itself.
             let _ = self.inbox.within(self.shared.store.probe()).await;
         }
     }
 
-    /// Takes in a fact of a conversation that is known. One whose code panics is put aside.
+    /// Applies an event of a loaded conversation. An event whose code panics is quarantined.
     async fn prepare(&mut self, id: ConversationId, fact: EventEnvelope) {
         let Some(live) = self.live.get_mut(&id) else { return };
         let follows = contained(|| {
@@ -141,8 +156,8 @@ impl Writer {
         }
     }
 
-    /// Puts aside a fact whose code panicked. The state of its conversation may be half changed, and is read anew: hence what was prepared
-    /// before is stored first.
+    /// Quarantines an event whose code panicked. The projection may be half changed and is read
+    /// again; the events prepared before are therefore stored first.
     async fn panicked(&mut self, id: ConversationId, fact: &EventEnvelope) {
         self.store().await;
         self.live.remove(&id);
@@ -160,9 +175,9 @@ impl Writer {
         self.inbox.settle(1);
     }
 
-    /// Writes what is prepared with what follows from it, trying again until it is in the store.
+    /// Writes the prepared events with their effects, and retries until they are in the store.
     async fn store(&mut self) {
-        // One more try after the stop, then the facts are lost with the process.
+        // One more attempt after the stop; then the events are lost with the process.
         let (mut tries, mut last) = (0_u32, false);
         while !self.prepared.is_empty() {
             let facts = &*self.prepared.make_contiguous();
@@ -194,7 +209,8 @@ impl Writer {
         }
     }
 
-    /// Reads a conversation of which a fact came. False if that cannot be: then the fact is dropped, or put aside.
+    /// Loads the conversation of an event. False if that fails: the event is then dropped or
+    /// quarantined.
     async fn load(&mut self, id: ConversationId, fact: &EventEnvelope) -> bool {
         let name = id.to_string();
         let (mut tries, mut last) = (0, false);
@@ -229,15 +245,16 @@ impl Writer {
         }
     }
 
-    /// Writes each fact by itself. One that is refused twice, though another write is taken between, is put aside; what a store that takes
-    /// none has not taken stays.
+    /// Writes each event in its own transaction. An event that is rejected twice, although a write
+    /// in between succeeds, is quarantined. Events that fail because the store accepts no writes
+    /// stay.
     async fn one_by_one(&mut self) {
         while let Some(fact) = self.prepared.front() {
             let one = std::slice::from_ref(fact);
             let mut done = self.inbox.within(write(&self.shared, one)).await;
             let mut takes = done.is_ok();
             if done.as_ref().is_err_and(|error| !error.is_outage()) {
-                // Perhaps it was away and is back: then the fact is not at fault.
+                // If the store failed and works again, the event is not the cause.
                 takes = self.inbox.within(self.shared.store.probe()).await.is_ok();
                 if takes {
                     done = self.inbox.within(write(&self.shared, one)).await;
@@ -259,7 +276,7 @@ impl Writer {
             match written {
                 Some(written) => self.written(vec![fact], &written),
                 None => {
-                    // Nothing of it is told, but that there is something new on the record.
+                    // Only the change of the record is announced, not the event's effects.
                     let written = Written::nothing_of(&fact.conversation);
                     self.inbox.settle(1);
                     self.tell(vec![fact], &written);
@@ -268,11 +285,11 @@ impl Writer {
         }
     }
 
-    /// Facts are in the store: whoever waits for that is told.
+    /// Events are in the store: notifies the waiting tasks.
     fn written(&mut self, prepared: Vec<Prepared>, written: &Written) {
         self.inbox.settle(prepared.len());
         for id in written.refused.iter().filter_map(|id| id.parse().ok()) {
-            // It was ended while its connection came up.
+            // The conversation was ended while its connection was being established.
             self.live.remove(&id);
             end_in_engine(&self.shared, id);
         }
@@ -280,7 +297,7 @@ impl Writer {
         self.tell(prepared, written);
     }
 
-    /// Tells whoever waits for what became of facts.
+    /// Announces the results of a write.
     fn tell(&self, prepared: Vec<Prepared>, written: &Written) {
         for fact in prepared.iter().filter(|fact| !matches!(fact.change, Change::None)) {
             if let Ok(id) = fact.conversation.parse() {
@@ -300,8 +317,9 @@ async fn write(shared: &Shared, facts: &[Prepared]) -> store::Result<Written> {
     Ok(written)
 }
 
-/// Keeps a fact as text whose conversation cannot be read, or whose code panicked. The end of a conversation takes effect all the same; its
-/// record is then made of its events.
+/// Stores as text an event whose conversation cannot be read, or whose code panicked. If it is the
+/// end of the conversation, the end takes effect nevertheless; the record is then built from its
+/// events.
 async fn put_aside(shared: &Shared, id: &str, fact: &EventEnvelope, why: &store::Error) -> store::Result<()> {
     let mut tx = shared.store.try_write().await?;
     store::failed_event::insert(&mut tx, id, fact, &why.to_string()).await?;
@@ -314,7 +332,7 @@ async fn put_aside(shared: &Shared, id: &str, fact: &EventEnvelope, why: &store:
     Ok(())
 }
 
-/// Ends a call that the engine holds for a conversation which is over, or was erased.
+/// Ends a call in the engine whose conversation is over or was erased.
 fn end_in_engine(shared: &Shared, id: ConversationId) {
     if let Some(host) = shared.host.get().cloned() {
         tokio::spawn(async move { host.send_command(id, Command::End).await });

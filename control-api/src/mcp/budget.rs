@@ -1,38 +1,40 @@
-//! What the server of one session may send and take, and the end of the session: at a limit, and with the call.
+//! Limits on the data and the duration of one MCP session, and its end: at a limit, or with the
+//! call.
 //!
-//! Nothing of a session outlives its budget: every request, stream and message of it goes through here and is dropped when the budget is
-//! closed, whatever `rmcp`'s tasks wait for.
+//! Every request, stream and message of a session passes through its budget and is dropped when the
+//! budget is closed, whatever the tasks of `rmcp` wait for. So nothing of a session outlives its
+//! budget.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use models::net::{self, Request, Response};
+use egress::{Request, Response};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Bytes of the bodies of all answers and streams of a session.
+/// Maximum size of all response bodies and streams of a session, bytes.
 const BYTES: usize = 8 << 20;
-/// Answers, and events of streams, of a session.
+/// Maximum number of responses and stream events of a session.
 const MESSAGES: usize = 2_000;
 
-/// A limit that a session went over, in words that follow the server's name.
+/// A limit that a session exceeded; its text follows the server's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Limit {
-    /// [`BYTES`].
+    /// [`MAX_SESSION_BYTES`].
     #[error("it sent more than 8 MiB")]
     Bytes,
-    /// [`MESSAGES`].
+    /// [`MAX_SESSION_MESSAGES`].
     #[error("it sent more than 2000 messages")]
     Messages,
-    /// [`super::session::TOOLS`].
+    /// [`super::session::MAX_TOOLS`].
     #[error("it has more than 64 tools")]
     Tools,
-    /// [`super::session::LISTING`].
+    /// [`super::session::LISTING_TIMEOUT`].
     #[error("it did not tell its tools within 10 s")]
     Listing,
-    /// [`super::session::CALL`].
+    /// [`super::session::CALL_TIMEOUT`].
     #[error("a tool of it took longer than 20 s")]
     Call,
 }
@@ -48,27 +50,28 @@ struct Inner {
     over: CancellationToken,
 }
 
-/// The budget of one session. Clones are the same one.
+/// The budget of one session. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Budget(Arc<Inner>);
 
 impl Budget {
-    /// What closes the session when it is dropped.
+    /// A guard that closes the session when it is dropped.
     pub(super) fn guard(&self) -> DropGuard {
         self.0.over.clone().drop_guard()
     }
 
-    /// Whether the session is over, by a limit or by its end.
+    /// Whether the session is closed, by a limit or by its end.
     pub(super) fn is_closed(&self) -> bool {
         self.0.over.is_cancelled()
     }
 
-    /// The limit that ended the session, if one did.
+    /// The limit that closed the session, if any.
     pub(super) fn passed(&self) -> Option<Limit> {
         self.0.passed.get().copied()
     }
 
-    /// The session has gone over a limit and is closed; who asked by [`Budget::on_limit`] is told, once.
+    /// Closes the session because it exceeded a limit, and calls the callback of
+    /// [`Budget::on_limit`] once.
     pub(super) fn pass(&self, limit: Limit) {
         if self.is_closed() || self.0.passed.set(limit).is_err() {
             return;
@@ -77,7 +80,7 @@ impl Budget {
         self.tell();
     }
 
-    /// Calls `tell` when a limit ends the session; at once where one has.
+    /// Calls the callback when a limit closes the session; at once if one already has.
     pub(super) fn on_limit(&self, tell: impl FnOnce(Limit) + Send + 'static) {
         *self.lock() = Some(Box::new(tell));
         self.tell();
@@ -95,15 +98,21 @@ impl Budget {
         self.0.tell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why nothing goes on in the session.
-    fn closed(&self) -> net::Error {
-        net::Error::Broken(match self.passed() {
+    /// The error of a request in a closed session.
+    fn closed(&self) -> egress::Error {
+        egress::Error::Broken(match self.passed() {
             Some(limit) => format!("the MCP server's session was closed: {limit}"),
             None => "the MCP server's session is over".into(),
         })
     }
 
-    fn count(&self, counter: &AtomicUsize, more: usize, most: usize, limit: Limit) -> Result<(), net::Error> {
+    fn count(
+        &self,
+        counter: &AtomicUsize,
+        more: usize,
+        most: usize,
+        limit: Limit,
+    ) -> Result<(), egress::Error> {
         let before = counter.fetch_add(more, Ordering::Relaxed);
         if before.saturating_add(more) > most {
             self.pass(limit);
@@ -111,19 +120,19 @@ impl Budget {
         if self.is_closed() { Err(self.closed()) } else { Ok(()) }
     }
 
-    /// Counts an answer or an event.
+    /// Counts a response or an event.
     ///
     /// # Errors
-    /// The session is over: it was one too many, or it was over before.
-    pub(super) fn message(&self) -> Result<(), net::Error> {
+    /// The session is closed, by this message or before.
+    pub(super) fn message(&self) -> Result<(), egress::Error> {
         self.count(&self.0.messages, 1, MESSAGES, Limit::Messages)
     }
 
-    /// Does `work` as long as the session lasts.
+    /// Runs `work` while the session is open.
     ///
     /// # Errors
-    /// The session was over first.
-    pub(super) async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, net::Error> {
+    /// The session was closed first.
+    pub(super) async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, egress::Error> {
         tokio::select! {
             biased;
             () = self.0.over.cancelled() => Err(self.closed()),
@@ -134,18 +143,22 @@ impl Budget {
     /// Sends a request of the session.
     ///
     /// # Errors
-    /// As [`net::Client::send`]; and the session is over.
-    pub(super) async fn send(&self, client: &net::Client, request: Request) -> Result<Response, net::Error> {
+    /// As for [`egress::Client::send`], or the session is closed.
+    pub(super) async fn send(
+        &self,
+        client: &egress::Client,
+        request: Request,
+    ) -> Result<Response, egress::Error> {
         let response = self.within(client.send(request)).await??;
         self.message()?;
         Ok(response)
     }
 
-    /// The next piece of an answer.
+    /// The next chunk of a response.
     ///
     /// # Errors
-    /// As [`Response::chunk`]; and the session is over.
-    pub(super) async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, net::Error> {
+    /// As for [`Response::chunk`], or the session is closed.
+    pub(super) async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, egress::Error> {
         let chunk = self.within(response.chunk()).await??;
         if let Some(chunk) = &chunk {
             self.count(&self.0.bytes, chunk.len(), BYTES, Limit::Bytes)?;
@@ -153,11 +166,11 @@ impl Budget {
         Ok(chunk)
     }
 
-    /// The whole of an answer.
+    /// The whole body of a response.
     ///
     /// # Errors
-    /// As [`Budget::chunk`].
-    pub(super) async fn body(&self, mut response: Response) -> Result<Vec<u8>, net::Error> {
+    /// As for [`Budget::chunk`].
+    pub(super) async fn body(&self, mut response: Response) -> Result<Vec<u8>, egress::Error> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk(&mut response).await? {
             body.extend_from_slice(&chunk);
@@ -166,8 +179,8 @@ impl Budget {
     }
 }
 
-/// A transport that ends with its session's budget. It is dropped rather than closed: `rmcp`'s own closing waits for a task that may
-/// itself wait for the messages that nobody receives any more.
+/// A transport that ends with its session's budget. It is dropped and not closed: closing in `rmcp`
+/// waits for a task that may itself wait for messages that are no longer received.
 pub(super) struct Within<T> {
     transport: Option<T>,
     budget: Budget,
@@ -180,18 +193,18 @@ impl<T> Within<T> {
 }
 
 impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Within<T> {
-    type Error = net::Error;
+    type Error = egress::Error;
 
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), net::Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), egress::Error>> + Send + 'static {
         let sending = self.transport.as_mut().map(|transport| transport.send(item));
         let budget = self.budget.clone();
         async move {
             let Some(sending) = sending else { return Err(budget.closed()) };
             let sent = budget.within(sending).await?;
-            sent.map_err(|error| net::Error::Broken(error.to_string()))
+            sent.map_err(|error| egress::Error::Broken(error.to_string()))
         }
     }
 
@@ -200,7 +213,7 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Within<T> {
         self.budget.within(transport.receive()).await.ok()?
     }
 
-    async fn close(&mut self) -> Result<(), net::Error> {
+    async fn close(&mut self) -> Result<(), egress::Error> {
         self.transport = None;
         Ok(())
     }

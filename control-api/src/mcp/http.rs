@@ -1,4 +1,5 @@
-//! MCP over streamable HTTP, sent by the server's own client: under its policy for private addresses, its limits, without redirects.
+//! MCP over streamable HTTP, with the server's own HTTP client: its policy for private addresses
+//! and its limits apply, and redirects are not followed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
+use egress::{Method, Request, Response};
 use futures_util::future;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
-use models::net::{self, Method, Request, Response};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -17,30 +18,30 @@ use sse_stream::{Sse, SseStream};
 
 use super::budget::Budget;
 
-/// Time that a server has to hear that its session is over. It forgets the session by itself, too.
+/// Timeout of the request that deletes a session. A server also discards sessions by itself.
 const GOODBYE: Duration = Duration::from_millis(500);
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 pub(super) const STREAM: &str = "text/event-stream";
 
-type Error = StreamableHttpError<net::Error>;
+type Error = StreamableHttpError<egress::Error>;
 
-/// Sends what `rmcp` asks for, as long as the session's budget allows.
+/// Sends the requests of `rmcp`, while the session's budget permits it.
 #[derive(Clone)]
 pub(super) struct Http {
-    client: net::Client,
+    client: egress::Client,
     budget: Budget,
-    /// A message was refused as one that no server of this transport would refuse.
+    /// A message was refused with a status that a server of this transport does not use.
     foreign: Arc<AtomicBool>,
 }
 
 impl Http {
-    pub(super) fn new(client: net::Client, budget: Budget) -> Self {
+    pub(super) fn new(client: egress::Client, budget: Budget) -> Self {
         Self { client, budget, foreign: Arc::default() }
     }
 
-    /// Whether the server seems to speak the older transport: it does not take messages here (400, 404, 405, as the protocol's page on
-    /// transports tells clients to find out).
+    /// Whether the server seems to use the legacy transport: it refuses messages with 400, 404 or
+    /// 405, the test that the protocol's page on transports specifies.
     pub(super) fn is_foreign(&self) -> bool {
         self.foreign.load(Ordering::Relaxed)
     }
@@ -53,7 +54,8 @@ impl Http {
         headers: &HashMap<HeaderName, HeaderValue>,
     ) -> Result<Request, Error> {
         let bad = StreamableHttpError::Client;
-        // Streams last as long as their session; whoever waits for an answer has a time-out, and the budget counts what comes.
+        // Streams last as long as their session. The caller of a request has a timeout, and the
+        // budget counts the data.
         let mut request = Request::new(method, uri).map_err(bad)?.timeout(None).limit(usize::MAX);
         for (name, value) in headers {
             let value = value.to_str().unwrap_or_default();
@@ -69,7 +71,7 @@ impl Http {
     }
 }
 
-/// The server-sent events of an answer, until it or the session ends.
+/// The server-sent events of a response, until it or the session ends.
 pub(super) fn events(response: Response, budget: Budget) -> BoxStream<'static, Result<Sse, SseError>> {
     let counted = budget.clone();
     let chunks = stream::unfold(Some(response), move |response| {
@@ -95,7 +97,7 @@ fn unexpected(status: u16) -> Error {
 }
 
 impl StreamableHttpClient for Http {
-    type Error = net::Error;
+    type Error = egress::Error;
 
     async fn post_message(
         &self,
@@ -124,7 +126,7 @@ impl StreamableHttpClient for Http {
         let read = serde_json::from_slice::<ServerJsonRpcMessage>(&body);
         match (read, status) {
             (Ok(answer), 200..=299) => Ok(StreamableHttpPostResponse::Json(answer, given)),
-            // A refusal in the protocol's own words.
+            // An error in the protocol's own format.
             (Ok(refused @ JsonRpcMessage::Error(_)), _) => {
                 Ok(StreamableHttpPostResponse::Json(refused, given))
             }
@@ -142,7 +144,7 @@ impl StreamableHttpClient for Http {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Error> {
         let session = Some(&*session_id);
-        // One that went over a limit is told nothing more.
+        // A session that exceeded a limit gets no further request.
         if self.budget.passed().is_some() {
             return Ok(());
         }

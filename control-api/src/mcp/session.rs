@@ -1,5 +1,6 @@
-//! A call's MCP servers: asked for their tools when the call has begun, beside its greeting, each with a session of its own that lasts as long
-//! as the call. One that cannot be reached, or goes over the limits of its session, costs its tools and no more.
+//! The MCP servers of a call. Their tools are listed after the call has started, in parallel with
+//! its greeting. Each server has a session of its own that lasts as long as the call. A server that
+//! is unreachable or exceeds the limits of its session only loses its tools.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,10 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
-use conversation::call_config::{RemoteToolHandle, Tool, ToolBackend};
-use conversation::engine::{BoxFuture, RemoteTool, ToolServers};
+use engine_api::{BoxFuture, RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers};
 use futures_util::future::join_all;
-use models::net;
 use rmcp::model::{CallToolRequestParams, CallToolResult, PaginatedRequestParams};
 use rmcp::service::{RoleClient, RunningService, ServiceExt as _};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -29,13 +28,13 @@ use crate::store;
 use crate::store::conversation::Row;
 use crate::store::document::{self, Table};
 
-/// Time that a server has to tell its tools. Nobody waits for it.
+/// Maximum time for listing a server's tools. The call does not wait for it.
 pub(super) const LISTING: Duration = Duration::from_secs(10);
-/// Time that a tool has.
+/// Maximum time of a tool call.
 pub(super) const CALL: Duration = Duration::from_secs(20);
-/// Tools of one server at most.
+/// Maximum number of tools of one server.
 pub(super) const TOOLS: usize = 64;
-/// Bytes of a result at most.
+/// Maximum size of a result, bytes.
 const RESULT: usize = 256 << 10;
 
 type Session = RunningService<RoleClient, ()>;
@@ -44,7 +43,8 @@ type Session = RunningService<RoleClient, ()>;
 struct Served {
     session: Arc<Session>,
     budget: Budget,
-    /// The session is over when the last of its tools is dropped, whatever is still under way in it.
+    /// The session is closed when the last of its tools is dropped, even while requests are in
+    /// progress.
     _lasts: Arc<DropGuard>,
     name: String,
 }
@@ -76,7 +76,7 @@ impl RemoteTool for Served {
     }
 }
 
-/// A result as the model is told it: an object.
+/// Converts a result to what the model receives: an object.
 fn told(result: &CallToolResult) -> Result<Value, String> {
     let blocks = json!(result.content);
     let words = blocks.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
@@ -100,9 +100,10 @@ fn told(result: &CallToolResult) -> Result<Value, String> {
     })
 }
 
-/// A session with a server, over whichever transport its configuration's `type` allows.
-async fn opened(client: &net::Client, budget: &Budget, mcp: &Configuration) -> Result<Session, String> {
-    // Its connections are its own, so that none is kept open behind its end. Certificates are read for it: not on the threads of others.
+/// Opens a session with a server, over a transport that its configuration's `type` permits.
+async fn opened(client: &egress::Client, budget: &Budget, mcp: &Configuration) -> Result<Session, String> {
+    // The session has its own connections, so that none stays open after its end. The client loads
+    // the certificates again, which blocks; therefore it is not created on an async thread.
     let client = client.clone();
     let client = tokio::task::spawn_blocking(move || client.apart()).await.map_err(|e| e.to_string())?;
     let client = client.map_err(|e| e.to_string())?;
@@ -136,7 +137,7 @@ async fn opened(client: &net::Client, budget: &Budget, mcp: &Configuration) -> R
     )
 }
 
-/// All tools of a server, page by page.
+/// Lists all tools of a server, page by page.
 async fn pages(session: &Session, budget: &Budget) -> Result<Vec<rmcp::model::Tool>, String> {
     let mut tools = Vec::new();
     let mut cursor = None;
@@ -155,8 +156,9 @@ async fn pages(session: &Session, budget: &Budget) -> Result<Vec<rmcp::model::To
     }
 }
 
-/// What one configuration brings: tools, or why it brings none. Then, and where this is dropped, nothing of the session is left.
-async fn listed(client: &net::Client, budget: &Budget, mcp: &Configuration) -> Result<Vec<Tool>, String> {
+/// Opens a session for one configuration and lists its tools, or returns why there are none. After
+/// an error, or if this future is dropped, nothing of the session is left.
+async fn listed(client: &egress::Client, budget: &Budget, mcp: &Configuration) -> Result<Vec<Tool>, String> {
     let lasts = Arc::new(budget.guard());
     let work = async {
         let session = Arc::new(opened(client, budget, mcp).await?);
@@ -183,13 +185,13 @@ async fn listed(client: &net::Client, budget: &Budget, mcp: &Configuration) -> R
     })
 }
 
-/// A name as language models take it: letters, digits, `_` and `-`, at most 64.
+/// Makes a name valid for language models: letters, digits, `_` and `-`, at most 64 characters.
 fn plain(name: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     name.chars().take(64).map(keep).collect()
 }
 
-/// The agent's MCP servers, where it has any.
+/// The agent's MCP servers; `None` if it has none.
 pub(crate) async fn servers(
     shared: &Shared,
     row: &Row,
@@ -208,7 +210,7 @@ pub(crate) async fn servers(
 
 /// MCP servers of a call.
 struct Servers {
-    client: net::Client,
+    client: egress::Client,
     conversation: String,
     servers: Vec<Arc<Configuration>>,
 }
@@ -239,17 +241,18 @@ impl ToolServers for Servers {
     }
 }
 
-/// Logs why a server's tools are not to be had, or no more; the sentence for the call's record.
+/// Logs why a server's tools are not available, or no longer. Returns the sentence for the call's
+/// record.
 fn left_out(conversation: &str, mcp: &Configuration, limit: Option<Limit>, why: &dyn fmt::Display) -> String {
     tracing::warn!(%conversation, server = %mcp.name, %why, "an MCP server's tools are left out");
-    // What the server itself said of a failure is for the operator's log.
+    // The server's own error text is only for the operator's log.
     let why = limit.map_or_else(|| "it could not be asked".into(), |limit| limit.to_string());
     format!("The tools of the MCP server {:?} are left out: {why}.", mcp.name)
 }
 
 struct Configuration {
     name: String,
-    /// One of [`super::TYPES`].
+    /// One of [`super::TRANSPORT_TYPES`].
     kind: String,
     url: String,
     headers: Headers,
@@ -301,8 +304,9 @@ mod tests {
         assert_eq!((long["result"].as_str().map(str::len), &long["truncated"]), (Some(RESULT), &json!(true)));
     }
 
-    /// A server over streamable HTTP, and over the older transport as far as its stream, that is asked for `mute` and says nothing any more:
-    /// then it notifies. Its URL, for the transport.
+    /// A server over streamable HTTP, and over the legacy transport up to its stream. It does not
+    /// respond to the method `mute`, and notifies when it receives it. Returns its configuration,
+    /// whose URL selects the transport.
     async fn serve(kind: &'static str, mute: &'static str) -> (Configuration, Arc<Notify>) {
         let asked = Arc::new(Notify::new());
         let silent = {
@@ -337,12 +341,13 @@ mod tests {
         (Configuration { name, kind: kind.into(), url, headers: Headers::new() }, asked)
     }
 
-    fn client() -> net::Client {
-        net::Client::new(net::Policy { allow_private: true }).unwrap()
+    fn client() -> egress::Client {
+        egress::Client::new(egress::Policy { allow_private: true }).unwrap()
     }
 
-    /// Does `work`, which asks a server that then says nothing, and checks that it is given up after so long. The clock stands still once the
-    /// server has been asked, and then jumps from timer to timer: nothing but a time-out is left to wait for.
+    /// Runs `work`, whose request gets no response, and checks that it times out after `after`. The
+    /// clock is paused after the request and then jumps from timer to timer: only timeouts are left
+    /// to wait for.
     async fn given_up<T>(after: Duration, asked: &Notify, work: impl Future<Output = T>) -> T {
         let begun = Instant::now();
         let mut work = std::pin::pin!(work);
@@ -353,7 +358,7 @@ mod tests {
         }
         let silent = Instant::now();
         let told = tokio::time::timeout(3 * after, work).await.expect("it is given up");
-        // The wait began between the two; the clock has steps of a millisecond.
+        // The wait began between the two; the clock has a resolution of 1 ms.
         let (least, most) = (silent.elapsed(), begun.elapsed());
         resume();
         assert!(least <= after + Duration::from_millis(2) && most >= after, "{least:?} to {most:?}");

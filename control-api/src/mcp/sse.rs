@@ -1,13 +1,14 @@
-//! The older transport of MCP (HTTP with server-sent events, its revision 2024-11-05), which `rmcp` no longer brings: one GET stays open and
-//! carries all that the server says; what we say is POSTed to the address that its first event names.
+//! The legacy transport of MCP (HTTP with server-sent events, protocol revision 2024-11-05), which
+//! `rmcp` no longer implements. One GET stays open and carries all messages of the server. Our
+//! messages are POSTed to the URL in its first event.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
+use egress::{Method, Request};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use models::net::{self, Method, Request};
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -17,37 +18,37 @@ use url::Url;
 use super::budget::Budget;
 use super::http::{STREAM, events, is_stream};
 
-/// Time that the server has to take a message. Its answer comes with the stream.
+/// Timeout for POSTing a message. The answer arrives in the stream.
 const POST: Duration = Duration::from_secs(20);
 
-/// Why a message could not be brought, or a stream not be opened.
+/// Why a message could not be sent, or a stream not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// The request failed.
     #[error(transparent)]
-    Net(#[from] net::Error),
-    /// A status that is no success.
+    Net(#[from] egress::Error),
+    /// An HTTP status other than success.
     #[error("the MCP server answered {0}")]
     Status(u16),
-    /// The server does not speak this transport.
+    /// The server does not support this transport.
     #[error("the MCP server answered {0}")]
     Foreign(&'static str),
-    /// It cannot be written as JSON.
+    /// The message cannot be serialized.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
-/// An open stream and where its other direction is.
+/// An open stream, and the URL for our messages.
 pub(super) struct Older {
-    client: net::Client,
+    client: egress::Client,
     budget: Budget,
     headers: HashMap<HeaderName, HeaderValue>,
-    /// Where messages are POSTed.
+    /// URL for POSTing messages.
     endpoint: Url,
     said: BoxStream<'static, Result<Sse, sse_stream::Error>>,
 }
 
-fn with(mut request: Request, headers: &HashMap<HeaderName, HeaderValue>) -> Result<Request, net::Error> {
+fn with(mut request: Request, headers: &HashMap<HeaderName, HeaderValue>) -> Result<Request, egress::Error> {
     for (name, value) in headers {
         request = request.header(name.as_str(), value.to_str().unwrap_or_default())?;
     }
@@ -55,9 +56,9 @@ fn with(mut request: Request, headers: &HashMap<HeaderName, HeaderValue>) -> Res
 }
 
 impl Older {
-    /// Opens the stream and waits for the server's first event. Whoever calls has a time-out.
+    /// Opens the stream and waits for the server's first event. The caller sets the timeout.
     pub(super) async fn open(
-        client: net::Client,
+        client: egress::Client,
         budget: Budget,
         url: &str,
         headers: HashMap<HeaderName, HeaderValue>,
@@ -81,7 +82,7 @@ impl Older {
                 break event.data.unwrap_or_default();
             }
         };
-        // What the messages and headers hold is for this server alone.
+        // Messages and headers may be sent to this server only.
         let endpoint = base
             .join(place.trim())
             .ok()

@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use conversation::metrics::MetricFamily;
+use engine_api::metrics::MetricFamily;
 
 use crate::app::Shared;
 use crate::auth::bearer;

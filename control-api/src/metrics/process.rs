@@ -1,9 +1,11 @@
-//! What the system knows of this process, under the names that every Prometheus client gives it.
+//! Metrics of this process from the operating system, under the names that all Prometheus clients
+//! use.
 
-use conversation::metrics::MetricFamily;
 use cpu_time::ProcessTime;
+use engine_api::metrics::MetricFamily;
 
-/// Reads it; blocks for a moment, and longer the more files are open. What cannot be read is left out.
+/// Reads the values. Blocks briefly; longer with more open files. Values that cannot be read are
+/// omitted.
 pub(super) fn measures() -> Vec<MetricFamily> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name| Some(field(&status, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024);
@@ -41,7 +43,7 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn files() -> Option<u64> {
-    // The one that reads the folder is not counted.
+    // The handle that reads the folder does not count.
     Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 
@@ -49,11 +51,12 @@ fn most_files() -> Option<u64> {
     rlimit::Resource::NOFILE.get_soft().ok()
 }
 
-/// The 22nd field of `/proc/self/stat` is in hundredths of a second since the system's start (`USER_HZ`, 100 on every Linux that runs this),
-/// which `/proc/stat` tells.
+/// Start time in seconds since the Unix epoch. The 22nd field of `/proc/self/stat` counts from the
+/// system's start, in hundredths of a second (`USER_HZ` is 100 on every supported Linux).
+/// `/proc/stat` holds the system's start.
 fn started() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field, in parentheses, may hold anything.
+    // The second field, in parentheses, may contain any characters.
     let after = stat.rsplit_once(") ")?.1;
     let ticks: f64 = after.split_whitespace().nth(22 - 3)?.parse().ok()?;
     let system = std::fs::read_to_string("/proc/stat").ok()?;
@@ -65,7 +68,7 @@ fn started() -> Option<f64> {
 mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    use conversation::metrics::MetricValue;
+    use engine_api::metrics::MetricValue;
 
     use super::*;
 
@@ -91,7 +94,7 @@ mod tests {
         }
         let after = measures();
         let grew = |name| number(&after, name) - number(&before, name);
-        // Other tests run beside this one: they may close what they had open, and end their threads.
+        // Other tests run in parallel: they may close their files and end their threads.
         assert!(grew("process_open_fds") >= 8.0, "{}", grew("process_open_fds"));
         assert!(grew("process_resident_memory_bytes") > 32e6, "{}", grew("process_resident_memory_bytes"));
         assert!(grew("process_cpu_seconds") >= 0.01, "{}", grew("process_cpu_seconds"));

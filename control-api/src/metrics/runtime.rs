@@ -1,9 +1,9 @@
-//! What tokio tells of the pool that serves HTTP and talks to vendors.
+//! Metrics of the tokio runtime that serves HTTP and sends requests to vendors.
 
-use conversation::metrics::MetricFamily;
+use engine_api::metrics::MetricFamily;
 use tokio::runtime::Handle;
 
-/// Of the runtime that this is called on.
+/// Metrics of the current runtime.
 pub(super) fn measures() -> Vec<MetricFamily> {
     let tokio = Handle::current().metrics();
     let workers = || 0..tokio.num_workers();

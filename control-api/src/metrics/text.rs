@@ -1,21 +1,21 @@
-//! Numbers to OpenMetrics text.
+//! Encodes metrics as OpenMetrics text.
 
 use std::fmt;
 
-use conversation::metrics::{MetricFamily, MetricKind, MetricValue};
+use engine_api::metrics::{MetricFamily, MetricKind, MetricValue};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-/// What [`open_metrics`] writes.
+/// Media type of the output of [`encode_families`].
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Writes families, a counter's name with `_total`.
+/// Encodes families; the name of a counter ends in `_total`.
 ///
 /// # Errors
-/// The library's; none is known for numbers.
+/// Errors of the library; none is known for numbers.
 pub(super) fn open_metrics(families: Vec<MetricFamily>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Gathered(families)));
@@ -24,7 +24,7 @@ pub(super) fn open_metrics(families: Vec<MetricFamily>) -> Result<String, fmt::E
     Ok(text)
 }
 
-/// All numbers of one answer.
+/// All metric families of one response.
 #[derive(Debug)]
 struct Gathered(Vec<MetricFamily>);
 

@@ -1,7 +1,9 @@
-//! The store: SQLite in the data folder (WAL), or PostgreSQL, which several servers may share. One SQL suits both.
+//! The store: SQLite in the data folder (WAL), or PostgreSQL, which several servers may share. The
+//! same SQL runs on both.
 //!
-//! There is one writer at a time, in SQLite by its lock and in PostgreSQL by an advisory lock that all servers take: whatever a transaction
-//! reads stays true until it commits, on either. Each table has a file of its own here.
+//! There is one writer at a time: by SQLite's lock, or by an advisory lock that all servers take in
+//! PostgreSQL. On both, what a transaction reads stays valid until it commits. Each table has its
+//! own file here.
 
 #[macro_use]
 mod row;
@@ -43,7 +45,7 @@ use crate::watch::{Moment, Watch};
 /// The database behind the store.
 pub(crate) type Db = sqlx::Any;
 
-/// A transaction that writes; dropped, it is undone.
+/// A write transaction; rolled back if dropped.
 pub(crate) struct Transaction {
     inner: sqlx::Transaction<'static, Db>,
     watch: Option<Watch>,
@@ -51,7 +53,7 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Keeps what was written.
+    /// Commits the writes.
     pub(crate) async fn commit(self) -> Result<()> {
         Moment::BeforeWrite.tell(self.watch);
         self.inner.commit().await.map_err(|error| self.health.failed(&error))?;
@@ -75,28 +77,29 @@ impl DerefMut for Transaction {
     }
 }
 
-/// The store failed.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database refused or broke.
+    /// The database rejected a statement or failed.
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
-    /// The tables could not be brought up to date.
+    /// The migrations failed.
     #[error("the database cannot be brought up to date: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// A row does not hold what was written into it.
     #[error("a row of {0} is damaged: {1}")]
     Damaged(&'static str, String),
-    /// No write can begin or end: the disk is full, or the database is away or does not answer.
+    /// No write can start or finish: the disk is full, or the database is unreachable or does not
+    /// respond.
     #[error("the store takes no writes: {0}")]
     Unwritable(String),
-    /// The code of an operation panicked, perhaps behind its COMMIT.
+    /// The code of an operation panicked, possibly after its COMMIT.
     #[error("the code of this server panicked")]
     Panicked,
 }
 
 impl Error {
-    /// Whether no other write would have been taken either.
+    /// Whether every other write would have failed too.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             Self::Unwritable(_) => true,
@@ -113,13 +116,15 @@ impl Error {
     }
 }
 
-/// Whether a database's code says that it takes no writes at all.
+/// Whether an error code of a database means that it accepts no writes at all.
 fn is_outage(code: &str) -> bool {
     match code.parse::<u32>() {
-        // Primary result codes of SQLite: busy, read-only, I/O error, full. https://sqlite.org/rescode.html
+        // Primary result codes of SQLite: busy, read-only, I/O error, full.
+        // https://sqlite.org/rescode.html
         Ok(number) if code.len() < 5 => matches!(number % 256, 5 | 8 | 10 | 13),
-        // Of PostgreSQL: a read-only transaction; time-outs of a transaction, a lock and a statement, because what is late is not refused;
-        // and the classes of lost connections, missing resources, operators and the system.
+        // Error codes of PostgreSQL: a read-only transaction, and timeouts of a transaction, a lock
+        // and a statement, because a late statement is not a rejected one. Also the classes of
+        // connection errors, missing resources, operator intervention and system errors.
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         _ => {
             matches!(code, "25006" | "25P03" | "55P03" | "57014")
@@ -128,46 +133,49 @@ fn is_outage(code: &str) -> bool {
     }
 }
 
-/// What a question to the store yields.
+/// Result of an operation of the store.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Where the database is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place<'a> {
-    /// A file of SQLite's.
+    /// An SQLite file.
     File(&'a Path),
     /// The URL of a PostgreSQL database.
     Url(&'a str),
 }
 
-/// Number of the lock that a writing transaction holds in PostgreSQL: any number that no other program of the database uses.
+/// Key of the advisory lock that a write transaction holds in PostgreSQL. Any number that no other
+/// program of the database uses.
 const WRITER: i64 = 0x7669_7361_7669_7300;
-/// Longest wait for a connection.
+/// Maximum wait for a connection of a pool.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Begins a transaction that writes in PostgreSQL, with limits for the wait for a lock, for a statement, and for a client that no longer
-/// answers. They are set for the transaction alone, because a pooler may share the connection.
+/// Starts a write transaction in PostgreSQL, with limits for the wait for a lock, for a statement,
+/// and for a client that no longer responds. They apply to the transaction only, because a pooler
+/// may share the connection.
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
-/// Time that a connection to PostgreSQL has to answer before it may be used again.
+/// Maximum response time of a PostgreSQL connection before it may be used again.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Connections that read.
+/// Maximum number of read connections.
 const READERS: u32 = 8;
 
 /// The database. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Store {
-    /// Where to write. In PostgreSQL it is replaced when its connection does not become free: a statement on it may never be answered.
+    /// Pool of the write connection. In PostgreSQL it is replaced if the connection does not become
+    /// free: a statement on it may never be answered.
     writer: Arc<RwLock<AnyPool>>,
     readers: AnyPool,
-    /// Whether other servers may use it too.
+    /// Whether other servers may use the database too.
     shared: bool,
-    /// Told before and after each commit.
+    /// Called before and after each commit.
     pub(crate) watch: Option<Watch>,
-    /// Whether writes are taken.
+    /// Whether writes succeed.
     pub(crate) health: Arc<Health>,
 }
 
 impl Store {
-    /// Opens the database, brings its tables up to date. A file is made if absent.
+    /// Opens the database and runs the migrations. Creates the file if it does not exist.
     pub(crate) async fn open(place: Place<'_>) -> Result<Self> {
         sqlx::any::install_default_drivers();
         let (writer, readers) = match place {
@@ -190,7 +198,8 @@ impl Store {
             writers = writers.idle_timeout(None).max_lifetime(None).test_before_acquire(false).after_connect(
                 |connection, _| {
                     Box::pin(async move {
-                        // The time-out is for the second process: `visavis keys` beside a running server.
+                        // The timeout is for a second process: `visavis keys` beside a running
+                        // server.
                         let pragmas = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL";
                         connection.execute(sqlx::raw_sql(pragmas)).await?;
                         Ok(())
@@ -205,7 +214,8 @@ impl Store {
         Ok(Self { writer, readers, shared, watch: None, health: Arc::default() })
     }
 
-    /// How many events a database holds that it refused alone. Changes nothing in it; one of an older server has no table for them.
+    /// Number of quarantined events in a database. Read-only. 0 for the database of an older
+    /// server, which has no table for them.
     pub(crate) async fn count_failed_events(place: Place<'_>) -> Result<i64> {
         sqlx::any::install_default_drivers();
         let options = match place {
@@ -230,10 +240,11 @@ impl Store {
         self.shared
     }
 
-    /// Begins to write. There is one writer at a time; taking the lock at once avoids dead ends.
+    /// Starts a write transaction. There is one writer at a time; taking its lock at the start
+    /// avoids deadlocks.
     ///
     /// # Errors
-    /// At once while writes fail: the ledger sees when they are taken again.
+    /// Fails at once while writes fail. The event writer detects when they succeed again.
     pub(crate) async fn write(&self) -> Result<Transaction> {
         match self.health.failing() {
             Some(reason) => Err(Error::Unwritable(reason)),
@@ -241,7 +252,7 @@ impl Store {
         }
     }
 
-    /// Begins to write even if the last write failed.
+    /// Starts a write transaction even if the last write failed.
     pub(crate) async fn try_write(&self) -> Result<Transaction> {
         let inner = self.begin().await.map_err(|error| self.health.failed(&error))?;
         Ok(Transaction { inner, watch: self.watch, health: Arc::clone(&self.health) })
@@ -265,18 +276,19 @@ impl Store {
         self.writer.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens another pool in place of one whose connection does not become free. That connection is closed once it does.
+    /// Opens a new pool in place of one whose connection does not become free. The old connection
+    /// is closed once it is free.
     fn replace(&self, stuck: &AnyPool) {
         let mut writer = self.writer.write().unwrap_or_else(PoisonError::into_inner);
-        // Of several that waited for it one replaces it.
+        // Several tasks may have waited for the pool; only the first one replaces it.
         if !stuck.is_closed() {
-            // It is closed from here on. What is still under way on it goes on.
+            // The pool is closed from here on. Statements in progress on it continue.
             drop(stuck.close());
             *writer = stuck.options().clone().connect_lazy_with((*stuck.connect_options()).clone());
         }
     }
 
-    /// Writes a little, to see whether writes are taken again.
+    /// Writes one row, to check whether writes succeed again.
     pub(crate) async fn probe(&self) -> Result<()> {
         let mut tx = self.try_write().await?;
         sqlx::query("INSERT INTO setting (name, value) VALUES ('probe', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
@@ -287,24 +299,24 @@ impl Store {
         tx.commit().await
     }
 
-    /// Where to read.
+    /// The pool for reads.
     pub(crate) fn read(&self) -> &AnyPool {
         &self.readers
     }
 
-    /// Whether the database answers.
+    /// Checks that the database responds.
     pub(crate) async fn alive(&self) -> Result<()> {
         sqlx::query("SELECT 1").execute(&self.readers).await?;
         Ok(())
     }
 
-    /// Closes every connection, so that the last one folds the log into the file.
+    /// Closes all connections. The last one checkpoints the WAL into the file.
     pub(crate) async fn close(&self) {
         self.readers.close().await;
         self.writer().close().await;
     }
 
-    /// What the server remembered under `name`.
+    /// The value that the server stored under `name`.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>> {
         Ok(sqlx::query_scalar("SELECT value FROM setting WHERE name = $1")
             .bind(name)
@@ -312,7 +324,7 @@ impl Store {
             .await?)
     }
 
-    /// Remembers `value` under `name` unless something is remembered there; what is.
+    /// Stores `value` under `name` unless a value exists; returns the stored value.
     pub(crate) async fn first_to_remember(&self, name: &str, value: &str) -> Result<String> {
         let mut tx = self.write().await?;
         sqlx::query("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
@@ -328,7 +340,7 @@ impl Store {
         Ok(known)
     }
 
-    /// Remembers `value` under `name`.
+    /// Stores `value` under `name`.
     pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<()> {
         let mut tx = self.write().await?;
         sqlx::query("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
@@ -340,16 +352,16 @@ impl Store {
     }
 }
 
-/// Whether a connection may be used again. After a COMMIT or ROLLBACK that failed the driver believes the transaction open, and refuses the
-/// next one for ever.
+/// Whether a connection may be used again. After a COMMIT or ROLLBACK that failed, the driver takes
+/// the transaction for open and rejects every further one.
 async fn is_whole(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
-    // What waits to be rolled back is.
+    // The ping also runs a pending rollback.
     connection.ping().await?;
     Ok(!connection.is_in_transaction())
 }
 
-/// The same for a connection over a network. A statement that was given up may still hang, and a lost peer never answers: such a connection is
-/// closed, so that another one can be opened.
+/// The same for a connection over a network. A cancelled statement may still hang, and a lost peer
+/// never responds. Such a connection is closed, so that a new one can be opened.
 async fn answers(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
     match tokio::time::timeout(ANSWER, is_whole(connection)).await {
         Ok(whole) => whole,
@@ -357,7 +369,7 @@ async fn answers(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
     }
 }
 
-/// The options of a connection to a file, opened in a `mode` of SQLite's.
+/// Options for a connection to a file, opened in an SQLite `mode`.
 fn sqlite(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
     let bad = |why: &'static str| sqlx::Error::Configuration(why.into());
     let file = std::path::absolute(file).map_err(sqlx::Error::Io)?;
@@ -367,21 +379,22 @@ fn sqlite(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
     Ok(AnyConnectOptions::from_url(&url)?)
 }
 
-/// A fresh id: a UUID that rises with time, so that rows made together lie together.
+/// A new id: a UUID (version 7) that increases with time, so that rows created together are
+/// adjacent.
 pub(crate) fn fresh_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
 /// The id in its stored form, if `text` is a UUID.
 pub(crate) fn id(text: &str) -> Option<String> {
-    text.parse::<::conversation::call_config::ConversationId>().ok().map(|id| id.to_string())
+    text.parse::<::conversation::id::ConversationId>().ok().map(|id| id.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A data folder's database of this test's own.
+    /// A database in a folder of this test only.
     async fn fresh(name: &str) -> (Store, std::path::PathBuf) {
         let file = std::env::temp_dir().join(format!("visavis-store-{name}-{}.db", std::process::id()));
         (Store::open(Place::File(&file)).await.unwrap(), file)
@@ -392,7 +405,8 @@ mod tests {
         let (store, file) = fresh("commit").await;
         for round in 0..3 {
             let mut tx = store.write().await.unwrap();
-            // What SQLite does by itself where a disk is full: the COMMIT behind it fails, and so does the ROLLBACK behind that.
+            // SQLite does this itself when the disk is full: the COMMIT after it fails, and so does
+            // the ROLLBACK after that.
             tx.execute("ROLLBACK").await.unwrap();
             assert!(matches!(tx.commit().await, Err(Error::Unwritable(_))));
             assert!(matches!(store.write().await, Err(Error::Unwritable(_))), "told at once");

@@ -1,8 +1,7 @@
-//! Conversations: making, reading, controlling them.
+//! The endpoints of conversations: create, read, control.
 
 use std::sync::atomic::Ordering;
 
-use conversation::engine::CommandError;
 use conversation::event::{AgentState, EndReason, Event, EventEnvelope, HistoryItem, Role, UtteranceId};
 use conversation::input::Command;
 use conversation::output::{CommandOutcome, Rejection};
@@ -10,6 +9,7 @@ use conversation::simulate::simulate_traced;
 use conversation::time::Time;
 use conversation::trace;
 use conversation::view::ConversationView;
+use engine_api::CommandError;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub(crate) fn said(role: Role, text: &str, began: f64) -> Event {
     })
 }
 
-/// A short talk from the join to the hang-up.
+/// The events of a short call, from the join to the hang-up.
 pub(crate) fn talk() -> Vec<(f64, Event)> {
     let utterance = UtteranceId(0);
     vec![
@@ -208,7 +208,8 @@ async fn commands_before_the_join_wait_for_the_offer() {
         Command::Interrupt,
     ];
     assert_eq!(server.stage.offers.lock().unwrap()[0].commands, wanted);
-    // An offer that did not connect did not take them away; a join does.
+    // An offer whose connection is not established leaves the commands pending; a join consumes
+    // them.
     assert_eq!(server.send(offer()).await.status, 201);
     assert_eq!(server.stage.offers.lock().unwrap()[1].commands, wanted);
     server.stage.tell(&id, 0, 0.0, joined());
@@ -279,7 +280,7 @@ async fn of_many_deletes_at_once_one_ends_the_call() {
     let (unjoined, _) = server.conversation(&agent).await;
     let running = server.running(json!({})).await;
     for (id, joined) in [(running, true), (unjoined, false)] {
-        // Of a call that nobody joined the engine knows nothing.
+        // The engine does not know a call that no user has joined.
         server.stage.obeys.store(joined, Ordering::Relaxed);
         if !joined {
             server.stage.answers.lock().unwrap().extend([Err(CommandError::NotRunning); 5]);
@@ -325,7 +326,7 @@ async fn delete_before_the_join_ends_it_too() {
     assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("ended_by_api")));
     let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
     assert_eq!((&usage["duration_seconds"], &usage["video_seconds"]), (&json!(0.0), &json!(0.0)));
-    // A connection that comes up all the same changes nothing and is ended.
+    // A connection that is established after the end changes nothing. The server ends its call.
     server.stage.commands.lock().unwrap().clear();
     server.stage.tell_all(&id, 0, talk());
     until("the engine to be told", async || server.stage.given().contains(&Command::End).then_some(())).await;
@@ -364,8 +365,9 @@ async fn long_store_the_record_of_every_scenario_is_the_fold_of_its_events() {
     records_are_folds(1).await;
 }
 
-/// One in `every` scenarios of turn-taking as a call: the record that was kept as its facts came, the one that is made of the stored facts,
-/// and the fold of what the scenario told are one.
+/// Plays one in `every` scenarios of turn-taking as a call. Three records must be equal: the one
+/// that was updated with each event, the one that is derived from the stored events, and the
+/// projection of the scenario's own events.
 async fn records_are_folds(every: usize) {
     let folder = Folder::new();
     let server = Server::start(&folder).await;

@@ -1,7 +1,8 @@
-//! The two doors, the embedded page's click, and who may knock.
+//! The two signaling endpoints, the creation of a conversation from an embedded page, and
+//! authorization.
 
-use conversation::engine::OfferError;
 use conversation::input::Command;
+use engine_api::OfferError;
 use serde_json::{Value, json};
 
 use crate::conversations::talk;
@@ -174,7 +175,7 @@ async fn an_expired_token_opens_nothing_unless_it_was_used() {
     let refused = json!({"error": UNAUTHORIZED});
     whip(&server, &id, &token).await.is(401, refused.clone());
     offer(&server, &token, json!({"sdp": "x", "type": "offer"})).await.is(401, refused);
-    // Used: it holds until the conversation has ended.
+    // A token that was used to join is valid until the conversation ends.
     server.stage.tell(&id, 0, 0.0, joined());
     server.status(&id, "IN_PROGRESS").await;
     assert_eq!(whip(&server, &id, &token).await.status, 201);

@@ -1,11 +1,11 @@
-//! Many workspaces on one server: each has its turn, and none has more than it may.
+//! Many workspaces on one server: they take turns, and none exceeds its limits.
 
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control_api::{Limits, keys};
-use conversation::engine::OfferError;
 use conversation::event::{EndReason, Event};
+use engine_api::OfferError;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use crate::kit::{Folder, Hooks, KEY, Reply, Server, agent, joined, until};
 use crate::knowledge::upload_to;
 
-/// A key of another workspace.
+/// An API key of another workspace.
 async fn other(folder: &Folder) -> String {
     let url = folder.database().await;
     keys::create(&folder.0.join("data"), url.as_deref(), "other").await.unwrap()
@@ -23,7 +23,7 @@ fn limited(change: impl FnOnce(&mut Limits)) -> impl FnOnce(&mut control_api::Co
     move |config| change(&mut config.limits)
 }
 
-/// What is told at a limit of the workspace.
+/// The response body at a limit of the workspace.
 fn at_limit(field: &str, reason: &str) -> Value {
     json!({"error": "Workspace limit reached", "details": [{"field": field, "reason": reason}]})
 }
@@ -32,13 +32,14 @@ fn at_limit(field: &str, reason: &str) -> Value {
 async fn a_workspace_whose_receivers_all_hang_leaves_room_for_the_others() {
     let folder = Folder::new();
     let hooks = Hooks::start().await;
-    // A try that hangs hangs for longer than this test.
+    // An attempt at a receiver that hangs lasts longer than this test.
     let mut server =
         Server::start_with(&folder.0, |config| config.webhooks.timeout = Duration::from_secs(3600)).await;
-    // Takes connections and says nothing.
+    // Accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}/", silent.local_addr().unwrap());
-    // More tries than may be under way at once, though no agent has more than one may have.
+    // More deliveries than attempts may run at once in total (256). No agent exceeds its own limit
+    // (64).
     for _ in 0..5 {
         let agent = server.agent(json!({"callback_url": silent, "callback_events": ["call_ended"]})).await;
         for _ in 0..60 {
@@ -76,7 +77,7 @@ async fn statuses(server: &Server, path: &str) -> Vec<String> {
 #[tokio::test]
 async fn workspaces_take_turns_at_the_reading_of_their_documents() {
     let folder = Folder::new();
-    // The first document is read for ever.
+    // The extraction of the first document never ends.
     let hangs: Vec<OsString> = ["/bin/sh", "-c", "exec tail -f /dev/null"].map(Into::into).to_vec();
     let mut server = Server::start_with(&folder.0, |config| config.extractor = Some(hangs)).await;
     let many = documents(&server, "many.json", 3).await;
@@ -88,7 +89,7 @@ async fn workspaces_take_turns_at_the_reading_of_their_documents() {
     let few = documents(&server, "few.html", 2).await;
     server.stop().await;
 
-    // Notes the type of each document before it reads it.
+    // The command logs the type of each document before it extracts its text.
     let (log, real) = (folder.0.join("order"), env!("CARGO_BIN_EXE_visavis-extract-under-test"));
     let script = format!("echo \"$0\" >> '{}'; exec '{real}' \"$0\"", log.display());
     let notes: Vec<OsString> = ["/bin/sh".into(), "-c".into(), script.into()].to_vec();
@@ -126,7 +127,7 @@ async fn a_workspace_has_no_more_agents_than_it_may() {
     }
     let path = format!("/v1/ext/agent/{}", first["id"].as_str().unwrap());
     server.call("PATCH", &path, json!({"agent_name": "x"})).await.expect(200);
-    // A body at fault is told all the same.
+    // An invalid body is still reported.
     assert_eq!(server.post("/v1/ext/agent", json!({})).await.status, 400);
     server.delete(&path).await.expect(200);
     server.post(ways[2].0, ways[2].1.clone()).await.expect(200);
@@ -139,13 +140,13 @@ async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
     let folder = Folder::new();
     let change = limited(|limits| limits.workspace_conversations = 2);
     let mut server = Server::start_with(&folder.0, change).await;
-    // The day must not end between two requests.
+    // Midnight must not fall between two requests.
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % 86_400;
     until("midnight to be over", async || (second() < 86_370).then_some(())).await;
     let agent = server.agent(json!({"embed": {"enabled": true}})).await;
     let (first, _) = server.conversation(&agent).await;
     server.conversation(&agent).await;
-    // One that is erased was made all the same.
+    // An erased conversation still counts.
     server.delete(&format!("/v1/conversation/{first}")).await.expect(200);
     server.delete(&format!("/v1/ext/conversation/{first}")).await.expect(204);
     let wanted = at_limit("workspace_conversations", "a workspace may make 2 conversations a day");
@@ -159,7 +160,7 @@ async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
         assert!((1..=86_400).contains(&wait), "{wait}");
         refused.is(429, wanted.clone());
     }
-    // As if they had been made the day before.
+    // Makes the count that of the previous day.
     folder.change("UPDATE workspace SET made_on = made_on - 1 WHERE made = 2".into()).await;
     server.conversation(&agent).await;
     server.key = other(&folder).await;
@@ -190,7 +191,7 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
     let form = |text: &'static [u8]| [head.to_vec(), vec![("text", None, text)]].concat();
     const TEXT: &[u8] = &[b'x'; 20_001];
     upload_to(&server, "/v1/ext/kb", &form(TEXT)).await.is(429, wanted);
-    // Half of it, and the other half; then the smallest document is too large.
+    // Two documents of half the limit. After them, even the smallest document is too large.
     let base = upload_to(&server, "/v1/ext/kb", &form(&TEXT[..10_000])).await.expect(200);
     let path = format!("/v1/ext/kb/{}", base["id"].as_str().unwrap());
     let add = format!("{path}/doc");
@@ -202,7 +203,7 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
     let document = format!("/v1/ext/kb/doc/{}", whole["documents"][0]["id"].as_str().unwrap());
     server.delete(&document).await.expect(200);
     let id = server.agent(json!({})).await;
-    // What is there may not grow beyond it either, and may shrink.
+    // An existing record may not grow beyond the limit either, but it may shrink.
     let path = format!("/v1/ext/agent/{id}");
     let patch = |length: usize| json!({"agent_system_prompt": "x".repeat(length)});
     let refused = server.call("PATCH", &path, patch(12_000)).await;
@@ -230,13 +231,13 @@ async fn a_workspace_holds_no_more_calls_than_it_may() {
     let folder = Folder::new();
     let mut server = Server::start_with(&folder.0, limited(|limits| limits.workspace_calls = 1)).await;
     let agent = server.agent(json!({})).await;
-    // Conversations may be made ahead.
+    // Conversations may be created ahead of their calls.
     let [first, second, third] = [
         server.conversation(&agent).await,
         server.conversation(&agent).await,
         server.conversation(&agent).await,
     ];
-    // What the engine refuses holds no place.
+    // An offer that the engine rejects takes no slot.
     server.stage.refusals.lock().unwrap().push_back(OfferError::BadSdp("x".into()));
     assert_eq!(offer(&server, &first).await.status, 400);
     assert_eq!(offer(&server, &second).await.status, 201);
@@ -246,7 +247,7 @@ async fn a_workspace_holds_no_more_calls_than_it_may() {
     server.status(&second.0, "IN_PROGRESS").await;
     full(&offer(&server, &third).await);
     assert_eq!(offer(&server, &second).await.status, 201, "a running call may be taken over");
-    // Of another workspace the limit is another one.
+    // Another workspace has a limit of its own.
     server.key = other(&folder).await;
     let theirs = server.agent(json!({})).await;
     let theirs = server.conversation(&theirs).await;

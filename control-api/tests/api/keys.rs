@@ -1,4 +1,4 @@
-//! API keys and workspaces, and the order in which faults are told.
+//! API keys and workspaces, and the order in which errors are reported.
 
 use control_api::keys;
 use serde_json::json;
@@ -89,7 +89,7 @@ async fn faults_are_told_in_their_order() {
         .send(keyed("POST", "/v1/ext/agent").body("{"))
         .await
         .is(400, json!({"error": "Invalid request body"}));
-    // Without a media type a body counts as JSON.
+    // A body without a media type counts as JSON.
     server.send(keyed("POST", "/v1/ext/agent").body(agent(json!({})).to_string())).await.expect(200);
     let wrong = server.request("GET", "/v1/ext/agent").header("X-API-Key", "wrong");
     server.send(wrong).await.is(401, unauthorized);
@@ -133,7 +133,7 @@ async fn two_servers_never_share_a_folder() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
     let config = control_api::Config { data: folder.0.join("data"), ..control_api::Config::default() };
-    let net = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+    let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
     let second = control_api::App::open(config, Vec::new(), net).await;
     assert!(matches!(second, Err(control_api::OpenError::InUse(_))));
     drop(server);

@@ -1,4 +1,4 @@
-//! A server under test, an engine that does what a test says, and a receiver of webhooks.
+//! A server under test, a fake engine that is controlled by the test, and a receiver of webhooks.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,24 +12,23 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use control_api::{App, Bounds, Config, StockAvatar};
-use conversation::call_config::{ConversationId, PoseSetFile};
-use conversation::engine::{AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, Offer, OfferError};
 use conversation::event::{EndReason, Event, EventEnvelope};
+use conversation::id::ConversationId;
 use conversation::input::Command;
-use conversation::metrics::{MetricFamily, MetricValue as Measured};
 use conversation::output::CommandOutcome;
 use conversation::time::Time;
-use models::net;
+use engine_api::metrics::{MetricFamily, MetricValue as Measured};
+use engine_api::{AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, Offer, OfferError, PoseSetFile};
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-/// Longest time that anything may take.
+/// Maximum time that any wait may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs `look` until it finds something.
+/// Calls `check` every 10 ms until it returns a value.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let found = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
@@ -43,7 +42,8 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
     tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
-/// The clock of the test's runtime, stopped: time passes by [`Self::pass`] only. Sockets and other threads work on.
+/// The paused clock of the test's runtime: time passes only through [`Self::advance`]. Sockets and
+/// other threads are not affected.
 pub(crate) struct Stopped {
     _hold: std::sync::mpsc::Sender<()>,
     since: tokio::time::Instant,
@@ -53,31 +53,32 @@ impl Stopped {
     pub(crate) fn now() -> Self {
         let (_hold, held) = std::sync::mpsc::channel::<()>();
         tokio::time::pause();
-        // A paused clock moves on to the next timer when nothing is left to do, unless a blocking task runs. This one ends with the test, or
-        // after long enough: then a test that waits in vain fails by its own patience.
+        // Tokio advances a paused clock to the next timer when the runtime is idle, unless a
+        // blocking task runs. This task ends with the test, or after twice [`TEST_TIMEOUT`]: then
+        // the clock advances, and a test that still waits fails by its own timeout.
         tokio::task::spawn_blocking(move || held.recv_timeout(2 * PATIENCE).ok());
         Self { _hold, since: tokio::time::Instant::now() }
     }
 
-    /// Lets so much time pass at once.
+    /// Advances the clock by `time` at once.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::advance(time).await;
     }
 
-    /// How much has passed.
+    /// Time since the clock was paused.
     pub(crate) fn passed(&self) -> Duration {
         self.since.elapsed()
     }
 }
 
-/// Moves tokio's clock on by `time` at once: what sleeps for no longer wakes up. Then it runs as before.
+/// Advances tokio's clock by `time` at once and resumes it: timers that are due within `time` fire.
 pub(crate) async fn leap(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
-/// A folder that is gone when the test is.
+/// A temporary folder, removed when it is dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -91,12 +92,12 @@ impl Folder {
 }
 
 impl Folder {
-    /// The PostgreSQL database of this folder's servers, where the tests run on one.
+    /// URL of the PostgreSQL database of the servers in this folder; `None` = SQLite.
     pub(crate) async fn database(&self) -> Option<String> {
         database(&self.0).await
     }
 
-    /// A connection to the store of this folder's servers, past them.
+    /// A direct connection to the store of the servers in this folder.
     pub(crate) async fn store(&self) -> sqlx::AnyConnection {
         sqlx::any::install_default_drivers();
         let file = || format!("sqlite://{}", self.0.join("data/visavis.db").to_str().unwrap());
@@ -104,7 +105,7 @@ impl Folder {
         sqlx::AnyConnection::connect(&url).await.unwrap()
     }
 
-    /// Changes the store of this folder's servers, past them.
+    /// Executes a statement on the store of the servers in this folder, past the servers.
     pub(crate) async fn change(&self, sql: String) {
         let mut connection = self.store().await;
         let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
@@ -113,10 +114,11 @@ impl Folder {
     }
 }
 
-/// Where the tests find a PostgreSQL server in which they may make databases, if they are to use one: an URL without a database.
+/// Environment variable with the URL, without a database, of a PostgreSQL server on which the tests
+/// may create databases. Without it the tests use SQLite.
 const POSTGRES: &str = "VISAVIS_TEST_POSTGRES";
 
-/// The database of a folder, made if absent; `None` = SQLite.
+/// URL of the database of a folder, created if absent; `None` = SQLite.
 async fn database(folder: &Path) -> Option<String> {
     let server = std::env::var(POSTGRES).ok().filter(|url| !url.is_empty())?;
     let name = folder.file_name().unwrap().to_str().unwrap().replace('-', "_");
@@ -140,43 +142,44 @@ impl Drop for Folder {
     }
 }
 
-/// The engine's part, played by the test.
+/// An engine that is controlled by the test.
 #[derive(Default)]
 pub(crate) struct Stage {
     ledger: Mutex<Option<Arc<dyn EventSink>>>,
     pub(crate) offers: Mutex<Vec<Offer>>,
-    /// Better faces, by whose they are, and how much of somebody they show.
+    /// Replacement pose sets, each with the id of its avatar.
     pub(crate) renewed: Mutex<Vec<(String, PoseSetFile)>>,
     pub(crate) commands: Mutex<Vec<(ConversationId, Command)>>,
-    /// What the next commands are answered; afterwards they are accepted.
+    /// Results of the next commands; further commands are accepted.
     pub(crate) answers: Mutex<VecDeque<Result<CommandOutcome, CommandError>>>,
-    /// What the next offers are answered; afterwards they are taken.
+    /// Errors of the next offers; further offers are accepted.
     pub(crate) refusals: Mutex<VecDeque<OfferError>>,
     pub(crate) loading: AtomicBool,
-    /// Why there is no room for a new call.
+    /// Why there is no capacity for a new call.
     pub(crate) full: Mutex<Option<String>>,
     pub(crate) deaf: AtomicBool,
-    /// What has failed while calls are taken still.
+    /// What has failed while calls are still accepted.
     pub(crate) failing: Mutex<Option<String>>,
-    /// Ends its call when told to, as the engine does: the facts are told before the answer, and a second time there is no call.
+    /// Whether `End` ends the call as in the engine: its events are recorded before the response,
+    /// and a second `End` finds no running call.
     pub(crate) obeys: AtomicBool,
 }
 
 impl Stage {
-    /// A fact of a conversation, at so many seconds after its beginning.
+    /// Records an event of a conversation, `seconds` after its start.
     pub(crate) fn tell(&self, id: &str, seq: u64, seconds: f64, event: Event) {
         let fact = EventEnvelope { seq, at: Time::from_seconds(seconds), event };
         self.ledger.lock().unwrap().as_ref().unwrap().record(id.parse().unwrap(), fact);
     }
 
-    /// Facts of a conversation, one after the other.
+    /// Records events of a conversation with consecutive sequence numbers from `first` on.
     pub(crate) fn tell_all(&self, id: &str, first: u64, facts: impl IntoIterator<Item = (f64, Event)>) {
         for (seq, (seconds, event)) in (first..).zip(facts) {
             self.tell(id, seq, seconds, event);
         }
     }
 
-    /// The code of its call panics.
+    /// Reports a panic in the code of this call.
     pub(crate) fn breaks(&self, id: &str) {
         self.ledger.lock().unwrap().as_ref().unwrap().call_panicked(id.parse().unwrap());
     }
@@ -255,14 +258,15 @@ impl Engine for Stage {
     }
 }
 
-/// Wall clock of the beginning of every conversation that a test plays: 2023-11-14T22:13:20Z.
+/// Wall clock at the start of every conversation that a test plays, in µs since 1970:
+/// 2023-11-14T22:13:20Z.
 pub(crate) const BEGAN: u64 = 1_700_000_000_000_000;
 
 pub(crate) fn joined() -> Event {
     Event::Joined { unix_micros: BEGAN }
 }
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -316,12 +320,12 @@ pub(crate) fn avatars() -> Vec<StockAvatar> {
 }
 
 impl Server {
-    /// A server on `folder`, its configuration changed by `change`.
+    /// Starts a server on `folder` with a configuration changed by `change`.
     pub(crate) async fn start_with(folder: &Path, change: impl FnOnce(&mut Config)) -> Self {
         Self::start_bounded(folder, Bounds::default(), change).await
     }
 
-    /// The same, with bounds for its connections.
+    /// The same, with limits for its connections.
     pub(crate) async fn start_bounded(
         folder: &Path,
         bounds: Bounds,
@@ -335,7 +339,7 @@ impl Server {
         config.baker = Some(vec![env!("CARGO_BIN_EXE_visavis-painter-under-test").into()]);
         config.database_url = database(folder).await;
         change(&mut config);
-        let net = net::Client::new(net::Policy { allow_private: config.private_targets() }).unwrap();
+        let net = egress::Client::new(egress::Policy { allow_private: config.private_targets() }).unwrap();
         let app = Arc::new(App::open(config, avatars(), net).await.unwrap());
         let stage = Arc::new(Stage::default());
         *stage.ledger.lock().unwrap() = Some(app.ledger());
@@ -364,18 +368,18 @@ impl Server {
         Self::start_with(&folder.0, |_| {}).await
     }
 
-    /// Stops, so that the folder may be opened again.
+    /// Stops the server, so that the folder can be opened again.
     pub(crate) async fn stop(mut self) {
-        // Idle connections would hold the server.
+        // Idle connections would delay the stop.
         drop(std::mem::take(&mut self.client));
-        // Requests that are under way need the store, which closes behind the background's work.
+        // Requests in progress need the store, which closes after the background tasks have ended.
         for (stop, task) in std::mem::take(&mut self.stop).into_iter().zip(std::mem::take(&mut self.tasks)) {
             drop(stop);
             task.await.unwrap();
         }
     }
 
-    /// Stops without a word to anybody who is connected, calls left open.
+    /// Stops abruptly: connections are not closed and calls stay open in the store.
     pub(crate) async fn kill(mut self) {
         for task in std::mem::take(&mut self.tasks) {
             task.abort();
@@ -410,7 +414,7 @@ impl Server {
         self.call("POST", path, body).await
     }
 
-    /// Makes an agent with `extra` fields; its id.
+    /// Creates an agent with `extra` fields; returns its id.
     #[track_caller]
     pub(crate) fn agent(&self, extra: Value) -> impl Future<Output = String> + '_ {
         let body = agent(extra);
@@ -420,13 +424,14 @@ impl Server {
         }
     }
 
-    /// Makes a conversation; its id and its token.
+    /// Creates a conversation; returns its id and its token.
     pub(crate) async fn conversation(&self, agent: &str) -> (String, String) {
         let made = self.post("/v1/ext/conversation", json!({"agent_id": agent})).await.expect(201);
         (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
     }
 
-    /// Makes a conversation of an agent and lets the user join.
+    /// Creates an agent with `extra` fields and a conversation that the user has joined; returns
+    /// the id of the conversation.
     pub(crate) async fn running(&self, extra: Value) -> String {
         let agent = self.agent(extra).await;
         let (id, _) = self.conversation(&agent).await;
@@ -435,14 +440,15 @@ impl Server {
         id
     }
 
-    /// Webhooks in the store in such a state.
+    /// Number of webhooks in the store in this state.
     pub(crate) async fn webhooks(&self, state: &str) -> u64 {
         let metrics = self.send(self.request("GET", "/metrics")).await.text;
         let mark = format!("visavis_webhooks{{state=\"{state}\"}} ");
         metrics.lines().find_map(|line| line.strip_prefix(&mark)).map_or(0, |n| n.parse().unwrap())
     }
 
-    /// Waits until `/readyz` says so. A server whose store is late for a moment says that it is not ready, and for another reason.
+    /// Waits until `/readyz` returns this response. If the store is late for a moment, the server
+    /// is not ready for another reason, so a single request is not enough.
     pub(crate) async fn readiness(&self, status: u16, body: Value) {
         until("/readyz", async || {
             let reply = self.send(self.request("GET", "/readyz")).await;
@@ -461,14 +467,14 @@ impl Server {
     }
 }
 
-/// The smallest agent, with `extra` fields.
+/// The body of the smallest agent, with `extra` fields.
 pub(crate) fn agent(extra: Value) -> Value {
     let mut body = json!({"agent_name": "Test agent", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "ada"}]});
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     body
 }
 
-/// A webhook as it came.
+/// A webhook as received.
 #[derive(Clone, Debug)]
 pub(crate) struct Came {
     pub(crate) headers: HeaderMap,
@@ -489,16 +495,16 @@ impl Came {
     }
 }
 
-/// What a webhook is answered, told those that came before it too.
+/// The status with which a webhook is answered, given the webhooks received before it.
 type Rule = Box<dyn Fn(&Came, &[Came]) -> u16 + Send>;
 
 #[derive(Default)]
 struct Mailbox {
     came: Mutex<Vec<Came>>,
     changed: Notify,
-    /// What the next ones are answered; afterwards by the rule.
+    /// Statuses of the next responses; further ones follow the rule.
     answers: Mutex<VecDeque<u16>>,
-    /// None: 204.
+    /// `None`: 204.
     rule: Mutex<Option<Rule>>,
 }
 
@@ -533,12 +539,12 @@ impl Hooks {
         Self { url, mailbox }
     }
 
-    /// The next ones are answered so.
+    /// Responds to the next webhooks with these statuses.
     pub(crate) fn answer(&self, statuses: impl IntoIterator<Item = u16>) {
         self.mailbox.answers.lock().unwrap().extend(statuses);
     }
 
-    /// From now on they are answered by `rule`.
+    /// From now on, `rule` determines the responses.
     pub(crate) fn rule(&self, rule: impl Fn(&Came, &[Came]) -> u16 + Send + 'static) {
         *self.mailbox.rule.lock().unwrap() = Some(Box::new(rule));
     }
@@ -547,7 +553,7 @@ impl Hooks {
         self.mailbox.came.lock().unwrap().clone()
     }
 
-    /// The first `n` that came.
+    /// The webhooks received, as soon as there are at least `n`.
     pub(crate) async fn first(&self, n: usize) -> Vec<Came> {
         let wait = async {
             loop {

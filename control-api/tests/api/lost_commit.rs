@@ -1,4 +1,4 @@
-//! A COMMIT that PostgreSQL carries out and whose answer never comes: the connection is lost in between.
+//! A COMMIT that PostgreSQL executes but whose response is lost with the connection.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,16 +12,17 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::kit::{Folder, Hooks, Server, joined, until};
 
-/// Between the server and PostgreSQL.
+/// A relay between the server and PostgreSQL.
 #[derive(Default)]
 struct Relay {
-    /// The COMMIT of the transaction that holds this text is the one whose answer is lost; then none is any more.
+    /// The transaction that contains this text loses the response to its COMMIT. Reset to `None` by
+    /// that.
     mark: Mutex<Option<String>>,
     lost: AtomicUsize,
 }
 
 impl Relay {
-    /// A relay to the database, and the URL of the database behind it.
+    /// Starts a relay to the database; returns it with the URL that leads through it.
     async fn start(database: &str) -> (Arc<Self>, String) {
         let mut url = url::Url::parse(database).unwrap();
         let target = (url.host_str().unwrap().to_owned(), url.port().unwrap());
@@ -43,7 +44,7 @@ impl Relay {
         *self.mark.lock().unwrap() = Some(mark.to_owned());
     }
 
-    /// Whether these bytes of a connection end the transaction whose answer is lost.
+    /// Whether these bytes of a connection end the transaction that loses its response.
     fn loses(&self, transaction: &[u8]) -> bool {
         let holds = |text: &[u8]| transaction.windows(text.len()).any(|part| part == text);
         let mut mark = self.mark.lock().unwrap();
@@ -54,7 +55,8 @@ impl Relay {
         loses
     }
 
-    /// Passes on what both ends say, until one of them ends, or until the answer comes that is lost.
+    /// Forwards the bytes of both ends until one of them closes, or until the response arrives that
+    /// is to be lost.
     async fn pass(&self, mut client: TcpStream, mut server: TcpStream) {
         let (mut up, mut down) = (vec![0; 1 << 16], vec![0; 1 << 16]);
         let (mut transaction, mut loses) = (Vec::new(), false);
@@ -72,7 +74,7 @@ impl Relay {
                     _ => return,
                 },
                 read = server.read(&mut down) => match read {
-                    // The answer is there, so the COMMIT is carried out.
+                    // The response has arrived, so the COMMIT was executed.
                     Ok(1..) if loses => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                         return;
@@ -88,7 +90,8 @@ impl Relay {
     }
 }
 
-/// So many webhooks came, and what became of them is kept: a store that takes no writes for a moment makes none of them come again.
+/// Waits until `count` webhooks were received and their outcomes are stored. Without the stored
+/// outcome, a short failure of the store would send them again.
 async fn told(server: &Server, hooks: &Hooks, count: usize) {
     hooks.first(count).await;
     until("the outcomes", async || (server.webhooks("done").await == count as u64).then_some(())).await;
@@ -102,7 +105,8 @@ fn said(n: u64) -> (f64, Event) {
 async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
     let folder = Folder::new();
     let Some(database) = folder.database().await else {
-        // Past the capture of the test harness, which shows nothing of a test that passes.
+        // Written past the capture of the test harness, which hides the output of a test that
+        // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return;
     };
@@ -136,5 +140,5 @@ async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
     assert_eq!(texts.count(), 5, "{events}");
     assert!(!server.stage.given().contains(&Command::End), "no fact was refused");
     let metrics = server.get("/metrics").await.text;
-    assert!(metrics.contains("visavis_facts_refused 0"), "{metrics}");
+    assert!(metrics.contains("visavis_events_failed 0"), "{metrics}");
 }

@@ -1,4 +1,5 @@
-//! A server of tools in a call: a small one of our own that speaks the protocol over streamable HTTP.
+//! MCP tool servers in a call. The test's own small server speaks the protocol over streamable
+//! HTTP.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use conversation::call_config::{Tool, ToolBackend};
+use engine_api::{Tool, ToolBackend};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -16,9 +17,9 @@ use crate::kit::{Folder, Server};
 
 #[derive(Default)]
 struct Tools {
-    /// Authorization headers that came.
+    /// Authorization headers received.
     keys: Mutex<Vec<String>>,
-    /// Whether answers are streams.
+    /// Whether responses are event streams.
     streams: bool,
 }
 
@@ -63,7 +64,7 @@ async fn serve(streams: bool) -> (String, Arc<Tools>) {
     (url, tools)
 }
 
-/// The tools and warnings of a call of an agent with these MCP servers.
+/// The tools and the warnings of a call of an agent with these MCP servers.
 async fn offered(server: &Server, urls: &[&str]) -> (Vec<Tool>, Vec<String>) {
     let mut ids = Vec::new();
     for url in urls {
@@ -131,7 +132,7 @@ async fn an_older_server_cannot_send_what_is_said_to_it_elsewhere() {
     let says = format!("event: endpoint\ndata: {elsewhere}\n\n");
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/sse", listener.local_addr().unwrap());
-    // It takes no POST, so it is asked as one of the older kind.
+    // The server rejects POST, so the client falls back to the older HTTP+SSE transport.
     let stream = move || async move { ([("content-type", "text/event-stream")], says) };
     let router = Router::new().route("/sse", get(stream));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });

@@ -1,25 +1,27 @@
-//! A store that takes no writes for a while, one that does not answer, and one that refuses a single event.
+//! A store that rejects writes for a while, one that does not respond, and one that rejects a
+//! single event.
 
 use std::io::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use conversation::engine::CommandError;
 use conversation::event::{EndReason, Event};
 use conversation::input::Command;
+use engine_api::CommandError;
 use serde_json::json;
 use sqlx::Executor as _;
 
 use crate::kit::{Folder, Hooks, Reply, Server, agent, joined, leap, until};
 
-/// What every write of the server touches one of.
+/// Every write of the server touches one of these tables.
 const TABLES: [&str; 6] = ["agent", "conversation", "delivery", "event", "failed_event", "setting"];
-/// The lock of the one writer in PostgreSQL.
+/// Advisory lock of the single writer in PostgreSQL.
 const WRITER: i64 = 0x7669_7361_7669_7300;
-/// Time that DELETE waits until an end is stored.
+/// Time for which DELETE waits until the end of the call is stored.
 const END_WAIT: Duration = Duration::from_secs(3);
 
-/// Makes the tables refuse rows for which `when` holds. SQLite undoes the whole transaction by itself, as where a disk is full.
+/// Makes the tables reject rows for which `when` holds. SQLite then rolls back the whole
+/// transaction, as it does when a disk is full.
 async fn refuse(folder: &Folder, tables: &[&str], when: &str) {
     let mut store = folder.store().await;
     let postgres = folder.database().await.is_some();
@@ -44,7 +46,7 @@ async fn refuse(folder: &Folder, tables: &[&str], when: &str) {
     }
 }
 
-/// Makes them take all rows again.
+/// Makes the tables accept all rows again.
 async fn take_again(folder: &Folder, tables: &[&str]) {
     let mut store = folder.store().await;
     let postgres = folder.database().await.is_some();
@@ -88,13 +90,13 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     }
     server.stage.tell_all(&id, 1, [said(1)]);
     hooks.first(1).await;
-    // What became of the try is kept, too: else it would be made again.
+    // The outcome of the attempt is stored, too; otherwise the webhook would be sent again.
     until("the outcome", async || (server.webhooks("done").await == 1).then_some(())).await;
 
     refuse(&folder, &TABLES, "true").await;
     server.stage.tell_all(&id, 2, (2..=40).map(said));
     server.readiness(503, json!({"status": "not ready", "reason": "the store takes no writes"})).await;
-    // Reading goes on, and a call that runs; everything that would be kept is refused.
+    // Reads and running calls continue; every request that must store something is rejected.
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
     let refused = server.call("POST", "/v1/ext/agent", agent(json!({}))).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
@@ -134,7 +136,8 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     assert_eq!(offer(&server, &waiting, &token).await.status, 201);
 }
 
-/// Whatever the server writes waits while another connection holds something by these statements.
+/// Checks the server while another connection holds a lock that blocks all of its writes. The
+/// statements `held_by` take that lock.
 async fn while_writes_hang(folder: &Folder, held_by: &[&str]) {
     let hooks = Hooks::start().await;
     let server = Server::start(folder).await;
@@ -165,7 +168,7 @@ async fn while_writes_hang(folder: &Folder, held_by: &[&str]) {
     };
     let (told, ()) = tokio::join!(server.delete(&end), wait);
     assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
-    // Each time a second passes at once.
+    // Each iteration advances the clock by one second.
     let reason = json!({"status": "not ready", "reason": "the store takes no writes"});
     until("/readyz", async || {
         leap(Duration::from_secs(1)).await;
@@ -173,7 +176,7 @@ async fn while_writes_hang(folder: &Folder, held_by: &[&str]) {
         (reply.status == 503 && reply.json() == reason).then_some(())
     })
     .await;
-    // Reading goes on; everything that would be kept is refused.
+    // Reads continue; every request that must store something is rejected.
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
     let refused = server.call("POST", "/v1/ext/agent", agent(json!({}))).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
@@ -185,12 +188,12 @@ async fn while_writes_hang(folder: &Folder, held_by: &[&str]) {
         assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
         server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
     }
-    // What comes meanwhile waits within the same bounds as behind a write that failed.
+    // Events that arrive meanwhile wait within the same limits as after a failed write.
     server.stage.tell_all(&id, 41, (41..=60).map(said));
     server.stage.tell(&id, 61, 700.0, Event::LlmText { text: "ten minutes later".into() });
     until("the bound", async || {
         let metrics = server.get("/metrics").await.text;
-        metrics.contains("visavis_facts_dropped_total 1").then_some(())
+        metrics.contains("visavis_events_dropped_total 1").then_some(())
     })
     .await;
     assert_eq!(hooks.came().len(), 1, "nothing is told that is not kept");
@@ -235,7 +238,8 @@ async fn a_store_that_does_not_answer_loses_nothing_and_no_success_is_told() {
 async fn a_transaction_that_hangs_half_way_loses_nothing_and_no_success_is_told() {
     let folder = Folder::new();
     if folder.database().await.is_none() {
-        // Past the capture of the test harness, which shows nothing of a test that passes.
+        // Written past the capture of the test harness, which hides the output of a test that
+        // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return;
     }
@@ -255,7 +259,8 @@ async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
     ready(&server, 503).await;
     server.stage.tell_all(&id, 11, (11..=30).map(said));
     take_again(&folder, &TABLES).await;
-    // Whether the store was found to take writes again or not.
+    // The stop must store the events whether or not the server has noticed that the store accepts
+    // writes again.
     server.stop().await;
     let server = Server::start(&folder).await;
     let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
@@ -282,7 +287,7 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
             [(5.0, Event::CallEnded), (5.0, Event::Ended { reason: EndReason::UserLeft })],
         );
     }
-    // Of the call with the refused event one webhook less.
+    // The call with the rejected event sends one webhook less.
     let came = hooks.first(9).await;
     let texts = |call: &str| {
         let of = came.iter().filter(|one| one.body.contains(call));
@@ -299,7 +304,7 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     }
     ready(&server, 200).await;
     let metrics = server.get("/metrics").await.text;
-    assert!(metrics.contains("visavis_facts_refused 1"), "{metrics}");
+    assert!(metrics.contains("visavis_events_failed 1"), "{metrics}");
     let kept: (String, i64, String) = sqlx::query_as("SELECT conversation, seq, json FROM failed_event")
         .fetch_one(&mut folder.store().await)
         .await
@@ -312,7 +317,8 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
 async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored() {
     let folder = Folder::new();
     if folder.database().await.is_none() {
-        // Past the capture of the test harness, which shows nothing of a test that passes.
+        // Written past the capture of the test harness, which hides the output of a test that
+        // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return;
     }
@@ -320,7 +326,8 @@ async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored(
     let made = server.agent(json!({})).await;
     let (bad, _) = server.conversation(&made).await;
     let (good, _) = server.conversation(&made).await;
-    // In JSON a NUL is an escape, which a column of text takes. Whatever reads it as `jsonb`, such as an operator's index, refuses it.
+    // In JSON, NUL is an escape sequence, which a text column accepts. A reader of the text as
+    // `jsonb`, such as an operator's index, rejects it.
     let reads = "ALTER TABLE event ADD CONSTRAINT reads CHECK (json::jsonb IS NOT NULL)";
     folder.store().await.execute(reads).await.unwrap();
     for call in [&bad, &good] {
@@ -371,7 +378,7 @@ async fn a_conversation_that_cannot_be_read_holds_up_no_other() {
     .await;
     until("the bad one's events", async || {
         let metrics = server.get("/metrics").await.text;
-        metrics.contains("visavis_facts_refused 2").then_some(())
+        metrics.contains("visavis_events_failed 2").then_some(())
     })
     .await;
     ready(&server, 200).await;

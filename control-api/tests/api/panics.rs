@@ -1,4 +1,5 @@
-//! Panics of the server's own code: what they concern fails, all else goes on, and nothing is lost or doubled.
+//! Panics in the server's own code. Only the operation concerned fails; nothing is lost or
+//! duplicated.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -43,7 +44,7 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
         server.stage.tell_all(call, 1, (1..=4).map(said));
         server.stage.tell_all(call, 5, ended(5.0));
     }
-    // Of the call with the fact that panics one webhook less.
+    // The call with the event that panics sends one webhook less.
     let came = hooks.first(9).await;
     let of = |call: &str| {
         let of = came.iter().filter(|one| one.body.contains(call));
@@ -64,8 +65,8 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
     assert_eq!((&kept.0, kept.1), (&bad, 2));
     assert!(kept.2.contains("number 2") && kept.3.contains("panicked"), "{kept:?}");
     let metrics = server.get("/metrics").await.text;
-    assert!(metrics.contains("visavis_facts_refused 1"), "{metrics}");
-    assert!(metrics.contains("visavis_facts_queued 0"), "{metrics}");
+    assert!(metrics.contains("visavis_events_failed 1"), "{metrics}");
+    assert!(metrics.contains("visavis_events_queued 0"), "{metrics}");
 }
 
 #[tokio::test]
@@ -100,7 +101,7 @@ async fn a_panic_behind_a_commit_stores_and_tells_once() {
     let hooks = Hooks::start().await;
     let server = Server::start_with(&folder.0, |config| {
         config.watch = Some(once);
-        // Nothing else is to be written meanwhile.
+        // No lease renewal may write meanwhile: the hook panics at the next write.
         config.timeouts.lease = Duration::from_secs(3600);
     })
     .await;
@@ -117,7 +118,7 @@ async fn a_panic_behind_a_commit_stores_and_tells_once() {
     assert_eq!(numbers(&server, &id).await, [0, 1, 2, 3, 4]);
     assert!(!server.stage.given().contains(&Command::End), "no fact was refused");
     let metrics = server.get("/metrics").await.text;
-    assert!(metrics.contains("visavis_facts_refused 0"), "{metrics}");
+    assert!(metrics.contains("visavis_events_failed 0"), "{metrics}");
 }
 
 #[tokio::test]
@@ -133,14 +134,14 @@ async fn a_background_task_that_panics_is_restarted() {
     let server = Server::start_with(&folder.0, |config| {
         config.watch = Some(once);
         config.timeouts.join = Duration::from_secs(3600);
-        // Nothing else is to be written meanwhile.
+        // No lease renewal may write meanwhile: the hook panics at the next write.
         config.timeouts.lease = Duration::from_secs(3600);
     })
     .await;
     let made = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
     let (id, _) = server.conversation(&made).await;
     ARMED.store(true, Ordering::Relaxed);
-    // It is older than the join time-out from here on. The server looks every half a minute.
+    // The conversation is now older than the join timeout. The sweep runs every 30 s.
     folder.change("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
     leap(Duration::from_secs(31)).await;
     let record = server.status(&id, "ENDED").await;

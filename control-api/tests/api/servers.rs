@@ -1,10 +1,11 @@
-//! Several servers on one PostgreSQL database. Without one ([`Folder::database`]) there is nothing to share.
+//! Several servers on one PostgreSQL database. With SQLite ([`TempFolder::database_url`] is `None`)
+//! there is nothing to share.
 
 use std::io::Write as _;
 use std::time::Duration;
 
-use conversation::engine::CommandError;
 use conversation::event::Event;
+use engine_api::CommandError;
 use serde_json::{Value, json};
 
 use crate::kit::{Folder, Hooks, Server, agent, joined, leap, until};
@@ -13,10 +14,12 @@ use crate::knowledge::{found, upload_to};
 /// Longer than a server stalls on a busy machine.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Two servers with the same keys on the database of the first one's folder; `None` where the tests run on SQLite.
+/// Two servers with the same keys on the database of the first one's folder; `None` if the tests
+/// run on SQLite.
 pub(crate) async fn two(folders: &[Folder; 2]) -> Option<[Server; 2]> {
     let Some(url) = folders[0].database().await else {
-        // Past the capture of the test harness, which shows nothing of a test that passes.
+        // Written past the capture of the test harness, which hides the output of a test that
+        // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return None;
     };
@@ -34,12 +37,13 @@ pub(crate) async fn two(folders: &[Folder; 2]) -> Option<[Server; 2]> {
     Some([one, other])
 }
 
-/// Both servers renew their leases, and look at what is theirs to do.
+/// Advances the clock so that both servers renew their leases and search for pending work.
 pub(crate) async fn renewed() {
     leap(LEASE / 5).await;
 }
 
-/// Ends the lease of the killed server that has the row `id` of a table, as time would, and lets the other one look.
+/// Expires the lease of the killed server that owns the row `id` of a table, and lets the other
+/// server take over.
 pub(crate) async fn expire(folders: &[Folder; 2], table: &str, id: &str) {
     let server = format!("(SELECT server FROM {table} WHERE id = '{id}')");
     folders[0].change(format!("UPDATE server SET lease_until = 0 WHERE id = {server}")).await;
@@ -94,7 +98,8 @@ async fn what_a_dead_server_left_behind_is_taken_over() {
     .await;
     let (last, before) = told.split_last().unwrap();
     assert_eq!((last.name(), last.sequence()), ("call_ended".to_owned(), 2));
-    // The dead server may not have kept that the first one was taken: then it comes again, as the same one.
+    // The killed server may not have stored that the first delivery succeeded. It is then sent
+    // again, with the same id.
     assert!(before.iter().all(|one| one.id() == before[0].id() && one.sequence() == 1), "{before:#?}");
 }
 
@@ -172,7 +177,7 @@ async fn what_one_server_learns_or_forgets_the_other_does_too() {
     let made = upload_to(&one, "/v1/ext/kb", &parts).await.expect(200);
     let base = made["id"].as_str().unwrap();
     assert_eq!(found(&other, base, "when does the ferry leave").await, ["The ferry leaves at noon."]);
-    // The other one has an index now, which is out of date from here on.
+    // The other server has an index now, which is out of date from here on.
     let text: [(&str, Option<&str>, &[u8]); 1] =
         [("text", None, b"The lighthouse keeper is called Ottoline.")];
     let added = upload_to(&one, &format!("/v1/ext/kb/{base}/doc"), &text).await.expect(200);
@@ -193,7 +198,7 @@ async fn a_server_with_other_keys_is_told_which_files_to_copy() {
     std::fs::remove_file(data.join("tokens.key")).unwrap();
     let config =
         control_api::Config { data, database_url: folder.database().await, ..control_api::Config::default() };
-    let net = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+    let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
     let Err(error) = control_api::App::open(config, Vec::new(), net).await else { panic!("it opened") };
     assert!(error.to_string().contains("tokens.key"), "{error}");
 }

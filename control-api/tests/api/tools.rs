@@ -1,4 +1,4 @@
-//! Tools.
+//! The endpoints of tools.
 
 use serde_json::{Value, json};
 
@@ -41,9 +41,7 @@ async fn a_tool_is_made_read_replaced_and_deleted() {
     assert_eq!(server.send(offer).await.status, 201);
     {
         let offers = server.stage.offers.lock().unwrap();
-        let conversation::call_config::ToolBackend::Http { method, headers, .. } =
-            &offers[0].config.tools[0].backend
-        else {
+        let engine_api::ToolBackend::Http { method, headers, .. } = &offers[0].config.tools[0].backend else {
             panic!("no HTTP tool")
         };
         assert_eq!(method, "GET");

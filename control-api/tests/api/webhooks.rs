@@ -1,4 +1,4 @@
-//! Webhooks: what is sent, signed, in order, again, and when it is given up.
+//! Webhooks: content, signature, order, retries, and when a delivery is given up.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn check_signature(came: &Came, secret: &str) {
         .expect("the signature fits");
 }
 
-/// Tries within milliseconds.
+/// Retry delays of milliseconds.
 fn hasty(config: &mut control_api::Config) {
     config.webhooks.schedule = [0, 20, 40].map(Duration::from_millis).to_vec();
 }
@@ -130,7 +130,8 @@ async fn a_failing_event_holds_the_next_one_back_for_so_long_only() {
         .await;
     let (id, _) = server.conversation(&agent).await;
     server.stage.tell_all(&id, 0, talk());
-    // A first try that takes longer than that holds nothing back either: then the two may come in either order.
+    // A first attempt that takes longer than `hold` does not block the next event either, so the
+    // two may arrive in either order.
     let mut names: Vec<String> = hooks.first(2).await.iter().map(Came::name).collect();
     names.sort_unstable();
     assert_eq!(names, ["call_ended", "utterance_committed"]);
@@ -238,7 +239,8 @@ async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
     assert_eq!((&dead["state"], &dead["reason"]), (&json!("dead"), &json!("answered 500")));
     assert_eq!((&dead["event"], &dead["conversation_id"]), (&json!("utterance_committed"), &json!(id)));
 
-    // The address was wrong: what died of it goes to the right one.
+    // The receiver's address was wrong. After its correction, the dead letter is redelivered to the
+    // new address.
     let right = Hooks::start().await;
     server
         .call("PATCH", &format!("/v1/ext/agent/{agent}"), json!({"callback_url": right.url}))
@@ -300,7 +302,7 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
         ["hate"],
         "only one without words is a tool"
     );
-    assert_eq!(tools[0].backend, conversation::call_config::ToolBackend::Moderation);
+    assert_eq!(tools[0].backend, engine_api::ToolBackend::Moderation);
     let utterance = conversation::event::UtteranceId(2);
     let fired = Event::GuardrailTriggered(Box::new(conversation::event::TriggeredGuardrail {
         key: rule.key,

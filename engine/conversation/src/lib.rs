@@ -52,37 +52,11 @@
 //! [`Conversation::poll`]: conversation::Conversation::poll
 //! [`Conversation::poll_timeout`]: conversation::Conversation::poll_timeout
 
-mod barge_in;
-pub mod call_config;
-pub mod conversation;
-mod endpoint;
-pub mod engine;
-pub mod event;
-mod floor;
-mod guardrail;
-mod heard_text;
-mod history;
-pub mod input;
-mod lifecycle;
-pub mod metrics;
-pub mod output;
-pub mod phrase;
-pub mod replay;
-mod reply;
-mod report;
-mod scenario;
-mod scenario_fields;
-mod scripted_models;
-pub mod settings;
-pub mod simulate;
-pub mod spec;
-mod speech;
-mod stop_words;
-mod strict_json;
-mod think;
-pub mod time;
-pub mod timers;
-mod tools;
-pub mod trace;
-pub mod view;
-mod voice;
+pub mod contract;
+pub mod machine;
+pub mod simulation;
+mod words;
+
+pub use contract::{event, id, input, output, settings, spec, time, view};
+pub use machine::{conversation, phrase, timers};
+pub use simulation::{replay, simulate, trace};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use conversation::call_config::ConversationId;
 use conversation::conversation::Conversation;
+use conversation::id::ConversationId;
 use conversation::input::{Command, CommandId, Input, SpeechSegmentId, ToolCallId};
 use conversation::output::Output;
 use conversation::replay::{Replay, TraceError, Verdict};

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use conversation::call_config::{CallConfig, ToolBackend};
 use conversation::event::EventEnvelope;
 use conversation::input::{Command, Input, ToolCallId};
 use conversation::output::CommandOutcome;
+use engine_api::{CallConfig, ToolBackend};
 
 use super::{Call, ReplyTarget};
 use crate::transport::client_messages::{self, ClientMessage};

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conversation::call_config::{Pronunciation, Tool, ToolBackend};
-use conversation::engine::CommandError;
 use conversation::event::{AgentState, Event as Fact, EventEnvelope, Stage};
 use conversation::input::{Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent};
 use conversation::output::{CommandOutcome, LlmRequest, Output, TtsRequest};
+use engine_api::{CommandError, Pronunciation, Tool, ToolBackend};
 use models::{Handle, Sink};
 use serde_json::Value;
 use tracing::Instrument as _;

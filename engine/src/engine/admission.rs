@@ -3,9 +3,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{CallDirectory, CallEngine, PendingOffers, Slot};
+use engine_api::OfferError;
+
+use super::{CallDirectory, CallEngine, PendingOffers};
 use crate::clock;
-use conversation::engine::OfferError;
+use crate::context::Slot;
 
 /// Why a new call is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::time::Duration;
 
+use crate::context::Timeouts;
 use crate::transport::socket;
 
 /// Configuration of the engine.
@@ -34,27 +34,6 @@ pub struct Config {
     /// Questions per second that a client may type, with a burst of five times as many; 0 = no
     /// limit.
     pub max_questions_per_second: f64,
-}
-
-/// Times after which an absent user counts as gone.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    /// Time within which an offer must connect; after it the offer is dropped.
-    pub offer: Duration,
-    /// Time within which a client may return after it closed its connection without a hang-up.
-    pub closed: Duration,
-    /// Time within which a client may return after its last packet.
-    pub silence: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            offer: Duration::from_secs(15),
-            closed: Duration::from_secs(5),
-            silence: Duration::from_secs(25),
-        }
-    }
 }
 
 impl Default for Config {

@@ -2,17 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use conversation::metrics::MetricFamily;
+use engine_api::metrics::MetricFamily;
 
 use super::CallEngine;
+use crate::channel;
 use crate::media_thread::Inbox;
-use crate::messages;
 use crate::stats::ThreadStats;
 
 /// Totals of all senders of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelStats {
-    /// How often the channel was full; [`messages::CHANNELS`] defines what happens then.
+    /// How often the channel was full; [`channel::CHANNELS`] defines what happens then.
     pub full_count: u64,
     /// Highest number of items that ever waited.
     pub max_depth: usize,
@@ -25,7 +25,7 @@ impl CallEngine {
     #[must_use]
     pub fn channel_stats(&self) -> Vec<(&'static str, ChannelStats)> {
         let mut counts: Vec<_> =
-            messages::CHANNELS.iter().map(|e| (e.name, ChannelStats::default())).collect();
+            channel::CHANNELS.iter().map(|e| (e.name, ChannelStats::default())).collect();
         let mut add = |name, full, deepest, waiting| {
             for (_, count) in counts.iter_mut().filter(|(sender, _)| *sender == name) {
                 count.full_count += full;
@@ -56,88 +56,88 @@ impl CallEngine {
             (directory.pending_offers.count(), directory.pending_offers.evicted_count())
         };
         let mut families = vec![
-            MetricFamily::counter("visavis_calls_ended", "Calls that are over.").with_value(sum(|s| &s.ended_calls)),
-            MetricFamily::counter("visavis_panics", "Panics of the process: each is a fault of the server, and ends one call or restarts one thread.")
+            MetricFamily::counter("visavis_calls_ended", "Calls that have ended.").with_value(sum(|s| &s.ended_calls)),
+            MetricFamily::counter("visavis_panics", "Panics of the process. Each is a defect of the server and ends one call or restarts one thread.")
                 .with_value(crate::thread::panic_count()),
-            MetricFamily::gauge("visavis_media_threads_dead", "Media threads that failed and take no calls until they have begun anew.")
+            MetricFamily::gauge("visavis_media_threads_dead", "Media threads that have failed and take no calls until they restart.")
                 .with_value(self.dead_thread_count() as u64),
-            MetricFamily::counter("visavis_media_thread_pauses", "How often a media thread failed too often and paused before it began anew.")
+            MetricFamily::counter("visavis_media_thread_restart_pauses", "Pauses before the restart of a media thread that failed repeatedly.")
                 .with_value(sum(|s| &s.restart_pauses)),
-            MetricFamily::counter("visavis_audio_frames", "Frames of agents' voices handed out, of 10 or 20 ms, silence included.")
+            MetricFamily::counter("visavis_audio_frames", "Audio frames sent by agents, of 10 or 20 ms, including silence.")
                 .with_value(sum(|s| &s.audio_frames)),
             MetricFamily::counter(
                 "visavis_audio_frames_late",
-                "Frames of agents' voices handed out more than 60 ms after the playout clock needed them.",
+                "Audio frames sent more than 60 ms after their playout time.",
             )
             .with_value(sum(|s| &s.late_audio_frames)),
             MetricFamily::counter(
-                "visavis_audio_frames_left_out",
-                "Frames of agents' voices that were never handed out because a tick came over 200 ms too late for them.",
+                "visavis_audio_frames_skipped",
+                "Audio frames that were not sent because a tick was more than 200 ms late.",
             )
             .with_value(sum(|s| &s.skipped_audio_frames)),
             MetricFamily::counter(
                 "visavis_audio_underruns",
-                "Frames in which a sounding piece lacked samples: the voice was slower than speech.",
+                "Audio frames of a playing segment without samples: the TTS was slower than real time.",
             )
             .with_value(sum(|s| &s.underruns)),
-            MetricFamily::counter("visavis_faces_renewed", "Changes of calls' faces to a better set of a person that was still being drawn.")
+            MetricFamily::counter("visavis_avatar_upgrades", "Upgrades of running calls to a more complete pose set of an avatar.")
                 .with_value(sum(|s| &s.avatar_upgrades)),
-            MetricFamily::counter("visavis_vad_windows", "Windows of 32 ms judged by the speech detector.")
+            MetricFamily::counter("visavis_vad_windows", "Windows of 32 ms processed by the VAD.")
                 .with_value(sum(|s| &s.vad_windows)),
             MetricFamily::counter(
-                "visavis_audio_packets_excess",
-                "Packets of users' voices dropped because they came faster than real time.",
+                "visavis_audio_packets_rate_limited",
+                "Audio packets of users dropped because they arrived faster than real time.",
             )
             .with_value(sum(|s| &s.excess_packets)),
-            MetricFamily::counter("visavis_datagrams_stray", "Datagrams that came and belonged to no call.")
+            MetricFamily::counter("visavis_datagrams_unknown", "Received datagrams that belong to no call.")
                 .with_value(sum(|s| &s.unknown_datagrams)),
-            MetricFamily::counter("visavis_datagrams_unsent", "Datagrams that the system did not take.")
+            MetricFamily::counter("visavis_datagrams_send_dropped", "Datagrams that the kernel did not accept for sending.")
                 .with_value(sum(|s| &s.send_dropped_datagrams)),
-            MetricFamily::counter("visavis_media_ticks", "Ticks of a media thread, one each 10 ms while it has calls.")
+            MetricFamily::counter("visavis_media_ticks", "Ticks of a media thread: one every 10 ms while it has calls.")
                 .with_each("thread", stats().map(|s| s.ticks.load(Relaxed)).enumerate()),
-            MetricFamily::counter("visavis_media_busy_seconds", "Time that a media thread spent working.")
+            MetricFamily::counter("visavis_media_busy_seconds", "Time that a media thread was busy.")
                 .with_each("thread", stats().map(|s| micros(&s.busy_us)).enumerate()),
-            MetricFamily::histogram("visavis_media_tick_seconds", "What a media thread's tick took, of its 10 ms.")
+            MetricFamily::histogram("visavis_media_tick_seconds", "Duration of a media thread's tick; its interval is 10 ms.")
                 .with_each("thread", stats().map(|s| s.tick_times.snapshot()).enumerate()),
-            MetricFamily::histogram("visavis_media_tick_lateness_seconds", "How late a media thread's tick began.")
+            MetricFamily::histogram("visavis_media_tick_lateness_seconds", "Delay of the start of a media thread's tick.")
                 .with_each("thread", stats().map(|s| s.tick_lateness.snapshot()).enumerate()),
             MetricFamily::gauge(
-                "visavis_media_used_ratio",
-                "Share of its time that a media thread works: 95th percentile of the last seconds' ticks.",
+                "visavis_media_busy_ratio",
+                "Share of its time that a media thread is busy: 95th percentile of the ticks of the last seconds.",
             )
             .with_each("thread", stats().map(|s| s.load.busy_ratio()).enumerate()),
             MetricFamily::gauge(
-                "visavis_media_done_seconds",
-                "How long after its time a media thread's tick was done: the same percentile.",
+                "visavis_media_tick_delay_seconds",
+                "Time from the due time of a media thread's tick to its end: 95th percentile of the last seconds.",
             )
             .with_each("thread", stats().map(|s| s.load.tick_delay().as_secs_f64()).enumerate()),
             MetricFamily::gauge(
-                "visavis_process_used_ratio",
-                "Share of its processors that the whole process took in the last seconds; 0 without a call.",
+                "visavis_process_cpu_ratio",
+                "Share of its processors that the process used in the last seconds; 0 without a call.",
             )
             .with_value(stats().map(|s| s.load.process_busy_ratio()).fold(0.0, f64::max)),
-            MetricFamily::counter("visavis_calls_refused", "Conversations that were not made and offers of new calls that were not taken, by reason.")
+            MetricFamily::counter("visavis_calls_rejected", "Rejected conversations and rejected offers of new calls, by reason.")
                 .with_each("reason", self.rejections.counts()),
-            MetricFamily::gauge("visavis_offers_waiting", "Offers that were answered and have not connected.")
+            MetricFamily::gauge("visavis_offers_pending", "Offers that were answered and have not connected.")
                 .with_value(waiting as u64),
             MetricFamily::counter(
                 "visavis_offers_evicted",
-                "Offers that had not connected and made room for newer ones: too many of one network, for one agent, or in all.",
+                "Pending offers that were removed in favor of newer ones: too many of one network, of one agent, or in total.",
             )
             .with_value(evicted),
-            MetricFamily::gauge("visavis_media_calls", "Calls held by a media thread.")
+            MetricFamily::gauge("visavis_media_calls", "Calls on a media thread.")
                 .with_each("thread", self.threads.iter().map(|t| t.slots_taken.load(Relaxed)).enumerate()),
-            MetricFamily::gauge("visavis_media_inbox", "Messages that wait for a media thread.")
+            MetricFamily::gauge("visavis_media_inbox_messages", "Messages in the inbox of a media thread.")
                 .with_each("thread", self.threads.iter().map(|t| t.inbox.requests.depth()).enumerate()),
-            MetricFamily::gauge("visavis_edge_depth_max", "Most items that ever waited in an edge between threads.")
-                .with_each("edge", channel(|count| count.max_depth as u64)),
-            MetricFamily::gauge("visavis_edge_depth_limit", "Items that an edge between threads holds.")
-                .with_each("edge", messages::CHANNELS.iter().map(|e| (e.name, e.capacity))),
+            MetricFamily::gauge("visavis_channel_max_depth", "Maximum number of items that waited in a channel between threads.")
+                .with_each("channel", channel(|count| count.max_depth as u64)),
+            MetricFamily::gauge("visavis_channel_capacity", "Capacity of a channel between threads, in items.")
+                .with_each("channel", channel::CHANNELS.iter().map(|e| (e.name, e.capacity))),
             MetricFamily::counter(
-                "visavis_edge_full",
-                "How often an edge between threads was full: its newcomer was dropped, or refused.",
+                "visavis_channel_full",
+                "Items that a full channel between threads dropped or rejected.",
             )
-            .with_each("edge", channel(|count| count.full_count)),
+            .with_each("channel", channel(|count| count.full_count)),
         ];
         families.extend(self.latencies.metrics());
         families.extend(self.models.metrics());

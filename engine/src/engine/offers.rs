@@ -4,15 +4,15 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use conversation::call_config::CallConfig;
-use conversation::engine::{AcceptedOffer, Caller, OfferError};
 use conversation::input::Command;
+use engine_api::{AcceptedOffer, CallConfig, Caller, OfferError};
 use models::Error;
 use tokio::sync::oneshot;
 
 use super::admission::RejectReason;
-use super::pending_offers::{EvictedOffer, PendingOffer};
-use super::{CallEngine, CallLocation, PresenceGuard, Slot, resolve_models};
+use super::pending_offers::EvictedOffer;
+use super::{CallEngine, CallLocation, resolve_models};
+use crate::context::{PendingOffer, PresenceGuard, Slot};
 use crate::messages::{self, CallId, CallSetup, Message, NewCall, OfferReply};
 
 /// An offer on its way to its thread.
@@ -105,12 +105,9 @@ impl CallEngine {
         NewCall { id: key, early_commands: commands.to_vec(), presence, request_setup: open }
     }
 
-    pub(super) async fn take_offer(
-        &self,
-        offer: conversation::engine::Offer,
-    ) -> Result<AcceptedOffer, OfferError> {
+    pub(super) async fn take_offer(&self, offer: engine_api::Offer) -> Result<AcceptedOffer, OfferError> {
         self.wait_until_ready().await?;
-        let conversation::engine::Offer { config: call, sdp, replaces, restart, commands, caller } = offer;
+        let engine_api::Offer { config: call, sdp, replaces, restart, commands, caller } = offer;
         // A call may end between the directory lookup and the arrival at its thread. The offer is
         // then retried as a new call.
         for _ in 0..3 {

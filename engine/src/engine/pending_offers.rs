@@ -7,35 +7,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use conversation::call_config::ConversationId;
+use conversation::id::ConversationId;
 
-/// Maximum number of pending offers per network ([`conversation::engine::Caller::network`]).
+use crate::context::PendingOffer;
+
+/// Maximum number of pending offers per network ([`engine_api::Caller::network`]).
 const MAX_OFFERS_PER_NETWORK: usize = 16;
 /// Maximum number of pending offers per agent.
 const MAX_OFFERS_PER_AGENT: usize = 32;
 /// Maximum number of pending offers.
 const MAX_PENDING_OFFERS: usize = 256;
-
-/// The entry of an offer; dropping it, when the offer connects or is abandoned, frees the entry.
-#[derive(Debug)]
-pub struct PendingOffer {
-    pub(crate) number: u64,
-    is_pending: Arc<AtomicBool>,
-}
-
-impl PendingOffer {
-    /// An entry that belongs to no list, for a test's offer.
-    #[must_use]
-    pub fn new(number: u64) -> Self {
-        Self { number, is_pending: Arc::new(AtomicBool::new(true)) }
-    }
-}
-
-impl Drop for PendingOffer {
-    fn drop(&mut self) {
-        self.is_pending.store(false, Relaxed);
-    }
-}
 
 struct OfferEntry {
     offer: EvictedOffer,

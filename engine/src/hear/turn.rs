@@ -25,14 +25,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversation::call_config::CallConfig;
 use conversation::input::SpeechSegmentId;
 use conversation::output::OpenTurn;
 use conversation::time::Time;
+use engine_api::CallConfig;
 use models::turn::{Question, SAMPLE_RATE, TurnModel};
 use models::{Error, Handle, Sink};
 
-use crate::engine::Models;
+use crate::model_factory::Models;
 
 /// Silence after which the model is queried, before the detector reports the end of the speech
 /// (after .25 s by default).

@@ -24,6 +24,7 @@ use models::vad::{Detector, Network, Report, Scratch};
 pub use models::vad::{State, WINDOW};
 
 use super::loudness::LoudnessHistory;
+pub use crate::model_factory::Vad;
 
 /// `p` of a window from which speech continues; the lower threshold of the [`Detector`].
 pub(crate) const CONTINUE_THRESHOLD: f32 = 0.35;
@@ -88,13 +89,6 @@ impl VadFramer {
 #[must_use]
 pub fn samples_duration(samples: usize) -> Duration {
     Duration::from_nanos(samples as u64 * 62_500)
-}
-
-/// Computes speech probabilities of windows: the network, or a test double.
-pub trait Vad: Send {
-    /// Processes the next window of each stream: `probabilities[i]` becomes P(speech) in
-    /// `windows[i]`.
-    fn infer(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]);
 }
 
 /// The network with buffers of one thread.

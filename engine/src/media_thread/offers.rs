@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use conversation::engine::{AcceptedOffer, OfferError};
+use engine_api::{AcceptedOffer, OfferError};
 use models::contain::contained;
 
-use super::pending_call::{CallHandover, PendingCall};
 use super::{ConnectionRef, MAX_CONNECTIONS_PER_CALL, MediaThread};
 use crate::call::Call;
+use crate::call::pending_call::{CallHandover, PendingCall};
 use crate::connection::Connection;
 use crate::hear::decode::Decoder;
 use crate::messages::{CallId, CallSetup, LoopbackCall, OfferReply, OfferRequest};

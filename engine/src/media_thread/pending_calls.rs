@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use conversation::call_config::ConversationId;
-use conversation::engine::CommandError;
+use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::output::CommandOutcome;
+use engine_api::CommandError;
 use models::contain::contained;
 use tokio::sync::oneshot;
 
-use super::pending_call::PendingState;
 use super::{ConnectionRef, MediaThread, transmit};
+use crate::call::pending_call::PendingState;
 use crate::messages::CallId;
 use crate::thread;
 

@@ -8,7 +8,7 @@ use std::{fs, io};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use conversation::call_config::{CallConfig, PoseSetFile};
+use engine_api::{CallConfig, PoseSetFile};
 use models::face::{PoseSet, set};
 use serde::Serialize;
 
@@ -257,8 +257,9 @@ impl AvatarLibrary {
 
 #[cfg(test)]
 mod tests {
-    use conversation::call_config::{AvatarChoice, ConversationId};
+    use conversation::id::ConversationId;
     use conversation::settings::AgentTurnConfig;
+    use engine_api::AvatarChoice;
 
     use super::*;
 

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use conversation::call_config::{ConversationId, Guardrail};
+use conversation::id::ConversationId;
+use engine_api::Guardrail;
 use models::llm::Llm;
 use models::llm::check::{Check, Rule};
 use models::{Handle, Sink};

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use conversation::call_config::ConversationId;
-use conversation::engine::Knowledge;
+use conversation::id::ConversationId;
 use conversation::input::{GenerationId, LlmEvent};
+use engine_api::Knowledge;
 use models::Sink;
 use models::llm::{Event, Llm, Request};
 use tokio::runtime::Handle;

@@ -7,6 +7,6 @@ pub mod tools;
 
 /// Span with the conversation's id for log lines of the network pool. It has the highest level, so
 /// that any log filter that passes a line passes the id too.
-pub(crate) fn call_span(call: conversation::call_config::ConversationId) -> tracing::Span {
+pub(crate) fn call_span(call: conversation::id::ConversationId) -> tracing::Span {
     tracing::error_span!("call", conversation = %call)
 }

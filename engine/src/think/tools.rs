@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use conversation::call_config::{Tool, ToolBackend};
-use models::net;
+use engine_api::{Tool, ToolBackend};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -32,13 +31,13 @@ const ARGUMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.
 /// # Errors
 /// The reason in one sentence, without secrets: it is the tool's result, passed to the model and
 /// recorded.
-pub async fn run(client: &net::Client, tool: &Tool, arguments: Value) -> Result<Value, String> {
+pub async fn run(client: &egress::Client, tool: &Tool, arguments: Value) -> Result<Value, String> {
     let ToolBackend::Http { method, url, headers } = &tool.backend else {
         return Err("the tool runs in the browser".into());
     };
     let Value::Object(arguments) = arguments else { return Err("the arguments are no object".into()) };
     let request = build_request(method, url, headers, arguments)?;
-    let describe = |error: net::Error| error.to_string();
+    let describe = |error: egress::Error| error.to_string();
     let response = client.send(request).await.map_err(describe)?;
     let (status, success) = (response.status(), response.success());
     let body = response.body().await.map_err(describe)?;
@@ -59,18 +58,18 @@ fn build_request(
     template: &str,
     headers: &[(String, String)],
     arguments: Map<String, Value>,
-) -> Result<net::Request, String> {
+) -> Result<egress::Request, String> {
     let method = match method.to_ascii_uppercase().as_str() {
-        "GET" => net::Method::GET,
-        "POST" => net::Method::POST,
-        "PUT" => net::Method::PUT,
-        "PATCH" => net::Method::PATCH,
-        "DELETE" => net::Method::DELETE,
+        "GET" => egress::Method::GET,
+        "POST" => egress::Method::POST,
+        "PUT" => egress::Method::PUT,
+        "PATCH" => egress::Method::PATCH,
+        "DELETE" => egress::Method::DELETE,
         _ => return Err("the tool's method is not one of GET, POST, PUT, PATCH, DELETE".into()),
     };
     let (mut url, used) = fill_url_template(template, &arguments)?;
     let rest: Map<String, Value> = arguments.into_iter().filter(|(name, _)| !used.contains(name)).collect();
-    let in_query = matches!(method, net::Method::GET | net::Method::DELETE);
+    let in_query = matches!(method, egress::Method::GET | egress::Method::DELETE);
     if in_query && !rest.is_empty() {
         let mut query = url.query_pairs_mut();
         for (name, value) in &rest {
@@ -87,8 +86,8 @@ fn build_request(
             }
         }
     }
-    let describe = |error: net::Error| error.to_string();
-    let mut request = net::Request::new(method, url.as_str())
+    let describe = |error: egress::Error| error.to_string();
+    let mut request = egress::Request::new(method, url.as_str())
         .map_err(describe)?
         .timeout(Some(TIMEOUT))
         .limit(MAX_RESPONSE_BYTES);
@@ -163,7 +162,7 @@ fn value_to_text(value: &Value) -> String {
     }
 }
 
-fn parse_result(body: &net::Body) -> Value {
+fn parse_result(body: &egress::Body) -> Value {
     let text = body.text();
     if body.cut {
         return json!({"result": text, "truncated": true, "note": "cut after 256 KiB"});

@@ -3,8 +3,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use conversation::call_config::ConversationId;
 use conversation::event::{AgentState, EndReason, Event, EventEnvelope, Stage, TurnTimes, UtteranceId};
+use conversation::id::ConversationId;
 use conversation::time::Time;
 use serde_json::{Value, json};
 

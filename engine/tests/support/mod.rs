@@ -1,17 +1,16 @@
-//! A media thread in virtual time, with scripted models: nothing here sleeps or reads a clock.
+//! A media thread in virtual time, with scripted models. Nothing here sleeps or reads a clock.
 
-#![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses its part
+#![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses a part of it
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use conversation::call_config::{CallConfig, ConversationId};
-use conversation::engine::{AcceptedOffer, EventSink};
 use conversation::event::{Event, EventEnvelope};
+use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::settings::AgentTurnConfig;
-use engine::engine::{EngineContext, PresenceGuard, Slot};
+use engine::context::{EngineContext, PresenceGuard, Slot};
 use engine::hear::vad::{State, Vad, WINDOW};
 use engine::latency::LatencyMetrics;
 use engine::media_thread::{Inbox, MediaThread};
@@ -23,14 +22,15 @@ use engine::stats::ThreadStats;
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
 use engine::transport::socket::Socket;
 use engine::transport::webrtc::Certificate;
+use engine_api::{AcceptedOffer, CallConfig, EventSink};
 use models::face::PoseSet;
 use models::turn::{Question, TurnModel};
 use models::{Handle, Sink, llm, stt, tts};
 
-/// Something that will happen at an instant of virtual time.
+/// An action that is due at an instant of virtual time.
 type Action = Box<dyn FnOnce() + Send>;
 
-/// Virtual time, and what the scripted models will do in it.
+/// Virtual time, and the scheduled actions of the scripted models.
 #[derive(Clone)]
 pub struct VirtualTime(Arc<Mutex<VirtualTimeState>>);
 
@@ -71,7 +71,7 @@ impl VirtualTime {
     }
 }
 
-/// Loud is speech.
+/// A VAD for which loud audio is speech.
 pub struct LoudnessVad;
 
 impl Vad for LoudnessVad {
@@ -83,15 +83,15 @@ impl Vad for LoudnessVad {
     }
 }
 
-/// Understands its script, one text for each stretch of speech, 25 ms after the stretch was closed. At [`PANIC_TEXT`] its code panics, on the
-/// thread that calls it.
+/// Returns its script: one text for each speech segment, 25 ms after the end of the segment. At
+/// [`PANIC_TEXT`] it panics on the calling thread.
 pub struct ScriptedStt {
     pub time: VirtualTime,
     pub script: Vec<&'static str>,
     pub open_streams: Arc<Mutex<usize>>,
 }
 
-/// What no user says.
+/// A text that no user says.
 pub const PANIC_TEXT: &str = "!panic";
 
 struct ScriptedStream {
@@ -130,8 +130,8 @@ impl Drop for ScriptedStream {
     }
 }
 
-/// Answers everything with one text, word by word, the first 5 ms after it was asked, 2 ms apart. Of a message that holds a guardrail's key
-/// it finds 300 ms after it was asked that the guardrail fires.
+/// Answers everything with one text, word by word: the first after 5 ms, then one every 2 ms. The
+/// check of a text that contains a guardrail's key reports after 300 ms that the guardrail fires.
 pub struct ScriptedLlm {
     pub time: VirtualTime,
     pub answer: String,
@@ -159,12 +159,14 @@ impl llm::Llm for ScriptedLlm {
     }
 }
 
-/// Speaks .3 s a word at 48 kHz, 16 ms after it was asked. Every sample tells its own position in the piece ([`sample`]).
+/// Returns 0.3 s of audio per word at 48 kHz, 16 ms after the request. Every sample encodes its own
+/// position in the segment ([`sample_at`]).
 pub struct ScriptedTts {
     pub time: VirtualTime,
 }
 
-/// The sample at a position of any piece: never silent, never the same within a second.
+/// The sample at a position of any segment: never silent, and different within 30,000 samples
+/// (0.625 s).
 pub fn sample_at(position: u64) -> i16 {
     (position % 30_000) as i16 + 1_000
 }
@@ -184,14 +186,14 @@ impl tts::Tts for ScriptedTts {
     }
 }
 
-/// Says its script, one P(turn is over) for each question, so long after it was asked; nothing where the script has nothing.
+/// Returns its script: for each question one P(turn is over) after a delay, or no answer.
 #[derive(Clone)]
 pub struct ScriptedTurnModel {
     pub time: VirtualTime,
     pub span: Duration,
     pub script: Vec<Option<(Duration, f32)>>,
     pub questions: Arc<Mutex<Vec<Question>>>,
-    /// Numbers of the questions that were withdrawn, or answered and done with.
+    /// Numbers of the questions whose handle was dropped: withdrawn, or answered and finished.
     pub withdrawn: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -221,7 +223,7 @@ impl TurnModel for ScriptedTurnModel {
         let number = asked.len();
         asked.push(question);
         if let Some((delay, p)) = self.script.get(number).copied().flatten() {
-            // Told though it was withdrawn: a real one may be at work on it.
+            // Sent even if the question was withdrawn: a real model may already be processing it.
             self.time.schedule_after(delay, move || answer.send(p));
         }
         let withdrawn = Arc::clone(&self.withdrawn);
@@ -229,7 +231,7 @@ impl TurnModel for ScriptedTurnModel {
     }
 }
 
-/// Keeps facts, and which calls broke.
+/// Records events, and the calls that panicked.
 #[derive(Clone, Default)]
 pub struct EventRecorder(pub Arc<Mutex<Vec<(ConversationId, EventEnvelope)>>>, pub Arc<Mutex<Vec<u128>>>);
 
@@ -244,17 +246,17 @@ impl EventSink for EventRecorder {
 }
 
 impl EventRecorder {
-    /// What is known of one call.
+    /// The events of one call.
     pub fn events_of(&self, id: u128) -> Vec<EventEnvelope> {
         self.0.lock().unwrap().iter().filter(|(c, _)| c.0 == id).map(|(_, f)| f.clone()).collect()
     }
 
-    /// When a fact first held, in seconds of the call.
+    /// Time of the first event that matches, in seconds of the call.
     pub fn time_of(&self, id: u128, wanted: impl Fn(&Event) -> bool) -> Option<f64> {
         self.events_of(id).iter().find(|f| wanted(&f.event)).map(|f| f.at.as_seconds())
     }
 
-    /// Names of facts, in order.
+    /// Names of the events, in order.
     pub fn event_names(&self, id: u128) -> Vec<String> {
         let name =
             |f: &EventEnvelope| serde_json::to_value(&f.event).unwrap()["what"].as_str().unwrap().to_owned();
@@ -273,9 +275,9 @@ pub struct Harness {
     pub start: Instant,
     pub now: Instant,
     pub open_streams: Arc<Mutex<usize>>,
-    /// Asked by the calls that begin from now on.
+    /// The turn model of calls that start from now on.
     pub turn_model: Option<Arc<dyn TurnModel>>,
-    /// Shown by the calls that begin from now on.
+    /// The avatar of calls that start from now on.
     pub pose_set: Option<Arc<PoseSet>>,
     runtime: tokio::runtime::Runtime,
     next_call_id: u64,
@@ -286,22 +288,23 @@ impl Harness {
         Self::build(Box::new(LoudnessVad), None, None, 0.0)
     }
 
-    /// One with a socket of its own, which clients reach in virtual time: what is sent over loopback is there at once.
+    /// A harness with a socket of its own, which clients use in virtual time: a datagram over
+    /// loopback arrives at once.
     pub fn with_socket(socket: Socket) -> Self {
         Self::build(Box::new(LoudnessVad), None, Some(socket), 0.0)
     }
 
-    /// One whose clients may type so many questions a second.
+    /// A harness whose clients may type this number of questions per second.
     pub fn with_question_limit(questions: f64) -> Self {
         Self::build(Box::new(LoudnessVad), None, None, questions)
     }
 
-    /// One with another detector of speech.
+    /// A harness with another VAD.
     pub fn with_vad(judge: Box<dyn Vad>) -> Self {
         Self::build(judge, None, None, 0.0)
     }
 
-    /// One whose traced calls write to `trace`.
+    /// A harness whose traced calls write to `trace`.
     pub fn with_trace(trace: engine::channel::Sender<engine::trace::TraceMessage>) -> Self {
         Self::build(Box::new(LoudnessVad), Some(trace), None, 0.0)
     }
@@ -315,7 +318,7 @@ impl Harness {
         let start = engine::clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let book = EventRecorder::default();
-        let client = models::net::Client::new(models::net::Policy { allow_private: true }).unwrap();
+        let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         let latencies = Arc::<LatencyMetrics>::default();
         let shared = Arc::new(EngineContext {
             runtime: runtime.handle().clone(),
@@ -352,13 +355,14 @@ impl Harness {
         }
     }
 
-    /// A call of an agent that answers everything with `answer`, to a user whose stretches of speech mean `script`.
+    /// Starts a call of an agent that answers everything with `answer`. The user's speech segments
+    /// have the texts of `script`.
     pub fn start_call(&mut self, call: CallConfig, script: &[&'static str], answer: &str) -> LoopbackClient {
         let speaker = Arc::new(ScriptedTts { time: self.time.clone() });
         self.start_call_with_tts(call, script, answer, speaker, None)
     }
 
-    /// The same with voices of its own.
+    /// Like [`Self::start_call`], with TTS engines of its own.
     pub fn start_call_with_tts(
         &mut self,
         call: CallConfig,
@@ -371,7 +375,7 @@ impl Harness {
         self.start_loopback_call(call, script, llm, tts, tts_fallback)
     }
 
-    /// A call of an agent that thinks with `llm`.
+    /// Starts a call of an agent with `llm`.
     pub fn start_call_with_llm(
         &mut self,
         call: CallConfig,
@@ -402,7 +406,7 @@ impl Harness {
         client
     }
 
-    /// Offers a connection for a call of an agent that says nothing; the answer.
+    /// Offers a connection for a call of an agent that says nothing; returns the answer.
     pub fn offer_call(&mut self, call: CallConfig, sdp: String) -> AcceptedOffer {
         let conversation = call.id;
         let tts = Arc::new(ScriptedTts { time: self.time.clone() });
@@ -475,7 +479,7 @@ impl Harness {
         }
     }
 
-    /// A second connection for a call that runs.
+    /// A second connection for a running call.
     pub fn reconnect(&mut self, call: CallConfig) -> LoopbackClient {
         self.start_call(call, &[], "")
     }
@@ -485,7 +489,7 @@ impl Harness {
         assert!(self.inbox.requests.send(message).is_ok());
     }
 
-    /// Runs for this long, from event to event.
+    /// Runs for `span`, from event to event.
     pub fn run_for(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
@@ -518,14 +522,14 @@ pub fn call_config(id: u128) -> CallConfig {
     call_config_of(id, AgentTurnConfig::default())
 }
 
-/// A call of an agent.
+/// A call of an agent without a greeting.
 pub fn call_config_of(id: u128, agent: AgentTurnConfig<'_>) -> CallConfig {
     let mut spec = agent.to_spec().unwrap();
     spec.greeting = None;
     CallConfig::minimal(ConversationId(id), spec)
 }
 
-/// A user's sound: `(silence, speech)` in seconds, one after the other.
+/// A user's audio at 16 kHz: pairs of silence and speech, in seconds.
 pub fn user_audio(parts: &[(f64, f64)]) -> Vec<i16> {
     let mut pcm = Vec::new();
     for (silence, speech) in parts {
@@ -538,7 +542,8 @@ pub fn user_audio(parts: &[(f64, f64)]) -> Vec<i16> {
     pcm
 }
 
-/// What was heard, as one run of samples: `(seconds since start, samples)` per block.
+/// The output of a call as a client received it. `blocks` holds the audio frames, each with its
+/// time.
 pub struct ReceivedOutput {
     pub start: Instant,
     pub blocks: Vec<(Instant, Box<[i16]>)>,
@@ -562,7 +567,8 @@ impl ReceivedOutput {
         }
     }
 
-    /// Stretches of sound: seconds of begin and end.
+    /// Spans of audible output: start and end in seconds since `start`. Gaps shorter than 30 ms are
+    /// bridged.
     pub fn speech_spans(&self) -> Vec<(f64, f64)> {
         let mut out: Vec<(f64, f64)> = Vec::new();
         for (at, block) in &self.blocks {

@@ -1,11 +1,15 @@
-//! A drawn person and a pose → a picture.
+//! Renders a character in a pose to a picture.
 //!
-//! Signed distance fields for everything solid, tens of thousands of strands for everything that is hair, studio light. Pure: no file, clock
-//! or randomness from outside; the same bits for any number of threads. A picture costs seconds: it is meant to be drawn once and encoded
-//! once ([`render`] for one picture, [`Sitter`] and [`Stage`] for many).
+//! Everything solid is a signed distance field, all hair consists of tens of thousands of strands,
+//! and the light is that of a studio. Pure: no file, clock or external randomness; the output bits
+//! do not depend on the number of threads. A picture costs seconds: it is meant to be drawn and
+//! encoded once ([`render`] for one picture, [`CharacterRenderer`] and [`HeadView`] for many).
 //!
 //! ```text
-//! Character ─► Sitter (hair is grown) ─► Stage (a head pose: light through hair, hair drawn) ─► Patch (linear light) ─► Picture
+//! Character ─► CharacterRenderer   hair is grown
+//!           ─► HeadView            one head pose: light through hair, hair drawn
+//!           ─► Patch               linear light
+//!           ─► Picture
 //! ```
 
 mod bend;
@@ -18,7 +22,6 @@ mod groom;
 mod head;
 mod light_grid;
 mod math;
-mod mouth;
 mod person;
 mod pose;
 mod render;
@@ -49,19 +52,19 @@ use scene::Scene;
 use shade::Shader;
 use strand::{Layer, Strand};
 
-/// Changes whenever the renderer's source does: pictures of another version may look different.
+/// Changes with the renderer's source: pictures of different versions may differ.
 pub const VERSION: &str = env!("CHARACTER_VERSION");
 
-/// A part of a picture in pixels: `x0..x1 × y0..y1`.
+/// A rectangle of a picture in pixels: `x0..x1 × y0..y1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rect {
     /// Left edge.
     pub x0: usize,
     /// Top edge.
     pub y0: usize,
-    /// Behind the right edge.
+    /// Right edge, exclusive.
     pub x1: usize,
-    /// Behind the bottom edge.
+    /// Bottom edge, exclusive.
     pub y1: usize,
 }
 
@@ -77,35 +80,35 @@ impl Rect {
     }
 }
 
-/// Side of the squares that video is encoded in.
+/// Side in pixels of the squares that video is encoded in.
 const MACROBLOCK: usize = 16;
 
 /// A finished picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Pixels in a row.
+    /// Width in pixels.
     pub width: usize,
-    /// Rows.
+    /// Height in pixels.
     pub height: usize,
     /// RGBA, row by row, sRGB; alpha is 255 everywhere.
     pub rgba: Vec<u8>,
 }
 
 impl Picture {
-    /// The same without alpha.
+    /// The pixels without alpha.
     #[must_use]
     pub fn rgb(&self) -> Vec<u8> {
         self.rgba.chunks_exact(4).flat_map(|p| [p[0], p[1], p[2]]).collect()
     }
 }
 
-/// One picture, or a part of it (the picture then has the part's size).
+/// Renders one picture, or a rectangle of it (the result then has the rectangle's size).
 ///
 /// # Errors
 /// If a slider of the character is out of range.
 ///
 /// # Panics
-/// If the part does not lie within the picture.
+/// If the rectangle does not lie within the picture.
 pub fn render(
     character: &Character,
     pose: &Pose,
@@ -117,7 +120,7 @@ pub fn render(
     let whole = Rect::whole(width, height);
     let Some(r) = rect else { return Ok(stage.draw(pose, whole).finish()) };
     assert!(r.x0 < r.x1 && r.x1 <= width && r.y0 < r.y1 && r.y1 <= height, "{r:?} of {width}×{height}");
-    // Light spills into the part from so far around it.
+    // Light spreads into the rectangle from this many pixels around it.
     let reach = finish::reach(height) + render::reach(&stage.camera);
     let around = Rect {
         x0: r.x0.saturating_sub(reach),
@@ -135,14 +138,14 @@ pub fn render(
     Ok(Picture { width: r.x1 - r.x0, height: r.y1 - r.y0, rgba: rows.copied().collect() })
 }
 
-/// A person whose hair has grown.
+/// Renders pictures of one character. Owns its hair.
 pub struct Sitter {
     character: Character,
     grown: OnceLock<(Vec<Strand>, Vec<Whisker>)>,
 }
 
 impl Sitter {
-    /// Takes a seat. The hair grows when the first picture is drawn, in a few tenths of a second.
+    /// Creates the renderer. The hair is grown with the first picture, in some tenths of a second.
     ///
     /// # Errors
     /// If a slider is out of range.
@@ -151,7 +154,7 @@ impl Sitter {
         Ok(Self { character: character.clone(), grown: OnceLock::new() })
     }
 
-    /// Hair and beard; they grow when they are first needed.
+    /// Hair and beard, grown at the first use.
     fn grown(&self) -> &(Vec<Strand>, Vec<Whisker>) {
         self.grown.get_or_init(|| {
             let calm = Scene::new(&self.character, &Pose::default());
@@ -159,14 +162,14 @@ impl Sitter {
         })
     }
 
-    /// A head pose at a picture size: what all poses of lips and eyes share.
+    /// A view of the head in one pose, at one picture size. All poses of lips and eyes share it.
     #[must_use]
     pub fn stage(&self, rest: &Pose, (width, height): (usize, usize)) -> Stage<'_> {
         Stage { sitter: self, camera: Camera::new(width, height), rest: *rest, hair: OnceLock::new() }
     }
 }
 
-/// A person with the head in one pose, ready to be drawn with many mouths and eyes.
+/// A character with the head in one pose, ready to be drawn with many mouths and eyes.
 pub struct Stage<'a> {
     sitter: &'a Sitter,
     camera: Camera,
@@ -175,7 +178,8 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// The head's hair, and how light comes through it; drawn in seconds with the first picture.
+    /// The head's hair, and the light that passes through it; drawn in seconds with the first
+    /// picture.
     fn hair(&self) -> &(Option<LightGrid>, Layer) {
         self.hair.get_or_init(|| {
             let (hair, _) = self.sitter.grown();
@@ -192,10 +196,10 @@ impl Stage<'_> {
         })
     }
 
-    /// A part of the picture in this pose. The head stays where the stage has it.
+    /// A rectangle of the picture in this pose. The head pose is that of the view.
     ///
     /// # Panics
-    /// If the part does not lie within the picture.
+    /// If the rectangle does not lie within the picture.
     #[must_use]
     pub fn draw(&self, pose: &Pose, rect: Rect) -> Patch {
         let (width, height) = (self.camera.width, self.camera.height);
@@ -203,7 +207,7 @@ impl Stage<'_> {
         let scene = Scene::new(&self.sitter.character, &Pose { head: self.rest.head, ..*pose });
         let (grid, hair) = self.hair();
         let shader = Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: grid.as_ref() };
-        // An open jaw carries a hair down by less than this.
+        // An open jaw moves a hair down by less than this.
         let reach = self.camera.scale(camera::DISTANCE - 0.7) * 0.4;
         let near = |p: Vec3| {
             let (x, y, _) = self.camera.project(scene.to_world(p));
@@ -211,7 +215,7 @@ impl Stage<'_> {
             x > left - reach && x < right + reach && y > top - reach && y < bottom + reach
         };
         let mut strands = face_hair::posed(&scene, &self.sitter.grown().1, near);
-        // Brows and lashes do not reach below this.
+        // Brows and lashes do not extend below this.
         let lids = self.around(Vec3::new(-0.70, -0.19, 0.0), Vec3::new(0.70, 0.46, 0.0), 1);
         if rect.y0 < lids.y1 {
             strands.extend(face_hair::brows_and_lashes(&scene));
@@ -220,7 +224,8 @@ impl Stage<'_> {
         Patch { rect, light }
     }
 
-    /// The part of the picture in which this part of the rest pose's head shows, on a grid of this many pixels.
+    /// The rectangle of the picture that contains this part of the head in the rest pose, aligned
+    /// to a grid of this many pixels.
     fn around(&self, low: Vec3, high: Vec3, grid: usize) -> Rect {
         let scene = Scene::new(&self.sitter.character, &self.rest);
         let corners = [(low.x, low.y), (high.x, low.y), (low.x, high.y), (high.x, high.y)]
@@ -237,20 +242,20 @@ impl Stage<'_> {
         }
     }
 
-    /// The part in which lips and jaw move.
+    /// The rectangle in which lips and jaw move.
     #[must_use]
     pub fn mouth_rect(&self) -> Rect {
         self.around(Vec3::new(-0.66, -1.36, 0.0), Vec3::new(0.66, -0.34, 0.0), MACROBLOCK)
     }
 
-    /// The part in which lids, eyes and brows move.
+    /// The rectangle in which lids, eyes and brows move.
     #[must_use]
     pub fn eyes_rect(&self) -> Rect {
         self.around(Vec3::new(-0.70, -0.22, 0.0), Vec3::new(0.70, 0.46, 0.0), MACROBLOCK)
     }
 }
 
-/// A part of a picture in linear light.
+/// A rectangle of a picture in linear light.
 #[derive(Clone)]
 pub struct Patch {
     rect: Rect,
@@ -258,11 +263,12 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Adds what changes from `rest` to `moved`, two drawings of one part of this picture, fading out over `feather` pixels at the part's
-    /// border. What does not differ between the two stays as it is, to the bit.
+    /// Adds the difference between `rest` and `moved`, two drawings of one rectangle of this
+    /// picture. It fades out over `feather` pixels at the rectangle's border. Where the two do not
+    /// differ, the bits stay unchanged.
     ///
     /// # Panics
-    /// If the two are not of one part, or it does not lie within this.
+    /// If the two have different rectangles, or these do not lie within this one.
     pub fn add_change(&mut self, rest: &Self, moved: &Self, feather: usize) {
         let (r, whole) = (moved.rect, self.rect);
         assert_eq!(rest.rect, r, "two drawings of one part");
@@ -277,19 +283,20 @@ impl Patch {
         }
     }
 
-    /// Where it lies in its picture.
+    /// Position in the picture.
     #[must_use]
     pub fn rect(&self) -> Rect {
         self.rect
     }
 
-    /// To be kept: red, green and blue of each pixel, row by row, as little-endian `f32`.
+    /// Serializes the pixels: red, green and blue of each, row by row, as little-endian `f32`.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.light.iter().flat_map(|c| c.to_array()).flat_map(f32::to_le_bytes).collect()
     }
 
-    /// What [`Patch::to_bytes`] kept of this part; nothing where the length is another.
+    /// Reads the output of [`Patch::to_bytes`] for this rectangle; `None` if the length does not
+    /// match.
     #[must_use]
     pub fn from_bytes(rect: Rect, bytes: &[u8]) -> Option<Self> {
         if rect.x1 <= rect.x0
@@ -303,7 +310,7 @@ impl Patch {
         Some(Self { rect, light: bytes.chunks_exact(12).map(colour).collect() })
     }
 
-    /// The picture.
+    /// Converts the light to a picture.
     #[must_use]
     pub fn finish(&self) -> Picture {
         let (width, height) = (self.rect.x1 - self.rect.x0, self.rect.y1 - self.rect.y0);

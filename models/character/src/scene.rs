@@ -1,16 +1,19 @@
-//! A person in a pose as a signed distance field.
+//! A character in a pose as a signed distance field.
 //!
-//! One unit is about 10 cm. The eyes' line is y = 0, +x is the picture's right, +z points to the camera. "Head space" moves with the head;
-//! the neck and the bust live in the world. Most parts are mirrored in x.
+//! One unit is about 10 cm. The line through the eyes is y = 0, +x is the picture's right, +z
+//! points to the camera. "Head space" moves with the head; neck and bust are in world space. Most
+//! parts are mirrored in x.
+
+pub(crate) mod mouth;
 
 use glam::{EulerRot, Mat3, Vec3, vec3};
 
 use crate::math::{Ellipsoids, Random, capsule, mix, smin, square, step};
-use crate::mouth::MouthShape;
 use crate::person::{Character, Glasses, HairStyle};
 use crate::pose::Pose;
+use mouth::MouthShape;
 
-/// What a surface is made of.
+/// Material of a surface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Material {
     Nothing,
@@ -19,14 +22,14 @@ pub(crate) enum Material {
     Teeth,
     Tongue,
     Cloth,
-    /// What is worn under a jacket.
+    /// The shirt or jumper under a jacket.
     Shirt,
     Frame,
     Gold,
     Scarf,
 }
 
-/// Colours in linear light and measures in units, taken from the sliders once.
+/// Colours in linear light and measures in units, computed from the sliders once.
 pub(crate) struct Looks {
     pub(crate) skin: Vec3,
     pub(crate) lip: Vec3,
@@ -65,46 +68,46 @@ impl Looks {
     }
 }
 
-/// A person in a pose.
+/// A character in a pose.
 pub(crate) struct Scene {
     pub(crate) c: Character,
     pub(crate) looks: Looks,
     pub(crate) pose: Pose,
     /// How far the upper lip is lifted from the teeth, 0 … 1.
     pub(crate) upper_lift: f32,
-    /// How far a smile parts the lips, to show the edges of the upper teeth, 0 … 1.
+    /// How far a smile parts the lips to show the edges of the upper teeth, 0 … 1.
     pub(crate) parted: f32,
     /// Tongue: raised 0 … 1, and out between the teeth 0 … 1.
     pub(crate) tongue: (f32, f32),
-    /// From head space to the world, about the pivot.
+    /// Rotation from head space to the world, about the pivot.
     pub(crate) turn: Mat3,
-    /// Back.
+    /// Inverse rotation.
     pub(crate) unturn: Mat3,
-    /// Centre of the right eye's ball; the left one is mirrored.
+    /// Centre of the right eyeball; the left one is mirrored.
     pub(crate) eye: Vec3,
-    /// Where the left and the right eye of the picture look, in head space.
+    /// Gaze directions of the picture's left and right eye, in head space.
     pub(crate) gaze: [Vec3; 2],
     /// Rotation of the jaw in radians.
     pub(crate) jaw_angle: f32,
     jaw_turn: Mat3,
     pub(crate) mouth: MouthShape,
     neck_top: Vec3,
-    /// Nothing has a larger z in the world.
+    /// Upper bound of z in the world.
     pub(crate) foremost: f32,
     pub(crate) solids: Ellipsoids,
     /// Slopes of mouth and eyes, shifts of jaw and nose.
     skew: [f32; 4],
-    /// How much deeper than the left cheek's fold the right one's is.
+    /// How much deeper the fold of the right cheek is than that of the left.
     pub(crate) lopsided: f32,
-    /// How far this person's mouth turns up at its corners, and how close to them (an exponent).
+    /// How far this character's mouth turns up at its corners, and how close to them (an exponent).
     pub(crate) corners: [f32; 2],
 }
 
-/// The head turns about this point.
+/// The head rotates about this point.
 const PIVOT: Vec3 = vec3(0.0, -1.0, -0.3);
-/// Above this a headscarf hides neck and clothes.
+/// Above this height a headscarf hides neck and clothes.
 pub(crate) const COLLAR: f32 = -1.25;
-/// The jaw turns about this axis (along x).
+/// The jaw rotates about this axis (along x).
 const HINGE: Vec3 = vec3(0.0, -0.18, -0.12);
 
 impl Scene {
@@ -136,11 +139,11 @@ impl Scene {
             corners: corners(character),
         };
         scene.neck_top = scene.to_world(vec3(0.0, -0.62, -0.22));
-        // Noses end in a ball and spectacles' bridges at 1.06.
+        // The nose ends in a ball, and the bridge of glasses at 1.06.
         let (tip_y, tip_z) = scene.nose_tip();
         let nose = scene.to_world(vec3(0.0, tip_y, tip_z)).z + 0.10 * character.nose.tip;
         scene.foremost = nose.max(scene.to_world(vec3(0.0, 0.1, 1.06)).z);
-        // The eye sits in the socket of the face at rest: it must not move with jaw or cheeks.
+        // The eye lies in the socket of the face at rest: it must not move with jaw or cheeks.
         let looks = &scene.looks;
         scene.eye = vec3(looks.eye_x, 0.0, scene.front(looks.eye_x, 0.0) - looks.eye_radius * 0.93);
         scene.pose = *pose;
@@ -162,17 +165,18 @@ impl Scene {
     }
 
     pub(crate) fn to_world(&self, p: Vec3) -> Vec3 {
-        // The skew is small and smooth: its value here is near enough to that at the result.
+        // The asymmetry is small and smooth: its value here approximates that at the result.
         self.turn * (p - self.skew(p) - PIVOT) + PIVOT
     }
 
-    /// From a face to the mirrored one that all else describes: no face is the same on both sides. At most 2 mm.
+    /// Offset from the real face to the symmetric one that all other code describes, because no
+    /// face is symmetric. At most about 2 mm.
     fn skew(&self, p: Vec3) -> Vec3 {
         let [mouth, eyes, jaw, nose] = self.skew;
         if p.z < -0.1 || p.y < -1.4 {
             return Vec3::ZERO;
         }
-        let hump = |x: f32| 1.0 / (1.0 + square(x)); // like a bell, and quick
+        let hump = |x: f32| 1.0 / (1.0 + square(x)); // like a Gaussian, and fast
         let front = step(-0.1, 0.5, p.z);
         let tilt = mouth * hump((p.y + 0.64) * 5.0) + eyes * hump(p.y * 5.0);
         let mut aside = jaw * step(-0.35, -0.95, p.y);
@@ -182,12 +186,12 @@ impl Scene {
         vec3(aside, tilt * p.x, 0.0) * front
     }
 
-    /// Where a point that moves with the jaw is when the jaw is shut.
+    /// Position of a point that moves with the jaw, when the jaw is shut.
     pub(crate) fn unjaw(&self, p: Vec3) -> Vec3 {
         self.jaw_turn * (p - HINGE) + HINGE
     }
 
-    /// Where a point of the shut jaw is now.
+    /// Current position of a point of the shut jaw.
     pub(crate) fn jawed(&self, p: Vec3) -> Vec3 {
         self.jaw_turn.transpose() * (p - HINGE) + HINGE
     }
@@ -210,10 +214,10 @@ impl Scene {
         self.c.hair.style != HairStyle::None && self.c.headscarf.is_none()
     }
 
-    /// Distance to the nearest surface and what it is made of, in the world.
+    /// Distance to the nearest surface and its material, in the world.
     ///
-    /// Parts that are far away are stood in for by bounds. A bound must be larger than the cone of the soft shadows needs, or contour lines
-    /// appear on the cloth.
+    /// Distant parts are replaced by bounds. A bound must exceed the cone of the soft shadows, or
+    /// contour lines appear on the cloth.
     pub(crate) fn map(&self, p: Vec3) -> (f32, Material) {
         let hp = self.to_head(p);
         let bound = (hp - vec3(0.0, -0.02, -0.02)).length() - 1.32;
@@ -226,7 +230,7 @@ impl Scene {
         };
         let bones = if near { self.bones(hp) } else { bound };
         let opening = if self.c.headscarf.is_some() { self.scarf_opening(hp) } else { f32::MIN };
-        // Behind the hem of a headscarf nothing else shows.
+        // Behind the hem of a headscarf nothing else is visible.
         let wrapped = opening > 0.1;
         let mut skin = if near && !wrapped { self.head_over(bones, hp) } else { bones };
         let mut nearest = skin;
@@ -270,7 +274,7 @@ impl Scene {
         self.map(p).0
     }
 
-    /// Distance to what is made of this: for normals, near its surface.
+    /// Distance to the surface of this material: for normals, near that surface.
     pub(crate) fn distance_to(&self, material: Material, p: Vec3) -> f32 {
         let hp = self.to_head(p);
         match material {
@@ -294,7 +298,7 @@ impl Scene {
         }
     }
 
-    /// A cheap solid for hair to lie on, in head space: head, ears, neck, bust.
+    /// An approximate solid for hair to lie on, in head space: head, ears, neck, bust.
     pub(crate) fn solid(&self, hp: Vec3) -> f32 {
         let mut d = self.bones(hp);
         if hp.x.abs() > 0.5 && hp.y.abs() < 0.5 && self.c.headscarf.is_none() {
@@ -303,9 +307,9 @@ impl Scene {
         d.min(self.neck(hp)).min(self.torso(hp) - 0.10)
     }
 
-    /// Whether a point lies in that solid, deeper than a skin.
+    /// Whether a point lies in that solid, deeper than the skin.
     pub(crate) fn is_solid(&self, hp: Vec3) -> bool {
-        // Most points of the air around a head are told quickly.
+        // Most points of the air around the head are decided quickly.
         if hp.y > -0.3 && (hp - vec3(0.0, 0.1, -0.05)).length_squared() > 1.69 {
             return false;
         }
@@ -333,7 +337,7 @@ impl Scene {
         -0.615 + 0.5 * (1.0 - self.c.proportions.jaw_height) - 0.02 * (self.c.nose.length - 1.0)
     }
 
-    /// How far the skull's parts below the nose move up on a short face.
+    /// How far the parts of the skull below the nose move up on a short face.
     pub(crate) fn short_face(&self) -> f32 {
         1.0 - self.c.proportions.jaw_height
     }
@@ -359,13 +363,14 @@ impl Scene {
         let tilt = e.tilt * dx;
         let shut = p.eyes.lids.clamp(0.0, 1.0);
         let low = (-lower * b + tilt) * (1.0 - 0.12 * shut);
-        // The upper lid comes down on the lower one and keeps an arc halfway.
+        // The upper lid moves down to the lower one and stays curved halfway.
         let up = mix(upper * a + tilt, low - 0.004 * shut, shut) + 0.085 * shut * (1.0 - shut) * a * k;
         (up, low)
     }
 }
 
-/// Skin of the head that is nearer than this is not touched by neck, bust and clothes: in front of the throat they are far away.
+/// Skin of the head that is closer than this is not affected by neck, bust and clothes: in front of
+/// the throat they are far away.
 fn before_neck(p: Vec3) -> f32 {
     if p.y < -1.3 || p.z < 0.0 {
         return f32::MIN;
@@ -373,7 +378,7 @@ fn before_neck(p: Vec3) -> f32 {
     p.x.hypot(p.z + 0.25) - 0.60 - 0.17
 }
 
-/// How the two sides of this person's face differ. A smile lifts one corner a little more.
+/// Asymmetry of this character's face. A smile lifts one corner slightly more.
 fn skew(c: &Character, smile: f32) -> [f32; 4] {
     let mut random = Random::new(c.seed.wrapping_mul(2_654_435_761).wrapping_add(99));
     let mut amount = || {
@@ -383,7 +388,7 @@ fn skew(c: &Character, smile: f32) -> [f32; 4] {
     [amount() * 0.05 * (1.0 + 0.2 * smile), amount() * 0.028, amount() * 0.018, amount() * 0.014]
 }
 
-/// How the line of this person's closed lips runs.
+/// Shape of this character's closed lips.
 fn corners(c: &Character) -> [f32; 2] {
     let mut random = Random::new(c.seed.wrapping_mul(747_796_405).wrapping_add(7));
     for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Any server that speaks OpenAI's chat completions: `POST {url}/chat/completions`, streaming.
+//! Client of any server with OpenAI's chat completions: `POST {url}/chat/completions`, streaming.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,29 +15,29 @@ use super::check::{self, Check, Checking};
 use super::sse::Decoder;
 use super::wire::{Answer, body, status_kind, words_of};
 use super::{Event, Llm, Moderating, Request};
-use crate::{Error, Handle, Kind, Sink, net};
+use crate::{Error, Handle, Kind, Sink};
 
-/// Where the server is and what to ask it for.
+/// Server and model.
 #[derive(Clone)]
 pub struct Config {
-    /// Base that ends in `/v1`. May carry a query (API versions).
+    /// Base URL that ends in `/v1`. May have a query (API versions).
     pub url: String,
     /// Bearer token. Secret.
     pub token: Option<String>,
-    /// Asked where the question names no model; empty = none is named to the server.
+    /// Model for requests that name none; empty = the server gets no model name.
     pub model: String,
-    /// How long is waited for what.
+    /// Time limits.
     pub times: Times,
 }
 
-/// How long is waited before an answer counts as failed.
+/// Time limits after which a request fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// From the question to the first token.
+    /// From the request to the first token.
     pub first_token: Duration,
     /// Between tokens.
     pub gap: Duration,
-    /// For the count of tokens, after the answer's end.
+    /// For the token counts, after the end of the reply.
     pub usage: Duration,
 }
 
@@ -51,16 +51,16 @@ impl Default for Times {
     }
 }
 
-/// Bytes of a whole answer.
+/// Maximum size of a whole response in bytes.
 const LIMIT: usize = 16 << 20;
 
-/// Bytes of an error's body.
+/// Maximum size of an error's body in bytes.
 const ERROR_LIMIT: usize = 16 << 10;
 
-/// Longest wait for a moderation.
+/// Timeout of a moderation request.
 const MODERATION: Duration = Duration::from_secs(5);
 
-/// Characters of a server's words in a reason.
+/// Maximum number of characters of a server's message in an error.
 const WORDS: usize = 240;
 
 /// A client of one server.
@@ -71,15 +71,15 @@ pub struct OpenAi {
 
 struct Server {
     config: Config,
-    client: net::Client,
-    /// It takes `stream_options`, as far as we know.
+    client: egress::Client,
+    /// Whether the server accepts `stream_options`, as far as known.
     usage: AtomicBool,
 }
 
 impl OpenAi {
-    /// A client of the server at `config.url` through `client`, working on `runtime`.
+    /// A client of the server at `config.url` that sends through `client` and runs on `runtime`.
     #[must_use]
-    pub fn new(config: Config, client: net::Client, runtime: tokio::runtime::Handle) -> Self {
+    pub fn new(config: Config, client: egress::Client, runtime: tokio::runtime::Handle) -> Self {
         Self { server: Arc::new(Server { config, client, usage: AtomicBool::new(true) }), runtime }
     }
 }
@@ -108,8 +108,8 @@ impl Llm for OpenAi {
     fn warm(&self) {
         let server = Arc::clone(&self.server);
         self.runtime.spawn(async move {
-            // Any answer will do: what stays is the open connection.
-            if let Ok(request) = server.request(net::Method::GET, "models") {
+            // Any response is sufficient: only the open connection matters.
+            if let Ok(request) = server.request(egress::Method::GET, "models") {
                 let request = request.timeout(Some(server.config.times.first_token));
                 if let Ok(response) = server.client.send(request).await {
                     drop(response.body().await);
@@ -126,8 +126,9 @@ impl Server {
         let answer = Answer::new(&request.tools);
         let result =
             if response.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
-                let body =
-                    timeout_at(deadline, response.limit(net::LIMIT).body()).await.map_err(|_| late())??;
+                let body = timeout_at(deadline, response.limit(egress::LIMIT).body())
+                    .await
+                    .map_err(|_| late())??;
                 whole(answer, &body.text(), sink)
             } else {
                 let chunks = stream::unfold(response, |mut response| async move {
@@ -138,13 +139,14 @@ impl Server {
         result.map_err(|error| Error::new(error.kind(), self.clean(&error.to_string())))
     }
 
-    /// Sends the question until it is taken: without what the server refused, and once more where a kept connection turned out dead.
-    async fn asked(&self, request: &Request) -> Result<net::Response, Error> {
+    /// Sends the request until the server accepts it. It is repeated without `stream_options` if
+    /// the server rejects these, and once if a pooled connection turns out to be closed.
+    async fn asked(&self, request: &Request) -> Result<egress::Response, Error> {
         let mut again = true;
         loop {
             let usage = self.usage.load(Ordering::Relaxed);
             let response = match self.sent(request, usage).await {
-                Err(net::Error::Broken(_)) if again => {
+                Err(egress::Error::Broken(_)) if again => {
                     again = false;
                     continue;
                 }
@@ -166,20 +168,20 @@ impl Server {
         }
     }
 
-    async fn sent(&self, request: &Request, usage: bool) -> Result<net::Response, net::Error> {
+    async fn sent(&self, request: &Request, usage: bool) -> Result<egress::Response, egress::Error> {
         let model = if request.model.is_empty() { &self.config.model } else { &request.model };
         let body = body(request, model, usage).to_string();
         let asked =
-            self.request(net::Method::POST, "chat/completions")?.header("accept", "text/event-stream")?;
+            self.request(egress::Method::POST, "chat/completions")?.header("accept", "text/event-stream")?;
         self.client.send(asked.json(body).timeout(None).limit(LIMIT)).await
     }
 
-    fn request(&self, method: net::Method, path: &str) -> Result<net::Request, net::Error> {
+    fn request(&self, method: egress::Method, path: &str) -> Result<egress::Request, egress::Error> {
         let mut url = Url::parse(self.config.url.trim())
-            .map_err(|_| net::Error::Invalid("llm.url is no URL".into()))?;
+            .map_err(|_| egress::Error::Invalid("llm.url is no URL".into()))?;
         let base = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
         url.set_path(&format!("{base}/{path}"));
-        let request = net::Request::new(method, url.as_str())?;
+        let request = egress::Request::new(method, url.as_str())?;
         match self.config.token.as_deref().map(str::trim) {
             Some(token) if !token.is_empty() => request.bearer(token),
             _ => Ok(request),
@@ -188,8 +190,8 @@ impl Server {
 
     async fn moderated(&self, text: &str) -> Result<Value, Error> {
         let body = json!({ "input": text }).to_string();
-        let asked = self.request(net::Method::POST, "moderations")?.json(body).timeout(Some(MODERATION));
-        let response = self.client.send(asked.limit(net::LIMIT)).await?;
+        let asked = self.request(egress::Method::POST, "moderations")?.json(body).timeout(Some(MODERATION));
+        let response = self.client.send(asked.limit(egress::LIMIT)).await?;
         if !response.success() {
             return Err(self.refused(response).await);
         }
@@ -197,14 +199,15 @@ impl Server {
         Ok(serde_json::from_str(&text).unwrap_or_else(|_| json!({ "raw": text })))
     }
 
-    async fn refused(&self, response: net::Response) -> Error {
+    async fn refused(&self, response: egress::Response) -> Error {
         let status = response.status();
         let text = response.limit(ERROR_LIMIT).body().await.map(|body| body.text()).unwrap_or_default();
         let words = serde_json::from_str::<Value>(&text).map_or(text, |body| words_of(&body));
         Error::new(status_kind(status), self.clean(&format!("the server answered {status}: {words}")))
     }
 
-    /// A server's words on one line, cut, without our secrets: some repeat the key, or a part of it.
+    /// A server's message on one line, truncated, without our secrets: some servers repeat the key
+    /// or a part of it.
     fn clean(&self, words: &str) -> String {
         let url = Url::parse(&self.config.url).ok();
         let mut secrets: Vec<String> =
@@ -235,7 +238,7 @@ fn late() -> Error {
     Error::new(Kind::Timeout, "timeout")
 }
 
-/// Reads a stream to its end, telling words as they come.
+/// Reads a stream to its end and emits text as it arrives.
 async fn read<S>(
     mut chunks: S,
     mut answer: Answer,
@@ -244,7 +247,7 @@ async fn read<S>(
     sink: &Sink<Event>,
 ) -> Result<(), Error>
 where
-    S: Stream<Item = Result<Bytes, net::Error>> + Unpin,
+    S: Stream<Item = Result<Bytes, egress::Error>> + Unpin,
 {
     let mut decoder = Decoder::default();
     let mut ended = false;
@@ -256,7 +259,8 @@ where
                 let too_long = |_| Error::new(Kind::Broken, "the server sent an endless event");
                 decoder.push(&chunk, |data| pieces.push(data.to_owned())).map_err(too_long)?;
             }
-            // All that matters has come: the count of tokens is not worth more waiting, nor a broken connection a failure.
+            // The reply is complete. Neither a wait for the token counts nor a broken connection is
+            // a failure.
             Err(_) | Ok(Some(Err(_))) if answer.ended() => over = true,
             Err(_) => return Err(late()),
             Ok(Some(Err(error))) => return Err(error.into()),
@@ -279,7 +283,8 @@ where
             deadline = Instant::now() + times.usage;
         }
         if answer.done() && !over {
-            // The bytes that end the body mostly came along: read to them, the connection can be used again.
+            // The bytes that end the body usually arrive with the last event. If they are read, the
+            // connection can be reused.
             let rest = async { while let Some(Ok(_)) = chunks.next().await {} };
             over = true;
             drop(timeout_at(Instant::now() + Duration::from_millis(5), rest).await);
@@ -291,7 +296,7 @@ where
     told(answer, sink)
 }
 
-/// An answer that came in one piece.
+/// Reads a response that is not a stream.
 fn whole(mut answer: Answer, text: &str, sink: &Sink<Event>) -> Result<(), Error> {
     let news = answer.take(text)?;
     if !news.text.is_empty() {

@@ -14,7 +14,7 @@ impl Stt for Deaf {
 }
 
 fn registry(config: Config) -> Registry {
-    Registry::new(config, net::Client::new(net::Policy::default()).unwrap(), Runtime::current())
+    Registry::new(config, egress::Client::new(egress::Policy::default()).unwrap(), Runtime::current())
 }
 
 fn choice(provider: &str) -> LlmChoice {
@@ -42,7 +42,7 @@ async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
     }
 }
 
-/// A server that tells the model and the key that it was asked with.
+/// A server that replies with the model and the key of the request.
 async fn server() -> String {
     use axum::http::HeaderMap;
     let echo = |headers: HeaderMap, body: String| async move {
@@ -83,7 +83,7 @@ async fn the_operators_server_answers_for_all_that_name_no_other_and_is_trusted(
     let registry = registry(Config { openai: Some(operator), ..Config::default() });
     let (llm, warning) = registry.llm(&choice(""), "Ada", false);
     assert_eq!((answer(&llm, "hi").await, warning), (Ok("\"ours\" Bearer op".into()), None));
-    // Another vendor's model is not asked for; this server's is.
+    // A model of another vendor is not requested from this server; one of this server is.
     let (llm, warning) = registry.llm(&choice("anthropic"), "Ada", false);
     assert_eq!(answer(&llm, "hi").await.unwrap(), "\"ours\" Bearer op");
     assert!(warning.unwrap().contains("the server's own language model"));
@@ -106,7 +106,7 @@ async fn an_agents_own_server_is_asked_under_the_policy() {
     assert_eq!(answer(&strict.llm(&custom, "Ada", false).0, "hi").await, Err("refused address".into()));
     let open = Registry::new(
         Config::default(),
-        net::Client::new(net::Policy { allow_private: true }).unwrap(),
+        egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
         Runtime::current(),
     );
     assert_eq!(

@@ -1,15 +1,15 @@
-//! All callers of an engine, on one thread: what each says, what each hears.
+//! All callers of an in-process engine, on one thread: they send and receive the audio.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use conversation::call_config::{CallConfig, ConversationId};
-use conversation::engine::EventSink;
 use conversation::event::{Event, EventEnvelope};
+use conversation::id::ConversationId;
 use crossbeam_channel::{Receiver, Sender};
 use engine::transport::loopback::{LoopbackClient, LoopbackOutput};
 use engine::{CallEngine, clock};
+use engine_api::{CallConfig, EventSink};
 
 use super::Counts;
 use crate::args::Plan;
@@ -20,17 +20,18 @@ use crate::score::{Scorer, Scores};
 use crate::turns::{self, LAST, Turns};
 use crate::workload::{BLOCK, RATE, Workload};
 
-/// How often every caller is looked after.
+/// How often every caller is polled.
 const ROUND: Duration = Duration::from_millis(5);
-/// Sound is handed over so long before it is spoken: the engine takes it when it is, so this thread's lateness changes nothing.
+/// How long audio is sent before it is spoken. The engine uses it at its due time, so lateness of
+/// this thread has no effect below this limit.
 const AHEAD: Duration = Duration::from_millis(500);
-/// Hz of what the engine sends.
+/// Sample rate of the engine's output, in Hz.
 const HEARD: usize = 48_000;
 
-/// Keeps what turns were committed; all else is forgotten.
+/// An event sink that forwards committed turns and discards all other events.
 pub(super) struct Commits(Sender<(ConversationId, String)>);
 
-/// A ledger, and where its turns come out.
+/// An event sink, and the receiver of its committed turns.
 pub(super) fn ledger() -> (Commits, Receiver<(ConversationId, String)>) {
     let (sender, receiver) = crossbeam_channel::unbounded();
     (Commits(sender), receiver)
@@ -39,7 +40,7 @@ pub(super) fn ledger() -> (Commits, Receiver<(ConversationId, String)>) {
 impl EventSink for Commits {
     fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
         if let Event::UtteranceCommitted { text } = fact.event {
-            // Fails only when the run is over.
+            // Fails only after the end of the run.
             let _ = self.0.send((conversation, text));
         }
     }
@@ -47,7 +48,7 @@ impl EventSink for Commits {
     fn call_panicked(&self, _: ConversationId) {}
 }
 
-/// A moment at which costs are read.
+/// Resources in use at one instant.
 pub(super) struct Mark {
     pub(super) at: Instant,
     pub(super) threads: Threads,
@@ -55,7 +56,7 @@ pub(super) struct Mark {
     pub(super) counts: Counts,
 }
 
-/// What became of one call.
+/// Result of one call.
 pub(super) struct Called {
     pub(super) join: f64,
     pub(super) scores: Scores,
@@ -64,22 +65,22 @@ pub(super) struct Called {
     pub(super) late_feeds: u64,
 }
 
-/// A run that is over.
+/// Result of a finished run.
 pub(super) struct Ran {
     pub(super) calls: Vec<Called>,
     pub(super) failed: usize,
     pub(super) begin: Mark,
     pub(super) end: Mark,
-    /// Memory with one call.
+    /// Memory with one call, in bytes.
     pub(super) first: Option<u64>,
-    /// Somebody asked it to stop.
+    /// The user or the system stopped the run.
     pub(super) interrupted: bool,
 }
 
 struct Caller {
     far: LoopbackClient,
     asked: Instant,
-    /// When its connection came up: its first sample was spoken then.
+    /// When the call was connected, which is also the time of its first sample.
     began: Option<Instant>,
     blocks: usize,
     late_feeds: u64,
@@ -122,7 +123,7 @@ impl Feeder {
             while attached < self.plan.calls
                 && now >= begun + Duration::from_secs_f64(attached as f64 / self.plan.ramp)
             {
-                // The first one has run for a moment: what is made once is made.
+                // The first call has run for a while, so one-time allocations are done.
                 if attached == 1 {
                     first = machine::resident();
                 }
@@ -174,7 +175,7 @@ impl Feeder {
                     committed: Vec::new(),
                     closed: false,
                 };
-                // It may be connected before we look again.
+                // The call may be connected before the next poll.
                 while block_time(caller.blocks) < AHEAD {
                     caller.say(&self.plan.workload);
                 }
@@ -222,13 +223,13 @@ impl Caller {
         }
     }
 
-    /// Hands over the next block.
+    /// Sends the next frame.
     fn say(&mut self, workload: &Workload) {
         self.far.send_audio(workload.block(self.blocks).to_vec());
         self.blocks += 1;
     }
 
-    /// What became of it; nothing if it never began.
+    /// Result of the call; `None` if it never connected.
     fn leave(mut self, workload: &Workload, now: Instant) -> Option<Called> {
         let began = self.began?;
         let whole = now.saturating_duration_since(began).as_secs_f64();
@@ -243,7 +244,7 @@ impl Caller {
     }
 }
 
-/// When `n` blocks were spoken.
+/// Duration of `n` frames.
 fn block_time(n: usize) -> Duration {
     Duration::from_nanos((n * BLOCK) as u64 * 1_000_000_000 / RATE as u64)
 }

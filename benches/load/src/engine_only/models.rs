@@ -1,11 +1,11 @@
-//! The models of these calls: the workload's script, and the real speech detector.
+//! Models of the in-process calls: the workload's script, and the real VAD.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use conversation::call_config::{LlmChoice, SttChoice, TtsChoice};
 use engine::hear::vad::{Silero, Vad};
 use engine::{Models, WithWarning};
+use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use models::script::{Script, Scripted};
 use models::{Error, llm, paths, stt, tts, vad};
 use tokio::runtime::Handle;
@@ -28,7 +28,7 @@ impl Models for ScriptedModels {
     fn load(&self) -> Result<(), String> {
         let network = vad::Network::load(&self.weights)
             .map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
-        // Loaded once.
+        // `load` runs once, so the cell is empty.
         let _ = self.detector.set(Arc::new(network));
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Servers that hang, or that stream or list without end: they cost their tools, and leave neither a connection nor a task behind.
+//! Servers that hang, or that send streams or lists without end: they lose their tools, and leave
+//! neither a connection nor a task behind.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,15 +11,15 @@ use tokio::time::{pause, resume, sleep, timeout};
 
 use super::*;
 
-/// How long a state is waited for before the test has failed.
+/// How long a test waits for a state before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server has seen.
+/// What a server has received.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// Connections that are open now.
     open: usize,
-    /// What was asked, in order: the message's method, or the request's where it has no body.
+    /// The requests in order: the method of the message, or the HTTP method without a body.
     asked: Vec<String>,
 }
 
@@ -28,10 +29,11 @@ impl Seen {
     }
 }
 
-/// Answers what was asked, with the message that asked it. Without a word the client waits; an error ends the connection.
+/// Responds to a request and its message. Without output the client waits; an error closes the
+/// connection.
 type Says = fn(&mut TcpStream, &str, &Value) -> io::Result<()>;
 
-/// Serves on threads of its own, so that no task of the test's runtime is the server's.
+/// Runs the server on threads of its own, so that none of its tasks is in the test's runtime.
 fn serve(kind: &str, says: Says) -> (Configuration, watch::Receiver<Seen>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -43,7 +45,7 @@ fn serve(kind: &str, says: Says) -> (Configuration, watch::Receiver<Seen>) {
             tell.send_modify(|seen| seen.open += 1);
             let tell = Arc::clone(&tell);
             std::thread::spawn(move || {
-                // It ends with the connection, which is an error where something was still to be said.
+                // Ends with the connection. Writing to a closed connection is an error.
                 let _ = talk(stream, says, &tell);
                 tell.send_modify(|seen| seen.open -= 1);
             });
@@ -94,12 +96,12 @@ fn status(stream: &mut TcpStream, status: &str) -> io::Result<()> {
     write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")
 }
 
-/// The head of an answer that is a stream, and its first words.
+/// The head of a streamed response, and its first text.
 fn stream_of(stream: &mut TcpStream, words: &str) -> io::Result<()> {
     write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{words}")
 }
 
-/// Says the same for ever, until nobody listens.
+/// Writes the same text until the client closes the connection.
 fn for_ever(stream: &mut TcpStream, words: &str) -> io::Result<()> {
     stream_of(stream, "")?;
     loop {
@@ -109,7 +111,7 @@ fn for_ever(stream: &mut TcpStream, words: &str) -> io::Result<()> {
 
 const NOTE: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 
-/// What a server of one tool says that is good.
+/// The responses of a well-behaved server with one tool.
 fn good(stream: &mut TcpStream, asked: &str, message: &Value) -> io::Result<()> {
     match asked {
         "initialize" => {
@@ -136,12 +138,12 @@ fn page(next: Value) -> Value {
 
 type News = Result<Vec<Tool>, String>;
 
-/// The listing of a call with this server, and what it tells.
+/// Starts listing for a call with this server. Returns the future and the receiver of updates.
 fn begun(mcp: Configuration) -> (BoxFuture<'static, ()>, UnboundedReceiver<News>) {
-    let client = net::Client::new(net::Policy { allow_private: true }).unwrap();
+    let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
     let servers = Servers { client, conversation: "c".into(), servers: vec![Arc::new(mcp)] };
     let (tell, told) = unbounded_channel();
-    // Whoever reads may have gone with the test.
+    // The receiver may have been dropped with the test.
     (servers.list_tools(Box::new(move |news| drop(tell.send(news)))), told)
 }
 
@@ -149,9 +151,10 @@ fn left_out(why: &str) -> News {
     Err(format!("The tools of the MCP server \"T\" are left out: {why}."))
 }
 
-/// Proves that a second after the end the runtime has no task, and with that no connection, because each is held by one. The second is of
-/// the runtime's own clock, which jumps from timer to timer: what still waits for the server then has waited in vain. The server has another
-/// clock: it is only waited for until it has seen its connections close.
+/// Asserts that one second after the end the runtime has no task. It then also has no connection,
+/// because each one is held by a task. The second is measured by the runtime's clock, which jumps
+/// from timer to timer: a task that then still waits for the server would never end. The server has
+/// another clock, so the test only waits until the server has seen its connections close.
 async fn gone(case: &str, seen: &mut watch::Receiver<Seen>) {
     pause();
     sleep(Duration::from_secs(1)).await;
@@ -162,7 +165,7 @@ async fn gone(case: &str, seen: &mut watch::Receiver<Seen>) {
     assert!(closed, "{case}: {} connections are left", seen.borrow().open);
 }
 
-/// Waits until the server was asked so.
+/// Waits until the server received this request.
 async fn asked(seen: &mut watch::Receiver<Seen>, what: &str) {
     timeout(PATIENCE, seen.wait_for(|seen| seen.count(what) > 0)).await.expect(what).unwrap();
 }
@@ -187,7 +190,7 @@ async fn a_server_that_never_answers_keeps_nothing_when_the_call_ends_before_its
         let (listing, mut told) = begun(mcp);
         let listing = tokio::spawn(listing);
         asked(&mut seen, at).await;
-        // As the engine does with the call's end.
+        // The engine does this at the end of a call.
         listing.abort();
         gone(&format!("{kind}, {at}"), &mut seen).await;
         assert!(told.recv().await.is_none(), "{kind}, {at}: a call that is over is told nothing");
@@ -208,7 +211,7 @@ async fn a_server_that_never_answers_keeps_nothing_when_its_time_is_over() {
             () = &mut listing => panic!("it is over before the server was asked"),
             () = asked(&mut seen, at) => {}
         }
-        // Nothing but the time-out is left to wait for: the clock jumps to it.
+        // Only the timeout is left to wait for: the clock jumps to it.
         pause();
         listing.await;
         resume();
@@ -260,7 +263,7 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
                 let result = json!({"tools": [], "nextCursor": "next"});
                 let last = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
                 write!(stream, "data: {last}\n\n")?;
-                // The end of the connection is the end of the answer.
+                // The end of the connection is the end of the response.
                 Err(io::ErrorKind::ConnectionAborted.into())
             }
             _ => good(stream, asked, message),
@@ -289,7 +292,8 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
 #[tokio::test]
 async fn a_server_that_goes_over_a_limit_in_mid_call_loses_its_tools_and_is_told_of() {
     let (mcp, mut seen) = serve("shttp", |stream, asked, message| match asked {
-        // The stream of what a server has to say by itself begins as the session does: its tools are listed beside it.
+        // The stream for server-initiated messages starts with the session; the tools are listed in
+        // parallel.
         "GET" => stream_of(stream, ""),
         "tools/call" => for_ever(stream, NOTE),
         _ => good(stream, asked, message),
@@ -304,7 +308,7 @@ async fn a_server_that_goes_over_a_limit_in_mid_call_loses_its_tools_and_is_told
     assert_eq!(failed, Err(format!("the MCP server's session was closed: {why}")));
     assert_eq!(told.recv().await, Some(left_out(why)));
     assert!(!add.0.is_open());
-    // Closed while the call goes on and still holds its tools.
+    // Closed while the call continues and still holds its tools.
     gone("in mid-call", &mut seen).await;
     let calls = seen.borrow().count("tools/call");
     assert!(add.0.call(json!({})).await.is_err());
@@ -350,7 +354,7 @@ async fn with_the_call_s_tools_the_session_ends_whatever_its_server_does() {
     asked(&mut seen, "tools/call").await;
     drop(tools);
     assert_eq!(call.await.unwrap(), Err("the MCP server's session is over".into()));
-    // It hears of it, and need not answer.
+    // The server is notified, and need not respond.
     asked(&mut seen, "DELETE").await;
     gone("with the call", &mut seen).await;
     assert!(told.recv().await.is_none(), "the end of a call is no failure of its servers");

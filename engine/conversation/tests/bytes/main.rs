@@ -11,7 +11,7 @@ mod trace;
 
 use std::path::{Path, PathBuf};
 
-use conversation::call_config::ConversationId;
+use conversation::id::ConversationId;
 use conversation::settings::{Settings, SpokenMessage};
 use conversation::simulate::simulate_traced;
 use conversation::trace::header_line;

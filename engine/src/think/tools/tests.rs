@@ -57,8 +57,8 @@ fn tool(method: &str, url: String, headers: &[(&str, &str)]) -> Tool {
     }
 }
 
-fn client() -> net::Client {
-    net::Client::new(net::Policy { allow_private: true }).unwrap()
+fn client() -> egress::Client {
+    egress::Client::new(egress::Policy { allow_private: true }).unwrap()
 }
 
 fn url(template: &str, arguments: Value) -> Result<String, String> {
@@ -215,7 +215,7 @@ async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
 
 #[tokio::test]
 async fn what_may_not_be_sent_is_refused_with_a_reason() {
-    let strict = net::Client::new(net::Policy::default()).unwrap();
+    let strict = egress::Client::new(egress::Policy::default()).unwrap();
     assert_eq!(
         run(&strict, &tool("GET", "http://127.0.0.1/".into(), &[]), json!({})).await,
         Err("refused address".into())

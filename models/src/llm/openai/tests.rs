@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// What a question was answered with.
+/// The reply to a request.
 #[derive(Debug, Default)]
 struct Told {
     text: String,
@@ -72,8 +72,9 @@ const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"
 const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-/// A stream of these frames, each after a pause on the (paused) clock; then it stays open for ever or ends.
-async fn streamed(frames: Vec<(u64, Result<String, net::Error>)>, ends: bool) -> (Told, Duration) {
+/// Runs a stream of these frames, each after a pause on the (paused) clock. Then the stream ends,
+/// or stays open.
+async fn streamed(frames: Vec<(u64, Result<String, egress::Error>)>, ends: bool) -> (Told, Duration) {
     let start = Instant::now();
     let frames = stream::iter(frames).then(|(pause, frame)| async move {
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -120,7 +121,7 @@ async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
         ("Once upon", Some((Kind::Broken, "the stream broke off".into())))
     );
     let (told, _) = streamed(
-        vec![(10, Ok(words("Once"))), (10, Err(net::Error::Broken("connection broke".into())))],
+        vec![(10, Ok(words("Once"))), (10, Err(egress::Error::Broken("connection broke".into())))],
         true,
     )
     .await;
@@ -134,14 +135,14 @@ async fn the_end_does_not_wait_long_for_the_count_of_tokens() {
     let (told, took) =
         streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))], true).await;
     assert_eq!((told.end, took), (Some((9, 3)), Duration::from_millis(150)));
-    // Without [DONE], and broken behind the end: still an answer.
+    // Without [DONE], and broken after the end mark: still a reply.
     let (told, _) =
-        streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Err(net::Error::Broken("reset".into())))], true)
+        streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Err(egress::Error::Broken("reset".into())))], true)
             .await;
     assert!(told.failed.is_none() && told.end.is_some());
 }
 
-/// What a server saw and what it says next.
+/// The requests that a server received, and its next responses.
 struct Server {
     seen: Mutex<Vec<(HeaderMap, Uri, Value, u16)>>,
     answers: Mutex<Vec<Response>>,
@@ -183,13 +184,14 @@ async fn serve(answers: Vec<Response>) -> (Arc<Server>, String) {
 }
 
 fn client(url: String, token: Option<&str>) -> OpenAi {
-    // Nothing here is about time: a machine that stands still is no silent server.
+    // These tests do not depend on time: on a machine that stalls, a server must not count as
+    // silent.
     let patient = Duration::from_secs(60);
     let times = Times { first_token: patient, gap: patient, ..Times::default() };
     let config = Config { url, token: token.map(str::to_owned), model: "tiny".into(), times };
     OpenAi::new(
         config,
-        net::Client::new(net::Policy { allow_private: true }).unwrap(),
+        egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
         tokio::runtime::Handle::current(),
     )
 }
@@ -304,7 +306,7 @@ async fn a_refused_address_is_a_failed_model() {
     };
     let llm = OpenAi::new(
         config,
-        net::Client::new(net::Policy::default()).unwrap(),
+        egress::Client::new(egress::Policy::default()).unwrap(),
         tokio::runtime::Handle::current(),
     );
     assert_eq!(ask(&llm).await.failed, Some((Kind::Refused, "refused address".into())));
@@ -338,9 +340,9 @@ async fn a_cancelled_question_tells_nothing_more() {
     tell.send(words("One")).unwrap();
     assert!(matches!(events.recv().await, Some(Event::Text(_))));
     handle.cancel();
-    // The task is gone with its sink: the channel closes, though the server would go on.
+    // The task is gone with its sink: the channel closes, although the server would continue.
     assert!(events.recv().await.is_none());
-    // And the server is told, by the closed connection.
+    // The server sees the closed connection.
     tell.closed().await;
 }
 

@@ -1,0 +1,179 @@
+//! What a call needs from its agent besides the [`Spec`] of its turn-taking. Plain data,
+//! independent of any vendor.
+//!
+//! The configuration is taken when the user joins. Later changes of the agent apply from the next
+//! conversation.
+
+use core::fmt;
+use std::sync::Arc;
+
+use conversation::id::ConversationId;
+use conversation::spec::Spec;
+use serde::{Deserialize, Serialize};
+
+use crate::knowledge::Knowledge;
+use crate::tools::{Tool, ToolServers};
+
+/// Everything that the engine knows about a call.
+#[derive(Clone)]
+pub struct CallConfig {
+    /// The conversation.
+    pub id: ConversationId,
+    /// The rules of turn-taking.
+    pub spec: Spec,
+    /// The agent's name.
+    pub agent_name: String,
+    /// The system prompt, including context and memory.
+    pub system_prompt: String,
+    /// Speech to text.
+    pub stt: SttChoice,
+    /// The language model.
+    pub llm: LlmChoice,
+    /// Text to speech.
+    pub tts: TtsChoice,
+    /// The avatar that is shown.
+    pub avatar: AvatarChoice,
+    /// The pose set, unless the avatar is one of the engine's own.
+    pub pose_set: Option<PoseSetFile>,
+    /// The tools that the LLM may call.
+    pub tools: Vec<Tool>,
+    /// Servers that add tools after the call has started.
+    pub tool_servers: Option<Arc<dyn ToolServers>>,
+    /// The rules that each user message is checked against. The first rule that matches wins.
+    pub guardrails: Vec<Guardrail>,
+    /// The agent's knowledge, if it has any.
+    pub knowledge: Option<Arc<dyn Knowledge>>,
+    /// Whether external clients see the arguments and results of tools.
+    pub expose_tools: bool,
+    /// Whether the operator controls the clients. Context from a client then counts as the
+    /// operator's.
+    pub trust_client_context: bool,
+    /// Whether inputs and outputs are written as a trace.
+    pub record_trace: bool,
+}
+
+impl CallConfig {
+    /// A call of an agent without any instruction or choice: the starting point of tests and
+    /// measurements.
+    #[must_use]
+    pub fn minimal(id: ConversationId, spec: Spec) -> Self {
+        Self {
+            id,
+            spec,
+            agent_name: "Ada".into(),
+            system_prompt: String::new(),
+            stt: SttChoice::default(),
+            llm: LlmChoice::default(),
+            tts: TtsChoice::default(),
+            avatar: AvatarChoice::default(),
+            pose_set: None,
+            tools: Vec::new(),
+            tool_servers: None,
+            guardrails: Vec::new(),
+            knowledge: None,
+            expose_tools: false,
+            trust_client_context: false,
+            record_trace: false,
+        }
+    }
+}
+
+/// The agent's choice of speech to text. Names are free strings, resolved when the call starts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SttChoice {
+    /// Vendor; empty = built in.
+    pub provider: String,
+    /// Model; empty = the vendor's default.
+    pub model: String,
+    /// The model to use after a failure.
+    pub fallback_model: Option<String>,
+    /// BCP 47 tag; empty = `en`.
+    pub language: String,
+}
+
+/// The agent's choice of language model.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LlmChoice {
+    /// Vendor; empty = built in; `custom` = any OpenAI-compatible server at `url`.
+    pub provider: String,
+    /// Model.
+    pub model: String,
+    /// The model to use after a failure.
+    pub fallback_model: Option<String>,
+    /// Base URL; ends in `/v1`.
+    pub url: Option<String>,
+    /// Bearer token. Secret.
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for LlmChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LlmChoice")
+            .field("provider", &self.provider)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The agent's choice of text to speech.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TtsChoice {
+    /// Vendor; empty = built in.
+    pub provider: String,
+    /// Model.
+    pub model_id: String,
+    /// Voice; empty = the avatar's own.
+    pub voice_id: String,
+    /// Sample rate to request from the TTS, in Hz; `None` = the voice's own.
+    pub sample_rate: Option<u32>,
+    /// Words that are spoken differently from their spelling.
+    pub custom_pronunciation: Vec<Pronunciation>,
+}
+
+/// A word that is spoken differently from its spelling.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pronunciation {
+    /// The word as written.
+    pub word: String,
+    /// The pronunciation in ordinary letters.
+    pub pronunciation: String,
+}
+
+/// A pose set that comes with a call.
+#[derive(Clone)]
+pub struct PoseSetFile {
+    /// The pose set file.
+    pub data: Arc<[u8]>,
+    /// Share of the avatar's poses in the file, in percent. While an avatar is drawn there are
+    /// partial sets; more complete ones replace them.
+    pub completeness: u8,
+}
+
+/// The agent's choice of avatar.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AvatarChoice {
+    /// `avatar_key_id`.
+    pub avatar_key_id: String,
+    /// Video frame rate: 25 or 30 frames per second.
+    pub frame_rate: u32,
+}
+
+/// A rule that each user message is checked against, in parallel with the reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guardrail {
+    /// Its permanent key.
+    pub key: String,
+    /// A label.
+    pub category: String,
+    /// The rule, in natural language for a model.
+    pub prompt: String,
+    /// Spoken instead of the reply. Without it the rule is a tool: the LLM calls it, and the
+    /// moderation endpoint's verdict is its result.
+    pub response_message: Option<String>,
+    /// URL to notify when the rule fires.
+    pub callback_url: Option<String>,
+}

@@ -1,0 +1,131 @@
+//! The engine, as the control plane sees it.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use conversation::id::ConversationId;
+use conversation::input::Command;
+use conversation::output::{CommandOutcome, Rejection};
+
+use crate::BoxFuture;
+use crate::call_config::{CallConfig, PoseSetFile};
+use crate::metrics::MetricFamily;
+
+/// The operations that the control plane needs from the engine.
+pub trait Engine: Send + Sync + 'static {
+    /// Accepts a client's SDP offer: starts the call, or moves it to a new connection.
+    ///
+    /// The call takes its slot and its models when the connection is up, and starts then (event
+    /// `joined`). If there is no capacity at that time, the client gets a fatal `error`; the
+    /// conversation can be joined again later. An offer that does not connect within
+    /// `timeouts.offer`, or that newer offers displace, leaves no trace.
+    ///
+    /// The older connection of a call gets `peerLeft` and is closed once the new one is connected,
+    /// not before.
+    fn accept_offer(&self, offer: Offer) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>>;
+
+    /// Sends a command to a running call.
+    fn send_command(
+        &self,
+        conversation: ConversationId,
+        command: Command,
+    ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>>;
+
+    /// Closes one connection (WHIP DELETE). If it is the current one of the call, the user leaves.
+    ///
+    /// Returns false if the connection does not exist.
+    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool>;
+
+    /// Announces a more complete pose set of an avatar that is still being drawn. Running calls
+    /// that came with a less complete set switch to it without a break. Takes a few milliseconds.
+    fn swap_pose_set(&self, avatar_key_id: &str, face: PoseSetFile);
+
+    /// Number of calls that are connected now.
+    fn active_calls(&self) -> usize;
+
+    /// Why no call can be accepted now (models are still loading), or `None`.
+    fn not_ready_reason(&self) -> Option<String>;
+
+    /// Why a new call would be rejected now although the engine is ready (overload); `None` while
+    /// there is capacity. Running calls are not affected. May read small files.
+    fn capacity_error(&self) -> Option<String>;
+
+    /// Like [`CallEngine::capacity_error`], before a conversation is created. A rejection is counted.
+    fn reject_new_call(&self) -> Option<String> {
+        self.capacity_error()
+    }
+
+    /// Why a new call that needs a built-in STT decoder would be rejected now, or `None`.
+    fn stt_unavailable(&self) -> Option<String>;
+
+    /// What has failed while calls are still accepted, in one sentence; `None` without a failure.
+    fn degraded_reason(&self) -> Option<String>;
+
+    /// The engine's own metrics. Never waits for a media thread.
+    fn metrics(&self) -> Vec<MetricFamily>;
+}
+
+/// The origin of an offer, for the limits on offers that have not connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The client's network: an IPv4 address, or the /64 prefix of an IPv6 address; `None` if the
+    /// client is exempt from the limits.
+    pub network: Option<IpAddr>,
+    /// The agent that is called.
+    pub agent: String,
+}
+
+/// A client's offer.
+pub struct Offer {
+    /// The call, from the agent's current configuration. Ignored if the conversation is already
+    /// running.
+    pub config: Arc<CallConfig>,
+    /// The SDP offer.
+    pub sdp: String,
+    /// The connection that this offer renegotiates or replaces, if the client named one.
+    pub replaces: Option<String>,
+    /// Whether a new connection takes the place of `replaces`; otherwise `replaces` is
+    /// renegotiated.
+    pub restart: bool,
+    /// Commands received before the call started, in order. They take effect at the join.
+    pub commands: Vec<Command>,
+    /// The origin of the offer.
+    pub caller: Caller,
+}
+
+/// An accepted offer.
+#[derive(Clone, Debug)]
+pub struct AcceptedOffer {
+    /// The SDP answer with all candidates.
+    pub answer: String,
+    /// The id of this connection (`pc_id`, WHIP resource). It cannot be guessed.
+    pub connection: String,
+}
+
+/// Why an offer is rejected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OfferError {
+    /// HTTP 400.
+    #[error("bad SDP: {0}")]
+    BadSdp(String),
+    /// HTTP 406.
+    #[error("{0}")]
+    NotAcceptable(String),
+    /// HTTP 409.
+    #[error("Conversation has ended")]
+    Ended,
+    /// HTTP 503: no decoder, no capacity, draining, or still loading.
+    #[error("{0}")]
+    NoCapacity(String),
+}
+
+/// Why a command was not executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// No such call runs on this engine.
+    #[error("not running here")]
+    NotRunning,
+    /// The call rejected it.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+}

@@ -1,0 +1,28 @@
+//! The interface between the two planes.
+//!
+//! The control plane holds an [`Engine`] and gives it an [`EventSink`] (the store), the [`Knowledge`]
+//! and the [`ToolServers`] of each agent. The engine implements [`Engine`]. Neither plane knows the
+//! other: both depend on this crate and on the pure `conversation`.
+//!
+//! Futures come from `core`, so this crate does not choose a runtime.
+
+mod call_config;
+mod engine;
+mod event_sink;
+mod knowledge;
+pub mod metrics;
+mod tools;
+
+use core::future::Future;
+use core::pin::Pin;
+
+pub use call_config::{
+    AvatarChoice, CallConfig, Guardrail, LlmChoice, PoseSetFile, Pronunciation, SttChoice, TtsChoice,
+};
+pub use engine::{AcceptedOffer, Caller, CommandError, Engine, Offer, OfferError};
+pub use event_sink::EventSink;
+pub use knowledge::Knowledge;
+pub use tools::{RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers};
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,12 @@
+//! What goes into the state machine and what comes out of it: inputs, outputs, events, settings.
+//! Plain data without rules.
+
+pub mod event;
+pub mod id;
+pub mod input;
+pub mod output;
+pub mod settings;
+pub mod spec;
+pub(crate) mod stop_words;
+pub mod time;
+pub mod view;

@@ -1,0 +1,387 @@
+//! Endpointing: when the user's turn is over.
+//!
+//! ```text
+//!         speech starts                     speech stops
+//! EMPTY ----------------> OPEN ---------------------------> WAITING FOR END
+//!   ^                 (user speaks) <----------------------    |       |
+//!   |                                       speech starts      |       | Commit
+//!   | TranscriptTimeout without final words; Commit with too   |       v
+//!   | few words over a reply (the text is carried over)        |   COMMITTED
+//!   +----------------------------------------------------------+
+//! ```
+//!
+//! A transcript without detected speech starts WAITING FOR END directly. There, `TranscriptTimeout`
+//! runs while words are missing or interim, and `Commit` runs once all words are final. Interim
+//! words that do not become final before `TranscriptTimeout` are dropped, and `Commit` runs for the
+//! rest.
+
+use core::time::Duration;
+
+use crate::contract::event::Event;
+use crate::contract::output::OpenTurn;
+use crate::contract::time::Time;
+use crate::machine::conversation::Conversation;
+use crate::machine::timers::TimerKind;
+use crate::words::{append_words, count_words, normalize_text};
+
+/// Maximum wait for a final transcript that is due. The wait starts with the VAD's report of the
+/// end. For the turn itself, it starts again with a later final transcript, or with an interim one
+/// without detected speech. A local STT without enough CPU time is late by seconds. After this
+/// limit, the final transcript counts as lost.
+const MAX_FINAL_TRANSCRIPT_WAIT: Duration = Duration::from_secs(8);
+
+/// The user's open turn.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// Final transcripts, joined.
+    pub(crate) text: String,
+    /// The interim transcript, which may still change.
+    pub(crate) interim: String,
+    /// True onset of its first speech segment.
+    pub(crate) first_onset: Option<Time>,
+    /// True end of its last speech segment.
+    pub(crate) speech_end: Option<Time>,
+    /// True end of earlier speech whose words did not arrive in time. Words that arrive later
+    /// belong to that speech, and their latencies are measured from here.
+    pub(crate) late_speech_end: Option<Time>,
+    /// The turn model's P(turn is over) for the last speech segment.
+    pub(crate) end_of_turn_probability: Option<f32>,
+    /// Start of the current wait.
+    pub(crate) wait_started_at: Time,
+    /// Arrival of the last final transcript.
+    pub(crate) last_final_at: Option<Time>,
+    /// Whether a final transcript was more than a backchannel over the agent's speech.
+    pub(crate) has_non_backchannel: bool,
+    /// Whether the turn is a backchannel, so that the agent continues.
+    pub(crate) is_backchannel: bool,
+    /// Number of preemptive replies that were started for this turn.
+    pub(crate) preemptive_attempts: u32,
+}
+
+impl Turn {
+    /// Whether the turn has text.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.text.is_empty() || !self.interim.is_empty()
+    }
+}
+
+/// Transcripts that count as backchannels, without spaces.
+const BACKCHANNELS: [&str; 23] = [
+    "yeah", "yes", "yep", "yup", "yah", "ya", "mhm", "mmhm", "mhmm", "mmhmm", "mm", "mmm", "hm", "hmm",
+    "uhhuh", "aha", "okay", "ok", "right", "alright", "sure", "isee", "gotit",
+];
+
+/// Whether a transcript consists only of one backchannel, once or repeated.
+pub(crate) fn is_backchannel(text: &str) -> bool {
+    let plain = normalize_text(text);
+    let joined = plain.replace(' ', "");
+    let mut words = plain.split(' ');
+    let first = words.next().unwrap_or_default();
+    // "mm hm" matches "mmhm", and "yeah yeah" matches "yeah". "right okay" matches neither way.
+    BACKCHANNELS.contains(&joined.as_str())
+        || BACKCHANNELS.contains(&first) && words.all(|word| word == first)
+}
+
+impl Conversation {
+    /// The user's open turn as it is now: the input for the turn model when
+    /// [`Output::RequestTurnProbability`](crate::contract::output::Output::RequestTurnProbability) is sent.
+    #[must_use]
+    pub fn open_turn(&self) -> OpenTurn {
+        let mut words = self.turn.text.clone();
+        if !self.turn.interim.is_empty() {
+            append_words(&mut words, &self.turn.interim);
+        }
+        OpenTurn { onset: self.turn.first_onset, transcript: words }
+    }
+
+    /// Whether the turn model's answer for the last speech segment can still change the time of the
+    /// commit. The answer counts until the commit, the next onset, or the turn's end without words,
+    /// whichever is first.
+    #[must_use]
+    pub fn awaits_turn_probability(&self) -> bool {
+        self.spec.turn_model
+            && !self.speech.active
+            && self.turn.speech_end.is_some()
+            && self.turn.end_of_turn_probability.is_none()
+    }
+
+    pub(crate) fn speech_started(&mut self, onset: Time) {
+        if self.speech.active {
+            return;
+        }
+        let onset = onset.min(self.now);
+        self.speech.start(onset);
+        self.turn.first_onset.get_or_insert(onset);
+        self.turn.end_of_turn_probability = None;
+        self.emit(Event::UserStartedSpeaking);
+        if self.turn.is_backchannel {
+            self.turn.is_backchannel = false;
+            self.explain_decision(|| "the user goes on: no backchannel, an ordinary turn".into());
+        }
+        if self.timers.deadline(TimerKind::Commit).is_some() {
+            self.explain_decision(|| {
+                "the user goes on before the commit: the wait is dropped, the turn stays open".into()
+            });
+        }
+        self.reset_turn_deadline();
+        self.start_barge_in_timers();
+    }
+
+    pub(crate) fn speech_continued(&mut self, until: Time) {
+        if self.speech.active {
+            self.speech.end = self.speech.end.max(until.min(self.now));
+            self.evaluate_hold();
+        }
+    }
+
+    pub(crate) fn speech_stopped(&mut self, end: Time) {
+        if !self.speech.active {
+            return;
+        }
+        self.speech.stop(end.min(self.now), self.now);
+        self.turn.speech_end = Some(self.speech.end);
+        self.turn.wait_started_at = self.now;
+        self.emit(Event::UserStoppedSpeaking);
+        if self.spec.turn_model && self.turn.end_of_turn_probability.is_none() {
+            self.outputs
+                .push_back(crate::contract::output::Output::RequestTurnProbability(self.speech.segment_id()));
+        }
+        self.reset_turn_deadline();
+        self.finish_barge_in();
+    }
+
+    pub(crate) fn handle_turn_probability(
+        &mut self,
+        speech_segment: crate::contract::input::SpeechSegmentId,
+        probability: f32,
+    ) {
+        let of_this_turn = self.speech.active || self.turn.speech_end.is_some();
+        if speech_segment == self.speech.segment_id() && of_this_turn && !probability.is_nan() {
+            self.turn.end_of_turn_probability = Some(probability);
+            self.reset_turn_deadline();
+        } else {
+            self.explain_decision(|| format!("the turn model's answer {probability} came too late to count"));
+        }
+    }
+
+    /// Emits a transcript and returns its trimmed text. A transcript without letters or digits is
+    /// not emitted, and the result is empty. Every transcript marks the STT as recovered.
+    fn emit_transcript<'a>(&mut self, text: &'a str, is_final: bool) -> &'a str {
+        self.stage_recovered(crate::contract::event::Stage::Stt);
+        let text = text.trim();
+        if !text.chars().any(char::is_alphanumeric) {
+            return "";
+        }
+        self.emit(Event::UserTranscript { text: text.to_owned(), is_final });
+        text
+    }
+
+    /// `trailing_interim`: words after the final transcript, which may still change.
+    pub(crate) fn handle_final_transcript(&mut self, text: &str, trailing_interim: &str) {
+        let text = self.emit_transcript(text, true);
+        self.pending_finals = self.pending_finals.saturating_sub(1);
+        trailing_interim.trim().clone_into(&mut self.turn.interim);
+        if text.is_empty() {
+            self.reset_turn_deadline();
+            self.reschedule_resume();
+            return;
+        }
+        append_words(&mut self.turn.text, text);
+        self.turn.last_final_at = Some(self.now);
+        self.interrupt_by_final(is_backchannel(text));
+        if !self.speech.active {
+            self.turn.wait_started_at = self.now;
+        }
+        self.reset_turn_deadline();
+        self.start_preemptive_reply();
+    }
+
+    pub(crate) fn handle_interim_transcript(&mut self, text: &str) {
+        let text = self.emit_transcript(text, false);
+        let fresh = self.turn.interim.is_empty();
+        text.clone_into(&mut self.turn.interim);
+        if fresh || text.is_empty() {
+            if !self.speech.active && self.turn.speech_end.is_none() && self.turn.text.is_empty() {
+                self.turn.wait_started_at = self.now;
+            }
+            self.reset_turn_deadline();
+        }
+        if self.spec.min_interruption_words > 0 {
+            self.hold_if_interrupted();
+        }
+        self.interrupt_by_stop_word();
+    }
+
+    /// Number of words in the turn so far, including carried and interim words.
+    pub(crate) fn turn_word_count(&self) -> usize {
+        count_words(&self.carried_text) + count_words(&self.turn.text) + count_words(&self.turn.interim)
+    }
+
+    /// Sets the deadline for which the turn waits now.
+    pub(crate) fn reset_turn_deadline(&mut self) {
+        self.timers.clear(TimerKind::TranscriptTimeout);
+        self.timers.clear(TimerKind::Commit);
+        if self.speech.active {
+            return;
+        }
+        let timeout = self.spec.transcript_timeout.map(|timeout| self.turn.wait_started_at + timeout);
+        if self.turn.text.is_empty() {
+            if self.turn.speech_end.is_some() || !self.turn.interim.is_empty() {
+                self.timers.set_or_clear(TimerKind::TranscriptTimeout, timeout);
+            }
+        } else if self.turn.interim.is_empty() {
+            self.timers.set(TimerKind::Commit, self.commit_at());
+        } else {
+            // The wait for an interim transcript never ends before the commit would be due.
+            self.timers
+                .set_or_clear(TimerKind::TranscriptTimeout, timeout.map(|at| at.max(self.commit_at())));
+        }
+    }
+
+    fn turn_model_expects_more(&self) -> bool {
+        self.turn.end_of_turn_probability.is_some_and(|p| p < self.spec.turn_threshold)
+    }
+
+    fn commit_at(&self) -> Time {
+        let delay = if self.turn_model_expects_more() {
+            self.spec.max_endpointing_delay
+        } else {
+            self.spec.min_endpointing_delay
+        };
+        let stopped = self.turn.speech_end.unwrap_or(self.turn.wait_started_at);
+        self.turn.wait_started_at.max(stopped + delay)
+    }
+
+    /// Until when a wait that began at `since` continues for a final transcript that is due. `None`
+    /// if no final transcript is due or the maximum wait has passed.
+    pub(crate) fn final_transcript_deadline(&mut self, since: Time) -> Option<Time> {
+        let latest = since + MAX_FINAL_TRANSCRIPT_WAIT;
+        if self.now >= latest {
+            // A lost final transcript must not prolong every later wait.
+            self.pending_finals = 0;
+        }
+        (self.pending_finals > 0).then_some(latest)
+    }
+
+    pub(crate) fn transcript_timed_out(&mut self) {
+        if let Some(latest) = self.final_transcript_deadline(self.turn.wait_started_at) {
+            self.explain_decision(|| {
+                format!("the recogniser still works on the words: they are waited for until {latest}")
+            });
+            self.timers.set(TimerKind::TranscriptTimeout, latest);
+            return;
+        }
+        let timeout = self.spec.transcript_timeout.unwrap_or_default();
+        if self.turn.text.is_empty() {
+            self.explain_decision(|| {
+                format!("transcript_timeout {timeout:?}: no words came, the turn is over")
+            });
+            self.turn = Turn {
+                late_speech_end: self.turn.speech_end.or(self.turn.late_speech_end),
+                ..Turn::default()
+            };
+        } else {
+            self.explain_decision(|| {
+                format!("transcript_timeout {timeout:?}: the rest of the words did not come")
+            });
+            self.turn.interim.clear();
+            self.reset_turn_deadline();
+        }
+    }
+
+    /// Commits the turn, or carries its text over if it has too few words to end a reply.
+    pub(crate) fn commit_due(&mut self) {
+        let mut turn = core::mem::take(&mut self.turn);
+        let min_words = self.spec.min_interruption_words;
+        let over_interruptible_reply =
+            self.floor.front().is_some_and(|reply| reply.interruptible && !self.is_ending());
+        if over_interruptible_reply
+            && !turn.is_backchannel
+            && count_words(&self.carried_text) + count_words(&turn.text) < min_words
+        {
+            append_words(&mut self.carried_text, &turn.text);
+            self.explain_decision(|| {
+                format!(
+                    "min_interruption_words {min_words}: too few words to end a reply, kept for the next turn"
+                )
+            });
+            // The preemptive reply started while the floor was empty, and a reply has the floor
+            // now. The text of the next turn differs.
+            self.discard_preemptive_reply("its turn is none of its own");
+            return;
+        }
+        if !self.carried_text.is_empty() {
+            let more = core::mem::replace(&mut turn.text, core::mem::take(&mut self.carried_text));
+            append_words(&mut turn.text, &more);
+        }
+        let now = self.now;
+        let threshold = self.spec.turn_threshold;
+        let (min_delay, max_delay) = (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
+        let turn_model_asked = self.spec.turn_model && turn.speech_end.is_some();
+        self.explain_decision(|| {
+            let why = match turn.end_of_turn_probability {
+                Some(p) if p < threshold => {
+                    format!(
+                        "turn model {p} < turn_threshold {threshold}: max_endpointing_delay {max_delay:?}"
+                    )
+                }
+                Some(p) => {
+                    format!(
+                        "turn model {p} >= turn_threshold {threshold}: min_endpointing_delay {min_delay:?}"
+                    )
+                }
+                None if turn_model_asked => {
+                    format!("the turn model has not answered in time: min_endpointing_delay {min_delay:?}")
+                }
+                None => format!("min_endpointing_delay {min_delay:?}"),
+            };
+            let from = turn
+                .speech_end
+                .map_or("no speech was detected".to_owned(), |end| format!("speech ended at {end}"));
+            format!("committed: {from}, waited since {}, {why}", turn.wait_started_at)
+        });
+        let end = turn.speech_end.or(turn.late_speech_end);
+        let since_end = |at: Option<Time>| Some(at?.since(end?).as_secs_f64());
+        let times = crate::contract::event::TurnTimes {
+            endpointing: since_end(Some(now)),
+            stt: since_end(turn.last_final_at),
+            ..Default::default()
+        };
+        self.commit_turn(turn.text, times, end, !turn.is_backchannel, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backchannels_are_told_by_their_whole_text() {
+        for text in [
+            "Yeah.",
+            "mm-hm",
+            "Mm-hm!",
+            "OK",
+            "Okay,",
+            "uh-huh",
+            "Right.",
+            "Yep.",
+            "yup",
+            "Mmm.",
+            "hm",
+            "I see.",
+            "Got it!",
+            "yeah, yeah",
+            "mm-hm, mm-hm.",
+            "Okay okay okay.",
+            "Alright.",
+        ] {
+            assert!(is_backchannel(text), "{text}");
+        }
+        for text in
+            ["yeah but", "okay stop", "no", "", "right okay", "yep no", "I see it", "sure thing", "no no"]
+        {
+            assert!(!is_backchannel(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The state machine of one conversation: [`conversation::Conversation`] and the rules of
+//! turn-taking, one file each.
+
+pub(crate) mod barge_in;
+pub mod conversation;
+pub(crate) mod endpoint;
+pub(crate) mod floor;
+pub(crate) mod guardrail;
+pub(crate) mod heard_text;
+pub(crate) mod history;
+pub(crate) mod lifecycle;
+pub mod phrase;
+pub(crate) mod reply;
+pub(crate) mod speech;
+pub(crate) mod think;
+pub mod timers;
+pub(crate) mod tools;
+pub(crate) mod voice;

@@ -1,0 +1,295 @@
+//! Pending calls: calls that consist only of offers so far. A pending call holds neither a slot nor
+//! models. They are requested when a client has connected. Until they arrive, the connections are
+//! polled and their events are stored.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use conversation::id::ConversationId;
+use conversation::input::Command;
+use conversation::output::CommandOutcome;
+
+use crate::connection::Connection;
+use crate::context::PresenceGuard;
+use crate::messages::NewCall;
+use crate::transport::TransportEvent;
+use crate::transport::webrtc::{Protocol, Transmit};
+
+/// Limit of commands stored for a call that has not started.
+pub(crate) const MAX_EARLY_COMMANDS: usize = 64;
+/// Limit of connection events stored until the call has its models, which takes milliseconds.
+const MAX_EARLY_EVENTS: usize = 256;
+/// Time that a client without capacity has to open its data channel, over which it gets the error.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// State of a pending call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PendingState {
+    /// A connection or the call setup is still awaited.
+    Waiting,
+    /// A client has connected: the slot and models must be requested.
+    Connected,
+    /// No connection is left.
+    Finished,
+}
+
+/// A call that has not started.
+pub(crate) struct PendingCall {
+    pub(crate) conversation: ConversationId,
+    early_commands: Vec<Command>,
+    setup_request: Box<dyn Fn() + Send>,
+    presence: PresenceGuard,
+    connections: Vec<Connection>,
+    next_connection: u32,
+    events: Vec<(u32, TransportEvent)>,
+    /// Whether the slot and models have been requested.
+    setup_requested: bool,
+    /// Connections that were sent a capacity error, and since when.
+    rejected: Vec<(u32, Instant)>,
+    dropped_connections: Vec<u32>,
+    offer_timeout: Duration,
+    /// When the pending call must be served next.
+    pub(crate) next_deadline: Option<Instant>,
+}
+
+/// What a starting call takes over from the pending call.
+#[derive(Default)]
+pub(crate) struct CallHandover {
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) next_connection: u32,
+    pub(crate) presence: PresenceGuard,
+    /// Commands that arrived before the start.
+    pub(crate) early_commands: Vec<Command>,
+}
+
+impl PendingCall {
+    /// A pending call; `offer` is the time that its offers have to connect.
+    pub(crate) fn new(conversation: ConversationId, arrival: NewCall, offer: Duration) -> Self {
+        let NewCall { id: _, early_commands: commands, presence, request_setup: open } = arrival;
+        Self {
+            conversation,
+            early_commands: commands,
+            setup_request: open,
+            presence,
+            connections: Vec::with_capacity(1),
+            next_connection: 0,
+            events: Vec::new(),
+            setup_requested: false,
+            rejected: Vec::new(),
+            dropped_connections: Vec::new(),
+            offer_timeout: offer,
+            next_deadline: None,
+        }
+    }
+
+    /// Adds a connection and returns its number. At most `max` connections are held: the oldest
+    /// pending one is dropped first, then the oldest connected one.
+    pub(crate) fn add_connection(&mut self, max: usize, make: impl FnOnce(u32) -> Connection) -> u32 {
+        while self.connections.len() >= max {
+            let oldest = self
+                .connections
+                .iter()
+                .min_by_key(|l| (l.connected_at.is_some(), l.number))
+                .map(|l| l.number);
+            let Some(oldest) = oldest else { break };
+            self.drop_connection(oldest);
+        }
+        let number = self.next_connection;
+        self.next_connection += 1;
+        self.connections.push(make(number));
+        number
+    }
+
+    /// Numbers of the call's connections.
+    pub(crate) fn connection_numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.connections.iter().map(|connection| connection.number)
+    }
+
+    /// The connection with this id.
+    pub(crate) fn connection_by_id(&mut self, id: &str) -> Option<&mut Connection> {
+        self.connections.iter_mut().find(|connection| connection.id() == id)
+    }
+
+    /// Numbers of the connections dropped since the last call of this method.
+    pub(crate) fn take_dropped_connections(&mut self) -> impl Iterator<Item = u32> + '_ {
+        self.dropped_connections.drain(..)
+    }
+
+    fn drop_connection(&mut self, number: u32) {
+        self.connections.retain(|connection| connection.number != number);
+        self.events.retain(|(of, _)| *of != number);
+        self.rejected.retain(|(of, _)| *of != number);
+        self.dropped_connections.push(number);
+    }
+
+    /// Drops the connection of an offer that was evicted for a newer one.
+    pub(crate) fn evict_offer(&mut self, offer: u64) {
+        if let Some(number) = self
+            .connections
+            .iter()
+            .find(|connection| connection.is_offer(offer))
+            .map(|connection| connection.number)
+        {
+            self.drop_connection(number);
+        }
+    }
+
+    /// Passes a datagram to one of the connections. Returns false if the connection does not take
+    /// it.
+    pub(crate) fn receive_datagram(
+        &mut self,
+        now: Instant,
+        number: u32,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        datagram: &[u8],
+    ) -> bool {
+        let connection = self.connections.iter_mut().find(|connection| connection.number == number);
+        connection.is_some_and(|connection| connection.receive(now, protocol, source, destination, datagram))
+    }
+
+    /// Handles a command from the API. Returns `None` if the command ends the call.
+    pub(crate) fn handle_command(&mut self, command: Command) -> Option<CommandOutcome> {
+        if matches!(command, Command::End | Command::Leave | Command::Stop { .. }) {
+            return None;
+        }
+        if self.early_commands.len() < MAX_EARLY_COMMANDS {
+            self.early_commands.push(command);
+        }
+        Some(CommandOutcome::Accepted)
+    }
+
+    /// The client closes one of its connections. Returns false if there is no such connection.
+    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
+        let Some(connection) = self.connection_by_id(id) else { return false };
+        let number = connection.number;
+        if connection.connected_at.is_some() {
+            connection.hang_up(now);
+            self.events.retain(|(of, _)| *of != number);
+        } else {
+            self.drop_connection(number);
+        }
+        true
+    }
+
+    /// Polls the connections and drops those that have expired.
+    pub(crate) fn poll_connections(
+        &mut self,
+        now: Instant,
+        transmit: &mut dyn FnMut(Transmit),
+    ) -> PendingState {
+        let mut full = Vec::new();
+        for connection in &mut self.connections {
+            while connection.is_due(now)
+                && let Some(event) = connection.poll(now, transmit)
+            {
+                if self.events.len() < MAX_EARLY_EVENTS {
+                    self.events.push((connection.number, event));
+                } else {
+                    full.push(connection.number);
+                    break;
+                }
+            }
+        }
+        // No legitimate client sends so many events before the server could have answered.
+        for number in full {
+            self.drop_connection(number);
+        }
+        self.close_rejected(now, transmit);
+        let limit = self.offer_timeout;
+        let late = |connection: &Connection| {
+            let pending = connection.connected_at.is_none()
+                && now.saturating_duration_since(connection.offered_at) >= limit;
+            pending || connection.closed_at.is_some() || connection.is_finished(now)
+        };
+        let late: Vec<u32> = self
+            .connections
+            .iter()
+            .filter(|connection| late(connection))
+            .map(|connection| connection.number)
+            .collect();
+        for number in late {
+            self.drop_connection(number);
+        }
+        self.next_deadline =
+            self.connections.iter().filter_map(|connection| self.connection_deadline(connection)).min();
+        if self.connections.is_empty() {
+            return PendingState::Finished;
+        }
+        let is_waiting = |connection: &Connection| {
+            connection.is_up() && !self.rejected.iter().any(|(of, _)| *of == connection.number)
+        };
+        if !self.setup_requested && self.connections.iter().any(is_waiting) {
+            PendingState::Connected
+        } else {
+            PendingState::Waiting
+        }
+    }
+
+    fn connection_deadline(&self, connection: &Connection) -> Option<Instant> {
+        let offered = connection.connected_at.is_none().then(|| connection.offered_at + self.offer_timeout);
+        let rejected_until = self
+            .rejected
+            .iter()
+            .find(|(of, _)| *of == connection.number)
+            .map(|(_, at)| *at + REJECTION_TIMEOUT);
+        [connection.next_deadline(), offered, rejected_until].into_iter().flatten().min()
+    }
+
+    /// Requests a slot and models.
+    pub(crate) fn request_setup(&mut self) {
+        self.setup_requested = true;
+        (self.setup_request)();
+    }
+
+    /// Sends a capacity error to every client that has connected.
+    pub(crate) fn reject(&mut self, now: Instant) {
+        self.setup_requested = false;
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_up()) {
+            if !self.rejected.iter().any(|(of, _)| *of == connection.number) {
+                connection.send_capacity_error(now);
+                self.rejected.push((connection.number, now));
+            }
+        }
+    }
+
+    /// Hangs up connections that got the capacity error, or whose data channel did not open in
+    /// time.
+    fn close_rejected(&mut self, now: Instant, transmit: &mut dyn FnMut(Transmit)) {
+        for (number, since) in &self.rejected {
+            let channel_open = self
+                .events
+                .iter()
+                .any(|(of, event)| of == number && matches!(event, TransportEvent::ChannelOpen));
+            if (channel_open || now.saturating_duration_since(*since) >= REJECTION_TIMEOUT)
+                && let Some(connection) =
+                    self.connections.iter_mut().find(|connection| connection.number == *number)
+            {
+                connection.hang_up(now);
+                while connection.is_due(now) && connection.poll(now, transmit).is_some() {}
+            }
+        }
+    }
+
+    /// Splits into what the starting call takes over, and the stored events of its connections.
+    pub(crate) fn into_handover(self) -> (CallHandover, Vec<(u32, TransportEvent)>) {
+        let Self {
+            early_commands: commands,
+            presence,
+            connections: links,
+            next_connection: next_link,
+            events,
+            ..
+        } = self;
+        (
+            CallHandover {
+                connections: links,
+                next_connection: next_link,
+                presence,
+                early_commands: commands,
+            },
+            events,
+        )
+    }
+}
