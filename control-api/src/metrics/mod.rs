@@ -1,7 +1,10 @@
-//! `/metrics`: what this plane, the engine, the process and its runtime measure, in OpenMetrics, which Prometheus reads.
+//! `/metrics`: metrics of the control plane, the engine, the process and its runtime in
+//! OpenMetrics, the format that Prometheus reads.
 //!
-//! Nothing is labelled by conversation: each would stay in a collector's memory for ever. What happened in one call is on its record.
+//! No metric has a label for the conversation: each label value would stay in a collector's memory
+//! indefinitely. The record of a conversation holds the data of its call.
 
+mod previous_names;
 mod process;
 mod runtime;
 mod text;
@@ -24,7 +27,8 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new().route("/metrics", get(metrics))
 }
 
-/// Whether a request may read the metrics: the token's holder, or this machine while the server is not public.
+/// Whether a request may read the metrics: with the token, or from this machine while the server is
+/// not public.
 fn may_read(shared: &Shared, request: &Request) -> bool {
     let given = bearer(request.headers(), request.uri().query());
     if let (Some(token), Some(given)) = (&shared.config.metrics_token, given)
@@ -44,16 +48,17 @@ async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Result<
     families.extend(shared.host().metrics());
     families.extend(runtime::measures());
     let failed = |cause: String| ApiError::Failed("Internal server error", cause);
-    // It reads files.
+    // `collect` reads files, so it runs in a blocking thread.
     let process = tokio::task::spawn_blocking(process::measures).await;
     families.extend(process.map_err(|e| failed(e.to_string()))?);
+    previous_names::add_previous_names(&mut families);
     let text = text::open_metrics(families).map_err(|e| failed(e.to_string()))?;
     Ok(([(header::CONTENT_TYPE, text::CONTENT_TYPE)], text).into_response())
 }
 
-/// What this plane measures.
+/// Metrics of the control plane.
 async fn own(shared: &Shared) -> store::Result<Vec<MetricFamily>> {
-    // All states, those of which there is none too: a dashboard asks for what is zero.
+    // All states, including those with count 0: dashboards query these too.
     let states = |all: &'static [&'static str], counts: Vec<(String, i64)>| {
         all.iter().map(move |state| {
             let found = counts.iter().find(|(name, _)| name.eq_ignore_ascii_case(state));
@@ -73,26 +78,27 @@ async fn own(shared: &Shared) -> store::Result<Vec<MetricFamily>> {
             env!("CARGO_PKG_VERSION"),
             1u64,
         ),
-        MetricFamily::gauge("visavis_ready", "Whether calls are taken.").with_value(u64::from(ready)),
-        MetricFamily::gauge("visavis_calls", "Calls held now, connecting ones included.")
+        MetricFamily::gauge("visavis_ready", "Whether the server accepts calls.")
+            .with_value(u64::from(ready)),
+        MetricFamily::gauge("visavis_calls", "Running calls, including those that are connecting.")
             .with_value(host.active_calls()),
-        MetricFamily::gauge("visavis_facts_queued", "Facts that wait to be written.")
+        MetricFamily::gauge("visavis_events_queued", "Events that wait to be written to the store.")
             .with_value(shared.facts.waiting()),
-        MetricFamily::gauge("visavis_store_failing", "Whether the store takes no writes.")
+        MetricFamily::gauge("visavis_store_failing", "Whether the store accepts no writes.")
             .with_value(u64::from(failing)),
         MetricFamily::counter(
-            "visavis_facts_dropped",
-            "Facts that were dropped because too many waited for a store that takes no writes.",
+            "visavis_events_dropped",
+            "Events dropped because the queue was full while the store accepted no writes.",
         )
         .with_value(shared.facts.dropped()),
         MetricFamily::gauge(
-            "visavis_facts_refused",
-            "Facts that the store refused alone, kept as text in failed_event.",
+            "visavis_events_failed",
+            "Events that the store rejected; they are kept as text in failed_event.",
         )
         .with_value(u64::try_from(shared.store.failed_events().await?).unwrap_or(0)),
         MetricFamily::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")
             .with_each("task", shared.tasks.panics()),
-        MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by what became of them.")
+        MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by state.")
             .with_each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
         MetricFamily::gauge("visavis_conversations", "Conversations in the store, by status.")
             .with_each("state", states(&["started", "in_progress", "ended"], conversations)),
